@@ -1,0 +1,1 @@
+//! Workloads that measure any server that speaks MongoDB's wire protocol.

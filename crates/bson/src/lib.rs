@@ -1,0 +1,1 @@
+//! BSON documents as bytes: reading, building, validating, comparing and encoding as ordered keys.

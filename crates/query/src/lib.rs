@@ -1,0 +1,1 @@
+//! MongoDB's query, update and aggregation languages as pure functions over BSON.

@@ -1,0 +1,1 @@
+//! The Frond server: connections, sessions, commands, cursors and settings.

@@ -1,0 +1,1 @@
+//! Collections, indexes, plans and transactions over ordered trees of bytes.

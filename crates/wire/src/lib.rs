@@ -1,0 +1,1 @@
+//! MongoDB's wire protocol: message framing, opcodes and compression.
