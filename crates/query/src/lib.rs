@@ -1,1 +1,3 @@
 //! MongoDB's query, update and aggregation languages as pure functions over BSON.
+
+pub mod error;
