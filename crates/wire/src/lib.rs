@@ -1,1 +1,28 @@
 //! MongoDB's wire protocol: message framing, opcodes and compression.
+//!
+//! Pure functions from bytes to bytes, for a server and for a client: no sockets, and nothing
+//! about what is inside a document but its length prefix. No input makes them panic, and none
+//! makes them allocate more than the size limit given.
+
+mod compression;
+mod error;
+mod header;
+mod legacy;
+mod msg;
+mod reader;
+mod reply;
+mod request;
+#[cfg(test)]
+mod tests;
+
+pub use compression::{Compressor, compress, decompress};
+pub use error::Error;
+pub use header::{HEADER_BYTES, Header, MAX_MESSAGE_BYTES, OpCode};
+pub use legacy::{
+    Delete, GetMore, Insert, KillCursors, Query, Update, op_delete, op_get_more, op_insert,
+    op_kill_cursors, op_query, op_update,
+};
+pub use msg::{Flags, Msg, MsgBuilder, msg, peek_flags};
+pub use reader::DocIter;
+pub use reply::{OpReply, Reply, op_reply};
+pub use request::Request;
