@@ -1,0 +1,57 @@
+# Frond's everyday commands. `make help` lists them.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+# A toolchain that rustup or a tarball installed may be missing from a bare PATH.
+export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/local/go/bin
+
+PORT ?= 27017
+DBPATH ?= data
+SUITES ?=
+DOCUMENTS ?= 1000000
+OUT ?= .cache/bench
+
+.PHONY: help setup setup-build run test fmt lint unit clients bench deny clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup-build: ## Install what the build needs, if missing
+	@scripts/setup.sh build
+
+setup: ## Install what the build and the client suites need, if missing
+	@scripts/setup.sh build clients
+
+run: setup-build ## Build for release and serve DBPATH (data) on PORT (27017), in the foreground
+	cargo build --release --locked
+	@mkdir -p $(DBPATH)
+	exec target/release/frond serve --dbpath $(DBPATH) --port $(PORT)
+
+test: setup ## Everything CI checks: format, clippy, Rust tests, client suites
+	@scripts/test.sh
+
+fmt: setup-build ## Format the Rust sources
+	cargo fmt --all
+
+lint: setup-build ## Format check and clippy, warnings as errors
+	cargo fmt --all -- --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+unit: setup-build ## Rust tests only
+	cargo test --workspace --locked
+
+clients: setup ## Client suites only; SUITES="node mongosh" picks some
+	cargo build --locked
+	.cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond $(SUITES)
+
+bench: setup-build ## Insert DOCUMENTS (1000000) with four indexes into a server of its own; report in OUT
+	DOCUMENTS=$(DOCUMENTS) scripts/bench-w1.sh $(OUT)
+
+deny: ## Check dependencies with cargo-deny (licences, advisories, bans), if installed
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check; \
+	else echo "cargo-deny is not installed: cargo install --locked cargo-deny" >&2; exit 1; fi
+
+clean: ## Remove what was built and fetched; keeps DBPATH
+	cargo clean
+	rm -rf .cache tests/clients/node_modules

@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# Installs what is missing, and nothing that is there. Usage: scripts/setup.sh build|clients...
+#
+#   build    a Rust toolchain and a C compiler
+#   clients  the drivers and shells of tests/clients
+#
+# System packages come from apt-get, only when missing, with sudo only if not root. Everything else
+# goes under .cache/clients and tests/clients/node_modules, which git ignores. A second run is quick.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly cache=.cache/clients
+readonly java_driver=org.mongodb:mongo-java-driver:2.14.3
+
+say() { printf 'setup: %s\n' "$*"; }
+fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+apt_updated=no
+# Installs Debian packages, or says which to install when that is not possible here.
+apt_install() {
+    local as_root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        have sudo && sudo -n true 2>/dev/null || fail "please install: $*"
+        as_root=(sudo -n)
+    fi
+    have apt-get || fail "please install: $*"
+    if [ "$apt_updated" = no ]; then
+        "${as_root[@]}" apt-get update -qq
+        apt_updated=yes
+    fi
+    say "installing $*"
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+setup_build() {
+    have cargo || fail "no cargo found: install Rust from https://rustup.rs"
+    have cc || apt_install build-essential
+}
+
+# Runs a step once for each content of its inputs: once NAME INPUT... -- COMMAND...
+once() {
+    local name=$1 inputs=() sum stamp
+    shift
+    while [ "$1" != -- ]; do inputs+=("$1"); shift; done
+    shift
+    sum=$( (printf '%s\n' "$PWD" "$*"; cat "${inputs[@]}") | sha256sum | cut -c1-16)
+    stamp="$cache/stamps/$name"
+    if [ "$(cat "$stamp" 2>/dev/null)" != "$sum" ]; then
+        say "preparing $name"
+        "$@"
+        mkdir -p "$cache/stamps"
+        printf '%s\n' "$sum" >"$stamp"
+    fi
+}
+
+# Prints the first Python of at least 3.9 that can make virtual environments.
+find_python() {
+    local candidate
+    for candidate in python3.11 python3 python3.12 python3.13 /usr/bin/python3; do
+        if have "$candidate" && "$candidate" - 2>/dev/null <<'PY'
+import ensurepip, sys, venv
+sys.exit(sys.version_info < (3, 9))
+PY
+        then
+            printf '%s\n' "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
+python_current() {
+    rm -rf "$cache/venv"
+    "$python" -m venv "$cache/venv"
+    "$cache/venv/bin/pip" install -q --disable-pip-version-check -r tests/clients/requirements.txt
+}
+
+# Drivers from 2013 and 2018 were packaged for the setuptools of their time.
+python_legacy() {
+    local version
+    rm -rf "$cache/build-venv" "$cache"/pymongo-*
+    "$python" -m venv "$cache/build-venv"
+    local pip="$cache/build-venv/bin/pip --disable-pip-version-check"
+    $pip install -q 'setuptools==45.3.0' 'wheel==0.37.1'
+    for version in 2.4.2 3.6.1; do
+        $pip install -q --no-build-isolation --no-deps \
+            --target "$cache/pymongo-$version" "pymongo==$version"
+    done
+}
+
+node_packages() {
+    # Optional packages are native helpers for log-in methods that need a C++ build.
+    npm ci --prefix tests/clients --ignore-scripts --omit=optional --no-audit --no-fund \
+        --loglevel=error
+}
+
+java_classes() {
+    rm -rf "$cache/java"
+    mkdir -p "$cache/java/classes"
+    mvn -q -B -Dmaven.repo.local="$PWD/$cache/m2" dependency:copy \
+        -Dartifact="$java_driver" -DoutputDirectory="$PWD/$cache/java"
+}
+
+setup_clients() {
+    mkdir -p "$cache"
+    python=$(find_python) || {
+        apt_install python3 python3-venv
+        python=$(find_python) || fail "no Python 3.9 or newer with venv found"
+    }
+    have javac || apt_install default-jdk-headless
+    have mvn || apt_install maven
+    have node && have npm || fail "no Node.js found: install version 20 or newer"
+    node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' ||
+        fail "Node.js $(node --version) is too old: version 20 or newer is needed"
+
+    once pymongo tests/clients/requirements.txt -- python_current
+    [ -x "$cache/venv/bin/python" ] || python_current
+    once pymongo-legacy scripts/setup.sh -- python_legacy
+    [ -d tests/clients/node_modules ] || rm -f "$cache/stamps/node"
+    once node tests/clients/package-lock.json -- node_packages
+    once java scripts/setup.sh -- java_classes
+}
+
+[ $# -gt 0 ] || fail "usage: scripts/setup.sh build|clients..."
+for group in "$@"; do
+    case $group in
+        build) setup_build ;;
+        clients) setup_clients ;;
+        *) fail "unknown group: $group" ;;
+    esac
+done

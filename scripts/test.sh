@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Runs every check and every suite, goes on after a failure, and ends with the sum of all:
+# "N passed, M failed". Exits with 0 only if nothing failed. `make test` calls it after set-up.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly logs=.cache/test
+passed=0
+failed=0
+
+mkdir -p "$logs"
+rm -f .cache/test-summary
+
+# Runs one check that passes or fails as a whole: check NAME COMMAND...
+check() {
+    local name=$1
+    shift
+    printf '\n== %s\n' "$name"
+    if "$@"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        printf '== %s failed\n' "$name"
+    fi
+}
+
+# Runs one suite that counts its own tests: suite NAME COUNTER COMMAND...
+# COUNTER reads the suite's output and prints "PASSED FAILED".
+suite() {
+    local name=$1 counter=$2 log status=0 counts
+    shift 2
+    log="$logs/$name.log"
+    printf '\n== %s\n' "$name"
+    "$@" 2>&1 | tee "$log"
+    status=${PIPESTATUS[0]}
+    counts=$("$counter" <"$log")
+    passed=$((passed + ${counts% *}))
+    failed=$((failed + ${counts#* }))
+    # A suite that stopped before it could count its failure has failed all the same.
+    if [ "$status" -ne 0 ] && [ "${counts#* }" -eq 0 ]; then
+        failed=$((failed + 1))
+        printf '== %s failed with status %s\n' "$name" "$status"
+    fi
+}
+
+count_cargo() {
+    awk '/^test result: / { for (i = 2; i <= NF; i++) {
+             if ($i ~ /^passed/) p += $(i - 1); if ($i ~ /^failed/) f += $(i - 1) } }
+         END { print p + 0, f + 0 }'
+}
+
+count_clients() {
+    awk '/^clients: [0-9]+ passed, [0-9]+ failed$/ { p = $2; f = $4 } END { print p + 0, f + 0 }'
+}
+
+check format cargo fmt --all -- --check
+check clippy cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+suite rust count_cargo cargo test --workspace --locked --no-fail-fast
+if cargo build --locked --quiet; then
+    suite clients count_clients \
+        .cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond
+else
+    failed=$((failed + 1))
+fi
+
+printf '\n'
+printf '%d passed, %d failed\n' "$passed" "$failed" | tee .cache/test-summary
+[ "$failed" -eq 0 ]
