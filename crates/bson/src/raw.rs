@@ -1,0 +1,154 @@
+//! Elements as bytes: the type byte, the name and the still encoded value.
+
+use crate::{Decimal128, Doc, ObjectId, Timestamp, Value, tag};
+
+/// One element of a document before its value is decoded.
+#[derive(Clone, Copy, Debug)]
+pub struct RawElement<'a> {
+    pub(crate) tag: u8,
+    pub(crate) name: &'a [u8],
+    pub(crate) value: &'a [u8],
+    /// Type byte, name, zero byte and value.
+    pub(crate) whole: &'a [u8],
+}
+
+impl<'a> RawElement<'a> {
+    /// The BSON type byte.
+    pub fn tag(&self) -> u8 {
+        self.tag
+    }
+
+    /// The field name's bytes, without the zero byte.
+    pub fn name_bytes(&self) -> &'a [u8] {
+        self.name
+    }
+
+    /// The field name; empty when it is not UTF-8, which validation excludes.
+    pub fn name(&self) -> &'a str {
+        std::str::from_utf8(self.name).unwrap_or_default()
+    }
+
+    /// The bytes of the value alone.
+    pub fn value_bytes(&self) -> &'a [u8] {
+        self.value
+    }
+
+    /// All bytes of the element: type, name, zero byte, value.
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.whole
+    }
+
+    /// Decodes the value; `None` when the bytes are corrupt.
+    pub fn value(&self) -> Option<Value<'a>> {
+        read_value(self.tag, self.value)
+    }
+
+    /// Splits the first element from `bytes` (the inside of a document). `None` at the end of the
+    /// document and on corrupt bytes.
+    pub(crate) fn split(bytes: &'a [u8]) -> Option<(RawElement<'a>, &'a [u8])> {
+        let (&tag, after_tag) = bytes.split_first()?;
+        if tag == 0 {
+            return None;
+        }
+        let name_len = after_tag.iter().position(|&b| b == 0)?;
+        let (name, after_name) = after_tag.split_at_checked(name_len)?;
+        let after_name = after_name.get(1..)?;
+        let len = value_len(tag, after_name)?;
+        let (value, rest) = after_name.split_at_checked(len)?;
+        let whole = bytes.get(..2 + name_len + len)?;
+        Some((
+            RawElement {
+                tag,
+                name,
+                value,
+                whole,
+            },
+            rest,
+        ))
+    }
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
+    let b = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_le_bytes(b.try_into().ok()?) as usize)
+}
+
+/// How many bytes the value of type `tag` takes at the start of `bytes`.
+pub(crate) fn value_len(tag: u8, bytes: &[u8]) -> Option<usize> {
+    Some(match tag {
+        tag::INT32 => 4,
+        tag::DOUBLE | tag::DATE_TIME | tag::TIMESTAMP | tag::INT64 => 8,
+        tag::STRING | tag::JAVASCRIPT | tag::SYMBOL => 4 + u32_at(bytes, 0)?,
+        tag::DOCUMENT | tag::ARRAY | tag::JAVASCRIPT_WITH_SCOPE => u32_at(bytes, 0)?,
+        tag::OBJECT_ID => 12,
+        tag::BOOL => 1,
+        tag::NULL | tag::UNDEFINED | tag::MIN_KEY | tag::MAX_KEY => 0,
+        tag::BINARY => 5 + u32_at(bytes, 0)?,
+        tag::DB_POINTER => 16 + u32_at(bytes, 0)?,
+        tag::DECIMAL128 => 16,
+        tag::REGEX => {
+            let pattern = bytes.iter().position(|&b| b == 0)? + 1;
+            let options = bytes.get(pattern..)?.iter().position(|&b| b == 0)? + 1;
+            pattern + options
+        }
+        _ => return None,
+    })
+}
+
+/// The text of a length-prefixed string that fills `bytes`.
+fn string(bytes: &[u8]) -> Option<&str> {
+    let text = bytes.get(4..bytes.len().checked_sub(1)?)?;
+    std::str::from_utf8(text).ok()
+}
+
+/// Decodes a value whose bytes are exactly `bytes`; `None` when they are corrupt.
+pub(crate) fn read_value(tag: u8, bytes: &[u8]) -> Option<Value<'_>> {
+    Some(match tag {
+        tag::DOUBLE => Value::Double(f64::from_le_bytes(bytes.try_into().ok()?)),
+        tag::STRING => Value::String(string(bytes)?),
+        tag::DOCUMENT => Value::Document(Doc::from_trusted(bytes)),
+        tag::ARRAY => Value::Array(Doc::from_trusted(bytes)),
+        tag::BINARY => Value::Binary {
+            subtype: *bytes.get(4)?,
+            bytes: bytes.get(5..)?,
+        },
+        tag::UNDEFINED => Value::Undefined,
+        tag::OBJECT_ID => Value::ObjectId(ObjectId(bytes.try_into().ok()?)),
+        tag::BOOL => Value::Bool(*bytes.first()? != 0),
+        tag::DATE_TIME => Value::DateTime(i64::from_le_bytes(bytes.try_into().ok()?)),
+        tag::NULL => Value::Null,
+        tag::REGEX => {
+            let end = bytes.iter().position(|&b| b == 0)?;
+            let options = bytes.get(end + 1..bytes.len().checked_sub(1)?)?;
+            Value::Regex {
+                pattern: std::str::from_utf8(bytes.get(..end)?).ok()?,
+                options: std::str::from_utf8(options).ok()?,
+            }
+        }
+        tag::DB_POINTER => {
+            let (ns, id) = bytes.split_at_checked(bytes.len().checked_sub(12)?)?;
+            Value::DbPointer {
+                ns: string(ns)?,
+                id: ObjectId(id.try_into().ok()?),
+            }
+        }
+        tag::JAVASCRIPT => Value::JavaScript(string(bytes)?),
+        tag::SYMBOL => Value::Symbol(string(bytes)?),
+        tag::JAVASCRIPT_WITH_SCOPE => {
+            let code_end = u32_at(bytes, 4)?.checked_add(8)?;
+            Value::JavaScriptWithScope {
+                code: string(bytes.get(4..code_end)?)?,
+                scope: Doc::from_trusted(bytes.get(code_end..)?),
+            }
+        }
+        tag::INT32 => Value::Int32(i32::from_le_bytes(bytes.try_into().ok()?)),
+        tag::TIMESTAMP => Value::Timestamp(Timestamp::from_u64(u64::from_le_bytes(
+            bytes.try_into().ok()?,
+        ))),
+        tag::INT64 => Value::Int64(i64::from_le_bytes(bytes.try_into().ok()?)),
+        tag::DECIMAL128 => Value::Decimal128(Decimal128::from_bytes(bytes.try_into().ok()?)),
+        tag::MIN_KEY => Value::MinKey,
+        tag::MAX_KEY => Value::MaxKey,
+        _ => return None,
+    })
+}
