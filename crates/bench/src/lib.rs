@@ -1,1 +1,49 @@
 //! Workloads that measure any server that speaks MongoDB's wire protocol.
+//!
+//! [`run`] is the command `frond bench`. It knows documents and the wire, and nothing about how
+//! Frond is built, so that it measures other servers in the same way.
+#![forbid(unsafe_code)]
+
+mod client;
+mod document;
+mod error;
+mod insert;
+mod machine;
+mod meter;
+mod monitor;
+mod report;
+mod stream;
+mod timeline;
+mod uri;
+
+use std::process::ExitCode;
+
+pub use error::Error;
+pub use insert::Options as InsertOptions;
+
+/// What `frond bench` can run.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Insert documents into a collection with secondary indexes, until they outgrow memory
+    Insert(InsertOptions),
+}
+
+/// Runs a workload to its end, with its progress and its report. The code is 0 when all was done,
+/// 130 when the user stopped it, 1 on an error; a report of what was done is left in every case.
+#[must_use]
+pub fn run(command: Command) -> ExitCode {
+    let result = match command {
+        Command::Insert(options) => insert::run(&options),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Error::Stopped) => {
+            eprintln!("frond bench: stopped before the end");
+            ExitCode::from(130)
+        }
+        Err(error) => {
+            eprintln!("frond bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

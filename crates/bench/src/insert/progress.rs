@@ -1,0 +1,69 @@
+//! What the user sees while a run goes on.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::Options;
+use crate::report::{Row, thousands};
+
+/// A progress bar on a terminal, now and then a line elsewhere, nothing when quiet.
+pub struct Progress {
+    bar: ProgressBar,
+    total: u64,
+    lines: bool,
+    next_line_at: u64,
+}
+
+impl Progress {
+    /// Starts to show a run.
+    pub fn new(options: &Options) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let bar = ProgressBar::new(options.documents);
+        if options.quiet || !terminal {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        } else {
+            let style = ProgressStyle::with_template(
+                "{bar:30} {percent:>3}%  {human_pos}/{human_len}  {msg}  {elapsed}, {eta} to go",
+            );
+            if let Ok(style) = style {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(Duration::from_millis(500));
+        }
+        Progress {
+            bar,
+            total: options.documents,
+            lines: !options.quiet && !terminal,
+            next_line_at: options.documents / 20,
+        }
+    }
+
+    /// Shows the latest figures: the speed now, on the whole, and over the last 5% so far.
+    pub fn show(&mut self, row: &Row, exit_speed: Option<f64>) {
+        let whole = row.documents as f64 / row.elapsed_s.max(1e-9);
+        let text = format!(
+            "{}/s now, {}/s on average, {}/s in the last 5%",
+            thousands(row.documents_per_s),
+            thousands(whole),
+            exit_speed.map_or_else(|| "-".to_owned(), thousands),
+        );
+        if self.lines && row.documents >= self.next_line_at {
+            let percent = row.documents as f64 * 100.0 / self.total.max(1) as f64;
+            eprintln!(
+                "{percent:5.1}%  {:>13} documents  {:8.1} s  {text}",
+                thousands(row.documents as f64),
+                row.elapsed_s
+            );
+            self.next_line_at = row.documents + self.total / 20;
+        }
+        self.bar.set_position(row.documents);
+        self.bar.set_message(text);
+    }
+
+    /// Clears the bar.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

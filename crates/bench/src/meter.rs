@@ -1,0 +1,231 @@
+//! What the threads of a run report to: documents in, latencies, the first error.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use crate::error::Error;
+use crate::timeline::Timeline;
+
+/// Latencies in microseconds with three significant digits.
+pub type Latencies = Histogram<u64>;
+
+/// An empty histogram, which grows as needed.
+#[must_use]
+pub fn latencies() -> Latencies {
+    Histogram::new(3).expect("three significant digits are within the library's bounds")
+}
+
+/// Shared by the threads of one run.
+pub struct Meter {
+    start: Instant,
+    documents: AtomicU64,
+    stop: Arc<AtomicBool>,
+    state: Mutex<State>,
+}
+
+struct State {
+    timeline: Timeline,
+    interval: Latencies,
+    whole: Latencies,
+    error: Option<Error>,
+}
+
+/// What happened since the last look.
+pub struct Interval {
+    /// Since the start of the run.
+    pub elapsed: Duration,
+    /// Documents in since the start of the run.
+    pub documents: u64,
+    /// Latencies of the batches that ended in this interval.
+    pub latencies: Latencies,
+}
+
+/// What a run leaves behind.
+pub struct Outcome {
+    /// From the first batch to the last answer.
+    pub elapsed: Duration,
+    /// Documents that the server took.
+    pub documents: u64,
+    /// Documents over time.
+    pub timeline: Timeline,
+    /// Latencies of all batches.
+    pub latencies: Latencies,
+    /// The error that ended the run early.
+    pub error: Option<Error>,
+}
+
+impl Meter {
+    /// Starts the clock of a run of `total` documents. Setting `stop` ends the run.
+    #[must_use]
+    pub fn start(total: u64, stop: Arc<AtomicBool>) -> Self {
+        Meter {
+            start: Instant::now(),
+            documents: AtomicU64::new(0),
+            stop,
+            state: Mutex::new(State {
+                timeline: Timeline::new(total),
+                interval: latencies(),
+                whole: latencies(),
+                error: None,
+            }),
+        }
+    }
+
+    /// Counts a batch that the server took.
+    pub fn batch(&self, documents: u64, latency: Duration) {
+        let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+        let mut state = self.state();
+        let total = self.documents.fetch_add(documents, Ordering::Relaxed) + documents;
+        state.timeline.note(self.start.elapsed(), total);
+        state.interval.saturating_record(micros);
+        state.whole.saturating_record(micros);
+    }
+
+    /// Ends the run with an error; the first one is kept.
+    pub fn fail(&self, error: Error) {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut state = self.state();
+        if state.error.is_none() && !matches!(error, Error::Stopped) {
+            state.error = Some(error);
+        }
+    }
+
+    /// Whether the threads should end.
+    #[must_use]
+    pub fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Since the start of the run.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Documents in so far.
+    #[must_use]
+    pub fn documents(&self) -> u64 {
+        self.documents.load(Ordering::Relaxed)
+    }
+
+    /// Takes the latencies since the last call.
+    #[must_use]
+    pub fn take_interval(&self) -> Interval {
+        let mut state = self.state();
+        Interval {
+            elapsed: self.start.elapsed(),
+            documents: self.documents(),
+            latencies: std::mem::replace(&mut state.interval, latencies()),
+        }
+    }
+
+    /// Speed over the last part of what is in so far, in documents a second.
+    #[must_use]
+    pub fn speed_of_part(&self, from: f64, to: f64) -> Option<f64> {
+        self.state().timeline.speed_of_part(from, to)
+    }
+
+    /// Stops the clock.
+    #[must_use]
+    pub fn end(self) -> Outcome {
+        let elapsed = self.start.elapsed();
+        let documents = self.documents();
+        let state = self
+            .state
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut timeline = state.timeline;
+        timeline.end(elapsed, documents);
+        Outcome {
+            elapsed,
+            documents,
+            timeline,
+            latencies: state.whole,
+            error: state.error,
+        }
+    }
+
+    /// A thread that panicked leaves numbers that are still good to report.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The percentiles of a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Percentiles {
+    /// Half were faster, in milliseconds.
+    pub p50_ms: f64,
+    /// 95 of 100 were faster.
+    pub p95_ms: f64,
+    /// 99 of 100 were faster.
+    pub p99_ms: f64,
+    /// 999 of 1000 were faster.
+    pub p999_ms: f64,
+    /// The slowest.
+    pub max_ms: f64,
+}
+
+impl Percentiles {
+    /// Reads them off a histogram of microseconds; zeros if it is empty.
+    #[must_use]
+    pub fn of(latencies: &Latencies) -> Self {
+        let at = |quantile| latencies.value_at_quantile(quantile) as f64 / 1000.0;
+        Percentiles {
+            p50_ms: at(0.50),
+            p95_ms: at(0.95),
+            p99_ms: at(0.99),
+            p999_ms: at(0.999),
+            max_ms: latencies.max() as f64 / 1000.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn percentiles_of_known_latencies() {
+        let mut histogram = latencies();
+        assert_eq!(Percentiles::of(&histogram), Percentiles::default());
+        for ms in 1..=1000_u64 {
+            histogram.record(ms * 1000).unwrap();
+        }
+        let got = Percentiles::of(&histogram);
+        for (value, expected) in [
+            (got.p50_ms, 500.0),
+            (got.p95_ms, 950.0),
+            (got.p99_ms, 990.0),
+            (got.p999_ms, 999.0),
+            (got.max_ms, 1000.0),
+        ] {
+            let off: f64 = (value - expected) / expected;
+            assert!(off.abs() < 0.002, "{value} for {expected}");
+        }
+    }
+
+    #[test]
+    fn a_meter_adds_up_and_keeps_the_first_error() {
+        let meter = Meter::start(100, Arc::new(AtomicBool::new(false)));
+        meter.batch(40, Duration::from_millis(2));
+        let first = meter.take_interval();
+        assert_eq!((first.documents, first.latencies.len()), (40, 1));
+        meter.batch(60, Duration::from_millis(4));
+        let second = meter.take_interval();
+        assert_eq!((second.documents, second.latencies.len()), (100, 1));
+        assert!(!meter.stopping());
+        meter.fail(Error::Settings("first".to_owned()));
+        meter.fail(Error::Settings("second".to_owned()));
+        assert!(meter.stopping());
+        let outcome = meter.end();
+        assert_eq!(outcome.documents, 100);
+        assert_eq!(outcome.latencies.len(), 2);
+        assert_eq!(outcome.error.unwrap().to_string(), "first");
+        assert!(outcome.timeline.speed_of_part(0.0, 1.0).unwrap() > 0.0);
+    }
+}

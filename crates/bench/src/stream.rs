@@ -1,0 +1,158 @@
+//! A blocking socket whose waits end when the user asks to stop.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::uri::{Address, Uri};
+
+/// How often a wait looks whether it should end.
+const POLL: Duration = Duration::from_millis(250);
+
+/// How long an answer that is under way may still take once the user asked to stop.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A connection to the server: bytes out, bytes in.
+pub struct Stream {
+    socket: Socket,
+    timeout: Option<Duration>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Stream {
+    /// Connects. Every address that the host name has is tried.
+    pub fn connect(uri: &Uri, stop: Arc<AtomicBool>) -> Result<Stream> {
+        let socket = match &uri.address {
+            Address::Tcp(host, port) => {
+                connect_tcp(host, *port, uri.connect_timeout).and_then(|socket| {
+                    socket.set_nodelay(true)?;
+                    socket.set_read_timeout(Some(POLL))?;
+                    socket.set_write_timeout(Some(POLL))?;
+                    Ok(Socket::Tcp(socket))
+                })
+            }
+            Address::Unix(path) => UnixStream::connect(path).and_then(|socket| {
+                socket.set_read_timeout(Some(POLL))?;
+                socket.set_write_timeout(Some(POLL))?;
+                Ok(Socket::Unix(socket))
+            }),
+        };
+        let socket = socket.map_err(|error| {
+            let place = match &uri.address {
+                Address::Tcp(host, port) => format!("{host}:{port}"),
+                Address::Unix(path) => path.display().to_string(),
+            };
+            Error::Io(format!("connecting to {place}"), error)
+        })?;
+        Ok(Stream {
+            socket,
+            timeout: uri.socket_timeout,
+            stop,
+        })
+    }
+
+    /// Sends all bytes. A server that takes them slowly makes this wait.
+    pub fn send(&mut self, mut bytes: &[u8]) -> Result<()> {
+        let doing = "sending to the server";
+        let mut wait = Wait::new(self.timeout, &self.stop);
+        while !bytes.is_empty() {
+            let sent = match &mut self.socket {
+                Socket::Tcp(socket) => socket.write(bytes),
+                Socket::Unix(socket) => socket.write(bytes),
+            };
+            match sent {
+                Ok(0) => return Err(closed(doing)),
+                Ok(n) => bytes = bytes.get(n..).unwrap_or_default(),
+                Err(error) => wait.go_on(doing, error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills the buffer.
+    pub fn receive(&mut self, mut buffer: &mut [u8]) -> Result<()> {
+        let doing = "waiting for the server's answer";
+        let mut wait = Wait::new(self.timeout, &self.stop);
+        while !buffer.is_empty() {
+            let received = match &mut self.socket {
+                Socket::Tcp(socket) => socket.read(buffer),
+                Socket::Unix(socket) => socket.read(buffer),
+            };
+            match received {
+                Ok(0) => return Err(closed(doing)),
+                Ok(n) => buffer = buffer.get_mut(n..).unwrap_or_default(),
+                Err(error) => wait.go_on(doing, error)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn closed(doing: &str) -> Error {
+    let error = io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "the server closed the connection",
+    );
+    Error::Io(doing.to_owned(), error)
+}
+
+fn connect_tcp(host: &str, port: u16, timeout: Option<Duration>) -> io::Result<TcpStream> {
+    let mut last = None;
+    for address in (host, port).to_socket_addrs()? {
+        let tried = match timeout {
+            Some(timeout) => TcpStream::connect_timeout(&address, timeout),
+            None => TcpStream::connect(address),
+        };
+        match tried {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such host")))
+}
+
+/// Decides whether a read or write that did not finish is tried again.
+struct Wait<'a> {
+    deadline: Option<Instant>,
+    stop: &'a AtomicBool,
+    stopped_at: Option<Instant>,
+}
+
+impl<'a> Wait<'a> {
+    fn new(timeout: Option<Duration>, stop: &'a AtomicBool) -> Self {
+        Wait {
+            deadline: timeout.map(|timeout| Instant::now() + timeout),
+            stop,
+            stopped_at: None,
+        }
+    }
+
+    fn go_on(&mut self, doing: &str, error: io::Error) -> Result<()> {
+        match error.kind() {
+            io::ErrorKind::Interrupted => return Ok(()),
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {}
+            _ => return Err(Error::Io(doing.to_owned(), error)),
+        }
+        let now = Instant::now();
+        if self.deadline.is_some_and(|deadline| now >= deadline) {
+            let error = io::Error::new(io::ErrorKind::TimedOut, "socketTimeoutMS has passed");
+            return Err(Error::Io(doing.to_owned(), error));
+        }
+        if self.stop.load(Ordering::Relaxed) {
+            let since = *self.stopped_at.get_or_insert(now);
+            if now - since >= STOP_GRACE {
+                return Err(Error::Stopped);
+            }
+        }
+        Ok(())
+    }
+}

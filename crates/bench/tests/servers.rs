@@ -1,0 +1,382 @@
+//! Runs the workload against servers of every age, played by a small server that answers as they
+//! did: which opcodes, which commands, which limits.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use clap::Parser;
+use frond_bench::{Command, run};
+use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_wire::{Compressor, Flags, HEADER_BYTES, Header, OpCode, Request};
+
+/// How a played server behaves.
+#[derive(Clone, Copy)]
+struct Age {
+    /// `None` leaves the field out, as servers before 2.6 did.
+    wire_version: Option<i32>,
+    knows_hello: bool,
+    /// Documents whose number is this or above fail as duplicates.
+    fails_from: usize,
+    /// Acknowledges but loses documents.
+    loses: bool,
+}
+
+const MODERN: Age = Age {
+    wire_version: Some(21),
+    knows_hello: true,
+    fails_from: usize::MAX,
+    loses: false,
+};
+
+/// What a played server saw.
+#[derive(Default)]
+struct Seen {
+    ids: HashSet<Vec<u8>>,
+    indexes: Vec<String>,
+    opcodes: HashSet<i32>,
+    compressed: bool,
+    journaled: usize,
+    dropped: bool,
+}
+
+struct Played {
+    port: u16,
+    seen: Arc<Mutex<Seen>>,
+}
+
+fn play(age: Age) -> Played {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let shared = Arc::clone(&seen);
+    // The threads end with the test's process.
+    thread::spawn(move || {
+        for socket in listener.incoming() {
+            let seen = Arc::clone(&shared);
+            thread::spawn(move || serve(socket.unwrap(), age, &seen));
+        }
+    });
+    Played { port, seen }
+}
+
+fn serve(mut socket: TcpStream, age: Age, seen: &Mutex<Seen>) {
+    let mut failed_before = false;
+    loop {
+        let mut message = vec![0; HEADER_BYTES];
+        if socket.read_exact(&mut message).is_err() {
+            return;
+        }
+        let length = Header::parse(&message).unwrap().length as usize;
+        message.resize(length, 0);
+        socket.read_exact(&mut message[HEADER_BYTES..]).unwrap();
+        let mut header = Header::parse(&message).unwrap();
+        let compressed = header.op() == Ok(OpCode::Compressed);
+        if compressed {
+            message = frond_wire::decompress(&message, 48_000_000).unwrap().0;
+            header = Header::parse(&message).unwrap();
+        }
+        let mut seen = seen.lock().unwrap();
+        seen.compressed |= compressed;
+        seen.opcodes.insert(header.opcode);
+        let id = header.request_id;
+        let (_, request) = Request::parse(&message).unwrap();
+        let reply = match request {
+            Request::Msg(msg) => {
+                assert!(age.wire_version >= Some(6), "OP_MSG to an old server");
+                let mut command = Doc::validate(msg.body).unwrap().to_owned();
+                for (name, documents) in msg.sequences {
+                    command.push_array(name, |array| {
+                        for document in documents {
+                            array.push(Doc::validate(document).unwrap());
+                        }
+                    });
+                }
+                let reply = answer(&command, age, &mut seen);
+                if msg.flags.has(Flags::MORE_TO_COME) {
+                    continue;
+                }
+                frond_wire::msg(1, id, Flags::NONE, reply.as_bytes())
+            }
+            Request::Query(query) => {
+                let command = Doc::validate(query.query).unwrap();
+                let mut reply = answer(command, age, &mut seen);
+                if command.get("getlasterror").is_some() && failed_before {
+                    reply = doc! { "ok": 1.0, "err": "E11000 duplicate key", "code": 11000 };
+                }
+                frond_wire::op_reply(1, id, 0, 0, 0, [reply.as_bytes()])
+            }
+            Request::Insert(insert) => {
+                let documents: Vec<&Doc> = insert
+                    .documents
+                    .map(|bytes| Doc::validate(bytes).unwrap())
+                    .collect();
+                if insert.namespace.ends_with(".system.indexes") {
+                    for index in documents {
+                        seen.indexes.push(index.get_str("name").unwrap().to_owned());
+                    }
+                } else {
+                    failed_before = take(&documents, age, &mut seen) < documents.len();
+                }
+                continue;
+            }
+            other => unreachable!("{other:?}"),
+        };
+        let reply = if compressed {
+            frond_wire::compress(&reply, Compressor::Snappy).unwrap()
+        } else {
+            reply
+        };
+        // The other side may be gone after an error.
+        let _ = socket.write_all(&reply);
+    }
+}
+
+/// Keeps documents until one fails; how many were kept.
+fn take(documents: &[&Doc], age: Age, seen: &mut Seen) -> usize {
+    for (index, document) in documents.iter().enumerate() {
+        if seen.ids.len() >= age.fails_from {
+            return index;
+        }
+        let Some(Value::ObjectId(id)) = document.get("_id") else {
+            unreachable!("every document has an _id");
+        };
+        if !age.loses || index % 2 == 0 {
+            let new = seen.ids.insert(id.to_string().into_bytes());
+            assert!(new, "an _id came twice");
+        }
+    }
+    documents.len()
+}
+
+fn answer(command: &Doc, age: Age, seen: &mut Seen) -> DocBuf {
+    let (name, _) = command.iter().next().unwrap();
+    match name {
+        "hello" | "isMaster" if name == "isMaster" || age.knows_hello => {
+            let mut reply = doc! { "ismaster": true, "maxBsonObjectSize": 16_777_216 };
+            if let Some(version) = age.wire_version {
+                reply.push("maxWireVersion", version);
+            }
+            reply.push_array("compression", |names| names.push("snappy"));
+            reply.push("ok", 1.0);
+            reply
+        }
+        "count" if seen.ids.is_empty() && age.wire_version.is_none() => {
+            doc! { "errmsg": "ns missing", "ok": 0.0 }
+        }
+        "count" => doc! { "n": seen.ids.len() as i32, "ok": 1.0 },
+        "createIndexes" => {
+            assert!(age.wire_version >= Some(2), "a command that did not exist");
+            for (_, index) in command.get_array("indexes").unwrap().iter() {
+                let Value::Document(index) = index else {
+                    unreachable!("an index is a document");
+                };
+                seen.indexes.push(index.get_str("name").unwrap().to_owned());
+            }
+            doc! { "ok": 1.0 }
+        }
+        "insert" => {
+            assert!(age.wire_version >= Some(2), "a command that did not exist");
+            let concern = command.get_doc("writeConcern").unwrap();
+            seen.journaled += usize::from(concern.get_bool("j") == Some(true));
+            let array = command.get_array("documents").unwrap();
+            let documents: Vec<&Doc> = array
+                .iter()
+                .map(|(_, value)| match value {
+                    Value::Document(document) => document,
+                    other => unreachable!("{other:?}"),
+                })
+                .collect();
+            let taken = take(&documents, age, seen);
+            let mut reply = doc! { "n": taken as i32, "ok": 1.0 };
+            if taken < documents.len() {
+                reply.push_array("writeErrors", |errors| {
+                    errors.push(&doc! {
+                        "index": taken as i32, "code": 11000, "errmsg": "E11000 duplicate key",
+                    });
+                });
+            }
+            reply
+        }
+        "getlasterror" => {
+            seen.journaled += usize::from(command.get_bool("j") == Some(true));
+            doc! { "ok": 1.0, "err": Value::Null }
+        }
+        "drop" => {
+            seen.dropped = true;
+            doc! { "ok": 0.0, "errmsg": "ns not found", "code": 26 }
+        }
+        "ping" => doc! { "ok": 1.0 },
+        "buildInfo" => doc! { "version": "9.9.9", "ok": 1.0 },
+        "serverStatus" => doc! { "mem": { "resident": 123 }, "ok": 1.0 },
+        _ => doc! { "ok": 0.0, "errmsg": "no such command", "code": 59 },
+    }
+}
+
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Runs `frond bench insert` with 2,500 documents in batches of 400.
+fn bench(played: &Played, options: &str, folder: &Path, more: &[&str]) -> ExitCode {
+    let uri = format!("mongodb://127.0.0.1:{}/test{options}", played.port);
+    let mut args = vec!["bench", "insert", "--quiet", "--uri", &uri, "--out"];
+    args.push(folder.to_str().unwrap());
+    args.extend(["--documents", "2500", "--report-every", "0.05"]);
+    if !more.contains(&"--batch") {
+        args.extend(["--batch", "400"]);
+    }
+    args.extend(more);
+    run(Cli::parse_from(args).command)
+}
+
+/// A top-level number or text of `summary.json`.
+fn summary(folder: &Path, name: &str) -> String {
+    let text = std::fs::read_to_string(folder.join("summary.json")).unwrap();
+    let (_, rest) = text.split_once(&format!("\"{name}\":")).unwrap();
+    let rest = rest.trim_start();
+    match rest.strip_prefix('"') {
+        Some(rest) => rest.split('"').next().unwrap().to_owned(),
+        None => rest.split([',', '}']).next().unwrap().trim().to_owned(),
+    }
+}
+
+#[test]
+fn servers_of_every_age_take_all_documents() {
+    let first = Age {
+        wire_version: None,
+        knows_hello: false,
+        ..MODERN
+    };
+    let (insert, query, msg) = (
+        OpCode::Insert as i32,
+        OpCode::Query as i32,
+        OpCode::Msg as i32,
+    );
+    for (wire_version, knows_hello, concern, opcodes) in [
+        (None, false, "1", vec![query, insert]),
+        (None, false, "0", vec![query, insert]),
+        (Some(3), false, "1", vec![query]),
+        (Some(3), false, "0", vec![query, insert]),
+        (Some(21), true, "1", vec![query, msg]),
+        (Some(21), true, "0", vec![query, msg]),
+    ] {
+        let age = Age {
+            wire_version,
+            knows_hello,
+            ..first
+        };
+        let played = play(age);
+        let folder = tempfile::tempdir().unwrap();
+        let more = ["--write-concern", concern, "--threads", "3", "--drop"];
+        let code = bench(&played, "", folder.path(), &more);
+        let case = format!("wire version {wire_version:?}, w: {concern}");
+        assert_eq!(code, ExitCode::SUCCESS, "{case}");
+        let seen = played.seen.lock().unwrap();
+        assert_eq!(seen.ids.len(), 2500, "{case}");
+        assert_eq!(
+            seen.indexes,
+            ["URI_1", "name_1", "origin_1", "creation_1"],
+            "{case}"
+        );
+        assert_eq!(seen.opcodes, opcodes.into_iter().collect(), "{case}");
+        assert_eq!(seen.journaled, 0, "{case}");
+        assert!(seen.dropped, "{case}");
+        for (name, value) in [
+            ("documents", "2500"),
+            ("batches", "7"),
+            ("ended", "complete"),
+        ] {
+            assert_eq!(summary(folder.path(), name), value, "{case}");
+        }
+    }
+}
+
+#[test]
+fn journal_and_compression_are_asked_for() {
+    let played = play(MODERN);
+    let folder = tempfile::tempdir().unwrap();
+    let more = ["--journal", "--indexes", "1"];
+    let code = bench(&played, "?compressors=zstd,snappy", folder.path(), &more);
+    assert_eq!(code, ExitCode::SUCCESS);
+    let seen = played.seen.lock().unwrap();
+    assert_eq!(seen.journaled, 7);
+    assert!(seen.compressed);
+    assert_eq!(seen.indexes, ["URI_1"]);
+    for name in ["trace.csv", "summary.md", "chart.svg", "chart.html"] {
+        let text = std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert!(text.len() > 50, "{name}");
+    }
+    let html = std::fs::read_to_string(folder.path().join("chart.html")).unwrap();
+    assert!(html.contains("<svg") && html.contains("</html>"));
+}
+
+#[test]
+fn a_failed_document_ends_the_run_with_a_partial_report() {
+    for wire_version in [None, Some(3), Some(21)] {
+        let played = play(Age {
+            wire_version,
+            fails_from: 1000,
+            ..MODERN
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let code = bench(&played, "", folder.path(), &[]);
+        assert_eq!(code, ExitCode::FAILURE, "{wire_version:?}");
+        let documents = summary(folder.path(), "documents");
+        assert_eq!(documents, "800", "{wire_version:?}");
+        let ending = summary(folder.path(), "ended");
+        assert!(ending.contains("E11000"), "{wire_version:?}: {ending}");
+        assert!(folder.path().join("chart.svg").exists());
+    }
+}
+
+#[test]
+fn lost_documents_are_noticed() {
+    let played = play(Age {
+        loses: true,
+        ..MODERN
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let code = bench(&played, "", folder.path(), &["--write-concern", "0"]);
+    assert_eq!(code, ExitCode::FAILURE);
+    let ending = summary(folder.path(), "ended");
+    assert!(
+        ending.contains("holds 1250 documents instead of 2500"),
+        "{ending}"
+    );
+}
+
+#[test]
+fn a_collection_that_holds_documents_is_not_touched_unasked() {
+    let played = play(MODERN);
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(bench(&played, "", folder.path(), &[]), ExitCode::SUCCESS);
+    assert_eq!(
+        bench(&played, "", folder.path(), &["--seed", "2"]),
+        ExitCode::FAILURE
+    );
+    assert_eq!(played.seen.lock().unwrap().ids.len(), 2500);
+    assert_eq!(
+        bench(&played, "", folder.path(), &["--seed", "2", "--keep"]),
+        ExitCode::SUCCESS
+    );
+    assert_eq!(played.seen.lock().unwrap().ids.len(), 5000);
+}
+
+#[test]
+fn limits_of_the_server_are_kept() {
+    let played = play(MODERN);
+    let folder = tempfile::tempdir().unwrap();
+    // This server names no maxWriteBatchSize, so it is one that takes 1,000.
+    let code = bench(&played, "", folder.path(), &["--batch", "1001"]);
+    assert_eq!(code, ExitCode::FAILURE);
+    assert!(played.seen.lock().unwrap().ids.is_empty());
+}
