@@ -187,7 +187,7 @@ impl Doc {
     }
 }
 
-/// Equal when the bytes are; for MongoDB's equality use [`crate::compare_docs`](crate).
+/// Equal when the bytes are; for MongoDB's equality use [`crate::compare_docs`].
 impl PartialEq for Doc {
     fn eq(&self, other: &Doc) -> bool {
         self.0 == other.0

@@ -21,7 +21,7 @@ pub enum ErrorKind {
     UnknownType(u8),
     /// Nested deeper than [`crate::MAX_DEPTH`].
     TooDeep,
-    /// An encoded key, or its type bits, that [`crate::key`](crate) did not write.
+    /// An encoded key, or its type bits, that [`crate::key`] did not write.
     InvalidKey,
 }
 

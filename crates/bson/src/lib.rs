@@ -5,13 +5,16 @@
 #![forbid(unsafe_code)]
 
 mod array_buf;
+mod compare;
 mod convert;
 mod decimal128;
 mod doc;
 mod docbuf;
 mod error;
 pub mod extjson;
+pub mod key;
 mod macros;
+mod number;
 mod object_id;
 mod owned;
 pub mod path;
@@ -21,6 +24,7 @@ mod validate;
 mod value;
 
 pub use array_buf::ArrayBuf;
+pub use compare::{canonical_class, compare, compare_docs};
 pub use convert::ToValue;
 pub use decimal128::{Decimal128, ParseDecimalError};
 pub use doc::{Doc, Iter, RawIter};

@@ -297,7 +297,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Identical: same type and same bytes. For MongoDB's equality use [`crate::compare`](crate).
+/// Identical: same type and same bytes. For MongoDB's equality use [`crate::compare()`].
 impl PartialEq for Value<'_> {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

@@ -1,7 +1,9 @@
 //! IEEE 754 128-bit decimal floating point, in the binary integer encoding that BSON uses.
 
+mod compare;
 mod text;
 
+pub(crate) use compare::{compare_double, truncate_to_f64};
 pub use text::ParseDecimalError;
 
 /// The largest coefficient: 34 nines.
@@ -18,7 +20,7 @@ const NAN: u128 = 0b11111 << 122;
 const COEFFICIENT_BITS: u32 = 113;
 
 /// A 128-bit decimal, kept as the sixteen bytes that BSON stores. `==` compares the bytes; for the numeric
-/// order use [`Decimal128::compare`](Decimal128).
+/// order use [`Decimal128::compare`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Decimal128([u8; 16]);
 

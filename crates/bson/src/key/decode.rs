@@ -1,0 +1,232 @@
+//! Reading keys back into values.
+
+use super::number::{Bytes, build_number, split_number};
+use super::type_bits::TypeBitsReader;
+use super::{Direction, tags};
+use crate::array_buf::IndexName;
+use crate::{
+    Doc, DocBuf, Error, ErrorKind, MAX_DEPTH, ObjectId, OwnedValue, Timestamp, Value, tag,
+};
+
+/// Decodes the value at the start of `bytes` and returns it with the bytes that follow.
+///
+/// `bits` are those that [`encode_typed`](super::encode_typed) collected; for a key of several values they
+/// follow one another in one reader.
+///
+/// # Errors
+/// [`ErrorKind::InvalidKey`] when the bytes, or the bits for them, are not those of a key.
+pub fn decode<'a>(
+    bytes: &'a [u8],
+    direction: Direction,
+    bits: &mut TypeBitsReader<'_>,
+) -> Result<(OwnedValue, &'a [u8]), Error> {
+    let mut doc = DocBuf::new();
+    let rest = decode_into(bytes, direction, bits, "", &mut doc)?;
+    let value = doc.first().map(|(_, value)| OwnedValue::from(value));
+    Ok((value.unwrap_or_default(), rest))
+}
+
+/// As [`decode`], but appends the value to `doc` under `name`: without copying it twice.
+///
+/// # Errors
+/// As [`decode`]. Then `doc` holds a part of the value and must be thrown away.
+pub fn decode_into<'a>(
+    bytes: &'a [u8],
+    direction: Direction,
+    bits: &mut TypeBitsReader<'_>,
+    name: &str,
+    doc: &mut DocBuf,
+) -> Result<&'a [u8], Error> {
+    let mut decoder = Decoder {
+        bytes: Bytes {
+            rest: bytes,
+            mask: direction.mask(),
+        },
+        bits: bits.clone(),
+    };
+    let done = decoder.value(doc, name, 0);
+    *bits = decoder.bits;
+    let rest = decoder.bytes.rest;
+    match done {
+        Some(()) => Ok(rest),
+        None => Err(Error::new(ErrorKind::InvalidKey, bytes.len() - rest.len())),
+    }
+}
+
+struct Decoder<'a, 'b> {
+    bytes: Bytes<'a>,
+    bits: TypeBitsReader<'b>,
+}
+
+impl Decoder<'_, '_> {
+    fn value(&mut self, doc: &mut DocBuf, name: &str, depth: usize) -> Option<()> {
+        let tag = self.bytes.next()?;
+        self.tagged(tag, doc, name, depth)
+    }
+
+    fn tagged(&mut self, tag: u8, doc: &mut DocBuf, name: &str, depth: usize) -> Option<()> {
+        match tag {
+            tags::MIN_KEY => doc.push(name, Value::MinKey),
+            tags::UNDEFINED => doc.push(name, Value::Undefined),
+            tags::NULL => doc.push(name, Value::Null),
+            tags::NAN..=tags::POSITIVE_LARGE => {
+                let (negative, magnitude) = split_number(tag, &mut self.bytes)?;
+                doc.push(name, build_number(negative, &magnitude, &mut self.bits)?);
+            }
+            tags::STRING => {
+                let text = self.text()?;
+                let symbol = self.bits.bit();
+                doc.push(
+                    name,
+                    if symbol {
+                        Value::Symbol(&text)
+                    } else {
+                        Value::String(&text)
+                    },
+                );
+            }
+            tags::DOCUMENT => {
+                let mark = doc.open(name, tag::DOCUMENT);
+                self.elements(doc, depth)?;
+                doc.close(mark);
+            }
+            tags::ARRAY => self.array(doc, name, depth)?,
+            tags::BINARY => {
+                let len = self.length()?;
+                let subtype = self.bytes.next()?;
+                let bytes = self.take(len)?;
+                doc.push(
+                    name,
+                    Value::Binary {
+                        subtype,
+                        bytes: &bytes,
+                    },
+                );
+            }
+            tags::OBJECT_ID => doc.push(name, self.object_id()?),
+            tags::FALSE => doc.push(name, false),
+            tags::TRUE => doc.push(name, true),
+            tags::DATE_TIME => doc.push(
+                name,
+                Value::DateTime(self.bytes.integer(8)? as i64 ^ i64::MIN),
+            ),
+            tags::TIMESTAMP => doc.push(name, Timestamp::from_u64(self.bytes.integer(8)?)),
+            tags::REGEX => {
+                let (pattern, options) = (self.text()?, self.text()?);
+                doc.push(
+                    name,
+                    Value::Regex {
+                        pattern: &pattern,
+                        options: &options,
+                    },
+                );
+            }
+            tags::DB_POINTER => {
+                let len = self.length()?;
+                let ns = String::from_utf8(self.take(len)?).ok()?;
+                let id = self.object_id()?;
+                doc.push(name, Value::DbPointer { ns: &ns, id });
+            }
+            tags::JAVASCRIPT => doc.push(name, Value::JavaScript(&self.text()?)),
+            tags::JAVASCRIPT_WITH_SCOPE => {
+                let code = self.text()?;
+                let mut scope = DocBuf::new();
+                self.elements(&mut scope, depth)?;
+                doc.push(
+                    name,
+                    Value::JavaScriptWithScope {
+                        code: &code,
+                        scope: &scope,
+                    },
+                );
+            }
+            tags::MAX_KEY => doc.push(name, Value::MaxKey),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn elements(&mut self, doc: &mut DocBuf, depth: usize) -> Option<()> {
+        loop {
+            let class = self.bytes.next()?;
+            if class == tags::END {
+                return Some(());
+            }
+            if depth > MAX_DEPTH {
+                return None;
+            }
+            let name = self.text()?;
+            match class {
+                tags::NAN | tags::FALSE => self.value(doc, &name, depth + 1)?,
+                _ => self.tagged(class, doc, &name, depth + 1)?,
+            }
+        }
+    }
+
+    fn array(&mut self, doc: &mut DocBuf, name: &str, depth: usize) -> Option<()> {
+        let mut array = DocBuf::new();
+        for index in 0u32.. {
+            let tag = self.bytes.next()?;
+            if tag == tags::END {
+                break;
+            }
+            if depth > MAX_DEPTH {
+                return None;
+            }
+            self.tagged(tag, &mut array, IndexName::new(index).as_str(), depth + 1)?;
+        }
+        if self.bits.bit() {
+            array = self.renamed(&array)?;
+        }
+        doc.push(name, Value::Array(&array));
+        Some(())
+    }
+
+    /// The same array with the names that stand in the type bits.
+    fn renamed(&mut self, array: &Doc) -> Option<DocBuf> {
+        let mut renamed = DocBuf::with_capacity(array.len_bytes());
+        let mut name = Vec::new();
+        for element in array.iter_raw() {
+            name.clear();
+            loop {
+                match self.bits.bits(8) as u8 {
+                    0 => break,
+                    byte => name.push(byte),
+                }
+            }
+            renamed.push_raw_as(std::str::from_utf8(&name).ok()?, &element);
+        }
+        Some(renamed)
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let mut text = Vec::new();
+        loop {
+            match self.bytes.next()? {
+                tags::END => return String::from_utf8(text).ok(),
+                tags::ESCAPE => match self.bytes.next()? {
+                    byte @ (1 | 2) => text.push(byte - 1),
+                    _ => return None,
+                },
+                byte => text.push(byte),
+            }
+        }
+    }
+
+    fn length(&mut self) -> Option<usize> {
+        match self.bytes.next()? {
+            tags::LONG_LENGTH => Some(self.bytes.integer(4)? as usize),
+            short => Some(usize::from(short)),
+        }
+    }
+
+    fn take(&mut self, len: usize) -> Option<Vec<u8>> {
+        let (bytes, rest) = self.bytes.rest.split_at_checked(len)?;
+        self.bytes.rest = rest;
+        Some(bytes.iter().map(|b| b ^ self.bytes.mask).collect())
+    }
+
+    fn object_id(&mut self) -> Option<ObjectId> {
+        Some(ObjectId(self.take(12)?.try_into().ok()?))
+    }
+}

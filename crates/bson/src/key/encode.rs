@@ -1,0 +1,222 @@
+//! Writing keys.
+
+use super::number::put_number;
+use super::type_bits::TypeBits;
+use super::{Direction, tags};
+use crate::{Doc, MAX_DEPTH, Value, tag};
+
+/// Appends the ascending encoding of `value`.
+pub fn encode(value: &Value<'_>, out: &mut Vec<u8>) {
+    Encoder { out, lost: None }.value(value, 0);
+}
+
+/// Appends the descending encoding of `value`: the ascending one with all bytes inverted.
+pub fn encode_descending(value: &Value<'_>, out: &mut Vec<u8>) {
+    encode_directed(value, Direction::Descending, out);
+}
+
+/// Appends the encoding of `value` in the given direction.
+pub fn encode_directed(value: &Value<'_>, direction: Direction, out: &mut Vec<u8>) {
+    directed(value, direction, out, None);
+}
+
+/// Appends the encoding of `value`, and to `lost` what is needed to restore it exactly.
+pub fn encode_typed(
+    value: &Value<'_>,
+    direction: Direction,
+    out: &mut Vec<u8>,
+    lost: &mut TypeBits,
+) {
+    directed(value, direction, out, Some(lost));
+}
+
+fn directed(
+    value: &Value<'_>,
+    direction: Direction,
+    out: &mut Vec<u8>,
+    lost: Option<&mut TypeBits>,
+) {
+    let start = out.len();
+    Encoder { out, lost }.value(value, 0);
+    if direction == Direction::Descending {
+        invert_from(out, start);
+    }
+}
+
+/// Inverts all bytes from `start` on.
+pub(super) fn invert_from(out: &mut [u8], start: usize) {
+    for byte in out.get_mut(start..).unwrap_or_default() {
+        *byte = !*byte;
+    }
+}
+
+struct Encoder<'o> {
+    out: &'o mut Vec<u8>,
+    lost: Option<&'o mut TypeBits>,
+}
+
+impl Encoder<'_> {
+    fn value(&mut self, value: &Value<'_>, depth: usize) {
+        match value {
+            // These write their first byte themselves: it depends on the value.
+            Value::Int32(_) | Value::Int64(_) | Value::Double(_) | Value::Decimal128(_) => {}
+            Value::Bool(b) => self.out.push(if *b { tags::TRUE } else { tags::FALSE }),
+            _ => self.out.push(class_tag(value.type_code())),
+        }
+        self.body(value, depth);
+    }
+
+    /// What follows the first byte.
+    fn body(&mut self, value: &Value<'_>, depth: usize) {
+        match *value {
+            Value::Int32(_) | Value::Int64(_) | Value::Double(_) | Value::Decimal128(_) => {
+                put_number(value, self.out, self.lost.as_deref_mut());
+            }
+            Value::String(s) => {
+                self.text(s.as_bytes());
+                self.lose(false);
+            }
+            Value::Symbol(s) => {
+                self.text(s.as_bytes());
+                self.lose(true);
+            }
+            Value::Document(d) => self.document(d, depth),
+            Value::Array(d) => self.array(d, depth),
+            Value::Binary { subtype, bytes } => {
+                self.length(bytes.len());
+                self.out.push(subtype);
+                self.out.extend_from_slice(bytes);
+            }
+            Value::ObjectId(id) => self.out.extend_from_slice(&id.0),
+            Value::DateTime(ms) => {
+                // With the sign bit flipped negative dates come first.
+                self.out.extend_from_slice(&(ms ^ i64::MIN).to_be_bytes());
+            }
+            Value::Timestamp(t) => self.out.extend_from_slice(&t.to_u64().to_be_bytes()),
+            Value::Regex { pattern, options } => {
+                self.text(pattern.as_bytes());
+                self.text(options.as_bytes());
+            }
+            Value::DbPointer { ns, id } => {
+                self.length(ns.len());
+                self.out.extend_from_slice(ns.as_bytes());
+                self.out.extend_from_slice(&id.0);
+            }
+            Value::JavaScript(code) => self.text(code.as_bytes()),
+            Value::JavaScriptWithScope { code, scope } => {
+                self.text(code.as_bytes());
+                self.document(scope, depth);
+            }
+            Value::Bool(_) | Value::MinKey | Value::Undefined | Value::Null | Value::MaxKey => {}
+        }
+    }
+
+    fn lose(&mut self, bit: bool) {
+        if let Some(lost) = &mut self.lost {
+            lost.bit(bit);
+        }
+    }
+
+    /// Text up to an end byte that sorts before every other byte; 0x00 and 0x01 are escaped.
+    fn text(&mut self, mut bytes: &[u8]) {
+        while let Some(at) = bytes.iter().position(|&b| b <= tags::ESCAPE) {
+            let (plain, rest) = bytes.split_at(at);
+            self.out.extend_from_slice(plain);
+            if let Some((&special, rest)) = rest.split_first() {
+                self.out.extend_from_slice(&[tags::ESCAPE, special + 1]);
+                bytes = rest;
+            }
+        }
+        self.out.extend_from_slice(bytes);
+        self.out.push(tags::END);
+    }
+
+    fn length(&mut self, len: usize) {
+        match u8::try_from(len) {
+            Ok(short) if short < tags::LONG_LENGTH => self.out.push(short),
+            _ => {
+                self.out.push(tags::LONG_LENGTH);
+                self.out.extend_from_slice(&(len as u32).to_be_bytes());
+            }
+        }
+    }
+
+    /// Elements as class, name and value, for that is the order in which elements compare.
+    fn document(&mut self, doc: &Doc, depth: usize) {
+        // Validated documents are never this deep; damaged ones must not exhaust the stack.
+        if depth <= MAX_DEPTH {
+            for element in doc.iter_raw() {
+                let Some(value) = element.value() else { break };
+                self.out.push(class_tag(element.tag));
+                self.text(element.name);
+                if has_own_tag(element.tag) {
+                    self.value(&value, depth + 1);
+                } else {
+                    self.body(&value, depth + 1);
+                }
+            }
+        }
+        self.out.push(tags::END);
+    }
+
+    /// Elements without names. Names other than "0", "1", … are lost.
+    fn array(&mut self, doc: &Doc, depth: usize) {
+        if depth <= MAX_DEPTH {
+            for value in doc.values() {
+                self.value(&value, depth + 1);
+            }
+        }
+        self.out.push(tags::END);
+        if let Some(lost) = &mut self.lost {
+            put_array_names(doc, lost);
+        }
+    }
+}
+
+/// One zero bit when the names count up from "0", else a one bit and all names.
+fn put_array_names(doc: &Doc, lost: &mut TypeBits) {
+    let regular = doc
+        .iter_raw()
+        .zip(0u32..)
+        .all(|(e, i)| e.name == crate::array_buf::IndexName::new(i).as_str().as_bytes());
+    lost.bit(!regular);
+    if !regular {
+        for element in doc.iter_raw() {
+            for &byte in element.name {
+                lost.bits(u128::from(byte), 8);
+            }
+            lost.bits(0, 8);
+        }
+    }
+}
+
+/// Whether the first byte of the encoding says more than the class.
+pub(super) fn has_own_tag(type_code: u8) -> bool {
+    matches!(
+        type_code,
+        tag::DOUBLE | tag::INT32 | tag::INT64 | tag::DECIMAL128 | tag::BOOL
+    )
+}
+
+/// The first byte of the encoding of a class, which is also its mark before a name.
+pub(super) fn class_tag(type_code: u8) -> u8 {
+    match type_code {
+        tag::MIN_KEY => tags::MIN_KEY,
+        tag::UNDEFINED => tags::UNDEFINED,
+        tag::NULL => tags::NULL,
+        tag::DOUBLE | tag::INT32 | tag::INT64 | tag::DECIMAL128 => tags::NAN,
+        tag::STRING | tag::SYMBOL => tags::STRING,
+        tag::DOCUMENT => tags::DOCUMENT,
+        tag::ARRAY => tags::ARRAY,
+        tag::BINARY => tags::BINARY,
+        tag::OBJECT_ID => tags::OBJECT_ID,
+        tag::BOOL => tags::FALSE,
+        tag::DATE_TIME => tags::DATE_TIME,
+        tag::TIMESTAMP => tags::TIMESTAMP,
+        tag::REGEX => tags::REGEX,
+        tag::DB_POINTER => tags::DB_POINTER,
+        tag::JAVASCRIPT => tags::JAVASCRIPT,
+        tag::JAVASCRIPT_WITH_SCOPE => tags::JAVASCRIPT_WITH_SCOPE,
+        _ => tags::MAX_KEY,
+    }
+}

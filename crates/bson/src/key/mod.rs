@@ -1,0 +1,42 @@
+//! Values as bytes whose `memcmp` order is MongoDB's order of the values.
+//!
+//! Every encoding ends by itself: none is the beginning of another. So encodings can be written one after
+//! the other, as a compound index does, and in both directions; a descending one has all bytes inverted.
+//! The README of this crate draws the format byte by byte.
+//!
+//! Numbers compare by value, so their type is not part of the key, nor is a decimal's exponent. What is lost
+//! goes into [`TypeBits`]; with them [`decode`] restores the value exactly.
+
+mod bounds;
+mod decode;
+mod encode;
+mod number;
+mod skip;
+mod tags;
+mod type_bits;
+
+pub use bounds::{bracket, prefix_end};
+pub use decode::{decode, decode_into};
+pub use encode::{encode, encode_descending, encode_directed, encode_typed};
+pub use skip::skip;
+pub use type_bits::{TypeBits, TypeBitsReader};
+
+/// The order in which a field is encoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// Least first.
+    #[default]
+    Ascending,
+    /// Greatest first: all bytes inverted.
+    Descending,
+}
+
+impl Direction {
+    /// What the bytes of the ascending encoding are XORed with.
+    pub(crate) fn mask(self) -> u8 {
+        match self {
+            Direction::Ascending => 0,
+            Direction::Descending => 0xFF,
+        }
+    }
+}
