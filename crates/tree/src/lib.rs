@@ -1,1 +1,72 @@
 //! An embedded, ordered, transactional byte store whose trees are Fractal Trees (B-epsilon trees).
+//!
+//! Writes are messages. A commit appends one frame to the log and inserts its messages into a memtable. Full memtables
+//! are fed to the trees in the background, where messages travel down in batches, so that a
+//! random insert costs a fraction of a sequential write. Readers see snapshots and take no locks.
+//!
+//! ```
+//! use frond_tree::{Direction, Durability, Options, Store, TreeOptions, WriteSet};
+//! use std::ops::Bound::Unbounded;
+//!
+//! # fn main() -> frond_tree::Result<()> {
+//! # let directory = tempfile::tempdir().expect("a directory");
+//! let store = Store::open(Options::new(directory.path()))?;
+//! let tree = store.allocate_tree();
+//! let mut set = WriteSet::new();
+//! set.create_tree(tree, &TreeOptions::default());
+//! set.put(tree, b"leaf", b"green");
+//! store.commit(set, Durability::Synced)?;
+//!
+//! let snapshot = store.snapshot();
+//! assert_eq!(snapshot.get(tree, b"leaf")?.as_deref(), Some(&b"green"[..]));
+//! let mut cursor = snapshot.cursor(tree, Unbounded, Unbounded, Direction::Forward)?;
+//! assert_eq!(cursor.next()?, Some((&b"leaf"[..], &b"green"[..])));
+//! # Ok(())
+//! # }
+//! ```
+
+mod bytes;
+mod cache;
+mod checkpoint;
+mod commit;
+mod compress;
+mod cursor;
+mod data_file;
+pub mod disk;
+mod error;
+mod feeder;
+mod filter;
+mod log;
+mod memtable;
+mod merge;
+mod merger;
+mod node;
+mod options;
+mod page;
+mod run;
+mod snapshot;
+mod space;
+mod store;
+mod version;
+mod write_set;
+
+pub use commit::Durability;
+pub use cursor::Cursor;
+pub use error::{Error, Result};
+pub use merge::{MergeOperator, NoMerge};
+pub use merger::Direction;
+pub use node::TreeStats;
+pub use options::{
+    Compression, KEY_BYTES_MAX, Options, TreeOptions, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX,
+};
+pub use snapshot::{Snapshot, ValueRef};
+pub use space::SpaceStats;
+pub use store::{Store, StoreStats};
+pub use write_set::WriteSet;
+
+pub(crate) use memtable::Memtable;
+pub(crate) use write_set::Kind;
+
+/// Identifies a tree within its store; never used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TreeId(pub u32);

@@ -1,0 +1,209 @@
+//! Checkpoints: a manifest of all trees, and two superblocks that take turns.
+//!
+//! A checkpoint writes the internal nodes that are not on disk yet and a manifest, syncs, writes the older
+//! of the two superblocks over, and syncs again. What the newer superblock reaches is not overwritten before that.
+
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::bytes::{Reader, Writer};
+use crate::data_file::{DATA_FILE, corrupt};
+use crate::disk::{ALIGNMENT, AlignedBuf};
+use crate::node::{Decoder, NodeWriter, encode_subtree};
+use crate::run::RunStore;
+use crate::space::Extent;
+use crate::version::{Tree, Trees};
+use crate::write_set::{OPTIONS_BYTES, decode_options, encode_options};
+use crate::{Error, Result, TreeId};
+
+const MAGIC: &[u8; 8] = b"FRONDTRE";
+/// Raised when the format changes so that older code cannot read it.
+const FORMAT_VERSION: u32 = 1;
+
+/// What a checkpoint makes durable besides the trees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Position {
+    /// Where a replay of the log starts.
+    pub(crate) log_start: u64,
+    /// Every sequence number in the trees is at most this.
+    pub(crate) sequence: u64,
+    /// The next id of a tree.
+    pub(crate) next_tree: u32,
+}
+
+/// Writes checkpoints.
+pub(crate) struct Checkpointer {
+    store: Arc<RunStore>,
+    generation: u64,
+    /// The manifest that the durable superblock names.
+    manifest: Option<Arc<Extent>>,
+}
+
+impl Checkpointer {
+    /// Makes `trees` durable.
+    pub(crate) fn write(&mut self, trees: &Trees, position: Position) -> Result<()> {
+        let writer = NodeWriter { store: &self.store };
+        let data = &self.store.data;
+        let mut manifest = Vec::new();
+        manifest.put_u64(position.log_start);
+        manifest.put_u64(position.sequence);
+        manifest.put_u32(position.next_tree);
+        manifest.put_u32(trees.len() as u32);
+        for (id, tree) in trees {
+            writer.write(&tree.root)?;
+            manifest.put_u32(id.0);
+            encode_options(&tree.options, &mut manifest);
+            encode_subtree(&tree.root, &mut manifest);
+        }
+        // The old manifest must not be reused before the new superblock is durable: it is released
+        // only now, behind the point up to which releases are waiting for this checkpoint.
+        data.space.checkpoint_captured();
+        let stored = writer.write_block(&manifest)?;
+        data.sync()?;
+
+        self.generation += 1;
+        let mut superblock = AlignedBuf::with_capacity(ALIGNMENT);
+        superblock.extend_from_slice(MAGIC);
+        superblock.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        superblock.extend_from_slice(&stored.len.to_le_bytes());
+        superblock.extend_from_slice(&self.generation.to_le_bytes());
+        superblock.extend_from_slice(&stored.extent.offset.to_le_bytes());
+        let checksum = xxh3_64(&superblock);
+        superblock.extend_from_slice(&checksum.to_le_bytes());
+        superblock.pad();
+        data.write_raw(&superblock, self.generation % 2 * ALIGNMENT as u64)?;
+        data.sync()?;
+        self.manifest = Some(stored.extent);
+        data.cut(data.space.checkpoint_durable())
+    }
+}
+
+struct Superblock {
+    generation: u64,
+    manifest_at: u64,
+    manifest_len: u32,
+}
+
+/// Reads one of the superblocks; `None` if it was never written, or not completely.
+fn read_superblock(store: &RunStore, slot: u64) -> Result<Option<Superblock>> {
+    let mut buffer = AlignedBuf::with_capacity(ALIGNMENT);
+    store
+        .data
+        .read(slot * ALIGNMENT as u64, ALIGNMENT, &mut buffer)?;
+    let mut reader = Reader(&buffer);
+    let mut read = || {
+        let magic = reader.bytes(8)?;
+        let version = reader.u32()?;
+        let manifest_len = reader.u32()?;
+        let (generation, manifest_at) = (reader.u64()?, reader.u64()?);
+        let checksum = reader.u64()?;
+        (checksum == xxh3_64(buffer.get(..32)?) && magic == MAGIC).then_some((
+            version,
+            Superblock {
+                generation,
+                manifest_at,
+                manifest_len,
+            },
+        ))
+    };
+    match read() {
+        Some((FORMAT_VERSION, superblock)) => Ok(Some(superblock)),
+        Some(_) => Err(corrupt(
+            slot * ALIGNMENT as u64,
+            "the store has a format that this version does not know",
+        )),
+        None => Ok(None),
+    }
+}
+
+/// What a store had at its last checkpoint.
+pub(crate) struct Opened {
+    pub(crate) checkpointer: Checkpointer,
+    pub(crate) trees: Trees,
+    pub(crate) position: Position,
+}
+
+/// Reads the newest checkpoint, or starts an empty store.
+pub(crate) fn open(store: &Arc<RunStore>) -> Result<Opened> {
+    let mut opened = Opened {
+        checkpointer: Checkpointer {
+            store: store.clone(),
+            generation: 0,
+            manifest: None,
+        },
+        trees: Trees::new(),
+        position: Position {
+            next_tree: 1,
+            ..Position::default()
+        },
+    };
+    if store.data.len()? < 2 * ALIGNMENT as u64 {
+        let mut zeros = AlignedBuf::with_capacity(2 * ALIGNMENT);
+        zeros.resize(2 * ALIGNMENT);
+        store.data.write_raw(&zeros, 0)?;
+        store.data.sync()?;
+        return Ok(opened);
+    }
+    let slots = [read_superblock(store, 0)?, read_superblock(store, 1)?];
+    let Some(newest) = slots
+        .into_iter()
+        .flatten()
+        .max_by_key(|slot| slot.generation)
+    else {
+        // Nothing but superblocks is written before the first checkpoint is complete, unless
+        // that checkpoint was cut short: then all is still in the log.
+        return Ok(opened);
+    };
+    opened.checkpointer.generation = newest.generation;
+    let manifest_at = newest.manifest_at;
+    let mut decoder = Decoder::new(store);
+    let padded = u64::from(newest.manifest_len).next_multiple_of(ALIGNMENT as u64);
+    opened.checkpointer.manifest = Some(decoder.claim(manifest_at, padded)?);
+    let payload = store
+        .data
+        .read_block(manifest_at, newest.manifest_len as usize)?;
+    let malformed = || corrupt(manifest_at, "the manifest is malformed");
+    let mut reader = Reader(&payload);
+    let mut fields = || {
+        let position = Position {
+            log_start: reader.u64()?,
+            sequence: reader.u64()?,
+            next_tree: reader.u32()?,
+        };
+        Some((position, reader.u32()?))
+    };
+    let (position, count) = fields().ok_or_else(malformed)?;
+    opened.position = position;
+    for _ in 0..count {
+        let id = TreeId(reader.u32().ok_or_else(malformed)?);
+        let options = reader
+            .bytes(OPTIONS_BYTES)
+            .and_then(decode_options)
+            .ok_or_else(malformed)?;
+        let root = decoder.subtree(&mut reader, manifest_at, 0)?;
+        opened.trees.insert(id, Tree { options, root });
+    }
+    if !reader.0.is_empty() {
+        return Err(malformed());
+    }
+    Ok(opened)
+}
+
+/// Fails unless a data file may be opened: it has to be one of ours.
+pub(crate) fn check_magic(store: &RunStore) -> Result<()> {
+    if store.data.len()? < 2 * ALIGNMENT as u64 {
+        return Ok(());
+    }
+    let mut buffer = AlignedBuf::with_capacity(2 * ALIGNMENT);
+    store.data.read(0, 2 * ALIGNMENT, &mut buffer)?;
+    let ours = |slot: &[u8]| slot.starts_with(MAGIC) || slot.iter().all(|byte| *byte == 0);
+    if buffer.chunks(ALIGNMENT).take(2).any(ours) {
+        return Ok(());
+    }
+    Err(Error::Corrupt {
+        file: DATA_FILE.to_owned(),
+        offset: 0,
+        what: "both superblocks are unreadable, or this is not a file of a store",
+    })
+}

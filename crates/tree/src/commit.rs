@@ -1,0 +1,313 @@
+//! The commit path: conflict check, sequence numbers, log, memtable, publication.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::memtable::Memtable;
+use crate::store::Inner;
+use crate::version::Version;
+use crate::write_set::{self, Op, WriteSet};
+use crate::{Error, Result, log};
+
+/// When a commit returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// After the append to the log, which is synced once an interval.
+    Logged,
+    /// After the sync of the log.
+    Synced,
+}
+
+/// Sealed memtables that may wait before committers do.
+const SEALED_MAX: usize = 2;
+/// Guards of this many recent commits are kept in each of two generations.
+const RECENT_MAX: usize = 128 << 10;
+
+/// What the commit lock protects.
+pub(crate) struct CommitState {
+    pub(crate) next_sequence: u64,
+    recent: RecentCommits,
+}
+
+impl CommitState {
+    pub(crate) fn new(next_sequence: u64) -> CommitState {
+        CommitState {
+            next_sequence,
+            recent: RecentCommits::default(),
+        }
+    }
+}
+
+/// A hasher for keys that are hashes.
+#[derive(Default)]
+struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes
+            .iter()
+            .fold(self.0, |hash, byte| hash << 8 | u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+type Recent = HashMap<u64, u64, BuildHasherDefault<Identity>>;
+
+/// The sequence numbers at which guarded keys were committed lately. Two generations: when the young one is full
+/// the old one is forgotten, and snapshots from before its end conflict with everything.
+#[derive(Default)]
+struct RecentCommits {
+    young: Recent,
+    old: Recent,
+    young_end: u64,
+    old_end: u64,
+    /// Commits up to here are forgotten.
+    floor: u64,
+}
+
+impl RecentCommits {
+    /// Whether the key was committed after `snapshot`, or may have been.
+    fn conflicts(&self, hash: u64, snapshot: u64) -> bool {
+        snapshot < self.floor
+            || [&self.young, &self.old].iter().any(|recent| {
+                recent
+                    .get(&hash)
+                    .is_some_and(|sequence| *sequence > snapshot)
+            })
+    }
+
+    fn record(&mut self, hash: u64, sequence: u64) {
+        if self.young.len() >= RECENT_MAX {
+            self.floor = self.old_end;
+            self.old_end = self.young_end;
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(hash, sequence);
+        self.young_end = sequence;
+    }
+}
+
+/// Makes commits visible in the order of their sequence numbers.
+pub(crate) struct Publisher {
+    visible: AtomicU64,
+    /// Commits whose operations are in the memtable, but not those of all earlier ones: first to last.
+    finished: Mutex<BTreeMap<u64, u64>>,
+    published: Condvar,
+}
+
+impl Publisher {
+    pub(crate) fn new(visible: u64) -> Publisher {
+        Publisher {
+            visible: AtomicU64::new(visible),
+            finished: Mutex::default(),
+            published: Condvar::new(),
+        }
+    }
+
+    /// The last sequence number that snapshots see.
+    pub(crate) fn visible(&self) -> u64 {
+        self.visible.load(Ordering::Acquire)
+    }
+
+    /// Called when `first..=last` are in the memtable; returns when snapshots see them.
+    fn publish(&self, first: u64, last: u64) {
+        let mut finished = self.finished.lock();
+        finished.insert(first, last);
+        let mut visible = self.visible();
+        while let Some(end) = finished.remove(&(visible + 1)) {
+            visible = end;
+        }
+        self.visible.store(visible, Ordering::Release);
+        if visible > last || !finished.is_empty() {
+            self.published.notify_all();
+        }
+        while self.visible() < last {
+            self.published.wait(&mut finished);
+        }
+    }
+
+    /// Sets the number while nothing else runs.
+    pub(crate) fn reset(&self, visible: u64) {
+        self.visible.store(visible, Ordering::Release);
+    }
+
+    /// Waits until snapshots see `sequence`.
+    pub(crate) fn wait(&self, sequence: u64) {
+        let mut finished = self.finished.lock();
+        while self.visible() < sequence {
+            self.published.wait(&mut finished);
+        }
+    }
+}
+
+impl Inner {
+    /// Commits a write set.
+    pub(crate) fn commit(&self, mut set: WriteSet, how: Durability) -> Result<()> {
+        set.take_failure()?;
+        self.check_running()?;
+        if set.is_empty() && set.guards().is_empty() {
+            return Ok(());
+        }
+        if how == Durability::Synced && self.log.get().is_none() {
+            return Err(Error::InvalidOption(
+                "a synced commit needs a journal, and this store has none".to_owned(),
+            ));
+        }
+        let checksum = log::checksum_payload(set.payload());
+        let ops = set.len() as u64;
+
+        let mut state = self.make_room(set.memtable_bytes())?;
+        if let Some(snapshot) = set.snapshot() {
+            let since = snapshot.sequence;
+            let changed = |guard: &&write_set::Guard| state.recent.conflicts(guard.hash, since);
+            if let Some(guard) = set.guards().iter().find(changed) {
+                let key = set.guarded_key(guard).to_vec();
+                let tree = guard.tree;
+                self.version.load().active.cancel(set.memtable_bytes());
+                return Err(Error::Conflict { tree, key });
+            }
+        }
+        let first = state.next_sequence;
+        // A set of guards alone takes a number too, so that it is ordered among the commits.
+        let last = first + ops.max(1) - 1;
+        let version = self.version.load_full();
+        let position = match self.log.get() {
+            Some(log) => match log.append(set.payload(), checksum, first) {
+                Ok(position) => position,
+                Err(error) => {
+                    version.active.cancel(set.memtable_bytes());
+                    return Err(error);
+                }
+            },
+            None => 0,
+        };
+        state.next_sequence = last + 1;
+        for guard in set.guards() {
+            state.recent.record(guard.hash, last);
+        }
+        version.active.note_last_sequence(last);
+        if set.changes_trees() {
+            self.change_trees(&version, set.payload());
+        }
+        drop(state);
+
+        version.active.insert(
+            write_set::decode(set.payload()),
+            first,
+            set.memtable_bytes(),
+        );
+        self.publisher.publish(first, last);
+        match (how, self.log.get()) {
+            (Durability::Synced, Some(log)) => log.wait_durable(position),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the commit lock with `bytes` reserved in the active memtable. Seals a full memtable, and
+    /// waits while too many sealed ones are not fed yet.
+    pub(crate) fn make_room(
+        &self,
+        bytes: usize,
+    ) -> Result<parking_lot::MutexGuard<'_, CommitState>> {
+        let mut state = self.commit_lock.lock();
+        loop {
+            let version = self.version.load();
+            if version.active.reserve(bytes) {
+                return Ok(state);
+            }
+            if version.sealed.len() >= SEALED_MAX {
+                self.check_running()?;
+                self.room.wait(&mut state);
+                self.check_running()?;
+                continue;
+            }
+            self.seal(bytes);
+        }
+    }
+
+    /// Puts a new memtable in front; called under the commit lock.
+    pub(crate) fn seal(&self, bytes: usize) {
+        let version = self.version.load();
+        let size = self.options.memtable_size().max(bytes + 4096);
+        let log_start = self
+            .log
+            .get()
+            .map_or(version.active.log_start, |log| log.end());
+        let mut sealed = vec![version.active.clone()];
+        sealed.extend_from_slice(&version.sealed);
+        self.version.store(Arc::new(Version {
+            active: Arc::new(Memtable::new(size, log_start)),
+            sealed,
+            trees: version.trees.clone(),
+        }));
+        self.feeder.wake();
+    }
+
+    /// Creates and drops the trees that a write set says; called under the commit lock.
+    pub(crate) fn change_trees(&self, version: &Version, payload: &[u8]) {
+        let mut trees = (*version.trees).clone();
+        for op in write_set::decode(payload) {
+            match op {
+                Op::CreateTree(id, options) => {
+                    self.next_tree.fetch_max(id.0 + 1, Ordering::AcqRel);
+                    trees.entry(id).or_insert(crate::version::Tree {
+                        options,
+                        root: crate::node::Subtree::Empty,
+                    });
+                }
+                Op::DropTree(id) => {
+                    trees.remove(&id);
+                }
+                Op::Entry { .. } => {}
+            }
+        }
+        self.version.store(Arc::new(Version {
+            trees: Arc::new(trees),
+            ..version.clone()
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forgotten_commits_conflict_with_old_snapshots() {
+        let mut recent = RecentCommits::default();
+        recent.record(7, 10);
+        assert!(recent.conflicts(7, 9));
+        assert!(!recent.conflicts(7, 10));
+        assert!(!recent.conflicts(8, 0));
+        for i in 0..3 * RECENT_MAX as u64 {
+            recent.record(1000 + i, 11 + i);
+        }
+        assert!(recent.conflicts(7, 9), "its generation is gone");
+        assert!(!recent.conflicts(7, 3 * RECENT_MAX as u64));
+    }
+
+    #[test]
+    fn publishes_in_order() {
+        let publisher = Publisher::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| publisher.publish(4, 6));
+            scope.spawn(|| publisher.publish(3, 3));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert_eq!(publisher.visible(), 0);
+            publisher.publish(1, 2);
+            publisher.wait(6);
+        });
+        assert_eq!(publisher.visible(), 6);
+    }
+}

@@ -1,0 +1,182 @@
+//! The data file: extents of checksummed blocks.
+//!
+//! A block is a header of 16 bytes and a payload: XXH3-64 of all that follows, seeded with the
+//! block's offset in the file, so that a block written to the wrong place is noticed too (8 bytes, little-endian),
+//! length of the uncompressed payload (4), codec (1), three zeros, payload.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::disk::{ALIGNMENT, AlignedBuf, DiskFile};
+use crate::space::{Extent, Space};
+use crate::{Compression, Error, Result, compress};
+
+/// Name of the data file.
+pub(crate) const DATA_FILE: &str = "data.frond";
+/// Size of a block's header in bytes.
+pub(crate) const BLOCK_HEADER_BYTES: usize = 16;
+/// The largest uncompressed payload: a page with the largest key and value, with room to spare.
+const PAYLOAD_BYTES_MAX: usize = 1 << 30;
+
+/// The open data file and its allocator.
+pub(crate) struct DataFile {
+    file: Arc<dyn DiskFile>,
+    pub(crate) space: Arc<Space>,
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+}
+
+impl DataFile {
+    pub(crate) fn new(file: Arc<dyn DiskFile>) -> DataFile {
+        DataFile {
+            file,
+            space: Space::new(),
+            reads: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Reads, reads' bytes and written bytes since the store was opened.
+    pub(crate) fn io_figures(&self) -> (u64, u64, u64) {
+        let figure = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (
+            figure(&self.reads),
+            figure(&self.read_bytes),
+            figure(&self.written_bytes),
+        )
+    }
+
+    /// Reads at least `offset..offset + len` into `buffer`; the range starts at the returned index.
+    pub(crate) fn read(&self, offset: u64, len: usize, buffer: &mut AlignedBuf) -> Result<usize> {
+        let start = offset / ALIGNMENT as u64 * ALIGNMENT as u64;
+        let skip = (offset - start) as usize;
+        let aligned = (skip + len).next_multiple_of(ALIGNMENT);
+        buffer.resize(aligned);
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.read_bytes.fetch_add(aligned as u64, Ordering::Relaxed);
+        self.file
+            .read_at(&mut buffer[..aligned], start)
+            .map_err(Error::io(format!(
+                "reading {len} bytes of {DATA_FILE} at {offset}"
+            )))?;
+        Ok(skip)
+    }
+
+    /// Writes a padded buffer at the start of an extent.
+    pub(crate) fn write(&self, extent: &Extent, bytes: &AlignedBuf) -> Result<()> {
+        assert!(bytes.len() as u64 <= extent.len && bytes.len().is_multiple_of(ALIGNMENT));
+        self.write_raw(bytes, extent.offset)
+    }
+
+    pub(crate) fn write_raw(&self, bytes: &AlignedBuf, offset: u64) -> Result<()> {
+        self.written_bytes
+            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.file.write_at(bytes, offset).map_err(Error::io(format!(
+            "writing {} bytes of {DATA_FILE} at {offset}",
+            bytes.len()
+        )))
+    }
+
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.file
+            .sync()
+            .map_err(Error::io(format!("syncing {DATA_FILE}")))
+    }
+
+    pub(crate) fn len(&self) -> Result<u64> {
+        self.file
+            .len()
+            .map_err(Error::io(format!("asking for the length of {DATA_FILE}")))
+    }
+
+    /// Cuts the file when at least an eighth of it (and 16 MiB) lies behind `end`.
+    pub(crate) fn cut(&self, end: u64) -> Result<()> {
+        let len = self.len()?;
+        if len > end && len - end >= (len / 8).max(16 << 20) {
+            self.file
+                .set_len(end)
+                .map_err(Error::io(format!("cutting {DATA_FILE} to {end}")))?;
+        }
+        Ok(())
+    }
+
+    /// Reads the block at `offset` of `len` bytes and returns its payload.
+    pub(crate) fn read_block(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
+        let mut buffer = AlignedBuf::with_capacity(len + 2 * ALIGNMENT);
+        let skip = self.read(offset, len, &mut buffer)?;
+        decode_block(buffer.get(skip..skip + len).unwrap_or_default(), offset)
+    }
+}
+
+/// A damaged place in the data file.
+pub(crate) fn corrupt(offset: u64, what: &'static str) -> Error {
+    Error::Corrupt {
+        file: DATA_FILE.to_owned(),
+        offset,
+        what,
+    }
+}
+
+/// Starts a block at the end of `out` and compresses the payload into it. The offset of the block in the file
+/// may be unknown yet: [`seal_block`] must follow.
+pub(crate) fn push_block(out: &mut Vec<u8>, codec: Compression, payload: &[u8]) {
+    let start = out.len();
+    out.extend_from_slice(&[0; BLOCK_HEADER_BYTES]);
+    let used = compress::compress(codec, payload, out);
+    out[start + 8..start + 12].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    out[start + 12] = compress::code(used);
+}
+
+/// Writes the checksum of a block that will stand at `offset`.
+pub(crate) fn seal_block(block: &mut [u8], offset: u64) {
+    let (checksum, rest) = block.split_at_mut(8);
+    checksum.copy_from_slice(&xxh3_64_with_seed(rest, offset).to_le_bytes());
+}
+
+/// Checks a block that stands at `offset`, and restores its payload.
+pub(crate) fn decode_block(block: &[u8], offset: u64) -> Result<Vec<u8>> {
+    let damaged = |what| corrupt(offset, what);
+    let Some((header, payload)) = block.split_at_checked(BLOCK_HEADER_BYTES) else {
+        return Err(damaged("a block is shorter than its header"));
+    };
+    let (checksum, fields) = header.split_at(8);
+    if checksum != xxh3_64_with_seed(&block[8..], offset).to_le_bytes() {
+        return Err(damaged("the checksum of a block does not match"));
+    }
+    let len = u32::from_le_bytes([fields[0], fields[1], fields[2], fields[3]]) as usize;
+    if len > PAYLOAD_BYTES_MAX {
+        return Err(damaged("a block claims an impossible size"));
+    }
+    let codec = compress::from_code(fields[4]).ok_or(damaged("a block has an unknown codec"))?;
+    compress::decompress(codec, payload, len).ok_or(damaged("a block does not decompress"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flipped_bit_of_a_block_is_noticed() {
+        for codec in [Compression::None, Compression::Zstd, Compression::Lz4] {
+            let payload = b"all that is stored carries a checksum ".repeat(4);
+            let mut block = Vec::new();
+            push_block(&mut block, codec, &payload);
+            seal_block(&mut block, 8192);
+            assert_eq!(decode_block(&block, 8192).unwrap(), payload);
+            assert!(
+                decode_block(&block, 4096).is_err(),
+                "a block at the wrong place"
+            );
+            for bit in 0..block.len() * 8 {
+                block[bit / 8] ^= 1 << (bit % 8);
+                assert!(decode_block(&block, 8192).is_err(), "bit {bit}");
+                block[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+        assert!(decode_block(&[1, 2, 3], 0).is_err());
+    }
+}

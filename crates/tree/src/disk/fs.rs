@@ -1,0 +1,84 @@
+//! A directory of the file system.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::{Disk, DiskFile};
+
+/// Files in a directory, with direct I/O where the file system has it.
+pub struct FsDisk {
+    path: PathBuf,
+    direct_io: bool,
+}
+
+impl FsDisk {
+    /// A disk over the directory `path`, which is created on first use.
+    pub fn new(path: PathBuf, direct_io: bool) -> FsDisk {
+        FsDisk { path, direct_io }
+    }
+}
+
+impl Disk for FsDisk {
+    fn open(&self, name: &str, direct: bool) -> io::Result<Arc<dyn DiskFile>> {
+        std::fs::create_dir_all(&self.path)?;
+        let path = self.path.join(name);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        if direct && self.direct_io {
+            let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
+            // Some file systems (tmpfs before Linux 6.6) refuse the flag: buffered then.
+            match options.clone().custom_flags(flags).open(&path) {
+                Ok(file) => return Ok(Arc::new(FsFile(file))),
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Arc::new(FsFile(options.open(&path)?)))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        std::fs::create_dir_all(&self.path)?;
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path.join(name))
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+}
+
+struct FsFile(File);
+
+impl DiskFile for FsFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+}

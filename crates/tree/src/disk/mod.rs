@@ -1,0 +1,41 @@
+//! What the engine asks of a disk: one small trait, so that a simulated disk can stand below it.
+
+mod aligned;
+mod fs;
+
+use std::io;
+use std::sync::Arc;
+
+pub use aligned::{ALIGNMENT, AlignedBuf};
+pub use fs::FsDisk;
+
+/// A directory of files.
+pub trait Disk: Send + Sync {
+    /// Opens a file for reading and writing, creating it when it is missing. A `direct` file is
+    /// only read and written with aligned buffers, offsets and lengths.
+    fn open(&self, name: &str, direct: bool) -> io::Result<Arc<dyn DiskFile>>;
+    /// The names of all files.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// Deletes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes creations and deletions durable.
+    fn sync_directory(&self) -> io::Result<()>;
+}
+
+/// One file.
+pub trait DiskFile: Send + Sync {
+    /// Fills `buffer` from `offset`; the end of the file before that is an error.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+    /// Writes all of `bytes` at `offset`. Durable only after `sync`.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Makes all earlier writes durable.
+    fn sync(&self) -> io::Result<()>;
+    /// The length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Whether the file has no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Cuts or extends the file.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+}

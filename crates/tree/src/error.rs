@@ -1,0 +1,88 @@
+//! The engine's one error type.
+
+use std::fmt;
+use std::io;
+
+use crate::TreeId;
+
+/// What can go wrong in the engine.
+#[derive(Debug)]
+pub enum Error {
+    /// The operating system refused an operation.
+    Io {
+        /// What the engine was doing.
+        context: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Stored bytes do not carry the checksum or the structure they must have.
+    Corrupt {
+        /// The file that holds them.
+        file: String,
+        /// Where in the file, in bytes.
+        offset: u64,
+        /// What is wrong with them.
+        what: &'static str,
+    },
+    /// A guarded key was committed by somebody else after the write set's snapshot.
+    Conflict {
+        /// The tree of the key.
+        tree: TreeId,
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// The tree does not exist (any more).
+    UnknownTree(TreeId),
+    /// A key, a value or a write set is larger than the engine takes.
+    TooLarge {
+        /// Which of them.
+        what: &'static str,
+        /// Its size in bytes.
+        bytes: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// An option has a value outside its bounds.
+    InvalidOption(String),
+    /// The store was closed, or stopped after a background failure that this text names.
+    Closed(String),
+}
+
+/// The result of an engine operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    pub(crate) fn io(context: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+        let context = context.into();
+        move |source| Error::Io { context, source }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io { context, source } => write!(f, "{context}: {source}"),
+            Error::Corrupt { file, offset, what } => {
+                write!(f, "{file} is damaged at byte {offset}: {what}")
+            }
+            Error::Conflict { tree, .. } => {
+                write!(f, "a key of tree {} was changed by another commit", tree.0)
+            }
+            Error::UnknownTree(tree) => write!(f, "tree {} does not exist", tree.0),
+            Error::TooLarge { what, bytes, limit } => {
+                write!(f, "a {what} of {bytes} bytes is over the limit of {limit}")
+            }
+            Error::InvalidOption(text) => f.write_str(text),
+            Error::Closed(text) => write!(f, "the store is closed: {text}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The background thread that feeds sealed memtables to the trees and writes checkpoints.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::checkpoint::Position;
+use crate::memtable::Memtable;
+use crate::merge::Resolver;
+use crate::node::{Builder, Subtree};
+use crate::store::Inner;
+use crate::version::{Tree, Version};
+use crate::{Error, Result, TreeId};
+
+/// The thread and how to wake it.
+#[derive(Default)]
+pub(crate) struct Feeder {
+    signal: Mutex<Signal>,
+    wake: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// One feed or checkpoint at a time.
+    working: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Signal {
+    work: bool,
+    stop: bool,
+}
+
+impl Feeder {
+    /// Tells the thread that a memtable was sealed.
+    pub(crate) fn wake(&self) {
+        self.signal.lock().work = true;
+        self.wake.notify_one();
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(&self) {
+        self.signal.lock().stop = true;
+        self.wake.notify_one();
+        if let Some(thread) = self.thread.lock().take() {
+            let _ = thread.join();
+        }
+    }
+
+    /// Starts the thread of a store.
+    pub(crate) fn start(inner: &Arc<Inner>) -> Result<()> {
+        let for_thread = inner.clone();
+        let thread = std::thread::Builder::new()
+            .name("feeder".to_owned())
+            .spawn(move || for_thread.feeder.run(&for_thread))
+            .map_err(Error::io("starting the feeder thread"))?;
+        *inner.feeder.thread.lock() = Some(thread);
+        Ok(())
+    }
+
+    fn run(&self, inner: &Inner) {
+        loop {
+            let mut signal = self.signal.lock();
+            while !signal.work && !signal.stop {
+                self.wake.wait(&mut signal);
+            }
+            if signal.stop {
+                return;
+            }
+            signal.work = false;
+            drop(signal);
+            if let Err(error) = inner.feed_all() {
+                inner.fail(format!("feeding the trees failed: {error}"));
+                return;
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Feeds every sealed memtable, each followed by a checkpoint.
+    pub(crate) fn feed_all(&self) -> Result<()> {
+        let _working = self.feeder.working.lock();
+        while let Some(memtable) = self.version.load().sealed.last().cloned() {
+            self.feed(&memtable)?;
+            self.write_checkpoint()?;
+        }
+        Ok(())
+    }
+
+    /// Seals what there is, feeds it and writes a checkpoint.
+    pub(crate) fn checkpoint_all(&self) -> Result<()> {
+        self.check_running()?;
+        {
+            let _state = self.commit_lock.lock();
+            if !self.version.load().active.is_empty() {
+                self.seal(0);
+            }
+        }
+        self.feed_all()?;
+        let _working = self.feeder.working.lock();
+        self.write_checkpoint()
+    }
+
+    /// Feeds the oldest sealed memtable to all its trees and publishes the new roots.
+    fn feed(&self, memtable: &Arc<Memtable>) -> Result<()> {
+        // Nobody starts to insert into a sealed memtable; those who have started are done when
+        // its last commit is visible, or were cancelled.
+        while !memtable.is_quiet() {
+            std::thread::yield_now();
+        }
+        self.publisher.wait(memtable.last_sequence());
+        let trees = self.trees();
+        let mut work: Vec<(TreeId, u64, Tree)> = memtable
+            .trees()
+            .into_iter()
+            .filter_map(|(id, _, bytes)| Some((id, bytes, trees.get(&id)?.clone())))
+            .collect();
+        // The largest first, so that the threads end at about the same time.
+        work.sort_by_key(|(_, bytes, _)| *bytes);
+        let threads = self.options.flush_threads.min(work.len());
+        let work = Mutex::new(work);
+        let fed: Mutex<HashMap<TreeId, Subtree>> = Mutex::default();
+        let failure: Mutex<Option<Error>> = Mutex::default();
+        let feed_trees = || {
+            while let Some((id, bytes, tree)) = work.lock().pop() {
+                match self.builder(id, &tree).feed(&tree.root, memtable, bytes) {
+                    Ok(root) => {
+                        fed.lock().insert(id, root);
+                    }
+                    Err(error) => {
+                        failure.lock().get_or_insert(error);
+                        work.lock().clear();
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(feed_trees);
+            }
+            feed_trees();
+        });
+        if let Some(error) = failure.into_inner() {
+            return Err(error);
+        }
+
+        let state = self.commit_lock.lock();
+        let version = self.version.load_full();
+        let mut trees = (*version.trees).clone();
+        for (id, root) in fed.into_inner() {
+            // A tree that was dropped in the meantime stays dropped.
+            if let Some(tree) = trees.get_mut(&id) {
+                tree.root = root;
+            }
+        }
+        let mut sealed = version.sealed.clone();
+        sealed.pop();
+        let active = version.active.clone();
+        self.version.store(Arc::new(Version {
+            active,
+            sealed,
+            trees: Arc::new(trees),
+        }));
+        drop(state);
+        self.room.notify_all();
+        self.figures.memtables_fed.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn builder(&self, id: TreeId, tree: &Tree) -> Builder {
+        Builder {
+            store: self.runs.clone(),
+            options: tree.options.clone(),
+            resolver: Resolver {
+                tree: id,
+                operator: self.options.merge.clone(),
+            },
+            fanout: self.options.fanout,
+        }
+    }
+
+    /// Makes the current trees durable and lets the log before them go.
+    fn write_checkpoint(&self) -> Result<()> {
+        let (version, position) = {
+            let state = self.commit_lock.lock();
+            let version = self.version.load_full();
+            let position = Position {
+                log_start: version.log_start(),
+                sequence: state.next_sequence - 1,
+                next_tree: self.next_tree.load(Ordering::Acquire),
+            };
+            (version, position)
+        };
+        let trees = version.trees.clone();
+        drop(version);
+        self.checkpointer.lock().write(&trees, position)?;
+        if let Some(log) = self.log.get() {
+            log.release_before(position.log_start);
+        }
+        self.figures.checkpoints.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! A fixed block of zeroed memory that hands out pieces and frees them all at once.
+//!
+//! One of the crate's two modules with `unsafe`. Pieces are addressed by their offset in the
+//! block, so links are four bytes and a link of 0 is "none" (offset 0 is never handed out).
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// Every piece starts at a multiple of this.
+const PIECE_ALIGN: usize = 8;
+
+/// The memory of one memtable.
+pub(super) struct Arena {
+    base: NonNull<u8>,
+    capacity: usize,
+    next: AtomicUsize,
+}
+
+// SAFETY: the block is owned by the arena and only freed with it. Pieces are disjoint; bytes of a
+// piece are written by the one thread that allocated it before the piece is linked (with release
+// ordering) and are immutable afterwards, except for the words read and written as atomics.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// A block of `capacity` bytes (at most 4 GiB, as links are 32 bits wide).
+    pub(super) fn new(capacity: usize) -> Arena {
+        let capacity = capacity.clamp(64, u32::MAX as usize - PIECE_ALIGN);
+        let layout = Arena::layout(capacity);
+        // SAFETY: the layout has a size of at least 64 bytes.
+        let block = unsafe { alloc_zeroed(layout) };
+        let Some(base) = NonNull::new(block) else {
+            handle_alloc_error(layout)
+        };
+        Arena {
+            base,
+            capacity,
+            next: AtomicUsize::new(PIECE_ALIGN),
+        }
+    }
+
+    fn layout(capacity: usize) -> Layout {
+        // The clamp in `new` keeps the size below what a layout can hold.
+        Layout::from_size_align(capacity, PIECE_ALIGN).unwrap_or(Layout::new::<u64>())
+    }
+
+    /// Bytes handed out so far.
+    pub(super) fn used(&self) -> usize {
+        self.next.load(Ordering::Relaxed).min(self.capacity)
+    }
+
+    /// Size of the block.
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// A piece of `len` bytes, or `None` when the block is full.
+    pub(super) fn allocate(&self, len: usize) -> Option<u32> {
+        let len = len.next_multiple_of(PIECE_ALIGN);
+        let start = self.next.fetch_add(len, Ordering::Relaxed);
+        (start.checked_add(len)? <= self.capacity).then_some(start as u32)
+    }
+
+    /// Copies `bytes` into a piece that is not linked yet.
+    ///
+    /// # Safety
+    /// `offset..offset + bytes.len()` lies in a piece that the caller allocated and has not made
+    /// visible to any other thread.
+    pub(super) unsafe fn write(&self, offset: u32, bytes: &[u8]) {
+        debug_assert!(offset as usize + bytes.len() <= self.capacity);
+        // SAFETY: in bounds and not aliased, as the caller promises.
+        unsafe {
+            let target = self.base.as_ptr().add(offset as usize);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
+        }
+    }
+
+    /// The bytes of a linked piece.
+    ///
+    /// # Safety
+    /// `offset..offset + len` lies in a piece whose bytes were written before the caller learnt
+    /// its offset through an acquiring load, and holds no atomic word.
+    pub(super) unsafe fn bytes(&self, offset: u32, len: usize) -> &[u8] {
+        debug_assert!(offset as usize + len <= self.capacity);
+        // SAFETY: in bounds, initialised (the block is zeroed) and immutable, as the caller promises.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset as usize), len) }
+    }
+
+    /// An atomic word inside a piece.
+    ///
+    /// # Safety
+    /// `offset` is a multiple of four inside a piece, and the word there is only ever used as
+    /// an atomic one.
+    pub(super) unsafe fn word(&self, offset: u32) -> &AtomicU32 {
+        debug_assert!(offset as usize + 4 <= self.capacity && offset.is_multiple_of(4));
+        // SAFETY: in bounds and aligned, and only accessed atomically, as the caller promises.
+        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset as usize).cast()) }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this very layout, and no borrow outlives the arena.
+        unsafe { dealloc(self.base.as_ptr(), Arena::layout(self.capacity)) }
+    }
+}

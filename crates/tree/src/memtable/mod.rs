@@ -1,0 +1,230 @@
+//! The memtable: what was committed since the last one was sealed, for all trees of the store.
+//!
+//! Entries are versioned by sequence number, so that a snapshot sees exactly what was committed before it.
+//! A sealed memtable no longer changes; background threads feed it to the trees.
+
+mod arena;
+mod skiplist;
+mod source;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::write_set::Op;
+use crate::{Kind, TreeId};
+use arena::Arena;
+use skiplist::{Entry, HEIGHT_MAX, List, Splice};
+pub(crate) use source::MemSource;
+
+/// One memtable.
+pub(crate) struct Memtable {
+    arena: Arena,
+    lists: RwLock<HashMap<TreeId, Arc<TreeList>>>,
+    /// Bytes promised to write sets that are being inserted.
+    reserved: AtomicUsize,
+    /// Write sets that are being inserted.
+    writers: AtomicUsize,
+    /// The last sequence number that was given to a write set for this memtable.
+    last_sequence: AtomicU64,
+    /// Position in the log of the first frame whose entries are here.
+    pub(crate) log_start: u64,
+}
+
+/// The entries of one tree.
+pub(crate) struct TreeList {
+    list: List,
+    splice: Mutex<Splice>,
+    entries: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Memtable {
+    /// An empty memtable of `bytes` bytes.
+    pub(crate) fn new(bytes: usize, log_start: u64) -> Memtable {
+        Memtable {
+            arena: Arena::new(bytes),
+            lists: RwLock::default(),
+            reserved: AtomicUsize::new(0),
+            writers: AtomicUsize::new(0),
+            last_sequence: AtomicU64::new(0),
+            log_start,
+        }
+    }
+
+    /// Bytes that an operation may take.
+    pub(crate) fn op_bytes_max(key_len: usize, value_len: usize) -> usize {
+        skiplist::entry_bytes_max(key_len, value_len)
+    }
+
+    /// Bytes that the first operation on a tree takes besides.
+    pub(crate) const LIST_BYTES: usize = 16 + 4 * HEIGHT_MAX + 8;
+
+    /// Reserves room and registers a writer; called under the commit lock. False if it is full.
+    pub(crate) fn reserve(&self, bytes: usize) -> bool {
+        let promised = self.arena.used() + self.reserved.load(Ordering::Acquire);
+        if promised + bytes > self.arena.capacity() {
+            return false;
+        }
+        self.reserved.fetch_add(bytes, Ordering::AcqRel);
+        self.writers.fetch_add(1, Ordering::AcqRel);
+        true
+    }
+
+    /// Gives a reservation back that is not used.
+    pub(crate) fn cancel(&self, bytes: usize) {
+        self.reserved.fetch_sub(bytes, Ordering::AcqRel);
+        self.writers.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Called under the commit lock, for each write set.
+    pub(crate) fn note_last_sequence(&self, sequence: u64) {
+        self.last_sequence.store(sequence, Ordering::Release);
+    }
+
+    /// The last sequence number in a sealed memtable.
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.last_sequence.load(Ordering::Acquire)
+    }
+
+    /// Inserts the operations of a write set that has reserved `reserved` bytes. The first of them has the
+    /// sequence number `sequence`.
+    pub(crate) fn insert<'a>(
+        &self,
+        ops: impl Iterator<Item = Op<'a>>,
+        mut sequence: u64,
+        reserved: usize,
+    ) {
+        let mut last: Option<(TreeId, Arc<TreeList>)> = None;
+        let mut random = sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        for op in ops {
+            let Op::Entry {
+                tree,
+                kind,
+                key,
+                value,
+            } = op
+            else {
+                sequence += 1;
+                continue;
+            };
+            let list = match &last {
+                Some((id, list)) if *id == tree => list,
+                _ => match self.list_or_new(tree) {
+                    Some(list) => &last.insert((tree, list)).1,
+                    None => break,
+                },
+            };
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            // Each level is a quarter as likely as the one below it.
+            let height = 1 + (random.trailing_ones() / 2) as usize;
+            let entry = Entry {
+                key,
+                sequence,
+                kind,
+                value,
+            };
+            let inserted = match list.splice.try_lock() {
+                Some(mut splice) => list.list.insert(&self.arena, &mut splice, height, &entry),
+                None => {
+                    let mut splice = list.list.splice();
+                    list.list.insert(&self.arena, &mut splice, height, &entry)
+                }
+            };
+            // The reservation covers the largest size of every entry.
+            assert!(inserted, "a memtable overflowed its reservation");
+            list.entries.fetch_add(1, Ordering::Relaxed);
+            list.bytes
+                .fetch_add((key.len() + value.len()) as u64, Ordering::Relaxed);
+            sequence += 1;
+        }
+        self.cancel(reserved);
+    }
+
+    /// Whether no write set is being inserted.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.writers.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether nothing was inserted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lists.read().is_empty()
+    }
+
+    /// Bytes used.
+    pub(crate) fn bytes(&self) -> usize {
+        self.arena.used()
+    }
+
+    /// The trees that have entries here, with the number of entries and their bytes.
+    pub(crate) fn trees(&self) -> Vec<(TreeId, u64, u64)> {
+        let lists = self.lists.read();
+        let figures = |list: &TreeList| {
+            (
+                list.entries.load(Ordering::Relaxed),
+                list.bytes.load(Ordering::Relaxed),
+            )
+        };
+        lists
+            .iter()
+            .map(|(id, list)| (*id, figures(list).0, figures(list).1))
+            .collect()
+    }
+
+    /// Number and bytes of one tree's entries.
+    pub(crate) fn tree_figures(&self, tree: TreeId) -> Option<(u64, u64)> {
+        let list = self.list(tree)?;
+        Some((
+            list.entries.load(Ordering::Relaxed),
+            list.bytes.load(Ordering::Relaxed),
+        ))
+    }
+
+    fn list(&self, tree: TreeId) -> Option<Arc<TreeList>> {
+        self.lists.read().get(&tree).cloned()
+    }
+
+    fn list_or_new(&self, tree: TreeId) -> Option<Arc<TreeList>> {
+        if let Some(list) = self.list(tree) {
+            return Some(list);
+        }
+        let mut lists = self.lists.write();
+        if let Some(list) = lists.get(&tree) {
+            return Some(list.clone());
+        }
+        let list = List::new(&self.arena)?;
+        let new = Arc::new(TreeList {
+            list,
+            splice: Mutex::new(list.splice()),
+            entries: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        });
+        lists.insert(tree, new.clone());
+        Some(new)
+    }
+}
+
+/// Calls `visit` with the versions of `key` up to `sequence`, newest first, until it returns false.
+pub(crate) fn for_versions(
+    memtable: &Memtable,
+    tree: TreeId,
+    key: &[u8],
+    sequence: u64,
+    mut visit: impl FnMut(Kind, &[u8]) -> bool,
+) {
+    let Some(list) = memtable.list(tree) else {
+        return;
+    };
+    let mut at = list.list.seek(&memtable.arena, key, sequence);
+    while at != 0 {
+        let entry = list.list.entry(&memtable.arena, at);
+        if entry.key != key || !visit(entry.kind, entry.value) {
+            return;
+        }
+        at = list.list.next(&memtable.arena, at);
+    }
+}

@@ -1,0 +1,500 @@
+//! Feeding a memtable to a tree, and moving pending messages down.
+
+use std::sync::Arc;
+
+use super::{BufferRun, Child, Internal, Subtree};
+use crate::memtable::{MemSource, Memtable};
+use crate::merge::Resolver;
+use crate::merger::{Direction, Merger, Source};
+use crate::run::{Fetch, PartsCursor, Run, RunStore, RunWriter};
+use crate::{Compression, Kind, Result, TreeOptions};
+
+/// The most runs in a node's buffer. More runs make flushes larger, and reads look at more filters.
+const RUNS_MAX: usize = 16;
+/// From this many on, each feed flushes a share of the children, so that the limit is not hit by all at once.
+const RUNS_SMOOTH: usize = RUNS_MAX / 2;
+
+/// Builds new versions of one tree. Old versions are not touched.
+pub(crate) struct Builder {
+    pub(crate) store: Arc<RunStore>,
+    pub(crate) options: TreeOptions,
+    pub(crate) resolver: Resolver,
+    pub(crate) fanout: usize,
+}
+
+impl Builder {
+    /// The tree after all messages of a sealed memtable; `bytes` is about how many there are.
+    pub(crate) fn feed(
+        &self,
+        root: &Subtree,
+        memtable: &Arc<Memtable>,
+        bytes: u64,
+    ) -> Result<Subtree> {
+        let (tree, resolver) = (self.resolver.tree, self.resolver.clone());
+        let Some(mut source) = MemSource::new(memtable, tree, u64::MAX, resolver) else {
+            return Ok(root.clone());
+        };
+        source.seek(None);
+        let Some(first) = source.key() else {
+            return Ok(root.clone());
+        };
+        let at_right_edge = root.max_key().is_some_and(|last| last < first);
+        let mut messages = Merger::new(vec![Source::Mem(source)], Direction::Forward);
+        let pieces = match root {
+            Subtree::Internal(node) if at_right_edge => {
+                self.append_to_node(node, &mut messages, bytes)?
+            }
+            Subtree::Internal(node) => {
+                let mut node = node.edit();
+                self.push_run(&mut node, &mut messages, None)?;
+                self.settle(node, None)?
+            }
+            Subtree::Leaf(leaf) if at_right_edge => {
+                let mut node = Internal::new(vec![Child::new(&[], root.clone(), 0)]);
+                let last = node.children.remove(0);
+                self.append_to_leaf(&node, &last, leaf, &mut messages, bytes)?
+            }
+            Subtree::Leaf(_) | Subtree::Empty => {
+                let mut parent = Internal::new(vec![Child::new(&[], root.clone(), 0)]);
+                self.rewrite_leaves(&mut parent, 0..1, messages.sources, bytes, None)?;
+                parent.children
+            }
+        };
+        Ok(self.grow(pieces))
+    }
+
+    /// A root over siblings.
+    fn grow(&self, mut siblings: Vec<Child>) -> Subtree {
+        while siblings.len() > 1 {
+            siblings = self.split(Internal::new(siblings));
+        }
+        let mut root = siblings.pop().map_or(Subtree::Empty, |child| child.subtree);
+        while let Subtree::Internal(node) = &root
+            && let [only] = node.children.as_slice()
+            && node.runs.is_empty()
+        {
+            let only = only.subtree.clone();
+            root = only;
+        }
+        root
+    }
+
+    /// Appends messages that are all above the keys of `node`.
+    fn append_to_node(
+        &self,
+        node: &Internal,
+        messages: &mut Merger,
+        bytes: u64,
+    ) -> Result<Vec<Child>> {
+        let mut node = node.edit();
+        let Some(last) = node.children.pop() else {
+            return Ok(Vec::new());
+        };
+        let mut pieces = match &last.subtree {
+            Subtree::Internal(below) => {
+                // The pieces share what was pending for the one child.
+                let mut pieces = self.append_to_node(below, messages, bytes)?;
+                for piece in &mut pieces {
+                    piece.pending_from = last.pending_from;
+                }
+                if let Some(first) = pieces.first_mut() {
+                    first.pending_bytes = last.pending_bytes;
+                }
+                pieces
+            }
+            Subtree::Leaf(leaf) => self.append_to_leaf(&node, &last, leaf, messages, bytes)?,
+            // `max_key` says nothing for a tree that ends in an empty child, so this is not reached
+            // through `feed`; a leaf there would be right all the same.
+            Subtree::Empty => self.leaves(messages, None, bytes, node.next_number)?,
+        };
+        if let Some(first) = pieces.first_mut() {
+            first.pivot = last.pivot;
+        }
+        node.children.append(&mut pieces);
+        Ok(self.split(node))
+    }
+
+    /// New leaves behind the last leaf of a node. A small one is rewritten with them, unless messages
+    /// are pending for it.
+    fn append_to_leaf(
+        &self,
+        node: &Internal,
+        last: &Child,
+        leaf: &Arc<Run>,
+        messages: &mut Merger,
+        bytes: u64,
+    ) -> Result<Vec<Child>> {
+        let next_number = node.next_number;
+        let is_small = leaf.info.logical_bytes < u64::from(self.options.node_bytes) / 2;
+        if is_small
+            && node
+                .pending(last)
+                .all(|run| run.parts_in(&last.pivot, None).is_empty())
+        {
+            let mut cursor = PartsCursor::new(vec![leaf.clone()], Fetch::stream(), None);
+            cursor.seek(&[])?;
+            messages.sources.push(Source::Runs(cursor));
+            messages.rebuild();
+            let mut pieces =
+                self.leaves(messages, None, bytes + leaf.info.logical_bytes, next_number)?;
+            if let Some(first) = pieces.first_mut() {
+                first.pivot = last.pivot.clone();
+            }
+            return Ok(pieces);
+        }
+        let mut pieces = vec![last.clone()];
+        pieces.append(&mut self.leaves(messages, None, bytes, next_number)?);
+        Ok(pieces)
+    }
+
+    /// Flushes what should be, merges small leaves, and splits the node if it has too many children.
+    fn settle(&self, mut node: Internal, upper: Option<&[u8]>) -> Result<Vec<Child>> {
+        let mut quota = match node.runs.len() > RUNS_SMOOTH {
+            true => node.children.len().div_ceil(RUNS_MAX - RUNS_SMOOTH),
+            false => 0,
+        };
+        loop {
+            let is_due = |(index, pending): &(usize, u64)| {
+                quota > 0 || *pending >= self.flush_bytes(&node.children[*index].subtree)
+            };
+            let target = match heaviest(&node, 0).filter(is_due) {
+                None if node.runs.len() > RUNS_MAX => heaviest(&node, node.runs[0].number + 1),
+                due => due,
+            };
+            let Some((index, _)) = target else { break };
+            self.flush(&mut node, index, upper)?;
+            quota = quota.saturating_sub(1);
+        }
+        self.merge_small_leaves(&mut node, upper)?;
+        let nothing = node
+            .children
+            .iter()
+            .all(|child| matches!(child.subtree, Subtree::Empty));
+        if nothing && node.runs.is_empty() {
+            let pivot = node.children.first().map_or(&[][..], |child| &child.pivot);
+            return Ok(vec![Child::new(pivot, Subtree::Empty, 0)]);
+        }
+        Ok(self.split(node))
+    }
+
+    /// How many pending bytes make a flush worth its cost.
+    fn flush_bytes(&self, child: &Subtree) -> u64 {
+        let node_bytes = u64::from(self.options.node_bytes);
+        match child {
+            Subtree::Empty => 1,
+            // The whole leaf is written again, so a third of it should be new.
+            Subtree::Leaf(_) => node_bytes / 3,
+            Subtree::Internal(_) => node_bytes,
+        }
+    }
+
+    /// Moves the pending messages of one child down.
+    fn flush(&self, node: &mut Internal, index: usize, upper: Option<&[u8]>) -> Result<()> {
+        let child = node.children[index].clone();
+        let Subtree::Internal(below) = &child.subtree else {
+            return self.rewrite_leaves(node, index..index + 1, Vec::new(), 0, upper);
+        };
+        let bound = node.upper_of(index, upper).map(<[u8]>::to_vec);
+        let sources = pending_sources(node, &child, bound.as_deref())?;
+        let mut messages = Merger::new(sources, Direction::Forward);
+        let mut below = below.edit();
+        self.push_run(&mut below, &mut messages, bound.as_deref())?;
+        let mut pieces = self.settle(below, bound.as_deref())?;
+        node.received(index..index + 1, &mut pieces);
+        Ok(())
+    }
+
+    /// Adds messages up to `upper` to a node's buffer as one run.
+    fn push_run(
+        &self,
+        node: &mut Internal,
+        messages: &mut Merger,
+        upper: Option<&[u8]>,
+    ) -> Result<()> {
+        let compression = match self.options.compression {
+            Compression::None => Compression::None,
+            _ => Compression::Lz4,
+        };
+        let mut writer = self.writer(compression, u64::from(self.options.node_bytes));
+        let (mut child, mut key_now) = (0, Vec::new());
+        while let Some((key, kind, value)) = messages.peek() {
+            if upper.is_some_and(|upper| key >= upper) {
+                break;
+            }
+            while node
+                .children
+                .get(child + 1)
+                .is_some_and(|next| &*next.pivot <= key)
+            {
+                child += 1;
+            }
+            key_now.clear();
+            key_now.extend_from_slice(key);
+            let value_len = if kind == Kind::Merge {
+                let (kind, value) = messages.fold(&key_now, &self.resolver, false)?;
+                writer.add(&key_now, kind, &value)?;
+                value.len()
+            } else {
+                writer.add(key, kind, value)?;
+                value.len()
+            };
+            node.children[child].pending_bytes += (key_now.len() + value_len) as u64;
+            messages.skip(&key_now)?;
+        }
+        let parts = writer.finish()?;
+        if !parts.is_empty() {
+            node.runs.push(BufferRun {
+                number: node.next_number,
+                parts,
+            });
+            node.next_number += 1;
+        }
+        Ok(())
+    }
+
+    /// Replaces neighbouring leaves by new ones that have received all their pending messages, and `newer` ones.
+    fn rewrite_leaves(
+        &self,
+        node: &mut Internal,
+        range: std::ops::Range<usize>,
+        newer: Vec<Source>,
+        newer_bytes: u64,
+        upper: Option<&[u8]>,
+    ) -> Result<()> {
+        let mut bytes = newer_bytes;
+        let mut sources = newer;
+        // The oldest pending run may differ between the children. A run that one of them has received
+        // already must not be seen again in its range, so each child merges by itself.
+        let mut streams = Vec::new();
+        for index in range.clone() {
+            let child = node.children[index].clone();
+            let bound = node.upper_of(index, upper).map(<[u8]>::to_vec);
+            let mut own = pending_sources(node, &child, bound.as_deref())?;
+            bytes += child.pending_bytes;
+            if let Subtree::Leaf(leaf) = &child.subtree {
+                let mut cursor = PartsCursor::new(vec![leaf.clone()], Fetch::stream(), None);
+                cursor.seek(&child.pivot)?;
+                own.push(Source::Runs(cursor));
+                bytes += leaf.info.logical_bytes;
+            }
+            streams.push((own, bound));
+        }
+        let mut output = self.leaf_output(bytes);
+        for (mut own, bound) in streams {
+            sources.append(&mut own);
+            let mut messages = Merger::new(std::mem::take(&mut sources), Direction::Forward);
+            self.write_leaves(&mut messages, bound.as_deref(), &mut output)?;
+        }
+        let mut pieces = self.children_of(output.finish()?, node.next_number);
+        node.received(range, &mut pieces);
+        Ok(())
+    }
+
+    /// Joins neighbouring leaves that together fill less than half of one.
+    fn merge_small_leaves(&self, node: &mut Internal, upper: Option<&[u8]>) -> Result<()> {
+        let limit = u64::from(self.options.node_bytes) / 2;
+        let mut index = 0;
+        while index + 1 < node.children.len() {
+            let sizes = [&node.children[index], &node.children[index + 1]].map(leaf_bytes);
+            match sizes {
+                [Some(first), Some(second)] if first + second < limit => {
+                    self.rewrite_leaves(node, index..index + 2, Vec::new(), 0, upper)?;
+                }
+                _ => {}
+            }
+            index += 1;
+        }
+        Ok(())
+    }
+
+    /// Cuts a node into as many as it needs.
+    fn split(&self, node: Internal) -> Vec<Child> {
+        let (count, most) = (node.children.len(), self.fanout * 2);
+        let pieces = if count > most {
+            count.div_ceil(self.fanout + self.fanout / 2)
+        } else {
+            1
+        };
+        let mut rest = node.children;
+        let mut made = Vec::with_capacity(pieces);
+        for piece in (0..pieces).rev() {
+            let mut children = rest.split_off(count * piece / pieces);
+            let Some(pivot) = children.first().map(|child| child.pivot.clone()) else {
+                continue;
+            };
+            let upper: Option<Arc<[u8]>> = made.last().map(|next: &Child| next.pivot.clone());
+            let mut runs = node.runs.clone();
+            for run in &mut runs {
+                run.parts
+                    .retain(|part| part.overlaps(&pivot, upper.as_deref()));
+            }
+            runs.retain(|run| !run.parts.is_empty());
+            for child in &mut children {
+                child.pending_from = child.pending_from.min(node.next_number);
+            }
+            let mut new = Internal::new(children);
+            (new.runs, new.next_number) = (runs, node.next_number);
+            made.push(Child::new(&pivot, Subtree::Internal(Arc::new(new)), 0));
+        }
+        made.reverse();
+        made
+    }
+
+    fn writer(&self, compression: Compression, run_bytes: u64) -> RunWriter {
+        RunWriter::new(
+            &self.store,
+            compression,
+            self.options.page_bytes as usize,
+            run_bytes,
+        )
+    }
+
+    /// A writer of leaves of about equal size for `bytes` bytes.
+    fn leaf_output(&self, bytes: u64) -> RunWriter {
+        let node_bytes = u64::from(self.options.node_bytes);
+        let leaves = match bytes <= node_bytes * 5 / 4 {
+            true => 1,
+            false => bytes.div_ceil(node_bytes * 3 / 4),
+        };
+        // The last page of a leaf may overshoot; one more page keeps the last leaf from being a crumb.
+        let run_bytes = bytes / leaves + u64::from(self.options.page_bytes);
+        self.writer(self.options.compression, run_bytes)
+    }
+
+    fn leaves(
+        &self,
+        messages: &mut Merger,
+        upper: Option<&[u8]>,
+        bytes: u64,
+        next_number: u64,
+    ) -> Result<Vec<Child>> {
+        let mut output = self.leaf_output(bytes);
+        self.write_leaves(messages, upper, &mut output)?;
+        Ok(self.children_of(output.finish()?, next_number))
+    }
+
+    /// Writes what the messages amount to when nothing is below them.
+    fn write_leaves(
+        &self,
+        messages: &mut Merger,
+        upper: Option<&[u8]>,
+        output: &mut RunWriter,
+    ) -> Result<()> {
+        let mut key_now = Vec::new();
+        while let Some((key, kind, value)) = messages.peek() {
+            if upper.is_some_and(|upper| key >= upper) {
+                break;
+            }
+            if kind == Kind::Put && messages.is_single() {
+                output.add(key, kind, value)?;
+                messages.step()?;
+                continue;
+            }
+            key_now.clear();
+            key_now.extend_from_slice(key);
+            match kind {
+                Kind::Put => output.add(key, kind, value)?,
+                Kind::Delete => {}
+                Kind::Merge => {
+                    let (kind, value) = messages.fold(&key_now, &self.resolver, true)?;
+                    if kind == Kind::Put {
+                        output.add(&key_now, kind, &value)?;
+                    }
+                }
+            }
+            messages.skip(&key_now)?;
+        }
+        Ok(())
+    }
+
+    fn children_of(&self, leaves: Vec<Arc<Run>>, next_number: u64) -> Vec<Child> {
+        let child = |leaf: Arc<Run>| {
+            Child::new(&leaf.info.min_key.clone(), Subtree::Leaf(leaf), next_number)
+        };
+        leaves.into_iter().map(child).collect()
+    }
+}
+
+impl Child {
+    fn new(pivot: &[u8], subtree: Subtree, pending_from: u64) -> Child {
+        Child {
+            pivot: pivot.into(),
+            subtree,
+            pending_from,
+            pending_bytes: 0,
+        }
+    }
+}
+
+impl Internal {
+    /// Puts `pieces` in the place of children that have received all their pending messages.
+    fn received(&mut self, range: std::ops::Range<usize>, pieces: &mut Vec<Child>) {
+        let pivot = self.children[range.start].pivot.clone();
+        if pieces.is_empty() {
+            pieces.push(Child::new(&pivot, Subtree::Empty, 0));
+        }
+        for piece in pieces.iter_mut() {
+            (piece.pending_from, piece.pending_bytes) = (self.next_number, 0);
+        }
+        pieces[0].pivot = pivot;
+        self.children.splice(range, pieces.drain(..));
+        self.drop_received();
+    }
+
+    /// Forgets the parts of runs that no child waits for.
+    fn drop_received(&mut self) {
+        let children = &self.children;
+        for run in &mut self.runs {
+            let number = run.number;
+            run.parts.retain(|part| {
+                let first = children
+                    .partition_point(|child| *child.pivot <= *part.info.min_key)
+                    .saturating_sub(1);
+                children[first..]
+                    .iter()
+                    .enumerate()
+                    .take_while(|(at, child)| *at == 0 || *child.pivot <= *part.info.max_key)
+                    .any(|(_, child)| child.pending_from <= number)
+            });
+        }
+        self.runs.retain(|run| !run.parts.is_empty());
+    }
+}
+
+/// The child with most pending bytes among those that wait for a run below `before` (0: any), and those bytes.
+fn heaviest(node: &Internal, before: u64) -> Option<(usize, u64)> {
+    let waits = |child: &Child| match before {
+        0 => child.pending_bytes > 0,
+        before => child.pending_from < before,
+    };
+    let children = node
+        .children
+        .iter()
+        .enumerate()
+        .filter(|(_, child)| waits(child));
+    children
+        .map(|(index, child)| (index, child.pending_bytes))
+        .max_by_key(|(_, bytes)| *bytes)
+}
+
+/// The messages that wait for a child, newest first, each source at its first one.
+fn pending_sources(node: &Internal, child: &Child, upper: Option<&[u8]>) -> Result<Vec<Source>> {
+    let mut sources = Vec::new();
+    for run in node.pending(child) {
+        let parts = run.parts_in(&child.pivot, upper);
+        if !parts.is_empty() {
+            let mut cursor = PartsCursor::new(parts, Fetch::stream(), upper);
+            cursor.seek(&child.pivot)?;
+            sources.push(Source::Runs(cursor));
+        }
+    }
+    Ok(sources)
+}
+
+fn leaf_bytes(child: &Child) -> Option<u64> {
+    match &child.subtree {
+        Subtree::Empty => Some(child.pending_bytes),
+        Subtree::Leaf(leaf) => Some(leaf.info.logical_bytes + child.pending_bytes),
+        Subtree::Internal(_) => None,
+    }
+}

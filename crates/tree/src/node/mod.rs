@@ -1,0 +1,211 @@
+//! Nodes: immutable once published; a root is a version of its tree.
+//!
+//! An internal node holds pivots, children and a buffer of pending messages. The buffer is a list of
+//! runs, oldest first; each child remembers which of them it has not received yet. So a flush into an internal node
+//! adds one run to it and rewrites nothing that is there (the size-tiered buffers of A. Conway et al.,
+//! "SplinterDB: Closing the Bandwidth Gap for NVMe Key-Value Stores", USENIX ATC 2020).
+
+mod codec;
+mod flush;
+
+use std::sync::{Arc, OnceLock};
+
+use crate::run::Run;
+use crate::space::Extent;
+pub(crate) use codec::{Decoder, NodeWriter, encode_subtree};
+pub(crate) use flush::Builder;
+
+/// A tree or a part of one.
+#[derive(Clone)]
+pub(crate) enum Subtree {
+    /// No keys.
+    Empty,
+    /// A leaf: a run of puts.
+    Leaf(Arc<Run>),
+    /// An internal node.
+    Internal(Arc<Internal>),
+}
+
+/// An internal node.
+pub(crate) struct Internal {
+    /// Children in key order, at least one. A child's range is from its pivot to the next one's.
+    pub(crate) children: Vec<Child>,
+    /// The buffer: runs, oldest first.
+    pub(crate) runs: Vec<BufferRun>,
+    /// The number of the next run.
+    pub(crate) next_number: u64,
+    /// Where the node is on disk, once a checkpoint has written it.
+    stored: OnceLock<StoredNode>,
+}
+
+/// Where a node is on disk.
+pub(crate) struct StoredNode {
+    pub(crate) extent: Arc<Extent>,
+    pub(crate) len: u32,
+}
+
+/// A child of an internal node.
+#[derive(Clone)]
+pub(crate) struct Child {
+    /// The lower bound of its keys.
+    pub(crate) pivot: Arc<[u8]>,
+    pub(crate) subtree: Subtree,
+    /// Runs from this number on hold messages that it has not received.
+    pub(crate) pending_from: u64,
+    /// About how many bytes of messages those are.
+    pub(crate) pending_bytes: u64,
+}
+
+/// A run of a buffer, in parts that follow each other in key order.
+#[derive(Clone)]
+pub(crate) struct BufferRun {
+    pub(crate) number: u64,
+    pub(crate) parts: Vec<Arc<Run>>,
+}
+
+impl Internal {
+    /// A node without pending messages.
+    pub(crate) fn new(children: Vec<Child>) -> Internal {
+        Internal {
+            children,
+            runs: Vec::new(),
+            next_number: 0,
+            stored: OnceLock::new(),
+        }
+    }
+
+    /// A copy to be edited: it is not on disk.
+    fn edit(&self) -> Internal {
+        Internal {
+            children: self.children.clone(),
+            runs: self.runs.clone(),
+            next_number: self.next_number,
+            stored: OnceLock::new(),
+        }
+    }
+
+    /// The child that holds `key`.
+    pub(crate) fn child_of(&self, key: &[u8]) -> usize {
+        self.children
+            .partition_point(|child| &*child.pivot <= key)
+            .saturating_sub(1)
+    }
+
+    /// The child that holds the keys just below `key`, or the last child for `None`.
+    pub(crate) fn child_before(&self, key: Option<&[u8]>) -> usize {
+        let below = match key {
+            Some(key) => self.children.partition_point(|child| &*child.pivot < key),
+            None => self.children.len(),
+        };
+        below.saturating_sub(1)
+    }
+
+    /// The upper bound of a child's keys, within that of the node.
+    pub(crate) fn upper_of<'a>(
+        &'a self,
+        index: usize,
+        upper: Option<&'a [u8]>,
+    ) -> Option<&'a [u8]> {
+        self.children
+            .get(index + 1)
+            .map(|next| &*next.pivot)
+            .or(upper)
+    }
+
+    /// The pending runs of a child, newest first.
+    pub(crate) fn pending<'a>(
+        &'a self,
+        child: &'a Child,
+    ) -> impl Iterator<Item = &'a BufferRun> + 'a {
+        self.runs
+            .iter()
+            .rev()
+            .take_while(|run| run.number >= child.pending_from)
+    }
+}
+
+impl BufferRun {
+    /// The part that may hold `key`.
+    pub(crate) fn part_of(&self, key: &[u8]) -> Option<&Arc<Run>> {
+        self.parts
+            .get(self.parts.partition_point(|part| &*part.info.max_key < key))
+    }
+
+    /// The parts that reach into `lower..upper`.
+    pub(crate) fn parts_in(&self, lower: &[u8], upper: Option<&[u8]>) -> Vec<Arc<Run>> {
+        self.parts
+            .iter()
+            .filter(|part| part.overlaps(lower, upper))
+            .cloned()
+            .collect()
+    }
+}
+
+/// Figures about a tree, without its share of the memtables.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TreeStats {
+    /// Keys in leaves and messages in buffers; an estimate, as messages may replace keys.
+    pub entries_estimate: u64,
+    /// Bytes of the keys and values in leaves, and of pending messages.
+    pub logical_bytes: u64,
+    /// Bytes of the data file that the tree's extents take.
+    pub disk_bytes: u64,
+    /// Levels from the root to the leaves: 0 for an empty tree, 1 for a single leaf.
+    pub height: u32,
+    /// Leaves.
+    pub leaves: u64,
+    /// Internal nodes.
+    pub internal_nodes: u64,
+    /// Bytes of pending messages.
+    pub pending_bytes: u64,
+}
+
+impl Subtree {
+    /// Adds this part's figures to `stats`.
+    pub(crate) fn collect(&self, depth: u32, stats: &mut TreeStats) {
+        match self {
+            Subtree::Empty => {}
+            Subtree::Leaf(run) => {
+                stats.leaves += 1;
+                stats.height = stats.height.max(depth + 1);
+                stats.add_run(run);
+            }
+            Subtree::Internal(node) => {
+                stats.internal_nodes += 1;
+                stats.height = stats.height.max(depth + 1);
+                if let Some(stored) = node.stored.get() {
+                    stats.disk_bytes += stored.extent.len;
+                }
+                for part in node.runs.iter().flat_map(|run| &run.parts) {
+                    stats.disk_bytes += part.extent.len;
+                }
+                for child in &node.children {
+                    stats.logical_bytes += child.pending_bytes;
+                    stats.pending_bytes += child.pending_bytes;
+                    child.subtree.collect(depth + 1, stats);
+                }
+            }
+        }
+    }
+
+    /// The largest key in leaves and buffers, if it is cheap to say: `None` also when the last leaf is empty.
+    pub(crate) fn max_key(&self) -> Option<&[u8]> {
+        match self {
+            Subtree::Empty => None,
+            Subtree::Leaf(run) => Some(&run.info.max_key),
+            Subtree::Internal(node) => {
+                let child = node.children.last()?.subtree.max_key()?;
+                let parts = node.runs.iter().filter_map(|run| run.parts.last());
+                parts.map(|part| &*part.info.max_key).chain([child]).max()
+            }
+        }
+    }
+}
+
+impl TreeStats {
+    fn add_run(&mut self, run: &Run) {
+        self.entries_estimate += run.info.entries;
+        self.logical_bytes += run.info.logical_bytes;
+        self.disk_bytes += run.extent.len;
+    }
+}

@@ -1,0 +1,167 @@
+//! Settings of a store and of a tree, with their bounds.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::disk::{Disk, FsDisk};
+use crate::{Error, MergeOperator, NoMerge, Result};
+
+/// The largest key, in bytes.
+pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
+/// The largest value, in bytes.
+pub const VALUE_BYTES_MAX: usize = 17 << 20;
+/// The largest write set, in bytes.
+pub const WRITE_SET_BYTES_MAX: usize = 256 << 20;
+
+const MIB: usize = 1 << 20;
+
+/// How the pages of a tree are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compression {
+    /// Zstandard, level 1.
+    #[default]
+    Zstd,
+    /// zlib (DEFLATE), level 6.
+    Zlib,
+    /// LZ4 block format.
+    Lz4,
+    /// Snappy raw format.
+    Snappy,
+    /// Stored as they are.
+    None,
+}
+
+/// Settings of one tree, fixed when it is created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TreeOptions {
+    /// Compression of leaf pages. Buffers are always compressed with LZ4, unless this is `None`.
+    pub compression: Compression,
+    /// Largest uncompressed size of a leaf in bytes (`pageSize`), 64 KiB to 64 MiB.
+    pub node_bytes: u32,
+    /// Uncompressed size of a page in bytes (`readPageSize`), 1 KiB to 1 MiB.
+    pub page_bytes: u32,
+}
+
+impl Default for TreeOptions {
+    fn default() -> Self {
+        TreeOptions {
+            compression: Compression::Zstd,
+            node_bytes: 4 << 20,
+            page_bytes: 64 << 10,
+        }
+    }
+}
+
+impl TreeOptions {
+    pub(crate) fn check(&self) -> Result<()> {
+        if !(64 << 10..=64 << 20).contains(&self.node_bytes) {
+            return Err(Error::InvalidOption(format!(
+                "pageSize is {}; it must be between 65536 and 67108864 bytes",
+                self.node_bytes
+            )));
+        }
+        if !(1 << 10..=1 << 20).contains(&self.page_bytes) || self.page_bytes > self.node_bytes {
+            return Err(Error::InvalidOption(format!(
+                "readPageSize is {}; it must be between 1024 and 1048576 bytes and not above pageSize",
+                self.page_bytes
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Settings of a store.
+#[derive(Clone)]
+pub struct Options {
+    /// Where the store's files are.
+    pub disk: Arc<dyn Disk>,
+    /// The memory budget in bytes: memtables, pages, filters and what is being built.
+    pub cache_bytes: usize,
+    /// Size of a memtable in bytes; `None` takes an eighth of the budget, at most 64 MiB.
+    pub memtable_bytes: Option<usize>,
+    /// Keep a write-ahead log. Without it a crash loses what came after the last checkpoint.
+    pub journal: bool,
+    /// The longest time an acknowledged write waits for its sync.
+    pub journal_commit_interval: Duration,
+    /// Most children of an internal node before it splits, 4 to 1024.
+    pub fanout: usize,
+    /// Background threads that feed and flush, 1 to 64.
+    pub flush_threads: usize,
+    /// Resolves update messages.
+    pub merge: Arc<dyn MergeOperator>,
+}
+
+impl Options {
+    /// The defaults for a store in the directory `path`, with direct I/O where it is possible.
+    pub fn new(path: impl Into<PathBuf>) -> Options {
+        Options::with_disk(Arc::new(FsDisk::new(path.into(), true)))
+    }
+
+    /// The defaults on a disk of the caller's.
+    pub fn with_disk(disk: Arc<dyn Disk>) -> Options {
+        let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
+        Options {
+            disk,
+            cache_bytes: 256 * MIB,
+            memtable_bytes: None,
+            journal: true,
+            journal_commit_interval: Duration::from_millis(100),
+            fanout: 16,
+            flush_threads: cores.clamp(1, 8),
+            merge: Arc::new(NoMerge),
+        }
+    }
+
+    /// The size of a memtable in bytes.
+    pub(crate) fn memtable_size(&self) -> usize {
+        self.memtable_bytes
+            .unwrap_or((self.cache_bytes / 8).clamp(MIB, 64 * MIB))
+    }
+
+    /// What is left of the budget for pages, indexes and filters, in bytes: the active memtable,
+    /// a sealed one that is being fed and a second that waits are taken off, and so are the buffers of the
+    /// threads that build nodes.
+    pub(crate) fn page_cache_bytes(&self) -> usize {
+        let memtables = self.memtable_size() * 3;
+        let builders = (self.flush_threads * 8 * MIB).min(self.cache_bytes / 8);
+        self.cache_bytes
+            .saturating_sub(memtables + builders)
+            .max(self.cache_bytes / 4)
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let bad = |text: String| Err(Error::InvalidOption(text));
+        if self.cache_bytes < 8 * MIB {
+            return bad(format!(
+                "the cache is {} bytes; it must be at least 8 MiB",
+                self.cache_bytes
+            ));
+        }
+        let memtable = self.memtable_size();
+        if !(64 << 10..=1 << 30).contains(&memtable) {
+            return bad(format!(
+                "a memtable of {memtable} bytes; it must be between 64 KiB and 1 GiB"
+            ));
+        }
+        if !(4..=1024).contains(&self.fanout) {
+            return bad(format!(
+                "the fanout is {}; it must be between 4 and 1024",
+                self.fanout
+            ));
+        }
+        if !(1..=64).contains(&self.flush_threads) {
+            return bad(format!(
+                "{} flush threads; it must be between 1 and 64",
+                self.flush_threads
+            ));
+        }
+        let interval = self.journal_commit_interval;
+        if interval.is_zero() || interval > Duration::from_secs(10) {
+            return bad(format!(
+                "a journal commit interval of {interval:?}; it must be 1 ms to 10 s"
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+//! Writes sorted messages as one run after another.
+
+use std::sync::Arc;
+
+use super::{Run, RunInfo, RunMeta, RunStore};
+use crate::data_file::{push_block, seal_block};
+use crate::disk::AlignedBuf;
+use crate::page::PageBuilder;
+use crate::{Compression, Kind, Result, filter};
+
+/// Builds runs of about `run_bytes` bytes of keys and values from messages in key order. At most one run is in memory.
+pub(crate) struct RunWriter {
+    store: Arc<RunStore>,
+    compression: Compression,
+    page_bytes: usize,
+    run_bytes: u64,
+    page: PageBuilder,
+    payload: Vec<u8>,
+    /// The blocks of the current run.
+    blocks: Vec<u8>,
+    /// Start of each block in `blocks`.
+    starts: Vec<usize>,
+    index: Vec<u8>,
+    hashes: Vec<u64>,
+    logical_bytes: u64,
+    min_key: Vec<u8>,
+    /// Last key of the last finished page.
+    max_key: Vec<u8>,
+    done: Vec<Arc<Run>>,
+}
+
+impl RunWriter {
+    pub(crate) fn new(
+        store: &Arc<RunStore>,
+        compression: Compression,
+        page_bytes: usize,
+        run_bytes: u64,
+    ) -> RunWriter {
+        RunWriter {
+            store: store.clone(),
+            compression,
+            page_bytes,
+            run_bytes,
+            page: PageBuilder::default(),
+            payload: Vec::new(),
+            blocks: Vec::new(),
+            starts: Vec::new(),
+            index: Vec::new(),
+            hashes: Vec::new(),
+            logical_bytes: 0,
+            min_key: Vec::new(),
+            max_key: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Adds a message; its key is above that of the one before.
+    pub(crate) fn add(&mut self, key: &[u8], kind: Kind, value: &[u8]) -> Result<()> {
+        debug_assert!(self.page.is_empty() || self.page.last_key() < key);
+        let bytes = key.len() + value.len();
+        if !self.page.is_empty() && self.page.bytes() + bytes > self.page_bytes {
+            self.finish_page();
+            if self.logical_bytes >= self.run_bytes {
+                self.finish_run()?;
+            }
+        }
+        if self.hashes.is_empty() {
+            self.min_key.clear();
+            self.min_key.extend_from_slice(key);
+        }
+        self.page.add(key, kind, value);
+        self.hashes.push(filter::hash(key));
+        self.logical_bytes += bytes as u64;
+        Ok(())
+    }
+
+    /// Ends the last run and returns all of them in key order.
+    pub(crate) fn finish(mut self) -> Result<Vec<Arc<Run>>> {
+        self.finish_run()?;
+        Ok(self.done)
+    }
+
+    fn finish_page(&mut self) {
+        let start = self.blocks.len();
+        let first_key = self.page.first_key().to_vec();
+        self.max_key.clear();
+        self.max_key.extend_from_slice(self.page.last_key());
+        self.page.build(&mut self.payload);
+        push_block(&mut self.blocks, self.compression, &self.payload);
+        let len = self.blocks.len() - start;
+        RunMeta::push(&mut self.index, start as u32, len as u32, &first_key);
+        self.starts.push(start);
+    }
+
+    fn finish_run(&mut self) -> Result<()> {
+        if self.hashes.is_empty() {
+            return Ok(());
+        }
+        if !self.page.is_empty() {
+            self.finish_page();
+        }
+        let pages = self.starts.len() as u32;
+        let meta_at = self.blocks.len();
+        self.index.extend_from_slice(&filter::build(&self.hashes));
+        push_block(&mut self.blocks, Compression::None, &self.index);
+        self.starts.push(meta_at);
+
+        let extent = self.store.data.space.allocate(self.blocks.len());
+        let mut end = self.blocks.len();
+        for start in self.starts.drain(..).rev() {
+            seal_block(&mut self.blocks[start..end], extent.offset + start as u64);
+            end = start;
+        }
+        let mut buffer = AlignedBuf::with_capacity(extent.len as usize);
+        buffer.extend_from_slice(&self.blocks);
+        buffer.pad();
+        self.store.data.write(&extent, &buffer)?;
+        let info = RunInfo {
+            meta_at: meta_at as u32,
+            meta_len: (self.blocks.len() - meta_at) as u32,
+            pages,
+            entries: self.hashes.len() as u64,
+            logical_bytes: self.logical_bytes,
+            min_key: self.min_key.as_slice().into(),
+            max_key: self.max_key.as_slice().into(),
+        };
+        self.done.push(Run::new(&self.store, extent, info));
+        self.blocks.clear();
+        self.index.clear();
+        self.hashes.clear();
+        self.logical_bytes = 0;
+        Ok(())
+    }
+}

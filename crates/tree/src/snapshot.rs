@@ -1,0 +1,172 @@
+//! A consistent view of the store.
+
+use std::ops::{Bound, Deref};
+use std::sync::Arc;
+
+use crate::cursor::Cursor;
+use crate::memtable::for_versions;
+use crate::merge::{Fold, Resolver};
+use crate::merger::Direction;
+use crate::node::Subtree;
+use crate::page::Page;
+use crate::run::Run;
+use crate::version::{Tree, Version};
+use crate::{Error, Kind, MergeOperator, Result, TreeId, filter};
+
+/// A consistent view of all trees: exactly the commits that were acknowledged before it was taken. It blocks
+/// nobody; while it lives, what it sees is kept in memory or on disk.
+#[derive(Clone)]
+pub struct Snapshot {
+    pub(crate) version: Arc<Version>,
+    pub(crate) sequence: u64,
+    pub(crate) operator: Arc<dyn MergeOperator>,
+}
+
+/// A value that was read, in the page it lies in or copied.
+pub struct ValueRef(Held);
+
+enum Held {
+    Page(Arc<Page>, usize),
+    Bytes(Vec<u8>),
+}
+
+impl Deref for ValueRef {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Held::Page(page, index) => page.message(*index).1,
+            Held::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+/// The messages of one key, met from the newest on.
+struct Lookup<'a> {
+    key: &'a [u8],
+    resolver: Resolver,
+    fold: Option<Fold>,
+    /// Set by the first put or delete.
+    found: Option<Option<Held>>,
+}
+
+impl Lookup<'_> {
+    /// Takes the next older message. True when nothing older matters.
+    fn take(&mut self, kind: Kind, value: &[u8], hold: impl FnOnce() -> Held) -> bool {
+        match (&mut self.fold, kind) {
+            (None, Kind::Put) => self.found = Some(Some(hold())),
+            (None, Kind::Delete) => self.found = Some(None),
+            (None, Kind::Merge) => {
+                self.fold = Some(self.resolver.fold(value));
+                return false;
+            }
+            (Some(fold), kind) => return fold.add(self.key, kind, value),
+        }
+        true
+    }
+
+    fn finish(self) -> Option<ValueRef> {
+        if let Some(fold) = self.fold {
+            return match fold.finish_at_bottom(self.key) {
+                (Kind::Put, value) => Some(ValueRef(Held::Bytes(value))),
+                _ => None,
+            };
+        }
+        self.found.flatten().map(ValueRef)
+    }
+}
+
+impl Snapshot {
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTree`], or an error of the disk.
+    pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<ValueRef>> {
+        let root = &self.tree(tree)?.root;
+        let mut lookup = Lookup {
+            key,
+            resolver: self.resolver(tree),
+            fold: None,
+            found: None,
+        };
+        let mut done = false;
+        for memtable in self.version.memtables() {
+            for_versions(memtable, tree, key, self.sequence, |kind, value| {
+                done = lookup.take(kind, value, || Held::Bytes(value.to_vec()));
+                !done
+            });
+            if done {
+                return Ok(lookup.finish());
+            }
+        }
+        search(root, key, &mut lookup)?;
+        Ok(lookup.finish())
+    }
+
+    /// Whether a key is there.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn contains(&self, tree: TreeId, key: &[u8]) -> Result<bool> {
+        Ok(self.get(tree, key)?.is_some())
+    }
+
+    /// A walk over the keys between two bounds.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn cursor(
+        &self,
+        tree: TreeId,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        direction: Direction,
+    ) -> Result<Cursor> {
+        self.tree(tree)?;
+        Cursor::new(self.clone(), tree, lower, upper, direction)
+    }
+
+    pub(crate) fn tree(&self, tree: TreeId) -> Result<&Tree> {
+        self.version
+            .trees
+            .get(&tree)
+            .ok_or(Error::UnknownTree(tree))
+    }
+
+    pub(crate) fn resolver(&self, tree: TreeId) -> Resolver {
+        Resolver {
+            tree,
+            operator: self.operator.clone(),
+        }
+    }
+}
+
+/// Walks one path from a root and hands the messages of the key to `lookup`.
+fn search(root: &Subtree, key: &[u8], lookup: &mut Lookup<'_>) -> Result<()> {
+    let hash = filter::hash(key);
+    let mut visit = |run: &Run| -> Result<bool> {
+        let Some((page, index)) = run.get(key, hash)? else {
+            return Ok(false);
+        };
+        let (kind, value) = page.message(index);
+        Ok(lookup.take(kind, value, || Held::Page(page.clone(), index)))
+    };
+    let mut at = root;
+    loop {
+        match at {
+            Subtree::Empty => return Ok(()),
+            Subtree::Leaf(run) => return visit(run).map(|_| ()),
+            Subtree::Internal(node) => {
+                let child = &node.children[node.child_of(key)];
+                for run in node.pending(child) {
+                    if let Some(part) = run.part_of(key)
+                        && visit(part)?
+                    {
+                        return Ok(());
+                    }
+                }
+                at = &child.subtree;
+            }
+        }
+    }
+}

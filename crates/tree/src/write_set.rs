@@ -1,0 +1,410 @@
+//! A write set: the operations of one commit, encoded once as the payload of its log frame.
+
+use crate::options::{KEY_BYTES_MAX, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX};
+use crate::snapshot::Snapshot;
+use crate::{Compression, Error, Memtable, Result, TreeId, TreeOptions, compress};
+
+/// What a message does to its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Sets the value.
+    Put,
+    /// Removes the key.
+    Delete,
+    /// Applies a delta to the value through the merge operator (an update message).
+    Merge,
+}
+
+impl Kind {
+    pub(crate) fn to_byte(self) -> u8 {
+        match self {
+            Kind::Put => 0,
+            Kind::Delete => 1,
+            Kind::Merge => 2,
+        }
+    }
+
+    pub(crate) fn from_byte(byte: u8) -> Option<Kind> {
+        Some(match byte {
+            0 => Kind::Put,
+            1 => Kind::Delete,
+            2 => Kind::Merge,
+            _ => return None,
+        })
+    }
+}
+
+const OP_CREATE_TREE: u8 = 3;
+const OP_DROP_TREE: u8 = 4;
+
+/// A decoded operation.
+pub(crate) enum Op<'a> {
+    /// A message for a key.
+    Entry {
+        tree: TreeId,
+        kind: Kind,
+        key: &'a [u8],
+        value: &'a [u8],
+    },
+    /// A new, empty tree.
+    CreateTree(TreeId, TreeOptions),
+    /// The end of a tree.
+    DropTree(TreeId),
+}
+
+/// Operations that are committed together or not at all. Later operations on a key win over earlier ones.
+///
+/// Keys that two writers may change because of what they read must always be written with the
+/// guarded calls: then the later commit fails with [`Error::Conflict`] if the key was committed
+/// after its snapshot. Other writes are blind and never conflict.
+#[derive(Default)]
+pub struct WriteSet {
+    payload: Vec<u8>,
+    ops: u64,
+    /// An upper bound of the memtable bytes that the operations take.
+    memtable_bytes: usize,
+    /// Trees that have operations here.
+    trees: Vec<TreeId>,
+    /// For each guarded key its hash and where it stands: in the payload or in `extra`.
+    guards: Vec<Guard>,
+    extra: Vec<u8>,
+    snapshot: Option<Snapshot>,
+    changes_trees: bool,
+    failure: Option<Error>,
+}
+
+/// A key that must not have changed since the snapshot.
+pub(crate) struct Guard {
+    pub(crate) hash: u64,
+    pub(crate) tree: TreeId,
+    range: std::ops::Range<usize>,
+    in_extra: bool,
+}
+
+impl WriteSet {
+    /// An empty write set without a snapshot: its guarded keys are only recorded, for others.
+    pub fn new() -> WriteSet {
+        WriteSet::default()
+    }
+
+    /// An empty write set whose guarded keys must not have changed since `snapshot`.
+    pub fn with_snapshot(snapshot: &Snapshot) -> WriteSet {
+        WriteSet {
+            snapshot: Some(snapshot.clone()),
+            ..WriteSet::default()
+        }
+    }
+
+    /// Number of operations, guards not counted.
+    pub fn len(&self) -> usize {
+        self.ops as usize
+    }
+
+    /// Size of the operations in bytes.
+    pub fn bytes(&self) -> usize {
+        self.payload.len()
+    }
+
+    /// Whether there is no operation.
+    pub fn is_empty(&self) -> bool {
+        self.ops == 0
+    }
+
+    /// Removes all operations and guards, keeps the snapshot and the room.
+    pub fn clear(&mut self) {
+        self.payload.clear();
+        self.extra.clear();
+        self.guards.clear();
+        self.ops = 0;
+        self.memtable_bytes = 0;
+        self.trees.clear();
+        self.changes_trees = false;
+        self.failure = None;
+    }
+
+    /// Sets the value of a key.
+    pub fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
+        self.push(Kind::Put, tree, key, value);
+    }
+
+    /// Removes a key.
+    pub fn delete(&mut self, tree: TreeId, key: &[u8]) {
+        self.push(Kind::Delete, tree, key, &[]);
+    }
+
+    /// Applies a delta to the value of a key, without reading it.
+    pub fn merge(&mut self, tree: TreeId, key: &[u8], delta: &[u8]) {
+        self.push(Kind::Merge, tree, key, delta);
+    }
+
+    /// Sets the value of a key that must not have changed since the snapshot.
+    pub fn put_guarded(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
+        if let Some(range) = self.push(Kind::Put, tree, key, value) {
+            self.push_guard(tree, key, range, false);
+        }
+    }
+
+    /// Removes a key that must not have changed since the snapshot.
+    pub fn delete_guarded(&mut self, tree: TreeId, key: &[u8]) {
+        if let Some(range) = self.push(Kind::Delete, tree, key, &[]) {
+            self.push_guard(tree, key, range, false);
+        }
+    }
+
+    /// Fails the commit if the key was changed by a guarded call since the snapshot, and makes later
+    /// guards of others see this commit as a change of it. The key need not exist.
+    pub fn guard(&mut self, tree: TreeId, key: &[u8]) {
+        let start = self.extra.len();
+        self.extra.extend_from_slice(key);
+        self.push_guard(tree, key, start..self.extra.len(), true);
+    }
+
+    /// Creates a tree with an id from [`crate::Store::allocate_tree`].
+    pub fn create_tree(&mut self, tree: TreeId, options: &TreeOptions) {
+        if let Err(error) = options.check() {
+            self.failure.get_or_insert(error);
+            return;
+        }
+        self.payload.push(OP_CREATE_TREE);
+        self.payload.extend_from_slice(&tree.0.to_le_bytes());
+        encode_options(options, &mut self.payload);
+        self.ops += 1;
+        self.changes_trees = true;
+    }
+
+    /// Drops a tree and everything in it.
+    pub fn drop_tree(&mut self, tree: TreeId) {
+        self.payload.push(OP_DROP_TREE);
+        self.payload.extend_from_slice(&tree.0.to_le_bytes());
+        self.ops += 1;
+        self.changes_trees = true;
+    }
+
+    fn push(
+        &mut self,
+        kind: Kind,
+        tree: TreeId,
+        key: &[u8],
+        value: &[u8],
+    ) -> Option<std::ops::Range<usize>> {
+        let too_large = |what, bytes, limit| Some(Error::TooLarge { what, bytes, limit });
+        let failure = if key.len() > KEY_BYTES_MAX {
+            too_large("key", key.len(), KEY_BYTES_MAX)
+        } else if value.len() > VALUE_BYTES_MAX {
+            too_large("value", value.len(), VALUE_BYTES_MAX)
+        } else if self.payload.len() + key.len() + value.len() > WRITE_SET_BYTES_MAX {
+            too_large(
+                "write set",
+                self.payload.len() + value.len(),
+                WRITE_SET_BYTES_MAX,
+            )
+        } else {
+            None
+        };
+        if let Some(error) = failure {
+            self.failure.get_or_insert(error);
+            return None;
+        }
+        self.payload.push(kind.to_byte());
+        self.payload.extend_from_slice(&tree.0.to_le_bytes());
+        self.payload
+            .extend_from_slice(&(key.len() as u16).to_le_bytes());
+        self.payload
+            .extend_from_slice(&(value.len() as u32).to_le_bytes());
+        let start = self.payload.len();
+        self.payload.extend_from_slice(key);
+        self.payload.extend_from_slice(value);
+        self.ops += 1;
+        self.memtable_bytes += Memtable::op_bytes_max(key.len(), value.len());
+        if !self.trees.contains(&tree) {
+            self.memtable_bytes += Memtable::LIST_BYTES;
+            // Past this many a tree may be counted again, which only reserves too much.
+            if self.trees.len() < 256 {
+                self.trees.push(tree);
+            }
+        }
+        Some(start..start + key.len())
+    }
+
+    fn push_guard(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        range: std::ops::Range<usize>,
+        in_extra: bool,
+    ) {
+        let hash = xxhash_rust::xxh3::xxh3_64_with_seed(key, u64::from(tree.0));
+        self.guards.push(Guard {
+            hash,
+            tree,
+            range,
+            in_extra,
+        });
+    }
+
+    pub(crate) fn guards(&self) -> &[Guard] {
+        &self.guards
+    }
+
+    pub(crate) fn guarded_key(&self, guard: &Guard) -> &[u8] {
+        let bytes = if guard.in_extra {
+            &self.extra
+        } else {
+            &self.payload
+        };
+        &bytes[guard.range.clone()]
+    }
+
+    pub(crate) fn snapshot(&self) -> Option<&Snapshot> {
+        self.snapshot.as_ref()
+    }
+
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    pub(crate) fn memtable_bytes(&self) -> usize {
+        self.memtable_bytes
+    }
+
+    pub(crate) fn changes_trees(&self) -> bool {
+        self.changes_trees
+    }
+
+    /// The first error of the calls that built this.
+    pub(crate) fn take_failure(&mut self) -> Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+}
+
+/// Decodes the payload of a frame. Ends early on bytes that no encoder wrote.
+pub(crate) fn decode(payload: &[u8]) -> Ops<'_> {
+    Ops { rest: payload }
+}
+
+/// An iterator over encoded operations.
+pub(crate) struct Ops<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Ops<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    fn take_u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+}
+
+impl<'a> Iterator for Ops<'a> {
+    type Item = Op<'a>;
+
+    fn next(&mut self) -> Option<Op<'a>> {
+        let code = *self.take(1)?.first()?;
+        let tree = TreeId(self.take_u32()?);
+        match code {
+            OP_CREATE_TREE => Some(Op::CreateTree(
+                tree,
+                decode_options(self.take(OPTIONS_BYTES)?)?,
+            )),
+            OP_DROP_TREE => Some(Op::DropTree(tree)),
+            _ => {
+                let kind = Kind::from_byte(code)?;
+                let key_len = u16::from_le_bytes(self.take(2)?.try_into().ok()?) as usize;
+                let value_len = self.take_u32()? as usize;
+                Some(Op::Entry {
+                    tree,
+                    kind,
+                    key: self.take(key_len)?,
+                    value: self.take(value_len)?,
+                })
+            }
+        }
+    }
+}
+
+/// Encoded size of [`TreeOptions`].
+pub(crate) const OPTIONS_BYTES: usize = 9;
+
+pub(crate) fn encode_options(options: &TreeOptions, out: &mut Vec<u8>) {
+    out.push(compress::code(options.compression));
+    out.extend_from_slice(&options.node_bytes.to_le_bytes());
+    out.extend_from_slice(&options.page_bytes.to_le_bytes());
+}
+
+pub(crate) fn decode_options(bytes: &[u8]) -> Option<TreeOptions> {
+    let compression: Compression = compress::from_code(*bytes.first()?)?;
+    let node_bytes = u32::from_le_bytes(bytes.get(1..5)?.try_into().ok()?);
+    let page_bytes = u32::from_le_bytes(bytes.get(5..9)?.try_into().ok()?);
+    let options = TreeOptions {
+        compression,
+        node_bytes,
+        page_bytes,
+    };
+    options.check().ok()?;
+    Some(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decodes_what_was_encoded() {
+        let mut set = WriteSet::new();
+        set.create_tree(TreeId(7), &TreeOptions::default());
+        set.put(TreeId(7), b"key", b"value");
+        set.delete_guarded(TreeId(7), b"gone");
+        set.merge(TreeId(8), b"", b"+1");
+        set.drop_tree(TreeId(9));
+        assert_eq!(set.len(), 5);
+        assert_eq!(set.guarded_key(&set.guards()[0]), b"gone");
+        let text: Vec<String> = decode(set.payload())
+            .map(|op| match op {
+                Op::Entry {
+                    tree,
+                    kind,
+                    key,
+                    value,
+                } => {
+                    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                    format!("{} {kind:?} {}={}", tree.0, text(key), text(value))
+                }
+                Op::CreateTree(tree, options) => {
+                    format!("create {} {}", tree.0, options.node_bytes)
+                }
+                Op::DropTree(tree) => format!("drop {}", tree.0),
+            })
+            .collect();
+        let expected = [
+            "create 7 4194304",
+            "7 Put key=value",
+            "7 Delete gone=",
+            "8 Merge =+1",
+            "drop 9",
+        ];
+        assert_eq!(text, expected);
+        for cut in 0..set.payload().len() {
+            assert!(decode(&set.payload()[..cut]).count() <= 5);
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_too_large() {
+        let mut set = WriteSet::new();
+        set.put(TreeId(1), &vec![0; KEY_BYTES_MAX + 1], b"");
+        assert!(matches!(
+            set.take_failure(),
+            Err(Error::TooLarge { what: "key", .. })
+        ));
+        set.put(TreeId(1), b"", &vec![0; VALUE_BYTES_MAX + 1]);
+        assert!(matches!(
+            set.take_failure(),
+            Err(Error::TooLarge { what: "value", .. })
+        ));
+        assert!(set.take_failure().is_ok());
+    }
+}

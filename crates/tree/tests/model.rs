@@ -1,0 +1,317 @@
+//! Random operations on a store, compared with ordered maps.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use frond_tree::{
+    Compression, Direction, Durability, MergeOperator, Options, Snapshot, Store, TreeId,
+    TreeOptions, WriteSet,
+};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+/// Values are decimal numbers; a delta adds. A sum of 0 is absent.
+struct Adder;
+
+fn number(bytes: &[u8]) -> i64 {
+    std::str::from_utf8(bytes)
+        .ok()
+        .and_then(|text| text.split(' ').next()?.parse().ok())
+        .unwrap_or(0)
+}
+
+impl MergeOperator for Adder {
+    fn apply(&self, _: TreeId, _: &[u8], base: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+        let sum = base.map_or(0, number) + number(delta);
+        (sum != 0).then(|| sum.to_string().into_bytes())
+    }
+
+    fn combine(&self, _: TreeId, _: &[u8], older: &[u8], newer: &[u8]) -> Vec<u8> {
+        (number(older) + number(newer)).to_string().into_bytes()
+    }
+}
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+type Model = BTreeMap<TreeId, Map>;
+
+fn options(path: &std::path::Path) -> Options {
+    let mut options = Options::new(path);
+    options.cache_bytes = 8 << 20;
+    options.memtable_bytes = Some(64 << 10);
+    options.fanout = 4;
+    options.merge = Arc::new(Adder);
+    options
+}
+
+fn tree_options(index: usize) -> TreeOptions {
+    let codecs = [
+        Compression::Zstd,
+        Compression::None,
+        Compression::Lz4,
+        Compression::Snappy,
+    ];
+    TreeOptions {
+        compression: codecs[index % 4],
+        node_bytes: 64 << 10,
+        page_bytes: 1 << 10,
+    }
+}
+
+fn check_range(random: &mut SmallRng, snapshot: &Snapshot, tree: TreeId, map: &Map) {
+    let bound = |random: &mut SmallRng| match random.random_range(0..4) {
+        0 => Bound::Unbounded,
+        1 => Bound::Included(random_key(random)),
+        _ => Bound::Excluded(random_key(random)),
+    };
+    let (lower, upper) = (bound(random), bound(random));
+    let inside = |key: &Vec<u8>| {
+        (match &lower {
+            Bound::Included(lower) => key >= lower,
+            Bound::Excluded(lower) => key > lower,
+            Bound::Unbounded => true,
+        }) && (match &upper {
+            Bound::Included(upper) => key <= upper,
+            Bound::Excluded(upper) => key < upper,
+            Bound::Unbounded => true,
+        })
+    };
+    let mut expected: Vec<_> = map.iter().filter(|(key, _)| inside(key)).collect();
+    let direction = match random.random_bool(0.5) {
+        true => Direction::Forward,
+        false => {
+            expected.reverse();
+            Direction::Backward
+        }
+    };
+    let as_slice = |bound: &Bound<Vec<u8>>| match bound {
+        Bound::Included(key) => Bound::Included(key.clone()),
+        Bound::Excluded(key) => Bound::Excluded(key.clone()),
+        Bound::Unbounded => Bound::Unbounded,
+    };
+    let (low, high) = (as_slice(&lower), as_slice(&upper));
+    let mut cursor = snapshot
+        .cursor(
+            tree,
+            low.as_ref().map(Vec::as_slice),
+            high.as_ref().map(Vec::as_slice),
+            direction,
+        )
+        .unwrap();
+    for (key, value) in &expected {
+        let found = cursor.next().unwrap();
+        assert_eq!(
+            found,
+            Some((key.as_slice(), value.as_slice())),
+            "{direction:?} {lower:?} {upper:?}"
+        );
+    }
+    assert_eq!(cursor.next().unwrap(), None);
+    assert_eq!(cursor.next().unwrap(), None);
+    // A seek inside the range, in the cursor's direction.
+    let target = random_key(random);
+    cursor.seek(&target).unwrap();
+    let next = expected.iter().find(|(key, _)| match direction {
+        Direction::Forward => **key >= target,
+        Direction::Backward => **key <= target,
+    });
+    assert_eq!(
+        cursor.next().unwrap(),
+        next.map(|(key, value)| (key.as_slice(), value.as_slice()))
+    );
+}
+
+fn random_key(random: &mut SmallRng) -> Vec<u8> {
+    format!("key{:05}", random.random_range(0..20_000u32)).into_bytes()
+}
+
+fn check_all(random: &mut SmallRng, snapshot: &Snapshot, model: &Model) {
+    for (tree, map) in model {
+        check_range(random, snapshot, *tree, map);
+        for _ in 0..20 {
+            let key = random_key(random);
+            assert_eq!(
+                snapshot.get(*tree, &key).unwrap().as_deref(),
+                map.get(&key).map(Vec::as_slice)
+            );
+        }
+    }
+}
+
+fn run(seed: u64, steps: usize) {
+    println!("seed {seed}");
+    let mut random = SmallRng::seed_from_u64(seed);
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(options(directory.path())).unwrap();
+    let mut model = Model::new();
+    let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
+    let mut ascending = 0u64;
+    for step in 0..steps {
+        let mut set = WriteSet::new();
+        let mut next = model.clone();
+        if model.len() < 4 && random.random_bool(0.2) || model.is_empty() {
+            let tree = store.allocate_tree();
+            set.create_tree(tree, &tree_options(model.len()));
+            next.insert(tree, Map::new());
+        } else if model.len() > 1 && random.random_bool(0.002) {
+            let tree = *model.keys().next().unwrap();
+            set.drop_tree(tree);
+            next.remove(&tree);
+        }
+        let trees: Vec<TreeId> = next.keys().copied().collect();
+        let wide = random.random_bool(0.3);
+        for _ in 0..random.random_range(1..60) {
+            let index = random.random_range(0..trees.len());
+            let (tree, map) = (trees[index], next.get_mut(&trees[index]).unwrap());
+            let mut key = random_key(&mut random);
+            let filler = random.random_range(1..if wide { 900 } else { 30 });
+            let value =
+                format!("{} {}", random.random_range(-3..3), "x".repeat(filler)).into_bytes();
+            match random.random_range(0..10) {
+                0..5 => {
+                    if index == 0 {
+                        // The first tree is mostly filled at its right edge.
+                        ascending += 1;
+                        key = format!("new{ascending:08}").into_bytes();
+                    }
+                    set.put(tree, &key, &value);
+                    map.insert(key, value);
+                }
+                5..7 => {
+                    set.delete(tree, &key);
+                    map.remove(&key);
+                }
+                _ => {
+                    let delta = random.random_range(-2..3i64).to_string();
+                    set.merge(tree, &key, delta.as_bytes());
+                    let sum =
+                        map.get(&key).map_or(0, |value| number(value)) + number(delta.as_bytes());
+                    match sum {
+                        0 => map.remove(&key),
+                        sum => map.insert(key, sum.to_string().into_bytes()),
+                    };
+                }
+            }
+        }
+        if random.random_bool(0.002) {
+            // Most of a tree goes, in one commit.
+            let index = random.random_range(0..trees.len());
+            let map = next.get_mut(&trees[index]).unwrap();
+            let keys: Vec<Vec<u8>> = map.keys().skip(map.len() / 10).cloned().collect();
+            for key in keys {
+                set.delete(trees[index], &key);
+                map.remove(&key);
+            }
+        }
+        let how = if random.random_bool(0.02) {
+            Durability::Synced
+        } else {
+            Durability::Logged
+        };
+        store.commit(set, how).unwrap();
+        model = next;
+        match random.random_range(0..100) {
+            0..4 => snapshots.push((store.snapshot(), model.clone())),
+            4..7 if !snapshots.is_empty() => {
+                let index = random.random_range(0..snapshots.len());
+                let (snapshot, then) = snapshots.swap_remove(index);
+                check_all(&mut random, &snapshot, &then);
+            }
+            7..12 => check_all(&mut random, &store.snapshot(), &model),
+            12 => store.checkpoint().unwrap(),
+            13 if step % 3 == 0 => {
+                snapshots.clear();
+                store.close().unwrap();
+                store = Store::open(options(directory.path())).unwrap();
+                check_all(&mut random, &store.snapshot(), &model);
+            }
+            _ => {}
+        }
+    }
+    store.checkpoint().unwrap();
+    check_all(&mut random, &store.snapshot(), &model);
+    let heights: Vec<u32> = model
+        .keys()
+        .map(|tree| store.tree_stats(*tree).height)
+        .collect();
+    println!("heights {heights:?}, {:?}", store.stats());
+    assert!(
+        heights.iter().any(|height| *height >= 3),
+        "the test must build deep trees"
+    );
+}
+
+#[test]
+fn behaves_like_ordered_maps() {
+    for seed in 1..=3 {
+        run(seed, 2500);
+    }
+}
+
+#[test]
+fn guarded_keys_conflict_and_blind_ones_do_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(options(directory.path())).unwrap();
+    let tree = store.allocate_tree();
+    let mut set = WriteSet::new();
+    set.create_tree(tree, &TreeOptions::default());
+    store.commit(set, Durability::Logged).unwrap();
+    let snapshot = store.snapshot();
+    let write = |value: &[u8]| {
+        let mut set = WriteSet::with_snapshot(&snapshot);
+        set.put_guarded(tree, b"k", value);
+        store.commit(set, Durability::Logged)
+    };
+    write(b"first").unwrap();
+    assert!(matches!(
+        write(b"second"),
+        Err(frond_tree::Error::Conflict { .. })
+    ));
+    let mut blind = WriteSet::new();
+    blind.put(tree, b"other", b"1");
+    store.commit(blind, Durability::Logged).unwrap();
+    assert_eq!(
+        store.snapshot().get(tree, b"k").unwrap().as_deref(),
+        Some(&b"first"[..])
+    );
+    assert!(snapshot.get(tree, b"k").unwrap().is_none());
+}
+
+#[test]
+fn increments_from_many_threads_are_all_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(options(directory.path())).unwrap();
+    let tree = store.allocate_tree();
+    let mut set = WriteSet::new();
+    set.create_tree(tree, &tree_options(0));
+    store.commit(set, Durability::Logged).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let store = store.clone();
+            scope.spawn(move || {
+                let mut random = SmallRng::seed_from_u64(thread);
+                for _ in 0..1000 {
+                    loop {
+                        let snapshot = store.snapshot();
+                        let value = snapshot.get(tree, b"counter").unwrap();
+                        let next = value.as_deref().map_or(0, number) + 1;
+                        let mut set = WriteSet::with_snapshot(&snapshot);
+                        set.put_guarded(tree, b"counter", next.to_string().as_bytes());
+                        set.put(tree, &random_key(&mut random), &[b'7'; 100]);
+                        match store.commit(set, Durability::Logged) {
+                            Ok(()) => break,
+                            Err(frond_tree::Error::Conflict { .. }) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(
+        number(&store.snapshot().get(tree, b"counter").unwrap().unwrap()),
+        4000
+    );
+}
