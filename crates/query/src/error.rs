@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use frond_bson::{Doc, DocBuf};
+
 /// Result of every function of this crate that can refuse its input.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -269,6 +271,8 @@ pub struct Error {
     pub code: ErrorCode,
     /// The `errmsg` of the reply.
     pub message: String,
+    /// Further fields of the reply, such as `keyPattern` and `keyValue` of a duplicate key.
+    pub details: Option<Box<DocBuf>>,
 }
 
 impl Error {
@@ -278,6 +282,7 @@ impl Error {
         Error {
             code,
             message: message.into(),
+            details: None,
         }
     }
 
@@ -335,6 +340,17 @@ impl Error {
     /// The text of `errmsg`.
     pub fn message(&self) -> &str {
         &self.message
+    }
+
+    /// The further fields of the reply, if any.
+    pub fn details(&self) -> Option<&Doc> {
+        self.details.as_deref().map(|details| &**details)
+    }
+
+    /// The same error with further fields for the reply.
+    pub fn with_details(mut self, details: DocBuf) -> Error {
+        self.details = Some(Box::new(details));
+        self
     }
 
     /// The same error with `prefix` and the separator `" :: caused by :: "` before its message, as

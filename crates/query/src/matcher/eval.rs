@@ -1,0 +1,88 @@
+//! Running a filter over a document.
+
+use std::ops::ControlFlow;
+
+use frond_bson::{Doc, Value};
+
+use super::{Expr, Leaf};
+use crate::error::Error;
+use crate::paths::walk;
+
+/// What a run finds out besides its result.
+#[derive(Default)]
+pub(crate) struct State {
+    /// The index of the array element that satisfied the last array condition.
+    pub(crate) positional: Option<usize>,
+    /// The first condition that could not be evaluated.
+    pub(crate) error: Option<Box<Error>>,
+}
+
+impl State {
+    /// Runs a condition whose array index is of no interest.
+    pub(crate) fn aside(&mut self, condition: impl FnOnce(&mut State) -> bool) -> bool {
+        let saved = self.positional;
+        let result = condition(self);
+        self.positional = saved;
+        result
+    }
+
+    #[cold]
+    pub(crate) fn fail(&mut self, error: Error) {
+        self.error.get_or_insert_with(|| Box::new(error));
+    }
+}
+
+/// Whether `doc` satisfies `expr`.
+pub(crate) fn matches_document(expr: &Expr, doc: &Doc, state: &mut State) -> bool {
+    combine(expr, state, &mut |leaf, state| {
+        leaf_matches(leaf, doc, state)
+    })
+}
+
+/// Whether one value satisfies `expr`, whose leaves all have empty paths.
+pub(crate) fn matches_value(expr: &Expr, value: Value<'_>, state: &mut State) -> bool {
+    combine(expr, state, &mut |leaf, state| {
+        leaf.op.matches(Some(value), state)
+    })
+}
+
+fn combine<F>(expr: &Expr, state: &mut State, leaf: &mut F) -> bool
+where
+    F: FnMut(&Leaf, &mut State) -> bool,
+{
+    match expr {
+        Expr::Leaf(condition) => leaf(condition, state),
+        Expr::And(children) => {
+            let saved = state.positional;
+            let all = children.iter().all(|child| combine(child, state, leaf));
+            if !all {
+                state.positional = saved;
+            }
+            all
+        }
+        Expr::Or(children) => children.iter().any(|child| combine(child, state, leaf)),
+        Expr::Nor(children) => {
+            state.aside(|state| !children.iter().any(|child| combine(child, state, leaf)))
+        }
+        Expr::Not(child) => state.aside(|state| !combine(child, state, leaf)),
+        Expr::False => false,
+    }
+}
+
+fn leaf_matches(leaf: &Leaf, doc: &Doc, state: &mut State) -> bool {
+    walk(
+        doc,
+        &leaf.path,
+        leaf.op.leaf_arrays(),
+        &mut |value, index| {
+            if !leaf.op.matches(value, state) {
+                return ControlFlow::Continue(());
+            }
+            if index.is_some() {
+                state.positional = index;
+            }
+            ControlFlow::Break(())
+        },
+    )
+    .is_break()
+}

@@ -1,0 +1,194 @@
+//! Query filters: `{age: {$gte: 21}, tags: "new"}`.
+//!
+//! [`Filter::parse`] turns a filter document into an [`Expr`] tree once; [`Filter::matches`] then
+//! tests raw documents without allocating. A planner reads the tree to find index bounds.
+//!
+//! Every operator lives in one file of `operators/` and has one line in the table there.
+
+mod eval;
+mod operators;
+mod parse;
+
+pub use operators::array::ElemMatch;
+pub use operators::bits::{BitTest, BitTestKind};
+pub use operators::comparison::{Comparison, Relation};
+pub use operators::membership::InSet;
+pub use operators::modulo::Modulo;
+pub use operators::regex::{Pattern, Prefix};
+pub use operators::type_set::TypeSet;
+
+use frond_bson::{Doc, Value};
+
+use crate::error::{Error, Result};
+use crate::paths::{LeafArrays, Path};
+use eval::State;
+
+/// A condition on a document, as a tree.
+#[derive(Clone, Debug)]
+pub enum Expr {
+    /// All hold; true if empty.
+    And(Vec<Expr>),
+    /// At least one holds.
+    Or(Vec<Expr>),
+    /// None holds.
+    Nor(Vec<Expr>),
+    /// The condition does not hold: `$not`, `$ne`, `$nin`, `$exists: false`.
+    Not(Box<Expr>),
+    /// A condition on the values of a path. It holds if it holds for any of them.
+    Leaf(Leaf),
+    /// Never holds: `$alwaysFalse`, `$all: []`.
+    False,
+}
+
+/// A condition on the values that a path leads to.
+#[derive(Clone, Debug)]
+pub struct Leaf {
+    /// The path. In the value form of `$elemMatch` it is empty: the condition is on the element.
+    pub path: Path,
+    /// The condition.
+    pub op: Op,
+}
+
+/// A condition on one value.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// `$eq`, `$lt`, `$lte`, `$gt`, `$gte` and implicit equality.
+    Compare(Comparison),
+    /// `$in`.
+    In(InSet),
+    /// `$exists: true`.
+    Exists,
+    /// `$type`.
+    Type(TypeSet),
+    /// `$size`.
+    Size(u32),
+    /// `$mod`.
+    Mod(Modulo),
+    /// `$regex` and implicit regular expressions.
+    Regex(Box<Pattern>),
+    /// `$bitsAllSet` and its three siblings.
+    Bits(BitTest),
+    /// `$elemMatch`.
+    ElemMatch(Box<ElemMatch>),
+}
+
+impl Op {
+    /// Whether the condition looks at the elements of an array, or only at the array as a whole.
+    pub fn leaf_arrays(&self) -> LeafArrays {
+        match self {
+            Op::Size(_) | Op::ElemMatch(_) => LeafArrays::Whole,
+            _ => LeafArrays::Expand,
+        }
+    }
+
+    /// Whether the condition holds for this value, `None` being a missing field.
+    fn matches(&self, value: Option<Value<'_>>, state: &mut State) -> bool {
+        match self {
+            Op::Compare(comparison) => comparison.matches(value),
+            Op::In(set) => set.matches(value, state),
+            Op::Exists => value.is_some(),
+            Op::Type(types) => value.is_some_and(|value| types.contains(&value)),
+            Op::Size(size) => operators::array::has_size(value, *size),
+            Op::Mod(modulo) => modulo.matches(value),
+            Op::Regex(pattern) => pattern.matches(value, state),
+            Op::Bits(test) => test.matches(value),
+            Op::ElemMatch(condition) => condition.matches(value, state),
+        }
+    }
+}
+
+/// A parsed query filter.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    root: Expr,
+}
+
+impl Filter {
+    /// Parses a filter document.
+    ///
+    /// Fails with the codes and messages of MongoDB: mostly 2 (`BadValue`) for an unknown operator or
+    /// a wrong argument, 9 (`FailedToParse`), 14 (`TypeMismatch`), 15 (`Overflow`) for a filter that
+    /// nests too deep, and 238 (`NotImplemented`) for an operator that this server lacks.
+    pub fn parse(filter: &Doc) -> Result<Filter> {
+        Ok(Filter {
+            root: parse::filter(filter)?,
+        })
+    }
+
+    /// The filter that every document passes.
+    pub fn all() -> Filter {
+        Filter {
+            root: Expr::And(Vec::new()),
+        }
+    }
+
+    /// Whether every document passes because the filter has no condition.
+    pub fn is_empty(&self) -> bool {
+        matches!(&self.root, Expr::And(children) if children.is_empty())
+    }
+
+    /// The conditions, for the planner and for deriving an upserted document.
+    pub fn predicates(&self) -> &Expr {
+        &self.root
+    }
+
+    /// Whether `doc` passes. A condition that cannot be evaluated counts as not passed; see
+    /// [`Filter::try_matches`] to tell.
+    pub fn matches(&self, doc: &Doc) -> bool {
+        eval::matches_document(&self.root, doc, &mut State::default())
+    }
+
+    /// Whether `doc` passes, or why that cannot be told: a regular expression that needs too many
+    /// steps (code 5073414).
+    pub fn try_matches(&self, doc: &Doc) -> Result<bool> {
+        self.run(doc).map(|(matched, _)| matched)
+    }
+
+    /// The array index that the positional operator `$` stands for: that of the first array element
+    /// that satisfied the last array condition. `None` if `doc` does not pass, or no condition was
+    /// met through an array element.
+    pub fn match_positional(&self, doc: &Doc) -> Option<usize> {
+        let mut state = State::default();
+        let matched = eval::matches_document(&self.root, doc, &mut state);
+        if matched { state.positional } else { None }
+    }
+
+    /// [`Filter::try_matches`] and [`Filter::match_positional`] in one pass.
+    pub fn run(&self, doc: &Doc) -> Result<(bool, Option<usize>)> {
+        let mut state = State::default();
+        let matched = eval::matches_document(&self.root, doc, &mut state);
+        match state.error.take() {
+            Some(error) => Err(*error),
+            None => Ok((matched, state.positional.filter(|_| matched))),
+        }
+    }
+
+    /// The value that `path` must equal in every document that passes, if the filter says so at its
+    /// top level: `{_id: 5}`, `{$and: [{_id: {$eq: 5}}, …]}`.
+    pub fn equality(&self, path: &str) -> Option<Value<'_>> {
+        fn find<'e>(expr: &'e Expr, path: &str) -> Option<Value<'e>> {
+            match expr {
+                Expr::And(children) => children.iter().find_map(|child| find(child, path)),
+                Expr::Leaf(Leaf {
+                    path: at,
+                    op: Op::Compare(comparison),
+                }) if comparison.relation() == Relation::Eq && at.as_str() == path => {
+                    Some(comparison.value())
+                }
+                _ => None,
+            }
+        }
+        find(&self.root, path)
+    }
+}
+
+impl TryFrom<&Doc> for Filter {
+    type Error = Error;
+
+    fn try_from(filter: &Doc) -> Result<Filter> {
+        Filter::parse(filter)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! `$and`, `$or`, `$nor`, `$not`, `$comment`, `$alwaysTrue` and `$alwaysFalse`.
+
+use frond_bson::Value;
+
+use super::super::Expr;
+use super::super::parse::{self, Context, Field};
+use super::regex;
+use crate::error::{Error, Result};
+
+fn clauses(name: &str, context: Context, argument: Value<'_>) -> Result<Vec<Expr>> {
+    let Value::Array(items) = argument else {
+        return Err(Error::bad_value(format!("{name} must be an array")));
+    };
+    if items.is_empty() {
+        return Err(Error::bad_value("$and/$or/$nor must be a nonempty array"));
+    }
+    items
+        .values()
+        .map(|item| match item {
+            Value::Document(clause) => parse::document(clause, context),
+            _ => Err(Error::bad_value(
+                "$or/$and/$nor entries need to be full objects",
+            )),
+        })
+        .collect()
+}
+
+pub(crate) fn parse_and(context: Context, argument: Value<'_>) -> Result<Option<Expr>> {
+    Ok(Some(parse::all_of(clauses("$and", context, argument)?)))
+}
+
+pub(crate) fn parse_or(context: Context, argument: Value<'_>) -> Result<Option<Expr>> {
+    let mut clauses = clauses("$or", context, argument)?;
+    Ok(Some(if clauses.len() == 1 {
+        clauses.remove(0)
+    } else {
+        Expr::Or(clauses)
+    }))
+}
+
+pub(crate) fn parse_nor(context: Context, argument: Value<'_>) -> Result<Option<Expr>> {
+    Ok(Some(Expr::Nor(clauses("$nor", context, argument)?)))
+}
+
+/// `{field: {$not: {…operators}}}` or `{field: {$not: /regex/}}`.
+pub(crate) fn parse_not(field: &Field<'_>, argument: Value<'_>) -> Result<Option<Expr>> {
+    match argument {
+        Value::Regex { pattern, options } => Ok(Some(field.not(regex::compile(pattern, options)?))),
+        Value::Document(operators) => {
+            if operators.is_empty() {
+                return Err(Error::bad_value("$not cannot be empty"));
+            }
+            let context = field.context.deeper()?;
+            let mut conditions = Vec::new();
+            parse::field_operators(
+                &Field {
+                    operators,
+                    context,
+                    ..*field
+                },
+                &mut conditions,
+            )?;
+            Ok(Some(Expr::Not(Box::new(parse::all_of(conditions)))))
+        }
+        _ => Err(Error::bad_value("$not needs a regex or a document")),
+    }
+}
+
+/// `$comment` says nothing about documents.
+pub(crate) fn parse_comment(_: Context, _: Value<'_>) -> Result<Option<Expr>> {
+    Ok(None)
+}
+
+pub(crate) fn parse_always_true(_: Context, argument: Value<'_>) -> Result<Option<Expr>> {
+    must_be_one("$alwaysTrue", argument)?;
+    Ok(None)
+}
+
+pub(crate) fn parse_always_false(_: Context, argument: Value<'_>) -> Result<Option<Expr>> {
+    must_be_one("$alwaysFalse", argument)?;
+    Ok(Some(Expr::False))
+}
+
+fn must_be_one(name: &str, argument: Value<'_>) -> Result<()> {
+    match argument.as_i64_lossless() {
+        Some(1) => Ok(()),
+        _ => Err(Error::failed_to_parse(format!(
+            "{name} must be an integer value of 1"
+        ))),
+    }
+}

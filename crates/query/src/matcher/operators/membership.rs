@@ -1,0 +1,89 @@
+//! `$in` and `$nin`.
+
+use frond_bson::{OwnedValue, Value, compare};
+
+use super::super::eval::State;
+use super::super::parse::{Field, operators_of};
+use super::super::{Expr, Op};
+use super::regex::Pattern;
+use crate::error::{Error, Result};
+
+/// The values and regular expressions of an `$in`.
+#[derive(Clone, Debug)]
+pub struct InSet {
+    /// Sorted by MongoDB's order, without repetition.
+    values: Vec<OwnedValue>,
+    patterns: Vec<Pattern>,
+    has_null: bool,
+}
+
+impl InSet {
+    /// The values in MongoDB's order, each once.
+    pub fn values(&self) -> &[OwnedValue] {
+        &self.values
+    }
+
+    /// The regular expressions, as listed.
+    pub fn patterns(&self) -> &[Pattern] {
+        &self.patterns
+    }
+
+    /// Whether null is listed: then missing fields match.
+    pub fn has_null(&self) -> bool {
+        self.has_null
+    }
+
+    pub(crate) fn matches(&self, value: Option<Value<'_>>, state: &mut State) -> bool {
+        let Some(value) = value else {
+            return self.has_null;
+        };
+        (self.has_null && value.is_nullish())
+            || self
+                .values
+                .binary_search_by(|known| compare(&known.as_value(), &value))
+                .is_ok()
+            || self
+                .patterns
+                .iter()
+                .any(|pattern| pattern.matches(Some(value), state))
+    }
+}
+
+fn parse_set(name: &str, argument: Value<'_>) -> Result<Op> {
+    let Value::Array(items) = argument else {
+        return Err(Error::bad_value(format!("{name} needs an array")));
+    };
+    let mut set = InSet {
+        values: Vec::new(),
+        patterns: Vec::new(),
+        has_null: false,
+    };
+    for item in items.values() {
+        match item {
+            Value::Regex { pattern, options } => {
+                set.patterns.push(Pattern::new(pattern, options)?);
+            }
+            Value::Undefined => return Err(Error::bad_value("cannot compare to undefined")),
+            _ if operators_of(&item).is_some() => {
+                return Err(Error::bad_value("cannot nest $ under $in"));
+            }
+            _ => {
+                set.has_null |= matches!(item, Value::Null);
+                set.values.push(item.to_owned());
+            }
+        }
+    }
+    set.values
+        .sort_by(|a, b| compare(&a.as_value(), &b.as_value()));
+    set.values
+        .dedup_by(|a, b| compare(&a.as_value(), &b.as_value()).is_eq());
+    Ok(Op::In(set))
+}
+
+pub(crate) fn parse_in(field: &Field<'_>, argument: Value<'_>) -> Result<Option<Expr>> {
+    Ok(Some(field.leaf(parse_set("$in", argument)?)))
+}
+
+pub(crate) fn parse_nin(field: &Field<'_>, argument: Value<'_>) -> Result<Option<Expr>> {
+    Ok(Some(field.not(parse_set("$nin", argument)?)))
+}

@@ -1,0 +1,155 @@
+//! `$regex`, `$options` and regular expressions in the place of values.
+
+use std::fmt;
+
+use fancy_regex::{Regex, RegexBuilder};
+use frond_bson::Value;
+
+use super::super::eval::State;
+use super::super::parse::Field;
+use super::super::{Expr, Op};
+use super::regex_syntax;
+use crate::error::{Error, ErrorCode, Result};
+
+/// The longest pattern, in bytes; the limit of MongoDB's regular expression library.
+const MAX_PATTERN_BYTES: usize = 32_764;
+
+/// A compiled regular expression. It matches strings that contain a match, and stored regular
+/// expressions that are the same.
+#[derive(Clone)]
+pub struct Pattern {
+    source: String,
+    options: String,
+    regex: Regex,
+}
+
+/// The text that every string matched by a pattern starts with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// The text.
+    pub text: String,
+    /// Whether every string with this prefix matches, so that index bounds alone decide.
+    pub exact: bool,
+}
+
+impl Pattern {
+    /// Compiles a pattern. Options are the letters `i`, `m`, `s`, `x` and `u` (which changes nothing).
+    ///
+    /// Fails with code 51108 for another option, 51091 for an invalid pattern, 2 for a pattern with
+    /// a zero byte.
+    pub fn new(source: &str, options: &str) -> Result<Pattern> {
+        if source.contains('\0') {
+            return Err(Error::bad_value(
+                "Regular expression cannot contain an embedded null byte",
+            ));
+        }
+        if let Some(flag) = options.chars().find(|flag| !"imsxu".contains(*flag)) {
+            return Err(Error::location(
+                51108,
+                format!("invalid flag in regex options: {flag}"),
+            ));
+        }
+        let invalid = |reason: &dyn fmt::Display| {
+            Error::location(51091, format!("Regular expression is invalid: {reason}"))
+        };
+        if source.len() > MAX_PATTERN_BYTES {
+            return Err(invalid(&"regular expression is too large"));
+        }
+        let has = |flag| options.contains(flag);
+        let regex = RegexBuilder::new(&regex_syntax::translate(source, has('x'), has('m')))
+            .case_insensitive(has('i'))
+            .multi_line(has('m'))
+            .dot_matches_new_line(has('s'))
+            .ignore_whitespace(has('x'))
+            .build()
+            .map_err(|reason| invalid(&reason))?;
+        Ok(Pattern {
+            source: source.to_string(),
+            options: options.to_string(),
+            regex,
+        })
+    }
+
+    /// The pattern as written.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The option letters as written.
+    pub fn options(&self) -> &str {
+        &self.options
+    }
+
+    /// The literal text that matches must start with, if the pattern is anchored at the start: for
+    /// index bounds.
+    pub fn prefix(&self) -> Option<Prefix> {
+        regex_syntax::prefix(&self.source, &self.options)
+    }
+
+    /// Whether `text` contains a match. Fails with code 5073414 if that takes too many steps.
+    pub fn is_match(&self, text: &str) -> Result<bool> {
+        self.regex.is_match(text).map_err(|reason| {
+            let message = format!("Error occurred while executing regular expression: {reason}");
+            Error::new(ErrorCode::Location(5_073_414), message)
+        })
+    }
+
+    pub(crate) fn matches(&self, value: Option<Value<'_>>, state: &mut State) -> bool {
+        match value {
+            Some(Value::String(text) | Value::Symbol(text)) => {
+                self.is_match(text).unwrap_or_else(|error| {
+                    state.fail(error);
+                    false
+                })
+            }
+            Some(Value::Regex { pattern, options }) => {
+                pattern == self.source && options == self.options
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/{}/{}", self.source, self.options)
+    }
+}
+
+/// The condition that a value matches a pattern.
+pub(crate) fn compile(source: &str, options: &str) -> Result<Op> {
+    Ok(Op::Regex(Box::new(Pattern::new(source, options)?)))
+}
+
+/// `{$regex: "pattern", $options: "i"}` or `{$regex: /pattern/i}`.
+pub(crate) fn parse_regex(field: &Field<'_>, argument: Value<'_>) -> Result<Option<Expr>> {
+    let options = match field.operators.get("$options") {
+        Some(Value::String(options)) => Some(options),
+        Some(_) => return Err(Error::bad_value("$options has to be a string")),
+        None => None,
+    };
+    let op = match argument {
+        Value::String(pattern) => compile(pattern, options.unwrap_or_default())?,
+        Value::Regex { options: own, .. } if options.is_some() && !own.is_empty() => {
+            return Err(Error::location(
+                51075,
+                "options set in both $regex and $options",
+            ));
+        }
+        Value::Regex {
+            pattern,
+            options: own,
+        } => compile(pattern, options.unwrap_or(own))?,
+        _ => return Err(Error::bad_value("$regex has to be a string")),
+    };
+    Ok(Some(field.leaf(op)))
+}
+
+/// `$options` is read by `$regex`; alone it is an error.
+pub(crate) fn parse_options(field: &Field<'_>, _: Value<'_>) -> Result<Option<Expr>> {
+    if field.operators.contains_key("$regex") {
+        Ok(None)
+    } else {
+        Err(Error::bad_value("$options needs a $regex"))
+    }
+}

@@ -1,0 +1,149 @@
+//! From a filter document to an [`Expr`] tree.
+
+use frond_bson::{Doc, Value};
+
+use super::operators::{self, comparison, regex};
+use super::{Expr, Leaf, Op, Relation};
+use crate::error::{Error, Result};
+use crate::paths::Path;
+
+/// A filter may not nest deeper than this, which bounds every recursion over its tree. It is also
+/// the depth limit of BSON documents.
+const MAX_DEPTH: usize = 200;
+
+/// Where in a filter the parser is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context {
+    depth: usize,
+    /// Inside `$elemMatch`: fields are those of an array element, not of the document.
+    in_element: bool,
+}
+
+impl Context {
+    const TOP: Context = Context {
+        depth: 0,
+        in_element: false,
+    };
+
+    /// The context one level further in; fails beyond the depth limit.
+    pub(crate) fn deeper(self) -> Result<Context> {
+        if self.depth >= MAX_DEPTH {
+            return Err(Error::overflow(format!(
+                "exceeded maximum query tree depth of {MAX_DEPTH}"
+            )));
+        }
+        Ok(Context {
+            depth: self.depth + 1,
+            ..self
+        })
+    }
+
+    /// The context inside an `$elemMatch`.
+    pub(crate) fn element(self) -> Result<Context> {
+        Ok(Context {
+            in_element: true,
+            ..self.deeper()?
+        })
+    }
+}
+
+/// A field with operators: `age: {$gte: 21, $lt: 65}`.
+#[derive(Clone, Copy)]
+pub(crate) struct Field<'a> {
+    pub(crate) path: &'a Path,
+    /// All operators of the field, for those that read a sibling (`$regex` and `$options`).
+    pub(crate) operators: &'a Doc,
+    pub(crate) context: Context,
+}
+
+impl Field<'_> {
+    pub(crate) fn leaf(&self, op: Op) -> Expr {
+        Expr::Leaf(Leaf {
+            path: self.path.clone(),
+            op,
+        })
+    }
+
+    pub(crate) fn not(&self, op: Op) -> Expr {
+        Expr::Not(Box::new(self.leaf(op)))
+    }
+}
+
+/// Parses a whole filter.
+pub(crate) fn filter(filter: &Doc) -> Result<Expr> {
+    document(filter, Context::TOP)
+}
+
+/// Parses a document of conditions on fields and of logical operators.
+pub(crate) fn document(filter: &Doc, context: Context) -> Result<Expr> {
+    let context = context.deeper()?;
+    let mut conditions = Vec::new();
+    for (name, value) in filter.iter() {
+        if name.starts_with('$') {
+            if context.in_element && is_db_ref_field(name) {
+                conditions.push(implicit(Path::new(name), value)?);
+            } else {
+                conditions.extend(operators::parse_document_operator(name, value, context)?);
+            }
+            continue;
+        }
+        let path = Path::new(name);
+        match operators_of(&value) {
+            Some(operators) => {
+                let field = Field {
+                    path: &path,
+                    operators,
+                    context,
+                };
+                field_operators(&field, &mut conditions)?;
+            }
+            None => conditions.push(implicit(path, value)?),
+        }
+    }
+    Ok(all_of(conditions))
+}
+
+/// Parses the operators of one field into conditions that must all hold.
+pub(crate) fn field_operators(field: &Field<'_>, conditions: &mut Vec<Expr>) -> Result<()> {
+    for (name, value) in field.operators.iter() {
+        conditions.extend(operators::parse_field_operator(name, value, field)?);
+    }
+    Ok(())
+}
+
+/// A conjunction, without a wrapper around a single condition.
+pub(crate) fn all_of(mut conditions: Vec<Expr>) -> Expr {
+    match conditions.pop() {
+        Some(only) if conditions.is_empty() => only,
+        Some(last) => {
+            conditions.push(last);
+            Expr::And(conditions)
+        }
+        None => Expr::And(conditions),
+    }
+}
+
+/// `field: value` without an operator: equality, or a match of a regular expression.
+fn implicit(path: Path, value: Value<'_>) -> Result<Expr> {
+    let op = match value {
+        Value::Regex { pattern, options } => regex::compile(pattern, options)?,
+        value => comparison::compare(Relation::Eq, value)?,
+    };
+    Ok(Expr::Leaf(Leaf { path, op }))
+}
+
+/// The document of operators that `value` is, if it is one: its first name starts with `$`, and it
+/// is no reference to a document (`{$ref: …, $id: …}`).
+pub(crate) fn operators_of<'a>(value: &Value<'a>) -> Option<&'a Doc> {
+    let Value::Document(doc) = *value else {
+        return None;
+    };
+    let (first, _) = doc.first()?;
+    let is_reference = || doc.contains_key("$ref") && doc.contains_key("$id");
+    (first.starts_with('$') && !is_reference()).then_some(doc)
+}
+
+/// Whether a name is one of the three fields of a document reference.
+pub(crate) fn is_db_ref_field(name: &str) -> bool {
+    matches!(name, "$ref" | "$id" | "$db")
+}

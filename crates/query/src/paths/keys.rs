@@ -1,0 +1,349 @@
+//! The key tuples of a compound index or a sort: several paths followed in step.
+
+use frond_bson::{Doc, Value};
+
+use super::{Component, Path};
+use crate::error::{Error, Result};
+
+/// The most fields that a compound index or a sort may have.
+pub const MAX_KEY_FIELDS: usize = 32;
+
+/// Expanding more arrays inside each other than this is refused, which bounds the recursion.
+const MAX_ARRAY_DEPTH: usize = 200;
+
+/// What to do with a document where two fields of a key lead through different arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParallelArrays {
+    /// Refuse it, as a sort does.
+    Refuse,
+    /// Every combination of their elements is a key.
+    Product,
+}
+
+/// Which fields of a key went through an array: bit `i` stands for field `i`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArrayFields(u32);
+
+impl ArrayFields {
+    /// Whether any field went through an array: the document has several keys, or may have.
+    pub fn any(self) -> bool {
+        self.0 != 0
+    }
+
+    /// Whether the field with this position did.
+    pub fn contains(self, field: usize) -> bool {
+        field < MAX_KEY_FIELDS && self.0 & (1 << field) != 0
+    }
+
+    /// The set as bits.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    fn insert(&mut self, field: usize) {
+        self.0 |= 1 << field;
+    }
+}
+
+/// The paths of the fields of an index or a sort.
+#[derive(Clone, Debug)]
+pub struct KeyPaths {
+    paths: Box<[Path]>,
+}
+
+/// A field whose path stopped at an array; `rest` is what follows the array.
+#[derive(Clone, Copy)]
+struct Pending<'a, 'p> {
+    field: usize,
+    items: &'a Doc,
+    rest: &'p [Component],
+}
+
+/// Where a path leads without entering an array.
+enum Step<'a, 'p> {
+    Value(Option<Value<'a>>),
+    Array(&'a Doc, &'p [Component]),
+}
+
+impl KeyPaths {
+    /// The fields in order, at most [`MAX_KEY_FIELDS`] (error 13103).
+    pub fn new(paths: impl IntoIterator<Item = Path>) -> Result<KeyPaths> {
+        let paths: Box<[Path]> = paths.into_iter().collect();
+        if paths.len() > MAX_KEY_FIELDS {
+            return Err(Error::location(13103, "too many compound keys"));
+        }
+        Ok(KeyPaths { paths })
+    }
+
+    /// The paths in order.
+    pub fn paths(&self) -> &[Path] {
+        &self.paths
+    }
+
+    /// Calls `visit` with every key of `doc`: one value for each field, `None` where it is missing.
+    ///
+    /// A document without arrays on these paths has exactly one key. An array gives one key for each
+    /// element (fields that share an array take their values from the same element); an empty array
+    /// at the end of a path counts as undefined, and an element that is no document lacks the rest
+    /// of the path. Keys may repeat; they come in no particular order.
+    ///
+    /// Fails on parallel arrays if they are refused (code 2), when a numeric component is both an
+    /// index and a field of an element (code 16746), and with any error of `visit`.
+    pub fn for_each<'a, F>(
+        &self,
+        doc: &'a Doc,
+        parallel: ParallelArrays,
+        mut visit: F,
+    ) -> Result<ArrayFields>
+    where
+        F: FnMut(&[Option<Value<'a>>]) -> Result<()>,
+    {
+        let mut values = [None; MAX_KEY_FIELDS];
+        let mut pending = Vec::new();
+        for ((field, path), slot) in self.paths.iter().enumerate().zip(&mut values) {
+            match descend(doc, path.components()) {
+                Step::Value(value) => *slot = value,
+                Step::Array(items, rest) => pending.push(Pending { field, items, rest }),
+            }
+        }
+        let count = self.paths.len();
+        let mut expansion = Expansion {
+            values: &mut values[..count],
+            parallel,
+            arrays: ArrayFields::default(),
+            visit: &mut visit,
+        };
+        expansion.run(&pending, 0)?;
+        Ok(expansion.arrays)
+    }
+}
+
+struct Expansion<'v, 'a, F> {
+    values: &'v mut [Option<Value<'a>>],
+    parallel: ParallelArrays,
+    arrays: ArrayFields,
+    visit: &'v mut F,
+}
+
+impl<'a, F> Expansion<'_, 'a, F>
+where
+    F: FnMut(&[Option<Value<'a>>]) -> Result<()>,
+{
+    /// Expands the first pending array, for all fields that wait for it, and then the others.
+    fn run(&mut self, pending: &[Pending<'a, '_>], depth: usize) -> Result<()> {
+        let Some(first) = pending.first() else {
+            return (self.visit)(self.values);
+        };
+        if depth > MAX_ARRAY_DEPTH {
+            return Err(Error::overflow(format!(
+                "a key goes through more than {MAX_ARRAY_DEPTH} arrays inside each other"
+            )));
+        }
+        let items = first.items;
+        let (group, mut next): (Vec<_>, Vec<_>) = pending
+            .iter()
+            .copied()
+            .partition(|other| std::ptr::eq(other.items, items));
+        if !next.is_empty() && self.parallel == ParallelArrays::Refuse {
+            return Err(Error::bad_value(
+                "cannot sort with keys that are parallel arrays",
+            ));
+        }
+        for member in &group {
+            self.arrays.insert(member.field);
+        }
+        if items.is_empty() {
+            for member in &group {
+                let value = member.rest.is_empty().then_some(Value::Undefined);
+                self.set(member.field, value);
+            }
+            return self.run(&next, depth + 1);
+        }
+
+        // An element that a numeric component addresses is the same for every element of the array.
+        let addressed: Vec<Option<Value<'a>>> = group
+            .iter()
+            .map(|member| {
+                let index = member.rest.first()?.index()?;
+                items.iter().nth(index).map(|(_, item)| item)
+            })
+            .collect();
+        let others = next.len();
+        let mut all_addressed_done = false;
+        for (_, item) in items.iter() {
+            let mut depends_on_item = false;
+            for (member, addressed) in group.iter().zip(&addressed) {
+                let step = match (member.rest, addressed) {
+                    ([], _) => Step::Value(Some(item)),
+                    ([first, ..], Some(_)) if has_field(&item, first.name()) => {
+                        return Err(ambiguous(first.name()));
+                    }
+                    ([_], Some(value)) => Step::Value(Some(*value)),
+                    ([_, after @ ..], Some(Value::Document(inner))) => descend(inner, after),
+                    ([_, after @ ..], Some(Value::Array(inner))) => Step::Array(inner, after),
+                    (_, Some(_)) => Step::Value(None),
+                    (rest, None) => match item {
+                        Value::Document(inner) => descend(inner, rest),
+                        _ => Step::Value(None),
+                    },
+                };
+                depends_on_item |= member.rest.is_empty() || addressed.is_none();
+                match step {
+                    Step::Value(value) => self.set(member.field, value),
+                    Step::Array(items, rest) => {
+                        next.push(Pending {
+                            field: member.field,
+                            items,
+                            rest,
+                        });
+                    }
+                }
+            }
+            if depends_on_item || !all_addressed_done {
+                self.run(&next, depth + 1)?;
+            }
+            all_addressed_done |= !depends_on_item;
+            next.truncate(others);
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, field: usize, value: Option<Value<'a>>) {
+        if let Some(slot) = self.values.get_mut(field) {
+            *slot = value;
+        }
+    }
+}
+
+fn has_field(item: &Value<'_>, name: &str) -> bool {
+    matches!(item, Value::Document(inner) if inner.get(name).is_some())
+}
+
+#[cold]
+fn ambiguous(name: &str) -> Error {
+    Error::location(
+        16746,
+        format!(
+            "Ambiguous field name found in array (do not use numeric field names in embedded \
+             elements in an array), field: '{name}'"
+        ),
+    )
+}
+
+/// Follows `path` through documents to its end or to the first array.
+fn descend<'a, 'p>(mut doc: &'a Doc, mut path: &'p [Component]) -> Step<'a, 'p> {
+    while let Some((first, rest)) = path.split_first() {
+        match doc.get(first.name()) {
+            Some(Value::Array(items)) => return Step::Array(items, rest),
+            value if rest.is_empty() => return Step::Value(value),
+            Some(Value::Document(inner)) => (doc, path) = (inner, rest),
+            _ => break,
+        }
+    }
+    Step::Value(None)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::testing::{json, show};
+
+    fn keys(document: &str, paths: &[&str], parallel: ParallelArrays) -> Result<Vec<String>> {
+        let doc = json(document);
+        let paths = KeyPaths::new(paths.iter().map(|path| Path::new(path)))?;
+        let mut seen = Vec::new();
+        paths.for_each(&doc, parallel, |values| {
+            let texts: Vec<String> = values
+                .iter()
+                .map(|value| value.map_or("-".to_string(), |value| show(&value)))
+                .collect();
+            seen.push(texts.join(" "));
+            Ok(())
+        })?;
+        Ok(seen)
+    }
+
+    #[test]
+    fn keys_of_documents() {
+        for (document, paths, expected) in [
+            ("{a: 1, b: 2}", &["a", "b"][..], &["1 2"][..]),
+            ("{a: 1}", &["a", "b"], &["1 -"]),
+            ("{a: {b: 3}}", &["a.b"], &["3"]),
+            ("{a: [1, 2]}", &["a"], &["1", "2"]),
+            ("{a: [1, 2], b: 3}", &["a", "b"], &["1 3", "2 3"]),
+            ("{a: []}", &["a"], &[r#"{"$undefined":true}"#]),
+            ("{a: []}", &["a.b"], &["-"]),
+            ("{a: [1, {b: 2}]}", &["a.b"], &["-", "2"]),
+            ("{a: [[1, 2], 3]}", &["a"], &["[1,2]", "3"]),
+            (
+                "{a: [{b: 1, c: 2}, {b: 3}]}",
+                &["a.b", "a.c"],
+                &["1 2", "3 -"],
+            ),
+            ("{a: [{b: [1, 2], c: 3}]}", &["a.b", "a.c"], &["1 3", "2 3"]),
+            (
+                "{a: [{b: 1}], c: 5}",
+                &["a", "a.b", "c"],
+                &[r#"{"b":1} 1 5"#],
+            ),
+            // by index
+            ("{a: [5, 7]}", &["a.1"], &["7"]),
+            ("{a: [[1, 2]]}", &["a.0"], &["[1,2]"]),
+            ("{a: [5, {b: [1, 2]}]}", &["a.1.b"], &["1", "2"]),
+            ("{a: [5, [{b: 1}, {b: 2}]]}", &["a.1.b"], &["1", "2"]),
+            ("{a: [5]}", &["a.1"], &["-"]),
+            ("{a: [{b: 1}, {b: 2}]}", &["a.0.b", "a.b"], &["1 1", "1 2"]),
+        ] {
+            let seen = keys(document, paths, ParallelArrays::Refuse).unwrap();
+            assert_eq!(seen, expected, "{document} {paths:?}");
+        }
+    }
+
+    #[test]
+    fn parallel_arrays_are_refused_or_multiplied() {
+        let document = "{a: [1, 2], b: [3, 4]}";
+        let refused = keys(document, &["a", "b"], ParallelArrays::Refuse).unwrap_err();
+        assert_eq!(
+            refused.message(),
+            "cannot sort with keys that are parallel arrays"
+        );
+        assert_eq!(
+            keys(document, &["a", "b"], ParallelArrays::Product).unwrap(),
+            ["1 3", "1 4", "2 3", "2 4"]
+        );
+        assert_eq!(
+            keys(
+                "{a: [{b: [1, 2], c: [3, 4]}]}",
+                &["a.b", "a.c"],
+                ParallelArrays::Product
+            )
+            .unwrap(),
+            ["1 3", "1 4", "2 3", "2 4"]
+        );
+    }
+
+    #[test]
+    fn a_number_that_is_index_and_field_is_refused() {
+        let error = keys("{a: [{\"0\": 1}]}", &["a.0"], ParallelArrays::Product).unwrap_err();
+        assert_eq!(error.code().code(), 16746);
+    }
+
+    #[test]
+    fn fields_through_arrays_are_reported() {
+        let doc = json("{a: [1], b: 2, c: [{d: 1}]}");
+        let paths = KeyPaths::new(["a", "b", "c.d"].map(Path::new)).unwrap();
+        let arrays = paths
+            .for_each(&doc, ParallelArrays::Product, |_| Ok(()))
+            .unwrap();
+        assert_eq!(arrays.bits(), 0b101);
+        assert!(arrays.any() && arrays.contains(2) && !arrays.contains(1));
+    }
+
+    #[test]
+    fn too_many_fields_are_refused() {
+        let paths = (0..33).map(|number| Path::new(&number.to_string()));
+        assert_eq!(KeyPaths::new(paths).unwrap_err().code().code(), 13103);
+    }
+}
