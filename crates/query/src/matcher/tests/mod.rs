@@ -1,0 +1,278 @@
+//! Tables of filters, the documents that pass and those that do not, and the errors.
+
+#![allow(clippy::unwrap_used)]
+
+mod arrays;
+mod values;
+
+use super::*;
+use crate::testing::json;
+
+/// Filters, each with documents that pass and documents that do not.
+type Cases<'a> = &'a [(&'a str, &'a [&'a str], &'a [&'a str])];
+
+fn check(cases: Cases<'_>) {
+    for (filter, passing, failing) in cases {
+        let parsed = Filter::parse(&json(filter)).unwrap_or_else(|e| panic!("{filter}: {e}"));
+        for (documents, expected) in [(passing, true), (failing, false)] {
+            for document in *documents {
+                let got = parsed.try_matches(&json(document)).unwrap();
+                assert_eq!(got, expected, "{filter} on {document}");
+                assert_eq!(
+                    parsed.matches(&json(document)),
+                    expected,
+                    "{filter} on {document}"
+                );
+            }
+        }
+    }
+}
+
+fn refuse(cases: &[(&str, i32, &str)]) {
+    for (filter, code, message) in cases {
+        let error = Filter::parse(&json(filter))
+            .err()
+            .unwrap_or_else(|| panic!("{filter} parsed"));
+        assert_eq!(
+            (error.code().code(), error.message()),
+            (*code, *message),
+            "{filter}"
+        );
+    }
+}
+
+#[test]
+fn logical_operators() {
+    check(&[
+        (
+            "{$and: [{a: 1}, {b: 2}]}",
+            &["{a: 1, b: 2}"],
+            &["{a: 1}", "{b: 2}"],
+        ),
+        (
+            "{$or: [{a: 1}, {b: 2}]}",
+            &["{a: 1}", "{b: 2}"],
+            &["{}", "{a: 2}"],
+        ),
+        ("{$or: [{a: 1}]}", &["{a: 1}"], &["{a: 2}"]),
+        (
+            "{$nor: [{a: 1}, {b: 2}]}",
+            &["{}", "{a: 2}"],
+            &["{a: 1}", "{b: 2}"],
+        ),
+        ("{$and: [{}]}", &["{}"], &[]),
+        (
+            "{a: 1, $or: [{b: 1}, {b: 2}]}",
+            &["{a: 1, b: 2}"],
+            &["{a: 1}", "{b: 2}"],
+        ),
+        (
+            "{a: {$not: {$gt: 5}}}",
+            &["{a: 5}", "{}", "{a: 'x'}"],
+            &["{a: 6}", "{a: [1, 6]}"],
+        ),
+        (
+            "{a: {$not: /x/}}",
+            &["{a: 'y'}", "{}", "{a: 1}"],
+            &["{a: 'x'}"],
+        ),
+        ("{a: {$not: {$regex: 'x'}}}", &["{a: 'y'}"], &["{a: 'x'}"]),
+        (
+            "{a: {$not: {$gt: 5, $lt: 9}}}",
+            &["{a: 5}", "{a: 9}"],
+            &["{a: 7}"],
+        ),
+        (
+            "{a: {$not: {$not: {$gt: 5}}}}",
+            &["{a: 6}"],
+            &["{a: 5}", "{}"],
+        ),
+        ("{a: 1, $comment: 'why'}", &["{a: 1}"], &["{a: 2}"]),
+        ("{$alwaysTrue: 1}", &["{}"], &[]),
+        ("{$alwaysFalse: 1}", &[], &["{}"]),
+    ]);
+    refuse(&[
+        ("{$and: {a: 1}}", 2, "$and must be an array"),
+        ("{$or: 1}", 2, "$or must be an array"),
+        ("{$nor: []}", 2, "$and/$or/$nor must be a nonempty array"),
+        (
+            "{$or: [1]}",
+            2,
+            "$or/$and/$nor entries need to be full objects",
+        ),
+        ("{a: {$not: 1}}", 2, "$not needs a regex or a document"),
+        ("{a: {$not: {}}}", 2, "$not cannot be empty"),
+        ("{a: {$not: {b: 1}}}", 2, "unknown operator: b"),
+        (
+            "{$alwaysTrue: 2}",
+            9,
+            "$alwaysTrue must be an integer value of 1",
+        ),
+        (
+            "{$alwaysFalse: 'x'}",
+            9,
+            "$alwaysFalse must be an integer value of 1",
+        ),
+    ]);
+}
+
+#[test]
+fn regular_expressions() {
+    check(&[
+        (
+            "{a: /^x/}",
+            &[
+                "{a: 'xy'}",
+                "{a: ['a', 'x']}",
+                "{a: Symbol('x')}",
+                "{a: /^x/}",
+            ],
+            &["{a: 'yx'}", "{a: 1}", "{}", "{a: /^x/i}"],
+        ),
+        ("{a: /X/i}", &["{a: 'axb'}"], &["{a: 'y'}"]),
+        ("{a: {$regex: 'x'}}", &["{a: 'x'}"], &["{a: 'X'}"]),
+        (
+            "{a: {$regex: 'x', $options: 'i'}}",
+            &["{a: 'X'}"],
+            &["{a: 'y'}"],
+        ),
+        (
+            "{a: {$options: 'i', $regex: 'x'}}",
+            &["{a: 'X'}"],
+            &["{a: 'y'}"],
+        ),
+        (
+            "{a: {$regex: /x/, $options: 'i'}}",
+            &["{a: 'X'}"],
+            &["{a: 'y'}"],
+        ),
+        ("{a: {$regex: /x/i}}", &["{a: 'X'}"], &["{a: 'y'}"]),
+        (
+            "{a: {$regex: 'x', $ne: 'xx'}}",
+            &["{a: 'x'}"],
+            &["{a: 'xx'}"],
+        ),
+    ]);
+    refuse(&[
+        ("{a: {$regex: 1}}", 2, "$regex has to be a string"),
+        (
+            "{a: {$regex: 'x', $options: 1}}",
+            2,
+            "$options has to be a string",
+        ),
+        ("{a: {$options: 'i'}}", 2, "$options needs a $regex"),
+        (
+            "{a: {$regex: 'x', $options: 'g'}}",
+            51108,
+            "invalid flag in regex options: g",
+        ),
+        (
+            "{a: {$regex: /x/i, $options: 'm'}}",
+            51075,
+            "options set in both $regex and $options",
+        ),
+        (
+            "{a: {$regex: 'a\\0b'}}",
+            2,
+            "Regular expression cannot contain an embedded null byte",
+        ),
+    ]);
+    let error = Filter::parse(&json("{a: {$regex: '('}}")).unwrap_err();
+    assert_eq!(error.code().code(), 51091);
+    assert!(
+        error
+            .message()
+            .starts_with("Regular expression is invalid: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_regular_expression_that_runs_away_is_an_error() {
+    let filter = Filter::parse(&json("{a: /^(?=(a+)+$)(a|a)*\\1b/}")).unwrap();
+    let mut doc = frond_bson::DocBuf::new();
+    doc.push("a", &"a".repeat(64));
+    assert_eq!(
+        filter.try_matches(&doc).unwrap_err().code().code(),
+        5_073_414
+    );
+    assert!(!filter.matches(&doc));
+}
+
+#[test]
+fn unknown_and_unsupported_operators() {
+    refuse(&[
+        ("{a: {$foo: 1}}", 2, "unknown operator: $foo"),
+        ("{a: {$and: [{}]}}", 2, "unknown operator: $and"),
+        ("{a: {$gt: 1, b: 2}}", 2, "unknown operator: b"),
+        (
+            "{a: {$where: 'x'}}",
+            2,
+            "$where cannot be applied to a field",
+        ),
+        (
+            "{$foo: 1}",
+            2,
+            "unknown top level operator: $foo. If you have a field name that starts with a '$' \
+             symbol, consider using $getField or $setField.",
+        ),
+        (
+            "{$or: [{$gt: 1}]}",
+            2,
+            "unknown top level operator: $gt. If you have a field name that starts with a '$' \
+             symbol, consider using $getField or $setField.",
+        ),
+        (
+            "{$where: 'x'}",
+            238,
+            "The query operator '$where' is not supported by this server",
+        ),
+        (
+            "{a: {$near: [1, 2]}}",
+            238,
+            "The query operator '$near' is not supported by this server",
+        ),
+    ]);
+}
+
+#[test]
+fn nesting_is_bounded() {
+    fn nested(depth: usize) -> frond_bson::DocBuf {
+        (0..depth).fold(json("{a: 1}"), |inner, _| {
+            let mut outer = frond_bson::DocBuf::new();
+            outer.push_array("$and", |clauses| clauses.push(&inner));
+            outer
+        })
+    }
+    assert!(
+        Filter::parse(&nested(150))
+            .unwrap()
+            .matches(&json("{a: 1}"))
+    );
+    let error = Filter::parse(&nested(250)).unwrap_err();
+    assert_eq!(error.code().code(), 15);
+}
+
+#[test]
+fn equalities_are_found() {
+    for (filter, path, expected) in [
+        ("{_id: 5}", "_id", Some("5")),
+        ("{_id: {$eq: 'x'}, a: 1}", "_id", Some("\"x\"")),
+        (
+            "{$and: [{a: 1}, {$and: [{_id: 7}, {b: 1}]}]}",
+            "_id",
+            Some("7"),
+        ),
+        ("{_id: {$gt: 5}}", "_id", None),
+        ("{$or: [{_id: 5}, {_id: 6}]}", "_id", None),
+        ("{_id: {$ne: 5}}", "_id", None),
+        ("{_id: /x/}", "_id", None),
+    ] {
+        let parsed = Filter::parse(&json(filter)).unwrap();
+        let found = parsed
+            .equality(path)
+            .map(|value| crate::testing::show(&value));
+        assert_eq!(found.as_deref(), expected, "{filter}");
+    }
+    assert!(Filter::all().is_empty() && !Filter::parse(&json("{a: 1}")).unwrap().is_empty());
+}
