@@ -26,7 +26,7 @@ mod value;
 pub use array_buf::ArrayBuf;
 pub use compare::{canonical_class, compare, compare_docs};
 pub use convert::ToValue;
-pub use decimal128::{Decimal128, ParseDecimalError};
+pub use decimal128::{Decimal128, ParseDecimalError, Rounding};
 pub use doc::{Doc, Iter, RawIter};
 pub use docbuf::DocBuf;
 pub use error::{Error, ErrorKind};

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use super::text::parse_f64;
+use super::wide::Wide;
 use super::{Class, DIGITS_MAX, Decimal128, Parts, digit_count};
 
 impl Decimal128 {
@@ -118,8 +119,8 @@ fn exact(coefficient: u128, exponent: i32, double: f64) -> Ordering {
         (fraction | (1 << 52), stored_exponent - 1075)
     };
     // Compare c * 5^e * 2^e with m * 2^k, with the powers on the side where they are not negative.
-    let mut decimal = Wide::new(coefficient);
-    let mut binary = Wide::new(u128::from(mantissa));
+    let mut decimal = Wide::<LIMBS>::new(coefficient);
+    let mut binary = Wide::<LIMBS>::new(u128::from(mantissa));
     let fives = if exponent >= 0 {
         &mut decimal
     } else {
@@ -135,55 +136,3 @@ fn exact(coefficient: u128, exponent: i32, double: f64) -> Ordering {
 /// The two numbers that `exact` builds are about equal, the larger of their factors at most 5^358 (832 bits)
 /// times 53 bits, or 113 bits shifted by 1074: 1,280 bits hold them.
 const LIMBS: usize = 20;
-
-/// A fixed-width integer, least significant limb first.
-struct Wide([u64; LIMBS]);
-
-impl Wide {
-    fn new(n: u128) -> Self {
-        let mut limbs = [0; LIMBS];
-        let [low, high, ..] = &mut limbs;
-        (*low, *high) = (n as u64, (n >> 64) as u64);
-        Self(limbs)
-    }
-
-    fn multiply(&mut self, factor: u64) {
-        let mut carry = 0u128;
-        for limb in &mut self.0 {
-            let product = u128::from(*limb) * u128::from(factor) + carry;
-            *limb = product as u64;
-            carry = product >> 64;
-        }
-        debug_assert_eq!(carry, 0);
-    }
-
-    fn multiply_by_power_of_five(&mut self, mut power: u32) {
-        const STEP: u32 = 27; // 5^27 is the largest power below 2^64.
-        while power >= STEP {
-            self.multiply(5u64.pow(STEP));
-            power -= STEP;
-        }
-        self.multiply(5u64.pow(power));
-    }
-
-    fn shift_left(&mut self, bits: usize) {
-        let (limbs, bits) = (bits / 64, bits % 64);
-        for i in (0..LIMBS).rev() {
-            let at = |i: Option<usize>| i.and_then(|i| self.0.get(i)).copied().unwrap_or(0);
-            let from = i.checked_sub(limbs);
-            let high = at(from) << bits;
-            let low = if bits == 0 {
-                0
-            } else {
-                at(from.and_then(|f| f.checked_sub(1))) >> (64 - bits)
-            };
-            if let Some(limb) = self.0.get_mut(i) {
-                *limb = high | low;
-            }
-        }
-    }
-
-    fn compare(&self, other: &Wide) -> Ordering {
-        self.0.iter().rev().cmp(other.0.iter().rev())
-    }
-}

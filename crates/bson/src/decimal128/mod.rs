@@ -1,8 +1,11 @@
 //! IEEE 754 128-bit decimal floating point, in the binary integer encoding that BSON uses.
 
+mod arithmetic;
 mod compare;
 mod text;
+mod wide;
 
+pub use arithmetic::Rounding;
 pub(crate) use compare::{compare_double, truncate_to_f64};
 pub use text::ParseDecimalError;
 

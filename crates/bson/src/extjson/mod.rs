@@ -2,9 +2,19 @@
 
 mod base64;
 mod date;
+mod parse;
+mod scan;
+mod special;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use crate::{Doc, Value};
+
+pub use base64::{decode as base64_decode, encode as base64_encode};
+pub use date::{format_millis, parse_millis};
+pub use parse::{parse, parse_value};
+pub use scan::ParseError;
 
 /// The relaxed form: numbers and dates as people write them. Some numeric types are lost.
 pub fn to_relaxed(doc: &Doc) -> String {
@@ -18,25 +28,20 @@ pub fn to_canonical(doc: &Doc) -> String {
 
 /// The relaxed form of one value.
 pub fn value_to_relaxed(value: &Value<'_>) -> String {
-    let mut out = String::new();
-    write::Writer {
-        out: &mut out,
-        canonical: false,
-    }
-    .value(value, 0);
-    out
+    written(value, false)
 }
 
 /// The canonical form of one value.
 pub fn value_to_canonical(value: &Value<'_>) -> String {
+    written(value, true)
+}
+
+fn written(value: &Value<'_>, canonical: bool) -> String {
     let mut out = String::new();
     write::Writer {
         out: &mut out,
-        canonical: true,
+        canonical,
     }
     .value(value, 0);
     out
 }
-
-pub use base64::{decode as base64_decode, encode as base64_encode};
-pub use date::{format_millis, parse_millis};
