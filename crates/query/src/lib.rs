@@ -3,11 +3,13 @@
 //! Everything here takes documents as bytes ([`frond_bson::Doc`]) and returns booleans, keys or new
 //! documents. Nothing reads files, sockets or clocks.
 
-#[allow(dead_code)] // used by the update operators too
 mod display;
 pub mod error;
 pub mod matcher;
+mod number;
 pub mod paths;
+mod raw;
 pub mod sort;
 #[cfg(test)]
 mod testing;
+pub mod update;

@@ -1,0 +1,440 @@
+//! Rewriting a document: one walk over its bytes, copying the ranges that no operator touches.
+
+use super::array_filters::ArrayFilters;
+use super::operators::{Change, Scope, Target};
+use super::tree::{Elements, Fields, Leaf, Node, join, merge};
+use crate::display;
+use crate::error::{Error, ErrorCode, Result};
+use crate::paths::array_index;
+use crate::raw::{self, Element};
+use frond_bson::{Doc, Value};
+use std::borrow::Cow;
+
+/// Missing array elements that one update may fill with null, as in MongoDB.
+const MAX_ARRAY_PADDING: usize = 1_500_000;
+
+/// Applies the operators below `fields` to the document of `scope`.
+///
+/// Returns the new bytes, or `None` if nothing changed.
+pub(crate) fn apply(
+    fields: &Fields,
+    filters: &ArrayFilters,
+    scope: &Scope<'_>,
+) -> Result<Option<Vec<u8>>> {
+    let source = scope.root.as_bytes();
+    let mut rewriter = Rewriter {
+        scope,
+        filters,
+        source,
+        copied: 0,
+        out: Vec::new(),
+        scratch: Vec::new(),
+        path: String::new(),
+    };
+    if !rewriter.fields_of_document(fields, scope.root, 0)? {
+        return Ok(None);
+    }
+    rewriter.copy_to(source.len());
+    Ok(Some(rewriter.out))
+}
+
+struct Rewriter<'a> {
+    scope: &'a Scope<'a>,
+    filters: &'a ArrayFilters,
+    source: &'a [u8],
+    /// Bytes of `source` that are dealt with: copied, replaced or left out.
+    copied: usize,
+    out: Vec<u8>,
+    scratch: Vec<u8>,
+    /// Where the walk is, for messages.
+    path: String,
+}
+
+/// An element of the source and where it is: offsets of `Element` count from `base`.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    element: Element<'a>,
+    base: usize,
+    in_array: bool,
+}
+
+impl<'a> Rewriter<'a> {
+    /// Copies the source up to `offset`.
+    fn copy_to(&mut self, offset: usize) {
+        if self.out.capacity() == 0 {
+            self.out.reserve(self.source.len() + 64);
+        }
+        let range = self.source.get(self.copied..offset).unwrap_or_default();
+        self.out.extend_from_slice(range);
+        self.copied = offset;
+    }
+
+    /// Where `offset` of the source, not dealt with yet, lands in the result.
+    fn position(&self, offset: usize) -> usize {
+        self.out.len() + (offset - self.copied)
+    }
+
+    /// Writes the length of a document that began at `out_start` of the result and ends with `end`
+    /// of the source.
+    fn patch_length(&mut self, out_start: usize, end: usize) {
+        let length = self.position(end) - out_start;
+        if let Some(bytes) = self.out.get_mut(out_start..out_start + 4) {
+            bytes.copy_from_slice(&(length as u32).to_le_bytes());
+        }
+    }
+
+    /// Runs `visit` with `name` at the end of the path.
+    fn below<T>(&mut self, name: &str, visit: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let length = self.path.len();
+        if length > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
+        let result = visit(self)?;
+        self.path.truncate(length);
+        Ok(result)
+    }
+
+    /// Applies a node to an existing element. True if it changed.
+    fn existing(&mut self, node: &Node, place: Place<'a>) -> Result<bool> {
+        match node {
+            Node::Leaf(leaf) => self.leaf(leaf, place),
+            Node::Fields(fields) => match place.element.value() {
+                Value::Document(doc) => {
+                    self.fields_of_document(fields, doc, place.base + place.element.value_start)
+                }
+                Value::Array(array) => self.fields_of_array(fields, array, place),
+                _ if node.creates(self.scope) => Err(self.not_viable(fields, &place.element)),
+                _ => Ok(false),
+            },
+            Node::Elements(elements) => match place.element.value() {
+                Value::Array(array) => self.elements_of_array(elements, array, place),
+                _ => Err(Error::bad_value(format!(
+                    "Cannot apply array updates to non-array element {}",
+                    display::element(place.element.name(), &place.element.value())
+                ))),
+            },
+        }
+    }
+
+    fn not_viable(&self, fields: &Fields, element: &Element<'_>) -> Error {
+        let index = self.scope.context.positional.map(|i| i.to_string());
+        let name = (fields.children().iter())
+            .find(|(_, node)| node.creates(self.scope))
+            .map(|(name, _)| &**name)
+            .or(index.as_deref())
+            .unwrap_or("$");
+        Error::new(
+            ErrorCode::PathNotViable,
+            format!(
+                "Cannot create field '{name}' in element {{{}}}",
+                display::element(element.name(), &element.value())
+            ),
+        )
+    }
+
+    fn leaf(&mut self, leaf: &Leaf, place: Place<'a>) -> Result<bool> {
+        let element = place.element;
+        let target = Target {
+            scope: self.scope,
+            path: &leaf.path,
+            name: element.name(),
+            value: Some(element.value()),
+        };
+        match leaf.modifier.modify(&target)? {
+            Change::Keep => Ok(false),
+            // The other elements keep their indexes.
+            Change::Remove if place.in_array => Ok(self.replace(place, &Value::Null)),
+            Change::Remove => {
+                self.copy_to(place.base + element.start);
+                self.copied = place.base + element.end;
+                Ok(true)
+            }
+            Change::Value(value) => Ok(self.replace(place, &value)),
+            Change::Array(array) => Ok(self.replace(place, &Value::Array(&array))),
+        }
+    }
+
+    /// Puts a value in the place of an element's. False if it is the same, bit by bit.
+    fn replace(&mut self, place: Place<'a>, value: &Value<'_>) -> bool {
+        let element = place.element;
+        self.scratch.clear();
+        value.write_to(&mut self.scratch);
+        let tag = value.type_code();
+        let range = place.base + element.value_start..place.base + element.end;
+        if tag == element.tag() && self.source.get(range) == Some(&self.scratch) {
+            return false;
+        }
+        self.copy_to(place.base + element.start);
+        self.out.push(tag);
+        self.copied += 1;
+        self.copy_to(place.base + element.value_start);
+        self.out.extend_from_slice(&self.scratch);
+        self.copied = place.base + element.end;
+        true
+    }
+
+    /// Applies children to a document that begins at `base` of the source.
+    fn fields_of_document(&mut self, fields: &Fields, doc: &'a Doc, base: usize) -> Result<bool> {
+        let fields = &*self.resolve_positional(fields)?;
+        let out_start = self.position(base);
+        let end = base + doc.as_bytes().len();
+        let children = fields.children();
+        let mut seen = BitSet::default();
+        let mut missing = children.len();
+        let mut changed = false;
+        for element in raw::elements(doc) {
+            if missing == 0 {
+                break;
+            }
+            let Some(at) = fields.position(element.name_bytes()) else {
+                continue;
+            };
+            let Some((name, node)) = children.get(at).filter(|_| seen.insert(at)) else {
+                continue;
+            };
+            missing -= 1;
+            let place = Place {
+                element,
+                base,
+                in_array: false,
+            };
+            let here = self.below(name, |this| this.existing(node, place))?;
+            if here && base == 0 && **name == *"_id" {
+                return Err(immutable_id(node.first_path().unwrap_or("_id")));
+            }
+            changed |= here;
+        }
+        if missing > 0 {
+            let unseen = (children.iter().enumerate()).filter(|(at, _)| !seen.contains(*at));
+            for (_, (name, node)) in unseen {
+                if node.creates(self.scope) {
+                    self.copy_to(end - 1);
+                    changed |= self.create(name, node)?;
+                }
+            }
+        }
+        if changed {
+            self.patch_length(out_start, end);
+        }
+        Ok(changed)
+    }
+
+    /// Applies children to array elements given by index.
+    fn fields_of_array(
+        &mut self,
+        fields: &Fields,
+        array: &'a Doc,
+        place: Place<'a>,
+    ) -> Result<bool> {
+        let fields = &*self.resolve_positional(fields)?;
+        let mut wanted: Vec<(usize, &str, &Node)> = Vec::with_capacity(fields.children().len());
+        for (name, node) in fields.children() {
+            match array_index(name) {
+                Some(index) => wanted.push((index, name, node)),
+                None if node.creates(self.scope) => {
+                    return Err(self.not_viable_name(name, &place.element));
+                }
+                None => {}
+            }
+        }
+        let base = place.base + place.element.value_start;
+        let end = base + array.as_bytes().len();
+        let out_start = self.position(base);
+        let mut wanted = wanted.into_iter().peekable();
+        let mut changed = false;
+        let mut length = 0;
+        for (index, element) in raw::elements(array).enumerate() {
+            length = index + 1;
+            if let Some((_, name, node)) = wanted.next_if(|(at, _, _)| *at == index) {
+                let place = Place {
+                    element,
+                    base,
+                    in_array: true,
+                };
+                changed |= self.below(name, |this| this.existing(node, place))?;
+            }
+        }
+        for (index, name, node) in wanted {
+            if !node.creates(self.scope) {
+                continue;
+            }
+            if index - length > MAX_ARRAY_PADDING {
+                return Err(Error::new(
+                    ErrorCode::CannotBackfillArray,
+                    format!("can't backfill more than {MAX_ARRAY_PADDING} elements"),
+                ));
+            }
+            self.copy_to(end - 1);
+            let before = self.out.len();
+            for at in length..index {
+                raw::write_element(&mut self.out, &at.to_string(), &Value::Null);
+            }
+            if self.create(name, node)? {
+                changed = true;
+                length = index + 1;
+            } else {
+                self.out.truncate(before);
+            }
+        }
+        if changed {
+            self.patch_length(out_start, end);
+        }
+        Ok(changed)
+    }
+
+    fn not_viable_name(&self, name: &str, element: &Element<'_>) -> Error {
+        Error::new(
+            ErrorCode::PathNotViable,
+            format!(
+                "Cannot create field '{name}' in element {{{}}}",
+                display::element(element.name(), &element.value())
+            ),
+        )
+    }
+
+    /// Applies children to the array elements that their filters take.
+    fn elements_of_array(
+        &mut self,
+        elements: &Elements,
+        array: &'a Doc,
+        place: Place<'a>,
+    ) -> Result<bool> {
+        let base = place.base + place.element.value_start;
+        let end = base + array.as_bytes().len();
+        let out_start = self.position(base);
+        let mut changed = false;
+        for (index, element) in raw::elements(array).enumerate() {
+            let value = element.value();
+            let name = index.to_string();
+            let mut chosen: Option<Cow<'_, Node>> = None;
+            for (id, node) in &elements.children {
+                if !self.filters.matches(id, &value) {
+                    continue;
+                }
+                chosen = Some(match chosen {
+                    None => Cow::Borrowed(node),
+                    Some(other) => Cow::Owned(merge(&other, node, &join(&self.path, &name))?),
+                });
+            }
+            if let Some(node) = chosen {
+                let place = Place {
+                    element,
+                    base,
+                    in_array: true,
+                };
+                changed |= self.below(&name, |this| this.existing(&node, place))?;
+            }
+        }
+        if changed {
+            self.patch_length(out_start, end);
+        }
+        Ok(changed)
+    }
+
+    /// Adds a missing field at the end of the result. False if its operators leave it missing.
+    fn create(&mut self, name: &str, node: &Node) -> Result<bool> {
+        match node {
+            Node::Leaf(leaf) => {
+                let target = Target {
+                    scope: self.scope,
+                    path: &leaf.path,
+                    name,
+                    value: None,
+                };
+                match leaf.modifier.modify(&target)? {
+                    Change::Keep | Change::Remove => return Ok(false),
+                    Change::Value(value) => raw::write_element(&mut self.out, name, &value),
+                    Change::Array(array) => {
+                        raw::write_element(&mut self.out, name, &Value::Array(&array));
+                    }
+                }
+                Ok(true)
+            }
+            Node::Fields(fields) => {
+                let fields = &*self.resolve_positional(fields)?;
+                let before = self.out.len();
+                let start = raw::begin_document(&mut self.out, name);
+                let mut created = false;
+                self.below(name, |this| {
+                    for (name, node) in fields.children() {
+                        created |= this.create(name, node)?;
+                    }
+                    Ok(())
+                })?;
+                if created {
+                    raw::end_document(&mut self.out, start);
+                } else {
+                    self.out.truncate(before);
+                }
+                Ok(created)
+            }
+            Node::Elements(_) => Err(self.must_exist(name)),
+        }
+    }
+
+    /// The fields with `$` resolved to the index that the query matched. Error 2 if it matched none.
+    fn resolve_positional<'f>(&self, fields: &'f Fields) -> Result<Cow<'f, Fields>> {
+        if fields.positional.is_none() {
+            return Ok(Cow::Borrowed(fields));
+        }
+        let index = self.scope.context.positional.ok_or_else(no_match)?;
+        Ok(Cow::Owned(fields.with_positional(index, &self.path)?))
+    }
+
+    fn must_exist(&self, name: &str) -> Error {
+        Error::bad_value(format!(
+            "The path '{}' must exist in the document in order to apply array updates.",
+            join(&self.path, name)
+        ))
+    }
+}
+
+fn no_match() -> Error {
+    Error::bad_value("The positional operator did not find the match needed from the query.")
+}
+
+/// The error of an update that would change `_id`.
+pub(crate) fn immutable_id(path: &str) -> Error {
+    Error::new(
+        ErrorCode::ImmutableField,
+        format!("Performing an update on the path '{path}' would modify the immutable field '_id'"),
+    )
+}
+
+/// A set of small numbers, without allocation below 64.
+#[derive(Default)]
+struct BitSet {
+    first: u64,
+    more: Vec<u64>,
+}
+
+impl BitSet {
+    /// True if the number was not in the set.
+    fn insert(&mut self, number: usize) -> bool {
+        let bit = 1 << (number % 64);
+        let word = match (number / 64).checked_sub(1) {
+            None => &mut self.first,
+            Some(at) => {
+                if self.more.len() <= at {
+                    self.more.resize(at + 1, 0);
+                }
+                match self.more.get_mut(at) {
+                    Some(word) => word,
+                    None => return false,
+                }
+            }
+        };
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+
+    fn contains(&self, number: usize) -> bool {
+        let word = match (number / 64).checked_sub(1) {
+            None => self.first,
+            Some(at) => self.more.get(at).copied().unwrap_or(0),
+        };
+        word & (1 << (number % 64)) != 0
+    }
+}

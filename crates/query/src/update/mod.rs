@@ -1,0 +1,307 @@
+//! Updates: parsing them once, applying them to documents as bytes.
+//!
+//! An update is a replacement, a document of operators or a pipeline. The operators are arranged by
+//! path ([`tree`]) and a document is rewritten in one walk ([`apply`]). Each operator is one file in
+//! [`operators`].
+
+mod apply;
+mod array_filters;
+mod operators;
+mod path;
+mod replacement;
+mod touched;
+mod tree;
+mod upsert;
+
+#[cfg(test)]
+mod tests;
+
+pub use touched::{Paths, Touched};
+pub use upsert::{upsert_base, upsert_base_for_replacement};
+
+use crate::error::{Error, ErrorCode, Result};
+use array_filters::ArrayFilters;
+use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES, ObjectId, Timestamp, Value};
+use operators::{Argument, Scope};
+use std::sync::Arc;
+use tree::{Fields, Leaf, Node};
+
+/// What an update takes from outside; the query language itself has no clock.
+#[derive(Clone, Debug)]
+pub struct ApplyContext {
+    /// Now, in milliseconds since 1970, for `$currentDate` and `$$NOW`.
+    pub now_ms: i64,
+    /// Now, for timestamps that the server fills in.
+    pub timestamp: Timestamp,
+    /// The document is the base of an upsert that inserts, see [`upsert_base`].
+    pub is_upsert_insert: bool,
+    /// The `_id` of an upserted document that gets none from the filter or the update. Without it
+    /// such a document has none.
+    pub new_id: Option<ObjectId>,
+    /// The array index that the filter matched, for the positional operator `$`.
+    pub positional: Option<usize>,
+}
+
+impl ApplyContext {
+    /// A context for existing documents at the time `now_ms`, in milliseconds since 1970.
+    pub fn at(now_ms: i64) -> ApplyContext {
+        ApplyContext {
+            now_ms,
+            timestamp: Timestamp {
+                time: u32::try_from(now_ms / 1000).unwrap_or(u32::MAX),
+                increment: 1,
+            },
+            is_upsert_insert: false,
+            new_id: None,
+            positional: None,
+        }
+    }
+}
+
+/// The result of an update on one document.
+#[derive(Clone, Debug)]
+pub struct Applied<'a> {
+    /// The document after the update.
+    pub doc: DocBuf,
+    /// Whether it differs from before in any bit.
+    pub modified: bool,
+    /// The paths that may have changed, for indexes. Meaningless if nothing was modified.
+    pub paths_touched: Touched<'a>,
+}
+
+/// A parsed update.
+#[derive(Debug)]
+pub struct Update {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Replacement(DocBuf),
+    Operators {
+        fields: Fields,
+        filters: ArrayFilters,
+        paths: Paths,
+        needs_positional: bool,
+    },
+}
+
+impl Update {
+    /// Reads an update document: operators if its first name begins with `$`, else a replacement.
+    ///
+    /// # Errors
+    /// MongoDB's: 9 for unknown operators and misused array filters, 40 for conflicting paths, 52
+    /// and 56 for bad names, 14 and 2 for bad operands.
+    pub fn parse(update: &Doc, array_filters: &[&Doc]) -> Result<Update> {
+        let is_operators = update
+            .first()
+            .is_some_and(|(name, _)| name.starts_with('$'));
+        if is_operators {
+            return parse_operators(update, array_filters);
+        }
+        if !array_filters.is_empty() {
+            return Err(Error::failed_to_parse(
+                "arrayFilters may not be specified for replacement-style updates",
+            ));
+        }
+        replacement::check(update)?;
+        Ok(Update {
+            kind: Kind::Replacement(update.to_owned()),
+        })
+    }
+
+    /// Reads the `u` of an update statement: a document, or an array of pipeline stages, which see
+    /// the values of `variables` (the command's `let`).
+    ///
+    /// # Errors
+    /// As [`Update::parse`]; 9 for other types.
+    pub fn parse_value(
+        update: &Value<'_>,
+        array_filters: &[&Doc],
+        _variables: Option<&Doc>,
+    ) -> Result<Update> {
+        match update {
+            Value::Document(update) => Update::parse(update, array_filters),
+            Value::Array(_) => Err(Error::not_supported("an update with a pipeline")),
+            other => Err(Error::failed_to_parse(format!(
+                "Update argument must be either an object or an array, not {}",
+                other.type_name()
+            ))),
+        }
+    }
+
+    /// Whether the update replaces the whole document; `multi: true` is refused for those.
+    pub fn is_replacement(&self) -> bool {
+        matches!(self.kind, Kind::Replacement(_))
+    }
+
+    /// Whether a path has the positional operator `$`, so that `apply` needs the matched index.
+    pub fn needs_positional(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Operators {
+                needs_positional: true,
+                ..
+            }
+        )
+    }
+
+    /// The paths that the update may change in any document.
+    pub fn paths_touched(&self) -> Touched<'_> {
+        match &self.kind {
+            Kind::Operators { paths, .. } => Touched::Paths(paths),
+            Kind::Replacement(_) => Touched::All,
+        }
+    }
+
+    /// The document that an upsert with this update starts from when `filter` matches nothing.
+    ///
+    /// # Errors
+    /// As [`upsert_base`].
+    pub fn upsert_base(&self, filter: &Doc) -> Result<DocBuf> {
+        if self.is_replacement() {
+            upsert_base_for_replacement(filter)
+        } else {
+            upsert_base(filter)
+        }
+    }
+
+    /// Applies the update to a document, which stays as it is.
+    ///
+    /// # Errors
+    /// MongoDB's, from the operators; 66 if `_id` would change; 17419 if the result is larger than
+    /// 16 MiB.
+    pub fn apply(&self, doc: &Doc, context: &ApplyContext) -> Result<Applied<'_>> {
+        let changed = match &self.kind {
+            Kind::Replacement(new) => Some(replacement::apply(new, doc, context)?),
+            Kind::Operators {
+                fields, filters, ..
+            } => {
+                let scope = Scope { root: doc, context };
+                apply::apply(fields, filters, &scope)?.map(DocBuf::from_vec_trusted)
+            }
+        };
+        let mut changed = changed.filter(|new| **new != *doc);
+        if context.is_upsert_insert {
+            let finished = with_id_first(changed.as_deref().unwrap_or(doc), context)?;
+            changed = (*finished != *doc).then_some(finished);
+        }
+        if let Some(new) = &changed {
+            check_size(new)?;
+        }
+        Ok(Applied {
+            modified: changed.is_some(),
+            doc: changed.unwrap_or_else(|| doc.to_owned()),
+            paths_touched: self.paths_touched(),
+        })
+    }
+}
+
+fn parse_operators(update: &Doc, array_filters: &[&Doc]) -> Result<Update> {
+    let filters = ArrayFilters::parse(array_filters)?;
+    let mut root = Node::Fields(Arc::default());
+    let mut parsed = Vec::new();
+    for (name, fields) in update.iter() {
+        let Some(operator) = operators::find(name) else {
+            return Err(Error::failed_to_parse(format!(
+                "Unknown modifier: {name}. Expected a valid update modifier or pipeline-style \
+                 update specified as an array"
+            )));
+        };
+        let Value::Document(fields) = fields else {
+            return Err(Error::failed_to_parse(format!(
+                "Modifiers operate on fields but we found type {} instead. For example: \
+                 {{$mod: {{<field>: ...}}}} not {{{}}}",
+                fields.type_name(),
+                crate::display::element(name, &fields)
+            )));
+        };
+        for (path, value) in fields.iter() {
+            let argument = Argument { path, value };
+            for (path, modifier) in (operator.parse)(&argument)? {
+                let components = path::parse(&path)?;
+                if components.len() + crate::raw::depth(&value) > path::MAX_DEPTH {
+                    return Err(Error::overflow(format!(
+                        "Document exceeds maximum nested object depth: {}",
+                        path::MAX_DEPTH
+                    )));
+                }
+                let path: Arc<str> = path.into();
+                let leaf = Leaf {
+                    path: path.clone(),
+                    modifier,
+                };
+                root.insert(&components, 0, leaf)?;
+                parsed.push((path, components));
+            }
+        }
+    }
+    filters.check_use(parsed.iter().map(|(p, c)| (&**p, &**c)), update)?;
+    root.sort();
+    let fields = match root {
+        Node::Fields(fields) => Arc::unwrap_or_clone(fields),
+        _ => Fields::default(),
+    };
+    Ok(Update {
+        kind: Kind::Operators {
+            fields,
+            filters,
+            paths: Paths::new(parsed.iter().map(|(path, _)| &**path)),
+            needs_positional: (parsed.iter())
+                .any(|(_, components)| components.contains(&path::Component::Positional)),
+        },
+    })
+}
+
+/// An upserted document with its `_id` in front, made up if it has none.
+fn with_id_first(doc: &Doc, context: &ApplyContext) -> Result<DocBuf> {
+    let id = match (doc.get("_id"), context.new_id) {
+        (Some(id), _) => {
+            check_id(&id)?;
+            if doc.first().is_some_and(|(name, _)| name == "_id") {
+                return Ok(doc.to_owned());
+            }
+            id
+        }
+        (None, Some(id)) => Value::ObjectId(id),
+        (None, None) => return Ok(doc.to_owned()),
+    };
+    let mut ordered = DocBuf::with_capacity(doc.len_bytes() + 32);
+    ordered.push_value("_id", &id);
+    for element in doc.iter_raw().filter(|e| e.name_bytes() != b"_id") {
+        ordered.push_raw(&element);
+    }
+    Ok(ordered)
+}
+
+/// Error 53 for types that cannot be an `_id`; 52 for operators inside it.
+fn check_id(id: &Value<'_>) -> Result<()> {
+    match id {
+        Value::Array(_) | Value::Regex { .. } | Value::Undefined => Err(Error::new(
+            ErrorCode::InvalidIdField,
+            format!("The '_id' value cannot be of type {}", id.type_name()),
+        )),
+        Value::Document(doc) => match doc.iter_raw().find(|e| e.name().starts_with('$')) {
+            Some(element) => Err(Error::new(
+                ErrorCode::DollarPrefixedFieldName,
+                format!(
+                    "The dollar ($) prefixed field '{}' in '_id.{}' is not valid for storage.",
+                    element.name(),
+                    element.name()
+                ),
+            )),
+            None => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn check_size(doc: &Doc) -> Result<()> {
+    if doc.len_bytes() > MAX_DOCUMENT_BYTES {
+        return Err(Error::location(
+            17419,
+            format!("Resulting document after update is larger than {MAX_DOCUMENT_BYTES}"),
+        ));
+    }
+    Ok(())
+}

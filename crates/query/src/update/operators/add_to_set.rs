@@ -1,0 +1,88 @@
+//! `$addToSet`.
+
+use super::{Argument, Change, Modifier, Operator, Placed, Target};
+use crate::display;
+use crate::error::{Error, Result};
+use crate::raw;
+use frond_bson::{Doc, OwnedValue, Value, compare};
+
+/// `{$addToSet: {<path>: <value> | {$each: [<value>, ..]}}}`.
+pub(super) const ADD_TO_SET: Operator = Operator {
+    name: "$addToSet",
+    parse,
+};
+
+fn parse(argument: &Argument<'_>) -> Result<Vec<Placed>> {
+    let mut values: Vec<Value<'_>> = Vec::new();
+    match argument.value {
+        Value::Document(spec) if spec.first().is_some_and(|(name, _)| name == "$each") => {
+            for (name, value) in spec.iter() {
+                match (name, value) {
+                    ("$each", Value::Array(each)) => add_new(&mut values, each.values()),
+                    ("$each", other) => {
+                        return Err(Error::type_mismatch(format!(
+                            "The argument to $each in $addToSet must be an array but it was of \
+                             type {}",
+                            other.type_name()
+                        )));
+                    }
+                    _ => {
+                        return Err(Error::bad_value(format!(
+                            "Found unexpected fields after $each in $addToSet: {}",
+                            display::doc(spec)
+                        )));
+                    }
+                }
+            }
+        }
+        value => values.push(value),
+    }
+    argument.here(AddToSet {
+        values: values.into_iter().map(OwnedValue::from).collect(),
+    })
+}
+
+/// Adds the values that are not there yet.
+fn add_new<'a>(to: &mut Vec<Value<'a>>, values: impl Iterator<Item = Value<'a>>) {
+    for value in values {
+        if !to.iter().any(|v| compare(v, &value).is_eq()) {
+            to.push(value);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct AddToSet {
+    values: Vec<OwnedValue>,
+}
+
+impl Modifier for AddToSet {
+    fn modify<'a>(&'a self, target: &Target<'a>) -> Result<Change<'a>> {
+        let present = match target.value {
+            None => None,
+            Some(Value::Array(array)) => Some(array),
+            Some(other) => {
+                return Err(Error::bad_value(format!(
+                    "Cannot apply $addToSet to non-array field. Field named '{}' has non-array \
+                     type {}",
+                    target.name,
+                    other.type_name()
+                )));
+            }
+        };
+        let mut missing: Vec<Value<'_>> = self.values.iter().map(OwnedValue::as_value).collect();
+        if let Some(array) = present {
+            for value in array.values() {
+                if missing.is_empty() {
+                    break;
+                }
+                missing.retain(|v| compare(v, &value).is_ne());
+            }
+            if missing.is_empty() {
+                return Ok(Change::Keep);
+            }
+        }
+        let array = raw::extended(present.unwrap_or(Doc::empty()), missing.into_iter());
+        Ok(Change::Array(array))
+    }
+}

@@ -1,0 +1,47 @@
+//! `$min` and `$max`.
+
+use super::{Change, Modifier, Operator, Target};
+use crate::error::Result;
+use frond_bson::OwnedValue;
+use std::cmp::Ordering;
+
+/// `{$min: {<path>: <value>}}`: sets the value if it is less in the order of all types.
+pub(super) const MIN: Operator = Operator {
+    name: "$min",
+    parse: |argument| {
+        argument.here(Compare {
+            value: argument.value.into(),
+            replaces: Ordering::Less,
+        })
+    },
+};
+
+/// `{$max: {<path>: <value>}}`: sets the value if it is greater in the order of all types.
+pub(super) const MAX: Operator = Operator {
+    name: "$max",
+    parse: |argument| {
+        argument.here(Compare {
+            value: argument.value.into(),
+            replaces: Ordering::Greater,
+        })
+    },
+};
+
+#[derive(Debug)]
+struct Compare {
+    value: OwnedValue,
+    /// How `value` compares with the present one where it takes its place.
+    replaces: Ordering,
+}
+
+impl Modifier for Compare {
+    fn modify<'a>(&'a self, target: &Target<'a>) -> Result<Change<'a>> {
+        let value = self.value.as_value();
+        match target.value {
+            Some(present) if frond_bson::compare(&value, &present) != self.replaces => {
+                Ok(Change::Keep)
+            }
+            _ => Ok(Change::Value(value)),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The update operators: one file each, and the table that names them.
+
+mod add_to_set;
+mod arithmetic;
+mod bit;
+mod compare;
+mod current_date;
+mod pop;
+mod pull;
+mod push;
+mod rename;
+mod set;
+mod unset;
+
+use super::ApplyContext;
+use crate::error::Result;
+use frond_bson::{Doc, DocBuf, Value};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// One update operator: its name and how its argument becomes modifiers.
+pub(crate) struct Operator {
+    pub(crate) name: &'static str,
+    /// Reads `{<name>: {<path>: <value>}}`.
+    pub(crate) parse: fn(&Argument<'_>) -> Result<Vec<Placed>>,
+}
+
+/// Every update operator, by name.
+pub(crate) const OPERATORS: &[&Operator] = &[
+    &add_to_set::ADD_TO_SET,
+    &arithmetic::INC,
+    &arithmetic::MUL,
+    &bit::BIT,
+    &compare::MAX,
+    &compare::MIN,
+    &current_date::CURRENT_DATE,
+    &pop::POP,
+    &pull::PULL,
+    &pull::PULL_ALL,
+    &push::PUSH,
+    &rename::RENAME,
+    &set::SET,
+    &set::SET_ON_INSERT,
+    &unset::UNSET,
+];
+
+/// The operator with this name.
+pub(crate) fn find(name: &str) -> Option<&'static Operator> {
+    OPERATORS.iter().find(|o| o.name == name).copied()
+}
+
+/// `{<operator>: {<path>: <value>}}`.
+pub(crate) struct Argument<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) value: Value<'a>,
+}
+
+/// A modifier and the path it works on.
+pub(crate) type Placed = (String, Arc<dyn Modifier>);
+
+impl Argument<'_> {
+    /// The usual result of `parse`: one modifier at the path that the user wrote.
+    fn here(&self, modifier: impl Modifier + 'static) -> Result<Vec<Placed>> {
+        Ok(vec![(self.path.to_owned(), Arc::new(modifier))])
+    }
+}
+
+/// What an operator does to the value at its path.
+pub(crate) trait Modifier: Debug + Send + Sync {
+    /// The change to a field; `target.value` is `None` where it is missing.
+    fn modify<'a>(&'a self, target: &Target<'a>) -> Result<Change<'a>>;
+
+    /// Whether a missing field, and the documents that lead to it, would be created.
+    fn creates(&self, _scope: &Scope<'_>) -> bool {
+        true
+    }
+}
+
+/// The document that an update is applied to, before any change.
+#[derive(Debug)]
+pub(crate) struct Scope<'a> {
+    pub(crate) root: &'a Doc,
+    pub(crate) context: &'a ApplyContext,
+}
+
+/// The field that a modifier works on.
+#[derive(Debug)]
+pub(crate) struct Target<'a> {
+    pub(crate) scope: &'a Scope<'a>,
+    /// The path as the user wrote it.
+    pub(crate) path: &'a str,
+    /// The name of the field itself.
+    pub(crate) name: &'a str,
+    pub(crate) value: Option<Value<'a>>,
+}
+
+/// What becomes of a field. Writing the value it has already counts as no change.
+#[derive(Debug)]
+pub(crate) enum Change<'a> {
+    /// Stays as it is, also if missing.
+    Keep,
+    /// Goes away; an array element becomes null.
+    Remove,
+    /// Becomes this value.
+    Value(Value<'a>),
+    /// Becomes an array that the modifier built.
+    Array(DocBuf),
+}

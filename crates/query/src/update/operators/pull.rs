@@ -1,0 +1,143 @@
+//! `$pull` and `$pullAll`.
+
+use super::{Argument, Change, Modifier, Operator, Placed, Scope, Target};
+use crate::error::{Error, Result};
+use crate::matcher::Filter;
+use frond_bson::{ArrayBuf, Doc, DocBuf, OwnedValue, Value, compare};
+use std::fmt;
+
+/// `{$pull: {<path>: <value> | <condition>}}`: removes the elements that equal or match.
+pub(super) const PULL: Operator = Operator {
+    name: "$pull",
+    parse: parse_pull,
+};
+
+/// `{$pullAll: {<path>: [<value>, ..]}}`: removes the elements that equal one of the values.
+pub(super) const PULL_ALL: Operator = Operator {
+    name: "$pullAll",
+    parse: parse_pull_all,
+};
+
+/// The field that stands for the element in a condition on the element itself.
+const ELEMENT: &str = "element";
+
+/// Conditions that are about a document's fields although their name begins with `$`.
+const DOCUMENT_CONDITIONS: [&str; 9] = [
+    "$and",
+    "$or",
+    "$nor",
+    "$expr",
+    "$where",
+    "$text",
+    "$comment",
+    "$jsonSchema",
+    "$sampleRate",
+];
+
+fn parse_pull(argument: &Argument<'_>) -> Result<Vec<Placed>> {
+    let condition = match argument.value {
+        Value::Document(spec) => match spec.first() {
+            Some((name, _)) if name.starts_with('$') && !DOCUMENT_CONDITIONS.contains(&name) => {
+                let mut wrapped = DocBuf::new();
+                wrapped.push(ELEMENT, spec);
+                Condition::Element(Filter::parse(&wrapped)?)
+            }
+            _ => Condition::Fields(Filter::parse(spec)?),
+        },
+        value @ Value::Regex { .. } => {
+            let mut wrapped = DocBuf::new();
+            wrapped.push(ELEMENT, value);
+            Condition::Element(Filter::parse(&wrapped)?)
+        }
+        value => Condition::Equals(vec![value.into()]),
+    };
+    argument.here(Pull {
+        name: "$pull",
+        condition,
+    })
+}
+
+fn parse_pull_all(argument: &Argument<'_>) -> Result<Vec<Placed>> {
+    let Value::Array(values) = argument.value else {
+        return Err(Error::bad_value(format!(
+            "$pullAll requires an array argument but was given a {}",
+            argument.value.type_name()
+        )));
+    };
+    argument.here(Pull {
+        name: "$pullAll",
+        condition: Condition::Equals(values.values().map(OwnedValue::from).collect()),
+    })
+}
+
+/// Which elements go.
+enum Condition {
+    /// Those equal to one of the values.
+    Equals(Vec<OwnedValue>),
+    /// Documents whose fields match.
+    Fields(Filter),
+    /// Elements that match as the value of [`ELEMENT`].
+    Element(Filter),
+}
+
+impl Condition {
+    fn takes(&self, value: &Value<'_>) -> bool {
+        match self {
+            Condition::Equals(values) => {
+                values.iter().any(|v| compare(&v.as_value(), value).is_eq())
+            }
+            Condition::Fields(filter) => match value {
+                Value::Document(doc) => filter.matches(doc),
+                _ => false,
+            },
+            Condition::Element(filter) => {
+                let mut wrapped = DocBuf::new();
+                wrapped.push_value(ELEMENT, value);
+                filter.matches(&wrapped)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Condition::Equals(_) => "Equals",
+            Condition::Fields(_) => "Fields",
+            Condition::Element(_) => "Element",
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Pull {
+    name: &'static str,
+    condition: Condition,
+}
+
+impl Modifier for Pull {
+    fn modify<'a>(&'a self, target: &Target<'a>) -> Result<Change<'a>> {
+        let array: &Doc = match target.value {
+            None => return Ok(Change::Keep),
+            Some(Value::Array(array)) => array,
+            Some(_) => {
+                return Err(Error::bad_value(format!(
+                    "Cannot apply {} to a non-array value",
+                    self.name
+                )));
+            }
+        };
+        let mut values = array.values();
+        // Most often nothing goes; then nothing is built.
+        let Some(first) = values.position(|v| self.condition.takes(&v)) else {
+            return Ok(Change::Keep);
+        };
+        let mut kept: ArrayBuf = array.values().take(first).collect();
+        kept.extend(values.filter(|v| !self.condition.takes(v)));
+        Ok(Change::Array(kept.into_docbuf()))
+    }
+
+    fn creates(&self, _scope: &Scope<'_>) -> bool {
+        false
+    }
+}

@@ -1,0 +1,143 @@
+//! `$rename`.
+
+use super::{Argument, Change, Modifier, Operator, Placed, Scope, Target};
+use crate::display;
+use crate::error::{Error, Result};
+use crate::update::path::{self, Component, MAX_DEPTH};
+use frond_bson::{Doc, Value};
+use std::sync::Arc;
+
+/// `{$rename: {<path>: <new path>}}`: takes the value away from one path and sets it at the other.
+pub(super) const RENAME: Operator = Operator {
+    name: "$rename",
+    parse,
+};
+
+fn parse(argument: &Argument<'_>) -> Result<Vec<Placed>> {
+    let element = || display::element(argument.path, &argument.value);
+    let Value::String(to) = argument.value else {
+        return Err(Error::bad_value(format!(
+            "The 'to' field for $rename must be a string: {}",
+            element()
+        )));
+    };
+    if to.contains('\0') {
+        return Err(Error::bad_value(
+            "The 'to' field for $rename cannot contain an embedded null byte",
+        ));
+    }
+    let source = path::parse(argument.path)?;
+    let destination = path::parse(to)?;
+    if source == destination {
+        return Err(Error::bad_value(format!(
+            "The source and target field for $rename must differ: {}",
+            element()
+        )));
+    }
+    let shared = source.len().min(destination.len());
+    if source.get(..shared) == destination.get(..shared) {
+        return Err(Error::bad_value(format!(
+            "The source and target field for $rename must not be on the same path: {}",
+            element()
+        )));
+    }
+    for (role, components, path) in [
+        ("source", &source, argument.path),
+        ("destination", &destination, to),
+    ] {
+        if (components.iter()).any(|c| !matches!(c, Component::Field(_))) {
+            return Err(Error::bad_value(format!(
+                "The {role} field for $rename may not be dynamic: {path}"
+            )));
+        }
+    }
+    let names = Arc::new(Names {
+        from: argument.path.to_owned(),
+        to: to.to_owned(),
+        to_depth: destination.len(),
+    });
+    Ok(vec![
+        (argument.path.to_owned(), Arc::new(Source(names.clone()))),
+        (to.to_owned(), Arc::new(Destination(names))),
+    ])
+}
+
+#[derive(Debug)]
+struct Names {
+    from: String,
+    to: String,
+    /// Components of `to`.
+    to_depth: usize,
+}
+
+impl Names {
+    /// The value to move. Error 2 if either path leads through an array.
+    fn value<'a>(&self, root: &'a Doc) -> Result<Option<Value<'a>>> {
+        let value = walk(root, &self.from, "source")?;
+        if value.is_some() {
+            walk(root, &self.to, "destination")?;
+        }
+        Ok(value)
+    }
+}
+
+fn walk<'a>(root: &'a Doc, path: &str, role: &str) -> Result<Option<Value<'a>>> {
+    let mut here = root;
+    let mut names = path.split('.').peekable();
+    while let Some(name) = names.next() {
+        match here.get(name) {
+            value if names.peek().is_none() => return Ok(value),
+            Some(Value::Document(below)) => here = below,
+            Some(Value::Array(_)) => {
+                let id = match root.get("_id") {
+                    Some(id) => display::element("_id", &id),
+                    None => "no id".to_owned(),
+                };
+                return Err(Error::bad_value(format!(
+                    "The {role} field cannot be an array element, '{path}' in doc with {id} has \
+                     an array field called '{name}'"
+                )));
+            }
+            _ => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+#[derive(Debug)]
+struct Source(Arc<Names>);
+
+impl Modifier for Source {
+    fn modify<'a>(&'a self, target: &Target<'a>) -> Result<Change<'a>> {
+        self.0.value(target.scope.root)?;
+        Ok(Change::Remove)
+    }
+
+    fn creates(&self, _scope: &Scope<'_>) -> bool {
+        false
+    }
+}
+
+#[derive(Debug)]
+struct Destination(Arc<Names>);
+
+impl Modifier for Destination {
+    fn modify<'a>(&'a self, target: &Target<'a>) -> Result<Change<'a>> {
+        match self.0.value(target.scope.root)? {
+            None => Ok(Change::Keep),
+            Some(value) => {
+                if self.0.to_depth + crate::raw::depth(&value) > MAX_DEPTH {
+                    return Err(Error::overflow(format!(
+                        "Document exceeds maximum nested object depth: {MAX_DEPTH}"
+                    )));
+                }
+                Ok(Change::Value(value))
+            }
+        }
+    }
+
+    fn creates(&self, scope: &Scope<'_>) -> bool {
+        // An error counts as present, so that it is reported.
+        !matches!(self.0.value(scope.root), Ok(None))
+    }
+}

@@ -1,0 +1,181 @@
+//! The path of one update, such as `a.b.0.c`, `a.$.b`, `a.$[].b` or `a.$[item].b`.
+
+use crate::error::{Error, ErrorCode, Result};
+use std::cmp::Ordering;
+
+/// Components of a path; with documents nested at most this deep a longer path cannot exist.
+pub(crate) const MAX_DEPTH: usize = 200;
+
+/// One component of an update path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Component {
+    /// A field name, or the index of an array element.
+    Field(Box<str>),
+    /// `$`: the array element that the query matched.
+    Positional,
+    /// `$[]` with an empty name or `$[name]`: all array elements, or those that the filter takes.
+    Filtered(Box<str>),
+}
+
+/// Splits and checks the path of an update operator.
+///
+/// Errors: 56 for empty names, 52 for `$`-prefixed names, 2 for misplaced positional components.
+pub(crate) fn parse(path: &str) -> Result<Vec<Component>> {
+    if path.is_empty() {
+        return Err(Error::new(
+            ErrorCode::EmptyFieldName,
+            "An empty update path is not valid.",
+        ));
+    }
+    let mut components = Vec::with_capacity(4);
+    for (position, name) in path.split('.').enumerate() {
+        components.push(component(path, position, name)?);
+    }
+    if components.len() > MAX_DEPTH {
+        return Err(Error::overflow(format!(
+            "The update path is nested deeper than the limit of {MAX_DEPTH}"
+        )));
+    }
+    let positional = components
+        .iter()
+        .filter(|c| **c == Component::Positional)
+        .count();
+    if positional > 1 {
+        return Err(Error::bad_value(format!(
+            "Too many positional (i.e. '$') elements found in path '{path}'"
+        )));
+    }
+    Ok(components)
+}
+
+fn component(path: &str, position: usize, name: &str) -> Result<Component> {
+    if name.is_empty() {
+        return Err(Error::new(
+            ErrorCode::EmptyFieldName,
+            format!("The update path '{path}' contains an empty field name, which is not allowed."),
+        ));
+    }
+    if name == "$" {
+        if position == 0 {
+            return Err(Error::bad_value(format!(
+                "Cannot have positional (i.e. '$') element in the first position in path '{path}'"
+            )));
+        }
+        return Ok(Component::Positional);
+    }
+    if let Some(id) = name.strip_prefix("$[").and_then(|n| n.strip_suffix(']')) {
+        if position == 0 {
+            return Err(Error::bad_value(format!(
+                "Cannot have array filter identifier (i.e. '$[<id>]') element in the first \
+                 position in path '{path}'"
+            )));
+        }
+        return Ok(Component::Filtered(id.into()));
+    }
+    // References to other collections are stored under these names.
+    if name.starts_with('$') && !matches!(name, "$id" | "$ref" | "$db") {
+        return Err(Error::new(
+            ErrorCode::DollarPrefixedFieldName,
+            format!(
+                "The dollar ($) prefixed field '{name}' in '{path}' is not allowed in the context \
+                 of an update's replacement document. Consider using an aggregation pipeline with \
+                 $replaceWith."
+            ),
+        ));
+    }
+    Ok(Component::Field(name.into()))
+}
+
+/// Order in which new fields are added: numbers by value, then other names by their bytes.
+///
+/// Numbers all go first, because an order that mixed both kinds would not be transitive.
+pub(crate) fn compare_names(a: &str, b: &str) -> Ordering {
+    let digits = |s: &str| !s.is_empty() && s.bytes().all(|c| c.is_ascii_digit());
+    match (digits(a), digits(b)) {
+        (true, true) => {
+            let (x, y) = (a.trim_start_matches('0'), b.trim_start_matches('0'));
+            (x.len(), x).cmp(&(y.len(), y)).then_with(|| a.cmp(b))
+        }
+        (false, false) => a.cmp(b),
+        (true, false) => Ordering::Less,
+        (false, true) => Ordering::Greater,
+    }
+}
+
+/// The path without array indexes and positional components: what an index would call it.
+pub(crate) fn canonical(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    for (position, name) in path.split('.').enumerate() {
+        let numeric = !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit());
+        let placeholder = name == "$" || (name.starts_with("$[") && name.ends_with(']'));
+        if position > 0 && (numeric || placeholder) {
+            continue;
+        }
+        if !out.is_empty() {
+            out.push('.');
+        }
+        out.push_str(name);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn paths_are_split_and_checked() {
+        let field = |s: &str| Component::Field(s.into());
+        assert_eq!(parse("a.b").unwrap(), [field("a"), field("b")]);
+        assert_eq!(
+            parse("a.$.b").unwrap(),
+            [field("a"), Component::Positional, field("b")]
+        );
+        assert_eq!(
+            parse("a.$[].b.$[x]").unwrap(),
+            [
+                field("a"),
+                Component::Filtered("".into()),
+                field("b"),
+                Component::Filtered("x".into())
+            ]
+        );
+        for (path, code) in [
+            ("", 56),
+            (".a", 56),
+            ("a.", 56),
+            ("a..b", 56),
+            ("$", 2),
+            ("$[]", 2),
+            ("$[x].a", 2),
+            ("a.$.b.$", 2),
+            ("$x", 52),
+            ("a.$x", 52),
+        ] {
+            assert_eq!(parse(path).unwrap_err().code().code(), code, "{path}");
+        }
+        let deep = vec!["a"; MAX_DEPTH + 1].join(".");
+        assert_eq!(parse(&deep).unwrap_err().code().code(), 15);
+    }
+
+    #[test]
+    fn names_order_numbers_by_value() {
+        let mut names = ["b", "10", "a", "9", "1x", "0"];
+        names.sort_by(|a, b| compare_names(a, b));
+        assert_eq!(names, ["0", "9", "10", "1x", "a", "b"]);
+    }
+
+    #[test]
+    fn canonical_paths_name_no_elements() {
+        for (path, expected) in [
+            ("a", "a"),
+            ("a.0.b", "a.b"),
+            ("a.$.b", "a.b"),
+            ("a.$[].b.$[x]", "a.b"),
+            ("0.a", "0.a"),
+        ] {
+            assert_eq!(canonical(path), expected);
+        }
+    }
+}

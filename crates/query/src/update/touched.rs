@@ -1,0 +1,94 @@
+//! Which indexes an update can affect.
+
+use super::path::canonical;
+
+/// The paths that an update may change.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Touched<'a> {
+    /// Any: the update replaces the document or computes it.
+    All,
+    /// Only these and what is below them.
+    Paths(&'a Paths),
+}
+
+impl Touched<'_> {
+    /// Whether a value at the index field `path` (such as `a.b`, without array indexes) may change.
+    pub fn affects(&self, path: &str) -> bool {
+        match self {
+            Touched::All => true,
+            Touched::Paths(paths) => paths.affects(path),
+        }
+    }
+}
+
+/// Paths of an update, without array indexes and positional components.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Paths {
+    canonical: Vec<String>,
+}
+
+impl Paths {
+    pub(super) fn new<'a>(paths: impl Iterator<Item = &'a str>) -> Paths {
+        let mut canonical: Vec<String> = paths.map(canonical).collect();
+        canonical.sort_unstable();
+        canonical.dedup();
+        Paths { canonical }
+    }
+
+    /// The paths, sorted.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.canonical.iter().map(String::as_str)
+    }
+
+    /// Whether one of the paths is `path`, leads to it or is below it.
+    pub fn affects(&self, path: &str) -> bool {
+        let has_number = path
+            .split('.')
+            .any(|n| n.bytes().all(|b| b.is_ascii_digit()));
+        let stripped;
+        let path = if has_number {
+            stripped = canonical(path);
+            &stripped
+        } else {
+            path
+        };
+        self.iter().any(|touched| related(touched, path))
+    }
+}
+
+/// Whether the paths are equal or one is the beginning of the other.
+fn related(a: &str, b: &str) -> bool {
+    let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    long.strip_prefix(short)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_is_affected_by_its_path_and_its_relatives() {
+        let paths = Paths::new(["a.b", "x.0.y", "l.$[].m", "p.$.q"].into_iter());
+        for (index, expected) in [
+            ("a", true),
+            ("a.b", true),
+            ("a.b.c", true),
+            ("a.c", false),
+            ("ab", false),
+            ("a.bc", false),
+            ("x", true),
+            ("x.y", true),
+            ("x.0", true),
+            ("x.0.y", true),
+            ("x.z", false),
+            ("l.m", true),
+            ("p.q.r", true),
+            ("p.r", false),
+            ("_id", false),
+        ] {
+            assert_eq!(paths.affects(index), expected, "{index}");
+        }
+        assert!(Touched::All.affects("anything"));
+    }
+}

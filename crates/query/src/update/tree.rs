@@ -1,0 +1,281 @@
+//! The operators of one update, arranged by path, so that a document is rewritten in one pass.
+
+use super::operators::{Modifier, Scope};
+use super::path::{Component, compare_names};
+use crate::error::{Error, ErrorCode, Result};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Children up to this number are found by comparing names one by one.
+const LINEAR_CHILDREN: usize = 8;
+
+/// What an update does at one path.
+#[derive(Clone, Debug)]
+pub(crate) enum Node {
+    /// An operator changes the value here.
+    Leaf(Leaf),
+    /// Something below named fields, or below array elements given by index or `$`.
+    Fields(Arc<Fields>),
+    /// Something at or below the array elements that `$[]` and `$[name]` choose.
+    Elements(Arc<Elements>),
+}
+
+/// An operator at the end of its path.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaf {
+    /// The path as the user wrote it.
+    pub(crate) path: Arc<str>,
+    pub(crate) modifier: Arc<dyn Modifier>,
+}
+
+/// Children by field name, in the order in which missing fields are added.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fields {
+    children: Vec<(Box<str>, Node)>,
+    by_name: HashMap<Box<str>, usize>,
+    /// What `$` stands for, at the index that the query matched.
+    pub(crate) positional: Option<Node>,
+}
+
+/// Children by the name of an array filter; the empty name is `$[]`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Elements {
+    pub(crate) children: Vec<(Box<str>, Node)>,
+}
+
+impl Fields {
+    /// The children in the order of their names.
+    pub(crate) fn children(&self) -> &[(Box<str>, Node)] {
+        &self.children
+    }
+
+    /// The position of the child with this name.
+    pub(crate) fn position(&self, name: &[u8]) -> Option<usize> {
+        if self.children.len() <= LINEAR_CHILDREN {
+            return self.children.iter().position(|(n, _)| n.as_bytes() == name);
+        }
+        self.by_name.get(std::str::from_utf8(name).ok()?).copied()
+    }
+
+    fn entry(&mut self, name: &str) -> Option<&mut Node> {
+        let at = self.by_name.get(name)?;
+        self.children.get_mut(*at).map(|(_, node)| node)
+    }
+
+    fn append(&mut self, name: Box<str>, node: Node) {
+        self.by_name.insert(name.clone(), self.children.len());
+        self.children.push((name, node));
+    }
+
+    /// Sorts these children, not what is below them.
+    fn sort_here(&mut self) {
+        self.children.sort_by(|a, b| compare_names(&a.0, &b.0));
+        self.by_name = (self.children.iter().enumerate())
+            .map(|(at, (name, _))| (name.clone(), at))
+            .collect();
+    }
+
+    fn sort(&mut self) {
+        self.sort_here();
+        for (_, node) in &mut self.children {
+            node.sort();
+        }
+        if let Some(node) = &mut self.positional {
+            node.sort();
+        }
+    }
+
+    /// These fields with what `$` does merged into the field `index`.
+    ///
+    /// Error 40 if both change the same place.
+    pub(crate) fn with_positional(&self, index: usize, path: &str) -> Result<Fields> {
+        let mut merged = self.clone();
+        let Some(node) = merged.positional.take() else {
+            return Ok(merged);
+        };
+        let name = index.to_string();
+        match merged.entry(&name) {
+            Some(existing) => *existing = merge(existing, &node, &join(path, &name))?,
+            None => merged.append(name.into(), node),
+        }
+        merged.sort_here();
+        Ok(merged)
+    }
+}
+
+impl Node {
+    /// Adds an operator at the end of `components`; `depth` of them lead to this node.
+    ///
+    /// Error 40 if the path equals another one or is a part of it.
+    pub(crate) fn insert(
+        &mut self,
+        components: &[Component],
+        depth: usize,
+        leaf: Leaf,
+    ) -> Result<()> {
+        let Some(component) = components.get(depth) else {
+            return Err(conflict(&leaf.path, &leaf.path));
+        };
+        let slot: &mut Node = match (self, component) {
+            (Node::Fields(fields), Component::Field(name)) => {
+                let fields = Arc::make_mut(fields);
+                if fields.entry(name).is_none() {
+                    let node = Node::fresh(components, depth + 1, leaf);
+                    fields.append(name.clone(), node);
+                    return Ok(());
+                }
+                match fields.entry(name) {
+                    Some(node) => node,
+                    None => return Ok(()),
+                }
+            }
+            (Node::Fields(fields), Component::Positional) => {
+                let fields = Arc::make_mut(fields);
+                match &mut fields.positional {
+                    Some(node) => node,
+                    empty => {
+                        *empty = Some(Node::fresh(components, depth + 1, leaf));
+                        return Ok(());
+                    }
+                }
+            }
+            (Node::Elements(elements), Component::Filtered(name)) => {
+                let elements = Arc::make_mut(elements);
+                let at = elements.children.iter().position(|(n, _)| n == name);
+                match at.and_then(|at| elements.children.get_mut(at)) {
+                    Some((_, node)) => node,
+                    None => {
+                        let node = Node::fresh(components, depth + 1, leaf);
+                        elements.children.push((name.clone(), node));
+                        return Ok(());
+                    }
+                }
+            }
+            _ => {
+                return Err(conflict(&leaf.path, &prefix(&leaf.path, depth)));
+            }
+        };
+        if matches!(slot, Node::Leaf(_)) || components.len() == depth + 1 {
+            return Err(conflict(&leaf.path, &prefix(&leaf.path, depth + 1)));
+        }
+        slot.insert(components, depth + 1, leaf)
+    }
+
+    /// The chain of nodes for the rest of a path that nothing else uses yet.
+    fn fresh(components: &[Component], depth: usize, leaf: Leaf) -> Node {
+        let rest = components.get(depth..).unwrap_or_default();
+        rest.iter().rev().fold(Node::Leaf(leaf), |node, c| match c {
+            Component::Field(name) => {
+                let mut fields = Fields::default();
+                fields.append(name.clone(), node);
+                Node::Fields(Arc::new(fields))
+            }
+            Component::Positional => Node::Fields(Arc::new(Fields {
+                positional: Some(node),
+                ..Fields::default()
+            })),
+            Component::Filtered(name) => Node::Elements(Arc::new(Elements {
+                children: vec![(name.clone(), node)],
+            })),
+        })
+    }
+
+    /// Puts all children into the order in which missing fields are added.
+    pub(crate) fn sort(&mut self) {
+        match self {
+            Node::Leaf(_) => {}
+            Node::Fields(fields) => Arc::make_mut(fields).sort(),
+            Node::Elements(elements) => {
+                for (_, node) in &mut Arc::make_mut(elements).children {
+                    node.sort();
+                }
+            }
+        }
+    }
+
+    /// Whether this node has to be applied where its field is missing: because an operator would
+    /// create the field, or to report that array updates need it.
+    pub(crate) fn creates(&self, scope: &Scope<'_>) -> bool {
+        match self {
+            Node::Leaf(leaf) => leaf.modifier.creates(scope),
+            Node::Fields(fields) => (fields.children.iter().map(|(_, node)| node))
+                .chain(&fields.positional)
+                .any(|node| node.creates(scope)),
+            Node::Elements(_) => true,
+        }
+    }
+
+    /// The path of the first operator at or below this node.
+    pub(crate) fn first_path(&self) -> Option<&str> {
+        match self {
+            Node::Leaf(leaf) => Some(&leaf.path),
+            Node::Fields(fields) => (fields.children.iter().map(|(_, node)| node))
+                .chain(&fields.positional)
+                .find_map(Node::first_path),
+            Node::Elements(elements) => {
+                (elements.children.iter()).find_map(|(_, node)| node.first_path())
+            }
+        }
+    }
+}
+
+/// Both nodes applied to one place. Error 40 if they change the same value.
+pub(crate) fn merge(a: &Node, b: &Node, path: &str) -> Result<Node> {
+    match (a, b) {
+        (Node::Fields(a), Node::Fields(b)) => {
+            let mut merged = Fields::clone(a);
+            for (name, node) in &b.children {
+                match merged.entry(name) {
+                    Some(existing) => *existing = merge(existing, node, &join(path, name))?,
+                    None => merged.append(name.clone(), node.clone()),
+                }
+            }
+            merged.positional = match (&a.positional, &b.positional) {
+                (Some(x), Some(y)) => Some(merge(x, y, &join(path, "$"))?),
+                (x, y) => x.clone().or_else(|| y.clone()),
+            };
+            merged.sort_here();
+            Ok(Node::Fields(Arc::new(merged)))
+        }
+        (Node::Elements(a), Node::Elements(b)) => {
+            let mut merged = Elements::clone(a);
+            for (name, node) in &b.children {
+                match merged.children.iter_mut().find(|(n, _)| n == name) {
+                    Some((_, existing)) => {
+                        *existing = merge(existing, node, &join(path, &format!("$[{name}]")))?;
+                    }
+                    None => merged.children.push((name.clone(), node.clone())),
+                }
+            }
+            Ok(Node::Elements(Arc::new(merged)))
+        }
+        _ => Err(Error::new(
+            ErrorCode::ConflictingUpdateOperators,
+            format!("Update created a conflict at '{path}'"),
+        )),
+    }
+}
+
+fn conflict(path: &str, at: &str) -> Error {
+    Error::new(
+        ErrorCode::ConflictingUpdateOperators,
+        format!("Updating the path '{path}' would create a conflict at '{at}'"),
+    )
+}
+
+/// The first `components` names of a path.
+fn prefix(path: &str, components: usize) -> String {
+    path.split('.')
+        .take(components)
+        .collect::<Vec<_>>()
+        .join(".")
+}
+
+/// `path` with one more name.
+pub(crate) fn join(path: &str, name: &str) -> String {
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
+}
