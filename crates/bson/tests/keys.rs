@@ -304,3 +304,45 @@ fn prefix_ends() {
         assert_eq!(some.then_some(&bytes[..]), end);
     }
 }
+
+fn unhex(text: &str) -> Vec<u8> {
+    let pair = |i: usize| u8::from_str_radix(&text[i..i + 2], 16).unwrap();
+    (0..text.len()).step_by(2).map(pair).collect()
+}
+
+/// Keys are stored on disk: these bytes must stay what they are. The README draws the format.
+#[test]
+fn stored_keys_are_still_read_and_written() {
+    let mut last = Vec::new();
+    let mut count = 0;
+    for line in include_str!("data/keys.tsv").lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [key, lost, json] = fields[..] else {
+            panic!("{line}")
+        };
+        let (key, lost) = (unhex(key), unhex(lost));
+        let value = frond_bson::extjson::parse_value(json).unwrap();
+
+        let (decoded, rest) =
+            key::decode(&key, Direction::Ascending, &mut TypeBitsReader::new(&lost)).unwrap();
+        assert!(rest.is_empty(), "{json}");
+        assert_eq!(
+            frond_bson::extjson::value_to_canonical(&decoded.as_value()),
+            json
+        );
+
+        let (mut bytes, mut bits) = (Vec::new(), TypeBits::new());
+        key::encode_typed(
+            &value.as_value(),
+            Direction::Ascending,
+            &mut bytes,
+            &mut bits,
+        );
+        assert_eq!(bytes, key, "{json}");
+        assert_eq!(bits.as_bytes(), lost, "{json}");
+        assert!(last <= key, "{json} is out of order");
+        last = key;
+        count += 1;
+    }
+    assert_eq!(count, 54);
+}

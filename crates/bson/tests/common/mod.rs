@@ -293,3 +293,15 @@ pub fn changed(rng: &mut StdRng, base: &OwnedValue, depth: usize) -> OwnedValue 
         _ => base.clone(),
     }
 }
+
+/// A document with documents inside, `levels` deep, built in place.
+pub fn nested(levels: usize) -> DocBuf {
+    fn fill(doc: &mut DocBuf, levels: usize) {
+        if levels > 0 {
+            doc.push_doc("inner", |inner| fill(inner, levels - 1));
+        }
+    }
+    let mut doc = DocBuf::new();
+    fill(&mut doc, levels);
+    doc
+}
