@@ -8,6 +8,7 @@ pub mod error;
 pub mod matcher;
 mod number;
 pub mod paths;
+pub mod projection;
 mod raw;
 pub mod sort;
 #[cfg(test)]

@@ -7,7 +7,7 @@ use frond_bson::{Doc, Value};
 
 use crate::display;
 use crate::error::{Error, Result};
-use crate::paths::{KeyPaths, ParallelArrays, Path};
+use crate::paths::{KeyPaths, ParallelArrays, Path, check_field_path};
 
 /// A parsed sort specification.
 #[derive(Clone, Debug)]
@@ -155,42 +155,6 @@ fn direction(name: &str, value: &Value<'_>) -> Result<Direction> {
             "$sort key ordering must be 1 (for ascending) or -1 (for descending)",
         )),
     }
-}
-
-/// Checks a dotted path as expressions and sorts write them: no empty component, none that starts
-/// with `$` or holds a zero byte.
-pub(crate) fn check_field_path(path: &str) -> Result<()> {
-    if path.is_empty() {
-        return Err(Error::location(
-            40352,
-            "FieldPath cannot be constructed with empty string",
-        ));
-    }
-    if path.ends_with('.') {
-        return Err(Error::location(40353, "FieldPath must not end with a '.'."));
-    }
-    for name in path.split('.') {
-        if name.is_empty() {
-            return Err(Error::location(
-                15998,
-                "FieldPath field names may not be empty strings.",
-            ));
-        }
-        if name.starts_with('$') {
-            return Err(Error::location(
-                16410,
-                "FieldPath field names may not start with '$'. Consider using $getField or \
-                 $setField.",
-            ));
-        }
-        if name.contains('\0') {
-            return Err(Error::location(
-                16411,
-                "FieldPath field names may not contain '\\0'.",
-            ));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    const TOP: Context = Context {
+    pub(crate) const TOP: Context = Context {
         depth: 0,
         in_element: false,
     };

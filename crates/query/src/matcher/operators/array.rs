@@ -30,8 +30,22 @@ impl ElemMatch {
         }
     }
 
-    /// The index of the first element that satisfies the condition.
-    pub(crate) fn first_match(&self, items: &Doc, state: &mut State) -> Option<usize> {
+    /// Parses the argument of an `$elemMatch` that stands outside a filter, in a projection.
+    pub fn parse(argument: Value<'_>) -> Result<ElemMatch> {
+        elem_match(Context::TOP, argument)
+    }
+
+    /// The index of the first element of an array that satisfies the condition.
+    pub fn find(&self, items: &Doc) -> Result<Option<usize>> {
+        let mut state = State::default();
+        let index = self.first_match(items, &mut state);
+        match state.error {
+            Some(error) => Err(*error),
+            None => Ok(index),
+        }
+    }
+
+    fn first_match(&self, items: &Doc, state: &mut State) -> Option<usize> {
         items
             .values()
             .position(|item| state.aside(|state| self.matches_item(item, state)))

@@ -1,0 +1,117 @@
+//! Copying a document through a projection.
+
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
+
+use super::Kind;
+use super::node::{Node, Rule};
+use crate::error::{Error, Result};
+use crate::matcher::ElemMatch;
+
+/// One application of a projection.
+pub(super) struct Run {
+    pub(super) kind: Kind,
+    pub(super) positional: Option<usize>,
+}
+
+impl Run {
+    pub(super) fn document(&self, node: &Node, doc: &Doc, out: &mut DocBuf) -> Result<()> {
+        let inclusion = self.kind == Kind::Inclusion;
+        // Once every rule of an inclusion was used the rest of the document need not be read. More
+        // rules than bits: it is read to the end.
+        let complete = 1u64.checked_shl(node.len() as u32).map_or(0, |bit| bit - 1);
+        let mut used = 0u64;
+        let mut deferred = false;
+        for element in doc.iter_raw() {
+            let name = element.name();
+            let Some((position, rule)) = node.find(name) else {
+                if !inclusion {
+                    out.push_raw(&element);
+                }
+                continue;
+            };
+            match (rule, element.value()) {
+                (Rule::Exclude, _) => {}
+                (Rule::Slice(slice), Some(Value::Array(items))) => {
+                    out.push_array(name, |part| slice.copy(items, part));
+                }
+                (Rule::Positional, Some(Value::Array(items))) => {
+                    self.matched_element(name, items, out)?;
+                }
+                (Rule::Include | Rule::Slice(_) | Rule::Positional, _) => out.push_raw(&element),
+                (Rule::ElemMatch(_), _) if inclusion => deferred = true,
+                (Rule::ElemMatch(condition), value) => elem_match(condition, name, value, out)?,
+                (Rule::Children(children), Some(Value::Document(inner))) => {
+                    out.push_doc(name, |out| self.document(children, inner, out))?;
+                }
+                (Rule::Children(children), Some(Value::Array(items))) => {
+                    if children.leads_to_positional() {
+                        self.matched_element(name, items, out)?;
+                    } else {
+                        out.push_array(name, |out| self.array(children, items, out))?;
+                    }
+                }
+                (Rule::Children(_), _) if inclusion => {}
+                (Rule::Children(_), _) => out.push_raw(&element),
+            }
+            used |= 1u64.checked_shl(position as u32).unwrap_or(0);
+            if inclusion && used == complete {
+                break;
+            }
+        }
+        if deferred {
+            for (name, rule) in node.fields() {
+                if let Rule::ElemMatch(condition) = rule {
+                    elem_match(condition, name, doc.get(name), out)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Projects the documents of an array. An inclusion drops the other elements.
+    fn array(&self, node: &Node, items: &Doc, out: &mut ArrayBuf) -> Result<()> {
+        for item in items.iter_raw() {
+            match item.value() {
+                Some(Value::Document(inner)) => {
+                    out.push_doc(|out| self.document(node, inner, out))?
+                }
+                Some(Value::Array(inner)) => out.push_array(|out| self.array(node, inner, out))?,
+                _ if self.kind == Kind::Exclusion => out.push_raw(&item),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The array element that the query matched, as an array of one.
+    fn matched_element(&self, name: &str, items: &Doc, out: &mut DocBuf) -> Result<()> {
+        let index = self.positional.ok_or_else(|| {
+            Error::location(
+                51246,
+                "positional operator '.$' couldn't find a matching element in the array",
+            )
+        })?;
+        let item = items
+            .iter_raw()
+            .nth(index)
+            .ok_or_else(|| Error::location(51247, "positional operator '.$' element mismatch"))?;
+        out.push_array(name, |out| out.push_raw(&item));
+        Ok(())
+    }
+}
+
+/// The first element that satisfies the condition, as an array of one; nothing if there is none.
+fn elem_match(
+    condition: &ElemMatch,
+    name: &str,
+    value: Option<Value<'_>>,
+    out: &mut DocBuf,
+) -> Result<()> {
+    if let Some(Value::Array(items)) = value
+        && let Some(index) = condition.find(items)?
+        && let Some(item) = items.iter_raw().nth(index)
+    {
+        out.push_array(name, |out| out.push_raw(&item));
+    }
+    Ok(())
+}

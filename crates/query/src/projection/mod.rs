@@ -1,0 +1,105 @@
+//! Projections: which fields of a document a query returns, `{name: 1, "tags.$": 1}`.
+//!
+//! [`Projection::parse`] turns a specification into a tree of rules, one level for each level of
+//! nesting; [`Projection::apply`] copies a raw document through it.
+
+mod apply;
+mod node;
+mod parse;
+mod slice;
+#[cfg(test)]
+mod tests;
+
+use frond_bson::{Doc, DocBuf};
+
+use crate::error::Result;
+use node::{Node, Rule};
+
+/// A parsed projection.
+#[derive(Clone, Debug)]
+pub struct Projection {
+    kind: Kind,
+    root: Node,
+}
+
+/// What happens to the fields that a projection does not name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// They are left out.
+    Inclusion,
+    /// They are kept.
+    Exclusion,
+}
+
+impl Projection {
+    /// Parses the projection of a `find`. An empty one keeps every field.
+    ///
+    /// Fails with MongoDB's codes: 31253 and 31254 for a mixture of inclusion and exclusion, 31249
+    /// and 31250 for paths that collide, 51270 for an empty sub-projection, 31324 and following for
+    /// the positional operator, 31274 and 31275 for `$elemMatch`, 28667 for `$slice`, 31325 for an
+    /// unknown operator, and those of a bad path.
+    pub fn parse(spec: &Doc) -> Result<Projection> {
+        parse::find(spec)
+    }
+
+    /// The projection of `doc`. `positional` is the array index that the query matched at
+    /// ([`crate::matcher::Filter::match_positional`]); only [`Projection::needs_positional`] looks
+    /// at it.
+    ///
+    /// Copied fields keep the order of the document; the results of `$elemMatch` in an inclusion
+    /// follow in the order of the specification. Arrays on a path are projected element by element.
+    ///
+    /// Fails with code 51246 or 51247 if the positional operator has no element.
+    pub fn apply(&self, doc: &Doc, positional: Option<usize>) -> Result<DocBuf> {
+        let mut out = DocBuf::with_capacity(doc.len_bytes());
+        apply::Run {
+            kind: self.kind,
+            positional,
+        }
+        .document(&self.root, doc, &mut out)?;
+        Ok(out)
+    }
+
+    /// Whether the projection keeps documents as they are.
+    pub fn is_identity(&self) -> bool {
+        self.kind == Kind::Exclusion && self.root.is_empty()
+    }
+
+    /// Whether unnamed fields are left out, rather than kept.
+    pub fn is_inclusion(&self) -> bool {
+        self.kind == Kind::Inclusion
+    }
+
+    /// Whether the projection holds the positional operator (`"tags.$": 1`), so that the index of
+    /// the matching array element is needed.
+    pub fn needs_positional(&self) -> bool {
+        self.root.leads_to_positional()
+    }
+
+    /// The dotted paths of all that the result is made of, for a plan that reads only an index.
+    /// `None` if the whole document is needed: an exclusion, or a field of which not everything
+    /// depends on the path alone.
+    pub fn needed_paths(&self) -> Option<Vec<String>> {
+        fn collect(node: &Node, prefix: &str, paths: &mut Vec<String>) -> bool {
+            node.fields().all(|(name, rule)| {
+                let path = if prefix.is_empty() {
+                    name.to_string()
+                } else {
+                    format!("{prefix}.{name}")
+                };
+                match rule {
+                    Rule::Children(children) => collect(children, &path, paths),
+                    Rule::Positional => false,
+                    Rule::Exclude => true,
+                    Rule::Include | Rule::Slice(_) | Rule::ElemMatch(_) => {
+                        paths.push(path);
+                        true
+                    }
+                }
+            })
+        }
+        let mut paths = Vec::new();
+        let complete = self.is_inclusion() && collect(&self.root, "", &mut paths);
+        complete.then_some(paths)
+    }
+}

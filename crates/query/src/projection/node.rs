@@ -1,0 +1,137 @@
+//! The tree of rules that a projection is.
+
+use super::slice::Slice;
+use crate::error::{Error, Result};
+use crate::matcher::ElemMatch;
+
+/// Above this many fields a node looks names up in sorted order.
+const LINEAR_FIELDS_MAX: usize = 8;
+
+/// What happens to one field.
+#[derive(Clone, Debug)]
+pub(super) enum Rule {
+    /// It is copied.
+    Include,
+    /// It is left out.
+    Exclude,
+    /// It is copied; of the first array on the path only the matching element.
+    Positional,
+    /// A part of the array is copied.
+    Slice(Slice),
+    /// The first array element that satisfies a condition is copied, as an array.
+    ElemMatch(Box<ElemMatch>),
+    /// Its fields have rules of their own.
+    Children(Node),
+}
+
+/// The rules for the fields of one document.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Node {
+    /// In the order of the specification.
+    fields: Vec<(Box<str>, Rule)>,
+    /// Positions in `fields` by name, if there are many.
+    sorted: Vec<usize>,
+}
+
+impl Node {
+    pub(super) fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// The rules in the order of the specification.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&str, &Rule)> {
+        self.fields.iter().map(|(name, rule)| (&**name, rule))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// The rule for a field, and its position.
+    pub(super) fn find(&self, name: &str) -> Option<(usize, &Rule)> {
+        let position = if self.sorted.is_empty() {
+            self.fields.iter().position(|(known, _)| **known == *name)?
+        } else {
+            let at = self.sorted.binary_search_by(|position| {
+                self.fields
+                    .get(*position)
+                    .map_or("", |(known, _)| known)
+                    .cmp(name)
+            });
+            *self.sorted.get(at.ok()?)?
+        };
+        self.fields.get(position).map(|(_, rule)| (position, rule))
+    }
+
+    /// Whether the positional operator is somewhere below.
+    pub(super) fn leads_to_positional(&self) -> bool {
+        self.fields().any(|(_, rule)| match rule {
+            Rule::Positional => true,
+            Rule::Children(children) => children.leads_to_positional(),
+            _ => false,
+        })
+    }
+
+    /// Adds the rule for a path. `full` is the path as written, for messages.
+    pub(super) fn insert(&mut self, path: &[&str], rule: Rule, full: &str) -> Result<()> {
+        let Some((last, parents)) = path.split_last() else {
+            return Ok(());
+        };
+        let node = self.descend(parents, full)?;
+        if node.position(last).is_some() {
+            return Err(Error::location(31250, format!("Path collision at {full}")));
+        }
+        node.push(last, rule);
+        Ok(())
+    }
+
+    /// The node for the fields below a path, made if need be.
+    pub(super) fn descend(&mut self, path: &[&str], full: &str) -> Result<&mut Node> {
+        let mut node = self;
+        for name in path {
+            let position = match node.position(name) {
+                Some(position) => position,
+                None => node.push(name, Rule::Children(Node::default())),
+            };
+            node = match node.fields.get_mut(position) {
+                Some((_, Rule::Children(children))) => children,
+                _ => {
+                    let rest = full.split_once('.').map_or("", |(_, rest)| rest);
+                    return Err(Error::location(
+                        31249,
+                        format!("Path collision at {full} remaining portion {rest}"),
+                    ));
+                }
+            };
+        }
+        Ok(node)
+    }
+
+    pub(super) fn remove(&mut self, name: &str) {
+        self.fields.retain(|(known, _)| **known != *name);
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        self.fields.iter().position(|(known, _)| **known == *name)
+    }
+
+    fn push(&mut self, name: &str, rule: Rule) -> usize {
+        self.fields.push((name.into(), rule));
+        self.fields.len() - 1
+    }
+
+    /// Prepares look-ups, once all rules are there.
+    pub(super) fn finish(&mut self) {
+        if self.fields.len() > LINEAR_FIELDS_MAX {
+            self.sorted = (0..self.fields.len()).collect();
+            let fields = &self.fields;
+            self.sorted
+                .sort_by_key(|position| fields.get(*position).map(|(name, _)| name));
+        }
+        for (_, rule) in &mut self.fields {
+            if let Rule::Children(children) = rule {
+                children.finish();
+            }
+        }
+    }
+}
