@@ -1,0 +1,122 @@
+"""Starts, stops and kills a built server, always by its process id."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+from . import raw
+
+
+class ServerError(Exception):
+    """The server did not start, or not stop as it should."""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """A server with its own folder. The folder goes when the object is closed."""
+
+    def __init__(self, binary, options=(), folder=None, port=None, wrap=()):
+        self.binary = os.path.abspath(binary)
+        self.options = list(options)
+        # What to start it with, such as a command that limits its memory.
+        self.wrap = list(wrap)
+        self._own_folder = folder is None
+        self.folder = folder or tempfile.mkdtemp(prefix="frond-test-")
+        self.dbpath = os.path.join(self.folder, "db")
+        self.log_path = os.path.join(self.folder, "server.log")
+        self.port = port or free_port()
+        self.process = None
+        os.makedirs(self.dbpath, exist_ok=True)
+
+    @property
+    def uri(self):
+        return f"mongodb://127.0.0.1:{self.port}"
+
+    @property
+    def socket_path(self):
+        return os.path.join(self.folder, f"mongodb-{self.port}.sock")
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def start(self, timeout=60):
+        """Starts it and waits until it answers. Returns the seconds that took."""
+        command = [
+            *self.wrap,
+            self.binary,
+            "serve",
+            "--dbpath",
+            self.dbpath,
+            "--port",
+            str(self.port),
+            "--unixSocketPrefix",
+            self.folder,
+            *self.options,
+        ]
+        began = time.monotonic()
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+        while not raw.ping(self.port, timeout=2):
+            if self.process.poll() is not None:
+                code = self.process.returncode
+                raise ServerError(f"the server ended with {code}:\n{self.log_tail()}")
+            if time.monotonic() - began > timeout:
+                raise ServerError(f"no answer after {timeout} s:\n{self.log_tail()}")
+            time.sleep(0.02)
+        return time.monotonic() - began
+
+    def stop(self, timeout=30):
+        """Asks it to end. It must do so in time and with code 0."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(timeout)
+        except subprocess.TimeoutExpired as error:
+            self.kill()
+            raise ServerError(f"still running {timeout} s after SIGTERM") from error
+        if code != 0:
+            raise ServerError(f"ended with {code}:\n{self.log_tail()}")
+
+    def kill(self):
+        """Ends it at once, as a crash does."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def resident_kib(self):
+        """Resident memory of its process, or None when it is gone."""
+        try:
+            with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:
+                for line in status:
+                    if line.startswith("VmRSS:"):
+                        return int(line.split()[1])
+        except OSError:
+            pass
+        return None
+
+    def log_tail(self, lines=30):
+        with open(self.log_path, encoding="utf-8", errors="replace") as log:
+            return "".join(log.readlines()[-lines:])
+
+    def close(self):
+        self.kill()
+        if self._own_folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()

@@ -1,0 +1,53 @@
+"""A small test runner that prints TAP (testanything.org), which run.py counts."""
+
+import os
+import sys
+import traceback
+
+_TESTS = []
+
+
+def test(function):
+    """Marks a function as a test. Its name, read as words, is the test's name."""
+    _TESTS.append(function)
+    return function
+
+
+def equal(got, expected, what=""):
+    if got != expected:
+        raise AssertionError(f"{what}{': ' if what else ''}got {got!r}, expected {expected!r}")
+
+
+def raises(kind, function, *args, **kwargs):
+    """Calls and returns the error of the kind that the call must raise."""
+    try:
+        result = function(*args, **kwargs)
+    except kind as error:
+        return error
+    raise AssertionError(f"no {kind.__name__}, got {result!r}")
+
+
+def run(*context, counted=(0, 0)):
+    """Runs every test with the context, in order, and ends the process.
+
+    `counted` is how many tests passed and failed before, with their lines printed already.
+    """
+    only = os.environ.get("FROND_TEST", "")
+    failed = counted[1]
+    count = sum(counted)
+    for function in _TESTS:
+        name = function.__name__.strip("_").replace("_", " ")
+        if only and only not in name:
+            continue
+        count += 1
+        try:
+            function(*context)
+            print(f"ok {count} - {name}", flush=True)
+        except Exception:  # every failure of a test is reported, whatever it is
+            failed += 1
+            print(f"not ok {count} - {name}")
+            for line in traceback.format_exc().rstrip().splitlines():
+                print(f"  # {line}")
+            sys.stdout.flush()
+    print(f"1..{count}")
+    sys.exit(1 if failed or not count else 0)

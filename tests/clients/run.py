@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Drives a built server with real clients: one fresh server and one process for each suite.
+
+    run.py --server target/debug/frond            every suite
+    run.py --server target/debug/frond node java  only these
+
+A suite prints TAP; its tests are counted, and one more for the server's clean end. The last line is
+"clients: N passed, M failed". FROND_TEST=words runs only the tests whose name has the words.
+"""
+
+import argparse
+import glob
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+CACHE = os.path.join(ROOT, ".cache", "clients")
+SUITES = os.path.join(HERE, "suites")
+
+sys.path.insert(0, HERE)
+from harness.server import Server, ServerError  # noqa: E402
+
+
+def python(name, driver=None):
+    """A suite in Python, with the current driver of the environment or an older one before it."""
+
+    def command():
+        environment = {"PYTHONDONTWRITEBYTECODE": "1"}
+        paths = [HERE]
+        if driver:
+            paths.insert(0, os.path.join(CACHE, f"pymongo-{driver}"))
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+        interpreter = os.path.join(CACHE, "venv", "bin", "python")
+        return [interpreter, os.path.join(SUITES, f"{name}.py")], environment
+
+    return command
+
+
+def node():
+    return ["node", os.path.join(SUITES, "node.mjs")], {}
+
+
+def java():
+    classes = os.path.join(CACHE, "java", "classes")
+    jars = glob.glob(os.path.join(CACHE, "java", "*.jar"))
+    sources = glob.glob(os.path.join(SUITES, "java", "*.java"))
+    path = os.pathsep.join(jars)
+    subprocess.run(
+        ["javac", "-nowarn", "-encoding", "UTF-8", "-cp", path, "-d", classes, *sources],
+        check=True,
+    )
+    return ["java", "-cp", os.pathsep.join([classes, *jars]), "LegacyDriver"], {}
+
+
+# Name, seconds it may take, how to start it.
+ALL = {
+    "pymongo": (300, python("pymongo_current")),
+    "pymongo-3.6": (180, python("pymongo_2018", "3.6.1")),
+    "pymongo-2.4": (180, python("pymongo_2013", "2.4.2")),
+    "node": (300, node),
+    "mongosh": (300, python("mongosh")),
+    "java": (300, java),
+    "robustness": (300, python("robustness")),
+    "crash": (420, python("crash")),
+}
+
+
+def count(line, totals):
+    """Adds a line of TAP to the totals."""
+    if match := re.match(r"(not )?ok\b", line):
+        totals["failed" if match[1] else "passed"] += 1
+    elif match := re.match(r"1\.\.(\d+)$", line):
+        totals["planned"] = int(match[1])
+
+
+def run_suite(name, binary):
+    """Runs one suite; (passed, failed)."""
+    limit, make_command = ALL[name]
+    totals = {"passed": 0, "failed": 0, "planned": None}
+    print(f"\n# {name}", flush=True)
+    try:
+        command, environment = make_command()
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"not ok - {name} could not be built: {error}")
+        return 0, 1
+
+    def fail(text):
+        totals["failed"] += 1
+        print(f"not ok - {name}: {text}", flush=True)
+
+    with Server(binary) as server:
+        try:
+            server.start()
+        except ServerError as error:
+            fail(error)
+            return 0, 1
+        environment = {
+            **os.environ,
+            **environment,
+            "FROND_BINARY": server.binary,
+            "FROND_PORT": str(server.port),
+            "FROND_URI": server.uri,
+            "FROND_SOCKET": server.socket_path,
+            "FROND_FOLDER": server.folder,
+        }
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+        timer = threading.Timer(limit, process.kill)
+        timer.start()
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            count(line.rstrip(), totals)
+        status = process.wait()
+        late = not timer.is_alive()
+        timer.cancel()
+        if late:
+            fail(f"still running after {limit} s")
+        elif totals["planned"] != totals["passed"] + totals["failed"]:
+            fail(f"ended with status {status} before its last test")
+        elif status != 0 and not totals["failed"]:
+            fail(f"ended with status {status}")
+        try:
+            server.stop()
+            totals["passed"] += 1
+            print(f"ok - {name}: the server ended cleanly")
+        except ServerError as error:
+            fail(f"the server did not end cleanly: {error}")
+        if totals["failed"]:
+            print("# the server's last lines:")
+            for line in server.log_tail().splitlines():
+                print(f"#   {line[:400]}")
+    return totals["passed"], totals["failed"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--server", required=True, help="the built frond binary")
+    parser.add_argument("suites", nargs="*", metavar="suite", help=", ".join(ALL))
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.suites if name not in ALL]
+    if unknown:
+        parser.error(f"no such suite: {', '.join(unknown)}; there are {', '.join(ALL)}")
+    passed = failed = 0
+    lines = []
+    for name in arguments.suites or ALL:
+        began = time.monotonic()
+        good, bad = run_suite(name, arguments.server)
+        passed, failed = passed + good, failed + bad
+        lines.append(f"{name:<12} {good:4} passed {bad:3} failed {time.monotonic() - began:7.1f} s")
+    print("\n" + "\n".join(lines))
+    print(f"clients: {passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

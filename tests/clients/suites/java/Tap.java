@@ -1,0 +1,58 @@
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Objects;
+
+/** Runs tests and prints TAP, which run.py counts. */
+final class Tap {
+    interface Test {
+        void run() throws Exception;
+    }
+
+    private final Map<String, Test> tests = new LinkedHashMap<>();
+
+    void test(String name, Test test) {
+        tests.put(name, test);
+    }
+
+    static void equal(Object got, Object expected) {
+        if (!Objects.equals(got, expected)) {
+            throw new AssertionError("got " + got + ", expected " + expected);
+        }
+    }
+
+    static <E extends Exception> E raises(Class<E> kind, Test test) throws Exception {
+        try {
+            test.run();
+        } catch (Exception error) {
+            if (kind.isInstance(error)) {
+                return kind.cast(error);
+            }
+            throw error;
+        }
+        throw new AssertionError("no " + kind.getSimpleName());
+    }
+
+    /** Runs all tests and ends the process. */
+    void run() {
+        int count = 0;
+        int failed = 0;
+        for (Map.Entry<String, Test> entry : tests.entrySet()) {
+            count++;
+            try {
+                entry.getValue().run();
+                System.out.println("ok " + count + " - " + entry.getKey());
+            } catch (Throwable error) {
+                failed++;
+                System.out.println("not ok " + count + " - " + entry.getKey());
+                System.out.println("  # " + error);
+                for (StackTraceElement frame : error.getStackTrace()) {
+                    if (frame.getClassName().startsWith("LegacyDriver")) {
+                        System.out.println("  #   at " + frame);
+                    }
+                }
+            }
+        }
+        System.out.println("1.." + count);
+        System.exit(failed == 0 ? 0 : 1);
+    }
+}

@@ -1,0 +1,129 @@
+// Runs inside mongosh (--file): what a person types in a first session, and what scripts do.
+// Prints TAP without numbers; mongosh.py numbers and counts.
+
+/* global db, sh, print, use, EJSON, ObjectId, ISODate, NumberLong, NumberDecimal */
+
+const shell = db.getSiblingDB('shell');
+
+function equal(got, expected) {
+  const a = EJSON.stringify(got);
+  const b = EJSON.stringify(expected);
+  if (a !== b) throw new Error(`got ${a}, expected ${b}`);
+}
+
+function failure(run) {
+  try {
+    run();
+  } catch (error) {
+    return error;
+  }
+  throw new Error('no error');
+}
+
+function test(name, run) {
+  try {
+    shell.dropDatabase();
+    run();
+    print(`ok - ${name}`);
+  } catch (error) {
+    print(`not ok - ${name}`);
+    print(`  # ${String(error.stack ?? error).replaceAll('\n', '\n  # ')}`);
+  }
+}
+
+test('insert, index, query with sort and limit', () => {
+  equal(shell.c.insertOne({ _id: 1, k: 1 }), { acknowledged: true, insertedId: 1 });
+  shell.c.insertMany([{ _id: 2, k: 5 }, { _id: 3, k: 3 }, { _id: 4, k: 4, when: ISODate('2020-01-01') }]);
+  equal(shell.c.createIndex({ k: -1 }), 'k_-1');
+  equal(shell.c.find({ k: { $gt: 1 } }, { k: 1 }).sort({ k: -1 }).limit(2).toArray(), [{ _id: 2, k: 5 }, { _id: 4, k: 4 }]);
+  equal(shell.c.findOne({ _id: 4 }).when, ISODate('2020-01-01'));
+  equal(shell.c.countDocuments({ k: { $gte: 3 } }), 3);
+  equal(shell.c.estimatedDocumentCount(), 4);
+  equal(shell.c.distinct('k'), [1, 3, 4, 5]);
+  equal(shell.c.getIndexes().map((index) => index.name), ['_id_', 'k_-1']);
+});
+
+test('update, upsert, delete, find and modify', () => {
+  shell.c.insertOne({ _id: 1, n: 1, list: ['a'] });
+  equal(shell.c.updateOne({ _id: 1 }, { $inc: { n: 1 }, $push: { list: 'b' } }).modifiedCount, 1);
+  equal(shell.c.findOne(), { _id: 1, n: 2, list: ['a', 'b'] });
+  equal(shell.c.updateOne({ _id: 2 }, { $set: { x: NumberDecimal('1.10') } }, { upsert: true }).upsertedId, 2);
+  equal(shell.c.findOne({ _id: 2 }).x.toString(), '1.10');
+  equal(shell.c.replaceOne({ _id: 2 }, { y: NumberLong('9007199254740993') }).modifiedCount, 1);
+  equal(shell.c.findOne({ _id: 2 }).y.toString(), '9007199254740993');
+  equal(shell.c.findOneAndUpdate({ _id: 1 }, { $unset: { list: 1 } }, { returnDocument: 'after' }), { _id: 1, n: 2 });
+  equal(shell.c.findAndModify({ query: { _id: 1 }, update: { $inc: { n: 1 } }, new: true }), { _id: 1, n: 3 });
+  equal(shell.c.deleteOne({ _id: 1 }).deletedCount, 1);
+  equal(shell.c.deleteMany({}).deletedCount, 1);
+});
+
+test('ten thousand documents page by page', () => {
+  const documents = [];
+  for (let n = 0; n < 10000; n += 1) documents.push({ _id: n });
+  shell.c.insertMany(documents);
+  let expected = 0;
+  shell.c.find().sort({ _id: 1 }).batchSize(200).forEach((document) => {
+    equal(document._id, expected);
+    expected += 1;
+  });
+  equal(expected, 10000);
+});
+
+test('a duplicate is error 11000', () => {
+  shell.c.insertOne({ _id: 1 });
+  const error = failure(() => shell.c.insertOne({ _id: 1 }));
+  equal([error.code, /E11000 duplicate key error/.test(error.message)], [11000, true]);
+  const bulk = failure(() => shell.c.insertMany([{ _id: 5 }, { _id: 1 }, { _id: 6 }], { ordered: false }));
+  equal(bulk.writeErrors.map((e) => [e.index, e.code]), [[1, 11000]]);
+});
+
+test('aggregate', () => {
+  shell.c.insertMany([{ g: 1, n: 2 }, { g: 1, n: 3 }, { g: 2, n: 4 }]);
+  equal(
+    shell.c.aggregate([{ $group: { _id: '$g', sum: { $sum: '$n' } } }, { $sort: { _id: 1 } }]).toArray(),
+    [{ _id: 1, sum: 5 }, { _id: 2, sum: 4 }]);
+});
+
+test('bulk write', () => {
+  const result = shell.c.bulkWrite([
+    { insertOne: { document: { _id: 1 } } },
+    { updateOne: { filter: { _id: 1 }, update: { $set: { x: 1 } } } },
+    { deleteOne: { filter: { _id: 9 } } },
+  ]);
+  equal([result.insertedCount, result.modifiedCount, result.deletedCount], [1, 1, 0]);
+});
+
+test('databases and collections', () => {
+  shell.createCollection('empty');
+  shell.c.insertOne({});
+  equal(shell.getCollectionNames().sort(), ['c', 'empty']);
+  equal(shell.getCollectionInfos({ name: 'c' })[0].type, 'collection');
+  equal(db.adminCommand({ listDatabases: 1, nameOnly: true }).databases.some((d) => d.name === 'shell'), true);
+  shell.c.renameCollection('d');
+  equal(shell.d.drop(), true);
+  equal(shell.getCollectionNames(), ['empty']);
+});
+
+test('statistics and server information', () => {
+  shell.c.insertOne({ pad: 'x' });
+  equal(shell.c.stats().count, 1);
+  equal(shell.stats().collections, 1);
+  equal(shell.c.validate().valid, true);
+  equal(db.hello().isWritablePrimary, true);
+  equal(db.serverStatus().ok, 1);
+  equal(/^7\./.test(db.version()), true);
+  equal(db.hostInfo().ok, 1);
+  equal(db.serverBuildInfo().ok, 1);
+});
+
+test('unknown commands are refused', () => {
+  const error = failure(() => shell.runCommand({ nosuch: 1 }));
+  equal([error.code, error.codeName], [59, 'CommandNotFound']);
+  equal(failure(() => shell.c.find({ a: { $nosuch: 1 } }).toArray()).code, 2);
+});
+
+test('explain shows the plan', () => {
+  shell.c.createIndex({ a: 1 });
+  shell.c.insertOne({ a: 1 });
+  equal(/IXSCAN/.test(EJSON.stringify(shell.c.find({ a: 1 }).explain())), true);
+});

@@ -1,0 +1,12 @@
+"""The newest PyMongo: what an application of today does."""
+
+import os
+
+import pymongo
+from harness import tap
+
+# Each module adds its tests; they run in this order.
+from pymongo_tests import aggregation, connection, crud, cursors, errors, indexes, updates, writes  # noqa: F401
+
+client = pymongo.MongoClient(os.environ["FROND_URI"], serverSelectionTimeoutMS=10_000)
+tap.run(client)
