@@ -1,1 +1,34 @@
 //! Collections, indexes, plans and transactions over ordered trees of bytes.
+#![forbid(unsafe_code)]
+#![allow(dead_code)] // the parts that use the rest follow
+
+pub mod catalog;
+mod context;
+mod distinct;
+mod error;
+pub mod exec;
+mod find;
+pub mod index;
+pub mod keyspace;
+mod merge;
+mod namespace;
+mod options;
+pub mod plan;
+mod stats;
+mod store;
+mod text;
+pub mod write;
+
+pub use catalog::{CreateIndexesInfo, DropInfo, IndexSelector};
+pub use context::OpContext;
+pub use error::{Error, Result};
+pub use exec::cursor::QueryCursor;
+pub use find::{CountRequest, FindRequest};
+pub use keyspace::{Durability, Engine, EngineOptions};
+pub use merge::merge_operator;
+pub use namespace::{Namespace, check_database_name};
+pub use plan::Hint;
+pub use stats::{CollectionStats, DatabaseStats};
+pub use store::{CollectionInfo, DatabaseInfo, DocumentStore, StoreOptions};
+pub use write::WriteError;
+pub use write::insert::{InsertOptions, InsertOutcome};

@@ -1,0 +1,210 @@
+//! The catalog: which collections and indexes there are, and which trees hold them.
+//!
+//! It is stored in the catalog tree ([`persist`]) and kept in memory as immutable views ([`view`]).
+//! Readers load the current view and take no lock. Whoever changes the catalog does it one at a
+//! time, commits the change together with the trees it creates or drops, and publishes a new view.
+//!
+//! Three things keep readers and writers of documents in step with such changes:
+//! - A reader needs a snapshot of the engine and a view that agree. Each collection has an epoch
+//!   that is odd while a change is under way; a reader looks at it before and after.
+//! - A writer holds the collection's gate shared for the time of one commit, and a change holds it
+//!   exclusively. So no document is written by a list of indexes that is out of date.
+//! - Whether an index is multikey is set in memory before the commit of the document that made it
+//!   so, and read after the snapshot was taken.
+
+mod change;
+mod persist;
+mod view;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use frond_bson::DocBuf;
+use frond_query::error::ErrorCode;
+use parking_lot::{Mutex, RwLock};
+
+use crate::error::{Result, command};
+use crate::index::Index;
+use crate::keyspace::{Engine, Snapshot, TreeId, TreeOptions};
+use crate::merge::Counts;
+use crate::namespace::Namespace;
+
+pub(crate) use change::aborted;
+pub use change::{CreateIndexesInfo, DropInfo, IndexSelector};
+pub(crate) use persist::{add_multikey, counter_key};
+pub use view::View;
+
+/// Identifies a collection for its whole life, also when it is renamed.
+pub type Uuid = [u8; 16];
+
+/// The most indexes of one collection, the one on `_id` included.
+pub const INDEXES_MAX: usize = 64;
+
+/// The value of [`Shared::gate`] after the collection was dropped.
+const DROPPED: u64 = u64::MAX;
+
+/// One version of a collection's definition. Never changes; a change makes a new one.
+#[derive(Debug)]
+pub struct Collection {
+    /// Its name at this version.
+    pub ns: Namespace,
+    /// Its identity.
+    pub uuid: Uuid,
+    /// The options it was created with.
+    pub options: DocBuf,
+    /// Compression and sizes of its trees.
+    pub tree_options: TreeOptions,
+    /// The tree of the documents, keyed by the encoded `_id`.
+    pub primary: TreeId,
+    /// Its secondary indexes, oldest first, those under construction included.
+    pub indexes: Vec<Arc<Index>>,
+    /// Number of this version.
+    version: u64,
+    /// What all versions share.
+    shared: Arc<Shared>,
+}
+
+/// The mutable part of a collection.
+#[derive(Debug, Default)]
+struct Shared {
+    documents: AtomicI64,
+    bytes: AtomicI64,
+    /// The current version, or [`DROPPED`]. Writers of documents hold it shared.
+    gate: RwLock<u64>,
+    /// Odd while the definition changes.
+    epoch: AtomicU64,
+}
+
+impl Collection {
+    /// Documents and bytes, as of the last commit.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            documents: self.shared.documents.load(Ordering::Relaxed),
+            bytes: self.shared.bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// To be called after the commit of a write set that holds the same change of the counter.
+    pub(crate) fn count(&self, change: Counts) {
+        self.shared
+            .documents
+            .fetch_add(change.documents, Ordering::Relaxed);
+        self.shared.bytes.fetch_add(change.bytes, Ordering::Relaxed);
+    }
+
+    /// The index with this name.
+    pub fn index(&self, name: &str) -> Option<&Arc<Index>> {
+        self.indexes.iter().find(|index| index.spec.name == name)
+    }
+
+    /// The indexes that queries may use.
+    pub fn ready_indexes(&self) -> impl Iterator<Item = &Arc<Index>> {
+        self.indexes.iter().filter(|index| index.ready)
+    }
+
+    /// The next version, with other indexes.
+    fn with_indexes(&self, indexes: Vec<Arc<Index>>) -> Collection {
+        Collection {
+            ns: self.ns.clone(),
+            uuid: self.uuid,
+            options: self.options.clone(),
+            tree_options: self.tree_options.clone(),
+            primary: self.primary,
+            indexes,
+            version: self.version + 1,
+            shared: self.shared.clone(),
+        }
+    }
+
+    /// The next version, under another name.
+    fn with_name(&self, ns: Namespace) -> Collection {
+        Collection {
+            ns,
+            ..self.with_indexes(self.indexes.clone())
+        }
+    }
+}
+
+/// The catalog of one engine.
+pub struct Catalog {
+    engine: Engine,
+    current: ArcSwap<View>,
+    /// Held by whoever changes the catalog.
+    changing: Mutex<()>,
+}
+
+impl Catalog {
+    /// Reads the catalog of an engine; writes the first entry if it is new. Trees of index builds
+    /// that a crash cut short are dropped.
+    pub fn open(engine: Engine) -> Result<Catalog> {
+        let view = persist::load(&engine)?;
+        let catalog = Catalog {
+            engine,
+            current: ArcSwap::from_pointee(view),
+            changing: Mutex::new(()),
+        };
+        catalog.drop_unfinished_indexes()?;
+        Ok(catalog)
+    }
+
+    /// The engine below.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The current view.
+    pub fn view(&self) -> arc_swap::Guard<Arc<View>> {
+        self.current.load()
+    }
+
+    /// The current definition of a collection.
+    pub fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
+        self.view().get(ns).cloned()
+    }
+
+    /// The current definition of a collection, or `NamespaceNotFound` (26).
+    pub fn existing(&self, ns: &Namespace) -> Result<Arc<Collection>> {
+        self.collection(ns).ok_or_else(|| not_found(ns))
+    }
+
+    /// A collection's definition and a snapshot in which exactly its trees exist. `None` if there
+    /// is no such collection.
+    pub fn read(&self, ns: &Namespace) -> Option<(Arc<Collection>, Snapshot)> {
+        loop {
+            let collection = self.collection(ns)?;
+            let before = collection.shared.epoch.load(Ordering::SeqCst);
+            if before.is_multiple_of(2) {
+                let snapshot = self.engine.snapshot();
+                // The view is published before the epoch becomes even again, so an unchanged
+                // epoch says that this definition and the snapshot are of the same moment.
+                let current = self.collection(ns);
+                let same = current.is_some_and(|now| Arc::ptr_eq(&now, &collection));
+                if same && collection.shared.epoch.load(Ordering::SeqCst) == before {
+                    return Some((collection, snapshot));
+                }
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Runs `write` with the current definition of a collection, which cannot change meanwhile.
+    /// `write` commits once and returns soon. `None` if there is no such collection.
+    pub fn write<R>(&self, ns: &Namespace, write: impl FnOnce(&Collection) -> R) -> Option<R> {
+        loop {
+            let collection = self.collection(ns)?;
+            let gate = collection.shared.gate.read();
+            if *gate == collection.version {
+                return Some(write(&collection));
+            }
+            // The definition changed between the two lines above, or is about to be published.
+            drop(gate);
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Error 26.
+pub(crate) fn not_found(ns: &Namespace) -> crate::error::Error {
+    command(ErrorCode::NamespaceNotFound, format!("ns not found {ns}"))
+}

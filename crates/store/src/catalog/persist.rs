@@ -1,0 +1,228 @@
+//! The catalog as it is stored, in the catalog tree.
+//!
+//! | key | value |
+//! | --- | --- |
+//! | `0x01` | `{format: 1}` |
+//! | `0x02` database `0x00` collection | `{uuid, tree, options}` |
+//! | `0x03` uuid, number of the index (4 bytes, big-endian) | `{spec, tree, ready}` |
+//! | `0x04` uuid | the counter: documents and bytes, see [`crate::merge`] |
+//! | `0x05` uuid, number of the index | the fields that have met an array, one bit each |
+//!
+//! Values are BSON documents, except the last two. An index has the number of its tree, so that
+//! indexes are listed in the order of their creation.
+
+use std::collections::HashMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use frond_bson::{Doc, DocBuf, Value, doc};
+use parking_lot::RwLock;
+
+use super::{Collection, Shared, Uuid, View};
+use crate::error::{Result, command, corrupt};
+use crate::index::Index;
+use crate::index::spec::IndexSpec;
+use crate::keyspace::{
+    CATALOG_TREE, Direction, Durability, Engine, Snapshot, TreeId, TreeOptions, WriteSet,
+};
+use crate::merge::{self, Counts};
+use crate::namespace::Namespace;
+use crate::options::CollectionOptions;
+use frond_query::error::ErrorCode;
+
+const FORMAT_KEY: &[u8] = &[1];
+const FORMAT: i32 = 1;
+const COLLECTION: u8 = 2;
+const INDEX: u8 = 3;
+const COUNTER: u8 = merge::kind::COUNTER;
+const MULTIKEY: u8 = merge::kind::BITS;
+
+/// Binary subtype of a UUID.
+const UUID_SUBTYPE: u8 = 4;
+
+/// The key of a collection's entry.
+fn collection_key(ns: &Namespace) -> Vec<u8> {
+    let mut key = vec![COLLECTION];
+    key.extend_from_slice(ns.db().as_bytes());
+    key.push(0);
+    key.extend_from_slice(ns.coll().as_bytes());
+    key
+}
+
+/// The key of an entry about an index: [`INDEX`] or [`MULTIKEY`].
+fn index_key(kind: u8, uuid: &Uuid, tree: TreeId) -> Vec<u8> {
+    let mut key = vec![kind];
+    key.extend_from_slice(uuid);
+    key.extend_from_slice(&tree.0.to_be_bytes());
+    key
+}
+
+/// The key of a collection's counter.
+pub(crate) fn counter_key(uuid: &Uuid) -> [u8; 17] {
+    let mut key = [COUNTER; 17];
+    key[1..].copy_from_slice(uuid);
+    key
+}
+
+/// Stores a collection's entry.
+pub(super) fn put_collection(batch: &mut WriteSet, collection: &Collection) {
+    let value = doc! {
+        "uuid": Value::Binary { subtype: UUID_SUBTYPE, bytes: &collection.uuid },
+        "tree": i64::from(collection.primary.0),
+        "options": &collection.options,
+    };
+    batch.put(
+        CATALOG_TREE,
+        &collection_key(&collection.ns),
+        value.as_bytes(),
+    );
+}
+
+/// Removes a collection's entry.
+pub(super) fn delete_collection(batch: &mut WriteSet, ns: &Namespace) {
+    batch.delete(CATALOG_TREE, &collection_key(ns));
+}
+
+/// Removes a collection's counter.
+pub(super) fn delete_counter(batch: &mut WriteSet, uuid: &Uuid) {
+    batch.delete(CATALOG_TREE, &counter_key(uuid));
+}
+
+/// Stores an index's entry.
+pub(super) fn put_index(batch: &mut WriteSet, uuid: &Uuid, index: &Index) {
+    let value = doc! {
+        "spec": &index.spec.doc,
+        "tree": i64::from(index.tree.0),
+        "ready": index.ready,
+    };
+    let key = index_key(INDEX, uuid, index.tree);
+    batch.put(CATALOG_TREE, &key, value.as_bytes());
+}
+
+/// Adds to the stored set of an index's fields that have met an array.
+pub(crate) fn add_multikey(batch: &mut WriteSet, uuid: &Uuid, index: &Index, fields: u32) {
+    let key = index_key(MULTIKEY, uuid, index.tree);
+    batch.merge(CATALOG_TREE, &key, &fields.to_le_bytes());
+}
+
+/// Removes an index's entries.
+pub(super) fn delete_index(batch: &mut WriteSet, uuid: &Uuid, index: &Index) {
+    for kind in [INDEX, MULTIKEY] {
+        batch.delete(CATALOG_TREE, &index_key(kind, uuid, index.tree));
+    }
+}
+
+/// Reads the whole catalog.
+pub(super) fn load(engine: &Engine) -> Result<View> {
+    if !engine.has_tree(CATALOG_TREE) {
+        return create(engine);
+    }
+    let snapshot = engine.snapshot();
+    check_format(&snapshot)?;
+    let mut indexes = load_indexes(&snapshot)?;
+    let mut view = View::empty();
+    for (ns, entry) in scan(&snapshot, COLLECTION)? {
+        let (db, coll) = ns
+            .iter()
+            .position(|&byte| byte == 0)
+            .map(|at| (&ns[..at], &ns[at + 1..]))
+            .ok_or_else(|| corrupt("the name of a collection in the catalog"))?;
+        let name = |bytes| std::str::from_utf8(bytes).map_err(|_| corrupt("a name in the catalog"));
+        let ns = Namespace::new(name(db)?, name(coll)?)?;
+        let wrong = || corrupt(format!("the catalog entry of collection {ns}"));
+        let uuid: Uuid = entry
+            .get_binary("uuid")
+            .and_then(|bytes| bytes.try_into().ok())
+            .ok_or_else(wrong)?;
+        let options = entry.get_doc("options").ok_or_else(wrong)?.to_owned();
+        let counter = snapshot.get(CATALOG_TREE, &counter_key(&uuid))?;
+        let counts = match counter {
+            Some(stored) => Counts::from_bytes(&stored).ok_or_else(wrong)?,
+            None => Counts::default(),
+        };
+        let shared = Shared {
+            gate: RwLock::new(0),
+            ..Shared::default()
+        };
+        shared.documents.store(counts.documents, Ordering::Relaxed);
+        shared.bytes.store(counts.bytes, Ordering::Relaxed);
+        view.insert(Arc::new(Collection {
+            tree_options: CollectionOptions::parse(&options)?.tree,
+            primary: tree_id(&entry).ok_or_else(wrong)?,
+            indexes: indexes.remove(&uuid).unwrap_or_default(),
+            version: 0,
+            shared: Arc::new(shared),
+            ns,
+            uuid,
+            options,
+        }));
+    }
+    Ok(view)
+}
+
+fn tree_id(entry: &Doc) -> Option<TreeId> {
+    u32::try_from(entry.get_i64("tree")?).ok().map(TreeId)
+}
+
+/// The empty catalog of a new engine.
+fn create(engine: &Engine) -> Result<View> {
+    let mut batch = WriteSet::new();
+    batch.create_tree(CATALOG_TREE, &TreeOptions::default());
+    batch.put(CATALOG_TREE, FORMAT_KEY, doc! {"format": FORMAT}.as_bytes());
+    engine.commit(batch, Durability::Logged)?;
+    Ok(View::empty())
+}
+
+fn check_format(snapshot: &Snapshot) -> Result<()> {
+    let stored = snapshot.get(CATALOG_TREE, FORMAT_KEY)?;
+    let format = stored.and_then(|entry| Doc::from_trusted(&entry).get_i32("format"));
+    match format {
+        Some(FORMAT) => Ok(()),
+        other => Err(command(
+            ErrorCode::UnsupportedFormat,
+            format!(
+                "the catalog has format {}, this server reads format {FORMAT}",
+                other.map_or("unknown".to_owned(), |format| format.to_string())
+            ),
+        )),
+    }
+}
+
+fn load_indexes(snapshot: &Snapshot) -> Result<HashMap<Uuid, Vec<Arc<Index>>>> {
+    let mut found: HashMap<Uuid, Vec<Arc<Index>>> = HashMap::new();
+    for (key, entry) in scan(snapshot, INDEX)? {
+        let wrong = || corrupt("the catalog entry of an index");
+        let uuid: Uuid = key
+            .get(..16)
+            .and_then(|bytes| bytes.try_into().ok())
+            .ok_or_else(wrong)?;
+        let tree = tree_id(&entry).ok_or_else(wrong)?;
+        let multikey = snapshot.get(CATALOG_TREE, &index_key(MULTIKEY, &uuid, tree))?;
+        let index = Index::new(
+            IndexSpec::parse(entry.get_doc("spec").ok_or_else(wrong)?)?,
+            tree,
+            entry.get_bool("ready").ok_or_else(wrong)?,
+            multikey.map_or(0, |bits| merge::read_bits(&bits)),
+        );
+        found.entry(uuid).or_default().push(Arc::new(index));
+    }
+    Ok(found)
+}
+
+/// All entries of one kind: the key without its kind, and the document.
+fn scan(snapshot: &Snapshot, kind: u8) -> Result<Vec<(Vec<u8>, DocBuf)>> {
+    let mut cursor = snapshot.cursor(
+        CATALOG_TREE,
+        Bound::Included(&[kind]),
+        Bound::Excluded(&[kind + 1]),
+        Direction::Forward,
+    )?;
+    let mut found = Vec::new();
+    while let Some((key, value)) = cursor.next()? {
+        let entry = DocBuf::from_vec(value.to_vec())
+            .map_err(|error| corrupt(format!("a catalog entry: {error}")))?;
+        found.push((key.get(1..).unwrap_or_default().to_vec(), entry));
+    }
+    Ok(found)
+}

@@ -1,0 +1,67 @@
+//! One immutable state of the catalog in memory.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+
+use super::Collection;
+use crate::namespace::Namespace;
+
+/// Parts of the map. A change copies one part, so that thousands of collections can be created one
+/// after the other without copying all of them each time.
+const SHARDS: usize = 128;
+
+type Hasher = BuildHasherDefault<DefaultHasher>;
+type Shard = HashMap<Namespace, Arc<Collection>, Hasher>;
+
+/// All collections at one moment. A database is there as long as it has a collection.
+#[derive(Clone, Debug)]
+pub struct View {
+    shards: Vec<Arc<Shard>>,
+}
+
+fn shard_of(name: &str) -> usize {
+    // The map inside of a shard uses the low bits of the same hash.
+    (Hasher::default().hash_one(name) >> 40) as usize % SHARDS
+}
+
+impl View {
+    /// No collections.
+    pub fn empty() -> View {
+        View {
+            shards: vec![Arc::default(); SHARDS],
+        }
+    }
+
+    /// The collection of this name.
+    pub fn get(&self, ns: &Namespace) -> Option<&Arc<Collection>> {
+        self.shards.get(shard_of(ns.as_str()))?.get(ns.as_str())
+    }
+
+    /// Adds or replaces a collection.
+    pub(super) fn insert(&mut self, collection: Arc<Collection>) {
+        if let Some(shard) = self.shards.get_mut(shard_of(collection.ns.as_str())) {
+            Arc::make_mut(shard).insert(collection.ns.clone(), collection);
+        }
+    }
+
+    /// Removes a collection.
+    pub(super) fn remove(&mut self, ns: &Namespace) {
+        if let Some(shard) = self.shards.get_mut(shard_of(ns.as_str())) {
+            Arc::make_mut(shard).remove(ns.as_str());
+        }
+    }
+
+    /// All collections, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Collection>> {
+        self.shards.iter().flat_map(|shard| shard.values())
+    }
+
+    /// The collections of a database, by name.
+    pub fn database(&self, db: &str) -> Vec<Arc<Collection>> {
+        let of_db = self.iter().filter(|collection| collection.ns.db() == db);
+        let mut found: Vec<_> = of_db.cloned().collect();
+        found.sort_by(|a, b| a.ns.cmp(&b.ns));
+        found
+    }
+}

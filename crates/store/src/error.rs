@@ -1,0 +1,114 @@
+//! The error of the store: what a client did wrong, or what the engine reports.
+
+use std::fmt;
+use std::io::ErrorKind;
+
+use frond_bson::Doc;
+use frond_query::error::{Error as CommandError, ErrorCode};
+
+use crate::keyspace::EngineError;
+
+/// Result of every operation of the store.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation failed.
+#[derive(Debug)]
+pub enum Error {
+    /// An error for the client, with MongoDB's code and message.
+    Command(CommandError),
+    /// The engine failed: I/O, a checksum, a full disk, or a conflict that outlasted every retry.
+    Engine(EngineError),
+}
+
+impl Error {
+    /// The code for the reply. Failures of the engine have codes too: `WriteConflict` (112) for a
+    /// conflict that outlasted the retries, `DataCorruptionDetected` (301), `BadValue` (2) for an
+    /// option, `TransactionTooLargeForCache` (388), `InterruptedAtShutdown` (11600), `OutOfDiskSpace`
+    /// (14031); `InternalError` (1) for the others.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Error::Command(error) => error.code(),
+            Error::Engine(error) => match error {
+                EngineError::Conflict { .. } => ErrorCode::WriteConflict,
+                EngineError::Corrupt { .. } => ErrorCode::DataCorruptionDetected,
+                EngineError::TooLarge { .. } => ErrorCode::TransactionTooLargeForCache,
+                EngineError::Closed(_) => ErrorCode::InterruptedAtShutdown,
+                EngineError::InvalidOption(_) => ErrorCode::BadValue,
+                EngineError::Io { source, .. } if source.kind() == ErrorKind::StorageFull => {
+                    ErrorCode::OutOfDiskSpace
+                }
+                EngineError::Io { .. } | EngineError::UnknownTree(_) => ErrorCode::InternalError,
+            },
+        }
+    }
+
+    /// The message for the reply.
+    pub fn message(&self) -> String {
+        match self {
+            Error::Command(error) => error.message().to_owned(),
+            Error::Engine(EngineError::Conflict { .. }) => {
+                "Plan executor error during write :: caused by :: WriteConflict error: this \
+                 operation conflicted with another operation. Please retry your operation or \
+                 multi-document transaction."
+                    .to_owned()
+            }
+            Error::Engine(error) => error.to_string(),
+        }
+    }
+
+    /// Further fields for the reply, as `keyPattern` and `keyValue` of a duplicate key.
+    pub fn details(&self) -> Option<&Doc> {
+        match self {
+            Error::Command(error) => error.details(),
+            Error::Engine(_) => None,
+        }
+    }
+
+    /// Whether another transaction was faster. Such an operation may be tried again from its start.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Error::Engine(EngineError::Conflict { .. }))
+    }
+
+    /// Whether a unique index refused the document.
+    pub(crate) fn is_duplicate_key(&self) -> bool {
+        matches!(self, Error::Command(error) if error.code() == ErrorCode::DuplicateKey)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Command(error) => error.fmt(f),
+            Error::Engine(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<CommandError> for Error {
+    fn from(error: CommandError) -> Error {
+        Error::Command(error)
+    }
+}
+
+impl From<EngineError> for Error {
+    fn from(error: EngineError) -> Error {
+        Error::Engine(error)
+    }
+}
+
+/// An error for the client.
+#[cold]
+pub(crate) fn command(code: ErrorCode, message: impl Into<String>) -> Error {
+    Error::Command(CommandError::new(code, message))
+}
+
+/// A stored structure that cannot be read, though its checksum was right: a bug of the server.
+#[cold]
+pub(crate) fn corrupt(what: impl fmt::Display) -> Error {
+    command(
+        ErrorCode::DataCorruptionDetected,
+        format!("stored data is damaged: {what}"),
+    )
+}

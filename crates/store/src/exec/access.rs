@@ -1,0 +1,355 @@
+//! From a plan to the documents that pass the filter.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use frond_bson::{Doc, DocBuf, Value};
+use frond_query::error::ErrorCode;
+use frond_query::matcher::Filter;
+
+use super::ExecStats;
+use super::key_scan::KeyScan;
+use crate::catalog::Collection;
+use crate::context::OpContext;
+use crate::error::{Result, command, corrupt};
+use crate::index::entry::{self, EntryParts};
+use crate::index::{Index, covered};
+use crate::keyspace::{Direction, Snapshot};
+use crate::plan::interval::Intervals;
+use crate::plan::{Access, IndexAccess, primary_range};
+
+/// Most bytes that an operation keeps to recognise documents it has seen.
+const SEEN_BYTES_MAX: usize = 100 * 1024 * 1024;
+/// What one remembered document costs beside its key.
+const SEEN_OVERHEAD_BYTES: usize = 48;
+
+/// A document that passed.
+#[derive(Debug)]
+pub struct Row {
+    /// The encoded `_id`: its key in the primary tree.
+    pub key: Vec<u8>,
+    /// The document; of a covered plan only the fields of the index.
+    pub doc: DocBuf,
+    /// The array element that the filter matched, for the positional operator.
+    pub positional: Option<usize>,
+}
+
+/// Where candidates come from.
+enum Source {
+    Eof,
+    /// A key to look up.
+    Id(Vec<u8>),
+    /// Several keys to look up, in reverse order.
+    Ids(Vec<Vec<u8>>),
+    /// Documents in the order of `_id`.
+    Primary(KeyScan),
+    /// Entries of an index.
+    Index {
+        scan: KeyScan,
+        index: Arc<Index>,
+        covered: bool,
+    },
+}
+
+/// Documents seen so far, by their keys.
+#[derive(Default)]
+struct Seen {
+    keys: HashSet<Box<[u8]>>,
+    bytes: usize,
+}
+
+impl Seen {
+    /// Whether the key is new.
+    fn insert(&mut self, key: &[u8]) -> Result<bool> {
+        if self.keys.contains(key) {
+            return Ok(false);
+        }
+        self.bytes += key.len() + SEEN_OVERHEAD_BYTES;
+        if self.bytes > SEEN_BYTES_MAX {
+            return Err(command(
+                ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
+                format!("the query exceeded {SEEN_BYTES_MAX} bytes for telling documents apart"),
+            ));
+        }
+        self.keys.insert(key.into());
+        Ok(true)
+    }
+}
+
+/// Pulls documents out of a collection.
+pub struct Executor {
+    collection: Arc<Collection>,
+    snapshot: Snapshot,
+    filter: Arc<Filter>,
+    /// What the filter has left to say; false if every candidate passes.
+    needs_filter: bool,
+    source: Source,
+    /// The branches of a union that are still to come, in reverse order.
+    branches: Vec<Access>,
+    /// Set if documents can come twice.
+    seen: Option<Seen>,
+    context: OpContext,
+    stats: ExecStats,
+}
+
+/// What a candidate is tested with.
+struct Test<'a> {
+    filter: &'a Filter,
+    needs_filter: bool,
+}
+
+impl Test<'_> {
+    fn row(&self, key: &[u8], doc: &Doc) -> Result<Option<Row>> {
+        let positional = if self.needs_filter {
+            match self.filter.run(doc)? {
+                (false, _) => return Ok(None),
+                (true, positional) => positional,
+            }
+        } else {
+            None
+        };
+        Ok(Some(Row {
+            key: key.to_vec(),
+            doc: doc.to_owned(),
+            positional,
+        }))
+    }
+}
+
+impl Executor {
+    /// Opens the cursors of a plan on a snapshot.
+    pub fn open(
+        collection: Arc<Collection>,
+        snapshot: Snapshot,
+        access: Access,
+        filter: Arc<Filter>,
+        context: OpContext,
+    ) -> Result<Executor> {
+        let may_repeat = match &access {
+            Access::Or(_) => true,
+            Access::Index(access) => access.may_repeat(),
+            _ => false,
+        };
+        let mut executor = Executor {
+            needs_filter: !filter.is_empty(),
+            collection,
+            snapshot,
+            filter,
+            source: Source::Eof,
+            branches: Vec::new(),
+            seen: may_repeat.then(Seen::default),
+            context,
+            stats: ExecStats::default(),
+        };
+        match access {
+            Access::Or(mut branches) => {
+                branches.reverse();
+                executor.branches = branches;
+            }
+            access => executor.source = executor.open_source(access)?,
+        }
+        Ok(executor)
+    }
+
+    fn open_source(&self, access: Access) -> Result<Source> {
+        let primary = self.collection.primary;
+        Ok(match access {
+            Access::Eof => Source::Eof,
+            Access::Id(key) => Source::Id(key),
+            Access::IdRange { ranges, direction } if ranges.all_points() => {
+                Source::Ids(points(&ranges, direction))
+            }
+            Access::CollScan(direction) => {
+                let range = primary_range(primary, Intervals::all(), direction);
+                Source::Primary(KeyScan::open(&self.snapshot, range)?)
+            }
+            Access::IdRange { ranges, direction } => {
+                let range = primary_range(primary, ranges, direction);
+                Source::Primary(KeyScan::open(&self.snapshot, range)?)
+            }
+            Access::Index(access) => {
+                access.index.used();
+                Source::Index {
+                    scan: KeyScan::open(&self.snapshot, access.key_range())?,
+                    covered: access.covered,
+                    index: access.index,
+                }
+            }
+            // A union inside of a union is not planned.
+            Access::Or(_) => Source::Eof,
+        })
+    }
+
+    /// What was looked at so far.
+    pub fn stats(&self) -> ExecStats {
+        self.stats
+    }
+
+    /// The snapshot that is read.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// The collection that is read.
+    pub fn collection(&self) -> &Arc<Collection> {
+        &self.collection
+    }
+
+    /// The next document that passes.
+    ///
+    /// # Errors
+    /// The limits of the context; errors of the filter and the engine.
+    pub fn next_row(&mut self) -> Result<Option<Row>> {
+        loop {
+            if let Some(row) = self.next_of_source()? {
+                self.stats.passed += 1;
+                return Ok(Some(row));
+            }
+            match self.branches.pop() {
+                Some(access) => self.source = self.open_source(access)?,
+                None => return Ok(None),
+            }
+        }
+    }
+
+    fn next_of_source(&mut self) -> Result<Option<Row>> {
+        let Executor {
+            collection,
+            snapshot,
+            filter,
+            needs_filter,
+            source,
+            seen,
+            context,
+            stats,
+            ..
+        } = self;
+        let test = Test {
+            filter,
+            needs_filter: *needs_filter,
+        };
+        let found = match source {
+            Source::Eof => return Ok(None),
+            Source::Id(key) => {
+                let key = std::mem::take(key);
+                *source = Source::Eof;
+                return look_up(snapshot, collection, &key, &test, seen, stats);
+            }
+            Source::Ids(keys) => {
+                while let Some(key) = keys.pop() {
+                    context.step()?;
+                    if let Some(row) = look_up(snapshot, collection, &key, &test, seen, stats)? {
+                        return Ok(Some(row));
+                    }
+                }
+                None
+            }
+            Source::Primary(scan) => scan.next(stats, |key, value, _, stats| {
+                context.step()?;
+                stats.docs_examined += 1;
+                let row = test.row(key, Doc::from_trusted(value))?;
+                keep_new(row, seen, stats)
+            })?,
+            Source::Index {
+                scan,
+                index,
+                covered,
+            } => scan.next(stats, |key, value, fields_end, stats| {
+                context.step()?;
+                let parts = if index.spec.unique {
+                    entry::split_at(&index.spec, key, value, key.len())
+                } else {
+                    entry::split_at(&index.spec, key, value, fields_end)
+                };
+                let parts = parts.ok_or_else(|| damaged(index))?;
+                if let Some(seen) = seen
+                    && !seen.insert(parts.id)?
+                {
+                    stats.dups_dropped += 1;
+                    return Ok(None);
+                }
+                if *covered && let Some(doc) = rebuild(index, &parts)? {
+                    return test.row(parts.id, &doc);
+                }
+                stats.docs_examined += 1;
+                let stored = snapshot.get(collection.primary, parts.id)?;
+                let stored = stored.ok_or_else(|| orphan(index))?;
+                test.row(parts.id, Doc::from_trusted(&stored))
+            })?,
+        };
+        if found.is_none() {
+            *source = Source::Eof;
+        }
+        Ok(found)
+    }
+}
+
+/// Looks up one document.
+fn look_up(
+    snapshot: &Snapshot,
+    collection: &Collection,
+    key: &[u8],
+    test: &Test<'_>,
+    seen: &mut Option<Seen>,
+    stats: &mut ExecStats,
+) -> Result<Option<Row>> {
+    stats.keys_examined += 1;
+    let Some(stored) = snapshot.get(collection.primary, key)? else {
+        return Ok(None);
+    };
+    stats.docs_examined += 1;
+    let row = test.row(key, Doc::from_trusted(&stored))?;
+    keep_new(row, seen, stats)
+}
+
+/// Drops a row that was seen before.
+fn keep_new(
+    row: Option<Row>,
+    seen: &mut Option<Seen>,
+    stats: &mut ExecStats,
+) -> Result<Option<Row>> {
+    if let (Some(row), Some(seen)) = (&row, seen)
+        && !seen.insert(&row.key)?
+    {
+        stats.dups_dropped += 1;
+        return Ok(None);
+    }
+    Ok(row)
+}
+
+/// The keys of single values, so that the last one comes first in the direction of the scan.
+fn points(ranges: &Intervals, direction: Direction) -> Vec<Vec<u8>> {
+    let keys = ranges.as_slice().iter().map(|point| point.low.clone());
+    match direction {
+        Direction::Forward => keys.rev().collect(),
+        Direction::Backward => keys.collect(),
+    }
+}
+
+/// The document that an entry shows. `None` if a field is null: then the document itself tells
+/// whether it is null or missing.
+fn rebuild(index: &Index, parts: &EntryParts<'_>) -> Result<Option<DocBuf>> {
+    let doc = covered::document(&index.spec, parts).ok_or_else(|| damaged(index))?;
+    let is_null = |(name, value): (&str, Value<'_>)| name != "_id" && value.is_nullish();
+    Ok((!doc.iter().any(is_null)).then_some(doc))
+}
+
+#[cold]
+fn damaged(index: &Index) -> crate::error::Error {
+    corrupt(format!("an entry of index '{}'", index.spec.name))
+}
+
+#[cold]
+fn orphan(index: &Index) -> crate::error::Error {
+    corrupt(format!(
+        "an entry of index '{}' leads to no document; run validate",
+        index.spec.name
+    ))
+}
+
+impl IndexAccess {
+    /// The name of the index.
+    pub fn name(&self) -> &str {
+        &self.index.spec.name
+    }
+}

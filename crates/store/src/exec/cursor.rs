@@ -1,0 +1,180 @@
+//! What a client pulls documents from.
+
+use frond_bson::DocBuf;
+use frond_query::projection::Projection;
+use frond_query::sort::SortSpec;
+
+use super::access::{Executor, Row};
+use super::{ExecStats, sort};
+use crate::error::Result;
+use crate::namespace::Namespace;
+
+/// Where a cursor's documents come from.
+enum Rows {
+    /// From a plan, in the order it finds them.
+    Plan(Box<Executor>),
+    /// From a plan that has still to be sorted.
+    Unsorted(Box<Executor>, SortSpec),
+    /// In memory.
+    Sorted(std::vec::IntoIter<Row>, ExecStats),
+    /// From an aggregation.
+    Stream(Box<dyn DocStream>),
+    /// No more.
+    Done(ExecStats),
+}
+
+/// A source of documents that are not those of a plan: what an aggregation makes.
+pub trait DocStream: Send {
+    /// The next document.
+    fn next(&mut self) -> Result<Option<DocBuf>>;
+}
+
+/// The result of a query: pulls documents when it is asked for them. It owns its snapshot, so that
+/// it sees the collection as it was when it was opened.
+pub struct QueryCursor {
+    ns: Namespace,
+    rows: Rows,
+    skip: u64,
+    /// Documents that may still be returned.
+    remaining: Option<u64>,
+    projection: Option<Projection>,
+    returned: u64,
+}
+
+impl QueryCursor {
+    /// A cursor over the rows of a plan. `sort` is given if the plan does not sort.
+    pub(crate) fn of_plan(
+        ns: Namespace,
+        executor: Executor,
+        sort: Option<SortSpec>,
+        skip: u64,
+        limit: Option<u64>,
+        projection: Option<Projection>,
+    ) -> QueryCursor {
+        let executor = Box::new(executor);
+        QueryCursor {
+            ns,
+            rows: match sort {
+                Some(spec) => Rows::Unsorted(executor, spec),
+                None => Rows::Plan(executor),
+            },
+            skip,
+            remaining: limit,
+            projection,
+            returned: 0,
+        }
+    }
+
+    /// A cursor over documents of another source.
+    pub(crate) fn of_stream(ns: Namespace, stream: Box<dyn DocStream>) -> QueryCursor {
+        QueryCursor {
+            ns,
+            rows: Rows::Stream(stream),
+            skip: 0,
+            remaining: None,
+            projection: None,
+            returned: 0,
+        }
+    }
+
+    /// A cursor without documents.
+    pub fn empty(ns: Namespace) -> QueryCursor {
+        QueryCursor {
+            ns,
+            rows: Rows::Done(ExecStats::default()),
+            skip: 0,
+            remaining: None,
+            projection: None,
+            returned: 0,
+        }
+    }
+
+    /// The collection.
+    pub fn ns(&self) -> &Namespace {
+        &self.ns
+    }
+
+    /// Documents returned so far.
+    pub fn returned(&self) -> u64 {
+        self.returned
+    }
+
+    /// What was looked at so far.
+    pub fn stats(&self) -> ExecStats {
+        match &self.rows {
+            Rows::Plan(executor) | Rows::Unsorted(executor, _) => executor.stats(),
+            Rows::Sorted(_, stats) | Rows::Done(stats) => *stats,
+            Rows::Stream(_) => ExecStats::default(),
+        }
+    }
+
+    /// The next document.
+    ///
+    /// # Errors
+    /// `MaxTimeMSExpired` (50), `Interrupted` (11601), memory limits, errors of the query and the
+    /// engine. After an error the cursor is at its end.
+    #[expect(clippy::should_implement_trait, reason = "it can fail")]
+    pub fn next(&mut self) -> Result<Option<DocBuf>> {
+        let next = self.pull();
+        match &next {
+            Ok(Some(_)) => self.returned += 1,
+            Ok(None) | Err(_) => self.rows = Rows::Done(self.stats()),
+        }
+        next
+    }
+
+    fn pull(&mut self) -> Result<Option<DocBuf>> {
+        if self.remaining == Some(0) {
+            return Ok(None);
+        }
+        loop {
+            let row = match &mut self.rows {
+                Rows::Done(_) => return Ok(None),
+                Rows::Stream(stream) => {
+                    // Skip, limit and projection are stages of the stream.
+                    return stream.next();
+                }
+                Rows::Plan(executor) => executor.next_row()?,
+                Rows::Sorted(rows, _) => rows.next(),
+                Rows::Unsorted(executor, spec) => {
+                    let limit = self
+                        .remaining
+                        .map(|limit| limit.saturating_add(self.skip))
+                        .map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
+                    let rows = sort::sort(executor, spec, limit)?;
+                    let stats = executor.stats();
+                    self.rows = Rows::Sorted(rows.into_iter(), stats);
+                    continue;
+                }
+            };
+            let Some(row) = row else { return Ok(None) };
+            if self.skip > 0 {
+                self.skip -= 1;
+                continue;
+            }
+            if let Some(remaining) = &mut self.remaining {
+                *remaining -= 1;
+            }
+            return Ok(Some(match &self.projection {
+                Some(projection) => projection.apply(&row.doc, row.positional)?,
+                None => row.doc,
+            }));
+        }
+    }
+}
+
+/// Documents in memory as a stream.
+pub struct Listed(std::vec::IntoIter<DocBuf>);
+
+impl Listed {
+    /// These documents.
+    pub fn new(docs: Vec<DocBuf>) -> Listed {
+        Listed(docs.into_iter())
+    }
+}
+
+impl DocStream for Listed {
+    fn next(&mut self) -> Result<Option<DocBuf>> {
+        Ok(self.0.next())
+    }
+}

@@ -1,0 +1,326 @@
+//! Reading the keys of one tree within bounds, jumping over the gaps.
+//!
+//! Each field has its ranges. A key is checked field by field; where it leaves a range, the cursor
+//! seeks to the next key that can be inside. So `{a: {$in: [1, 9]}, b: {$gt: 5}}` on an index of
+//! both reads two short stretches. (MongoDB calls the same idea an index bounds checker.)
+
+use std::cmp::Ordering;
+use std::ops::Bound;
+
+use frond_bson::key;
+
+use crate::error::{Result, corrupt};
+use crate::exec::ExecStats;
+use crate::keyspace::{Cursor, Direction, Snapshot, TreeId};
+use crate::plan::interval::{Interval, Intervals, after_prefix};
+
+/// One field of the keys.
+#[derive(Clone, Debug)]
+pub struct ScanField {
+    /// Ranges in the order of the stored bytes: inverted already for a descending field.
+    pub ranges: Intervals,
+    /// How the field is encoded.
+    pub direction: key::Direction,
+}
+
+/// Where to read.
+#[derive(Clone, Debug)]
+pub struct KeyRange {
+    /// The tree.
+    pub tree: TreeId,
+    /// The leading fields of its keys, all of them for a unique or primary tree.
+    pub fields: Vec<ScanField>,
+    /// Up or down.
+    pub direction: Direction,
+}
+
+/// What to do with a key.
+enum Verdict {
+    /// It is inside; the fields end here.
+    Inside(usize),
+    /// Go on here: at the first key not below this (upwards), not above this (downwards).
+    Seek(Vec<u8>),
+    /// No further key is inside.
+    Done,
+    /// Not a key of this tree.
+    Damaged,
+}
+
+/// A cursor over the keys inside the bounds.
+pub struct KeyScan {
+    cursor: Option<Cursor>,
+    fields: Vec<ScanField>,
+    forward: bool,
+}
+
+impl KeyScan {
+    /// Opens the cursor between the outermost bounds.
+    pub fn open(snapshot: &Snapshot, range: KeyRange) -> Result<KeyScan> {
+        let KeyRange {
+            tree,
+            fields,
+            direction,
+        } = range;
+        let forward = direction == Direction::Forward;
+        if fields.iter().any(|field| field.ranges.is_none()) {
+            return Ok(KeyScan {
+                cursor: None,
+                fields,
+                forward,
+            });
+        }
+        let (low, high) = outer_bounds(&fields);
+        let upper = match &high {
+            Some(high) => Bound::Excluded(high.as_slice()),
+            None => Bound::Unbounded,
+        };
+        let lower = if low.is_empty() {
+            Bound::Unbounded
+        } else {
+            Bound::Included(low.as_slice())
+        };
+        Ok(KeyScan {
+            cursor: Some(snapshot.cursor(tree, lower, upper, direction)?),
+            fields,
+            forward,
+        })
+    }
+
+    /// Calls `visit` with key, value and the end of the fields in the key, for each key inside,
+    /// until it returns something. `None` at the end.
+    pub fn next<R>(
+        &mut self,
+        stats: &mut ExecStats,
+        mut visit: impl FnMut(&[u8], &[u8], usize, &mut ExecStats) -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
+        let Some(cursor) = &mut self.cursor else {
+            return Ok(None);
+        };
+        while let Some((key, value)) = cursor.next()? {
+            stats.keys_examined += 1;
+            match check(&self.fields, key, self.forward) {
+                Verdict::Inside(fields_end) => {
+                    if let Some(found) = visit(key, value, fields_end, stats)? {
+                        return Ok(Some(found));
+                    }
+                }
+                // Downwards a seek may land on the end of a range, which is outside: go on below it.
+                Verdict::Seek(target) if target == key => {}
+                Verdict::Seek(target) => {
+                    stats.seeks += 1;
+                    cursor.seek(&target)?;
+                }
+                Verdict::Done => break,
+                Verdict::Damaged => return Err(corrupt("an index key")),
+            }
+        }
+        self.cursor = None;
+        Ok(None)
+    }
+}
+
+/// The bytes below and above all keys inside: the leading points and the first range behind them.
+fn outer_bounds(fields: &[ScanField]) -> (Vec<u8>, Option<Vec<u8>>) {
+    let mut prefix = Vec::new();
+    for field in fields {
+        let (Some(first), Some(last)) = (
+            field.ranges.as_slice().first(),
+            field.ranges.as_slice().last(),
+        ) else {
+            break;
+        };
+        if field.ranges.is_point() {
+            prefix.extend_from_slice(&first.low);
+            continue;
+        }
+        let mut low = prefix.clone();
+        low.extend_from_slice(&first.low);
+        let high = match &last.high {
+            Some(high) => {
+                let mut bound = prefix;
+                bound.extend_from_slice(high);
+                Some(bound)
+            }
+            None => after_prefix(&prefix),
+        };
+        return (low, high);
+    }
+    let high = after_prefix(&prefix);
+    (prefix, high)
+}
+
+/// Looks at one key.
+fn check(fields: &[ScanField], key: &[u8], forward: bool) -> Verdict {
+    let mut start = 0;
+    for field in fields {
+        let rest = key.get(start..).unwrap_or_default();
+        let Some(len) = key::skip(rest, field.direction) else {
+            return Verdict::Damaged;
+        };
+        let value = rest.get(..len).unwrap_or_default();
+        if !field.ranges.is_all() {
+            let ranges = field.ranges.as_slice();
+            let before = key.get(..start).unwrap_or_default();
+            let verdict = if forward {
+                upwards(ranges, before, value)
+            } else {
+                downwards(ranges, before, value)
+            };
+            if let Some(verdict) = verdict {
+                return verdict;
+            }
+        }
+        start += len;
+    }
+    Verdict::Inside(start)
+}
+
+fn with_prefix(prefix: &[u8], bytes: &[u8]) -> Vec<u8> {
+    [prefix, bytes].concat()
+}
+
+/// `None` if `value` is inside.
+fn upwards(ranges: &[Interval], before: &[u8], value: &[u8]) -> Option<Verdict> {
+    let at = ranges.partition_point(|range| range.locate(value) == Ordering::Greater);
+    match ranges.get(at) {
+        Some(range) if range.locate(value) == Ordering::Equal => None,
+        Some(range) => Some(Verdict::Seek(with_prefix(before, &range.low))),
+        // Beyond the last range: go on behind all keys that begin like this one.
+        None if before.is_empty() => Some(Verdict::Done),
+        None => Some(after_prefix(before).map_or(Verdict::Done, Verdict::Seek)),
+    }
+}
+
+/// `None` if `value` is inside.
+fn downwards(ranges: &[Interval], before: &[u8], value: &[u8]) -> Option<Verdict> {
+    let above = ranges.partition_point(|range| range.locate(value) != Ordering::Less);
+    match above.checked_sub(1).and_then(|at| ranges.get(at)) {
+        Some(range) if range.locate(value) == Ordering::Equal => None,
+        Some(range) => {
+            // The greatest key below the range's end. The end itself is no key of this tree: it is
+            // no whole encoding, or the encoding of a value that is outside and then checked again.
+            let end = range.high.as_deref().unwrap_or_default();
+            Some(Verdict::Seek(with_prefix(before, end)))
+        }
+        None if before.is_empty() => Some(Verdict::Done),
+        // No key is as short as this beginning, so this goes to the keys below it.
+        None => Some(Verdict::Seek(before.to_vec())),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use frond_bson::Value;
+
+    fn encoded(values: &[i32]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for value in values {
+            key::encode(&Value::Int32(*value), &mut out);
+        }
+        out
+    }
+
+    fn field(parts: &[(i32, i32)]) -> ScanField {
+        let part = |&(low, high): &(i32, i32)| Interval {
+            low: encoded(&[low]),
+            high: after_prefix(&encoded(&[high])),
+            point: low == high,
+            ..Interval::all()
+        };
+        ScanField {
+            ranges: Intervals::union_of(parts.iter().map(part).collect()),
+            direction: key::Direction::Ascending,
+        }
+    }
+
+    /// Walks sorted keys by the verdicts, as a cursor would.
+    fn walk(fields: &[ScanField], keys: &[Vec<u8>], forward: bool) -> (Vec<Vec<u8>>, usize) {
+        let mut found = Vec::new();
+        let mut looked_at = 0;
+        let mut at = if forward { 0 } else { keys.len() };
+        loop {
+            let key = if forward {
+                keys.get(at)
+            } else {
+                at.checked_sub(1).and_then(|below| keys.get(below))
+            };
+            let Some(key) = key else { break };
+            looked_at += 1;
+            let step = if forward { at + 1 } else { at - 1 };
+            at = match check(fields, key, forward) {
+                Verdict::Inside(_) => {
+                    found.push(key.clone());
+                    step
+                }
+                Verdict::Seek(target) if forward => {
+                    assert!(target > *key, "a seek goes on");
+                    keys.partition_point(|other| *other < target)
+                }
+                Verdict::Seek(target) => {
+                    assert!(target <= *key, "a seek goes on");
+                    let next = keys.partition_point(|other| *other <= target);
+                    assert!(next <= at);
+                    if next == at { step } else { next }
+                }
+                Verdict::Done => break,
+                Verdict::Damaged => panic!("damaged"),
+            };
+        }
+        (found, looked_at)
+    }
+
+    #[test]
+    fn both_directions_find_exactly_the_keys_inside() {
+        let mut keys = Vec::new();
+        for a in 0..20 {
+            for b in 0..20 {
+                keys.push(encoded(&[a, b, a * 100 + b]));
+            }
+        }
+        keys.sort();
+        for (fields, looks_max) in [
+            (vec![field(&[(3, 3)])], 22),
+            (vec![field(&[(3, 5), (9, 9)])], 83),
+            (
+                vec![field(&[(2, 2), (7, 7)]), field(&[(5, 6), (19, 19)])],
+                20,
+            ),
+            (vec![field(&[(0, 19)]), field(&[(7, 7)])], 62),
+            (
+                vec![
+                    ScanField {
+                        ranges: Intervals::all(),
+                        ..field(&[])
+                    },
+                    field(&[(18, 30)]),
+                ],
+                82,
+            ),
+            (vec![field(&[(30, 40)])], 1),
+        ] {
+            let inside = |key: &&Vec<u8>| {
+                let mut start = 0;
+                fields.iter().all(|field| {
+                    let len = key::skip(&key[start..], field.direction).unwrap();
+                    let value = &key[start..start + len];
+                    start += len;
+                    field.ranges.contains(value)
+                })
+            };
+            let mut expected: Vec<_> = keys.iter().filter(inside).cloned().collect();
+            let (found, looks) = walk(&fields, &keys, true);
+            assert_eq!(found, expected);
+            assert!(looks <= looks_max, "{looks} keys for {}", found.len());
+            expected.reverse();
+            let (found, looks) = walk(&fields, &keys, false);
+            assert_eq!(found, expected);
+            assert!(
+                looks <= looks_max,
+                "{looks} keys downwards for {}",
+                found.len()
+            );
+        }
+    }
+}

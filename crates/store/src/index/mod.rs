@@ -1,0 +1,90 @@
+//! Secondary indexes: what they are ([`spec`]), which keys a document has in them ([`keys`]), the
+//! layout of their entries ([`entry`]), the documents that can be rebuilt from them ([`covered`]),
+//! and how an index is filled over existing documents ([`build`]).
+
+pub mod build;
+pub mod covered;
+pub mod entry;
+pub mod keys;
+pub mod spec;
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::keyspace::TreeId;
+use spec::IndexSpec;
+
+/// A secondary index of a collection.
+#[derive(Debug)]
+pub struct Index {
+    /// What `createIndexes` was given.
+    pub spec: IndexSpec,
+    /// The tree that holds the entries.
+    pub tree: TreeId,
+    /// Whether queries may use it. Writers keep an index up to date while it is being built.
+    pub ready: bool,
+    /// One bit for each field that has met an array, from the lowest. Only ever gains bits.
+    multikey: AtomicU32,
+    /// Those of the bits that a commit has stored in the catalog.
+    multikey_stored: AtomicU32,
+    /// Queries that used it since the start.
+    uses: AtomicU64,
+}
+
+impl Index {
+    /// An index as the catalog holds it.
+    pub fn new(spec: IndexSpec, tree: TreeId, ready: bool, multikey: u32) -> Index {
+        Index {
+            spec,
+            tree,
+            ready,
+            multikey: AtomicU32::new(multikey),
+            multikey_stored: AtomicU32::new(multikey),
+            uses: AtomicU64::new(0),
+        }
+    }
+
+    /// The same index, ready for queries.
+    pub fn to_ready(&self) -> Index {
+        let ready = Index::new(self.spec.clone(), self.tree, true, self.multikey());
+        let stored = self.multikey_stored.load(Ordering::SeqCst);
+        ready.multikey_stored.store(stored, Ordering::SeqCst);
+        ready
+    }
+
+    /// The fields that have met an array. A reader asks after it took its snapshot: the bit is set
+    /// before the commit of the first document that needs it.
+    pub fn multikey(&self) -> u32 {
+        self.multikey.load(Ordering::SeqCst)
+    }
+
+    /// Whether any field has met an array.
+    pub fn is_multikey(&self) -> bool {
+        self.multikey() != 0
+    }
+
+    /// Adds bits. To be called before the commit of the document that needs them, which also
+    /// stores them in the catalog.
+    pub(crate) fn add_multikey(&self, fields: u32) {
+        self.multikey.fetch_or(fields, Ordering::SeqCst);
+    }
+
+    /// Whether the catalog holds all of these bits.
+    pub(crate) fn is_multikey_stored(&self, fields: u32) -> bool {
+        fields & !self.multikey_stored.load(Ordering::SeqCst) == 0
+    }
+
+    /// To be called after the commit that stored these bits in the catalog.
+    pub(crate) fn stored_multikey(&self, fields: u32) {
+        self.multikey_stored.fetch_or(fields, Ordering::SeqCst);
+    }
+
+    /// Queries that used it since the start of the server.
+    pub fn uses(&self) -> u64 {
+        self.uses.load(Ordering::Relaxed)
+    }
+
+    /// Counts a query.
+    pub(crate) fn used(&self) {
+        self.uses.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,541 @@
+//! The specification of an index, checked by MongoDB's rules.
+
+use frond_bson::{Doc, DocBuf, Value, key};
+use frond_query::error::ErrorCode;
+use frond_query::matcher::Filter;
+use frond_query::paths::{KeyPaths, Path};
+
+use crate::error::{Error, Result, command};
+use crate::keyspace::{Compression, TreeOptions};
+use crate::text;
+
+/// Most fields in one index.
+const FIELDS_MAX: usize = 32;
+/// The name of the index on `_id` that every collection has.
+pub const ID_INDEX_NAME: &str = "_id_";
+
+/// Options that are kept as they are given, and change nothing: `ns` and `background` are leftovers
+/// that old drivers still send.
+const IGNORED: [&str; 2] = ["ns", "background"];
+
+/// Options that MongoDB knows and this server does not have.
+const NOT_SUPPORTED: [&str; 18] = [
+    "2dsphereIndexVersion",
+    "bits",
+    "bucketSize",
+    "clustered",
+    "clustering",
+    "coarsestIndexedLevel",
+    "columnstoreProjection",
+    "default_language",
+    "dropDups",
+    "expireAfterSeconds",
+    "finestIndexedLevel",
+    "language_override",
+    "max",
+    "min",
+    "prepareUnique",
+    "storageEngine",
+    "textIndexVersion",
+    "weights",
+];
+
+/// One field of an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexField {
+    /// The dotted path.
+    pub path: String,
+    /// The order in which its values are stored.
+    pub direction: key::Direction,
+}
+
+/// The filter of a partial index.
+#[derive(Clone, Debug)]
+pub struct Partial {
+    /// As it was given.
+    pub doc: DocBuf,
+    /// Ready to match.
+    pub filter: std::sync::Arc<Filter>,
+}
+
+/// What `createIndexes` was given for one index.
+#[derive(Clone, Debug)]
+pub struct IndexSpec {
+    /// Its name, unique in the collection.
+    pub name: String,
+    /// The key pattern as it was given.
+    pub key: DocBuf,
+    /// The fields of the key pattern.
+    pub fields: Vec<IndexField>,
+    /// The paths of the fields, ready to be followed.
+    pub paths: KeyPaths,
+    /// Whether two documents may not have the same key.
+    pub unique: bool,
+    /// Whether documents that lack every field have no entry.
+    pub sparse: bool,
+    /// Whether the planner does not see it.
+    pub hidden: bool,
+    /// Only documents that match have entries.
+    pub partial: Option<Partial>,
+    /// Compression and sizes of the tree.
+    pub tree: TreeOptions,
+    /// The whole specification as `listIndexes` shows it.
+    pub doc: DocBuf,
+}
+
+/// The result of comparing a new specification with an existing index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// They do not touch each other.
+    Different,
+    /// The new one exists already.
+    Identical,
+}
+
+fn refuse(code: ErrorCode, message: impl Into<String>) -> Error {
+    command(code, message)
+}
+
+fn cannot_create(message: impl Into<String>) -> Error {
+    refuse(ErrorCode::CannotCreateIndex, message)
+}
+
+/// The name of an index whose specification has none: `a_1_b_-1`.
+pub fn default_name(key: &Doc) -> String {
+    let mut name = String::new();
+    for (path, direction) in key.iter() {
+        if !name.is_empty() {
+            name.push('_');
+        }
+        name.push_str(path);
+        name.push('_');
+        match direction {
+            Value::String(kind) => name.push_str(kind),
+            Value::Double(number) if number == number.trunc() => {
+                name.push_str(&format!("{number:.0}"));
+            }
+            other => name.push_str(&text::value(other)),
+        }
+    }
+    name
+}
+
+fn parse_field(path: &str, direction: Value<'_>) -> Result<IndexField> {
+    let descending = match direction {
+        Value::String(kind @ ("text" | "2d" | "2dsphere" | "hashed" | "columnstore")) => {
+            return Err(cannot_create(format!(
+                "Index type '{kind}' is not supported by this server"
+            )));
+        }
+        Value::String(kind) => {
+            return Err(cannot_create(format!("Unknown index plugin '{kind}'")));
+        }
+        number if number.is_number() => {
+            let number = number.as_f64().unwrap_or(0.0);
+            if number == 0.0 {
+                return Err(cannot_create(
+                    "Values in the index key pattern cannot be 0.",
+                ));
+            }
+            if number.is_nan() {
+                return Err(cannot_create(
+                    "Values in the index key pattern cannot be NaN.",
+                ));
+            }
+            number < 0.0
+        }
+        other => {
+            return Err(cannot_create(format!(
+                "Values in v:2 index key pattern cannot be of type {}. Only numbers > 0, numbers < 0, \
+                 and strings are allowed.",
+                other.type_name()
+            )));
+        }
+    };
+    if path.is_empty() {
+        return Err(cannot_create("Index keys cannot be an empty field."));
+    }
+    if path == "$**" || path.ends_with(".$**") {
+        return Err(cannot_create(
+            "Index type 'wildcard' is not supported by this server",
+        ));
+    }
+    for (depth, part) in path.split('.').enumerate() {
+        if part.is_empty() {
+            return Err(cannot_create("Index keys cannot contain an empty field."));
+        }
+        let reference = depth > 0 && matches!(part, "$id" | "$ref" | "$db");
+        if part.starts_with('$') && !reference {
+            return Err(cannot_create(
+                "Index key contains an illegal field name: field name starts with '$'.",
+            ));
+        }
+    }
+    Ok(IndexField {
+        path: path.to_owned(),
+        direction: if descending {
+            key::Direction::Descending
+        } else {
+            key::Direction::Ascending
+        },
+    })
+}
+
+/// Checks a key pattern and reads its fields.
+pub fn parse_key(key: &Doc) -> Result<Vec<IndexField>> {
+    if key.is_empty() {
+        return Err(cannot_create("Index keys cannot be empty."));
+    }
+    let mut fields: Vec<IndexField> = Vec::new();
+    for (path, direction) in key.iter() {
+        let field = parse_field(path, direction)?;
+        if fields.iter().any(|other| other.path == field.path) {
+            return Err(refuse(
+                ErrorCode::BadValue,
+                format!("The field '{path}' appears multiple times in the index key pattern"),
+            ));
+        }
+        fields.push(field);
+    }
+    if fields.len() > FIELDS_MAX {
+        return Err(refuse(
+            ErrorCode::Location(13103),
+            format!("too many compound keys: an index has at most {FIELDS_MAX}"),
+        ));
+    }
+    Ok(fields)
+}
+
+/// Reads a flag, given as boolean or number.
+fn flag(name: &str, value: Value<'_>) -> Result<bool> {
+    match value {
+        Value::Bool(_) => Ok(value.truthy()),
+        number if number.is_number() => Ok(number.truthy()),
+        other => Err(refuse(
+            ErrorCode::TypeMismatch,
+            format!(
+                "The field '{name}' has value {name}: {}, which is not convertible to bool",
+                text::value(other)
+            ),
+        )),
+    }
+}
+
+/// Reads a size in bytes for a tree's nodes or pages.
+fn size(name: &str, value: Value<'_>, low: i64, high: i64) -> Result<u32> {
+    let bytes = value.as_i64_lossless();
+    match bytes.filter(|bytes| (low..=high).contains(bytes)) {
+        Some(bytes) => u32::try_from(bytes)
+            .map_err(|_| cannot_create(format!("The field '{name}' is too large"))),
+        None => Err(cannot_create(format!(
+            "The field '{name}' must be a number of bytes from {low} to {high}, but got {}",
+            text::value(value)
+        ))),
+    }
+}
+
+/// Reads one of the options that shape a tree: `compression`, `pageSize`, `readPageSize`. Returns
+/// whether `name` is one of them. Collections take them too.
+pub(crate) fn parse_tree_option(
+    options: &mut TreeOptions,
+    name: &str,
+    value: Value<'_>,
+) -> Result<bool> {
+    match name {
+        "compression" => {
+            options.compression = match value {
+                Value::String("zstd") => Compression::Zstd,
+                Value::String("zlib") => Compression::Zlib,
+                Value::String("lz4") => Compression::Lz4,
+                Value::String("snappy") => Compression::Snappy,
+                Value::String("none") => Compression::None,
+                other => {
+                    return Err(refuse(
+                        ErrorCode::BadValue,
+                        format!(
+                            "The field 'compression' must be one of zstd, zlib, lz4, snappy, none, \
+                             but got {}",
+                            text::value(other)
+                        ),
+                    ));
+                }
+            };
+        }
+        "pageSize" => options.node_bytes = size(name, value, 64 << 10, 64 << 20)?,
+        "readPageSize" => options.page_bytes = size(name, value, 1 << 10, 1 << 20)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Accepts the simple collation, which is no collation; refuses every other.
+pub(crate) fn check_collation(value: Value<'_>, code: ErrorCode) -> Result<()> {
+    match value {
+        Value::Document(doc) if doc.is_empty() || doc.get_str("locale") == Some("simple") => Ok(()),
+        Value::Document(doc) => Err(refuse(
+            code,
+            format!(
+                "The option 'collation' is not supported by this server, except {{ locale: \
+                 \"simple\" }}; got {}",
+                text::document(doc)
+            ),
+        )),
+        other => Err(refuse(
+            ErrorCode::TypeMismatch,
+            format!(
+                "The field 'collation' must be an object, but got {}",
+                other.type_name()
+            ),
+        )),
+    }
+}
+
+impl IndexSpec {
+    /// Reads and checks a specification.
+    ///
+    /// # Errors
+    /// `CannotCreateIndex` (67), `InvalidIndexSpecificationOption` (197), `TypeMismatch` (14),
+    /// `FailedToParse` (9) and `BadValue` (2), with the whole specification in the message.
+    pub fn parse(doc: &Doc) -> Result<IndexSpec> {
+        parse(doc).map_err(|error| match error {
+            Error::Command(error) => error
+                .context(format!("Error in specification {}", text::document(doc)))
+                .into(),
+            other => other,
+        })
+    }
+
+    /// The specification of the index on `_id`.
+    pub fn id_index_doc() -> DocBuf {
+        frond_bson::doc! {"v": 2, "key": {"_id": 1}, "name": ID_INDEX_NAME}
+    }
+
+    /// Whether the key pattern is that of the index on `_id`.
+    pub fn is_id_index(&self) -> bool {
+        matches!(
+            self.fields.as_slice(),
+            [field] if field.path == "_id" && field.direction == key::Direction::Ascending
+        )
+    }
+
+    /// Compares with an existing index of the collection.
+    ///
+    /// # Errors
+    /// `IndexOptionsConflict` (85) if it is there under another name, `IndexKeySpecsConflict` (86)
+    /// if the name is taken by an index that differs.
+    pub fn compare(&self, existing: &IndexSpec) -> Result<Comparison> {
+        let same_key = frond_bson::compare_docs(&self.key, &existing.key).is_eq();
+        let same_filter = match (&self.partial, &existing.partial) {
+            (None, None) => true,
+            (Some(a), Some(b)) => frond_bson::compare_docs(&a.doc, &b.doc).is_eq(),
+            _ => false,
+        };
+        let same_options = self.unique == existing.unique && self.sparse == existing.sparse;
+        if self.name == existing.name {
+            if same_key && same_filter && same_options {
+                return Ok(Comparison::Identical);
+            }
+            return Err(refuse(
+                ErrorCode::IndexKeySpecsConflict,
+                format!(
+                    "An existing index has the same name as the requested index. When index names \
+                     are not specified, they are auto generated and can cause conflicts. Please \
+                     refer to our documentation. Requested index: {}, existing index: {}",
+                    text::document(&self.doc),
+                    text::document(&existing.doc)
+                ),
+            ));
+        }
+        if same_key && same_filter && same_options {
+            return Err(refuse(
+                ErrorCode::IndexOptionsConflict,
+                format!(
+                    "Index already exists with a different name: {}",
+                    existing.name
+                ),
+            ));
+        }
+        Ok(Comparison::Different)
+    }
+}
+
+fn parse(doc: &Doc) -> Result<IndexSpec> {
+    let key = match doc.get("key") {
+        Some(Value::Document(key)) => key,
+        Some(other) => {
+            return Err(refuse(
+                ErrorCode::TypeMismatch,
+                format!(
+                    "The field 'key' must be an object, but got {}",
+                    other.type_name()
+                ),
+            ));
+        }
+        None => {
+            return Err(refuse(
+                ErrorCode::FailedToParse,
+                "The 'key' field is a required property of an index specification",
+            ));
+        }
+    };
+    let fields = parse_key(key)?;
+    let name = match doc.get("name") {
+        None => default_name(key),
+        Some(Value::String("")) => return Err(cannot_create("index name cannot be empty")),
+        Some(Value::String("*")) => {
+            return Err(refuse(
+                ErrorCode::BadValue,
+                "The index name '*' is not valid.",
+            ));
+        }
+        Some(Value::String(name)) => name.to_owned(),
+        Some(other) => {
+            return Err(refuse(
+                ErrorCode::TypeMismatch,
+                format!(
+                    "The field 'name' must be a string, but got {}",
+                    other.type_name()
+                ),
+            ));
+        }
+    };
+    let mut spec = IndexSpec {
+        name,
+        key: key.to_owned(),
+        paths: KeyPaths::new(fields.iter().map(|field| Path::new(&field.path)))?,
+        fields,
+        unique: false,
+        sparse: false,
+        hidden: false,
+        partial: None,
+        tree: TreeOptions::default(),
+        doc: DocBuf::new(),
+    };
+    let mut listed = DocBuf::new();
+    for (option, value) in doc.iter() {
+        match option {
+            "key" | "name" | "v" => {}
+            "unique" => spec.unique = flag(option, value)?,
+            "sparse" => spec.sparse = flag(option, value)?,
+            "hidden" => spec.hidden = flag(option, value)?,
+            "partialFilterExpression" => spec.partial = Some(parse_partial(value)?),
+            "collation" => check_collation(value, ErrorCode::CannotCreateIndex)?,
+            _ if parse_tree_option(&mut spec.tree, option, value)? => {
+                listed.push(option, value);
+            }
+            _ if IGNORED.contains(&option) => {}
+            "wildcardProjection" => {
+                return Err(refuse(
+                    ErrorCode::BadValue,
+                    "The field 'wildcardProjection' is only allowed in an 'wildcard' index",
+                ));
+            }
+            _ if NOT_SUPPORTED.contains(&option) => {
+                return Err(cannot_create(format!(
+                    "The index option '{option}' is not supported by this server"
+                )));
+            }
+            _ => {
+                return Err(refuse(
+                    ErrorCode::InvalidIndexSpecificationOption,
+                    format!("The field '{option}' is not valid for an index specification"),
+                ));
+            }
+        }
+    }
+    check_version(doc)?;
+    check_id_index(&spec)?;
+    if spec.sparse && spec.partial.is_some() {
+        return Err(cannot_create(
+            "cannot mix \"partialFilterExpression\" and \"sparse\" options",
+        ));
+    }
+    spec.doc = listed_form(&spec, &listed);
+    Ok(spec)
+}
+
+/// As `listIndexes` shows it: only what differs from the defaults.
+fn listed_form(spec: &IndexSpec, tree_options: &Doc) -> DocBuf {
+    let mut out = DocBuf::new();
+    out.push("v", 2);
+    out.push("key", &spec.key);
+    out.push("name", spec.name.as_str());
+    for (option, set) in [
+        ("unique", spec.unique),
+        ("sparse", spec.sparse),
+        ("hidden", spec.hidden),
+    ] {
+        if set {
+            out.push(option, true);
+        }
+    }
+    if let Some(partial) = &spec.partial {
+        out.push("partialFilterExpression", &partial.doc);
+    }
+    out.push_all(tree_options);
+    out
+}
+
+fn check_version(doc: &Doc) -> Result<()> {
+    match doc.get("v") {
+        None => Ok(()),
+        Some(v) if matches!(v.as_i64_lossless(), Some(1 | 2)) => Ok(()),
+        Some(v) if v.is_number() => Err(cannot_create(format!(
+            "Invalid index specification {}; cannot create an index with v={}",
+            text::document(doc),
+            text::value(v)
+        ))),
+        Some(v) => Err(refuse(
+            ErrorCode::TypeMismatch,
+            format!("The field 'v' must be a number, but got {}", v.type_name()),
+        )),
+    }
+}
+
+/// The index on `_id` has one name and no options; its name is reserved.
+fn check_id_index(spec: &IndexSpec) -> Result<()> {
+    if !spec.is_id_index() {
+        if spec.name == ID_INDEX_NAME {
+            return Err(refuse(
+                ErrorCode::BadValue,
+                format!(
+                    "The index name '_id_' is reserved for the _id index, which must have key \
+                     pattern {{ _id: 1 }}, found key: {}",
+                    text::document(&spec.key)
+                ),
+            ));
+        }
+        return Ok(());
+    }
+    for (option, set) in [
+        ("sparse", spec.sparse),
+        ("partialFilterExpression", spec.partial.is_some()),
+        ("hidden", spec.hidden),
+    ] {
+        if set {
+            return Err(refuse(
+                ErrorCode::InvalidIndexSpecificationOption,
+                format!("The field '{option}' is not valid for an _id index specification"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn parse_partial(value: Value<'_>) -> Result<Partial> {
+    let Value::Document(doc) = value else {
+        return Err(refuse(
+            ErrorCode::TypeMismatch,
+            format!(
+                "The field 'partialFilterExpression' must be an object, but got {}",
+                value.type_name()
+            ),
+        ));
+    };
+    let filter = Filter::parse(doc)?;
+    crate::plan::partial::check_supported(&filter)?;
+    Ok(Partial {
+        doc: doc.to_owned(),
+        filter: std::sync::Arc::new(filter),
+    })
+}

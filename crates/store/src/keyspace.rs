@@ -1,0 +1,25 @@
+//! The seam below the store: ordered trees of bytes, snapshots, atomic write sets, conflicts.
+//!
+//! This is the only file of the crate that names the engine's crate. Everything else uses the names
+//! below, so that a second engine (a distributed one) becomes an enum here and nowhere else. The
+//! embedded engine is used by static dispatch: values are slices of pinned pages, and nothing is
+//! copied or boxed on the way.
+
+pub use frond_tree::{
+    Compression, Cursor, Direction, Durability, Error as EngineError, KEY_BYTES_MAX, MergeOperator,
+    Options as EngineOptions, Snapshot, StoreStats as EngineStats, TreeId, TreeOptions, TreeStats,
+    WriteSet, disk,
+};
+
+/// The engine that holds the trees. A cheap handle; clone it freely.
+pub type Engine = frond_tree::Store;
+
+/// The tree that holds the catalog and the counters of all collections.
+pub const CATALOG_TREE: TreeId = TreeId(0);
+
+/// Documents written in one commit of a bulk insert, update or delete. Bounds the memory of a write
+/// set and how long a snapshot is held.
+pub const COMMIT_DOCUMENTS_MAX: usize = 1000;
+
+/// Bytes written in one commit of a bulk operation, after which the next commit begins.
+pub const COMMIT_BYTES_MAX: usize = 4 * 1024 * 1024;

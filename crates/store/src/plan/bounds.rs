@@ -1,0 +1,438 @@
+//! From the conditions of a filter to ranges of index fields.
+//!
+//! The ranges hold every document that can pass, often more: whoever reads through an index applies
+//! the filter again. Three rules come from arrays, of which an index has one entry per element:
+//! - Two conditions on one array may be met by two elements, so their ranges are not intersected,
+//!   unless `$elemMatch` ties them to one element.
+//! - For the same reason two fields that lead through one array are not both bounded.
+//! - A negation holds for an array if no element matches, so it bounds nothing.
+
+use frond_bson::{Value, key};
+use frond_query::matcher::{Comparison, ElemMatch, Expr, InSet, Leaf, Op, Pattern, Relation};
+
+use super::interval::{Interval, Intervals, Label, after_prefix};
+use crate::index::spec::IndexSpec;
+
+/// One condition of the top-level conjunction of a filter, as ranges of one path.
+#[derive(Clone, Debug)]
+pub struct Condition {
+    /// The path that it is about.
+    pub path: String,
+    /// Ranges that hold every value that can meet it.
+    pub intervals: Intervals,
+    /// Whether a document without the field can meet it.
+    pub matches_missing: bool,
+    /// Whether it bounds an index on arrays, too.
+    pub holds_for_arrays: bool,
+    /// Conditions with the same number must be met by the same element of an array.
+    pub element: Option<usize>,
+}
+
+/// The conditions of a filter's top-level conjunction.
+#[derive(Debug, Default)]
+pub struct Conditions {
+    /// Those that bound a path.
+    pub list: Vec<Condition>,
+    /// Whether nothing can pass.
+    pub impossible: bool,
+    /// `$elemMatch` conditions seen so far.
+    elements: usize,
+}
+
+/// A single value.
+fn point(value: Value<'_>) -> Interval {
+    let mut encoded = Vec::new();
+    key::encode(&value, &mut encoded);
+    Interval::point(encoded, value.to_owned())
+}
+
+/// What null means in a filter: null, undefined and missing, which an index stores as null.
+fn nulls() -> Intervals {
+    Intervals::union_of(vec![point(Value::Undefined), point(Value::Null)])
+}
+
+/// Values equal to `value`, as an index holds them.
+fn equal(value: Value<'_>) -> Intervals {
+    match value {
+        Value::Null | Value::Undefined => nulls(),
+        Value::Array(items) => {
+            // The array is there by its elements; inside of another array, as a whole.
+            let first = items.values().next().unwrap_or(Value::Undefined);
+            Intervals::union_of(vec![point(value), point(first)])
+        }
+        _ => Intervals::one(point(value)),
+    }
+}
+
+/// The end of the values of one type class.
+fn class_edge(value: &Value<'_>, upper: bool) -> Label {
+    let (low, high) = match value {
+        number if number.is_number() => (("-inf", true), ("inf", true)),
+        Value::String(_) | Value::Symbol(_) => (("\"\"", true), ("{}", false)),
+        Value::Document(_) => (("{}", true), ("[]", false)),
+        Value::Binary { .. } => (
+            ("BinData(0, )", true),
+            ("ObjectId('000000000000000000000000')", false),
+        ),
+        Value::ObjectId(_) => (
+            ("ObjectId('000000000000000000000000')", true),
+            ("ObjectId('ffffffffffffffffffffffff')", true),
+        ),
+        Value::Bool(_) => (("false", true), ("true", true)),
+        Value::DateTime(_) => (
+            ("new Date(-9223372036854775808)", true),
+            ("new Date(9223372036854775807)", true),
+        ),
+        Value::Timestamp(_) => (
+            ("Timestamp(0, 0)", true),
+            ("Timestamp(4294967295, 4294967295)", true),
+        ),
+        _ => (("first of its type", true), ("last of its type", true)),
+    };
+    let (text, inclusive) = if upper { high } else { low };
+    Label::Edge { text, inclusive }
+}
+
+/// Values of the operand's type class that compare so with it.
+fn range(relation: Relation, value: Value<'_>) -> Intervals {
+    match value {
+        Value::Null | Value::Undefined if relation.includes_equal() => return nulls(),
+        Value::Null | Value::Undefined => return Intervals::none(),
+        // These two compare with every type. Arrays are there by their elements.
+        Value::MinKey | Value::MaxKey | Value::Array(_) => return Intervals::all(),
+        _ if value.is_nan() && relation.includes_equal() => return equal(value),
+        _ if value.is_nan() => return Intervals::none(),
+        _ => {}
+    }
+    let mut encoded = Vec::new();
+    key::encode(&value, &mut encoded);
+    let (low, high) = key::bracket(&value, key::Direction::Ascending);
+    let end = Label::Value {
+        value: value.to_owned(),
+        inclusive: relation.includes_equal(),
+    };
+    let above = matches!(relation, Relation::Gt | Relation::Gte);
+    let beyond = if above != relation.includes_equal() {
+        // `$gt` begins behind the value, `$lte` ends behind it.
+        after_prefix(&encoded)
+    } else {
+        Some(encoded)
+    };
+    Intervals::one(if above {
+        Interval {
+            low: beyond.unwrap_or_default(),
+            high: Some(vec![high]),
+            low_label: end,
+            high_label: class_edge(&value, true),
+            point: false,
+        }
+    } else {
+        Interval {
+            low: vec![low],
+            high: beyond,
+            low_label: class_edge(&value, false),
+            high_label: end,
+            point: false,
+        }
+    })
+}
+
+/// Strings that can match a regular expression, and the expression itself as a value.
+fn matching(pattern: &Pattern) -> Intervals {
+    let itself = point(Value::Regex {
+        pattern: pattern.source(),
+        options: pattern.options(),
+    });
+    let (low, high) = key::bracket(&Value::String(""), key::Direction::Ascending);
+    let strings = match pattern.prefix() {
+        Some(prefix) => {
+            let mut encoded = Vec::new();
+            key::encode(&Value::String(&prefix.text), &mut encoded);
+            // Without the byte that ends a text it is the beginning of all longer ones.
+            encoded.pop();
+            // The least string that follows all with this prefix, for people to read.
+            let next = after_prefix(prefix.text.as_bytes())
+                .and_then(|bytes| String::from_utf8(bytes).ok());
+            Interval {
+                high: after_prefix(&encoded),
+                low: encoded,
+                low_label: Label::Value {
+                    value: prefix.text.as_str().into(),
+                    inclusive: true,
+                },
+                high_label: match next {
+                    Some(next) => Label::Value {
+                        value: next.into(),
+                        inclusive: false,
+                    },
+                    None => class_edge(&Value::String(""), true),
+                },
+                point: false,
+            }
+        }
+        None => Interval {
+            low: vec![low],
+            high: Some(vec![high]),
+            low_label: class_edge(&Value::String(""), false),
+            high_label: class_edge(&Value::String(""), true),
+            point: false,
+        },
+    };
+    Intervals::union_of(vec![strings, itself])
+}
+
+fn in_set(set: &InSet) -> Intervals {
+    let values = set.values().iter().map(|value| equal(value.as_value()));
+    let patterns = set.patterns().iter().map(matching);
+    let parts = values.chain(patterns);
+    Intervals::union_of(parts.flat_map(|part| part.as_slice().to_vec()).collect())
+}
+
+/// The ranges of one operator, and whether a missing field can meet it. `None`: it bounds nothing.
+pub fn of_op(op: &Op) -> Option<(Intervals, bool)> {
+    match op {
+        Op::Compare(comparison) => Some(of_comparison(comparison)),
+        Op::In(set) => Some((in_set(set), set.has_null())),
+        Op::Regex(pattern) => Some((matching(pattern), false)),
+        // Null stands for a missing field, too, so an existing field can be anywhere.
+        Op::Exists => Some((Intervals::all(), false)),
+        Op::Type(_) | Op::Size(_) | Op::Mod(_) | Op::Bits(_) => Some((Intervals::all(), false)),
+        Op::ElemMatch(condition) => match &**condition {
+            ElemMatch::Value(conditions) => Some((of_element(conditions), false)),
+            ElemMatch::Document(_) => Some((Intervals::all(), false)),
+        },
+    }
+}
+
+fn of_comparison(comparison: &Comparison) -> (Intervals, bool) {
+    let value = comparison.value();
+    let relation = comparison.relation();
+    match relation {
+        Relation::Eq => (equal(value), value.is_nullish()),
+        _ => {
+            let missing = value.is_nullish() || matches!(value, Value::MinKey | Value::MaxKey);
+            (range(relation, value), missing)
+        }
+    }
+}
+
+/// Ranges for one element of an array that meets all of `conditions`, whose leaves have no path.
+fn of_element(conditions: &Expr) -> Intervals {
+    match conditions {
+        Expr::And(all) => all
+            .iter()
+            .map(of_element)
+            .fold(Intervals::all(), |a, b| a.intersection(&b)),
+        Expr::Or(any) => any
+            .iter()
+            .map(of_element)
+            .fold(Intervals::none(), Intervals::union),
+        Expr::Not(inner) => match &**inner {
+            Expr::Leaf(leaf) => complement(&leaf.op).unwrap_or_else(Intervals::all),
+            _ => Intervals::all(),
+        },
+        Expr::Leaf(leaf) => of_op(&leaf.op).map_or_else(Intervals::all, |(ranges, _)| ranges),
+        Expr::Nor(_) => Intervals::all(),
+        Expr::False => Intervals::none(),
+    }
+}
+
+/// The ranges where an equality does not hold. Only of values that an index stores as they are.
+fn complement(op: &Op) -> Option<Intervals> {
+    let plain = |value: &Value<'_>| !matches!(value, Value::Array(_));
+    match op {
+        Op::Compare(comparison) if comparison.relation() == Relation::Eq => {
+            let value = comparison.value();
+            plain(&value).then(|| equal(value).complement())
+        }
+        Op::In(set) if set.patterns().is_empty() => {
+            let all_plain = set.values().iter().all(|value| plain(&value.as_value()));
+            all_plain.then(|| in_set(set).complement())
+        }
+        _ => None,
+    }
+}
+
+impl Conditions {
+    /// Collects the conditions that every document must meet.
+    pub fn of(filter: &Expr) -> Conditions {
+        let mut conditions = Conditions::default();
+        conditions.add(filter, "", None);
+        conditions
+    }
+
+    fn add(&mut self, expr: &Expr, prefix: &str, element: Option<usize>) {
+        match expr {
+            Expr::And(children) => {
+                for child in children {
+                    self.add(child, prefix, element);
+                }
+            }
+            Expr::Leaf(leaf) => self.add_leaf(leaf, prefix, element),
+            Expr::Not(inner) => {
+                // Inside of `$elemMatch` too, the field itself may be an array.
+                if let Expr::Leaf(leaf) = &**inner
+                    && let Some(intervals) = complement(&leaf.op)
+                {
+                    self.list.push(Condition {
+                        path: join(prefix, leaf.path.as_str()),
+                        // `{$ne: null}` is the only one that a missing field cannot meet.
+                        matches_missing: !of_op(&leaf.op).is_some_and(|(_, missing)| missing),
+                        intervals,
+                        holds_for_arrays: false,
+                        element,
+                    });
+                } else if let Expr::Leaf(leaf) = &**inner
+                    && matches!(leaf.op, Op::Exists)
+                {
+                    self.list.push(Condition {
+                        path: join(prefix, leaf.path.as_str()),
+                        intervals: nulls(),
+                        matches_missing: true,
+                        holds_for_arrays: true,
+                        element,
+                    });
+                }
+            }
+            Expr::False => self.impossible = true,
+            Expr::Or(_) | Expr::Nor(_) => {}
+        }
+    }
+
+    fn add_leaf(&mut self, leaf: &Leaf, prefix: &str, element: Option<usize>) {
+        let path = join(prefix, leaf.path.as_str());
+        if let Op::ElemMatch(condition) = &leaf.op
+            && let ElemMatch::Document(filter) = &**condition
+        {
+            self.elements += 1;
+            let number = self.elements;
+            self.add(filter, &path, Some(number));
+            return;
+        }
+        if let Some((intervals, matches_missing)) = of_op(&leaf.op) {
+            self.list.push(Condition {
+                path,
+                intervals,
+                matches_missing,
+                holds_for_arrays: true,
+                element,
+            });
+        }
+    }
+}
+
+fn join(prefix: &str, path: &str) -> String {
+    if prefix.is_empty() {
+        path.to_owned()
+    } else {
+        format!("{prefix}.{path}")
+    }
+}
+
+/// Whether a path has a component that may be the number of an array element.
+pub fn has_number(path: &str) -> bool {
+    path.split('.')
+        .any(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The part before the first dot.
+fn top(path: &str) -> &str {
+    path.split('.').next().unwrap_or_default()
+}
+
+/// The bounds of an index: one set of ranges for each field, in ascending terms.
+#[derive(Clone, Debug)]
+pub struct IndexBounds {
+    /// By field of the index.
+    pub fields: Vec<Intervals>,
+    /// Whether a document without the first field can pass. Such documents may be missing from a
+    /// sparse index.
+    pub may_be_missing: bool,
+}
+
+impl IndexBounds {
+    /// The bounds of an index with these multikey bits.
+    pub fn of(spec: &IndexSpec, multikey: u32, conditions: &Conditions) -> IndexBounds {
+        let mut fields: Vec<Intervals> = Vec::with_capacity(spec.fields.len());
+        let mut may_be_missing = true;
+        // Of each array, the element group that bounds a field already.
+        let mut bounded: Vec<(&str, Option<usize>)> = Vec::new();
+        for (position, field) in spec.fields.iter().enumerate() {
+            let is_array = multikey & (1 << position) != 0;
+            let about = conditions.list.iter().filter(|one| one.path == field.path);
+            if position == 0 {
+                may_be_missing = !about.clone().any(|one| !one.matches_missing);
+            }
+            if is_array && has_number(&field.path) {
+                fields.push(Intervals::all());
+                continue;
+            }
+            if !is_array {
+                let all = about.fold(Intervals::all(), |ranges, one| {
+                    ranges.intersection(&one.intervals)
+                });
+                fields.push(all);
+                continue;
+            }
+            let others: Vec<Option<usize>> = bounded
+                .iter()
+                .filter(|(array, _)| *array == top(&field.path))
+                .map(|(_, element)| *element)
+                .collect();
+            let allowed = |element: Option<usize>| {
+                others
+                    .iter()
+                    .all(|other| other.is_some() && *other == element)
+            };
+            let best = about
+                .filter(|one| one.holds_for_arrays && allowed(one.element))
+                .max_by_key(|one| narrowness(&one.intervals));
+            match best {
+                Some(one) if !one.intervals.is_all() => {
+                    bounded.push((top(&field.path), one.element));
+                    fields.push(one.intervals.clone());
+                }
+                _ => fields.push(Intervals::all()),
+            }
+        }
+        IndexBounds {
+            fields,
+            may_be_missing,
+        }
+    }
+
+    /// Whether nothing can be inside.
+    pub fn is_none(&self) -> bool {
+        self.fields.iter().any(Intervals::is_none)
+    }
+
+    /// Leading fields that are bounded to single values.
+    pub fn leading_points(&self) -> usize {
+        self.fields
+            .iter()
+            .take_while(|field| field.is_point())
+            .count()
+    }
+}
+
+/// A guess at how few entries a set of ranges holds; greater is narrower.
+pub fn narrowness(intervals: &Intervals) -> u32 {
+    if intervals.is_none() {
+        6
+    } else if intervals.is_point() {
+        5
+    } else if intervals.all_points() {
+        4
+    } else {
+        let closed = |one: &Interval| {
+            let value = |label: &Label| matches!(label, Label::Value { .. });
+            value(&one.low_label) && value(&one.high_label)
+        };
+        match intervals.as_slice() {
+            [one] if one.is_all() => 0,
+            parts if parts.iter().all(closed) => 3,
+            [_] => 2,
+            _ => 1,
+        }
+    }
+}

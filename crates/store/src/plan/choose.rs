@@ -1,0 +1,375 @@
+//! Choosing how to find the documents of a query.
+//!
+//! Candidates are ranked by how much their bounds narrow: fields bounded to one value first, then the
+//! kind of the first range, then whether the order comes for free.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use frond_bson::key;
+use frond_query::error::ErrorCode;
+use frond_query::matcher::{ElemMatch, Expr, Filter, Op};
+use frond_query::sort::SortSpec;
+
+use super::bounds::{Conditions, IndexBounds, narrowness};
+use super::interval::Intervals;
+use super::sorted::{OrderField, direction_for, order_fields};
+use super::{Access, Hint, IndexAccess, Plan, partial};
+use crate::catalog::Collection;
+use crate::error::{Result, command};
+use crate::index::spec::{ID_INDEX_NAME, IndexSpec};
+use crate::index::{Index, covered};
+use crate::keyspace::Direction;
+
+/// What the planner looks at.
+#[derive(Clone, Copy)]
+pub struct Query<'a> {
+    /// The filter.
+    pub filter: &'a Filter,
+    /// The order wanted; empty for none.
+    pub sort: &'a SortSpec,
+    /// The index to use.
+    pub hint: Option<&'a Hint>,
+    /// The top-level fields that the result shows, if it shows only some and not `None` for all.
+    pub shown: Option<&'a BTreeSet<String>>,
+}
+
+/// A candidate.
+struct Candidate {
+    access: Access,
+    sorted: bool,
+    rank: f64,
+}
+
+/// Rank of the order for free: less than any bound with one open end.
+const RANK_SORTED: f64 = 1.5;
+/// Rank of not having to read documents.
+const RANK_COVERED: f64 = 0.5;
+/// Rank of a field bounded to one value.
+const RANK_POINT: f64 = 5.0;
+/// Rank of a further bounded field behind a range.
+const RANK_BEHIND_RANGE: f64 = 0.25;
+/// Rank of a unique index bounded to one entry.
+const RANK_ONE_ENTRY: f64 = 1000.0;
+
+/// Picks the plan.
+///
+/// # Errors
+/// `BadValue` (2) if the hint names no index.
+pub fn choose(collection: &Collection, query: Query<'_>) -> Result<Plan> {
+    let conditions = Conditions::of(query.filter.predicates());
+    if let Some(access) = hinted_scan(&query)? {
+        return Ok(Plan {
+            sorted: query.sort.is_empty(),
+            access,
+            rejected: Vec::new(),
+        });
+    }
+    if conditions.impossible {
+        return Ok(simple(Access::Eof));
+    }
+    if query.hint.is_none()
+        && let Some(id) = query.filter.equality("_id")
+    {
+        let mut encoded = Vec::new();
+        key::encode(&id, &mut encoded);
+        return Ok(simple(Access::Id(encoded)));
+    }
+    let hinted = match query.hint {
+        Some(hint) => Some(find_hinted(collection, hint)?),
+        None => None,
+    };
+    let mut candidates = Vec::new();
+    match &hinted {
+        Some(Some(index)) => candidates.extend(through_index(index, &query, &conditions, true)),
+        Some(None) => candidates.extend(through_id(&query, &conditions, true)),
+        None => {
+            for index in collection.ready_indexes() {
+                candidates.extend(through_index(index, &query, &conditions, false));
+            }
+            candidates.extend(through_id(&query, &conditions, false));
+            candidates.extend(union(collection, &query, &conditions));
+        }
+    }
+    candidates.sort_by(|a, b| b.rank.total_cmp(&a.rank));
+    let mut candidates = candidates.into_iter();
+    Ok(match candidates.next() {
+        Some(best) => Plan {
+            access: best.access,
+            sorted: best.sorted,
+            rejected: candidates.map(|other| other.access).collect(),
+        },
+        None => Plan {
+            access: Access::CollScan(Direction::Forward),
+            sorted: query.sort.is_empty(),
+            rejected: Vec::new(),
+        },
+    })
+}
+
+/// A plan whose order does not matter, because it finds one document at most.
+fn simple(access: Access) -> Plan {
+    Plan {
+        access,
+        sorted: true,
+        rejected: Vec::new(),
+    }
+}
+
+/// The scan that `$natural` asks for, as hint or as sort.
+fn hinted_scan(query: &Query<'_>) -> Result<Option<Access>> {
+    let natural = query.sort.natural().map(|direction| match direction {
+        key::Direction::Ascending => Direction::Forward,
+        key::Direction::Descending => Direction::Backward,
+    });
+    match (query.hint, natural) {
+        (None, None) | (Some(Hint::Name(_) | Hint::Key(_)), None) => Ok(None),
+        (None, Some(direction)) => Ok(Some(Access::CollScan(direction))),
+        (Some(Hint::Natural(hinted)), sorted) => {
+            Ok(Some(Access::CollScan(sorted.unwrap_or(*hinted))))
+        }
+        (Some(Hint::Name(_) | Hint::Key(_)), Some(_)) => Err(command(
+            ErrorCode::BadValue,
+            "Cannot use a $natural sort with a hint that is not $natural",
+        )),
+    }
+}
+
+/// The index of a hint; `None` for the one on `_id`.
+fn find_hinted(collection: &Collection, hint: &Hint) -> Result<Option<Arc<Index>>> {
+    let none = || {
+        command(
+            ErrorCode::BadValue,
+            "error processing query: planner returned error :: caused by :: hint provided does not \
+             correspond to an existing index",
+        )
+    };
+    match hint {
+        Hint::Name(name) if name == ID_INDEX_NAME => Ok(None),
+        Hint::Name(name) => {
+            let found = collection
+                .ready_indexes()
+                .find(|index| index.spec.name == *name);
+            found.cloned().map(Some).ok_or_else(none)
+        }
+        Hint::Key(pattern) => {
+            let id_pattern = frond_bson::doc! {"_id": 1};
+            if frond_bson::compare_docs(pattern, &id_pattern).is_eq() {
+                return Ok(None);
+            }
+            let same =
+                |index: &&Arc<Index>| frond_bson::compare_docs(&index.spec.key, pattern).is_eq();
+            let found: Vec<_> = collection.ready_indexes().filter(same).collect();
+            match found.as_slice() {
+                [] => Err(none()),
+                [one] => Ok(Some(Arc::clone(one))),
+                _ => Err(command(
+                    ErrorCode::IndexNotFound,
+                    format!(
+                        "Hint matched multiple indexes, must hint by index name. Matched: {}",
+                        found
+                            .iter()
+                            .map(|index| crate::text::document(&index.spec.doc))
+                            .collect::<Vec<_>>()
+                            .join(" and ")
+                    ),
+                )),
+            }
+        }
+        // Handled before.
+        Hint::Natural(_) => Err(none()),
+    }
+}
+
+fn rank_of_bounds(bounds: &[Intervals]) -> f64 {
+    let mut rank = 0.0;
+    let mut behind_range = false;
+    for ranges in bounds {
+        if behind_range {
+            rank += if ranges.is_all() {
+                0.0
+            } else {
+                RANK_BEHIND_RANGE
+            };
+        } else if ranges.is_point() {
+            rank += RANK_POINT;
+        } else {
+            rank += f64::from(narrowness(ranges));
+            behind_range = true;
+        }
+    }
+    rank
+}
+
+/// A plan through one index, if it is of use.
+fn through_index(
+    index: &Arc<Index>,
+    query: &Query<'_>,
+    conditions: &Conditions,
+    hinted: bool,
+) -> Option<Candidate> {
+    let spec = &index.spec;
+    if spec.hidden && !hinted {
+        return None;
+    }
+    let multikey = index.multikey();
+    let bounds = IndexBounds::of(spec, multikey, conditions);
+    if let Some(partial) = &spec.partial
+        && !hinted
+        && !partial::implies(query.filter.predicates(), partial.filter.predicates())
+    {
+        return None;
+    }
+    if spec.sparse && bounds.may_be_missing && !hinted {
+        return None;
+    }
+    let order = order_fields(spec, multikey, &bounds.fields);
+    let direction = direction_for(query.sort, &order);
+    let gives_order = direction.is_some() && !query.sort.is_empty();
+    let is_bounded = bounds.fields.first().is_some_and(|first| !first.is_all());
+    // An index that leaves documents out is worth a full scan.
+    let is_smaller = spec.sparse || spec.partial.is_some();
+    if !hinted && !is_bounded && !gives_order && !is_smaller {
+        return None;
+    }
+    let covered = multikey == 0 && is_covered(spec, query);
+    let one_entry = spec.unique && bounds.leading_points() == spec.fields.len();
+    let rank = rank_of_bounds(&bounds.fields)
+        + if one_entry { RANK_ONE_ENTRY } else { 0.0 }
+        + if gives_order { RANK_SORTED } else { 0.0 }
+        + if covered { RANK_COVERED } else { 0.0 }
+        - 0.01 * spec.fields.len() as f64;
+    let access = if bounds.is_none() {
+        Access::Eof
+    } else {
+        Access::Index(IndexAccess {
+            index: index.clone(),
+            multikey,
+            bounds,
+            direction: direction.unwrap_or(Direction::Forward),
+            covered,
+        })
+    };
+    Some(Candidate {
+        access,
+        sorted: direction.is_some(),
+        rank,
+    })
+}
+
+/// A plan over ranges of `_id`, if it is of use.
+fn through_id(query: &Query<'_>, conditions: &Conditions, hinted: bool) -> Option<Candidate> {
+    let ranges = conditions
+        .list
+        .iter()
+        .filter(|one| one.path == "_id")
+        .fold(Intervals::all(), |ranges, one| {
+            ranges.intersection(&one.intervals)
+        });
+    let order = [OrderField {
+        path: "_id",
+        direction: key::Direction::Ascending,
+        is_point: ranges.is_point(),
+        is_array: false,
+    }];
+    let direction = direction_for(query.sort, &order);
+    let gives_order = direction.is_some() && !query.sort.is_empty();
+    if !hinted && ranges.is_all() && !gives_order {
+        return None;
+    }
+    let rank = if ranges.is_point() {
+        RANK_ONE_ENTRY
+    } else {
+        rank_of_bounds(std::slice::from_ref(&ranges))
+    };
+    Some(Candidate {
+        access: if ranges.is_none() {
+            Access::Eof
+        } else {
+            Access::IdRange {
+                ranges,
+                direction: direction.unwrap_or(Direction::Forward),
+            }
+        },
+        sorted: direction.is_some(),
+        // The documents lie there themselves: nothing has to be fetched.
+        rank: rank + RANK_COVERED + if gives_order { RANK_SORTED } else { 0.0 },
+    })
+}
+
+/// A union of plans for the branches of an `$or`, if each branch has a bounded one.
+fn union(collection: &Collection, query: &Query<'_>, conditions: &Conditions) -> Option<Candidate> {
+    let branches = match query.filter.predicates() {
+        Expr::Or(branches) => branches,
+        Expr::And(children) => children.iter().find_map(|child| match child {
+            Expr::Or(branches) => Some(branches),
+            _ => None,
+        })?,
+        _ => return None,
+    };
+    let unordered = SortSpec::parse(frond_bson::Doc::empty()).ok()?;
+    let mut parts = Vec::with_capacity(branches.len());
+    let mut least = f64::INFINITY;
+    for branch in branches {
+        let mut of_branch = Conditions::of(branch);
+        if of_branch.impossible {
+            continue;
+        }
+        of_branch.list.extend(conditions.list.iter().cloned());
+        let part = Query {
+            sort: &unordered,
+            hint: None,
+            // Documents are compared by their `_id` and filtered by the whole filter.
+            shown: None,
+            ..*query
+        };
+        let through_indexes = collection
+            .ready_indexes()
+            .filter_map(|index| through_index(index, &part, &of_branch, false));
+        let best = through_indexes
+            .chain(through_id(&part, &of_branch, false))
+            .max_by(|a, b| a.rank.total_cmp(&b.rank))?;
+        least = least.min(best.rank);
+        parts.push(best.access);
+    }
+    Some(Candidate {
+        access: if parts.is_empty() {
+            Access::Eof
+        } else {
+            Access::Or(parts)
+        },
+        sorted: query.sort.is_empty(),
+        // As good as its worst branch.
+        rank: least - 0.5,
+    })
+}
+
+/// Whether entries of an index hold all that a query needs.
+fn is_covered(spec: &IndexSpec, query: &Query<'_>) -> bool {
+    let Some(shown) = query.shown else {
+        return false;
+    };
+    let has = |path: &str| path == "_id" || spec.fields.iter().any(|field| field.path == path);
+    covered::can_rebuild(spec)
+        && shown.iter().all(|path| has(path))
+        && query.sort.fields().all(|(path, _)| has(path.as_str()))
+        && paths_all(query.filter.predicates(), &has)
+}
+
+/// Whether all paths that a filter looks at satisfy `has`.
+fn paths_all(expr: &Expr, has: &impl Fn(&str) -> bool) -> bool {
+    match expr {
+        Expr::And(children) | Expr::Or(children) | Expr::Nor(children) => {
+            children.iter().all(|child| paths_all(child, has))
+        }
+        Expr::Not(child) => paths_all(child, has),
+        Expr::False => true,
+        Expr::Leaf(leaf) => {
+            let inner_is_fine = match &leaf.op {
+                Op::ElemMatch(condition) => matches!(**condition, ElemMatch::Value(_)),
+                _ => true,
+            };
+            inner_is_fine && has(leaf.path.as_str())
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Planning: from a query to the way its documents are found.
+//!
+//! [`bounds`] reads ranges of fields from the filter, [`choose`] picks an index for them, [`sorted`]
+//! tells which order an index gives, [`partial`] whether a partial index has all that is asked for,
+//! [`explain`] shows the result.
+
+pub mod bounds;
+pub mod choose;
+pub mod interval;
+pub mod partial;
+pub mod sorted;
+
+use std::sync::Arc;
+
+use frond_bson::{DocBuf, key};
+
+use crate::exec::key_scan::{KeyRange, ScanField};
+use crate::index::Index;
+use crate::keyspace::{Direction, TreeId};
+use bounds::IndexBounds;
+use interval::Intervals;
+
+/// Which index a query must use.
+#[derive(Clone, Debug)]
+pub enum Hint {
+    /// The index of this name.
+    Name(String),
+    /// The index with this key pattern.
+    Key(DocBuf),
+    /// No index; documents in the order of their storage, or the reverse.
+    Natural(Direction),
+}
+
+/// How documents are found.
+#[derive(Clone, Debug)]
+pub enum Access {
+    /// Nothing can match.
+    Eof,
+    /// Every document of the collection.
+    CollScan(Direction),
+    /// The document whose `_id` has this encoding.
+    Id(Vec<u8>),
+    /// Documents whose `_id` is in these ranges.
+    IdRange {
+        /// The ranges.
+        ranges: Intervals,
+        /// Up or down.
+        direction: Direction,
+    },
+    /// Through a secondary index.
+    Index(IndexAccess),
+    /// One after the other; a document that two of them find counts once.
+    Or(Vec<Access>),
+}
+
+/// Reading through a secondary index.
+#[derive(Clone, Debug)]
+pub struct IndexAccess {
+    /// The index.
+    pub index: Arc<Index>,
+    /// Its multikey bits at the time of the snapshot.
+    pub multikey: u32,
+    /// Ranges of its fields.
+    pub bounds: IndexBounds,
+    /// Up or down.
+    pub direction: Direction,
+    /// Whether entries hold all that the query needs, so that documents are not read.
+    pub covered: bool,
+}
+
+/// How a query is run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How its documents are found.
+    pub access: Access,
+    /// Whether they come in the order that was asked for.
+    pub sorted: bool,
+    /// Other ways that were considered, for `explain`.
+    pub rejected: Vec<Access>,
+}
+
+impl IndexAccess {
+    /// Where to read.
+    pub fn key_range(&self) -> KeyRange {
+        let fields = self.index.spec.fields.iter().zip(&self.bounds.fields);
+        let last_bounded = self
+            .bounds
+            .fields
+            .iter()
+            .rposition(|ranges| !ranges.is_all())
+            .map_or(0, |last| last + 1);
+        // All fields of an entry have to be found to find the `_id` behind them; in a unique index
+        // it is in the value.
+        let wanted = if self.index.spec.unique {
+            last_bounded
+        } else {
+            usize::MAX
+        };
+        KeyRange {
+            tree: self.index.tree,
+            fields: fields
+                .take(wanted)
+                .map(|(field, ranges)| ScanField {
+                    ranges: match field.direction {
+                        key::Direction::Ascending => ranges.clone(),
+                        key::Direction::Descending => ranges.clone().inverted(),
+                    },
+                    direction: field.direction,
+                })
+                .collect(),
+            direction: self.direction,
+        }
+    }
+
+    /// Whether one document can have several entries inside the bounds.
+    pub fn may_repeat(&self) -> bool {
+        self.multikey != 0 && !self.bounds.fields.iter().all(Intervals::is_point)
+    }
+}
+
+/// Where to read the documents of a collection.
+pub fn primary_range(tree: TreeId, ranges: Intervals, direction: Direction) -> KeyRange {
+    KeyRange {
+        tree,
+        fields: vec![ScanField {
+            ranges,
+            direction: key::Direction::Ascending,
+        }],
+        direction,
+    }
+}

@@ -1,0 +1,169 @@
+//! Partial indexes: which filters they take, and when a query may use one.
+
+use frond_bson::Value;
+use frond_query::error::{Error, ErrorCode, Result};
+use frond_query::matcher::{Comparison, Expr, Filter, Leaf, Op, Relation};
+
+use super::bounds::of_op;
+
+/// Checks the filter of a partial index.
+///
+/// # Errors
+/// `CannotCreateIndex` (67) for a condition that MongoDB does not allow there.
+pub fn check_supported(filter: &Filter) -> Result<()> {
+    check(filter.predicates())
+}
+
+fn check(expr: &Expr) -> Result<()> {
+    let refuse = |what: &str| {
+        Err(Error::new(
+            ErrorCode::CannotCreateIndex,
+            format!("Expression not supported in partial index: {what}"),
+        ))
+    };
+    match expr {
+        Expr::And(children) | Expr::Or(children) => children.iter().try_for_each(check),
+        Expr::Leaf(leaf) => match &leaf.op {
+            Op::Compare(_) | Op::Exists | Op::Type(_) | Op::In(_) => Ok(()),
+            Op::Size(_) => refuse("$size"),
+            Op::Mod(_) => refuse("$mod"),
+            Op::Regex(_) => refuse("$regex"),
+            Op::Bits(_) => refuse("bit tests"),
+            Op::ElemMatch(_) => refuse("$elemMatch"),
+        },
+        Expr::Nor(_) => refuse("$nor"),
+        Expr::Not(_) => refuse("$not"),
+        Expr::False => refuse("$alwaysFalse"),
+    }
+}
+
+/// Whether every document that passes `query` passes `partial`, as far as a look at the conditions
+/// one by one can tell.
+pub fn implies(query: &Expr, partial: &Expr) -> bool {
+    match partial {
+        Expr::And(all) => all.iter().all(|one| implies(query, one)),
+        Expr::Or(any) => any.iter().any(|one| implies(query, one)),
+        Expr::Leaf(wanted) => implies_leaf(query, wanted),
+        _ => false,
+    }
+}
+
+fn implies_leaf(query: &Expr, wanted: &Leaf) -> bool {
+    match query {
+        Expr::And(all) => all.iter().any(|one| implies_leaf(one, wanted)),
+        Expr::Or(any) => !any.is_empty() && any.iter().all(|one| implies_leaf(one, wanted)),
+        Expr::Leaf(leaf) => leaf.path == wanted.path && implies_op(&leaf.op, &wanted.op),
+        Expr::False => true,
+        _ => false,
+    }
+}
+
+/// A value whose ranges say exactly what matches: no null, no array, no NaN, none of the two keys
+/// that compare with every type.
+fn is_plain(value: Value<'_>) -> bool {
+    !value.is_nullish()
+        && !value.is_nan()
+        && !matches!(
+            value,
+            Value::Array(_) | Value::MinKey | Value::MaxKey | Value::Regex { .. }
+        )
+}
+
+fn has_plain_ranges(op: &Op) -> bool {
+    match op {
+        Op::Compare(comparison) => is_plain(comparison.value()),
+        Op::In(set) => {
+            set.patterns().is_empty() && set.values().iter().all(|value| is_plain(value.as_value()))
+        }
+        _ => false,
+    }
+}
+
+fn implies_op(query: &Op, wanted: &Op) -> bool {
+    match wanted {
+        Op::Exists => of_op(query).is_some_and(|(_, matches_missing)| !matches_missing),
+        Op::Compare(_) | Op::In(_) if has_plain_ranges(query) && has_plain_ranges(wanted) => {
+            match (of_op(query), of_op(wanted)) {
+                (Some((inside, _)), Some((outside, _))) => {
+                    inside.intersection(&outside.complement()).is_none()
+                }
+                _ => false,
+            }
+        }
+        Op::Compare(wanted) => matches!(query, Op::Compare(query) if is_same(query, wanted)),
+        _ => false,
+    }
+}
+
+/// The same equality with null, an array or another value whose ranges are wider than it.
+fn is_same(a: &Comparison, b: &Comparison) -> bool {
+    a.relation() == Relation::Eq
+        && b.relation() == Relation::Eq
+        && a.value().type_code() == b.value().type_code()
+        && frond_bson::compare(&a.value(), &b.value()).is_eq()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use frond_bson::{DocBuf, doc};
+
+    #[test]
+    fn implication_by_single_conditions() {
+        let cases: Vec<(DocBuf, DocBuf, bool)> = vec![
+            (doc! {"a": 5}, doc! {"a": {"$gt": 3}}, true),
+            (doc! {"a": 3}, doc! {"a": {"$gt": 3}}, false),
+            (doc! {"a": {"$gte": 4}}, doc! {"a": {"$gt": 3}}, true),
+            (doc! {"a": {"$gt": 2}}, doc! {"a": {"$gt": 3}}, false),
+            (doc! {"a": {"$gt": 4}, "b": 1}, doc! {"a": {"$gt": 3}}, true),
+            (doc! {"a": {"$in": [4, 5]}}, doc! {"a": {"$gt": 3}}, true),
+            (doc! {"a": {"$in": [1, 5]}}, doc! {"a": {"$gt": 3}}, false),
+            (doc! {"a": "x"}, doc! {"a": {"$gt": 3}}, false),
+            (doc! {"b": 5}, doc! {"a": {"$gt": 3}}, false),
+            (doc! {"a": 1}, doc! {"a": {"$exists": true}}, true),
+            (doc! {"a": null}, doc! {"a": {"$exists": true}}, false),
+            (doc! {"a": {"$lt": 9}}, doc! {"a": {"$exists": true}}, true),
+            (doc! {"a": {"$ne": 9}}, doc! {"a": {"$exists": true}}, false),
+            (
+                doc! {"$or": [{"a": 5}, {"a": 6}]},
+                doc! {"a": {"$gt": 3}},
+                true,
+            ),
+            (
+                doc! {"$or": [{"a": 5}, {"b": 6}]},
+                doc! {"a": {"$gt": 3}},
+                false,
+            ),
+            (doc! {"a": 5, "b": 1}, doc! {"a": 5, "b": 1}, true),
+            (doc! {"a": 5}, doc! {"a": 5, "b": 1}, false),
+            (doc! {"a": null}, doc! {"a": null}, true),
+            (doc! {"a": f64::NAN}, doc! {"a": {"$lt": 3}}, false),
+            (doc! {}, doc! {"a": 1}, false),
+        ];
+        for (query, partial, expected) in cases {
+            let (query_filter, partial_filter) = (
+                Filter::parse(&query).unwrap(),
+                Filter::parse(&partial).unwrap(),
+            );
+            assert_eq!(
+                implies(query_filter.predicates(), partial_filter.predicates()),
+                expected,
+                "{query:?} implies {partial:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn unsupported_filters_are_refused() {
+        for filter in [
+            doc! {"a": {"$not": {"$gt": 1}}},
+            doc! {"a": {"$ne": 1}},
+            doc! {"$nor": [{"a": 1}]},
+            doc! {"a": {"$regex": "x"}},
+        ] {
+            let error = check_supported(&Filter::parse(&filter).unwrap()).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::CannotCreateIndex, "{filter:?}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Figures about collections and databases: `collStats`, `dbStats`.
+
+use crate::catalog::Collection;
+use crate::error::Result;
+use crate::index::spec::ID_INDEX_NAME;
+use crate::keyspace::Engine;
+use crate::namespace::{Namespace, check_database_name};
+use crate::store::DocumentStore;
+
+/// Figures about one collection. Sizes are in bytes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CollectionStats {
+    /// Documents.
+    pub count: u64,
+    /// Sum of the documents' BSON sizes.
+    pub size: u64,
+    /// Mean size of a document, rounded down; 0 without documents.
+    pub avg_obj_size: u64,
+    /// Space of the documents in the data file.
+    pub storage_size: u64,
+    /// Space of all indexes in the data file. The documents are stored in the index on `_id`, which
+    /// takes nothing by itself.
+    pub total_index_size: u64,
+    /// Space of each index in the data file, by name.
+    pub index_sizes: Vec<(String, u64)>,
+    /// Indexes, the one on `_id` included.
+    pub indexes: u64,
+}
+
+/// Figures about one database. Sizes are in bytes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DatabaseStats {
+    /// Collections.
+    pub collections: u64,
+    /// Documents.
+    pub objects: u64,
+    /// Sum of the documents' BSON sizes.
+    pub data_size: u64,
+    /// Space of the documents in the data file.
+    pub storage_size: u64,
+    /// Indexes, those on `_id` included.
+    pub indexes: u64,
+    /// Space of the indexes in the data file.
+    pub index_size: u64,
+}
+
+/// Space that a collection takes in the data file, with its indexes.
+pub(crate) fn disk_bytes(engine: &Engine, collection: &Collection) -> u64 {
+    let indexes = collection.indexes.iter().map(|index| index.tree);
+    std::iter::once(collection.primary)
+        .chain(indexes)
+        .map(|tree| engine.tree_stats(tree).disk_bytes)
+        .sum()
+}
+
+fn of(engine: &Engine, collection: &Collection) -> CollectionStats {
+    let counts = collection.counts();
+    let count = u64::try_from(counts.documents).unwrap_or(0);
+    let size = u64::try_from(counts.bytes).unwrap_or(0);
+    let mut index_sizes = vec![(ID_INDEX_NAME.to_owned(), 0)];
+    for index in collection.ready_indexes() {
+        let bytes = engine.tree_stats(index.tree).disk_bytes;
+        index_sizes.push((index.spec.name.clone(), bytes));
+    }
+    CollectionStats {
+        count,
+        size,
+        avg_obj_size: size.checked_div(count).unwrap_or(0),
+        storage_size: engine.tree_stats(collection.primary).disk_bytes,
+        total_index_size: index_sizes.iter().map(|(_, bytes)| bytes).sum(),
+        indexes: index_sizes.len() as u64,
+        index_sizes,
+    }
+}
+
+impl DocumentStore {
+    /// Figures about a collection; all zero if it is not there, as MongoDB answers.
+    ///
+    /// # Errors
+    /// None at present.
+    pub fn collection_stats(&self, ns: &Namespace) -> Result<CollectionStats> {
+        let collection = self.catalog().collection(ns);
+        Ok(
+            collection.map_or_else(CollectionStats::default, |collection| {
+                of(self.engine(), &collection)
+            }),
+        )
+    }
+
+    /// Figures about a database; all zero if it is not there.
+    ///
+    /// # Errors
+    /// `InvalidNamespace` (73).
+    pub fn database_stats(&self, db: &str) -> Result<DatabaseStats> {
+        check_database_name(db)?;
+        let mut total = DatabaseStats::default();
+        for collection in self.catalog().view().database(db) {
+            let stats = of(self.engine(), &collection);
+            total.collections += 1;
+            total.objects += stats.count;
+            total.data_size += stats.size;
+            total.storage_size += stats.storage_size;
+            total.indexes += stats.indexes;
+            total.index_size += stats.total_index_size;
+        }
+        Ok(total)
+    }
+}

@@ -1,0 +1,251 @@
+//! The document store: everything a server asks for, in one handle.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use frond_bson::{Doc, DocBuf, doc};
+use frond_query::error::ErrorCode;
+
+use crate::catalog::{Catalog, CreateIndexesInfo, DropInfo, IndexSelector, Uuid, View};
+use crate::error::{Result, command};
+use crate::index::spec::IndexSpec;
+use crate::keyspace::{Engine, EngineOptions};
+use crate::merge::merge_operator;
+use crate::namespace::{Namespace, check_database_name};
+use crate::write::insert::{self, InsertOptions, InsertOutcome};
+
+/// Settings of a store.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct StoreOptions {}
+
+/// A database, as `listDatabases` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseInfo {
+    /// Its name.
+    pub name: String,
+    /// Bytes of the data file that its trees take.
+    pub size_on_disk: u64,
+    /// Whether no collection holds a document.
+    pub empty: bool,
+}
+
+/// A collection, as `listCollections` shows it.
+#[derive(Clone, Debug)]
+pub struct CollectionInfo {
+    /// Its name without the database.
+    pub name: String,
+    /// The options it was created with.
+    pub options: DocBuf,
+    /// Its identity.
+    pub uuid: Uuid,
+}
+
+/// Collections of documents over an engine. A cheap handle: clones share everything.
+#[derive(Clone)]
+pub struct DocumentStore {
+    catalog: Arc<Catalog>,
+}
+
+impl DocumentStore {
+    /// Opens the store on an engine, which must have been opened with [`merge_operator`].
+    ///
+    /// # Errors
+    /// `UnsupportedFormat` (12) for a catalog of another version, `DataCorruptionDetected` (301),
+    /// errors of the engine.
+    pub fn open(engine: Engine, _options: StoreOptions) -> Result<DocumentStore> {
+        Ok(DocumentStore {
+            catalog: Arc::new(Catalog::open(engine)?),
+        })
+    }
+
+    /// Opens an engine with the store's merge operator, and the store on it.
+    ///
+    /// # Errors
+    /// As [`DocumentStore::open`].
+    pub fn open_engine(engine: EngineOptions, options: StoreOptions) -> Result<DocumentStore> {
+        let engine = Engine::open(EngineOptions {
+            merge: merge_operator(),
+            ..engine
+        })?;
+        DocumentStore::open(engine, options)
+    }
+
+    /// The engine below.
+    pub fn engine(&self) -> &Engine {
+        self.catalog.engine()
+    }
+
+    /// The catalog.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    fn view(&self) -> Arc<View> {
+        Arc::clone(&self.catalog.view())
+    }
+
+    /// All databases, by name. A database is there as long as it has a collection.
+    ///
+    /// # Errors
+    /// None at present.
+    pub fn list_databases(&self) -> Result<Vec<DatabaseInfo>> {
+        let mut found: BTreeMap<String, DatabaseInfo> = BTreeMap::new();
+        for collection in self.view().iter() {
+            let name = collection.ns.db();
+            let info = found
+                .entry(name.to_owned())
+                .or_insert_with(|| DatabaseInfo {
+                    name: name.to_owned(),
+                    size_on_disk: 0,
+                    empty: true,
+                });
+            info.empty &= collection.counts().documents == 0;
+            info.size_on_disk += crate::stats::disk_bytes(self.engine(), collection);
+        }
+        Ok(found.into_values().collect())
+    }
+
+    /// The collections of a database, by name.
+    ///
+    /// # Errors
+    /// `InvalidNamespace` (73).
+    pub fn list_collections(&self, db: &str) -> Result<Vec<CollectionInfo>> {
+        check_database_name(db)?;
+        let collections = self.view().database(db);
+        Ok(collections
+            .iter()
+            .map(|collection| CollectionInfo {
+                name: collection.ns.coll().to_owned(),
+                options: collection.options.clone(),
+                uuid: collection.uuid,
+            })
+            .collect())
+    }
+
+    /// Whether a collection is there.
+    pub fn collection_exists(&self, ns: &Namespace) -> bool {
+        self.catalog.collection(ns).is_some()
+    }
+
+    /// Creates a collection. One that is there already with the same options is no error.
+    ///
+    /// # Errors
+    /// `NamespaceExists` (48), `InvalidNamespace` (73), `InvalidOptions` (72), `IDLUnknownField` (40415).
+    pub fn create_collection(&self, ns: &Namespace, options: &Doc) -> Result<()> {
+        self.catalog.create_collection(ns, options)?;
+        Ok(())
+    }
+
+    /// Drops a collection and its indexes.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26).
+    pub fn drop_collection(&self, ns: &Namespace) -> Result<DropInfo> {
+        self.catalog.drop_collection(ns)
+    }
+
+    /// Drops a database. Returns whether it was there.
+    ///
+    /// # Errors
+    /// `InvalidNamespace` (73).
+    pub fn drop_database(&self, db: &str) -> Result<bool> {
+        check_database_name(db)?;
+        self.catalog.drop_database(db)
+    }
+
+    /// Renames a collection; with `drop_target` it replaces another one.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26), `NamespaceExists` (48), `IllegalOperation` (20).
+    pub fn rename_collection(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        drop_target: bool,
+    ) -> Result<()> {
+        self.catalog.rename_collection(from, to, drop_target)
+    }
+
+    /// Creates indexes over the documents that are there and those to come. The collection is
+    /// created if need be. Writes go on meanwhile. Indexes that are there already are no error.
+    ///
+    /// # Errors
+    /// `CannotCreateIndex` (67), `IndexOptionsConflict` (85), `IndexKeySpecsConflict` (86),
+    /// `DuplicateKey` (11000) and others, see [`IndexSpec::parse`]. Then no index is created.
+    pub fn create_indexes(&self, ns: &Namespace, specs: &[&Doc]) -> Result<CreateIndexesInfo> {
+        if specs.is_empty() {
+            return Err(command(
+                ErrorCode::BadValue,
+                "Must specify at least one index to create",
+            ));
+        }
+        let specs: Vec<IndexSpec> = specs
+            .iter()
+            .map(|spec| IndexSpec::parse(spec))
+            .collect::<Result<_>>()?;
+        crate::index::build::create(&self.catalog, ns, specs)
+    }
+
+    /// Drops indexes. Returns how many there were before.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26), `IndexNotFound` (27), `InvalidOptions` (72),
+    /// `AmbiguousIndexKeyPattern` (181).
+    pub fn drop_indexes(&self, ns: &Namespace, which: &IndexSelector) -> Result<usize> {
+        self.catalog.drop_indexes(ns, which)
+    }
+
+    /// The specifications of a collection's indexes, the one on `_id` first.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26).
+    pub fn list_indexes(&self, ns: &Namespace) -> Result<Vec<DocBuf>> {
+        let collection = self.catalog.collection(ns).ok_or_else(|| {
+            command(
+                ErrorCode::NamespaceNotFound,
+                format!("ns does not exist: {ns}"),
+            )
+        })?;
+        let ready = collection
+            .ready_indexes()
+            .map(|index| index.spec.doc.clone());
+        Ok(std::iter::once(IndexSpec::id_index_doc())
+            .chain(ready)
+            .collect())
+    }
+
+    /// Inserts documents, each with an `_id` of its own or a new ObjectId in front. The collection is
+    /// created if need be.
+    ///
+    /// # Errors
+    /// What is wrong with single documents is in the outcome. `InvalidNamespace` (73), errors of
+    /// the engine.
+    pub fn insert(
+        &self,
+        ns: &Namespace,
+        docs: &[&Doc],
+        options: InsertOptions,
+    ) -> Result<InsertOutcome> {
+        insert::insert(&self.catalog, ns, docs, options)
+    }
+
+    /// How an index was used since the start: for `$indexStats`.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26).
+    pub fn index_usage(&self, ns: &Namespace) -> Result<Vec<DocBuf>> {
+        let collection = self.catalog.existing(ns)?;
+        Ok(collection
+            .ready_indexes()
+            .map(|index| {
+                doc! {
+                    "name": index.spec.name.as_str(),
+                    "key": &index.spec.key,
+                    "accesses": {"ops": index.uses() as i64},
+                    "spec": &index.spec.doc,
+                }
+            })
+            .collect())
+    }
+}

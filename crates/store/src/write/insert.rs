@@ -1,0 +1,223 @@
+//! Inserting documents in bulk: the hot path of the product.
+
+use frond_bson::{Doc, DocBuf, ObjectId, Value, tag};
+use frond_query::error::ErrorCode;
+
+use super::staging::{Buffers, Staged, Staging, check_size, primary_key};
+use super::{Retry, WriteError, clock_timestamp};
+use crate::catalog::{Catalog, Collection};
+use crate::error::{Result, command};
+use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability};
+use crate::namespace::Namespace;
+
+/// How to insert.
+#[derive(Clone, Copy, Debug)]
+pub struct InsertOptions {
+    /// Whether the first document that fails ends the operation.
+    pub ordered: bool,
+    /// When the operation returns.
+    pub durability: Durability,
+}
+
+/// What became of an insert.
+#[derive(Debug, Default)]
+pub struct InsertOutcome {
+    /// Documents that were inserted.
+    pub inserted: usize,
+    /// Documents that were not, by their place in the request, ascending.
+    pub errors: Vec<WriteError>,
+}
+
+/// What one commit did.
+struct Chunk {
+    /// Documents looked at: the next commit begins behind them.
+    consumed: usize,
+    /// Documents inserted.
+    inserted: usize,
+    /// Documents refused.
+    errors: Vec<WriteError>,
+}
+
+/// Inserts documents in order, in commits of bounded size. The collection is created if it is not
+/// there.
+///
+/// # Errors
+/// Errors of single documents are in the outcome. The operation fails as a whole only for a bad
+/// name or a failure of the engine.
+pub fn insert(
+    catalog: &Catalog,
+    ns: &Namespace,
+    docs: &[&Doc],
+    options: InsertOptions,
+) -> Result<InsertOutcome> {
+    let mut outcome = InsertOutcome::default();
+    let mut inserter = Inserter {
+        catalog,
+        options,
+        buffers: Buffers::default(),
+        key: Vec::new(),
+        prepared: Vec::new(),
+    };
+    let mut retry = Retry::default();
+    let mut next = 0;
+    while next < docs.len() {
+        catalog.ensure_collection(ns)?;
+        // After conflicts the commits get smaller, so that each meets fewer others.
+        let limit = (COMMIT_DOCUMENTS_MAX >> retry.conflicts().saturating_mul(2).min(31)).max(1);
+        let rest = docs.get(next..).unwrap_or_default();
+        let rest = rest.get(..limit.min(rest.len())).unwrap_or_default();
+        let chunk = match catalog.write(ns, |collection| inserter.chunk(collection, rest, next)) {
+            // Dropped since it was ensured.
+            None => continue,
+            Some(Ok(chunk)) => chunk,
+            Some(Err(error)) => {
+                retry.after(error)?;
+                continue;
+            }
+        };
+        retry = Retry::default();
+        next += chunk.consumed;
+        outcome.inserted += chunk.inserted;
+        let failed = !chunk.errors.is_empty();
+        outcome.errors.extend(chunk.errors);
+        if failed && options.ordered {
+            break;
+        }
+    }
+    Ok(outcome)
+}
+
+struct Inserter<'a> {
+    catalog: &'a Catalog,
+    options: InsertOptions,
+    buffers: Buffers,
+    key: Vec<u8>,
+    prepared: Vec<u8>,
+}
+
+impl Inserter<'_> {
+    /// Inserts as many of `docs` as fit in one commit. `first` is the place of the first one in the
+    /// request.
+    fn chunk(&mut self, collection: &Collection, docs: &[&Doc], first: usize) -> Result<Chunk> {
+        let engine = self.catalog.engine();
+        let mut staging = Staging::new(engine, collection, engine.snapshot(), &mut self.buffers);
+        let mut errors = Vec::new();
+        let mut consumed = 0;
+        for (offset, doc) in docs.iter().enumerate() {
+            if staging.is_full() {
+                break;
+            }
+            let staged = prepare(doc, &mut self.prepared, &mut self.key)
+                .and_then(|doc| staging.insert(&self.key, doc));
+            match staged {
+                Ok(Staged::Done) => {}
+                Ok(Staged::NextCommit) => break,
+                Err(error) if matches!(error, crate::error::Error::Engine(_)) => return Err(error),
+                Err(error) => {
+                    errors.push(WriteError {
+                        index: first + offset,
+                        error,
+                    });
+                    if self.options.ordered {
+                        consumed = offset + 1;
+                        break;
+                    }
+                }
+            }
+            consumed = offset + 1;
+        }
+        let inserted = staging.commit(self.options.durability)?;
+        Ok(Chunk {
+            consumed,
+            inserted,
+            errors,
+        })
+    }
+}
+
+/// The document as it is stored: `_id` first and generated if missing, empty timestamps filled in.
+/// Writes its primary key to `key`. A document that is in order already is not copied.
+pub(super) fn prepare<'a>(
+    doc: &'a Doc,
+    prepared: &'a mut Vec<u8>,
+    key: &mut Vec<u8>,
+) -> Result<&'a Doc> {
+    check_size(doc)?;
+    let mut id = None;
+    let mut id_is_first = false;
+    let mut has_empty_timestamp = false;
+    for (place, element) in doc.iter_raw().enumerate() {
+        if element.name_bytes() == b"_id" {
+            if id.is_some() {
+                return Err(command(
+                    ErrorCode::BadValue,
+                    "can't have multiple _id fields in one document",
+                ));
+            }
+            id = Some(element);
+            id_is_first = place == 0;
+        } else if element.tag() == tag::TIMESTAMP && element.value_bytes() == [0; 8] {
+            has_empty_timestamp = true;
+        }
+    }
+    let id_value = match id.and_then(|id| id.value()) {
+        Some(value) => {
+            check_id(&value)?;
+            value
+        }
+        None => Value::ObjectId(ObjectId::new()),
+    };
+    primary_key(&id_value, key);
+    if id_is_first && !has_empty_timestamp {
+        return Ok(doc);
+    }
+    let mut buffer = std::mem::take(prepared);
+    buffer.clear();
+    buffer.extend_from_slice(Doc::empty().as_bytes());
+    let mut out = DocBuf::from_vec_trusted(buffer);
+    out.push("_id", id_value);
+    for element in doc
+        .iter_raw()
+        .filter(|element| element.name_bytes() != b"_id")
+    {
+        if element.tag() == tag::TIMESTAMP && element.value_bytes() == [0; 8] {
+            out.push(element.name(), Value::Timestamp(clock_timestamp()));
+        } else {
+            out.push_raw(&element);
+        }
+    }
+    *prepared = out.into_vec();
+    let doc = Doc::from_trusted(prepared);
+    check_size(doc)?;
+    Ok(doc)
+}
+
+/// Checks a value that is to be an `_id`.
+///
+/// # Errors
+/// `InvalidIdField` (53) for arrays, regular expressions and undefined, `DollarPrefixedFieldName`
+/// (52) for documents with operators.
+pub(super) fn check_id(id: &Value<'_>) -> Result<()> {
+    match id {
+        Value::Array(_) | Value::Regex { .. } | Value::Undefined => Err(command(
+            ErrorCode::InvalidIdField,
+            format!("The '_id' value cannot be of type {}", id.type_name()),
+        )),
+        Value::Document(doc) => {
+            let operator = doc
+                .iter_raw()
+                .find(|element| element.name_bytes().starts_with(b"$"));
+            match operator {
+                Some(element) => Err(command(
+                    ErrorCode::DollarPrefixedFieldName,
+                    format!(
+                        "_id fields may not contain '$'-prefixed fields: {} is not valid for storage.",
+                        element.name()
+                    ),
+                )),
+                None => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,418 @@
+//! One commit in the making: documents and index entries go into one write set.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES, Value};
+use frond_query::error::{Error as CommandError, ErrorCode};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::duplicate;
+use crate::catalog::{self, Collection};
+use crate::error::{Error, Result, command};
+use crate::index::keys::IndexKeys;
+use crate::index::{Index, entry};
+use crate::keyspace::{
+    CATALOG_TREE, COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Durability, Engine, KEY_BYTES_MAX,
+    Snapshot, TreeId, WriteSet,
+};
+use crate::merge::Counts;
+
+/// Whether a document found its place in the write set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Staged {
+    /// It is in.
+    Done,
+    /// It may meet a key that is already in this write set, so the snapshot cannot tell whether that
+    /// key is taken. To be tried again in the next commit.
+    NextCommit,
+}
+
+/// Buffers that live as long as an operation.
+#[derive(Default)]
+pub struct Buffers {
+    new_keys: Vec<IndexKeys>,
+    old_keys: IndexKeys,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// A hash is a hash: keys of [`Staging::guarded`] are hashed already.
+#[derive(Default)]
+pub struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+type HashSet64 = HashSet<u64, BuildHasherDefault<Identity>>;
+
+/// The change of a document.
+#[derive(Clone, Copy)]
+struct Change<'a> {
+    old: &'a Doc,
+    /// Whether a value at a path may differ.
+    touches: &'a dyn Fn(&str) -> bool,
+}
+
+/// Documents on their way into one collection, for one commit.
+pub struct Staging<'a> {
+    engine: &'a Engine,
+    collection: &'a Collection,
+    snapshot: Snapshot,
+    batch: WriteSet,
+    counts: Counts,
+    documents: usize,
+    buffers: &'a mut Buffers,
+    /// Greatest primary key staged so far; ascending keys need no look at the hashes.
+    greatest: Vec<u8>,
+    /// Hashes of the staged primary keys, filled when the first key came out of order.
+    primaries: Option<HashSet64>,
+    /// The staged primary keys as long as they ascend: bytes and ends.
+    ascending: (Vec<u8>, Vec<usize>),
+    /// Hashes of the unique keys that this write set puts or deletes.
+    uniques: HashSet64,
+    /// Multikey bits that are new in the catalog with this commit.
+    multikey: Vec<(Arc<Index>, u32)>,
+}
+
+/// A hash of a key of one tree.
+pub fn key_hash(tree: TreeId, fields: &[u8]) -> u64 {
+    xxh3_64_with_seed(fields, u64::from(tree.0))
+}
+
+impl<'a> Staging<'a> {
+    /// Begins a commit on top of `snapshot`.
+    pub fn new(
+        engine: &'a Engine,
+        collection: &'a Collection,
+        snapshot: Snapshot,
+        buffers: &'a mut Buffers,
+    ) -> Staging<'a> {
+        let batch = WriteSet::with_snapshot(&snapshot);
+        buffers
+            .new_keys
+            .resize_with(collection.indexes.len(), IndexKeys::default);
+        Staging {
+            engine,
+            collection,
+            snapshot,
+            batch,
+            counts: Counts::default(),
+            documents: 0,
+            buffers,
+            greatest: Vec::new(),
+            primaries: None,
+            ascending: Default::default(),
+            uniques: HashSet64::default(),
+            multikey: Vec::new(),
+        }
+    }
+
+    /// The snapshot below.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Documents staged so far.
+    pub fn documents(&self) -> usize {
+        self.documents
+    }
+
+    /// Whether it is time to commit.
+    pub fn is_full(&self) -> bool {
+        self.documents >= COMMIT_DOCUMENTS_MAX || self.batch.bytes() >= COMMIT_BYTES_MAX
+    }
+
+    /// Whether this primary key is in the write set already, for all that hashes can tell.
+    fn saw_primary(&mut self, key: &[u8]) -> bool {
+        if let Some(primaries) = &mut self.primaries {
+            return !primaries.insert(key_hash(self.collection.primary, key));
+        }
+        if self.documents == 0 || key > self.greatest.as_slice() {
+            self.greatest.clear();
+            self.greatest.extend_from_slice(key);
+            self.ascending.0.extend_from_slice(key);
+            self.ascending.1.push(self.ascending.0.len());
+            return false;
+        }
+        // The first key out of order: from here on, every key is looked up.
+        let mut hashes = HashSet64::default();
+        let mut start = 0;
+        for &end in &self.ascending.1 {
+            let staged = self.ascending.0.get(start..end).unwrap_or_default();
+            hashes.insert(key_hash(self.collection.primary, staged));
+            start = end;
+        }
+        let saw = !hashes.insert(key_hash(self.collection.primary, key));
+        self.primaries = Some(hashes);
+        saw
+    }
+
+    /// Stages a new document, whose `_id` is encoded in `key`.
+    ///
+    /// # Errors
+    /// `DuplicateKey` (11000), errors of the index keys, errors of the engine.
+    pub fn insert(&mut self, key: &[u8], doc: &Doc) -> Result<Staged> {
+        check_key(key)?;
+        if self.snapshot.contains(self.collection.primary, key)? {
+            return Err(duplicate::of_id(self.collection, doc));
+        }
+        if self.generate(doc, None)? == Staged::NextCommit || self.saw_primary(key) {
+            return Ok(Staged::NextCommit);
+        }
+        self.batch
+            .put_guarded(self.collection.primary, key, doc.as_bytes());
+        for position in 0..self.collection.indexes.len() {
+            self.put_entries(position, key, None);
+        }
+        self.counts.add_document(doc.len_bytes());
+        self.documents += 1;
+        Ok(Staged::Done)
+    }
+
+    /// Stages the change of a document from `old` to `new`, which have the same `_id`. Indexes none of
+    /// whose paths `touches` are left alone.
+    ///
+    /// # Errors
+    /// As [`Staging::insert`].
+    pub fn update(
+        &mut self,
+        key: &[u8],
+        old: &Doc,
+        new: &Doc,
+        touches: &dyn Fn(&str) -> bool,
+    ) -> Result<Staged> {
+        let change = Change { old, touches };
+        if self.generate(new, Some(change))? == Staged::NextCommit {
+            return Ok(Staged::NextCommit);
+        }
+        self.batch
+            .put_guarded(self.collection.primary, key, new.as_bytes());
+        for position in 0..self.collection.indexes.len() {
+            self.put_entries(position, key, Some(change));
+        }
+        self.counts.remove_document(old.len_bytes());
+        self.counts.add_document(new.len_bytes());
+        self.documents += 1;
+        Ok(Staged::Done)
+    }
+
+    /// Stages the removal of a document.
+    ///
+    /// # Errors
+    /// Errors of the index keys: none that the insert did not have.
+    pub fn delete(&mut self, key: &[u8], old: &Doc) -> Result<()> {
+        let collection = self.collection;
+        for index in &collection.indexes {
+            let Buffers {
+                old_keys,
+                key: entry_key,
+                value,
+                ..
+            } = &mut *self.buffers;
+            old_keys.generate(&index.spec, old)?;
+            for (fields, lost) in old_keys.iter() {
+                entry::write(&index.spec, fields, key, lost, entry_key, value);
+                delete_entry(&mut self.batch, &mut self.uniques, index, entry_key, fields);
+            }
+        }
+        self.batch.delete_guarded(collection.primary, key);
+        self.counts.remove_document(old.len_bytes());
+        self.documents += 1;
+        Ok(())
+    }
+
+    /// Generates the keys of `new` in every index that can change, and checks the unique ones.
+    fn generate(&mut self, new: &Doc, change: Option<Change<'_>>) -> Result<Staged> {
+        let collection = self.collection;
+        for (position, index) in collection.indexes.iter().enumerate() {
+            let Buffers {
+                new_keys, old_keys, ..
+            } = &mut *self.buffers;
+            let Some(keys) = new_keys.get_mut(position) else {
+                continue;
+            };
+            if !is_affected(index, change) {
+                keys.clear();
+                continue;
+            }
+            keys.generate(&index.spec, new)?;
+            if !index.spec.unique {
+                continue;
+            }
+            old_keys.clear();
+            if let Some(change) = change {
+                old_keys.generate(&index.spec, change.old)?;
+            }
+            // One document's own keys are distinct, so they cannot collide with each other.
+            let mut staged = Staged::Done;
+            for (fields, _) in keys.iter() {
+                if old_keys.iter().any(|(old, _)| old == fields) {
+                    continue;
+                }
+                if self.uniques.contains(&key_hash(index.tree, fields)) {
+                    staged = Staged::NextCommit;
+                } else if self.snapshot.contains(index.tree, fields)? {
+                    return Err(duplicate::of_index(collection, index, fields));
+                }
+            }
+            if staged == Staged::NextCommit {
+                return Ok(staged);
+            }
+        }
+        Ok(Staged::Done)
+    }
+
+    /// Puts the entries of one index that are new, deletes those that are gone.
+    fn put_entries(&mut self, position: usize, id: &[u8], change: Option<Change<'_>>) {
+        let Some(index) = self.collection.indexes.get(position) else {
+            return;
+        };
+        let Buffers {
+            new_keys,
+            old_keys,
+            key,
+            value,
+        } = &mut *self.buffers;
+        let Some(new_keys) = new_keys.get(position) else {
+            return;
+        };
+        if !is_affected(index, change) {
+            return;
+        }
+        old_keys.clear();
+        if let Some(change) = change {
+            // It had these keys when it was stored, so they can be generated again.
+            let generated = old_keys.generate(&index.spec, change.old);
+            debug_assert!(generated.is_ok());
+        }
+        for (fields, lost) in old_keys.missing_in(new_keys) {
+            entry::write(&index.spec, fields, id, lost, key, value);
+            delete_entry(&mut self.batch, &mut self.uniques, index, key, fields);
+        }
+        for (fields, lost) in new_keys.missing_in(old_keys) {
+            entry::write(&index.spec, fields, id, lost, key, value);
+            if index.spec.unique {
+                self.uniques.insert(key_hash(index.tree, fields));
+                self.batch.put_guarded(index.tree, key, value);
+            } else {
+                self.batch.put(index.tree, key, value);
+            }
+        }
+        let bits = new_keys.multikey();
+        if !index.is_multikey_stored(bits) {
+            index.add_multikey(bits);
+            catalog::add_multikey(&mut self.batch, &self.collection.uuid, index, bits);
+            self.multikey.push((index.clone(), bits));
+        }
+    }
+
+    /// Commits what was staged. Returns the number of documents.
+    ///
+    /// # Errors
+    /// A conflict if another writer was faster; nothing of this commit is stored then.
+    pub fn commit(mut self, durability: Durability) -> Result<usize> {
+        if self.documents == 0 {
+            return Ok(0);
+        }
+        if self.counts != Counts::default() {
+            let key = catalog::counter_key(&self.collection.uuid);
+            self.batch
+                .merge(CATALOG_TREE, &key, &self.counts.to_bytes());
+        }
+        self.engine.commit(self.batch, durability)?;
+        self.collection.count(self.counts);
+        for (index, bits) in self.multikey {
+            index.stored_multikey(bits);
+        }
+        Ok(self.documents)
+    }
+}
+
+fn delete_entry(
+    batch: &mut WriteSet,
+    uniques: &mut HashSet64,
+    index: &Index,
+    key: &[u8],
+    fields: &[u8],
+) {
+    if index.spec.unique {
+        uniques.insert(key_hash(index.tree, fields));
+        batch.delete_guarded(index.tree, key);
+    } else {
+        batch.delete(index.tree, key);
+    }
+}
+
+/// Whether a change can alter a document's entries in an index. An insert does.
+fn is_affected(index: &Index, change: Option<Change<'_>>) -> bool {
+    match change {
+        None => true,
+        // The filter of a partial index may look at any path.
+        Some(change) => {
+            let mut fields = index.spec.fields.iter();
+            index.spec.partial.is_some() || fields.any(|field| (change.touches)(&field.path))
+        }
+    }
+}
+
+/// An `_id` whose key leaves no room is refused.
+fn check_key(key: &[u8]) -> Result<()> {
+    /// An entry of a secondary index holds its fields, too.
+    const ID_KEY_BYTES_MAX: usize = 1024;
+    if key.len() > ID_KEY_BYTES_MAX {
+        return Err(Error::Command(CommandError::location(
+            17280,
+            format!(
+                "the '_id' has a key of {} bytes, the limit is {ID_KEY_BYTES_MAX} (of {KEY_BYTES_MAX} \
+                 for a whole index key)",
+                key.len()
+            ),
+        )));
+    }
+    Ok(())
+}
+
+/// Checks the size of a document that is to be stored.
+///
+/// # Errors
+/// `BSONObjectTooLarge` (10334).
+pub fn check_size(doc: &Doc) -> Result<()> {
+    if doc.len_bytes() > MAX_DOCUMENT_BYTES {
+        return Err(command(
+            ErrorCode::BSONObjectTooLarge,
+            format!(
+                "object to insert too large. size in bytes: {}, max size: {MAX_DOCUMENT_BYTES}",
+                doc.len_bytes()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Encodes the `_id` of a document.
+pub fn primary_key(id: &Value<'_>, out: &mut Vec<u8>) {
+    out.clear();
+    frond_bson::key::encode(id, out);
+}
+
+/// The value with this document's `_id`, as a document of one field.
+pub fn id_document(doc: &Doc) -> DocBuf {
+    let mut out = DocBuf::new();
+    out.push("_id", doc.get("_id").unwrap_or(Value::Null));
+    out
+}

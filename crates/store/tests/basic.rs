@@ -1,0 +1,303 @@
+//! Collections, indexes, inserts and finds on the real engine.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Fixture, INSERT, ns};
+use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_store::{CountRequest, FindRequest, IndexSelector, InsertOptions, OpContext};
+
+#[test]
+fn documents_are_found_again_and_survive_a_restart() {
+    let fixture = Fixture::new();
+    let people = ns("test.people");
+    let docs: Vec<DocBuf> = (0..2500)
+        .map(|i| doc! {"_id": i, "age": i % 50, "name": format!("n{i}")})
+        .collect();
+    let outcome = fixture.insert(&people, &docs);
+    assert_eq!((outcome.inserted, outcome.errors.len()), (2500, 0));
+    fixture
+        .store
+        .create_indexes(
+            &people,
+            &[
+                &doc! {"key": {"age": 1}},
+                &doc! {"key": {"name": -1}, "unique": true},
+            ],
+        )
+        .unwrap();
+    let check = |fixture: &Fixture| {
+        assert_eq!(
+            fixture.find_all(&people, doc! {"_id": 17}),
+            [docs[17].clone()]
+        );
+        assert_eq!(fixture.find_all(&people, doc! {"age": 7}).len(), 50);
+        assert_eq!(
+            fixture.find_all(&people, doc! {"name": "n99"}),
+            [docs[99].clone()]
+        );
+        let young = FindRequest {
+            filter: doc! {"age": {"$lt": 2}},
+            sort: doc! {"age": -1, "_id": 1},
+            skip: 1,
+            limit: 3,
+            ..FindRequest::default()
+        };
+        let ids: Vec<i64> = fixture
+            .find(&people, &young)
+            .iter()
+            .map(|doc| doc.get_i64("_id").unwrap())
+            .collect();
+        assert_eq!(ids, [51, 101, 151]);
+        for covered in [true, false] {
+            let request = FindRequest {
+                filter: doc! {"age": {"$gte": 48}},
+                projection: if covered {
+                    doc! {"_id": 1, "age": 1}
+                } else {
+                    doc! {"name": 0}
+                },
+                limit: 1,
+                ..FindRequest::default()
+            };
+            assert_eq!(
+                fixture.find(&people, &request),
+                [doc! {"_id": 48, "age": 48}]
+            );
+        }
+        let count = |filter| {
+            let request = CountRequest {
+                filter,
+                ..CountRequest::default()
+            };
+            fixture
+                .store
+                .count(&people, &request, &OpContext::new())
+                .unwrap()
+        };
+        assert_eq!(count(doc! {}), 2500);
+        assert_eq!(count(doc! {"age": {"$gte": 49}}), 50);
+        let names: Vec<DocBuf> = fixture.store.list_indexes(&people).unwrap();
+        assert_eq!(
+            names,
+            [
+                doc! {"v": 2, "key": {"_id": 1}, "name": "_id_"},
+                doc! {"v": 2, "key": {"age": 1}, "name": "age_1"},
+                doc! {"v": 2, "key": {"name": -1}, "name": "name_-1", "unique": true},
+            ]
+        );
+        let stats = fixture.store.collection_stats(&people).unwrap();
+        assert_eq!(stats.count, 2500);
+        let bytes: usize = docs.iter().map(|doc| doc.len_bytes()).sum();
+        assert_eq!(stats.size, bytes as u64);
+    };
+    check(&fixture);
+    check(&fixture.reopen());
+}
+
+#[test]
+fn duplicate_keys_name_document_index_and_value() {
+    let fixture = Fixture::new();
+    let c = ns("db.c");
+    fixture
+        .store
+        .create_indexes(&c, &[&doc! {"key": {"a": 1}, "unique": true}])
+        .unwrap();
+    let docs = [
+        doc! {"_id": 1, "a": 1},
+        doc! {"_id": 2, "a": 1.0},
+        doc! {"_id": 3, "a": 3},
+        doc! {"_id": 3, "a": 4},
+        doc! {"_id": 5, "a": 5},
+    ];
+    let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
+    let unordered = InsertOptions {
+        ordered: false,
+        ..INSERT
+    };
+    let outcome = fixture.store.insert(&c, &docs, unordered).unwrap();
+    assert_eq!(outcome.inserted, 3);
+    let errors: Vec<_> = outcome
+        .errors
+        .iter()
+        .map(|error| {
+            (
+                error.index,
+                error.error.code().code(),
+                error.error.message(),
+            )
+        })
+        .collect();
+    let message = |index, key| {
+        format!("E11000 duplicate key error collection: db.c index: {index} dup key: {key}")
+    };
+    assert_eq!(
+        errors,
+        [
+            (1, 11000, message("a_1", "{ a: 1 }")),
+            (3, 11000, message("_id_", "{ _id: 3 }")),
+        ]
+    );
+    assert_eq!(
+        outcome.errors[0].error.details().unwrap(),
+        &doc! {"keyPattern": {"a": 1}, "keyValue": {"a": 1}}
+    );
+
+    let more = [
+        doc! {"_id": 6, "a": 6},
+        doc! {"_id": 1, "a": 7},
+        doc! {"_id": 8, "a": 8},
+    ];
+    let more: Vec<&Doc> = more.iter().map(|doc| &**doc).collect();
+    let outcome = fixture.store.insert(&c, &more, INSERT).unwrap();
+    assert_eq!((outcome.inserted, outcome.errors[0].index), (1, 1));
+    assert_eq!(fixture.find_all(&c, doc! {}).len(), 4);
+
+    let error = fixture
+        .store
+        .create_indexes(&ns("db.c"), &[&doc! {"key": {"b": 1}, "unique": true}])
+        .unwrap_err();
+    assert_eq!(error.code().code(), 11000);
+    assert!(
+        error.message().contains("index: b_1 dup key: { b: null }"),
+        "{error}"
+    );
+    assert_eq!(fixture.store.list_indexes(&c).unwrap().len(), 2);
+}
+
+#[test]
+fn ids_are_made_checked_and_put_in_front() {
+    let fixture = Fixture::new();
+    let c = ns("db.c");
+    let outcome = fixture.insert(&c, &[doc! {"a": 1}, doc! {"b": 2, "_id": "x"}]);
+    assert_eq!(outcome.inserted, 2);
+    let found = fixture.find_all(&c, doc! {"a": 1});
+    assert!(matches!(
+        found[0].first(),
+        Some(("_id", Value::ObjectId(_)))
+    ));
+    assert_eq!(
+        fixture.find_all(&c, doc! {"_id": "x"}),
+        [doc! {"_id": "x", "b": 2}]
+    );
+    for (doc, code) in [
+        (doc! {"_id": [1]}, 53),
+        (doc! {"_id": Value::Undefined}, 53),
+        (doc! {"_id": Value::Regex { pattern: "x", options: "" }}, 53),
+        (doc! {"_id": {"$a": 1}}, 52),
+        (doc! {"_id": 1, "b": 2, "_id": 3}, 2),
+    ] {
+        let outcome = fixture.insert(&c, &[doc]);
+        assert_eq!(outcome.errors[0].error.code().code(), code);
+    }
+}
+
+#[test]
+fn collections_come_go_and_change_names() {
+    let fixture = Fixture::new();
+    let store = &fixture.store;
+    let (a, b) = (ns("one.a"), ns("two.b"));
+    store.create_collection(&a, &doc! {}).unwrap();
+    store.create_collection(&a, &doc! {}).unwrap();
+    let other = store
+        .create_collection(&a, &doc! {"compression": "lz4"})
+        .unwrap_err();
+    assert_eq!(other.code().code(), 48);
+    fixture.insert(&a, &[doc! {"_id": 1, "x": 1}]);
+    store
+        .create_indexes(&a, &[&doc! {"key": {"x": 1}}])
+        .unwrap();
+    assert_eq!(
+        store
+            .rename_collection(&b, &a, false)
+            .unwrap_err()
+            .code()
+            .code(),
+        26
+    );
+    store.rename_collection(&a, &b, false).unwrap();
+    assert!(!store.collection_exists(&a));
+    assert_eq!(fixture.find_all(&b, doc! {"x": 1}).len(), 1);
+    let names = |store: &frond_store::DocumentStore| -> Vec<String> {
+        let databases = store.list_databases().unwrap();
+        databases.into_iter().map(|info| info.name).collect()
+    };
+    assert_eq!(names(store), ["two"]);
+    fixture.insert(&a, &[doc! {"_id": 2}]);
+    assert_eq!(
+        store
+            .rename_collection(&a, &b, false)
+            .unwrap_err()
+            .code()
+            .code(),
+        48
+    );
+    store.rename_collection(&a, &b, true).unwrap();
+    assert_eq!(fixture.find_all(&b, doc! {}), [doc! {"_id": 2}]);
+    assert_eq!(store.list_indexes(&b).unwrap().len(), 1);
+
+    let fixture = fixture.reopen();
+    let store = &fixture.store;
+    assert_eq!(fixture.find_all(&b, doc! {}), [doc! {"_id": 2}]);
+    assert_eq!(store.drop_collection(&b).unwrap().indexes_were, 1);
+    assert_eq!(store.drop_collection(&b).unwrap_err().code().code(), 26);
+    assert!(!store.drop_database("two").unwrap());
+    assert_eq!(fixture.find_all(&b, doc! {}).len(), 0);
+    assert!(names(store).is_empty());
+}
+
+#[test]
+fn indexes_are_checked_for_conflicts_and_dropped() {
+    let fixture = Fixture::new();
+    let store = &fixture.store;
+    let c = ns("db.c");
+    let create = |spec: DocBuf| store.create_indexes(&c, &[&spec]);
+    let info = create(doc! {"key": {"a": 1, "b": -1}}).unwrap();
+    assert_eq!(
+        (info.before, info.after, info.created_collection),
+        (1, 2, true)
+    );
+    let info = create(doc! {"key": {"a": 1, "b": -1}, "name": "a_1_b_-1"}).unwrap();
+    assert_eq!((info.before, info.after), (2, 2));
+    for (spec, code) in [
+        (doc! {"key": {"a": 1, "b": -1}, "name": "other"}, 85),
+        (doc! {"key": {"a": 1, "b": -1}, "unique": true}, 86),
+        (doc! {"key": {"c": 1}, "name": "a_1_b_-1"}, 86),
+        (doc! {"key": {"a": 0}}, 67),
+        (doc! {"key": {"a": "2dsphere"}}, 67),
+        (doc! {"key": {"$**": 1}}, 67),
+        (doc! {"key": {"a": 1}, "expireAfterSeconds": 10}, 67),
+        (doc! {"key": {"a": 1}, "nonsense": 10}, 197),
+        (doc! {"key": {}}, 67),
+        (doc! {"name": "x"}, 9),
+    ] {
+        let error = create(spec.clone()).unwrap_err();
+        assert_eq!(error.code().code(), code, "{spec:?}: {error}");
+    }
+    for i in 0..62 {
+        let name = format!("f{i}");
+        create(doc! {"key": {name: 1}}).unwrap();
+    }
+    assert_eq!(
+        create(doc! {"key": {"z": 1}}).unwrap_err().code().code(),
+        67
+    );
+    let drop = |which| store.drop_indexes(&c, &which);
+    assert_eq!(
+        drop(IndexSelector::Name("f1".into()))
+            .unwrap_err()
+            .code()
+            .code(),
+        27
+    );
+    assert_eq!(
+        drop(IndexSelector::Name("_id_".into()))
+            .unwrap_err()
+            .code()
+            .code(),
+        72
+    );
+    assert_eq!(drop(IndexSelector::Key(doc! {"f1": 1})).unwrap(), 64);
+    assert_eq!(drop(IndexSelector::All).unwrap(), 63);
+    assert_eq!(store.list_indexes(&c).unwrap().len(), 1);
+}
