@@ -86,6 +86,18 @@ impl Path {
         self.components.first().map_or("", Component::name)
     }
 
+    /// Whether a component can be an array index, as in `a.0.b`.
+    ///
+    /// A condition sees the documents of an array in both readings of such a component, a key only
+    /// in one. So `{"a.0.b": null}` matches `{a: [{b: 5}]}` (the element has no field `0`), while
+    /// the only key of that document is 5: an index on such a path cannot answer a condition that a
+    /// missing field satisfies.
+    pub fn has_index(&self) -> bool {
+        self.components
+            .iter()
+            .any(|component| component.index.is_some())
+    }
+
     /// Whether the path names a top-level field.
     pub fn is_top_level(&self) -> bool {
         self.components.len() == 1

@@ -14,6 +14,9 @@ use crate::error::{Error, ErrorCode, Result};
 /// The longest pattern, in bytes; the limit of MongoDB's regular expression library.
 const MAX_PATTERN_BYTES: usize = 32_764;
 
+/// How many steps back a match may take before it is given up: MongoDB's limit too.
+const BACKTRACK_LIMIT: usize = 10_000_000;
+
 /// A compiled regular expression. It matches strings that contain a match, and stored regular
 /// expressions that are the same.
 #[derive(Clone)]
@@ -21,6 +24,8 @@ pub struct Pattern {
     source: String,
     options: String,
     regex: Regex,
+    /// What to use for text beyond ASCII, if that makes a difference.
+    beyond_ascii: Option<Regex>,
 }
 
 /// The text that every string matched by a pattern starts with.
@@ -56,17 +61,28 @@ impl Pattern {
             return Err(invalid(&"regular expression is too large"));
         }
         let has = |flag| options.contains(flag);
-        let regex = RegexBuilder::new(&regex_syntax::translate(source, has('x'), has('m')))
-            .case_insensitive(has('i'))
-            .multi_line(has('m'))
-            .dot_matches_new_line(has('s'))
-            .ignore_whitespace(has('x'))
-            .build()
-            .map_err(|reason| invalid(&reason))?;
+        let build = |pattern: &str| {
+            RegexBuilder::new(pattern)
+                .case_insensitive(has('i'))
+                .multi_line(has('m'))
+                .dot_matches_new_line(has('s'))
+                .ignore_whitespace(has('x'))
+                .backtrack_limit(BACKTRACK_LIMIT)
+                .build()
+                .map_err(|reason| invalid(&reason))
+        };
+        let translated = regex_syntax::translate(source, has('x'), has('m'));
+        let regex = build(&translated.pattern)?;
+        let beyond_ascii = translated
+            .with_ascii_boundaries
+            .as_deref()
+            .map(build)
+            .transpose()?;
         Ok(Pattern {
             source: source.to_string(),
             options: options.to_string(),
             regex,
+            beyond_ascii,
         })
     }
 
@@ -88,7 +104,11 @@ impl Pattern {
 
     /// Whether `text` contains a match. Fails with code 5073414 if that takes too many steps.
     pub fn is_match(&self, text: &str) -> Result<bool> {
-        self.regex.is_match(text).map_err(|reason| {
+        let regex = match &self.beyond_ascii {
+            Some(regex) if !text.is_ascii() => regex,
+            _ => &self.regex,
+        };
+        regex.is_match(text).map_err(|reason| {
             let message = format!("Error occurred while executing regular expression: {reason}");
             Error::new(ErrorCode::Location(5_073_414), message)
         })

@@ -15,33 +15,27 @@ const WORD: &str = "0-9A-Za-z_";
 const SPACE: &str = r"\t-\r\x20";
 const HORIZONTAL_SPACE: &str = r"\t\x20\u{A0}";
 
+/// A rewritten pattern.
+pub(crate) struct Translated {
+    /// The pattern. Its word boundaries are Unicode's, which are the same in ASCII text.
+    pub(crate) pattern: String,
+    /// The pattern with boundaries of ASCII words, if it has any; it is slower.
+    pub(crate) with_ascii_boundaries: Option<String>,
+}
+
 /// Rewrites `source`; `extended` and `multi_line` tell whether the options `x` and `m` are set.
-pub(crate) fn translate(source: &str, extended: bool, multi_line: bool) -> String {
-    let mut rest = source;
-    let mut unicode_classes = false;
-    loop {
-        // Settings that PCRE allows at the start of a pattern.
-        if let Some(after) = rest.strip_prefix("(*UCP)") {
-            (unicode_classes, rest) = (true, after);
-        } else if let Some(after) = rest
-            .strip_prefix("(*UTF8)")
-            .or_else(|| rest.strip_prefix("(*UTF)"))
-        {
-            rest = after;
-        } else {
-            break;
-        }
-    }
-    let mut translator = Translator {
-        chars: rest.chars().collect(),
-        at: 0,
-        out: String::with_capacity(rest.len() + 16),
-        extended,
-        line_anchors: multi_line || sets_multi_line(rest),
-        unicode_classes,
+pub(crate) fn translate(source: &str, extended: bool, multi_line: bool) -> Translated {
+    let run = |ascii_boundaries| {
+        let mut translator = Translator::new(source, extended, multi_line, ascii_boundaries);
+        translator.run();
+        translator
     };
-    translator.run();
-    translator.out
+    let translated = run(false);
+    let with_ascii_boundaries = translated.has_ascii_boundaries.then(|| run(true).out);
+    Translated {
+        pattern: translated.out,
+        with_ascii_boundaries,
+    }
 }
 
 /// Whether the pattern switches to multi-line mode by itself: `(?m)`, `(?im:…)`.
@@ -62,9 +56,40 @@ struct Translator {
     extended: bool,
     line_anchors: bool,
     unicode_classes: bool,
+    /// Whether to write ASCII word boundaries in full, and whether there was one.
+    ascii_boundaries: bool,
+    has_ascii_boundaries: bool,
 }
 
 impl Translator {
+    fn new(source: &str, extended: bool, multi_line: bool, ascii_boundaries: bool) -> Translator {
+        let mut rest = source;
+        let mut unicode_classes = false;
+        loop {
+            // Settings that PCRE allows at the start of a pattern.
+            if let Some(after) = rest.strip_prefix("(*UCP)") {
+                (unicode_classes, rest) = (true, after);
+            } else if let Some(after) = rest
+                .strip_prefix("(*UTF8)")
+                .or_else(|| rest.strip_prefix("(*UTF)"))
+            {
+                rest = after;
+            } else {
+                break;
+            }
+        }
+        Translator {
+            chars: rest.chars().collect(),
+            at: 0,
+            out: String::with_capacity(rest.len() + 16),
+            extended,
+            line_anchors: multi_line || sets_multi_line(rest),
+            unicode_classes,
+            ascii_boundaries,
+            has_ascii_boundaries: false,
+        }
+    }
+
     fn peek(&self, ahead: usize) -> Option<char> {
         self.chars.get(self.at + ahead).copied()
     }
@@ -133,6 +158,10 @@ impl Translator {
                 Some((members, negated)) => self.out.push_str(&class(members, negated)),
                 None => self.pass(c),
             },
+            'b' | 'B' if !self.unicode_classes && !self.ascii_boundaries => {
+                self.has_ascii_boundaries = true;
+                self.pass(c);
+            }
             'b' | 'B' if !self.unicode_classes => {
                 let (before, after) = (class(WORD, false), class(WORD, false));
                 self.out.push_str(&if c == 'b' {
@@ -428,6 +457,10 @@ mod tests {
             ("\\bcat\\b", "", "a cat!", true),
             ("\\bcat\\b", "", "concat", false),
             ("\\Bcat", "", "concat", true),
+            // é is no word character
+            ("caf\\b", "", "café", true),
+            ("(*UCP)caf\\b", "", "café", false),
+            ("caf\\B", "", "café", false),
             ("^\\s$", "", "\u{A0}", false),
             ("^\\s$", "", "\t", true),
             // brackets
