@@ -39,6 +39,7 @@ class Writer(threading.Thread):
         self.random = random.Random(seed)
         self.record = record
         self.present = set()
+        self.choices = []
         self.deleted = set()
         self.increments = 0
         self.batches = 0
@@ -74,6 +75,7 @@ class Writer(threading.Thread):
         collection.insert_many(documents)
         ids = [document["_id"] for document in documents]
         self.present.update(ids)
+        self.choices.extend(ids)
         self.batches += 1
         if self.record:
             self.record.write("".join(f"{i}\n" for i in ids))
@@ -84,7 +86,11 @@ class Writer(threading.Thread):
         self.increments += 1
 
     def _delete(self, collection):
-        victims = self.random.sample(sorted(self.present), min(3, len(self.present)))
+        victims = []
+        for _ in range(min(3, len(self.choices))):
+            place = self.random.randrange(len(self.choices))
+            self.choices[place], self.choices[-1] = self.choices[-1], self.choices[place]
+            victims.append(self.choices.pop())
         # From here on they may be gone, whether or not the answer arrives.
         self.present.difference_update(victims)
         if self.record:
