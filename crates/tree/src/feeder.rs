@@ -1,6 +1,7 @@
 //! The background thread that feeds sealed memtables to the trees and writes checkpoints.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -69,10 +70,15 @@ impl Feeder {
             }
             signal.work = false;
             drop(signal);
-            if let Err(error) = inner.feed_all() {
-                inner.fail(format!("feeding the trees failed: {error}"));
-                return;
-            }
+            // A panic here would leave committers waiting for ever.
+            let outcome = catch_unwind(AssertUnwindSafe(|| inner.feed_all()));
+            let failure = match outcome {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "a defect of the engine; the standard error names it".to_owned(),
+            };
+            inner.fail(format!("feeding the trees failed: {failure}"));
+            return;
         }
     }
 }
@@ -122,8 +128,9 @@ impl Inner {
         let work = Mutex::new(work);
         let fed: Mutex<HashMap<TreeId, Subtree>> = Mutex::default();
         let failure: Mutex<Option<Error>> = Mutex::default();
+        let take = || work.lock().pop();
         let feed_trees = || {
-            while let Some((id, bytes, tree)) = work.lock().pop() {
+            while let Some((id, bytes, tree)) = take() {
                 match self.builder(id, &tree).feed(&tree.root, memtable, bytes) {
                     Ok(root) => {
                         fed.lock().insert(id, root);

@@ -6,6 +6,7 @@
 mod frame;
 mod replay;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -73,7 +74,14 @@ impl Log {
         let for_thread = shared.clone();
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
-            .spawn(move || run(&for_thread, &mut writer, interval))
+            .spawn(move || {
+                let work = AssertUnwindSafe(|| run(&for_thread, &mut writer, interval));
+                // A panic here would leave committers waiting for ever.
+                if catch_unwind(work).is_err() {
+                    for_thread.state.lock().failure = Some("a defect of the engine".to_owned());
+                    for_thread.progress.notify_all();
+                }
+            })
             .map_err(Error::io("starting the log thread"))?;
         Ok(Log {
             shared,
