@@ -3,8 +3,10 @@
 //! Everything here takes documents as bytes ([`frond_bson::Doc`]) and returns booleans, keys or new
 //! documents. Nothing reads files, sockets or clocks.
 
+mod accumulate;
 mod display;
 pub mod error;
+pub mod expr;
 pub mod matcher;
 mod number;
 pub mod paths;

@@ -116,6 +116,21 @@ fn inc_and_mul_keep_to_the_number_types() {
             "{_id: 1, a: NumberLong(0)}",
         ),
         ("{_id: 1, a: 3}", "{$mul: {a: 1.5}}", "{_id: 1, a: 4.5}"),
+        (
+            "{_id: 1, a: NumberDecimal('0.1')}",
+            "{$inc: {a: 2}}",
+            "{_id: 1, a: NumberDecimal('2.1')}",
+        ),
+        (
+            "{_id: 1, a: 3}",
+            "{$mul: {a: NumberDecimal('1.50')}}",
+            "{_id: 1, a: NumberDecimal('4.50')}",
+        ),
+        (
+            "{_id: 1}",
+            "{$mul: {a: NumberDecimal('1.50')}}",
+            "{_id: 1, a: NumberDecimal('0')}",
+        ),
     ]);
     check_errors(&[
         (

@@ -1,0 +1,218 @@
+//! The parsed form of an expression, and its evaluation.
+
+use super::operators::{Eval, Operator};
+use super::value::Val;
+use crate::error::{Error, Result};
+use frond_bson::{ArrayBuf, Doc, DocBuf, OwnedValue, Value};
+
+/// One node of an expression. Nesting is bounded by that of the document it was parsed from.
+#[derive(Debug)]
+pub(crate) enum Node {
+    /// An optional argument that was not given.
+    Absent,
+    /// A literal.
+    Constant(OwnedValue),
+    /// `$$NOW`.
+    Now,
+    /// `$$REMOVE`.
+    Remove,
+    /// A path that begins at the document: `$a.b`; with no names, the document itself.
+    Root(FieldPath),
+    /// A path that begins at a variable: `$$v.a.b`.
+    Variable(u32, FieldPath),
+    /// `{name: <expression>, ..}`.
+    Object(Vec<(Box<str>, Node)>),
+    /// `[<expression>, ..]`.
+    Array(Vec<Node>),
+    /// An operator and its arguments.
+    Call(&'static Operator, Vec<Node>),
+    /// An operator that has a form of its own, such as those that bind variables.
+    Special(Box<dyn Special>),
+}
+
+/// An operator with a form of its own.
+pub(crate) trait Special: std::fmt::Debug + Send + Sync {
+    fn eval<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>>;
+
+    /// The expressions inside, for finding the fields that are used.
+    fn visit(&self, visit: &mut dyn FnMut(&Node));
+}
+
+/// The names of a path, without the dots.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct FieldPath(pub(crate) Box<[Box<str>]>);
+
+/// What an expression is evaluated over.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// `$$ROOT`.
+    pub(crate) root: &'a Doc,
+    /// `$$NOW`, in milliseconds since 1970.
+    pub(crate) now_ms: i64,
+    pub(crate) frame: Option<&'a Frame<'a>>,
+}
+
+impl<'a> Context<'a> {
+    /// A document at the time `now_ms`, in milliseconds since 1970.
+    pub fn new(root: &'a Doc, now_ms: i64) -> Context<'a> {
+        Context {
+            root,
+            now_ms,
+            frame: None,
+        }
+    }
+}
+
+/// Variables bound around an expression, innermost first.
+#[derive(Debug)]
+pub(crate) struct Frame<'a> {
+    /// The number of the first of them; the others follow.
+    pub(crate) first: u32,
+    pub(crate) values: &'a [Val<'a>],
+    pub(crate) outer: Option<&'a Frame<'a>>,
+}
+
+impl<'a> Frame<'a> {
+    fn find(&'a self, variable: u32) -> Option<&'a Val<'a>> {
+        let mut frame = Some(self);
+        while let Some(here) = frame {
+            if let Some(at) = variable.checked_sub(here.first)
+                && let Some(value) = here.values.get(at as usize)
+            {
+                return Some(value);
+            }
+            frame = here.outer;
+        }
+        None
+    }
+}
+
+impl Node {
+    /// The value over a document and variables.
+    pub(crate) fn eval<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
+        match self {
+            Node::Absent | Node::Remove => Ok(Val::Missing),
+            Node::Constant(value) => Ok(Val::Ref(value.as_value())),
+            Node::Now => Ok(Val::Ref(Value::DateTime(context.now_ms))),
+            Node::Root(path) => Ok(path.get(Value::Document(context.root))),
+            Node::Variable(variable, path) => {
+                let value = context.frame.and_then(|frame| frame.find(*variable));
+                Ok(match value.and_then(Val::get) {
+                    Some(value) => path.get(value),
+                    None => Val::Missing,
+                })
+            }
+            Node::Object(fields) => {
+                let mut doc = DocBuf::new();
+                for (name, node) in fields {
+                    if let Some(value) = node.eval(context)?.get() {
+                        doc.push_value(name, &value);
+                    }
+                }
+                check_bytes(doc.len_bytes())?;
+                Ok(Val::doc(doc))
+            }
+            Node::Array(items) => {
+                let mut array = ArrayBuf::new();
+                for node in items {
+                    array.push_value(&node.eval(context)?.or_null());
+                }
+                check_bytes(array.len_bytes())?;
+                Ok(Val::array(array))
+            }
+            Node::Call(operator, arguments) => match (operator.eval, &**arguments) {
+                (Eval::One(function), [a]) => function(a.eval(context)?),
+                (Eval::Two(function), [a, b]) => function(a.eval(context)?, b.eval(context)?),
+                (Eval::Many(function), nodes) => {
+                    let mut values = Vec::with_capacity(nodes.len());
+                    for node in nodes {
+                        values.push(node.eval(context)?);
+                    }
+                    function(&values)
+                }
+                (Eval::Lazy(function), nodes) => function(nodes, context),
+                _ => Err(Error::internal(format!(
+                    "{} was parsed with {} arguments",
+                    operator.name,
+                    arguments.len()
+                ))),
+            },
+            Node::Special(special) => special.eval(context),
+        }
+    }
+
+    /// Whether an optional argument was not given.
+    pub(crate) fn is_absent(&self) -> bool {
+        matches!(self, Node::Absent)
+    }
+
+    /// Calls `found` with every path into the document; the empty path is the whole document.
+    pub(crate) fn fields(&self, found: &mut dyn FnMut(&FieldPath)) {
+        match self {
+            Node::Absent | Node::Constant(_) | Node::Now | Node::Remove => {}
+            Node::Variable(..) => {}
+            Node::Root(path) => found(path),
+            Node::Object(fields) => fields.iter().for_each(|(_, node)| node.fields(found)),
+            Node::Array(nodes) | Node::Call(_, nodes) => {
+                nodes.iter().for_each(|node| node.fields(found));
+            }
+            Node::Special(special) => special.visit(&mut |node| node.fields(found)),
+        }
+    }
+}
+
+impl FieldPath {
+    /// The names with dots between them.
+    pub(crate) fn dotted(&self) -> String {
+        self.0.join(".")
+    }
+
+    /// The value below `start`. Arrays on the way are mapped: the result is the array of what their
+    /// documents have there.
+    pub(crate) fn get<'a>(&self, start: Value<'a>) -> Val<'a> {
+        get(&self.0, start)
+    }
+}
+
+fn get<'a>(names: &[Box<str>], mut value: Value<'a>) -> Val<'a> {
+    let mut rest = names;
+    while let Some((name, below)) = rest.split_first() {
+        match value {
+            Value::Document(doc) => match doc.get(name) {
+                Some(found) => value = found,
+                None => return Val::Missing,
+            },
+            Value::Array(items) => {
+                let mut array = ArrayBuf::new();
+                for item in items.values() {
+                    // Arrays directly inside arrays are not entered.
+                    if let Value::Document(_) = item
+                        && let Some(found) = get(rest, item).get()
+                    {
+                        array.push_value(&found);
+                    }
+                }
+                return Val::array(array);
+            }
+            _ => return Val::Missing,
+        }
+        rest = below;
+    }
+    Val::Ref(value)
+}
+
+/// Largest value that an expression may build, in bytes: what a stage may hold of one document.
+const MAX_VALUE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Error 10334 for a computed value that is too large.
+pub(crate) fn check_bytes(bytes: usize) -> Result<()> {
+    if bytes <= MAX_VALUE_BYTES {
+        return Ok(());
+    }
+    Err(Error::new(
+        crate::error::ErrorCode::BSONObjectTooLarge,
+        format!(
+            "An expression built a value of {bytes} bytes; the limit is {MAX_VALUE_BYTES} bytes"
+        ),
+    ))
+}

@@ -1,0 +1,659 @@
+//! Arrays: elements, slices, ranges, order, conversion from and to documents.
+
+use super::{Arguments, Operator, many, named, one, two};
+use crate::error::{Error, Result};
+use crate::expr::node::check_bytes;
+use crate::expr::parse::{optional, required};
+use crate::expr::value::Val;
+use crate::sort::SortSpec;
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value, compare};
+
+pub(super) const OPERATORS: &[Operator] = &[
+    two("$arrayElemAt", array_elem_at),
+    many("$concatArrays", 0, Arguments::MANY, concat_arrays),
+    two("$in", is_in),
+    one("$isArray", |v| Ok(v.as_array().is_some().into())),
+    one("$size", size),
+    many("$slice", 2, 3, slice),
+    many("$range", 2, 3, range),
+    one("$reverseArray", reverse),
+    one("$first", |v| {
+        end("$first", v, |array| array.values().next())
+    }),
+    one("$last", |v| end("$last", v, |array| array.values().last())),
+    named("$firstN", &[required("n"), required("input")], |a| {
+        some("$firstN", a, |values, n| values.truncate(n))
+    }),
+    named("$lastN", &[required("n"), required("input")], |a| {
+        some("$lastN", a, |values, n| {
+            values.drain(..values.len().saturating_sub(n));
+        })
+    }),
+    named("$minN", &[required("n"), required("input")], |a| {
+        some("$minN", a, |values, n| {
+            values.retain(|v| !v.is_nullish());
+            values.sort_by(compare);
+            values.truncate(n);
+        })
+    }),
+    named("$maxN", &[required("n"), required("input")], |a| {
+        some("$maxN", a, |values, n| {
+            values.retain(|v| !v.is_nullish());
+            values.sort_by(|a, b| compare(b, a));
+            values.truncate(n);
+        })
+    }),
+    many("$indexOfArray", 2, 4, index_of_array),
+    one("$arrayToObject", array_to_object),
+    one("$objectToArray", object_to_array),
+    named(
+        "$sortArray",
+        &[required("input"), required("sortBy")],
+        sort_array,
+    ),
+    named(
+        "$zip",
+        &[
+            required("inputs"),
+            optional("useLongestLength"),
+            optional("defaults"),
+        ],
+        zip,
+    ),
+];
+
+/// The number that an argument is, as a 32-bit integer.
+fn integer(value: &Val<'_>) -> Option<i64> {
+    value
+        .get()
+        .and_then(|v| v.as_i64_lossless())
+        .filter(|v| i32::try_from(*v).is_ok())
+}
+
+/// The position that an index names; negative ones count from the end.
+fn position(index: i64, length: usize) -> Option<usize> {
+    if index >= 0 {
+        return usize::try_from(index).ok();
+    }
+    length.checked_sub(usize::try_from(index.unsigned_abs()).ok()?)
+}
+
+/// A copy of an element that does not borrow from the array.
+fn owned<'a>(value: Option<Value<'_>>) -> Val<'a> {
+    value.map_or(Val::Missing, |v| Val::Owned(v.to_owned()))
+}
+
+fn array_elem_at<'a>(array: Val<'a>, index: Val<'a>) -> Result<Val<'a>> {
+    if array.is_nullish() || index.is_nullish() {
+        return Ok(Val::NULL);
+    }
+    let Some(elements) = array.as_array() else {
+        return Err(Error::location(
+            28689,
+            format!(
+                "$arrayElemAt's first argument must be an array, but is {}",
+                array.type_name()
+            ),
+        ));
+    };
+    if !index.or_null().is_number() {
+        return Err(Error::location(
+            28690,
+            format!(
+                "$arrayElemAt's second argument must be a numeric value, but is {}",
+                index.type_name()
+            ),
+        ));
+    }
+    let Some(index) = integer(&index) else {
+        return Err(Error::location(
+            28691,
+            format!(
+                "$arrayElemAt's second argument must be representable as a 32-bit integer: {}",
+                crate::display::value(&index.or_null())
+            ),
+        ));
+    };
+    // Counting the elements is needed only for negative indexes.
+    let length = if index < 0 { elements.count() } else { 0 };
+    let element = position(index, length).and_then(|at| elements.values().nth(at));
+    Ok(owned(element))
+}
+
+fn concat_arrays<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
+    let mut all = ArrayBuf::new();
+    for value in values {
+        if value.is_nullish() {
+            return Ok(Val::NULL);
+        }
+        let Some(array) = value.as_array() else {
+            return Err(Error::location(
+                28664,
+                format!(
+                    "$concatArrays only supports arrays, not {}",
+                    value.type_name()
+                ),
+            ));
+        };
+        check_bytes(all.len_bytes() + array.len_bytes())?;
+        array.iter_raw().for_each(|element| all.push_raw(&element));
+    }
+    Ok(Val::array(all))
+}
+
+fn is_in<'a>(value: Val<'a>, array: Val<'a>) -> Result<Val<'a>> {
+    let Some(elements) = array.as_array() else {
+        return Err(Error::location(
+            40081,
+            format!(
+                "$in requires an array as a second argument, found: {}",
+                array.type_name()
+            ),
+        ));
+    };
+    let Some(value) = value.get() else {
+        return Ok(false.into());
+    };
+    let found = elements.values().any(|v| compare(&v, &value).is_eq());
+    Ok(found.into())
+}
+
+fn size<'a>(value: Val<'a>) -> Result<Val<'a>> {
+    match value.as_array() {
+        Some(array) => Ok((array.count() as i32).into()),
+        None => Err(Error::location(
+            17124,
+            format!(
+                "The argument to $size must be an array, but was of type: {}",
+                value.type_name()
+            ),
+        )),
+    }
+}
+
+fn slice<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
+    let [array, second, third] = values else {
+        return Ok(Val::NULL);
+    };
+    if array.is_nullish() || second.is_nullish() || (!third.is_missing() && third.is_nullish()) {
+        return Ok(Val::NULL);
+    }
+    let Some(elements) = array.as_array() else {
+        return Err(Error::location(
+            28724,
+            format!(
+                "First argument to $slice must be an array, but is of type: {}",
+                array.type_name()
+            ),
+        ));
+    };
+    let number = |value: &Val<'_>, name: &str, code: i32| {
+        if !value.or_null().is_number() {
+            return Err(Error::location(
+                code,
+                format!(
+                    "{name} argument to $slice must be a numeric value, but is of type: {}",
+                    value.type_name()
+                ),
+            ));
+        }
+        integer(value).ok_or_else(|| {
+            Error::location(
+                code + 1,
+                format!(
+                    "{name} argument to $slice can't be represented as a 32-bit integer: {}",
+                    crate::display::value(&value.or_null())
+                ),
+            )
+        })
+    };
+    let second = number(second, "Second", 28725)?;
+    let length = elements.count();
+    let magnitude = |n: i64| usize::try_from(n.unsigned_abs()).unwrap_or(usize::MAX);
+    let (start, count) = match third {
+        Val::Missing if second >= 0 => (0, magnitude(second)),
+        Val::Missing => (length.saturating_sub(magnitude(second)), usize::MAX),
+        third => {
+            let count = number(third, "Third", 28727)?;
+            if count <= 0 {
+                return Err(Error::location(
+                    28729,
+                    format!("Third argument to $slice must be positive: {count}"),
+                ));
+            }
+            (position(second, length).unwrap_or(0), magnitude(count))
+        }
+    };
+    let mut part = ArrayBuf::new();
+    for element in elements.iter_raw().skip(start).take(count) {
+        part.push_raw(&element);
+    }
+    Ok(Val::array(part))
+}
+
+/// Most numbers that `$range` makes, so that the array stays small.
+const MAX_RANGE: i64 = 4_000_000;
+
+fn range<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
+    let [start, end, step] = values else {
+        return Ok(Val::NULL);
+    };
+    let number = |value: &Val<'_>, name: &str, code: i32| {
+        if !value.or_null().is_number() {
+            return Err(Error::location(
+                code,
+                format!(
+                    "$range requires a numeric {name} value, found value of type:{}",
+                    value.type_name()
+                ),
+            ));
+        }
+        integer(value).ok_or_else(|| {
+            Error::location(
+                code + 1,
+                format!(
+                    "$range requires a {name} value that can be represented as a 32-bit integer, \
+                     found value: {}",
+                    crate::display::value(&value.or_null())
+                ),
+            )
+        })
+    };
+    let start = number(start, "starting", 34443)?;
+    let end = number(end, "ending", 34445)?;
+    let step = match step {
+        Val::Missing => 1,
+        step => number(step, "step", 34447)?,
+    };
+    if step == 0 {
+        return Err(Error::location(
+            34449,
+            "$range requires a non-zero step value",
+        ));
+    }
+    if (end - start) / step > MAX_RANGE {
+        return Err(Error::new(
+            crate::error::ErrorCode::ExceededMemoryLimit,
+            format!("$range would exceed the limit of {MAX_RANGE} numbers"),
+        ));
+    }
+    let mut numbers = ArrayBuf::new();
+    let mut at = start;
+    while if step > 0 { at < end } else { at > end } {
+        numbers.push(at as i32);
+        at += step;
+    }
+    Ok(Val::array(numbers))
+}
+
+fn reverse<'a>(value: Val<'a>) -> Result<Val<'a>> {
+    if value.is_nullish() {
+        return Ok(Val::NULL);
+    }
+    let Some(array) = value.as_array() else {
+        return Err(Error::location(
+            34435,
+            format!(
+                "The argument to $reverseArray must be an array, but was of type: {}",
+                value.type_name()
+            ),
+        ));
+    };
+    let elements: Vec<_> = array.iter_raw().collect();
+    let mut reversed = ArrayBuf::new();
+    for element in elements.iter().rev() {
+        reversed.push_raw(element);
+    }
+    Ok(Val::array(reversed))
+}
+
+fn end<'a>(
+    operator: &str,
+    value: Val<'a>,
+    pick: for<'d> fn(&'d Doc) -> Option<Value<'d>>,
+) -> Result<Val<'a>> {
+    if value.is_nullish() {
+        return Ok(Val::NULL);
+    }
+    match value.as_array() {
+        Some(array) => Ok(owned(pick(array))),
+        None => Err(Error::location(
+            28689,
+            format!(
+                "{operator}'s argument must be an array, but is {}",
+                value.type_name()
+            ),
+        )),
+    }
+}
+
+/// The operators that take `n` and `input`.
+fn some<'a>(
+    operator: &str,
+    values: &[Val<'a>],
+    keep: fn(&mut Vec<Value<'_>>, usize),
+) -> Result<Val<'a>> {
+    let [n, input] = values else {
+        return Ok(Val::NULL);
+    };
+    let n = positive_n(operator, n)?;
+    let Some(array) = input.as_array() else {
+        return Err(Error::location(
+            5788200,
+            format!("Input must be an array, not {}", input.type_name()),
+        ));
+    };
+    let mut elements: Vec<Value<'_>> = array.values().collect();
+    keep(&mut elements, n);
+    Ok(Val::array(elements.into_iter().collect()))
+}
+
+/// The `n` of `$firstN` and its kin.
+pub(crate) fn positive_n(operator: &str, n: &Val<'_>) -> Result<usize> {
+    match n.get().and_then(|v| v.as_i64_lossless()) {
+        Some(n) if n > 0 => Ok(usize::try_from(n).unwrap_or(usize::MAX)),
+        Some(n) => Err(Error::location(
+            5787908,
+            format!("'n' must be greater than 0, found {n} in {operator}"),
+        )),
+        None => Err(Error::location(
+            5787902,
+            format!(
+                "Value for 'n' must be of integral type, but found {} in {operator}",
+                crate::display::value(&n.or_null())
+            ),
+        )),
+    }
+}
+
+fn index_of_array<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
+    let [array, value, start, end] = values else {
+        return Ok(Val::NULL);
+    };
+    if array.is_nullish() {
+        return Ok(Val::NULL);
+    }
+    let Some(elements) = array.as_array() else {
+        return Err(Error::location(
+            40090,
+            format!(
+                "$indexOfArray requires an array as a first argument, found: {}",
+                array.type_name()
+            ),
+        ));
+    };
+    let (start, end) = search_bounds("$indexOfArray", start, end)?;
+    let value = value.or_null();
+    let found = (elements.values().enumerate())
+        .skip(start)
+        .take(end.saturating_sub(start))
+        .find(|(_, v)| compare(v, &value).is_eq());
+    Ok(found.map_or(-1, |(at, _)| at as i32).into())
+}
+
+/// The optional start and end of the `$indexOf` operators.
+pub(super) fn search_bounds(
+    operator: &str,
+    start: &Val<'_>,
+    end: &Val<'_>,
+) -> Result<(usize, usize)> {
+    let bound = |value: &Val<'_>, name: &str, default: usize| match value {
+        Val::Missing => Ok(default),
+        value => match integer(value) {
+            Some(at) => usize::try_from(at).map_err(|_| {
+                Error::location(
+                    40097,
+                    format!("{operator} requires a nonnegative {name} index, found: {at}"),
+                )
+            }),
+            None => Err(Error::location(
+                40096,
+                format!(
+                    "{operator} requires an integral {name} index, found a value of type: {}, \
+                     with value: {}",
+                    value.type_name(),
+                    crate::display::value(&value.or_null())
+                ),
+            )),
+        },
+    };
+    Ok((
+        bound(start, "starting", 0)?,
+        bound(end, "ending", usize::MAX)?,
+    ))
+}
+
+fn array_to_object<'a>(value: Val<'a>) -> Result<Val<'a>> {
+    if value.is_nullish() {
+        return Ok(Val::NULL);
+    }
+    let Some(array) = value.as_array() else {
+        return Err(Error::location(
+            40386,
+            format!(
+                "$arrayToObject requires an array input, found: {}",
+                value.type_name()
+            ),
+        ));
+    };
+    let mut fields: Vec<(&str, Value<'_>)> = Vec::new();
+    for item in array.values() {
+        let (key, value) = match item {
+            Value::Array(pair) => key_and_value_of_pair(pair)?,
+            Value::Document(pair) => key_and_value_of_document(pair)?,
+            other => {
+                return Err(Error::location(
+                    40398,
+                    format!(
+                        "Unrecognised input type format for $arrayToObject: {}",
+                        other.type_name()
+                    ),
+                ));
+            }
+        };
+        if key.contains('\0') {
+            return Err(Error::location(
+                4940400,
+                "Key field cannot contain an embedded null byte",
+            ));
+        }
+        // A repeated key keeps its place and takes the last value.
+        match fields.iter_mut().find(|(name, _)| *name == key) {
+            Some((_, old)) => *old = value,
+            None => fields.push((key, value)),
+        }
+    }
+    let mut doc = DocBuf::new();
+    for (key, value) in &fields {
+        doc.push_value(key, value);
+    }
+    Ok(Val::doc(doc))
+}
+
+fn key_and_value_of_pair(pair: &Doc) -> Result<(&str, Value<'_>)> {
+    let mut values = pair.values();
+    match (values.next(), values.next(), values.next()) {
+        (Some(Value::String(key)), Some(value), None) => Ok((key, value)),
+        (Some(key), Some(_), None) => Err(Error::location(
+            40395,
+            format!(
+                "$arrayToObject requires an array of key-value pairs, where the key must be of \
+                 type string. Found key type: {}",
+                key.type_name()
+            ),
+        )),
+        _ => Err(Error::location(
+            40397,
+            format!(
+                "$arrayToObject requires an array of size 2 arrays,found array of size: {}",
+                pair.count()
+            ),
+        )),
+    }
+}
+
+fn key_and_value_of_document(pair: &Doc) -> Result<(&str, Value<'_>)> {
+    if pair.count() != 2 {
+        return Err(Error::location(
+            40392,
+            format!(
+                "$arrayToObject requires an object keys of 'k' and 'v'. Found incorrect number of \
+                 keys:{}",
+                pair.count()
+            ),
+        ));
+    }
+    match (pair.get("k"), pair.get("v")) {
+        (Some(Value::String(key)), Some(value)) => Ok((key, value)),
+        (Some(key), Some(_)) => Err(Error::location(
+            40394,
+            format!(
+                "$arrayToObject requires an object with keys 'k' and 'v', where the value of 'k' \
+                 must be of type string. Found type: {}",
+                key.type_name()
+            ),
+        )),
+        _ => Err(Error::location(
+            40393,
+            format!(
+                "$arrayToObject requires an object with keys 'k' and 'v'. Missing either or both \
+                 keys from: {}",
+                crate::display::doc(pair)
+            ),
+        )),
+    }
+}
+
+fn object_to_array<'a>(value: Val<'a>) -> Result<Val<'a>> {
+    if value.is_nullish() {
+        return Ok(Val::NULL);
+    }
+    let Some(doc) = value.as_doc() else {
+        return Err(Error::location(
+            40390,
+            format!(
+                "$objectToArray requires a document input, found: {}",
+                value.type_name()
+            ),
+        ));
+    };
+    let mut array = ArrayBuf::new();
+    for element in doc.iter_raw() {
+        array.push_doc(|pair| {
+            pair.push("k", element.name());
+            pair.push_raw_as("v", &element);
+        });
+    }
+    check_bytes(array.len_bytes())?;
+    Ok(Val::array(array))
+}
+
+fn sort_array<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
+    let [input, order] = values else {
+        return Ok(Val::NULL);
+    };
+    if input.is_nullish() {
+        return Ok(Val::NULL);
+    }
+    let Some(array) = input.as_array() else {
+        return Err(Error::location(
+            2942504,
+            format!(
+                "The input argument to $sortArray must be an array, but was of type: {}",
+                input.type_name()
+            ),
+        ));
+    };
+    let mut elements: Vec<Value<'_>> = array.values().collect();
+    match order.or_null() {
+        Value::Document(spec) => {
+            let spec = SortSpec::parse(spec)?;
+            let mut keyed = Vec::with_capacity(elements.len());
+            for element in elements {
+                keyed.push((spec.key(element.as_doc().unwrap_or(Doc::empty()))?, element));
+            }
+            keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
+            elements = keyed.into_iter().map(|(_, element)| element).collect();
+        }
+        direction => match direction.as_i64_lossless() {
+            Some(1) => elements.sort_by(compare),
+            Some(-1) => elements.sort_by(|a, b| compare(b, a)),
+            _ => {
+                return Err(Error::location(
+                    2942507,
+                    "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to \
+                     sort embedded fields",
+                ));
+            }
+        },
+    }
+    Ok(Val::array(elements.into_iter().collect()))
+}
+
+fn zip<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
+    let [inputs, longest, defaults] = values else {
+        return Ok(Val::NULL);
+    };
+    if inputs.is_nullish() {
+        return Ok(Val::NULL);
+    }
+    let Some(inputs) = inputs.as_array() else {
+        return Err(Error::location(
+            34461,
+            format!(
+                "inputs must be an array of expressions, found {}",
+                inputs.type_name()
+            ),
+        ));
+    };
+    let longest = longest.truthy();
+    if !defaults.is_missing() && !longest {
+        return Err(Error::location(
+            34466,
+            "cannot specify defaults unless useLongestLength is true",
+        ));
+    }
+    let mut columns: Vec<Vec<Value<'_>>> = Vec::new();
+    for input in inputs.values() {
+        match input {
+            Value::Null | Value::Undefined => return Ok(Val::NULL),
+            Value::Array(array) => columns.push(array.values().collect()),
+            other => {
+                return Err(Error::location(
+                    34468,
+                    format!(
+                        "$zip found a non-array expression in input: {}",
+                        crate::display::value(&other)
+                    ),
+                ));
+            }
+        }
+    }
+    let defaults: Vec<Value<'_>> = match defaults.as_array() {
+        Some(array) => array.values().collect(),
+        None => Vec::new(),
+    };
+    if !defaults.is_empty() && defaults.len() != columns.len() {
+        return Err(Error::location(
+            34467,
+            "defaults and inputs must have the same length",
+        ));
+    }
+    let lengths = columns.iter().map(Vec::len);
+    let rows = if longest {
+        lengths.max()
+    } else {
+        lengths.min()
+    };
+    let mut zipped = ArrayBuf::new();
+    for row in 0..rows.unwrap_or(0) {
+        zipped.push_array(|array| {
+            for (at, column) in columns.iter().enumerate() {
+                let value = column.get(row).or_else(|| defaults.get(at));
+                array.push_value(value.unwrap_or(&Value::Null));
+            }
+        });
+        check_bytes(zipped.len_bytes())?;
+    }
+    Ok(Val::array(zipped))
+}

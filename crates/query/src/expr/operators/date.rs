@@ -1,0 +1,351 @@
+//! Dates: their parts, and dates from parts.
+
+use super::{Eval, Operator, named, special};
+use crate::error::{Error, Result};
+use crate::expr::calendar::{Civil, DAY_MS, iso_days};
+use crate::expr::node::Node;
+use crate::expr::parse::{Named, Parser, optional, required};
+use crate::expr::value::Val;
+use frond_bson::{DocBuf, Value};
+
+pub(super) const OPERATORS: &[Operator] = &[
+    part("$year", |a| one_part(a, |c| Value::Int32(c.year as i32))),
+    part("$month", |a| one_part(a, |c| Value::Int32(c.month as i32))),
+    part("$dayOfMonth", |a| {
+        one_part(a, |c| Value::Int32(c.day as i32))
+    }),
+    part("$hour", |a| one_part(a, |c| Value::Int32(c.hour as i32))),
+    part("$minute", |a| {
+        one_part(a, |c| Value::Int32(c.minute as i32))
+    }),
+    part("$second", |a| {
+        one_part(a, |c| Value::Int32(c.second as i32))
+    }),
+    part("$millisecond", |a| {
+        one_part(a, |c| Value::Int32(c.millisecond as i32))
+    }),
+    part("$dayOfYear", |a| {
+        one_part(a, |c| Value::Int32(c.day_of_year() as i32))
+    }),
+    part("$dayOfWeek", |a| {
+        one_part(a, |c| Value::Int32(c.weekday() as i32 + 1))
+    }),
+    part("$isoDayOfWeek", |a| {
+        one_part(a, |c| Value::Int32(c.iso_weekday() as i32))
+    }),
+    part("$week", |a| one_part(a, |c| Value::Int32(c.week() as i32))),
+    part("$isoWeek", |a| {
+        one_part(a, |c| Value::Int32(c.iso_week().1 as i32))
+    }),
+    part("$isoWeekYear", |a| {
+        one_part(a, |c| Value::Int64(c.iso_week().0))
+    }),
+    named(
+        "$dateToParts",
+        &[required("date"), optional("timezone"), optional("iso8601")],
+        to_parts,
+    ),
+    named("$dateFromParts", FROM_PARTS, from_parts),
+];
+
+/// An operator on a date: the date itself, or `{date: .., timezone: ..}`.
+const fn part(name: &'static str, f: for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>) -> Operator {
+    special(name, parse_part, Eval::Many(f))
+}
+
+fn parse_part(
+    parser: &mut Parser<'_>,
+    operator: &'static Operator,
+    argument: Value<'_>,
+) -> Result<Node> {
+    if let Value::Document(doc) = argument
+        && !doc.first().is_some_and(|(name, _)| name.starts_with('$'))
+    {
+        for (name, _) in doc.iter() {
+            if !matches!(name, "date" | "timezone") {
+                return Err(Error::location(
+                    40535,
+                    format!("unrecognized option to {}: \"{name}\"", operator.name),
+                ));
+            }
+        }
+        if !doc.contains_key("date") {
+            return Err(Error::location(
+                40539,
+                format!("missing 'date' argument to {}", operator.name),
+            ));
+        }
+        const NAMES: &[Named] = &[required("date"), optional("timezone")];
+        return parser.named(operator, NAMES, argument);
+    }
+    let argument = match argument {
+        Value::Array(items) if items.count() != 1 => {
+            return Err(Error::location(
+                40536,
+                format!(
+                    "{} accepts exactly one argument if given an array, but was given {}",
+                    operator.name,
+                    items.count()
+                ),
+            ));
+        }
+        other => other,
+    };
+    match parser.positional(operator, 1, 1, argument)? {
+        Node::Call(operator, mut nodes) => {
+            nodes.push(Node::Absent);
+            Ok(Node::Call(operator, nodes))
+        }
+        other => Ok(other),
+    }
+}
+
+/// The moment that a value stands for, in milliseconds since 1970; `None` if it is null or missing.
+pub(super) fn moment(value: &Val<'_>) -> Result<Option<i64>> {
+    match value.get() {
+        None | Some(Value::Null | Value::Undefined) => Ok(None),
+        Some(Value::DateTime(ms)) => Ok(Some(ms)),
+        Some(Value::Timestamp(t)) => Ok(Some(i64::from(t.time) * 1000)),
+        Some(Value::ObjectId(id)) => Ok(Some(i64::from(id.seconds()) * 1000)),
+        Some(other) => Err(Error::location(
+            16006,
+            format!("can't convert from BSON type {} to Date", other.type_name()),
+        )),
+    }
+}
+
+/// The offset of a time zone from UTC in milliseconds; `None` if it is null. A zone that was not
+/// given is UTC.
+pub(super) fn zone(value: &Val<'_>) -> Result<Option<i64>> {
+    match value {
+        Val::Missing => Ok(Some(0)),
+        value if value.is_nullish() => Ok(None),
+        value => match value.or_null() {
+            Value::String(name) => offset(name).map(Some),
+            other => Err(Error::location(
+                40517,
+                format!(
+                    "timezone must evaluate to a string, found {}",
+                    other.type_name()
+                ),
+            )),
+        },
+    }
+}
+
+/// Reads `UTC`, `GMT`, `Z`, `+02`, `-0530` or `+05:30`. Names of places need a time zone database,
+/// which this crate does not read.
+pub(super) fn offset(name: &str) -> Result<i64> {
+    if matches!(name, "UTC" | "GMT" | "Z" | "utc" | "Etc/UTC" | "Etc/GMT") {
+        return Ok(0);
+    }
+    let unknown = || {
+        Error::location(
+            40485,
+            format!(
+                "unrecognized time zone identifier: \"{name}\"; this server knows UTC and offsets \
+                 such as \"+05:30\""
+            ),
+        )
+    };
+    let (sign, digits) = match (name.strip_prefix('+'), name.strip_prefix('-')) {
+        (Some(digits), _) => (1, digits),
+        (_, Some(digits)) => (-1, digits),
+        _ => return Err(unknown()),
+    };
+    let digits: String = digits.chars().filter(|c| *c != ':').collect();
+    if !matches!(digits.len(), 2 | 4) || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(unknown());
+    }
+    let (hours, minutes) = digits.split_at(2);
+    let number = |text: &str| text.parse::<i64>().unwrap_or(0);
+    Ok(sign * (number(hours) * 60 + number(minutes)) * 60_000)
+}
+
+/// A date as local time. Error 15 at the ends of time, where the offset does not fit.
+pub(super) fn local(ms: i64, offset: i64) -> Result<i64> {
+    ms.checked_add(offset)
+        .ok_or_else(|| Error::overflow("date overflow"))
+}
+
+/// `2024-01-31T12:00:00.000Z`; `None` for years that this has no room for.
+pub(super) fn iso_text(ms: i64) -> Option<String> {
+    let c = Civil::at(ms);
+    (0..=9999).contains(&c.year).then(|| {
+        format!(
+            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
+            c.year, c.month, c.day, c.hour, c.minute, c.second, c.millisecond
+        )
+    })
+}
+
+fn one_part<'a>(
+    values: &[Val<'a>],
+    pick: for<'c> fn(&'c Civil) -> Value<'static>,
+) -> Result<Val<'a>> {
+    let [date, timezone] = values else {
+        return Ok(Val::NULL);
+    };
+    let (Some(ms), Some(offset)) = (moment(date)?, zone(timezone)?) else {
+        return Ok(Val::NULL);
+    };
+    Ok(Val::Ref(pick(&Civil::at(local(ms, offset)?))))
+}
+
+fn to_parts<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
+    let [date, timezone, iso] = values else {
+        return Ok(Val::NULL);
+    };
+    let iso = match iso.get() {
+        None => false,
+        Some(Value::Null | Value::Undefined) => return Ok(Val::NULL),
+        Some(Value::Bool(iso)) => iso,
+        Some(other) => {
+            return Err(Error::location(
+                40521,
+                format!(
+                    "iso8601 must evaluate to a bool, found {}",
+                    other.type_name()
+                ),
+            ));
+        }
+    };
+    let (Some(ms), Some(offset)) = (moment(date)?, zone(timezone)?) else {
+        return Ok(Val::NULL);
+    };
+    let c = Civil::at(local(ms, offset)?);
+    let mut parts = DocBuf::new();
+    if iso {
+        let (year, week) = c.iso_week();
+        parts.push("isoWeekYear", year as i32);
+        parts.push("isoWeek", week as i32);
+        parts.push("isoDayOfWeek", c.iso_weekday() as i32);
+    } else {
+        parts.push("year", c.year as i32);
+        parts.push("month", c.month as i32);
+        parts.push("day", c.day as i32);
+    }
+    parts.push("hour", c.hour as i32);
+    parts.push("minute", c.minute as i32);
+    parts.push("second", c.second as i32);
+    parts.push("millisecond", c.millisecond as i32);
+    Ok(Val::doc(parts))
+}
+
+const FROM_PARTS: &[Named] = &[
+    optional("year"),
+    optional("month"),
+    optional("day"),
+    optional("isoWeekYear"),
+    optional("isoWeek"),
+    optional("isoDayOfWeek"),
+    optional("hour"),
+    optional("minute"),
+    optional("second"),
+    optional("millisecond"),
+    optional("timezone"),
+];
+
+fn from_parts<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
+    let [
+        year,
+        month,
+        day,
+        iso_year,
+        iso_week,
+        iso_day,
+        hour,
+        minute,
+        second,
+        millisecond,
+        timezone,
+    ] = values
+    else {
+        return Ok(Val::NULL);
+    };
+    // Some(None) stands for a part that is null.
+    let number = |value: &Val<'_>, name: &str, default: i64| match value.get() {
+        None => Ok(Some(default)),
+        Some(Value::Null | Value::Undefined) => Ok(None),
+        Some(v) => v.as_i64_lossless().map(Some).ok_or_else(|| {
+            Error::location(
+                40515,
+                format!(
+                    "'{name}' must evaluate to an integer, found {} with value {}",
+                    v.type_name(),
+                    crate::display::value(&v)
+                ),
+            )
+        }),
+    };
+    let by_week = !iso_year.is_missing();
+    if year.is_missing() && !by_week {
+        return Err(Error::location(
+            40516,
+            "$dateFromParts requires either 'year' or 'isoWeekYear' to be present",
+        ));
+    }
+    let mixed = if by_week {
+        [year, month, day].iter().any(|v| !v.is_missing())
+    } else {
+        [iso_week, iso_day].iter().any(|v| !v.is_missing())
+    };
+    if mixed {
+        return Err(Error::location(
+            40489,
+            "$dateFromParts does not allow mixing natural dates with ISO dates",
+        ));
+    }
+    let parts = [
+        number(if by_week { iso_year } else { year }, "year", 1970)?,
+        number(if by_week { iso_week } else { month }, "month", 1)?,
+        number(if by_week { iso_day } else { day }, "day", 1)?,
+        number(hour, "hour", 0)?,
+        number(minute, "minute", 0)?,
+        number(second, "second", 0)?,
+        number(millisecond, "millisecond", 0)?,
+        zone(timezone)?,
+    ];
+    let [
+        Some(year),
+        Some(month),
+        Some(day),
+        Some(hour),
+        Some(minute),
+        Some(second),
+        Some(millisecond),
+        Some(offset),
+    ] = parts
+    else {
+        return Ok(Val::NULL);
+    };
+    if !(1..=9999).contains(&year) {
+        return Err(Error::location(
+            40523,
+            format!("'year' must evaluate to an integer in the range 1 to 9999, found {year}"),
+        ));
+    }
+    let clock = Civil {
+        year: if by_week { 1970 } else { year },
+        month: if by_week { 1 } else { month },
+        day: if by_week { 1 } else { day },
+        hour,
+        minute,
+        second,
+        millisecond,
+    };
+    let ms = if by_week {
+        let days = iso_days(year, month, day).and_then(|days| days.checked_mul(DAY_MS));
+        days.zip(clock.to_ms())
+            .and_then(|(days, ms)| days.checked_add(ms))
+    } else {
+        clock.to_ms()
+    };
+    match ms.and_then(|ms| ms.checked_sub(offset)) {
+        Some(ms) => Ok(Val::Ref(Value::DateTime(ms))),
+        None => Err(Error::new(
+            crate::error::ErrorCode::DurationOverflow,
+            "$dateFromParts overflows the range of dates",
+        )),
+    }
+}

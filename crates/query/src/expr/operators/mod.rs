@@ -1,0 +1,189 @@
+//! The expression operators: one function each, one file per family, and the table of all.
+
+mod arithmetic;
+mod array;
+mod boolean;
+mod comparison;
+mod conditional;
+mod convert;
+mod date;
+mod date_math;
+mod date_text;
+mod iteration;
+mod object;
+mod regex;
+mod set;
+mod statistics;
+mod string;
+mod trigonometry;
+mod types;
+mod variables;
+
+use super::node::{Context, Node};
+use super::parse::{Named, Parser};
+use super::value::Val;
+use crate::error::{Error, ErrorCode, Result};
+use frond_bson::Value;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::LazyLock;
+
+/// One expression operator.
+pub(crate) struct Operator {
+    pub(crate) name: &'static str,
+    pub(crate) arguments: Arguments,
+    pub(crate) eval: Eval,
+}
+
+/// How an operator's argument is read.
+pub(crate) enum Arguments {
+    /// A list; one argument may be given without a list.
+    Count { min: usize, max: usize },
+    /// A document of named arguments.
+    Named(&'static [Named]),
+    /// A form of its own.
+    Special(ParseSpecial),
+}
+
+/// Reads an operator's argument in a form of its own.
+pub(crate) type ParseSpecial = fn(&mut Parser<'_>, &'static Operator, Value<'_>) -> Result<Node>;
+
+impl Arguments {
+    /// `max` of an operator that takes any number of arguments.
+    pub(crate) const MANY: usize = usize::MAX;
+}
+
+/// How an operator is evaluated.
+#[derive(Clone, Copy)]
+pub(crate) enum Eval {
+    /// One argument.
+    One(for<'a> fn(Val<'a>) -> Result<Val<'a>>),
+    /// Two arguments.
+    Two(for<'a> fn(Val<'a>, Val<'a>) -> Result<Val<'a>>),
+    /// Any number; optional ones that were not given are missing.
+    Many(for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>),
+    /// Evaluates its arguments itself, as far as it needs them.
+    Lazy(for<'a> fn(&'a [Node], &Context<'a>) -> Result<Val<'a>>),
+    /// Never called: parsing gives another node.
+    Never,
+}
+
+impl fmt::Debug for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+const fn one(name: &'static str, f: for<'a> fn(Val<'a>) -> Result<Val<'a>>) -> Operator {
+    Operator {
+        name,
+        arguments: Arguments::Count { min: 1, max: 1 },
+        eval: Eval::One(f),
+    }
+}
+
+const fn two(name: &'static str, f: for<'a> fn(Val<'a>, Val<'a>) -> Result<Val<'a>>) -> Operator {
+    Operator {
+        name,
+        arguments: Arguments::Count { min: 2, max: 2 },
+        eval: Eval::Two(f),
+    }
+}
+
+const fn many(
+    name: &'static str,
+    min: usize,
+    max: usize,
+    f: for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>,
+) -> Operator {
+    Operator {
+        name,
+        arguments: Arguments::Count { min, max },
+        eval: Eval::Many(f),
+    }
+}
+
+const fn lazy(
+    name: &'static str,
+    arguments: Arguments,
+    f: for<'a> fn(&'a [Node], &Context<'a>) -> Result<Val<'a>>,
+) -> Operator {
+    Operator {
+        name,
+        arguments,
+        eval: Eval::Lazy(f),
+    }
+}
+
+const fn named(
+    name: &'static str,
+    names: &'static [Named],
+    f: for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>,
+) -> Operator {
+    Operator {
+        name,
+        arguments: Arguments::Named(names),
+        eval: Eval::Many(f),
+    }
+}
+
+const fn special(name: &'static str, parse: ParseSpecial, eval: Eval) -> Operator {
+    Operator {
+        name,
+        arguments: Arguments::Special(parse),
+        eval,
+    }
+}
+
+/// Every expression operator, by family.
+pub(crate) const FAMILIES: &[&[Operator]] = &[
+    arithmetic::OPERATORS,
+    array::OPERATORS,
+    boolean::OPERATORS,
+    comparison::OPERATORS,
+    conditional::OPERATORS,
+    convert::OPERATORS,
+    date::OPERATORS,
+    date_math::OPERATORS,
+    date_text::OPERATORS,
+    iteration::OPERATORS,
+    object::OPERATORS,
+    regex::OPERATORS,
+    set::OPERATORS,
+    statistics::OPERATORS,
+    string::OPERATORS,
+    trigonometry::OPERATORS,
+    types::OPERATORS,
+    variables::OPERATORS,
+];
+
+/// Operators that MongoDB has and this server does not.
+const UNSUPPORTED: &[&str] = &[
+    "$accumulator",
+    "$function",
+    "$meta",
+    "$rand",
+    "$toHashedIndexKey",
+    "$tsIncrement",
+    "$tsSecond",
+];
+
+/// The operator with this name.
+pub(crate) fn find(name: &str) -> Option<&'static Operator> {
+    static BY_NAME: LazyLock<HashMap<&'static str, &'static Operator>> = LazyLock::new(|| {
+        let all = FAMILIES.iter().flat_map(|family| family.iter());
+        all.map(|operator| (operator.name, operator)).collect()
+    });
+    BY_NAME.get(name).copied()
+}
+
+/// The error for a name that is not in the table.
+pub(crate) fn unknown(name: &str) -> Error {
+    if UNSUPPORTED.contains(&name) {
+        return Error::not_supported(format!("the expression operator '{name}'"));
+    }
+    Error::new(
+        ErrorCode::InvalidPipelineOperator,
+        format!("Unrecognized expression '{name}'"),
+    )
+}

@@ -1,0 +1,214 @@
+//! `$regexMatch`, `$regexFind`, `$regexFindAll`.
+
+use super::{Eval, Operator, special};
+use crate::error::{Error, Result};
+use crate::expr::node::{Context, Node, Special, check_bytes};
+use crate::expr::parse::{Named, Parser, constant, optional, required};
+use crate::expr::value::Val;
+use crate::matcher::Pattern;
+use frond_bson::{ArrayBuf, DocBuf, Value};
+
+pub(super) const OPERATORS: &[Operator] = &[
+    special(
+        "$regexMatch",
+        |p, o, v| parse(p, o, v, Mode::Match),
+        Eval::Never,
+    ),
+    special(
+        "$regexFind",
+        |p, o, v| parse(p, o, v, Mode::Find),
+        Eval::Never,
+    ),
+    special(
+        "$regexFindAll",
+        |p, o, v| parse(p, o, v, Mode::FindAll),
+        Eval::Never,
+    ),
+];
+
+const NAMES: &[Named] = &[required("input"), required("regex"), optional("options")];
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mode {
+    Match,
+    Find,
+    FindAll,
+}
+
+#[derive(Debug)]
+struct Search {
+    name: &'static str,
+    mode: Mode,
+    /// Input, regex, options.
+    nodes: Vec<Node>,
+    /// Compiled once where regex and options are literals.
+    pattern: Option<Pattern>,
+}
+
+fn parse(
+    parser: &mut Parser<'_>,
+    operator: &'static Operator,
+    argument: Value<'_>,
+    mode: Mode,
+) -> Result<Node> {
+    let name = operator.name;
+    let Value::Document(doc) = argument else {
+        return Err(Error::location(
+            51103,
+            format!(
+                "{name} expects an object of named arguments but found: {}",
+                argument.type_name()
+            ),
+        ));
+    };
+    let nodes = parser.named_nodes(name, NAMES, doc)?;
+    let literal = |node: &Node| match node {
+        Node::Absent => Some(Val::Missing),
+        node => constant(node).map(|value| Val::Owned(value.clone())),
+    };
+    let pattern = match &*nodes {
+        [_, regex, options] => match (literal(regex), literal(options)) {
+            (Some(regex), Some(options)) => compile(name, &regex, &options)?,
+            _ => None,
+        },
+        _ => None,
+    };
+    Ok(Node::Special(Box::new(Search {
+        name,
+        mode,
+        nodes,
+        pattern,
+    })))
+}
+
+/// Compiles a pattern; `None` if it is null.
+fn compile(name: &str, regex: &Val<'_>, options: &Val<'_>) -> Result<Option<Pattern>> {
+    let options = match options.get() {
+        None | Some(Value::Null | Value::Undefined) => None,
+        Some(Value::String(options)) => Some(options),
+        Some(_) => {
+            return Err(Error::location(
+                51106,
+                format!("{name} needs 'options' to be of type string"),
+            ));
+        }
+    };
+    match regex.or_null() {
+        Value::Null | Value::Undefined => Ok(None),
+        Value::String(pattern) => Pattern::new(pattern, options.unwrap_or_default()).map(Some),
+        Value::Regex {
+            pattern,
+            options: own,
+        } => {
+            if !own.is_empty() && options.is_some_and(|o| !o.is_empty()) {
+                return Err(Error::location(
+                    51107,
+                    format!(
+                        "{name}: found regex options specified in both 'regex' and 'options' fields"
+                    ),
+                ));
+            }
+            let options = if own.is_empty() {
+                options.unwrap_or_default()
+            } else {
+                own
+            };
+            Pattern::new(pattern, options).map(Some)
+        }
+        _ => Err(Error::location(
+            51105,
+            format!("{name} needs 'regex' to be of type string or regex"),
+        )),
+    }
+}
+
+impl Search {
+    fn nothing<'a>(&self) -> Val<'a> {
+        match self.mode {
+            Mode::Match => false.into(),
+            Mode::Find => Val::NULL,
+            Mode::FindAll => Val::array(ArrayBuf::new()),
+        }
+    }
+
+    fn search<'a>(&self, pattern: &Pattern, text: &str) -> Result<Val<'a>> {
+        let failed = |reason: fancy_regex::Error| {
+            Error::location(
+                51156,
+                format!(
+                    "Error occurred while executing the regular expression in {}: {reason}",
+                    self.name
+                ),
+            )
+        };
+        if self.mode == Mode::Match {
+            return Ok(pattern.is_match(text)?.into());
+        }
+        let mut all = ArrayBuf::new();
+        // Code points before the last match, so that each is counted once.
+        let (mut counted, mut bytes) = (0, 0);
+        for captures in pattern.regex().captures_iter(text) {
+            let captures = captures.map_err(failed)?;
+            let Some(whole) = captures.get(0) else {
+                continue;
+            };
+            counted += text
+                .get(bytes..whole.start())
+                .map_or(0, |s| s.chars().count());
+            bytes = whole.start();
+            let mut found = DocBuf::new();
+            found.push("match", whole.as_str());
+            found.push("idx", counted as i32);
+            found.push_array("captures", |array| {
+                for group in captures.iter().skip(1) {
+                    array.push_value(&group.map_or(Value::Null, |g| Value::String(g.as_str())));
+                }
+            });
+            if self.mode == Mode::Find {
+                return Ok(Val::doc(found));
+            }
+            all.push(&found);
+            check_bytes(all.len_bytes())?;
+        }
+        Ok(match self.mode {
+            Mode::FindAll => Val::array(all),
+            _ => Val::NULL,
+        })
+    }
+}
+
+impl Special for Search {
+    fn eval<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
+        let [input, regex, options] = &*self.nodes else {
+            return Ok(Val::NULL);
+        };
+        let input = input.eval(context)?;
+        let computed;
+        let pattern = match &self.pattern {
+            Some(pattern) => Some(pattern),
+            None => {
+                let (regex, options) = (regex.eval(context)?, options.eval(context)?);
+                computed = compile(self.name, &regex, &options)?;
+                computed.as_ref()
+            }
+        };
+        match (input.or_null(), pattern) {
+            (Value::Null | Value::Undefined, _) | (_, None) => Ok(self.nothing()),
+            (Value::String(text) | Value::Symbol(text), Some(pattern)) => {
+                self.search(pattern, text)
+            }
+            (other, Some(_)) => Err(Error::location(
+                51104,
+                format!(
+                    "{} needs 'input' to be of type string, found {}",
+                    self.name,
+                    other.type_name()
+                ),
+            )),
+        }
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(&Node)) {
+        self.nodes.iter().for_each(visit);
+    }
+}

@@ -1,0 +1,63 @@
+//! `$sum`, `$avg`, `$min`, `$max` and deviations over the arguments, or over one array.
+
+use super::{Arguments, Operator, many};
+use crate::accumulate::{Average, Deviation, Sum};
+use crate::error::Result;
+use crate::expr::value::Val;
+use frond_bson::{Value, compare};
+use std::cmp::Ordering;
+
+pub(super) const OPERATORS: &[Operator] = &[
+    many("$sum", 0, Arguments::MANY, |arguments| {
+        let mut sum = Sum::default();
+        each(arguments, |v| {
+            sum.add(&v);
+        });
+        Ok(sum.total().into())
+    }),
+    many("$avg", 0, Arguments::MANY, |arguments| {
+        let mut average = Average::default();
+        each(arguments, |v| average.add(&v));
+        Ok(average.result().map_or(Val::NULL, Val::from))
+    }),
+    many("$min", 0, Arguments::MANY, |a| extreme(a, Ordering::Less)),
+    many("$max", 0, Arguments::MANY, |a| {
+        extreme(a, Ordering::Greater)
+    }),
+    many("$stdDevPop", 0, Arguments::MANY, |a| {
+        Ok(deviation(a).population().map_or(Val::NULL, Val::from))
+    }),
+    many("$stdDevSamp", 0, Arguments::MANY, |a| {
+        Ok(deviation(a).sample().map_or(Val::NULL, Val::from))
+    }),
+];
+
+/// Visits the arguments that are there; a single argument that is an array stands for its elements.
+fn each<'v>(arguments: &'v [Val<'_>], mut visit: impl FnMut(Value<'v>)) {
+    if let [only] = arguments
+        && let Some(Value::Array(array)) = only.get()
+    {
+        array.values().for_each(visit);
+        return;
+    }
+    arguments.iter().filter_map(Val::get).for_each(&mut visit);
+}
+
+fn deviation(arguments: &[Val<'_>]) -> Deviation {
+    let mut deviation = Deviation::default();
+    each(arguments, |v| deviation.add(&v));
+    deviation
+}
+
+fn extreme<'a>(arguments: &[Val<'a>], wanted: Ordering) -> Result<Val<'a>> {
+    let mut best: Option<Value<'_>> = None;
+    each(arguments, |value| {
+        if value.is_nullish() {
+            return;
+        }
+        if best.is_none_or(|b| compare(&value, &b) == wanted) {
+            best = Some(value);
+        }
+    });
+    Ok(best.map_or(Val::NULL, |v| Val::Owned(v.to_owned())))
+}

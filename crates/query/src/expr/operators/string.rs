@@ -1,0 +1,391 @@
+//! Strings: joining, case, parts by bytes and by code points, trimming, searching.
+
+use super::array::search_bounds;
+use super::{Arguments, Operator, many, named, one, two};
+use crate::error::{Error, Result};
+use crate::expr::node::check_bytes;
+use crate::expr::parse::{Named, optional, required};
+use crate::expr::value::Val;
+use frond_bson::{ArrayBuf, Value};
+
+pub(super) const OPERATORS: &[Operator] = &[
+    many("$concat", 0, Arguments::MANY, concat),
+    one("$toUpper", |v| {
+        case("$toUpper", v, |s| s.to_ascii_uppercase())
+    }),
+    one("$toLower", |v| {
+        case("$toLower", v, |s| s.to_ascii_lowercase())
+    }),
+    many("$substr", 3, 3, |a| substr_bytes("$substrBytes", a)),
+    many("$substrBytes", 3, 3, |a| substr_bytes("$substrBytes", a)),
+    many("$substrCP", 3, 3, substr_code_points),
+    one("$strLenBytes", |v| {
+        length("$strLenBytes", 34473, v, str::len)
+    }),
+    one("$strLenCP", |v| {
+        length("$strLenCP", 34471, v, |s| s.chars().count())
+    }),
+    two("$split", split),
+    named("$trim", TRIM, |a| trim("$trim", a, true, true)),
+    named("$ltrim", TRIM, |a| trim("$ltrim", a, true, false)),
+    named("$rtrim", TRIM, |a| trim("$rtrim", a, false, true)),
+    many("$indexOfBytes", 2, 4, index_of_bytes),
+    many("$indexOfCP", 2, 4, index_of_code_points),
+    two("$strcasecmp", strcasecmp),
+    named("$replaceOne", REPLACE, |a| replace("$replaceOne", a, 1)),
+    named("$replaceAll", REPLACE, |a| {
+        replace("$replaceAll", a, usize::MAX)
+    }),
+];
+
+const TRIM: &[Named] = &[required("input"), optional("chars")];
+const REPLACE: &[Named] = &[required("input"), required("find"), required("replacement")];
+
+fn concat<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
+    let mut text = String::new();
+    for value in values {
+        if value.is_nullish() {
+            return Ok(Val::NULL);
+        }
+        match value.or_null() {
+            Value::String(part) | Value::Symbol(part) => {
+                check_bytes(text.len() + part.len())?;
+                text.push_str(part);
+            }
+            other => {
+                return Err(Error::location(
+                    16702,
+                    format!("$concat only supports strings, not {}", other.type_name()),
+                ));
+            }
+        }
+    }
+    Ok(Val::string(text))
+}
+
+/// The text that string operators read from a value: numbers and dates as they are printed, nothing
+/// for null. `None` for types without one.
+fn coerced(value: &Val<'_>) -> Option<String> {
+    match value.or_null() {
+        Value::Null | Value::Undefined => Some(String::new()),
+        Value::String(text) | Value::Symbol(text) | Value::JavaScript(text) => {
+            Some(text.to_owned())
+        }
+        Value::Int32(v) => Some(v.to_string()),
+        Value::Int64(v) => Some(v.to_string()),
+        Value::Double(v) => Some(super::convert::double_text(v)),
+        Value::Decimal128(v) => Some(v.to_string()),
+        Value::DateTime(ms) => super::date::iso_text(ms),
+        Value::Timestamp(t) => Some(format!("Timestamp({}, {})", t.time, t.increment)),
+        _ => None,
+    }
+}
+
+fn text_of(value: &Val<'_>) -> Result<String> {
+    coerced(value).ok_or_else(|| {
+        Error::location(
+            16007,
+            format!(
+                "can't convert from BSON type {} to String",
+                value.type_name()
+            ),
+        )
+    })
+}
+
+fn case<'a>(_operator: &str, value: Val<'a>, change: fn(&str) -> String) -> Result<Val<'a>> {
+    Ok(Val::string(change(&text_of(&value)?)))
+}
+
+fn strcasecmp<'a>(a: Val<'a>, b: Val<'a>) -> Result<Val<'a>> {
+    let (a, b) = (text_of(&a)?, text_of(&b)?);
+    let order = (a.to_ascii_uppercase()).cmp(&b.to_ascii_uppercase());
+    Ok((order as i32).into())
+}
+
+fn substr_bytes<'a>(operator: &str, values: &[Val<'a>]) -> Result<Val<'a>> {
+    let [text, start, length] = values else {
+        return Ok(Val::NULL);
+    };
+    let text = text_of(text)?;
+    let number = |value: &Val<'_>, code: i32, what: &str| match value.get() {
+        Some(v) if v.is_number() => Ok(v.as_f64().unwrap_or(0.0) as i64),
+        _ => Err(Error::location(
+            code,
+            format!(
+                "{operator}: {what} must be a numeric type (is BSON type {})",
+                value.type_name()
+            ),
+        )),
+    };
+    let start = number(start, 16034, "starting index")?;
+    let length = number(length, 16035, "length")?;
+    let Ok(start) = usize::try_from(start) else {
+        return Err(Error::location(
+            50752,
+            format!("{operator}: starting index must be non-negative (got: {start})"),
+        ));
+    };
+    if start >= text.len() {
+        return Ok(Val::string(""));
+    }
+    // A negative length means the rest.
+    let end = match usize::try_from(length) {
+        Ok(length) => start.saturating_add(length).min(text.len()),
+        Err(_) => text.len(),
+    };
+    if !text.is_char_boundary(start) {
+        return Err(Error::location(
+            28656,
+            format!("{operator}: Invalid range, starting index is a UTF-8 continuation byte."),
+        ));
+    }
+    if !text.is_char_boundary(end) {
+        return Err(Error::location(
+            28657,
+            format!(
+                "{operator}: Invalid range, ending index is in the middle of a UTF-8 character."
+            ),
+        ));
+    }
+    Ok(Val::string(text.get(start..end).unwrap_or_default()))
+}
+
+fn substr_code_points<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
+    let [text, start, length] = values else {
+        return Ok(Val::NULL);
+    };
+    let text = text_of(text)?;
+    let number = |value: &Val<'_>, code: i32, what: &str| {
+        let shown = value.or_null();
+        if !shown.is_number() {
+            return Err(Error::location(
+                code,
+                format!(
+                    "$substrCP: {what} must be a numeric type (is BSON type {})",
+                    value.type_name()
+                ),
+            ));
+        }
+        let whole = shown.as_i64_lossless().ok_or_else(|| {
+            Error::location(
+                code + 1,
+                format!(
+                    "$substrCP: {what} cannot be represented as a 32-bit integral value: {}",
+                    crate::display::value(&shown)
+                ),
+            )
+        })?;
+        usize::try_from(whole).map_err(|_| {
+            Error::location(
+                if code == 34450 { 34455 } else { 34454 },
+                format!("$substrCP: {what} must be a nonnegative integer."),
+            )
+        })
+    };
+    let start = number(start, 34450, "starting index")?;
+    let length = number(length, 34452, "length")?;
+    Ok(Val::string(
+        text.chars().skip(start).take(length).collect::<String>(),
+    ))
+}
+
+fn length<'a>(
+    operator: &str,
+    code: i32,
+    value: Val<'a>,
+    measure: fn(&str) -> usize,
+) -> Result<Val<'a>> {
+    match value.get() {
+        Some(Value::String(text)) => Ok((measure(text) as i32).into()),
+        _ => Err(Error::location(
+            code,
+            format!(
+                "{operator} requires a string argument, found: {}",
+                value.type_name()
+            ),
+        )),
+    }
+}
+
+fn split<'a>(text: Val<'a>, separator: Val<'a>) -> Result<Val<'a>> {
+    if text.is_nullish() || separator.is_nullish() {
+        return Ok(Val::NULL);
+    }
+    let Value::String(text) = text.or_null() else {
+        return Err(Error::location(
+            40085,
+            format!(
+                "$split requires an expression that evaluates to a string as a first argument, \
+                 found: {}",
+                text.type_name()
+            ),
+        ));
+    };
+    let Value::String(separator) = separator.or_null() else {
+        return Err(Error::location(
+            40086,
+            format!(
+                "$split requires an expression that evaluates to a string as a second argument, \
+                 found: {}",
+                separator.type_name()
+            ),
+        ));
+    };
+    if separator.is_empty() {
+        return Err(Error::location(
+            40087,
+            "$split requires a non-empty separator",
+        ));
+    }
+    Ok(Val::array(text.split(separator).collect::<ArrayBuf>()))
+}
+
+/// What `$trim` takes away by default: white space and the null character, as in MongoDB's manual.
+const TRIMMED: &[char] = &[
+    '\0', ' ', '\t', '\n', '\u{b}', '\u{c}', '\r', '\u{a0}', '\u{1680}', '\u{2000}', '\u{2001}',
+    '\u{2002}', '\u{2003}', '\u{2004}', '\u{2005}', '\u{2006}', '\u{2007}', '\u{2008}', '\u{2009}',
+    '\u{200a}',
+];
+
+fn trim<'a>(operator: &str, values: &[Val<'a>], left: bool, right: bool) -> Result<Val<'a>> {
+    let [input, chars] = values else {
+        return Ok(Val::NULL);
+    };
+    if input.is_nullish() || (!chars.is_missing() && chars.is_nullish()) {
+        return Ok(Val::NULL);
+    }
+    let Value::String(text) = input.or_null() else {
+        return Err(Error::location(
+            50699,
+            format!(
+                "{operator} requires its input to be a string, got {} (of type {}) instead.",
+                crate::display::value(&input.or_null()),
+                input.type_name()
+            ),
+        ));
+    };
+    let chosen: Vec<char> = match chars.get() {
+        None => TRIMMED.to_vec(),
+        Some(Value::String(chars)) => chars.chars().collect(),
+        Some(other) => {
+            return Err(Error::location(
+                50700,
+                format!(
+                    "{operator} requires 'chars' to be a string, got {} (of type {}) instead.",
+                    crate::display::value(&other),
+                    other.type_name()
+                ),
+            ));
+        }
+    };
+    let mut text = text;
+    if left {
+        text = text.trim_start_matches(&*chosen);
+    }
+    if right {
+        text = text.trim_end_matches(&*chosen);
+    }
+    Ok(Val::string(text))
+}
+
+/// The two strings of the `$indexOf` operators; `None` if the first is null.
+fn searched<'v>(
+    operator: &str,
+    text: &'v Val<'_>,
+    part: &'v Val<'_>,
+) -> Result<Option<(&'v str, &'v str)>> {
+    if text.is_nullish() {
+        return Ok(None);
+    }
+    let string = |value: &'v Val<'_>, code: i32, which: &str| match value.get() {
+        Some(Value::String(text)) => Ok(text),
+        _ => Err(Error::location(
+            code,
+            format!(
+                "{operator} requires a string as the {which} argument, found: {}",
+                value.type_name()
+            ),
+        )),
+    };
+    let (first, second) = match operator {
+        "$indexOfBytes" => (40091, 40092),
+        _ => (40093, 40094),
+    };
+    Ok(Some((
+        string(text, first, "first")?,
+        string(part, second, "second")?,
+    )))
+}
+
+fn index_of_bytes<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
+    let [text, part, start, end] = values else {
+        return Ok(Val::NULL);
+    };
+    let Some((text, part)) = searched("$indexOfBytes", text, part)? else {
+        return Ok(Val::NULL);
+    };
+    let (start, end) = search_bounds("$indexOfBytes", start, end)?;
+    let end = end.min(text.len());
+    let range = text.as_bytes().get(start..end);
+    let found = range.and_then(|range| {
+        if part.is_empty() {
+            return Some(start);
+        }
+        let at = range
+            .windows(part.len())
+            .position(|w| w == part.as_bytes())?;
+        Some(start + at)
+    });
+    Ok(found.map_or(-1, |at| at as i32).into())
+}
+
+fn index_of_code_points<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
+    let [text, part, start, end] = values else {
+        return Ok(Val::NULL);
+    };
+    let Some((text, part)) = searched("$indexOfCP", text, part)? else {
+        return Ok(Val::NULL);
+    };
+    let (start, end) = search_bounds("$indexOfCP", start, end)?;
+    let text: Vec<char> = text.chars().collect();
+    let part: Vec<char> = part.chars().collect();
+    let end = end.min(text.len());
+    let found = text.get(start..end).and_then(|range| {
+        if part.is_empty() {
+            return Some(start);
+        }
+        let at = range.windows(part.len()).position(|w| w == part)?;
+        Some(start + at)
+    });
+    Ok(found.map_or(-1, |at| at as i32).into())
+}
+
+fn replace<'a>(operator: &str, values: &[Val<'a>], most: usize) -> Result<Val<'a>> {
+    let [input, find, replacement] = values else {
+        return Ok(Val::NULL);
+    };
+    for (value, name, code) in [
+        (input, "input", 51746),
+        (find, "find", 51745),
+        (replacement, "replacement", 51744),
+    ] {
+        if !value.is_nullish() && !matches!(value.or_null(), Value::String(_)) {
+            return Err(Error::location(
+                code,
+                format!(
+                    "{operator} requires that '{name}' be a string, found: {}",
+                    crate::display::value(&value.or_null())
+                ),
+            ));
+        }
+    }
+    match (input.or_null(), find.or_null(), replacement.or_null()) {
+        (Value::String(input), Value::String(find), Value::String(with)) => {
+            let replaced = input.replacen(find, with, most);
+            check_bytes(replaced.len())?;
+            Ok(Val::string(replaced))
+        }
+        _ => Ok(Val::NULL),
+    }
+}

@@ -1,0 +1,373 @@
+//! Reading expressions from BSON.
+
+use super::node::{FieldPath, Node};
+use super::operators::{self, Arguments, Operator};
+use crate::error::{Error, ErrorCode, Result};
+use frond_bson::{Doc, OwnedValue, Value};
+
+/// Reads expressions; knows the variables that are bound around the current place.
+pub(crate) struct Parser<'v> {
+    /// Values of `let`, known before evaluation.
+    constants: Option<&'v Doc>,
+    /// Names bound around the current place and their numbers.
+    bound: Vec<(String, u32)>,
+    next_variable: u32,
+}
+
+impl<'v> Parser<'v> {
+    /// A parser with the variables of `let`.
+    pub(crate) fn new(constants: Option<&'v Doc>) -> Parser<'v> {
+        Parser {
+            constants,
+            bound: Vec::new(),
+            next_variable: 0,
+        }
+    }
+
+    /// Reads an expression: a field path, a literal, an operator, an object or an array.
+    pub(crate) fn parse(&mut self, value: Value<'_>) -> Result<Node> {
+        match value {
+            Value::String(text) if text.starts_with("$$") => self.variable(text),
+            Value::String(text) if text.starts_with('$') => {
+                field_path(text, text.get(1..).unwrap_or_default()).map(Node::Root)
+            }
+            Value::Document(doc) => self.object(doc),
+            Value::Array(items) => {
+                let items: Result<Vec<Node>> = items.values().map(|v| self.parse(v)).collect();
+                Ok(Node::Array(items?))
+            }
+            literal => Ok(Node::Constant(literal.into())),
+        }
+    }
+
+    fn object(&mut self, doc: &Doc) -> Result<Node> {
+        if let Some((name, argument)) = doc.first()
+            && name.starts_with('$')
+        {
+            if doc.count() > 1 {
+                return Err(Error::location(
+                    15983,
+                    format!(
+                        "An object representing an expression must have exactly one field: {}",
+                        crate::display::doc(doc)
+                    ),
+                ));
+            }
+            return self.operator(name, argument);
+        }
+        let mut fields: Vec<(Box<str>, Node)> = Vec::new();
+        for (name, value) in doc.iter() {
+            check_field_name(name)?;
+            if fields.iter().any(|(other, _)| **other == *name) {
+                return Err(Error::location(
+                    16406,
+                    format!("duplicate field name specified in object literal: {name}"),
+                ));
+            }
+            fields.push((name.into(), self.parse(value)?));
+        }
+        Ok(Node::Object(fields))
+    }
+
+    fn operator(&mut self, name: &str, argument: Value<'_>) -> Result<Node> {
+        let Some(operator) = operators::find(name) else {
+            return Err(operators::unknown(name));
+        };
+        match operator.arguments {
+            Arguments::Special(parse) => parse(self, operator, argument),
+            Arguments::Count { min, max } => self.positional(operator, min, max, argument),
+            Arguments::Named(names) => self.named(operator, names, argument),
+        }
+    }
+
+    /// Reads the arguments of an operator that takes a list, or one argument without a list.
+    pub(crate) fn positional(
+        &mut self,
+        operator: &'static Operator,
+        min: usize,
+        max: usize,
+        argument: Value<'_>,
+    ) -> Result<Node> {
+        let mut nodes = Vec::new();
+        match argument {
+            Value::Array(items) => {
+                for item in items.values() {
+                    nodes.push(self.parse(item)?);
+                }
+            }
+            single => nodes.push(self.parse(single)?),
+        }
+        let count = nodes.len();
+        if min == max && count != min {
+            return Err(Error::location(
+                16020,
+                format!(
+                    "Expression {} takes exactly {min} arguments. {count} were passed in.",
+                    operator.name
+                ),
+            ));
+        }
+        if count < min || count > max {
+            return Err(Error::location(
+                28667,
+                format!(
+                    "Expression {} takes at least {min} arguments, and at most {max}, but {count} \
+                     were passed in.",
+                    operator.name
+                ),
+            ));
+        }
+        // Functions find their optional arguments at fixed places.
+        if max < Arguments::MANY {
+            nodes.resize_with(max, || Node::Absent);
+        }
+        Ok(Node::Call(operator, nodes))
+    }
+
+    /// Reads the arguments of an operator that takes a document of named ones.
+    pub(crate) fn named(
+        &mut self,
+        operator: &'static Operator,
+        names: &[Named],
+        argument: Value<'_>,
+    ) -> Result<Node> {
+        let Value::Document(doc) = argument else {
+            return Err(Error::failed_to_parse(format!(
+                "{} requires an object as an argument, found: {}",
+                operator.name,
+                argument.type_name()
+            )));
+        };
+        let nodes = self.named_nodes(operator.name, names, doc)?;
+        Ok(Node::Call(operator, nodes))
+    }
+
+    /// The named arguments in the order of `names`; those not given are absent.
+    pub(crate) fn named_nodes(
+        &mut self,
+        operator: &str,
+        names: &[Named],
+        doc: &Doc,
+    ) -> Result<Vec<Node>> {
+        for (name, _) in doc.iter() {
+            if !names.iter().any(|known| known.name == name) {
+                return Err(Error::failed_to_parse(format!(
+                    "Unrecognized argument to {operator}: {name}"
+                )));
+            }
+        }
+        let mut nodes = Vec::with_capacity(names.len());
+        for known in names {
+            nodes.push(match doc.get(known.name) {
+                Some(value) => self.parse(value)?,
+                None if known.required => {
+                    return Err(Error::failed_to_parse(format!(
+                        "Missing '{}' parameter to {operator}",
+                        known.name
+                    )));
+                }
+                None => Node::Absent,
+            });
+        }
+        Ok(nodes)
+    }
+
+    /// `$$name` or `$$name.path`.
+    fn variable(&mut self, text: &str) -> Result<Node> {
+        let path = text.get(2..).unwrap_or_default();
+        let (name, below) = match path.split_once('.') {
+            Some((name, below)) => (name, Some(below)),
+            None => (path, None),
+        };
+        check_variable_use(name)?;
+        let below = match below {
+            Some(below) => field_path(text, below)?,
+            None => FieldPath::default(),
+        };
+        if let Some((_, number)) = self.bound.iter().rev().find(|(bound, _)| bound == name) {
+            return Ok(Node::Variable(*number, below));
+        }
+        match name {
+            "ROOT" | "CURRENT" => return Ok(Node::Root(below)),
+            "REMOVE" => return Ok(Node::Remove),
+            "NOW" if below.0.is_empty() => return Ok(Node::Now),
+            "NOW" => return Ok(Node::Remove),
+            "CLUSTER_TIME" | "JS_SCOPE" | "IS_MR" | "USER_ROLES" | "SEARCH_META" => {
+                return Err(Error::not_supported(format!("the variable '$${name}'")));
+            }
+            _ => {}
+        }
+        match self.constants.and_then(|c| c.get(name)) {
+            Some(value) => Ok(match below.get(value).into_value() {
+                Some(value) => Node::Constant(value),
+                None => Node::Remove,
+            }),
+            None => Err(Error::location(
+                17276,
+                format!("Use of undefined variable: {name}"),
+            )),
+        }
+    }
+
+    /// Binds names around what `parse` reads, and gives it the number of the first.
+    ///
+    /// Error 9 for names that a user may not bind.
+    pub(crate) fn binding<T>(
+        &mut self,
+        names: &[&str],
+        parse: impl FnOnce(&mut Self, u32) -> Result<T>,
+    ) -> Result<T> {
+        let first = self.next_variable;
+        let outer = self.bound.len();
+        for name in names {
+            check_variable_name(name)?;
+            self.bound.push(((*name).to_owned(), self.next_variable));
+            self.next_variable += 1;
+        }
+        let result = parse(self, first)?;
+        self.bound.truncate(outer);
+        Ok(result)
+    }
+}
+
+/// A named argument.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) name: &'static str,
+    pub(crate) required: bool,
+}
+
+/// A named argument that has to be given.
+pub(crate) const fn required(name: &'static str) -> Named {
+    Named {
+        name,
+        required: true,
+    }
+}
+
+/// A named argument that may be left out.
+pub(crate) const fn optional(name: &'static str) -> Named {
+    Named {
+        name,
+        required: false,
+    }
+}
+
+/// Splits a field path; `text` is what the user wrote, for messages.
+pub(crate) fn field_path(text: &str, path: &str) -> Result<FieldPath> {
+    if path.is_empty() {
+        return Err(Error::location(
+            16872,
+            format!("'{text}' by itself is not a valid FieldPath"),
+        ));
+    }
+    if path.ends_with('.') {
+        return Err(Error::location(40353, "FieldPath must not end with a '.'."));
+    }
+    let names: Vec<&str> = path.split('.').collect();
+    if names.len() > frond_bson::MAX_DEPTH {
+        return Err(Error::overflow(format!(
+            "FieldPath is nested deeper than the limit of {}",
+            frond_bson::MAX_DEPTH
+        )));
+    }
+    for name in &names {
+        if name.is_empty() {
+            return Err(Error::location(
+                15998,
+                "FieldPath field names may not be empty strings.",
+            ));
+        }
+        if name.starts_with('$') {
+            return Err(Error::location(
+                16410,
+                format!(
+                    "FieldPath field names may not start with '$'. Consider using $getField or \
+                     $setField. '{text}'"
+                ),
+            ));
+        }
+        if name.contains('\0') {
+            return Err(Error::location(
+                16411,
+                "FieldPath field names may not contain '\\0'.",
+            ));
+        }
+    }
+    Ok(FieldPath(names.into_iter().map(Into::into).collect()))
+}
+
+/// A field name of an object expression.
+fn check_field_name(name: &str) -> Result<()> {
+    if name.starts_with('$') {
+        return Err(Error::location(
+            16410,
+            format!(
+                "FieldPath field names may not start with '$'. Consider using $getField or \
+                 $setField. '{name}'"
+            ),
+        ));
+    }
+    if name.contains('.') {
+        return Err(Error::location(
+            16412,
+            format!(
+                "FieldPath field names may not contain '.'. Consider using $getField or \
+                 $setField. '{name}'"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Names that users may bind begin with a lower-case letter; `CURRENT` is the one exception in
+/// MongoDB, and not supported here.
+pub(crate) fn check_variable_name(name: &str) -> Result<()> {
+    let invalid = |why: &str| Error::failed_to_parse(format!("'{name}' {why}"));
+    match name.chars().next() {
+        None => {
+            return Err(Error::failed_to_parse(
+                "empty variable names are not allowed",
+            ));
+        }
+        Some(first) if first.is_ascii_lowercase() || !first.is_ascii() => {}
+        Some(_) => {
+            return Err(invalid(
+                "starts with an invalid character for a user variable name",
+            ));
+        }
+    }
+    if name
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii())
+    {
+        return Ok(());
+    }
+    Err(invalid("contains an invalid character for a variable name"))
+}
+
+fn check_variable_use(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::failed_to_parse(
+            "empty variable names are not allowed",
+        ));
+    }
+    if name
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii())
+    {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::FailedToParse,
+        format!("'{name}' contains an invalid character for a variable name"),
+    ))
+}
+
+/// The literal that a node is, if it is one.
+pub(crate) fn constant(node: &Node) -> Option<&OwnedValue> {
+    match node {
+        Node::Constant(value) => Some(value),
+        _ => None,
+    }
+}
