@@ -124,7 +124,7 @@ impl Options {
     /// threads that build nodes.
     pub(crate) fn page_cache_bytes(&self) -> usize {
         let memtables = self.memtable_size() * 3;
-        let builders = (self.flush_threads * 8 * MIB).min(self.cache_bytes / 8);
+        let builders = (self.flush_threads * 16 * MIB).min(self.cache_bytes / 8);
         self.cache_bytes
             .saturating_sub(memtables + builders)
             .max(self.cache_bytes / 4)

@@ -21,7 +21,7 @@ pub(crate) use replay::replay;
 /// A new segment is started when one has this many bytes.
 const SEGMENT_BYTES: u64 = 64 << 20;
 /// Committers wait while this many bytes are not handed to the system.
-const BUFFER_BYTES_MAX: usize = 16 << 20;
+const BUFFER_BYTES_MAX: usize = 8 << 20;
 /// The log thread writes at the latest when it has this many bytes.
 const WRITE_BYTES: usize = 1 << 20;
 
