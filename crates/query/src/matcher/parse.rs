@@ -111,15 +111,21 @@ pub(crate) fn field_operators(field: &Field<'_>, conditions: &mut Vec<Expr>) -> 
     Ok(())
 }
 
-/// A conjunction, without a wrapper around a single condition.
-pub(crate) fn all_of(mut conditions: Vec<Expr>) -> Expr {
-    match conditions.pop() {
-        Some(only) if conditions.is_empty() => only,
-        Some(last) => {
-            conditions.push(last);
-            Expr::And(conditions)
+/// A conjunction. It has no conjunctions directly inside, and no wrapper around a single condition.
+pub(crate) fn all_of(conditions: Vec<Expr>) -> Expr {
+    let mut flat = Vec::with_capacity(conditions.len());
+    for condition in conditions {
+        match condition {
+            Expr::And(inner) => flat.extend(inner),
+            other => flat.push(other),
         }
-        None => Expr::And(conditions),
+    }
+    match flat.pop() {
+        Some(only) if flat.is_empty() => only,
+        last => {
+            flat.extend(last);
+            Expr::And(flat)
+        }
     }
 }
 

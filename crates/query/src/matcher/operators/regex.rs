@@ -107,13 +107,17 @@ impl Pattern {
         regex_syntax::prefix(&self.source, &self.options)
     }
 
-    /// Whether `text` contains a match. Fails with code 5073414 if that takes too many steps.
-    pub fn is_match(&self, text: &str) -> Result<bool> {
-        let regex = match &self.beyond_ascii {
+    /// The compiled expression to search `text` with.
+    pub(crate) fn regex_for(&self, text: &str) -> &Regex {
+        match &self.beyond_ascii {
             Some(regex) if !text.is_ascii() => regex,
             _ => &self.regex,
-        };
-        regex.is_match(text).map_err(|reason| {
+        }
+    }
+
+    /// Whether `text` contains a match. Fails with code 5073414 if that takes too many steps.
+    pub fn is_match(&self, text: &str) -> Result<bool> {
+        self.regex_for(text).is_match(text).map_err(|reason| {
             let message = format!("Error occurred while executing regular expression: {reason}");
             Error::new(ErrorCode::Location(5_073_414), message)
         })

@@ -254,6 +254,25 @@ fn nesting_is_bounded() {
 }
 
 #[test]
+fn conjunctions_are_flat() {
+    for (filter, count) in [
+        ("{$and: [{a: 1, b: 2}, {$and: [{c: 3}, {d: 4}]}], e: 5}", 5),
+        ("{$and: [{}, {$and: [{}]}]}", 0),
+        ("{a: {$gt: 1, $lt: 2}, b: {$all: [1, 2]}}", 4),
+    ] {
+        let parsed = Filter::parse(&json(filter)).unwrap();
+        let Expr::And(children) = parsed.predicates() else {
+            panic!("{filter}")
+        };
+        assert_eq!(children.len(), count, "{filter}");
+        assert!(
+            !children.iter().any(|child| matches!(child, Expr::And(_))),
+            "{filter}"
+        );
+    }
+}
+
+#[test]
 fn equalities_are_found() {
     for (filter, path, expected) in [
         ("{_id: 5}", "_id", Some("5")),
