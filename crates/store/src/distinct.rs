@@ -7,7 +7,6 @@ use frond_query::paths::{Path, distinct_values};
 
 use crate::context::OpContext;
 use crate::error::{Result, command};
-use crate::exec::access::Executor;
 use crate::find::Planned;
 use frond_query::error::ErrorCode;
 
@@ -18,15 +17,9 @@ const REPLY_BYTES: usize = 16 * 1024;
 ///
 /// # Errors
 /// 17217 if they are larger than one document; errors of the plan.
-pub(crate) fn values(planned: Planned, path: &str, context: &OpContext) -> Result<ArrayBuf> {
+pub(crate) fn values(planned: &Planned, path: &str, context: &OpContext) -> Result<ArrayBuf> {
     let path = Path::new(path);
-    let mut executor = Executor::open(
-        planned.collection,
-        planned.snapshot,
-        planned.plan.access,
-        planned.filter,
-        context.clone(),
-    )?;
+    let mut executor = planned.open(context)?;
     // Equal values, as 1 and 1.0, have the same key.
     let mut found: BTreeMap<Vec<u8>, OwnedValue> = BTreeMap::new();
     let mut bytes = 0;

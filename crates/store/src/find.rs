@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use frond_bson::{ArrayBuf, Doc, DocBuf};
+use frond_bson::{ArrayBuf, Doc, Value};
+use frond_query::error::Error as CommandError;
 use frond_query::matcher::Filter;
 use frond_query::projection::Projection;
 use frond_query::sort::SortSpec;
 
-use crate::catalog::Collection;
+use crate::catalog::{Catalog, Collection};
 use crate::context::OpContext;
 use crate::error::Result;
 use crate::exec::access::Executor;
@@ -21,32 +22,38 @@ use crate::store::DocumentStore;
 
 /// What `find` was asked for.
 #[derive(Clone, Debug, Default)]
-pub struct FindRequest {
-    /// Which documents.
-    pub filter: DocBuf,
-    /// Which of their fields; empty for all.
-    pub projection: DocBuf,
-    /// In which order; empty for none.
-    pub sort: DocBuf,
+pub struct FindRequest<'a> {
+    /// Which documents; all if there is none.
+    pub filter: Option<&'a Doc>,
+    /// Which of their fields.
+    pub projection: Option<&'a Doc>,
+    /// In which order.
+    pub sort: Option<&'a Doc>,
     /// Documents to pass over.
     pub skip: u64,
-    /// Most documents to return; 0 for no limit.
-    pub limit: u64,
-    /// The index to use.
-    pub hint: Option<Hint>,
+    /// Most documents to return.
+    pub limit: Option<u64>,
+    /// The index to use: its name, its key pattern or `{$natural: ±1}`.
+    pub hint: Option<Value<'a>>,
+    /// Lower bound of the index of the hint, inclusive.
+    pub min: Option<&'a Doc>,
+    /// Upper bound of the index of the hint, exclusive.
+    pub max: Option<&'a Doc>,
+    /// Variables for `$expr`.
+    pub variables: Option<&'a Doc>,
 }
 
 /// What `count` was asked for.
 #[derive(Clone, Debug, Default)]
-pub struct CountRequest {
-    /// Which documents.
-    pub filter: DocBuf,
+pub struct CountRequest<'a> {
+    /// Which documents; all if there is none.
+    pub filter: Option<&'a Doc>,
     /// Documents to pass over.
     pub skip: u64,
-    /// Most documents to count; 0 for no limit.
-    pub limit: u64,
-    /// The index to use.
-    pub hint: Option<Hint>,
+    /// Most documents to count.
+    pub limit: Option<u64>,
+    /// The index to use, as in a find.
+    pub hint: Option<Value<'a>>,
 }
 
 /// A parsed query with its plan, its collection and its snapshot.
@@ -58,19 +65,17 @@ pub(crate) struct Planned {
     pub plan: Plan,
 }
 
-impl DocumentStore {
-    /// Parses and plans. `None` if there is no such collection; the request is checked all the same.
-    pub(crate) fn plan(
-        &self,
+impl Planned {
+    /// Plans on the current snapshot. `None` if there is no such collection.
+    pub fn new(
+        catalog: &Catalog,
         ns: &Namespace,
-        filter: &Doc,
-        sort: &Doc,
+        filter: Arc<Filter>,
+        sort: SortSpec,
         hint: Option<&Hint>,
         shown: Option<&BTreeSet<String>>,
     ) -> Result<Option<Planned>> {
-        let filter = Arc::new(Filter::parse(filter)?);
-        let sort = SortSpec::parse(sort)?;
-        let Some((collection, snapshot)) = self.catalog().read(ns) else {
+        let Some((collection, snapshot)) = catalog.read(ns) else {
             return Ok(None);
         };
         let query = Query {
@@ -89,6 +94,37 @@ impl DocumentStore {
         }))
     }
 
+    /// Opens the plan.
+    pub fn open(&self, context: &OpContext) -> Result<Executor> {
+        Executor::open(
+            self.collection.clone(),
+            self.snapshot.clone(),
+            self.plan.access.clone(),
+            self.filter.clone(),
+            context.clone(),
+        )
+    }
+}
+
+impl DocumentStore {
+    /// Parses and plans. `None` if there is no such collection; the request is checked all the same.
+    pub(crate) fn plan(
+        &self,
+        ns: &Namespace,
+        filter: Option<&Doc>,
+        sort: Option<&Doc>,
+        hint: Option<Value<'_>>,
+        shown: Option<&BTreeSet<String>>,
+    ) -> Result<Option<Planned>> {
+        let filter = Arc::new(match filter {
+            Some(filter) => Filter::parse(filter)?,
+            None => Filter::all(),
+        });
+        let sort = SortSpec::parse(sort.unwrap_or(Doc::empty()))?;
+        let hint = Hint::parse(hint)?;
+        Planned::new(self.catalog(), ns, filter, sort, hint.as_ref(), shown)
+    }
+
     /// Finds documents. A collection that does not exist has none.
     ///
     /// # Errors
@@ -97,30 +133,36 @@ impl DocumentStore {
     pub fn find(
         &self,
         ns: &Namespace,
-        request: &FindRequest,
+        request: &FindRequest<'_>,
         context: &OpContext,
     ) -> Result<QueryCursor> {
-        let projection = Projection::parse(&request.projection)?;
+        for (option, given) in [("min", request.min), ("max", request.max)] {
+            if given.is_some() {
+                return Err(CommandError::not_supported(format_args!(
+                    "the option '{option}' of find"
+                ))
+                .into());
+            }
+        }
+        let projection = Projection::parse(request.projection.unwrap_or(Doc::empty()))?;
         let shown = projection.needed_paths().map(BTreeSet::from_iter);
-        let hint = request.hint.as_ref();
-        let planned = self.plan(ns, &request.filter, &request.sort, hint, shown.as_ref())?;
+        let planned = self.plan(
+            ns,
+            request.filter,
+            request.sort,
+            request.hint,
+            shown.as_ref(),
+        )?;
         let Some(planned) = planned else {
             return Ok(QueryCursor::empty(ns.clone()));
         };
-        let Planned {
-            collection,
-            snapshot,
-            filter,
-            sort,
-            plan,
-        } = planned;
-        let executor = Executor::open(collection, snapshot, plan.access, filter, context.clone())?;
+        let executor = planned.open(context)?;
         Ok(QueryCursor::of_plan(
             ns.clone(),
             executor,
-            (!plan.sorted).then_some(sort),
+            (!planned.plan.sorted).then_some(planned.sort),
             request.skip,
-            (request.limit > 0).then_some(request.limit),
+            request.limit,
             (!projection.is_identity()).then_some(projection),
         ))
     }
@@ -132,32 +174,21 @@ impl DocumentStore {
     pub fn count(
         &self,
         ns: &Namespace,
-        request: &CountRequest,
+        request: &CountRequest<'_>,
         context: &OpContext,
     ) -> Result<u64> {
         let shown = BTreeSet::new();
-        let hint = request.hint.as_ref();
-        let planned = self.plan(ns, &request.filter, Doc::empty(), hint, Some(&shown))?;
+        let planned = self.plan(ns, request.filter, None, request.hint, Some(&shown))?;
         let Some(planned) = planned else {
             return Ok(0);
         };
-        let limit = if request.limit == 0 {
-            u64::MAX
-        } else {
-            request.limit
-        };
-        if planned.filter.is_empty() && hint.is_none() {
+        let limit = request.limit.unwrap_or(u64::MAX);
+        if planned.filter.is_empty() && request.hint.is_none() {
             let all = u64::try_from(planned.collection.counts().documents).unwrap_or(0);
             return Ok(all.saturating_sub(request.skip).min(limit));
         }
         let most = limit.saturating_add(request.skip);
-        let mut executor = Executor::open(
-            planned.collection,
-            planned.snapshot,
-            planned.plan.access,
-            planned.filter,
-            context.clone(),
-        )?;
+        let mut executor = planned.open(context)?;
         let mut found = 0;
         while found < most && executor.next_row()?.is_some() {
             found += 1;
@@ -174,14 +205,14 @@ impl DocumentStore {
         &self,
         ns: &Namespace,
         path: &str,
-        filter: &Doc,
-        hint: Option<&Hint>,
+        filter: Option<&Doc>,
+        hint: Option<Value<'_>>,
         context: &OpContext,
     ) -> Result<ArrayBuf> {
-        let Some(planned) = self.plan(ns, filter, Doc::empty(), hint, None)? else {
+        let Some(planned) = self.plan(ns, filter, None, hint, None)? else {
             return Ok(ArrayBuf::new());
         };
-        crate::distinct::values(planned, path, context)
+        crate::distinct::values(&planned, path, context)
     }
 
     /// The number of documents as the counter has it.

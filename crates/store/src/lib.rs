@@ -17,6 +17,7 @@ pub mod plan;
 mod stats;
 mod store;
 mod text;
+mod verify;
 pub mod write;
 
 pub use catalog::{CreateIndexesInfo, DropInfo, IndexSelector};
@@ -30,5 +31,9 @@ pub use namespace::{Namespace, check_database_name};
 pub use plan::Hint;
 pub use stats::{CollectionStats, DatabaseStats};
 pub use store::{CollectionInfo, DatabaseInfo, DocumentStore, StoreOptions};
+pub use verify::{IndexReport, VerifyReport};
 pub use write::WriteError;
+pub use write::delete::DeleteRequest;
+pub use write::find_and_modify::{FindAndModifyOutcome, FindAndModifyRequest};
 pub use write::insert::{InsertOptions, InsertOutcome};
+pub use write::update::{UpdateOutcome, UpdateRequest};

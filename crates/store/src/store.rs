@@ -7,12 +7,16 @@ use frond_bson::{Doc, DocBuf, doc};
 use frond_query::error::ErrorCode;
 
 use crate::catalog::{Catalog, CreateIndexesInfo, DropInfo, IndexSelector, Uuid, View};
+use crate::context::OpContext;
 use crate::error::{Result, command};
 use crate::index::spec::IndexSpec;
-use crate::keyspace::{Engine, EngineOptions};
+use crate::keyspace::{Durability, Engine, EngineOptions};
 use crate::merge::merge_operator;
 use crate::namespace::{Namespace, check_database_name};
+use crate::write::delete::{self, DeleteRequest};
+use crate::write::find_and_modify::{self, FindAndModifyOutcome, FindAndModifyRequest};
 use crate::write::insert::{self, InsertOptions, InsertOutcome};
+use crate::write::update::{self, UpdateOutcome, UpdateRequest};
 
 /// Settings of a store.
 #[derive(Clone, Debug, Default)]
@@ -228,6 +232,49 @@ impl DocumentStore {
         options: InsertOptions,
     ) -> Result<InsertOutcome> {
         insert::insert(&self.catalog, ns, docs, options)
+    }
+
+    /// Updates documents, or inserts one if none matches and `upsert` is set.
+    ///
+    /// # Errors
+    /// Errors of the filter, the update and the hint; `DuplicateKey` (11000); the limits of the
+    /// context. What a multi update committed before an error stays.
+    pub fn update(
+        &self,
+        ns: &Namespace,
+        request: &UpdateRequest<'_>,
+        durability: Durability,
+        context: &OpContext,
+    ) -> Result<UpdateOutcome> {
+        update::update(&self.catalog, ns, request, durability, context)
+    }
+
+    /// Deletes documents. Returns how many.
+    ///
+    /// # Errors
+    /// Errors of the filter and the hint; the limits of the context.
+    pub fn delete(
+        &self,
+        ns: &Namespace,
+        request: &DeleteRequest<'_>,
+        durability: Durability,
+        context: &OpContext,
+    ) -> Result<u64> {
+        delete::delete(&self.catalog, ns, request, durability, context)
+    }
+
+    /// Updates or removes one document and returns it.
+    ///
+    /// # Errors
+    /// As [`DocumentStore::update`].
+    pub fn find_and_modify(
+        &self,
+        ns: &Namespace,
+        request: &FindAndModifyRequest<'_>,
+        durability: Durability,
+        context: &OpContext,
+    ) -> Result<FindAndModifyOutcome> {
+        find_and_modify::find_and_modify(&self.catalog, ns, request, durability, context)
     }
 
     /// How an index was used since the start: for `$indexStats`.

@@ -37,10 +37,10 @@ fn documents_are_found_again_and_survive_a_restart() {
             [docs[99].clone()]
         );
         let young = FindRequest {
-            filter: doc! {"age": {"$lt": 2}},
-            sort: doc! {"age": -1, "_id": 1},
+            filter: Some(&doc! {"age": {"$lt": 2}}),
+            sort: Some(&doc! {"age": -1, "_id": 1}),
             skip: 1,
-            limit: 3,
+            limit: Some(3),
             ..FindRequest::default()
         };
         let ids: Vec<i64> = fixture
@@ -49,15 +49,12 @@ fn documents_are_found_again_and_survive_a_restart() {
             .map(|doc| doc.get_i64("_id").unwrap())
             .collect();
         assert_eq!(ids, [51, 101, 151]);
+        let (id_and_age, no_name) = (doc! {"_id": 1, "age": 1}, doc! {"name": 0});
         for covered in [true, false] {
             let request = FindRequest {
-                filter: doc! {"age": {"$gte": 48}},
-                projection: if covered {
-                    doc! {"_id": 1, "age": 1}
-                } else {
-                    doc! {"name": 0}
-                },
-                limit: 1,
+                filter: Some(&doc! {"age": {"$gte": 48}}),
+                projection: Some(if covered { &id_and_age } else { &no_name }),
+                limit: Some(1),
                 ..FindRequest::default()
             };
             assert_eq!(
@@ -65,9 +62,9 @@ fn documents_are_found_again_and_survive_a_restart() {
                 [doc! {"_id": 48, "age": 48}]
             );
         }
-        let count = |filter| {
+        let count = |filter: DocBuf| {
             let request = CountRequest {
-                filter,
+                filter: Some(&filter),
                 ..CountRequest::default()
             };
             fixture

@@ -188,6 +188,13 @@ impl Catalog {
         }
     }
 
+    /// Runs `commit` while `collection` is the current definition and cannot change. `None`, without
+    /// running it, if the definition has changed since.
+    pub fn commit_on<R>(&self, collection: &Collection, commit: impl FnOnce() -> R) -> Option<R> {
+        let gate = collection.shared.gate.read();
+        (*gate == collection.version).then(commit)
+    }
+
     /// Runs `write` with the current definition of a collection, which cannot change meanwhile.
     /// `write` commits once and returns soon. `None` if there is no such collection.
     pub fn write<R>(&self, ns: &Namespace, write: impl FnOnce(&Collection) -> R) -> Option<R> {

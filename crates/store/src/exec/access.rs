@@ -185,6 +185,11 @@ impl Executor {
         self.stats
     }
 
+    /// Sets the limits for what follows.
+    pub fn set_context(&mut self, context: OpContext) {
+        self.context = context;
+    }
+
     /// The snapshot that is read.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot

@@ -6,6 +6,7 @@ use frond_query::sort::SortSpec;
 
 use super::access::{Executor, Row};
 use super::{ExecStats, sort};
+use crate::context::OpContext;
 use crate::error::Result;
 use crate::namespace::Namespace;
 
@@ -27,6 +28,9 @@ enum Rows {
 pub trait DocStream: Send {
     /// The next document.
     fn next(&mut self) -> Result<Option<DocBuf>>;
+
+    /// Sets the limits for what follows.
+    fn set_context(&mut self, context: OpContext);
 }
 
 /// The result of a query: pulls documents when it is asked for them. It owns its snapshot, so that
@@ -92,6 +96,15 @@ impl QueryCursor {
     /// The collection.
     pub fn ns(&self) -> &Namespace {
         &self.ns
+    }
+
+    /// Sets the limits for what follows: each `getMore` has its own.
+    pub fn set_context(&mut self, context: OpContext) {
+        match &mut self.rows {
+            Rows::Plan(executor) | Rows::Unsorted(executor, _) => executor.set_context(context),
+            Rows::Stream(stream) => stream.set_context(context),
+            Rows::Sorted(..) | Rows::Done(_) => {}
+        }
     }
 
     /// Documents returned so far.
@@ -177,4 +190,6 @@ impl DocStream for Listed {
     fn next(&mut self) -> Result<Option<DocBuf>> {
         Ok(self.0.next())
     }
+
+    fn set_context(&mut self, _: OpContext) {}
 }

@@ -12,7 +12,10 @@ pub mod sorted;
 
 use std::sync::Arc;
 
-use frond_bson::{DocBuf, key};
+use frond_bson::{DocBuf, Value, key};
+use frond_query::error::ErrorCode;
+
+use crate::error::{Result, command};
 
 use crate::exec::key_scan::{KeyRange, ScanField};
 use crate::index::Index;
@@ -29,6 +32,35 @@ pub enum Hint {
     Key(DocBuf),
     /// No index; documents in the order of their storage, or the reverse.
     Natural(Direction),
+}
+
+impl Hint {
+    /// Reads the `hint` of a request.
+    ///
+    /// # Errors
+    /// `FailedToParse` (9), `BadValue` (2).
+    pub fn parse(hint: Option<Value<'_>>) -> Result<Option<Hint>> {
+        match hint {
+            None => Ok(None),
+            Some(Value::String(name)) => Ok(Some(Hint::Name(name.to_owned()))),
+            Some(Value::Document(doc)) if doc.is_empty() => Ok(None),
+            Some(Value::Document(doc)) => match doc.get("$natural") {
+                None => Ok(Some(Hint::Key(doc.to_owned()))),
+                Some(direction) => match direction.as_i64_lossless() {
+                    Some(1) => Ok(Some(Hint::Natural(Direction::Forward))),
+                    Some(-1) => Ok(Some(Hint::Natural(Direction::Backward))),
+                    _ => Err(command(
+                        ErrorCode::BadValue,
+                        "$natural hint cannot be set to a value other than -1 or 1.",
+                    )),
+                },
+            },
+            Some(_) => Err(command(
+                ErrorCode::FailedToParse,
+                "Hint must be a string or an object",
+            )),
+        }
+    }
 }
 
 /// How documents are found.

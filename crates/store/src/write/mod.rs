@@ -5,13 +5,14 @@
 //! one of them first, the engine refuses the whole write set, and the operation is tried again on a
 //! newer snapshot ([`retry`]). Entries of other indexes are blind puts: nothing is read for them.
 
-//D
+pub mod delete;
 pub(crate) mod duplicate;
-//F
+pub mod find_and_modify;
 pub mod insert;
+mod modify;
 mod retry;
 pub mod staging;
-//U
+pub mod update;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -127,6 +127,11 @@ impl<'a> Staging<'a> {
         &self.snapshot
     }
 
+    /// The collection that is written.
+    pub fn collection(&self) -> &Collection {
+        self.collection
+    }
+
     /// Documents staged so far.
     pub fn documents(&self) -> usize {
         self.documents

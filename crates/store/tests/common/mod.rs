@@ -48,7 +48,7 @@ impl Fixture {
         self.store.insert(ns, &docs, INSERT).unwrap()
     }
 
-    pub fn find(&self, ns: &Namespace, request: &FindRequest) -> Vec<DocBuf> {
+    pub fn find(&self, ns: &Namespace, request: &FindRequest<'_>) -> Vec<DocBuf> {
         let mut cursor = self.store.find(ns, request, &OpContext::new()).unwrap();
         let mut found = Vec::new();
         while let Some(doc) = cursor.next().unwrap() {
@@ -61,7 +61,7 @@ impl Fixture {
         self.find(
             ns,
             &FindRequest {
-                filter,
+                filter: Some(&filter),
                 ..FindRequest::default()
             },
         )

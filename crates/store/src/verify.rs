@@ -1,0 +1,255 @@
+//! Comparing indexes with their collection: the `validate` command.
+//!
+//! Everything is read on one snapshot. Each document must have exactly the entries that its keys
+//! ask for, each entry must belong to a document, and the counter must agree with the documents.
+//!
+//! First documents and entries are read in their own order, and the sums of the hashes of all
+//! entries, wanted and stored, are compared: that takes no look-ups, so it works for collections far
+//! larger than memory. Only where sums differ, entries are looked up one by one to tell what is wrong.
+
+use std::ops::Bound;
+
+use frond_bson::Doc;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::catalog::{Collection, counter_key};
+use crate::error::Result;
+use crate::index::keys::IndexKeys;
+use crate::index::spec::ID_INDEX_NAME;
+use crate::index::{Index, entry};
+use crate::keyspace::{CATALOG_TREE, Cursor, Direction, Snapshot, TreeId};
+use crate::merge::Counts;
+use crate::namespace::Namespace;
+use crate::store::DocumentStore;
+
+/// Errors listed in full; further ones are only counted.
+const ERRORS_LISTED_MAX: usize = 100;
+
+/// What a verification found.
+#[derive(Clone, Debug, Default)]
+pub struct VerifyReport {
+    /// Documents read.
+    pub documents: u64,
+    /// Documents that are not valid BSON, or lie under a wrong key.
+    pub invalid_documents: u64,
+    /// The indexes, the one on `_id` first.
+    pub indexes: Vec<IndexReport>,
+    /// What is wrong. Empty for a sound collection.
+    pub errors: Vec<String>,
+}
+
+/// What a verification found in one index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexReport {
+    /// Its name.
+    pub name: String,
+    /// Its entries.
+    pub keys: u64,
+    /// Whether they agree with the documents.
+    pub valid: bool,
+}
+
+impl VerifyReport {
+    /// Notes an error.
+    fn wrong(&mut self, message: String) {
+        match self.errors.len() {
+            listed if listed < ERRORS_LISTED_MAX => self.errors.push(message),
+            ERRORS_LISTED_MAX => self.errors.push("and more".to_owned()),
+            _ => {}
+        }
+    }
+}
+
+impl DocumentStore {
+    /// Compares a collection's indexes and counter with its documents.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26); errors of the engine. What is wrong with the data is in the report.
+    pub fn verify(&self, ns: &Namespace) -> Result<VerifyReport> {
+        let (collection, snapshot) = self.catalog().read(ns).ok_or_else(|| {
+            crate::error::command(
+                frond_query::error::ErrorCode::NamespaceNotFound,
+                format!("Collection '{ns}' does not exist to validate."),
+            )
+        })?;
+        let mut report = VerifyReport::default();
+        let indexes: Vec<&Index> = collection.ready_indexes().map(|index| &**index).collect();
+        let wanted = read_documents(&collection, &snapshot, &indexes, &mut report)?;
+        let mut differing = Vec::new();
+        for (index, wanted) in indexes.into_iter().zip(wanted) {
+            let stored = read_entries(&snapshot, index)?;
+            report.indexes.push(IndexReport {
+                name: index.spec.name.clone(),
+                keys: stored.entries,
+                valid: stored == wanted,
+            });
+            if stored != wanted {
+                report.wrong(format!(
+                    "index '{}' has {} entries, the documents have {} keys in it, and they differ",
+                    index.spec.name, stored.entries, wanted.entries
+                ));
+                differing.push(index);
+            }
+        }
+        if !differing.is_empty() {
+            find_missing(&collection, &snapshot, &differing, &mut report)?;
+            for index in differing {
+                find_superfluous(&collection, &snapshot, index, &mut report)?;
+            }
+        }
+        Ok(report)
+    }
+}
+
+/// The entries of an index, whatever their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    entries: u64,
+    hashes: u128,
+}
+
+impl Sum {
+    fn add(&mut self, key: &[u8], value: &[u8]) {
+        self.entries += 1;
+        // Key and value are hashed apart, so that bytes cannot move from one to the other.
+        let both = xxh3_128(key).rotate_left(1) ^ xxh3_128(value);
+        self.hashes = self.hashes.wrapping_add(both);
+    }
+}
+
+/// Reads the entries of an index.
+fn read_entries(snapshot: &Snapshot, index: &Index) -> Result<Sum> {
+    let mut cursor = all(snapshot, index.tree)?;
+    let mut sum = Sum::default();
+    while let Some((key, value)) = cursor.next()? {
+        sum.add(key, value);
+    }
+    Ok(sum)
+}
+
+fn all(snapshot: &Snapshot, tree: TreeId) -> Result<Cursor> {
+    let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+    Ok(snapshot.cursor(tree, low, high, Direction::Forward)?)
+}
+
+/// Reads all documents. Returns the entries that they want in each index.
+fn read_documents(
+    collection: &Collection,
+    snapshot: &Snapshot,
+    indexes: &[&Index],
+    report: &mut VerifyReport,
+) -> Result<Vec<Sum>> {
+    let mut cursor = all(snapshot, collection.primary)?;
+    let mut wanted = vec![Sum::default(); indexes.len()];
+    let mut counts = Counts::default();
+    let mut keys = IndexKeys::default();
+    let (mut entry_key, mut entry_value, mut id_key) = (Vec::new(), Vec::new(), Vec::new());
+    while let Some((key, value)) = cursor.next()? {
+        counts.add_document(value.len());
+        let doc = match Doc::validate(value) {
+            Ok(doc) => doc,
+            Err(error) => {
+                report.invalid_documents += 1;
+                report.wrong(format!("a document is not valid BSON: {error}"));
+                continue;
+            }
+        };
+        id_key.clear();
+        if let Some(id) = doc.get("_id") {
+            frond_bson::key::encode(&id, &mut id_key);
+        }
+        if id_key != key {
+            report.invalid_documents += 1;
+            report.wrong(format!(
+                "a document lies under another key than its _id: {doc:?}"
+            ));
+        }
+        for (index, wanted) in indexes.iter().zip(&mut wanted) {
+            keys.generate(&index.spec, doc)?;
+            for (fields, lost) in keys.iter() {
+                let (spec, out) = (&index.spec, &mut entry_key);
+                entry::write(spec, fields, key, lost, out, &mut entry_value);
+                wanted.add(&entry_key, &entry_value);
+            }
+            if keys.multikey() & !index.multikey() != 0 {
+                report.wrong(format!(
+                    "index '{}' is not marked as multikey, though a document has an array",
+                    index.spec.name
+                ));
+            }
+        }
+    }
+    let counter = snapshot.get(CATALOG_TREE, &counter_key(&collection.uuid))?;
+    let stored = counter.map_or(Some(Counts::default()), |stored| {
+        Counts::from_bytes(&stored)
+    });
+    if stored != Some(counts) {
+        report.wrong(format!(
+            "the counter says {stored:?}, the collection has {counts:?}"
+        ));
+    }
+    report.documents = u64::try_from(counts.documents).unwrap_or(0);
+    report.indexes.push(IndexReport {
+        name: ID_INDEX_NAME.to_owned(),
+        keys: report.documents,
+        valid: report.invalid_documents == 0,
+    });
+    Ok(wanted)
+}
+
+/// Looks up the entries of every document.
+fn find_missing(
+    collection: &Collection,
+    snapshot: &Snapshot,
+    indexes: &[&Index],
+    report: &mut VerifyReport,
+) -> Result<()> {
+    let mut cursor = all(snapshot, collection.primary)?;
+    let mut keys = IndexKeys::default();
+    let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
+    while let Some((key, value)) = cursor.next()? {
+        let doc = Doc::from_trusted(value);
+        for index in indexes {
+            keys.generate(&index.spec, doc)?;
+            for (fields, lost) in keys.iter() {
+                let (spec, out) = (&index.spec, &mut entry_key);
+                entry::write(spec, fields, key, lost, out, &mut entry_value);
+                let stored = snapshot.get(index.tree, &entry_key)?;
+                if stored.as_deref() != Some(entry_value.as_slice()) {
+                    report.wrong(format!(
+                        "index '{}' lacks an entry of the document with _id {:?}",
+                        spec.name,
+                        doc.get("_id")
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Looks for every entry among the keys of its document.
+fn find_superfluous(
+    collection: &Collection,
+    snapshot: &Snapshot,
+    index: &Index,
+    report: &mut VerifyReport,
+) -> Result<()> {
+    let mut cursor = all(snapshot, index.tree)?;
+    let name = &index.spec.name;
+    let mut keys = IndexKeys::default();
+    while let Some((key, value)) = cursor.next()? {
+        let parts = entry::split(&index.spec, key, value)?;
+        let Some(doc) = snapshot.get(collection.primary, parts.id)? else {
+            report.wrong(format!("index '{name}' has an entry without a document"));
+            continue;
+        };
+        keys.generate(&index.spec, Doc::from_trusted(&doc))?;
+        if !keys.iter().any(|own| own == (parts.fields, parts.lost)) {
+            report.wrong(format!(
+                "index '{name}' has an entry that its document does not have"
+            ));
+        }
+    }
+    Ok(())
+}

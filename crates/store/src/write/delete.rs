@@ -1,0 +1,66 @@
+//! `delete`: one document or all that match.
+
+use std::sync::Arc;
+
+use frond_bson::{Doc, Value};
+use frond_query::matcher::Filter;
+use frond_query::sort::SortSpec;
+
+use super::modify::{Change, Effect, Target};
+use super::staging::Staging;
+use crate::catalog::Catalog;
+use crate::context::OpContext;
+use crate::error::Result;
+use crate::exec::access::Row;
+use crate::keyspace::Durability;
+use crate::namespace::Namespace;
+use crate::plan::Hint;
+
+/// What `delete` was asked for.
+#[derive(Clone, Debug)]
+pub struct DeleteRequest<'a> {
+    /// Which documents.
+    pub filter: &'a Doc,
+    /// Whether to delete only the first one.
+    pub limit_one: bool,
+    /// The index to use, as in a find.
+    pub hint: Option<Value<'a>>,
+    /// Variables for `$expr`.
+    pub variables: Option<&'a Doc>,
+}
+
+/// Deletes documents.
+pub(super) struct Remove;
+
+impl Change for Remove {
+    fn stage(&mut self, staging: &mut Staging<'_>, row: &Row) -> Result<Effect> {
+        staging.delete(&row.key, &row.doc)?;
+        Ok(Effect::Staged)
+    }
+}
+
+/// Runs a delete. Returns the number of documents deleted.
+///
+/// # Errors
+/// Errors of the filter and the hint.
+pub fn delete(
+    catalog: &Catalog,
+    ns: &Namespace,
+    request: &DeleteRequest<'_>,
+    durability: Durability,
+    context: &OpContext,
+) -> Result<u64> {
+    let target = Target {
+        catalog,
+        ns,
+        filter: Arc::new(Filter::parse(request.filter)?),
+        sort: SortSpec::parse(Doc::empty())?,
+        hint: Hint::parse(request.hint)?,
+        context,
+        durability,
+    };
+    if request.limit_one {
+        return Ok(u64::from(target.change_one(&mut Remove)?.is_some()));
+    }
+    Ok(target.change_all(&mut Remove)?.modified)
+}

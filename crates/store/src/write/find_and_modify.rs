@@ -1,0 +1,146 @@
+//! `findAndModify`: changes one document and returns it, as it was or as it is.
+
+use std::sync::Arc;
+
+use frond_bson::{Doc, DocBuf, OwnedValue, Value};
+use frond_query::error::ErrorCode;
+use frond_query::matcher::Filter;
+use frond_query::projection::Projection;
+use frond_query::sort::SortSpec;
+use frond_query::update::Update;
+
+use super::delete::Remove;
+use super::modify::{Target, is_upsert_race};
+use super::update::{Apply, insert_upserted};
+use crate::catalog::Catalog;
+use crate::context::OpContext;
+use crate::error::{Result, command};
+use crate::keyspace::Durability;
+use crate::namespace::Namespace;
+use crate::plan::Hint;
+
+/// How often an upsert that met another one is tried again.
+const UPSERT_ATTEMPTS_MAX: u32 = 10;
+
+/// What `findAndModify` was asked for.
+#[derive(Clone, Debug, Default)]
+pub struct FindAndModifyRequest<'a> {
+    /// Which documents.
+    pub filter: Option<&'a Doc>,
+    /// Which of them is the first.
+    pub sort: Option<&'a Doc>,
+    /// Whether to remove it.
+    pub remove: bool,
+    /// What else to do with it, as in an update.
+    pub update: Option<Value<'a>>,
+    /// Whether to insert a document if none matches.
+    pub upsert: bool,
+    /// Whether to return the document after the update, not before.
+    pub return_new: bool,
+    /// Which fields to return.
+    pub projection: Option<&'a Doc>,
+    /// Filters for `$[name]`.
+    pub array_filters: Vec<&'a Doc>,
+    /// The index to use, as in a find.
+    pub hint: Option<Value<'a>>,
+    /// Variables for `$expr` and pipelines.
+    pub variables: Option<&'a Doc>,
+}
+
+/// What became of a `findAndModify`.
+#[derive(Clone, Debug, Default)]
+pub struct FindAndModifyOutcome {
+    /// The document, `None` if there was none.
+    pub value: Option<DocBuf>,
+    /// Whether a document that was there was updated.
+    pub updated_existing: bool,
+    /// Whether a document that was there was removed.
+    pub removed: bool,
+    /// The `_id` of the document that an upsert inserted.
+    pub upserted_id: Option<OwnedValue>,
+}
+
+fn check(request: &FindAndModifyRequest<'_>) -> Result<()> {
+    let message = match (request.remove, request.update.is_some()) {
+        (true, true) => "Cannot specify both an update and remove=true",
+        (false, false) => "Either an update or remove=true must be specified",
+        (true, false) if request.upsert => "Cannot specify both upsert=true and remove=true ",
+        (true, false) if request.return_new => {
+            "Cannot specify both new=true and remove=true; 'remove' always returns the deleted \
+             document"
+        }
+        _ => return Ok(()),
+    };
+    Err(command(ErrorCode::FailedToParse, message))
+}
+
+/// Runs a `findAndModify`.
+///
+/// # Errors
+/// `FailedToParse` (9) for options that exclude each other; errors of the filter, the sort, the
+/// update, the projection and the hint; `DuplicateKey` (11000).
+pub fn find_and_modify(
+    catalog: &Catalog,
+    ns: &Namespace,
+    request: &FindAndModifyRequest<'_>,
+    durability: Durability,
+    context: &OpContext,
+) -> Result<FindAndModifyOutcome> {
+    check(request)?;
+    let filter = request.filter.unwrap_or(Doc::empty());
+    let projection = Projection::parse(request.projection.unwrap_or(Doc::empty()))?;
+    let target = Target {
+        catalog,
+        ns,
+        filter: Arc::new(Filter::parse(filter)?),
+        sort: SortSpec::parse(request.sort.unwrap_or(Doc::empty()))?,
+        hint: Hint::parse(request.hint)?,
+        context,
+        durability,
+    };
+    let Some(update) = &request.update else {
+        let removed = target.change_one(&mut Remove)?;
+        let value = removed
+            .map(|(row, _)| projection.apply(&row.doc, row.positional))
+            .transpose()?;
+        return Ok(FindAndModifyOutcome {
+            removed: value.is_some(),
+            value,
+            ..FindAndModifyOutcome::default()
+        });
+    };
+    let update = Update::parse_value(update, &request.array_filters, request.variables)?;
+    let mut attempts = 0;
+    loop {
+        let mut apply = Apply::new(&update);
+        if let Some((row, _)) = target.change_one(&mut apply)? {
+            let shown = match &apply.result {
+                Some(new) if request.return_new => new,
+                _ => &row.doc,
+            };
+            return Ok(FindAndModifyOutcome {
+                value: Some(projection.apply(shown, row.positional)?),
+                updated_existing: true,
+                ..FindAndModifyOutcome::default()
+            });
+        }
+        if !request.upsert {
+            return Ok(FindAndModifyOutcome::default());
+        }
+        match insert_upserted(&target, &update, filter) {
+            Ok(inserted) => {
+                return Ok(FindAndModifyOutcome {
+                    upserted_id: inserted.get("_id").map(OwnedValue::from),
+                    value: if request.return_new {
+                        Some(projection.apply(&inserted, None)?)
+                    } else {
+                        None
+                    },
+                    ..FindAndModifyOutcome::default()
+                });
+            }
+            Err(error) if is_upsert_race(&error) && attempts < UPSERT_ATTEMPTS_MAX => attempts += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! What updates and deletes share: finding candidates, changing them in commits, trying again.
+//!
+//! A change of one document is committed on the snapshot that found it. If another writer was
+//! faster, the whole search is repeated. A change of many documents first finds all of them on one
+//! snapshot, so that it does not meet its own results; then it changes them in commits of bounded
+//! size, each on a new snapshot, on which every document is read and tested again.
+
+use std::sync::Arc;
+
+use frond_bson::Doc;
+use frond_query::error::ErrorCode;
+use frond_query::matcher::Filter;
+use frond_query::sort::SortSpec;
+
+use super::Retry;
+use super::staging::{Buffers, Staged, Staging};
+use crate::catalog::{Catalog, Uuid};
+use crate::context::OpContext;
+use crate::error::{Error, Result, command};
+use crate::exec::access::Row;
+use crate::exec::sort;
+use crate::find::Planned;
+use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability};
+use crate::namespace::Namespace;
+use crate::plan::Hint;
+
+/// Candidates of a change of many documents are collected up to this many bytes before they are
+/// changed.
+const CANDIDATE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// What a change does to a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It stays as it is.
+    None,
+    /// It is staged.
+    Staged,
+    /// It has to wait for the next commit.
+    NextCommit,
+}
+
+/// A change of single documents: an update or a delete.
+pub trait Change {
+    /// Stages the change of `row`.
+    fn stage(&mut self, staging: &mut Staging<'_>, row: &Row) -> Result<Effect>;
+}
+
+/// Which documents to change.
+pub struct Target<'a> {
+    /// The catalog.
+    pub catalog: &'a Catalog,
+    /// The collection.
+    pub ns: &'a Namespace,
+    /// The filter.
+    pub filter: Arc<Filter>,
+    /// Which document comes first, if only one is changed.
+    pub sort: SortSpec,
+    /// The index to use.
+    pub hint: Option<Hint>,
+    /// Limits.
+    pub context: &'a OpContext,
+    /// When a commit returns.
+    pub durability: Durability,
+}
+
+/// How many documents a change met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Documents that matched.
+    pub matched: u64,
+    /// Documents that were changed.
+    pub modified: u64,
+}
+
+impl From<Staged> for Effect {
+    fn from(staged: Staged) -> Effect {
+        match staged {
+            Staged::Done => Effect::Staged,
+            Staged::NextCommit => Effect::NextCommit,
+        }
+    }
+}
+
+impl Target<'_> {
+    fn plan(&self) -> Result<Option<Planned>> {
+        Planned::new(
+            self.catalog,
+            self.ns,
+            self.filter.clone(),
+            self.sort.clone(),
+            self.hint.as_ref(),
+            None,
+        )
+    }
+
+    /// Changes the first document. Returns it as it was, `None` if there is none.
+    ///
+    /// # Errors
+    /// Errors of the plan and the change; a conflict that outlasted all retries.
+    pub fn change_one(&self, change: &mut impl Change) -> Result<Option<(Row, bool)>> {
+        let mut retry = Retry::default();
+        let mut buffers = Buffers::default();
+        loop {
+            self.context.check()?;
+            let Some(planned) = self.plan()? else {
+                return Ok(None);
+            };
+            let mut executor = planned.open(self.context)?;
+            let row = if planned.plan.sorted {
+                executor.next_row()?
+            } else {
+                sort::sort(&mut executor, &planned.sort, Some(1))?.pop()
+            };
+            let Some(row) = row else { return Ok(None) };
+            let collection = &planned.collection;
+            let snapshot = planned.snapshot.clone();
+            let mut staging =
+                Staging::new(self.catalog.engine(), collection, snapshot, &mut buffers);
+            if change.stage(&mut staging, &row)? == Effect::None {
+                return Ok(Some((row, false)));
+            }
+            match self
+                .catalog
+                .commit_on(collection, || staging.commit(self.durability))
+            {
+                // The collection's definition changed meanwhile.
+                None => {}
+                Some(Ok(_)) => return Ok(Some((row, true))),
+                Some(Err(error)) => retry.after(error)?,
+            }
+        }
+    }
+
+    /// Changes all documents.
+    ///
+    /// # Errors
+    /// As [`Target::change_one`]; `QueryPlanKilled` (175) if the collection is dropped meanwhile.
+    /// What was committed before stays.
+    pub fn change_all(&self, change: &mut impl Change) -> Result<Changed> {
+        let mut changed = Changed::default();
+        let Some(planned) = self.plan()? else {
+            return Ok(changed);
+        };
+        let mut executor = planned.open(self.context)?;
+        let mut buffers = Buffers::default();
+        loop {
+            let mut rows = Vec::new();
+            let mut bytes = 0;
+            let mut more = true;
+            while rows.len() < COMMIT_DOCUMENTS_MAX && bytes < CANDIDATE_BYTES_MAX {
+                match executor.next_row()? {
+                    Some(row) => {
+                        bytes += row.doc.len_bytes() + row.key.len();
+                        rows.push(row);
+                    }
+                    None => {
+                        more = false;
+                        break;
+                    }
+                }
+            }
+            self.change_rows(
+                planned.collection.uuid,
+                rows,
+                change,
+                &mut buffers,
+                &mut changed,
+            )?;
+            if !more {
+                return Ok(changed);
+            }
+        }
+    }
+
+    /// Changes the documents that `rows` show as they were.
+    fn change_rows(
+        &self,
+        uuid: Uuid,
+        rows: Vec<Row>,
+        change: &mut impl Change,
+        buffers: &mut Buffers,
+        changed: &mut Changed,
+    ) -> Result<()> {
+        let mut retry = Retry::default();
+        let mut next = 0;
+        while next < rows.len() {
+            self.context.check()?;
+            let read = self.catalog.read(self.ns);
+            let Some((collection, snapshot)) = read.filter(|(now, _)| now.uuid == uuid) else {
+                return Err(command(
+                    ErrorCode::QueryPlanKilled,
+                    format!("collection dropped. UUID {}", hex(&uuid)),
+                ));
+            };
+            // After conflicts the commits get smaller, so that each meets fewer others.
+            let limit =
+                (COMMIT_DOCUMENTS_MAX >> retry.conflicts().saturating_mul(2).min(31)).max(1);
+            let mut staging = Staging::new(self.catalog.engine(), &collection, snapshot, buffers);
+            let mut part = Changed::default();
+            let mut at = next;
+            let mut failure = None;
+            for row in rows.iter().skip(next).take(limit) {
+                if staging.is_full() {
+                    break;
+                }
+                match self.stage_again(&mut staging, row, change) {
+                    Ok(Some(Effect::NextCommit)) => break,
+                    Ok(Some(effect)) => {
+                        part.matched += 1;
+                        part.modified += u64::from(effect == Effect::Staged);
+                    }
+                    Ok(None) => {}
+                    Err(error) => {
+                        failure = Some(error);
+                        break;
+                    }
+                }
+                at += 1;
+            }
+            match self
+                .catalog
+                .commit_on(&collection, || staging.commit(self.durability))
+            {
+                None => continue,
+                Some(Ok(_)) => {}
+                Some(Err(error)) => {
+                    retry.after(error)?;
+                    continue;
+                }
+            }
+            changed.matched += part.matched;
+            changed.modified += part.modified;
+            if let Some(error) = failure {
+                return Err(error);
+            }
+            next = at;
+            retry = Retry::default();
+        }
+        Ok(())
+    }
+
+    /// Reads a document again, tests it if it has changed, and stages the change. `None` if it is
+    /// gone or does not match any more.
+    fn stage_again(
+        &self,
+        staging: &mut Staging<'_>,
+        row: &Row,
+        change: &mut impl Change,
+    ) -> Result<Option<Effect>> {
+        let primary = staging.collection().primary;
+        let Some(stored) = staging.snapshot().get(primary, &row.key)? else {
+            return Ok(None);
+        };
+        if *stored == *row.doc.as_bytes() {
+            return change.stage(staging, row).map(Some);
+        }
+        let doc = Doc::from_trusted(&stored);
+        let (matches, positional) = self.filter.run(doc)?;
+        if !matches {
+            return Ok(None);
+        }
+        let row = Row {
+            key: row.key.clone(),
+            doc: doc.to_owned(),
+            positional,
+        };
+        change.stage(staging, &row).map(Some)
+    }
+}
+
+fn hex(uuid: &Uuid) -> String {
+    uuid.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether an error says that an upsert met a document that another writer inserted first.
+pub fn is_upsert_race(error: &Error) -> bool {
+    error.is_duplicate_key() || error.is_conflict()
+}

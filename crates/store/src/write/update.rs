@@ -1,0 +1,192 @@
+//! `update`: one document or many, and upserts.
+
+use std::sync::Arc;
+
+use frond_bson::{Doc, DocBuf, ObjectId, OwnedValue, Value};
+use frond_query::error::ErrorCode;
+use frond_query::matcher::Filter;
+use frond_query::sort::SortSpec;
+use frond_query::update::{ApplyContext, Update};
+
+use super::insert::prepare;
+use super::modify::{Change, Changed, Effect, Target, is_upsert_race};
+use super::staging::{Buffers, Staged, Staging};
+use super::{Retry, clock_timestamp, now_ms};
+use crate::catalog::Catalog;
+use crate::context::OpContext;
+use crate::error::{Result, command};
+use crate::exec::access::Row;
+use crate::keyspace::Durability;
+use crate::namespace::Namespace;
+use crate::plan::Hint;
+
+/// How often an upsert that met another one is tried again.
+const UPSERT_ATTEMPTS_MAX: u32 = 10;
+
+/// What `update` was asked for.
+#[derive(Clone, Debug)]
+pub struct UpdateRequest<'a> {
+    /// Which documents.
+    pub filter: &'a Doc,
+    /// What to do: a document of operators, a replacement, or an array of pipeline stages.
+    pub update: Value<'a>,
+    /// Whether to insert a document if none matches.
+    pub upsert: bool,
+    /// Whether to update all documents that match, not only the first.
+    pub multi: bool,
+    /// Filters for `$[name]`.
+    pub array_filters: Vec<&'a Doc>,
+    /// The index to use, as in a find.
+    pub hint: Option<Value<'a>>,
+    /// Variables for `$expr` and pipelines.
+    pub variables: Option<&'a Doc>,
+}
+
+/// What became of an update.
+#[derive(Clone, Debug, Default)]
+pub struct UpdateOutcome {
+    /// Documents that matched.
+    pub matched: u64,
+    /// Documents that were changed.
+    pub modified: u64,
+    /// The `_id` of the document that an upsert inserted.
+    pub upserted_id: Option<OwnedValue>,
+}
+
+/// Applies an update to documents.
+pub(super) struct Apply<'a> {
+    pub update: &'a Update,
+    pub context: ApplyContext,
+    /// The document after the last change, if it is wanted.
+    pub result: Option<DocBuf>,
+}
+
+impl<'a> Apply<'a> {
+    pub fn new(update: &'a Update) -> Apply<'a> {
+        let mut context = ApplyContext::at(now_ms());
+        context.timestamp = clock_timestamp();
+        Apply {
+            update,
+            context,
+            result: None,
+        }
+    }
+}
+
+impl Change for Apply<'_> {
+    fn stage(&mut self, staging: &mut Staging<'_>, row: &Row) -> Result<Effect> {
+        self.context.positional = row.positional;
+        let applied = self.update.apply(&row.doc, &self.context)?;
+        let effect = if applied.modified {
+            let touches = |path: &str| applied.paths_touched.affects(path);
+            staging
+                .update(&row.key, &row.doc, &applied.doc, &touches)?
+                .into()
+        } else {
+            Effect::None
+        };
+        self.result = Some(applied.doc);
+        Ok(effect)
+    }
+}
+
+/// Runs an update.
+///
+/// # Errors
+/// Errors of the filter, the update and the hint; `DuplicateKey` (11000).
+pub fn update(
+    catalog: &Catalog,
+    ns: &Namespace,
+    request: &UpdateRequest<'_>,
+    durability: Durability,
+    context: &OpContext,
+) -> Result<UpdateOutcome> {
+    let update = Update::parse_value(&request.update, &request.array_filters, request.variables)?;
+    if request.multi && update.is_replacement() {
+        return Err(command(
+            ErrorCode::FailedToParse,
+            "multi update is not supported for replacement-style update",
+        ));
+    }
+    let target = Target {
+        catalog,
+        ns,
+        filter: Arc::new(Filter::parse(request.filter)?),
+        sort: SortSpec::parse(Doc::empty())?,
+        hint: Hint::parse(request.hint)?,
+        context,
+        durability,
+    };
+    let mut attempts = 0;
+    loop {
+        let changed = run(&target, &update, request.multi)?;
+        if changed.matched > 0 || !request.upsert {
+            return Ok(UpdateOutcome {
+                matched: changed.matched,
+                modified: changed.modified,
+                upserted_id: None,
+            });
+        }
+        match insert_upserted(&target, &update, request.filter) {
+            Ok(inserted) => {
+                return Ok(UpdateOutcome {
+                    upserted_id: inserted.get("_id").map(OwnedValue::from),
+                    ..UpdateOutcome::default()
+                });
+            }
+            // Perhaps another upsert inserted the document: then this one now finds it.
+            Err(error) if is_upsert_race(&error) && attempts < UPSERT_ATTEMPTS_MAX => attempts += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn run(target: &Target<'_>, update: &Update, multi: bool) -> Result<Changed> {
+    let mut apply = Apply::new(update);
+    if multi {
+        return target.change_all(&mut apply);
+    }
+    Ok(match target.change_one(&mut apply)? {
+        Some((_, modified)) => Changed {
+            matched: 1,
+            modified: u64::from(modified),
+        },
+        None => Changed::default(),
+    })
+}
+
+/// Inserts the document of an upsert that found nothing. Returns it.
+///
+/// # Errors
+/// `DuplicateKey` (11000), also if another upsert was faster; errors of the update.
+pub(super) fn insert_upserted(
+    target: &Target<'_>,
+    update: &Update,
+    filter: &Doc,
+) -> Result<DocBuf> {
+    let base = update.upsert_base(filter)?;
+    let mut apply = Apply::new(update);
+    apply.context.is_upsert_insert = true;
+    apply.context.new_id = Some(ObjectId::new());
+    let doc = update.apply(&base, &apply.context)?.doc;
+    let (mut prepared, mut key) = (Vec::new(), Vec::new());
+    let doc = prepare(&doc, &mut prepared, &mut key)?;
+    let mut buffers = Buffers::default();
+    let mut retry = Retry::default();
+    loop {
+        target.catalog.ensure_collection(target.ns)?;
+        let done = target.catalog.write(target.ns, |collection| {
+            let engine = target.catalog.engine();
+            let mut staging = Staging::new(engine, collection, engine.snapshot(), &mut buffers);
+            // Nothing else is staged, so it cannot have to wait for the next commit.
+            let staged = staging.insert(&key, doc)?;
+            debug_assert_eq!(staged, Staged::Done);
+            staging.commit(target.durability)
+        });
+        match done {
+            Some(Ok(_)) => return Ok(doc.to_owned()),
+            Some(Err(error)) => retry.after(error)?,
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Updates, deletes and findAndModify on the real engine.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Fixture, ns};
+use frond_bson::{Doc, DocBuf, OwnedValue, Value, doc};
+use frond_store::{
+    DeleteRequest, Durability, FindAndModifyOutcome, FindAndModifyRequest, Namespace, OpContext,
+    Result, UpdateOutcome, UpdateRequest,
+};
+
+const LOGGED: Durability = Durability::Logged;
+
+fn request<'a>(filter: &'a Doc, update: &'a Doc) -> UpdateRequest<'a> {
+    UpdateRequest {
+        filter,
+        update: Value::Document(update),
+        upsert: false,
+        multi: false,
+        array_filters: Vec::new(),
+        hint: None,
+        variables: None,
+    }
+}
+
+fn update(f: &Fixture, ns: &Namespace, request: &UpdateRequest<'_>) -> Result<UpdateOutcome> {
+    f.store.update(ns, request, LOGGED, &OpContext::new())
+}
+
+fn delete(f: &Fixture, ns: &Namespace, filter: DocBuf, limit_one: bool) -> u64 {
+    let request = DeleteRequest {
+        filter: &filter,
+        limit_one,
+        hint: None,
+        variables: None,
+    };
+    f.store
+        .delete(ns, &request, LOGGED, &OpContext::new())
+        .unwrap()
+}
+
+fn modify(f: &Fixture, ns: &Namespace, request: &FindAndModifyRequest<'_>) -> FindAndModifyOutcome {
+    f.store
+        .find_and_modify(ns, request, LOGGED, &OpContext::new())
+        .unwrap()
+}
+
+fn filled(indexes: &[DocBuf], count: i32) -> (Fixture, Namespace) {
+    let fixture = Fixture::new();
+    let c = ns("db.c");
+    let specs: Vec<&Doc> = indexes.iter().map(|doc| &**doc).collect();
+    if !specs.is_empty() {
+        fixture.store.create_indexes(&c, &specs).unwrap();
+    }
+    let docs: Vec<DocBuf> = (0..count)
+        .map(|i| doc! {"_id": i, "a": i % 10, "u": i, "tags": ["x", format!("t{}", i % 3)]})
+        .collect();
+    fixture.insert(&c, &docs);
+    (fixture, c)
+}
+
+fn sound(fixture: &Fixture, ns: &Namespace) {
+    let report = fixture.store.verify(ns).unwrap();
+    assert_eq!(report.errors, Vec::<String>::new());
+}
+
+#[test]
+fn one_document_is_updated_with_its_indexes() {
+    let (f, c) = filled(&[doc! {"key": {"a": 1}}, doc! {"key": {"tags": 1}}], 100);
+    let (filter, change) = (
+        doc! {"a": 3},
+        doc! {"$set": {"a": 77}, "$push": {"tags": "new"}},
+    );
+    let outcome = update(&f, &c, &request(&filter, &change)).unwrap();
+    assert_eq!((outcome.matched, outcome.modified), (1, 1));
+    assert_eq!(f.find_all(&c, doc! {"a": 3}).len(), 9);
+    assert_eq!(f.find_all(&c, doc! {"a": 77}).len(), 1);
+    assert_eq!(
+        f.find_all(&c, doc! {"tags": "new"}),
+        [doc! {"_id": 3, "a": 77, "u": 3, "tags": ["x", "t0", "new"]}]
+    );
+    let same = doc! {"$set": {"a": 77}};
+    let filter = doc! {"_id": 3};
+    let outcome = update(&f, &c, &request(&filter, &same)).unwrap();
+    assert_eq!((outcome.matched, outcome.modified), (1, 0));
+    let filter = doc! {"_id": 1000};
+    let outcome = update(&f, &c, &request(&filter, &same)).unwrap();
+    assert_eq!((outcome.matched, outcome.modified), (0, 0));
+    sound(&f, &c);
+}
+
+#[test]
+fn many_documents_are_updated_once_each() {
+    let (f, c) = filled(&[doc! {"key": {"u": 1}, "unique": true}], 3000);
+    let (filter, change) = (
+        doc! {"u": {"$gte": 1000}},
+        doc! {"$inc": {"u": 5000, "n": 1}},
+    );
+    let outcome = update(
+        &f,
+        &c,
+        &UpdateRequest {
+            multi: true,
+            ..request(&filter, &change)
+        },
+    )
+    .unwrap();
+    assert_eq!((outcome.matched, outcome.modified), (2000, 2000));
+    assert_eq!(f.find_all(&c, doc! {"n": 1}).len(), 2000);
+    assert_eq!(f.find_all(&c, doc! {"u": {"$gte": 6000}}).len(), 2000);
+    sound(&f, &c);
+
+    // Every value moves to its neighbour's, which moves on first or last.
+    for step in [-1, 1] {
+        let (all, change) = (doc! {"_id": {"$gte": 0}}, doc! {"$inc": {"u": step}});
+        let result = update(
+            &f,
+            &c,
+            &UpdateRequest {
+                multi: true,
+                ..request(&all, &change)
+            },
+        );
+        if step < 0 {
+            assert_eq!(result.unwrap().modified, 3000);
+        } else {
+            assert_eq!(result.unwrap_err().code().code(), 11000);
+        }
+        sound(&f, &c);
+    }
+}
+
+#[test]
+fn errors_of_updates_leave_no_trace() {
+    let (f, c) = filled(&[doc! {"key": {"u": 1}, "unique": true}], 10);
+    for (filter, change, multi, code) in [
+        (doc! {"_id": 1}, doc! {"$set": {"u": 2}}, false, 11000),
+        (doc! {"_id": 1}, doc! {"$set": {"_id": 2}}, false, 66),
+        (doc! {"_id": 1}, doc! {"$inc": {"tags": 2}}, false, 14),
+        (doc! {}, doc! {"x": 1}, true, 9),
+        (doc! {"$nonsense": 1}, doc! {"$set": {"u": 2}}, false, 2),
+    ] {
+        let before = f.find_all(&c, doc! {});
+        let result = update(
+            &f,
+            &c,
+            &UpdateRequest {
+                multi,
+                ..request(&filter, &change)
+            },
+        );
+        assert_eq!(result.unwrap_err().code().code(), code, "{change:?}");
+        assert_eq!(f.find_all(&c, doc! {}), before);
+    }
+    sound(&f, &c);
+}
+
+#[test]
+fn upserts_insert_what_they_do_not_find() {
+    let f = Fixture::new();
+    let c = ns("db.c");
+    let upsert = |filter: &DocBuf, change: &DocBuf, multi| {
+        update(
+            &f,
+            &c,
+            &UpdateRequest {
+                upsert: true,
+                multi,
+                ..request(filter, change)
+            },
+        )
+        .unwrap()
+    };
+    let (filter, change) = (doc! {"_id": 5, "k": "x"}, doc! {"$inc": {"n": 1}});
+    let outcome = upsert(&filter, &change, false);
+    assert_eq!((outcome.matched, outcome.modified), (0, 0));
+    assert!(matches!(outcome.upserted_id, Some(OwnedValue::Int32(5))));
+    let outcome = upsert(&filter, &change, true);
+    assert_eq!((outcome.matched, outcome.modified), (1, 1));
+    assert_eq!(f.find_all(&c, doc! {}), [doc! {"_id": 5, "k": "x", "n": 2}]);
+    let outcome = upsert(&doc! {"k": "y"}, &doc! {"z": 1}, false);
+    assert!(matches!(outcome.upserted_id, Some(OwnedValue::ObjectId(_))));
+    assert_eq!(f.find_all(&c, doc! {"z": 1}).len(), 1);
+    sound(&f, &c);
+}
+
+#[test]
+fn deletes_take_documents_and_entries_away() {
+    let (f, c) = filled(
+        &[doc! {"key": {"a": 1}}, doc! {"key": {"tags": 1, "a": -1}}],
+        2500,
+    );
+    assert_eq!(delete(&f, &c, doc! {"a": 4}, true), 1);
+    assert_eq!(delete(&f, &c, doc! {"a": 4}, false), 249);
+    assert_eq!(delete(&f, &c, doc! {"a": 4}, false), 0);
+    assert_eq!(f.store.estimated_count(&c), 2250);
+    sound(&f, &c);
+    assert_eq!(delete(&f, &c, doc! {}, false), 2250);
+    assert_eq!(f.store.estimated_count(&c), 0);
+    assert_eq!(f.find_all(&c, doc! {"tags": "x"}).len(), 0);
+    sound(&f, &c);
+    assert_eq!(delete(&f, &ns("db.none"), doc! {}, false), 0);
+    let f = f.reopen();
+    assert_eq!(f.store.estimated_count(&c), 0);
+    sound(&f, &c);
+}
+
+#[test]
+fn find_and_modify_returns_the_document() {
+    let (f, c) = filled(&[doc! {"key": {"a": 1, "u": 1}}], 50);
+    let (filter, sort) = (doc! {"a": 7}, doc! {"u": -1});
+    let (inc, fields) = (doc! {"$inc": {"u": 100}}, doc! {"u": 1});
+    let base = FindAndModifyRequest {
+        filter: Some(&filter),
+        sort: Some(&sort),
+        update: Some(Value::Document(&inc)),
+        projection: Some(&fields),
+        ..FindAndModifyRequest::default()
+    };
+    let outcome = modify(&f, &c, &base);
+    assert_eq!(outcome.value, Some(doc! {"_id": 47, "u": 47}));
+    assert!(outcome.updated_existing);
+    let outcome = modify(
+        &f,
+        &c,
+        &FindAndModifyRequest {
+            return_new: true,
+            ..base.clone()
+        },
+    );
+    assert_eq!(outcome.value, Some(doc! {"_id": 47, "u": 247}));
+    let remove = FindAndModifyRequest {
+        update: None,
+        remove: true,
+        ..base.clone()
+    };
+    let outcome = modify(&f, &c, &remove);
+    assert_eq!(outcome.value, Some(doc! {"_id": 47, "u": 247}));
+    assert!(outcome.removed && !outcome.updated_existing);
+    assert_eq!(
+        modify(&f, &c, &remove).value,
+        Some(doc! {"_id": 37, "u": 37})
+    );
+
+    let none = doc! {"_id": "none"};
+    let missing = FindAndModifyRequest {
+        filter: Some(&none),
+        ..base.clone()
+    };
+    assert_eq!(modify(&f, &c, &missing).value, None);
+    let upsert = FindAndModifyRequest {
+        upsert: true,
+        ..missing
+    };
+    let outcome = modify(&f, &c, &upsert);
+    assert_eq!(outcome.value, None);
+    assert!(matches!(outcome.upserted_id, Some(OwnedValue::String(_))));
+    assert_eq!(
+        f.find_all(&c, none.clone()),
+        [doc! {"_id": "none", "u": 100}]
+    );
+
+    for bad in [
+        FindAndModifyRequest {
+            remove: true,
+            ..base.clone()
+        },
+        FindAndModifyRequest {
+            update: None,
+            ..base.clone()
+        },
+        FindAndModifyRequest {
+            update: None,
+            remove: true,
+            upsert: true,
+            ..base.clone()
+        },
+        FindAndModifyRequest {
+            update: None,
+            remove: true,
+            return_new: true,
+            ..base.clone()
+        },
+    ] {
+        let result = f.store.find_and_modify(&c, &bad, LOGGED, &OpContext::new());
+        assert_eq!(result.unwrap_err().code().code(), 9);
+    }
+    sound(&f, &c);
+}
+
+#[test]
+fn verification_finds_what_is_missing_and_what_is_too_much() {
+    use frond_store::keyspace::{CATALOG_TREE, WriteSet};
+    let (f, c) = filled(
+        &[
+            doc! {"key": {"a": 1}},
+            doc! {"key": {"u": 1}, "unique": true},
+        ],
+        20,
+    );
+    sound(&f, &c);
+    let collection = f.store.catalog().collection(&c).unwrap();
+    let entry = |field: i32, id: i32| {
+        let mut key = Vec::new();
+        frond_bson::key::encode(&Value::Int32(field), &mut key);
+        frond_bson::key::encode(&Value::Int32(id), &mut key);
+        key
+    };
+    let mut damage = WriteSet::new();
+    damage.delete(collection.indexes[0].tree, &entry(3, 3));
+    damage.put(collection.indexes[0].tree, &entry(99, 4), &[]);
+    damage.put(collection.indexes[0].tree, &entry(5, 4000), &[]);
+    let mut counter = vec![4];
+    counter.extend_from_slice(&collection.uuid);
+    damage.delete(CATALOG_TREE, &counter);
+    f.store.engine().commit(damage, LOGGED).unwrap();
+    let report = f.store.verify(&c).unwrap();
+    let valid: Vec<bool> = report.indexes.iter().map(|index| index.valid).collect();
+    assert_eq!(valid, [true, false, true]);
+    let text = report.errors.join("; ");
+    for part in [
+        "the counter says",
+        "lacks an entry",
+        "without a document",
+        "does not have",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+}
