@@ -5,6 +5,7 @@
 
 mod accumulate;
 mod display;
+mod environment;
 pub mod error;
 pub mod expr;
 pub mod matcher;
@@ -16,3 +17,5 @@ pub mod sort;
 #[cfg(test)]
 mod testing;
 pub mod update;
+
+pub use environment::Environment;

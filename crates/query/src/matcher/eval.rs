@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use frond_bson::{Doc, Value};
 
-use super::{Expr, Leaf};
+use super::{Computed, Expr, Leaf};
 use crate::error::Error;
 use crate::paths::walk;
 
@@ -34,37 +34,47 @@ impl State {
 
 /// Whether `doc` satisfies `expr`.
 pub(crate) fn matches_document(expr: &Expr, doc: &Doc, state: &mut State) -> bool {
-    combine(expr, state, &mut |leaf, state| {
-        leaf_matches(leaf, doc, state)
+    combine(expr, state, &mut |atom, state| match atom {
+        Atom::Leaf(leaf) => leaf_matches(leaf, doc, state),
+        Atom::Computed(computed) => computed.matches(doc, state),
     })
 }
 
 /// Whether one value satisfies `expr`, whose leaves all have empty paths.
 pub(crate) fn matches_value(expr: &Expr, value: Value<'_>, state: &mut State) -> bool {
-    combine(expr, state, &mut |leaf, state| {
-        leaf.op.matches(Some(value), state)
+    combine(expr, state, &mut |atom, state| match atom {
+        Atom::Leaf(leaf) => leaf.op.matches(Some(value), state),
+        // The parser refuses it inside $elemMatch.
+        Atom::Computed(_) => false,
     })
 }
 
-fn combine<F>(expr: &Expr, state: &mut State, leaf: &mut F) -> bool
+/// A condition without conditions inside.
+enum Atom<'e> {
+    Leaf(&'e Leaf),
+    Computed(&'e Computed),
+}
+
+fn combine<F>(expr: &Expr, state: &mut State, atom: &mut F) -> bool
 where
-    F: FnMut(&Leaf, &mut State) -> bool,
+    F: FnMut(Atom<'_>, &mut State) -> bool,
 {
     match expr {
-        Expr::Leaf(condition) => leaf(condition, state),
+        Expr::Leaf(leaf) => atom(Atom::Leaf(leaf), state),
+        Expr::Computed(computed) => atom(Atom::Computed(computed), state),
         Expr::And(children) => {
             let saved = state.positional;
-            let all = children.iter().all(|child| combine(child, state, leaf));
+            let all = children.iter().all(|child| combine(child, state, atom));
             if !all {
                 state.positional = saved;
             }
             all
         }
-        Expr::Or(children) => children.iter().any(|child| combine(child, state, leaf)),
+        Expr::Or(children) => children.iter().any(|child| combine(child, state, atom)),
         Expr::Nor(children) => {
-            state.aside(|state| !children.iter().any(|child| combine(child, state, leaf)))
+            state.aside(|state| !children.iter().any(|child| combine(child, state, atom)))
         }
-        Expr::Not(child) => state.aside(|state| !combine(child, state, leaf)),
+        Expr::Not(child) => state.aside(|state| !combine(child, state, atom)),
         Expr::False => false,
     }
 }

@@ -12,6 +12,7 @@ mod parse;
 pub use operators::array::ElemMatch;
 pub use operators::bits::{BitTest, BitTestKind};
 pub use operators::comparison::{Comparison, Relation};
+pub use operators::expr::Computed;
 pub use operators::membership::InSet;
 pub use operators::modulo::Modulo;
 pub use operators::regex::{Pattern, Prefix};
@@ -19,9 +20,11 @@ pub use operators::type_set::TypeSet;
 
 use frond_bson::{Doc, Value};
 
+use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::paths::{LeafArrays, Path};
 use eval::State;
+use parse::Context;
 
 /// A condition on a document, as a tree.
 #[derive(Clone, Debug)]
@@ -36,6 +39,8 @@ pub enum Expr {
     Not(Box<Expr>),
     /// A condition on the values of a path. It holds if it holds for any of them.
     Leaf(Leaf),
+    /// `$expr`.
+    Computed(Computed),
     /// Never holds: `$alwaysFalse`, `$all: []`.
     False,
 }
@@ -104,15 +109,21 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Parses a filter document.
+    /// Parses a filter document where `$expr` is not allowed (code 224).
     ///
     /// Fails with the codes and messages of MongoDB: mostly 2 (`BadValue`) for an unknown operator or
     /// a wrong argument, 9 (`FailedToParse`), 14 (`TypeMismatch`), 15 (`Overflow`) for a filter that
     /// nests too deep, and 238 (`NotImplemented`) for an operator that this server lacks.
     pub fn parse(filter: &Doc) -> Result<Filter> {
-        Ok(Filter {
-            root: parse::filter(filter)?,
-        })
+        let root = parse::document(filter, Context::top(None))?;
+        Ok(Filter { root })
+    }
+
+    /// Parses the filter document of a query, which may hold `$expr`. Fails as [`Filter::parse`], and
+    /// with the codes of a wrong expression.
+    pub fn parse_with(filter: &Doc, environment: &Environment<'_>) -> Result<Filter> {
+        let root = parse::document(filter, Context::top(Some(environment)))?;
+        Ok(Filter { root })
     }
 
     /// The filter that every document passes.
@@ -139,7 +150,7 @@ impl Filter {
     }
 
     /// Whether `doc` passes, or why that cannot be told: a regular expression that needs too many
-    /// steps (code 5073414).
+    /// steps (code 5073414), or an expression that fails for this document.
     pub fn try_matches(&self, doc: &Doc) -> Result<bool> {
         self.run(doc).map(|(matched, _)| matched)
     }

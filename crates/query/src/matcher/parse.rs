@@ -4,6 +4,7 @@ use frond_bson::{Doc, Value};
 
 use super::operators::{self, comparison, regex};
 use super::{Expr, Leaf, Op, Relation};
+use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::paths::Path;
 
@@ -13,20 +14,26 @@ const MAX_DEPTH: usize = 200;
 
 /// Where in a filter the parser is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Context {
+pub(crate) struct Context<'e> {
     depth: usize,
     /// Inside `$elemMatch`: fields are those of an array element, not of the document.
-    in_element: bool,
+    pub(crate) in_element: bool,
+    /// What `$expr` may refer to; without it the operator is refused.
+    pub(crate) environment: Option<&'e Environment<'e>>,
 }
 
-impl Context {
-    pub(crate) const TOP: Context = Context {
-        depth: 0,
-        in_element: false,
-    };
+impl<'e> Context<'e> {
+    /// The start of a filter.
+    pub(crate) fn top(environment: Option<&'e Environment<'e>>) -> Context<'e> {
+        Context {
+            depth: 0,
+            in_element: false,
+            environment,
+        }
+    }
 
     /// The context one level further in; fails beyond the depth limit.
-    pub(crate) fn deeper(self) -> Result<Context> {
+    pub(crate) fn deeper(self) -> Result<Context<'e>> {
         if self.depth >= MAX_DEPTH {
             return Err(Error::overflow(format!(
                 "exceeded maximum query tree depth of {MAX_DEPTH}"
@@ -39,7 +46,7 @@ impl Context {
     }
 
     /// The context inside an `$elemMatch`.
-    pub(crate) fn element(self) -> Result<Context> {
+    pub(crate) fn element(self) -> Result<Context<'e>> {
         Ok(Context {
             in_element: true,
             ..self.deeper()?
@@ -53,7 +60,7 @@ pub(crate) struct Field<'a> {
     pub(crate) path: &'a Path,
     /// All operators of the field, for those that read a sibling (`$regex` and `$options`).
     pub(crate) operators: &'a Doc,
-    pub(crate) context: Context,
+    pub(crate) context: Context<'a>,
 }
 
 impl Field<'_> {
@@ -69,13 +76,8 @@ impl Field<'_> {
     }
 }
 
-/// Parses a whole filter.
-pub(crate) fn filter(filter: &Doc) -> Result<Expr> {
-    document(filter, Context::TOP)
-}
-
 /// Parses a document of conditions on fields and of logical operators.
-pub(crate) fn document(filter: &Doc, context: Context) -> Result<Expr> {
+pub(crate) fn document(filter: &Doc, context: Context<'_>) -> Result<Expr> {
     let context = context.deeper()?;
     let mut conditions = Vec::new();
     for (name, value) in filter.iter() {

@@ -232,7 +232,7 @@ fn of_element(conditions: &Expr) -> Intervals {
             _ => Intervals::all(),
         },
         Expr::Leaf(leaf) => of_op(&leaf.op).map_or_else(Intervals::all, |(ranges, _)| ranges),
-        Expr::Nor(_) => Intervals::all(),
+        Expr::Nor(_) | Expr::Computed(_) => Intervals::all(),
         Expr::False => Intervals::none(),
     }
 }
@@ -295,7 +295,7 @@ impl Conditions {
                 }
             }
             Expr::False => self.impossible = true,
-            Expr::Or(_) | Expr::Nor(_) => {}
+            Expr::Or(_) | Expr::Nor(_) | Expr::Computed(_) => {}
         }
     }
 

@@ -147,7 +147,7 @@ impl Search {
         let mut all = ArrayBuf::new();
         // Code points before the last match, so that each is counted once.
         let (mut counted, mut bytes) = (0, 0);
-        for captures in pattern.regex().captures_iter(text) {
+        for captures in pattern.regex_for(text).captures_iter(text) {
             let captures = captures.map_err(failed)?;
             let Some(whole) = captures.get(0) else {
                 continue;

@@ -32,7 +32,7 @@ impl ElemMatch {
 
     /// Parses the argument of an `$elemMatch` that stands outside a filter, in a projection.
     pub fn parse(argument: Value<'_>) -> Result<ElemMatch> {
-        elem_match(Context::TOP, argument)
+        elem_match(Context::top(None), argument)
     }
 
     /// The index of the first element of an array that satisfies the condition.
@@ -64,7 +64,7 @@ impl ElemMatch {
 }
 
 /// Parses the argument of `$elemMatch`, in a filter or a projection.
-pub(crate) fn elem_match(context: Context, argument: Value<'_>) -> Result<ElemMatch> {
+pub(crate) fn elem_match(context: Context<'_>, argument: Value<'_>) -> Result<ElemMatch> {
     let Value::Document(condition) = argument else {
         return Err(Error::bad_value("$elemMatch needs an Object"));
     };

@@ -7,7 +7,7 @@ use super::super::parse::{self, Context, Field};
 use super::regex;
 use crate::error::{Error, Result};
 
-fn clauses(name: &str, context: Context, argument: Value<'_>) -> Result<Vec<Expr>> {
+fn clauses(name: &str, context: Context<'_>, argument: Value<'_>) -> Result<Vec<Expr>> {
     let Value::Array(items) = argument else {
         return Err(Error::bad_value(format!("{name} must be an array")));
     };
@@ -25,11 +25,11 @@ fn clauses(name: &str, context: Context, argument: Value<'_>) -> Result<Vec<Expr
         .collect()
 }
 
-pub(crate) fn parse_and(context: Context, argument: Value<'_>) -> Result<Option<Expr>> {
+pub(crate) fn parse_and(context: Context<'_>, argument: Value<'_>) -> Result<Option<Expr>> {
     Ok(Some(parse::all_of(clauses("$and", context, argument)?)))
 }
 
-pub(crate) fn parse_or(context: Context, argument: Value<'_>) -> Result<Option<Expr>> {
+pub(crate) fn parse_or(context: Context<'_>, argument: Value<'_>) -> Result<Option<Expr>> {
     let mut clauses = clauses("$or", context, argument)?;
     Ok(Some(if clauses.len() == 1 {
         clauses.remove(0)
@@ -38,7 +38,7 @@ pub(crate) fn parse_or(context: Context, argument: Value<'_>) -> Result<Option<E
     }))
 }
 
-pub(crate) fn parse_nor(context: Context, argument: Value<'_>) -> Result<Option<Expr>> {
+pub(crate) fn parse_nor(context: Context<'_>, argument: Value<'_>) -> Result<Option<Expr>> {
     Ok(Some(Expr::Nor(clauses("$nor", context, argument)?)))
 }
 
@@ -67,16 +67,16 @@ pub(crate) fn parse_not(field: &Field<'_>, argument: Value<'_>) -> Result<Option
 }
 
 /// `$comment` says nothing about documents.
-pub(crate) fn parse_comment(_: Context, _: Value<'_>) -> Result<Option<Expr>> {
+pub(crate) fn parse_comment(_: Context<'_>, _: Value<'_>) -> Result<Option<Expr>> {
     Ok(None)
 }
 
-pub(crate) fn parse_always_true(_: Context, argument: Value<'_>) -> Result<Option<Expr>> {
+pub(crate) fn parse_always_true(_: Context<'_>, argument: Value<'_>) -> Result<Option<Expr>> {
     must_be_one("$alwaysTrue", argument)?;
     Ok(None)
 }
 
-pub(crate) fn parse_always_false(_: Context, argument: Value<'_>) -> Result<Option<Expr>> {
+pub(crate) fn parse_always_false(_: Context<'_>, argument: Value<'_>) -> Result<Option<Expr>> {
     must_be_one("$alwaysFalse", argument)?;
     Ok(Some(Expr::False))
 }

@@ -6,6 +6,7 @@ pub(crate) mod array;
 pub(crate) mod bits;
 pub(crate) mod comparison;
 pub(crate) mod element;
+pub(crate) mod expr;
 pub(crate) mod integer;
 pub(crate) mod logical;
 pub(crate) mod membership;
@@ -24,7 +25,7 @@ use crate::error::{Error, Result};
 type FieldParser = fn(&Field<'_>, Value<'_>) -> Result<Option<Expr>>;
 
 /// Parses the argument of an operator in the place of a field.
-type DocumentParser = fn(Context, Value<'_>) -> Result<Option<Expr>>;
+type DocumentParser = fn(Context<'_>, Value<'_>) -> Result<Option<Expr>>;
 
 /// Operators inside a field's document: `{field: {$op: argument}}`.
 const FIELD_OPERATORS: &[(&str, FieldParser)] = &[
@@ -57,6 +58,7 @@ const DOCUMENT_OPERATORS: &[(&str, DocumentParser)] = &[
     ("$alwaysTrue", logical::parse_always_true),
     ("$and", logical::parse_and),
     ("$comment", logical::parse_comment),
+    ("$expr", expr::parse),
     ("$nor", logical::parse_nor),
     ("$or", logical::parse_or),
 ];
@@ -74,8 +76,7 @@ const UNSUPPORTED_FIELD_OPERATORS: &[&str] = &[
 ];
 
 /// Operators that MongoDB knows in the place of a field and this server does not.
-const UNSUPPORTED_DOCUMENT_OPERATORS: &[&str] =
-    &["$expr", "$jsonSchema", "$sampleRate", "$text", "$where"];
+const UNSUPPORTED_DOCUMENT_OPERATORS: &[&str] = &["$jsonSchema", "$sampleRate", "$text", "$where"];
 
 fn lookup<P: Copy>(table: &[(&str, P)], name: &str) -> Option<P> {
     table
@@ -118,7 +119,7 @@ pub(crate) fn parse_field_operator(
 pub(crate) fn parse_document_operator(
     name: &str,
     argument: Value<'_>,
-    context: Context,
+    context: Context<'_>,
 ) -> Result<Option<Expr>> {
     if let Some(parser) = lookup(DOCUMENT_OPERATORS, name) {
         return parser(context, argument);

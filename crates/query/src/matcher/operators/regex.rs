@@ -91,11 +91,6 @@ impl Pattern {
         &self.source
     }
 
-    /// The compiled expression, for searches that need what was matched.
-    pub(crate) fn regex(&self) -> &Regex {
-        &self.regex
-    }
-
     /// The option letters as written.
     pub fn options(&self) -> &str {
         &self.options

@@ -200,6 +200,58 @@ fn a_regular_expression_that_runs_away_is_an_error() {
 }
 
 #[test]
+fn expressions() {
+    let variables = json("{least: 3}");
+    let environment = Environment {
+        variables: Some(&variables),
+        now_ms: 1_000,
+    };
+    for (filter, passing, failing) in [
+        (
+            "{$expr: {$gt: ['$a', '$b']}}",
+            "{a: 2, b: 1}",
+            "{a: 1, b: 2}",
+        ),
+        ("{$expr: {$gte: ['$a', '$$least']}}", "{a: 3}", "{a: 2}"),
+        (
+            "{b: 1, $expr: {$eq: ['$a', 1]}}",
+            "{a: 1, b: 1}",
+            "{a: 1, b: 2}",
+        ),
+        ("{$or: [{b: 1}, {$expr: '$a'}]}", "{a: true}", "{a: 0}"),
+        ("{$nor: [{$expr: '$a'}]}", "{a: null}", "{a: 1}"),
+        (
+            "{$expr: {$lt: ['$a', '$$NOW']}}",
+            "{a: Date(999)}",
+            "{a: Date(1001)}",
+        ),
+    ] {
+        let parsed = Filter::parse_with(&json(filter), &environment).unwrap();
+        assert!(
+            parsed.try_matches(&json(passing)).unwrap(),
+            "{filter} on {passing}"
+        );
+        assert!(
+            !parsed.try_matches(&json(failing)).unwrap(),
+            "{filter} on {failing}"
+        );
+    }
+    for (filter, code) in [
+        ("{$expr: {$foo: 1}}", 168),
+        ("{$expr: '$$unknown'}", 17276),
+        ("{a: {$elemMatch: {$expr: true}}}", 2),
+        ("{a: {$elemMatch: {b: 1, $expr: true}}}", 2),
+    ] {
+        let error = Filter::parse_with(&json(filter), &environment).unwrap_err();
+        assert_eq!(error.code().code(), code, "{filter}: {error}");
+    }
+    let failing = Filter::parse_with(&json("{$expr: {$divide: [1, '$a']}}"), &environment).unwrap();
+    assert!(failing.try_matches(&json("{a: 0}")).is_err());
+    assert!(failing.try_matches(&json("{a: 1}")).unwrap());
+    refuse(&[("{$expr: true}", 224, "$expr is not allowed in this context")]);
+}
+
+#[test]
 fn unknown_and_unsupported_operators() {
     refuse(&[
         ("{a: {$foo: 1}}", 2, "unknown operator: $foo"),
