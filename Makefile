@@ -11,8 +11,9 @@ DBPATH ?= data
 SUITES ?=
 DOCUMENTS ?= 1000000
 OUT ?= .cache/bench
+CRASHES ?= 10000
 
-.PHONY: help setup setup-build run test fmt lint unit clients bench deny clean
+.PHONY: help setup setup-build run test fmt lint unit clients bench simulate deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +48,9 @@ clients: setup ## Client suites only; SUITES="node mongosh" picks some
 
 bench: setup-build ## Insert DOCUMENTS (1000000) with four indexes into a server of its own; report in OUT
 	DOCUMENTS=$(DOCUMENTS) scripts/bench-w1.sh $(OUT)
+
+simulate: setup-build ## Crash the engine CRASHES (10000) times on a simulated disk
+	FROND_CRASHES=$(CRASHES) cargo test --release --locked -p frond-tree --test crash
 
 deny: ## Check dependencies with cargo-deny (licences, advisories, bans), if installed
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check; \

@@ -116,6 +116,8 @@ impl Store {
             data: DataFile::new(file),
             cache: PageCache::new(options.page_cache_bytes()),
         });
+        disk.sync_directory()
+            .map_err(Error::io("syncing the store's directory"))?;
         checkpoint::check_magic(&runs)?;
         let opened = checkpoint::open(&runs)?;
         let position = opened.position;
