@@ -5,22 +5,21 @@ use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
 use super::Kind;
 use super::node::{Node, Rule};
 use crate::error::{Error, Result};
+use crate::expr::Context;
 use crate::matcher::ElemMatch;
 
 /// One application of a projection.
-pub(super) struct Run {
+pub(super) struct Run<'a> {
     pub(super) kind: Kind,
     pub(super) positional: Option<usize>,
+    /// What expressions are evaluated over.
+    pub(super) context: Context<'a>,
 }
 
-impl Run {
+impl Run<'_> {
     pub(super) fn document(&self, node: &Node, doc: &Doc, out: &mut DocBuf) -> Result<()> {
         let inclusion = self.kind == Kind::Inclusion;
-        // Once every rule of an inclusion was used the rest of the document need not be read. More
-        // rules than bits: it is read to the end.
-        let complete = 1u64.checked_shl(node.len() as u32).map_or(0, |bit| bit - 1);
-        let mut used = 0u64;
-        let mut deferred = false;
+        let mut missing = node.copied_fields();
         for element in doc.iter_raw() {
             let name = element.name();
             let Some((position, rule)) = node.find(name) else {
@@ -30,7 +29,7 @@ impl Run {
                 continue;
             };
             match (rule, element.value()) {
-                (Rule::Exclude, _) => {}
+                (Rule::Exclude | Rule::Computed(_), _) => {}
                 (Rule::Slice(slice), Some(Value::Array(items))) => {
                     out.push_array(name, |part| slice.copy(items, part));
                 }
@@ -38,7 +37,7 @@ impl Run {
                     self.matched_element(name, items, out)?;
                 }
                 (Rule::Include | Rule::Slice(_) | Rule::Positional, _) => out.push_raw(&element),
-                (Rule::ElemMatch(_), _) if inclusion => deferred = true,
+                (Rule::ElemMatch(_), _) if inclusion => {}
                 (Rule::ElemMatch(condition), value) => elem_match(condition, name, value, out)?,
                 (Rule::Children(children), Some(Value::Document(inner))) => {
                     out.push_doc(name, |out| self.document(children, inner, out))?;
@@ -53,16 +52,35 @@ impl Run {
                 (Rule::Children(_), _) if inclusion => {}
                 (Rule::Children(_), _) => out.push_raw(&element),
             }
-            used |= 1u64.checked_shl(position as u32).unwrap_or(0);
-            if inclusion && used == complete {
+            if inclusion && missing.found_last(position) {
                 break;
             }
         }
-        if deferred {
-            for (name, rule) in node.fields() {
-                if let Rule::ElemMatch(condition) = rule {
-                    elem_match(condition, name, doc.get(name), out)?;
+        if inclusion && node.adds_fields() {
+            self.added_fields(node, doc, out)?;
+        }
+        Ok(())
+    }
+
+    /// The fields that follow the copied ones, in the order of the specification.
+    fn added_fields(&self, node: &Node, doc: &Doc, out: &mut DocBuf) -> Result<()> {
+        for (name, rule) in node.fields() {
+            match rule {
+                Rule::ElemMatch(condition) => elem_match(condition, name, doc.get(name), out)?,
+                Rule::Computed(expression) => {
+                    if let Some(value) = expression.eval(&self.context)?.get() {
+                        out.push_value(name, &value);
+                    }
                 }
+                // In documents and arrays the fields were added where they stand; anything else
+                // gives way to a new document.
+                Rule::Children(children) if children.adds_fields() => match doc.get(name) {
+                    Some(Value::Document(_) | Value::Array(_)) => {}
+                    _ => {
+                        out.push_doc(name, |out| self.added_fields(children, Doc::empty(), out))?
+                    }
+                },
+                _ => {}
             }
         }
         Ok(())

@@ -12,14 +12,19 @@ mod tests;
 
 use frond_bson::{Doc, DocBuf};
 
+use crate::environment::Environment;
 use crate::error::Result;
+use crate::expr::Context;
 use node::{Node, Rule};
+use parse::{Dialect, Parser};
 
 /// A parsed projection.
 #[derive(Clone, Debug)]
 pub struct Projection {
     kind: Kind,
     root: Node,
+    /// `$$NOW` for expressions, in milliseconds since 1970.
+    now_ms: i64,
 }
 
 /// What happens to the fields that a projection does not name.
@@ -32,31 +37,49 @@ enum Kind {
 }
 
 impl Projection {
-    /// Parses the projection of a `find`. An empty one keeps every field.
+    /// Parses the projection of a `find` where computed fields are not allowed (code 224). An empty
+    /// one keeps every field.
     ///
     /// Fails with MongoDB's codes: 31253 and 31254 for a mixture of inclusion and exclusion, 31249
     /// and 31250 for paths that collide, 51270 for an empty sub-projection, 31324 and following for
     /// the positional operator, 31274 and 31275 for `$elemMatch`, 28667 for `$slice`, 31325 for an
     /// unknown operator, and those of a bad path.
     pub fn parse(spec: &Doc) -> Result<Projection> {
-        parse::find(spec)
+        Parser::new(Dialect::Find, None).run(spec)
+    }
+
+    /// Parses the projection of a `find`, with computed fields: `{total: {$add: ["$a", "$b"]}}`.
+    /// Fails as [`Projection::parse`], with 31252 and 31310 for an expression in an exclusion, and
+    /// with the codes of a wrong expression.
+    pub fn parse_with(spec: &Doc, environment: &Environment<'_>) -> Result<Projection> {
+        Parser::new(Dialect::Find, Some(environment)).run(spec)
+    }
+
+    /// Parses the specification of a `$project` stage: without the operators that only `find` has
+    /// (31324, 168), not empty (51272), and `$slice` is an expression.
+    pub fn parse_stage(spec: &Doc, environment: &Environment<'_>) -> Result<Projection> {
+        Parser::new(Dialect::Stage, Some(environment)).run(spec)
     }
 
     /// The projection of `doc`. `positional` is the array index that the query matched at
     /// ([`crate::matcher::Filter::match_positional`]); only [`Projection::needs_positional`] looks
     /// at it.
     ///
-    /// Copied fields keep the order of the document; the results of `$elemMatch` in an inclusion
-    /// follow in the order of the specification. Arrays on a path are projected element by element.
+    /// Copied fields keep the order of the document; computed fields, and those of `$elemMatch` in an
+    /// inclusion, follow in the order of the specification. Arrays on a path are projected element by
+    /// element.
     ///
-    /// Fails with code 51246 or 51247 if the positional operator has no element.
+    /// Fails with code 51246 or 51247 if the positional operator has no element, and with the errors
+    /// of expressions.
     pub fn apply(&self, doc: &Doc, positional: Option<usize>) -> Result<DocBuf> {
         let mut out = DocBuf::with_capacity(doc.len_bytes());
-        apply::Run {
+        let context = Context::new(doc, self.now_ms);
+        let run = apply::Run {
             kind: self.kind,
             positional,
-        }
-        .document(&self.root, doc, &mut out)?;
+            context,
+        };
+        run.document(&self.root, doc, &mut out)?;
         Ok(out)
     }
 
@@ -91,6 +114,14 @@ impl Projection {
                     Rule::Children(children) => collect(children, &path, paths),
                     Rule::Positional => false,
                     Rule::Exclude => true,
+                    Rule::Computed(expression) => {
+                        let mut whole = false;
+                        expression.fields(|path| {
+                            whole |= path.is_empty();
+                            paths.push(path);
+                        });
+                        !whole
+                    }
                     Rule::Include | Rule::Slice(_) | Rule::ElemMatch(_) => {
                         paths.push(path);
                         true

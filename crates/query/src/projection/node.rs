@@ -1,7 +1,10 @@
 //! The tree of rules that a projection is.
 
+use std::sync::Arc;
+
 use super::slice::Slice;
 use crate::error::{Error, Result};
+use crate::expr::Expr;
 use crate::matcher::ElemMatch;
 
 /// Above this many fields a node looks names up in sorted order.
@@ -20,6 +23,8 @@ pub(super) enum Rule {
     Slice(Slice),
     /// The first array element that satisfies a condition is copied, as an array.
     ElemMatch(Box<ElemMatch>),
+    /// It is the value of an expression.
+    Computed(Arc<Expr>),
     /// Its fields have rules of their own.
     Children(Node),
 }
@@ -31,6 +36,25 @@ pub(super) struct Node {
     fields: Vec<(Box<str>, Rule)>,
     /// Positions in `fields` by name, if there are many.
     sorted: Vec<usize>,
+    /// The positions of the rules that copy from the document, as bits; empty if there are too many.
+    copied: u64,
+    /// Whether a rule here or below adds fields.
+    adds_fields: bool,
+    /// Whether the positional operator is somewhere below.
+    leads_to_positional: bool,
+}
+
+/// The fields that an inclusion has still to find in a document.
+pub(super) struct Missing(u64);
+
+impl Missing {
+    /// Notes that a field was found; whether it was the last one.
+    pub(super) fn found_last(&mut self, position: usize) -> bool {
+        let bit = 1u64.checked_shl(position as u32).unwrap_or(0);
+        let found = self.0 & bit != 0;
+        self.0 &= !bit;
+        found && self.0 == 0
+    }
 }
 
 impl Node {
@@ -43,8 +67,14 @@ impl Node {
         self.fields.iter().map(|(name, rule)| (&**name, rule))
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.fields.len()
+    /// The fields to copy from a document. Once all were found the rest need not be read.
+    pub(super) fn copied_fields(&self) -> Missing {
+        Missing(self.copied)
+    }
+
+    /// Whether a rule here or below adds fields behind those that are copied.
+    pub(super) fn adds_fields(&self) -> bool {
+        self.adds_fields
     }
 
     /// The rule for a field, and its position.
@@ -65,11 +95,7 @@ impl Node {
 
     /// Whether the positional operator is somewhere below.
     pub(super) fn leads_to_positional(&self) -> bool {
-        self.fields().any(|(_, rule)| match rule {
-            Rule::Positional => true,
-            Rule::Children(children) => children.leads_to_positional(),
-            _ => false,
-        })
+        self.leads_to_positional
     }
 
     /// Adds the rule for a path. `full` is the path as written, for messages.
@@ -120,7 +146,7 @@ impl Node {
         self.fields.len() - 1
     }
 
-    /// Prepares look-ups, once all rules are there.
+    /// Prepares everything for use, once all rules are there.
     pub(super) fn finish(&mut self) {
         if self.fields.len() > LINEAR_FIELDS_MAX {
             self.sorted = (0..self.fields.len()).collect();
@@ -128,10 +154,23 @@ impl Node {
             self.sorted
                 .sort_by_key(|position| fields.get(*position).map(|(name, _)| name));
         }
-        for (_, rule) in &mut self.fields {
-            if let Rule::Children(children) = rule {
-                children.finish();
+        for (position, (_, rule)) in self.fields.iter_mut().enumerate() {
+            match rule {
+                Rule::Computed(_) | Rule::ElemMatch(_) => self.adds_fields = true,
+                Rule::Positional => self.leads_to_positional = true,
+                Rule::Children(children) => {
+                    children.finish();
+                    self.adds_fields |= children.adds_fields;
+                    self.leads_to_positional |= children.leads_to_positional;
+                }
+                _ => {}
             }
+            if !matches!(rule, Rule::Computed(_) | Rule::ElemMatch(_)) && position < 64 {
+                self.copied |= 1 << position;
+            }
+        }
+        if self.fields.len() > 64 {
+            self.copied = 0;
         }
     }
 }

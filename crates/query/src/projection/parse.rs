@@ -1,275 +1,356 @@
 //! From a projection document to a tree of rules.
 
+use std::sync::Arc;
+
 use frond_bson::{Doc, Value};
 
 use super::node::{Node, Rule};
 use super::slice::Slice;
 use super::{Kind, Projection};
 use crate::display;
-use crate::error::{Error, Result};
+use crate::environment::Environment;
+use crate::error::{Error, ErrorCode, Result};
+use crate::expr::{self, Expr};
 use crate::matcher::ElemMatch;
 use crate::paths::{MAX_PATH_COMPONENTS, check_field_path, path_too_long};
 
-/// What the parser has seen so far.
-#[derive(Default)]
-struct Seen {
+/// Where a projection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// In a `find`: with the positional operator, `$elemMatch` and a `$slice` of its own.
+    Find,
+    /// In a `$project` stage.
+    Stage,
+}
+
+/// The parser, with what it has seen so far.
+pub(super) struct Parser<'e> {
+    dialect: Dialect,
+    /// What expressions may refer to; without it they are refused.
+    environment: Option<&'e Environment<'e>>,
     /// The first field but `_id` decides.
     kind: Option<Kind>,
     positional: bool,
     elem_match: bool,
     slice: bool,
     /// Whether the specification names `_id` or a field below it.
-    id: bool,
+    names_id: bool,
     /// `_id: 1` or `_id: 0`.
     id_included: Option<bool>,
 }
 
-/// Parses the projection of a `find`.
-pub(super) fn find(spec: &Doc) -> Result<Projection> {
-    let mut root = Node::default();
-    let mut seen = Seen::default();
-    for (name, value) in spec.iter() {
-        seen.id |= name == "_id" || name.starts_with("_id.");
-        element(&mut seen, &mut root, 0, name, value)?;
-    }
-    let kind = seen.kind.unwrap_or_else(|| default_kind(&seen));
-    if !seen.id && kind == Kind::Inclusion {
-        root.insert(&["_id"], Rule::Include, "_id")?;
-    }
-    if seen.id_included == Some(true) && kind == Kind::Exclusion {
-        root.remove("_id");
-    }
-    root.finish();
-    Ok(Projection { kind, root })
-}
-
-/// The kind of a projection that names no field to include or exclude, except `_id`.
-fn default_kind(seen: &Seen) -> Kind {
-    let inclusion = if seen.slice {
-        seen.id_included == Some(true)
-    } else {
-        seen.elem_match || seen.id_included == Some(true)
-    };
-    if inclusion {
-        Kind::Inclusion
-    } else {
-        Kind::Exclusion
-    }
-}
-
-fn element(
-    seen: &mut Seen,
-    parent: &mut Node,
+/// A field of a projection: its name as written, where that starts, and the rules it goes to.
+struct Field<'n, 'a> {
+    parent: &'n mut Node,
+    /// How many components lead to the parent.
     depth: usize,
-    name: &str,
-    value: Value<'_>,
-) -> Result<()> {
-    if name.contains(".$.") {
-        return Err(Error::location(
-            31394,
-            "As of 4.4, it's illegal to specify positional operator in the middle of a path.\
-             Positional projection may only be used at the end, for example: a.b.$. If the query \
-             previously used a form like a.b.$.d, remove the parts following the '$' and the \
-             results will be equivalent.",
-        ));
+    name: &'a str,
+}
+
+impl Field<'_, '_> {
+    fn insert(self, rule: Rule) -> Result<()> {
+        let name = self.name;
+        self.insert_at(name, rule)
     }
-    let positional = name.strip_suffix(".$");
-    match (value, positional) {
-        (Value::Document(_), Some(_)) => Err(Error::location(
-            31271,
-            "positional projection cannot be used with an expression or sub object",
-        )),
-        (Value::Document(inner), None) => sub_document(seen, parent, depth, name, inner),
-        (value, Some(path)) if value.is_number() || matches!(value, Value::Bool(_)) => {
-            if !value.truthy() {
-                return Err(Error::location(
-                    31395,
-                    "positional projection cannot be used with exclusion",
-                ));
-            }
-            include_positional(seen, parent, depth, name, path)
-        }
-        (value, None) if value.is_number() || matches!(value, Value::Bool(_)) => {
-            flag(seen, parent, depth, name, value.truthy())
-        }
-        (_, Some(_)) => Err(Error::location(
-            31308,
-            "positional projection cannot be used with a literal",
-        )),
-        (value, None) => {
-            if seen.kind == Some(Kind::Exclusion) {
-                let shown = display::element(name, &value);
-                return Err(Error::location(
-                    31310,
-                    format!("Cannot use an expression {shown} in an exclusion projection"),
-                ));
-            }
-            Err(computed_field(name))
+
+    fn insert_at(self, name: &str, rule: Rule) -> Result<()> {
+        let path = split(self.depth, name)?;
+        self.parent.insert(&path, rule, name)
+    }
+}
+
+impl<'e> Parser<'e> {
+    pub(super) fn new(dialect: Dialect, environment: Option<&'e Environment<'e>>) -> Parser<'e> {
+        Parser {
+            dialect,
+            environment,
+            kind: None,
+            positional: false,
+            elem_match: false,
+            slice: false,
+            names_id: false,
+            id_included: None,
         }
     }
-}
 
-/// `name: 1` or `name: 0`.
-fn flag(seen: &mut Seen, parent: &mut Node, depth: usize, name: &str, include: bool) -> Result<()> {
-    let rule = if include {
-        Rule::Include
-    } else {
-        Rule::Exclude
-    };
-    insert(parent, depth, name, rule)?;
-    if depth == 0 && name == "_id" {
-        seen.id_included = Some(include);
-        return Ok(());
-    }
-    let kind = if include {
-        Kind::Inclusion
-    } else {
-        Kind::Exclusion
-    };
-    match (*seen.kind.get_or_insert(kind), kind) {
-        (Kind::Exclusion, Kind::Inclusion) => Err(Error::location(
-            31253,
-            format!("Cannot do inclusion on field {name} in exclusion projection"),
-        )),
-        (Kind::Inclusion, Kind::Exclusion) => Err(Error::location(
-            31254,
-            format!("Cannot do exclusion on field {name} in inclusion projection"),
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// `"path.$": 1`.
-fn include_positional(
-    seen: &mut Seen,
-    parent: &mut Node,
-    depth: usize,
-    name: &str,
-    path: &str,
-) -> Result<()> {
-    if seen.positional {
-        return Err(Error::location(
-            31276,
-            "Cannot specify more than one positional projection per query.",
-        ));
-    }
-    if seen.elem_match {
-        return Err(Error::location(
-            31256,
-            "Cannot specify positional operator and $elemMatch.",
-        ));
-    }
-    if path.is_empty() {
-        return Err(Error::location(
-            5_392_900,
-            format!("Projection on field {name} is invalid"),
-        ));
-    }
-    seen.positional = true;
-    insert(parent, depth, path, Rule::Positional)?;
-    if *seen.kind.get_or_insert(Kind::Inclusion) == Kind::Exclusion {
-        return Err(Error::location(
-            31253,
-            format!("Cannot do inclusion on field {name} in exclusion projection"),
-        ));
-    }
-    Ok(())
-}
-
-/// `name: {…}`: an operator or rules for the fields below.
-fn sub_document(
-    seen: &mut Seen,
-    parent: &mut Node,
-    depth: usize,
-    name: &str,
-    inner: &Doc,
-) -> Result<()> {
-    let path = split(depth, name)?;
-    let Some((first, argument)) = inner.first() else {
-        return Err(Error::location(
-            51270,
-            format!("Invalid empty sub-projection: {name}"),
-        ));
-    };
-    if inner.count() == 1 && first.starts_with('$') {
-        return operator(seen, parent, depth, name, first, argument);
-    }
-    let node = parent.descend(&path, name)?;
-    for (name, value) in inner.iter() {
-        element(seen, node, depth + path.len(), name, value)?;
-    }
-    Ok(())
-}
-
-fn operator(
-    seen: &mut Seen,
-    parent: &mut Node,
-    depth: usize,
-    name: &str,
-    operator: &str,
-    argument: Value<'_>,
-) -> Result<()> {
-    match operator {
-        "$slice" => {
-            let slice = Slice::parse(argument).map_err(|reason| {
-                Error::location(
-                    28667,
-                    format!(
-                        "Invalid $slice syntax. The given syntax {{ {} }} did not match the find() \
-                         syntax because :: {reason}",
-                        display::element(operator, &argument)
-                    ),
-                )
-            })?;
-            seen.slice = true;
-            insert(parent, depth, name, Rule::Slice(slice))
+    /// Parses a whole projection.
+    pub(super) fn run(mut self, spec: &Doc) -> Result<Projection> {
+        if spec.is_empty() && self.dialect == Dialect::Stage {
+            return Err(Error::location(
+                51272,
+                "projection specification must have at least one field",
+            ));
         }
-        "$elemMatch" => {
-            if !matches!(argument, Value::Document(_)) {
-                let got = argument.type_name();
-                return Err(Error::location(
-                    31274,
-                    format!("elemMatch: Invalid argument, object required, but got {got}"),
-                ));
-            }
-            if seen.positional {
-                return Err(Error::location(
-                    31255,
-                    "Cannot specify positional operator and $elemMatch.",
-                ));
-            }
-            if depth > 0 || name.contains('.') {
-                return Err(Error::location(
-                    31275,
-                    "Cannot use $elemMatch projection on a nested field.",
-                ));
-            }
-            seen.elem_match = true;
-            insert(
-                parent,
-                depth,
-                name,
-                Rule::ElemMatch(Box::new(ElemMatch::parse(argument)?)),
-            )
+        let mut root = Node::default();
+        for (name, value) in spec.iter() {
+            self.names_id |= name == "_id" || name.starts_with("_id.");
+            self.element(
+                Field {
+                    parent: &mut root,
+                    depth: 0,
+                    name,
+                },
+                value,
+            )?;
         }
-        "$meta" => Err(Error::not_supported(format_args!(
-            "The projection operator '$meta' of the field '{name}'"
-        ))),
-        _ if seen.kind == Some(Kind::Exclusion) => Err(Error::location(
-            31252,
-            "Cannot use expression other than $meta in exclusion projection",
-        )),
-        _ => Err(computed_field(name)),
+        let kind = self.kind.unwrap_or_else(|| self.default_kind());
+        if !self.names_id && kind == Kind::Inclusion {
+            root.insert(&["_id"], Rule::Include, "_id")?;
+        }
+        if self.id_included == Some(true) && kind == Kind::Exclusion {
+            root.remove("_id");
+        }
+        root.finish();
+        let now_ms = self.environment.map_or(0, |environment| environment.now_ms);
+        Ok(Projection { kind, root, now_ms })
     }
-}
 
-fn computed_field(name: &str) -> Error {
-    Error::not_supported(format_args!("The computed field '{name}' in a projection"))
-}
+    /// The kind of a projection that names no field to include or exclude, except `_id`.
+    fn default_kind(&self) -> Kind {
+        let id_included = self.id_included == Some(true);
+        let inclusion = if self.slice {
+            id_included
+        } else {
+            self.elem_match || id_included
+        };
+        if inclusion {
+            Kind::Inclusion
+        } else {
+            Kind::Exclusion
+        }
+    }
 
-fn insert(parent: &mut Node, depth: usize, name: &str, rule: Rule) -> Result<()> {
-    let path = split(depth, name)?;
-    parent.insert(&path, rule, name)
+    fn element(&mut self, field: Field<'_, '_>, value: Value<'_>) -> Result<()> {
+        if field.name.contains(".$.") {
+            return Err(Error::location(
+                31394,
+                "As of 4.4, it's illegal to specify positional operator in the middle of a path.\
+                 Positional projection may only be used at the end, for example: a.b.$. If the \
+                 query previously used a form like a.b.$.d, remove the parts following the '$' \
+                 and the results will be equivalent.",
+            ));
+        }
+        let is_flag = value.is_number() || matches!(value, Value::Bool(_));
+        if let Some(path) = field.name.strip_suffix(".$") {
+            let (code, message) = match value {
+                _ if self.dialect == Dialect::Stage => (
+                    31324,
+                    "Cannot use positional projection in aggregation projection",
+                ),
+                Value::Document(_) => (
+                    31271,
+                    "positional projection cannot be used with an expression or sub object",
+                ),
+                _ if !is_flag => (31308, "positional projection cannot be used with a literal"),
+                _ if !value.truthy() => {
+                    (31395, "positional projection cannot be used with exclusion")
+                }
+                _ => return self.positional(field, path),
+            };
+            return Err(Error::location(code, message));
+        }
+        match value {
+            Value::Document(inner) => self.document(field, inner),
+            value if is_flag => self.flag(field, value.truthy()),
+            value => self.literal(field, value),
+        }
+    }
+
+    /// `name: 1` or `name: 0`.
+    fn flag(&mut self, field: Field<'_, '_>, include: bool) -> Result<()> {
+        let (name, at_root) = (field.name, field.depth == 0);
+        field.insert(if include {
+            Rule::Include
+        } else {
+            Rule::Exclude
+        })?;
+        if at_root && name == "_id" {
+            self.id_included = Some(include);
+            return Ok(());
+        }
+        self.settle(
+            if include {
+                Kind::Inclusion
+            } else {
+                Kind::Exclusion
+            },
+            name,
+        )
+    }
+
+    /// Notes that a field is of this kind; all fields must agree.
+    fn settle(&mut self, kind: Kind, name: &str) -> Result<()> {
+        match (*self.kind.get_or_insert(kind), kind) {
+            (Kind::Exclusion, Kind::Inclusion) => Err(Error::location(
+                31253,
+                format!("Cannot do inclusion on field {name} in exclusion projection"),
+            )),
+            (Kind::Inclusion, Kind::Exclusion) => Err(Error::location(
+                31254,
+                format!("Cannot do exclusion on field {name} in inclusion projection"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// `"path.$": 1`.
+    fn positional(&mut self, field: Field<'_, '_>, path: &str) -> Result<()> {
+        let name = field.name;
+        if self.positional {
+            return Err(Error::location(
+                31276,
+                "Cannot specify more than one positional projection per query.",
+            ));
+        }
+        if self.elem_match {
+            return Err(Error::location(
+                31256,
+                "Cannot specify positional operator and $elemMatch.",
+            ));
+        }
+        if path.is_empty() {
+            return Err(Error::location(
+                5_392_900,
+                format!("Projection on field {name} is invalid"),
+            ));
+        }
+        self.positional = true;
+        field.insert_at(path, Rule::Positional)?;
+        self.settle(Kind::Inclusion, name)
+    }
+
+    /// `name: "$field"`, `name: "text"`, `name: […]`: an expression that is no document.
+    fn literal(&mut self, field: Field<'_, '_>, value: Value<'_>) -> Result<()> {
+        if self.kind == Some(Kind::Exclusion) {
+            let shown = display::element(field.name, &value);
+            return Err(Error::location(
+                31310,
+                format!("Cannot use an expression {shown} in an exclusion projection"),
+            ));
+        }
+        self.computed(field, value)
+    }
+
+    /// `name: {…}`: an operator or rules for the fields below.
+    fn document(&mut self, field: Field<'_, '_>, inner: &Doc) -> Result<()> {
+        let path = split(field.depth, field.name)?;
+        let Some((first, argument)) = inner.first() else {
+            let name = field.name;
+            return Err(Error::location(
+                51270,
+                format!("Invalid empty sub-projection: {name}"),
+            ));
+        };
+        if inner.count() == 1 && first.starts_with('$') {
+            return match (first, self.dialect) {
+                ("$slice", Dialect::Find) => self.slice(field, inner, argument),
+                ("$elemMatch", Dialect::Find) => self.elem_match(field, argument),
+                ("$elemMatch", Dialect::Stage) => Err(Error::new(
+                    ErrorCode::InvalidPipelineOperator,
+                    "Cannot use $elemMatch in this context",
+                )),
+                _ => self.operator(field, inner, first),
+            };
+        }
+        let depth = field.depth + path.len();
+        let parent = field.parent.descend(&path, field.name)?;
+        for (name, value) in inner.iter() {
+            self.element(
+                Field {
+                    parent,
+                    depth,
+                    name,
+                },
+                value,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// `name: {$slice: …}`: the form of `find`, or else that of expressions.
+    fn slice(&mut self, field: Field<'_, '_>, inner: &Doc, argument: Value<'_>) -> Result<()> {
+        let reason = match Slice::parse(argument) {
+            Ok(slice) => {
+                self.slice = true;
+                return field.insert(Rule::Slice(slice));
+            }
+            Err(reason) => reason,
+        };
+        self.operator(field, inner, "$slice").map_err(|error| {
+            error.context(format_args!(
+                "Invalid $slice syntax. The given syntax {} did not match the find() syntax \
+                 because :: {reason} :: The given syntax did not match the expression $slice \
+                 syntax.",
+                display::doc(inner)
+            ))
+        })
+    }
+
+    /// `name: {$elemMatch: {…}}`.
+    fn elem_match(&mut self, field: Field<'_, '_>, argument: Value<'_>) -> Result<()> {
+        if !matches!(argument, Value::Document(_)) {
+            let got = argument.type_name();
+            return Err(Error::location(
+                31274,
+                format!("elemMatch: Invalid argument, object required, but got {got}"),
+            ));
+        }
+        if self.positional {
+            return Err(Error::location(
+                31255,
+                "Cannot specify positional operator and $elemMatch.",
+            ));
+        }
+        if field.depth > 0 || field.name.contains('.') {
+            return Err(Error::location(
+                31275,
+                "Cannot use $elemMatch projection on a nested field.",
+            ));
+        }
+        self.elem_match = true;
+        field.insert(Rule::ElemMatch(Box::new(ElemMatch::parse(argument)?)))
+    }
+
+    /// `name: {$operator: …}`: an expression.
+    fn operator(&mut self, field: Field<'_, '_>, inner: &Doc, operator: &str) -> Result<()> {
+        if operator == "$meta" {
+            return Err(Error::not_supported(format_args!(
+                "The projection operator '$meta' of the field '{}'",
+                field.name
+            )));
+        }
+        if expr::operators::find(operator).is_none() {
+            let error = expr::operators::unknown(operator);
+            return Err(match error.code() {
+                ErrorCode::InvalidPipelineOperator => {
+                    Error::location(31325, format!("Unknown expression {operator}"))
+                }
+                _ => error,
+            });
+        }
+        if self.kind == Some(Kind::Exclusion) {
+            return Err(Error::location(
+                31252,
+                "Cannot use expression other than $meta in exclusion projection",
+            ));
+        }
+        self.computed(field, Value::Document(inner))
+    }
+
+    fn computed(&mut self, field: Field<'_, '_>, expression: Value<'_>) -> Result<()> {
+        let Some(environment) = self.environment else {
+            return Err(Error::new(
+                ErrorCode::QueryFeatureNotAllowed,
+                format!(
+                    "The computed field '{}' is not allowed in this context",
+                    field.name
+                ),
+            ));
+        };
+        self.kind = Some(Kind::Inclusion);
+        let expression = Expr::parse(&expression, environment.variables)?;
+        field.insert(Rule::Computed(Arc::new(expression)))
+    }
 }
 
 /// Splits a checked path that starts at some depth of the projection.

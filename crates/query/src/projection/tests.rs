@@ -7,7 +7,12 @@ use crate::testing::{json, show};
 use frond_bson::Value;
 
 fn project(spec: &str, document: &str, positional: Option<usize>) -> Result<String> {
-    let projected = Projection::parse(&json(spec))?.apply(&json(document), positional)?;
+    let environment = Environment {
+        variables: None,
+        now_ms: 1_000,
+    };
+    let projected =
+        Projection::parse_with(&json(spec), &environment)?.apply(&json(document), positional)?;
     Doc::validate(projected.as_bytes()).unwrap();
     Ok(show(&Value::Document(&projected)))
 }
@@ -25,7 +30,7 @@ fn check(cases: &[(&str, &str, &str)]) {
 
 fn refuse(cases: &[(&str, i32, &str)]) {
     for (spec, code, message) in cases {
-        let error = Projection::parse(&json(spec)).expect_err(spec);
+        let error = Projection::parse_with(&json(spec), &Environment::default()).expect_err(spec);
         assert_eq!(
             (error.code().code(), error.message()),
             (*code, *message),
@@ -411,6 +416,86 @@ fn deep_paths_are_refused() {
 }
 
 #[test]
+fn computed_fields() {
+    check(&[
+        ("{b: '$a'}", "{_id: 1, a: 2}", "{_id: 1, b: 2}"),
+        ("{b: 'text', _id: 0}", "{_id: 1, a: 2}", "{b: 'text'}"),
+        ("{a: '$missing'}", "{_id: 1, a: 2}", "{_id: 1}"),
+        (
+            "{sum: {$add: ['$a', '$b']}, b: 1}",
+            "{_id: 1, a: 2, b: 3}",
+            "{_id: 1, b: 3, sum: 5}",
+        ),
+        // A field that exists moves behind the copied ones.
+        (
+            "{a: {$add: ['$a', 1]}, b: 1}",
+            "{_id: 1, a: 2, b: 3}",
+            "{_id: 1, b: 3, a: 3}",
+        ),
+        ("{y: ['$a', 1], x: '$a'}", "{a: 2}", "{y: [2, 1], x: 2}"),
+        ("{'a.b': '$c'}", "{a: {b: 1, d: 2}, c: 3}", "{a: {b: 3}}"),
+        (
+            "{'a.b': '$c', 'a.d': 1}",
+            "{a: {b: 1, d: 2}, c: 3}",
+            "{a: {d: 2, b: 3}}",
+        ),
+        ("{'a.b': '$c'}", "{c: 3}", "{a: {b: 3}}"),
+        ("{'a.b': '$c', c: 1}", "{a: 1, c: 3}", "{c: 3, a: {b: 3}}"),
+        (
+            "{'a.b': '$c'}",
+            "{a: [{b: 1}, 2, {d: 1}], c: 3}",
+            "{a: [{b: 3}, {b: 3}]}",
+        ),
+        (
+            "{'a.b.c': {$literal: 1}}",
+            "{a: {x: 1}}",
+            "{a: {b: {c: 1}}}",
+        ),
+        (
+            "{a: {b: {$literal: 1}, c: 1}}",
+            "{a: {c: 2}}",
+            "{a: {c: 2, b: 1}}",
+        ),
+        (
+            "{now: '$$NOW', a: {$slice: ['$b', 1, 1]}}",
+            "{b: [1, 2, 3]}",
+            "{now: Date(1000), a: [2]}",
+        ),
+        ("{a: {$slice: ['$b', 2]}}", "{b: [1, 2, 3]}", "{a: [1, 2]}"),
+    ]);
+    refuse(&[("{a: {$foo: 1}}", 31325, "Unknown expression $foo")]);
+    let error = Projection::parse(&json("{b: '$a'}")).unwrap_err();
+    assert_eq!(error.code().code(), 224);
+}
+
+#[test]
+fn stages() {
+    let environment = Environment::default();
+    let stage = |spec: &str| Projection::parse_stage(&json(spec), &environment);
+    let document = json("{_id: 1, a: [1, 2], b: 3}");
+    for (spec, expected) in [
+        ("{a: {$slice: ['$a', 1]}}", "{_id: 1, a: [1]}"),
+        ("{b: 0}", "{_id: 1, a: [1, 2]}"),
+        ("{_id: 0, c: '$b'}", "{c: 3}"),
+    ] {
+        assert_eq!(
+            stage(spec).unwrap().apply(&document, None).unwrap(),
+            json(expected),
+            "{spec}"
+        );
+    }
+    for (spec, code) in [
+        ("{}", 51272),
+        ("{'a.$': 1}", 31324),
+        ("{a: {$elemMatch: {b: 1}}}", 168),
+        ("{a: {$slice: 1}}", 28667),
+        ("{a: 1, b: 0}", 31254),
+    ] {
+        assert_eq!(stage(spec).unwrap_err().code().code(), code, "{spec}");
+    }
+}
+
+#[test]
 fn many_fields() {
     let names: Vec<String> = (0..100).map(|number| format!("f{number}: 1")).collect();
     let text = format!("{{{}}}", names.join(", "));
@@ -430,10 +515,12 @@ fn needs() {
         ("{a: 1, _id: 0}", Some(&["a"])),
         ("{a: {$slice: 1}, _id: 1}", Some(&["a", "_id"])),
         ("{a: 0}", None),
+        ("{b: {$add: ['$a', '$c.d']}, _id: 0}", Some(&["a", "c.d"])),
+        ("{b: '$$ROOT'}", None),
         ("{}", None),
         ("{'a.$': 1}", None),
     ] {
-        let projection = Projection::parse(&json(spec)).unwrap();
+        let projection = Projection::parse_with(&json(spec), &Environment::default()).unwrap();
         assert_eq!(
             projection.needed_paths().as_deref(),
             expected
