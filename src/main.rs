@@ -1,8 +1,45 @@
 //! The `frond` binary: one command line over the server and the benchmarks.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::{Command, FromArgMatches, Subcommand};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-fn main() {
-    println!("frond {}", env!("CARGO_PKG_VERSION"));
+fn command_line() -> Command {
+    Command::new("frond")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A document database that speaks MongoDB's wire protocol over Fractal Tree indexes")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(frond_server::command_line())
+        .subcommand(frond_bench::Command::augment_subcommands(
+            Command::new("bench")
+                .about("Measure a server")
+                .subcommand_required(true)
+                .arg_required_else_help(true),
+        ))
+}
+
+fn main() -> ExitCode {
+    let arguments = command_line().get_matches();
+    match arguments.subcommand() {
+        Some(("serve", arguments)) => frond_server::run(arguments),
+        Some(("bench", arguments)) => match frond_bench::Command::from_arg_matches(arguments) {
+            Ok(command) => frond_bench::run(command),
+            Err(error) => error.exit(),
+        },
+        // The command line lets nothing else through.
+        _ => ExitCode::FAILURE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_sound() {
+        super::command_line().debug_assert();
+    }
 }

@@ -1,1 +1,34 @@
 //! The Frond server: connections, sessions, commands, cursors and settings.
+//!
+//! [`command_line`] makes the arguments of `frond serve`, and [`run`] is the server's life.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod commands;
+mod concern;
+mod connection;
+mod context;
+mod cursors;
+mod dispatch;
+mod engine_stats;
+mod exec;
+mod failure;
+mod last_error;
+mod legacy;
+mod life;
+mod lock_file;
+mod log;
+mod memory;
+mod metrics;
+mod net;
+mod random;
+mod reply;
+mod sessions;
+mod settings;
+mod state;
+mod statements;
+#[cfg(test)]
+mod testing;
+
+pub use life::run;
+pub use settings::command_line;

@@ -1,0 +1,291 @@
+//! Reading a command's fields strictly, with the errors of MongoDB's command parser.
+
+use frond_bson::{Doc, Value};
+
+use crate::failure::{ErrorCode, Failure, Result};
+
+/// The fields of a command or of a document inside one, with its name for the errors:
+/// `find`, or `update.updates`.
+#[derive(Clone, Copy)]
+pub struct Arguments<'a> {
+    owner: &'a str,
+    doc: &'a Doc,
+}
+
+/// What a number field takes, for the errors.
+const NUMBERS: &str = "types '[long, int, decimal, double]'";
+
+impl<'a> Arguments<'a> {
+    /// The fields of `doc`.
+    pub fn new(owner: &'a str, doc: &'a Doc) -> Self {
+        Arguments { owner, doc }
+    }
+
+    /// The value of a field; `null` counts as missing.
+    pub fn get(&self, name: &str) -> Option<Value<'a>> {
+        self.doc.get(name).filter(|value| !value.is_nullish())
+    }
+
+    /// Fails with `IDLUnknownField` at a field that is not in the list, and with
+    /// `IDLDuplicateField` at one that is there twice.
+    pub fn only(&self, known: &[&str]) -> Result<()> {
+        for (at, (name, _)) in self.doc.iter().enumerate() {
+            if !known.contains(&name) {
+                return Err(self.unknown(name));
+            }
+            if self.doc.iter().take(at).any(|(other, _)| other == name) {
+                return Err(self.duplicate(name));
+            }
+        }
+        Ok(())
+    }
+
+    /// The error for an unknown field.
+    #[cold]
+    pub fn unknown(&self, name: &str) -> Failure {
+        Failure::new(
+            ErrorCode::IDLUnknownField,
+            format!("BSON field '{}.{name}' is an unknown field.", self.owner),
+        )
+    }
+
+    /// The error for a field given twice.
+    #[cold]
+    pub fn duplicate(&self, name: &str) -> Failure {
+        Failure::new(
+            ErrorCode::IDLDuplicateField,
+            format!("BSON field '{}.{name}' is a duplicate field", self.owner),
+        )
+    }
+
+    /// The error for a required field that is missing.
+    #[cold]
+    pub fn missing(&self, name: &str) -> Failure {
+        Failure::new(
+            ErrorCode::IDLFailedToParse,
+            format!(
+                "BSON field '{}.{name}' is missing but a required field",
+                self.owner
+            ),
+        )
+    }
+
+    /// The error for a field of the wrong type; `expected` begins with `type` or `types`.
+    #[cold]
+    pub fn wrong_type(&self, name: &str, value: &Value<'_>, expected: &str) -> Failure {
+        Failure::new(
+            ErrorCode::TypeMismatch,
+            format!(
+                "BSON field '{}.{name}' is the wrong type '{}', expected {expected}",
+                self.owner,
+                value.type_name()
+            ),
+        )
+    }
+
+    /// An optional string.
+    pub fn str(&self, name: &str) -> Result<Option<&'a str>> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(value) => Err(self.wrong_type(name, &value, "type 'string'")),
+        }
+    }
+
+    /// An optional document.
+    pub fn doc_field(&self, name: &str) -> Result<Option<&'a Doc>> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::Document(doc)) => Ok(Some(doc)),
+            Some(value) => Err(self.wrong_type(name, &value, "type 'object'")),
+        }
+    }
+
+    /// An optional array.
+    pub fn array(&self, name: &str) -> Result<Option<&'a Doc>> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::Array(array)) => Ok(Some(array)),
+            Some(value) => Err(self.wrong_type(name, &value, "type 'array'")),
+        }
+    }
+
+    /// An optional array of documents.
+    pub fn documents(&self, name: &str) -> Result<Option<Vec<&'a Doc>>> {
+        let Some(array) = self.array(name)? else {
+            return Ok(None);
+        };
+        let mut documents = Vec::new();
+        for (at, value) in array.iter() {
+            match value {
+                Value::Document(doc) => documents.push(doc),
+                other => {
+                    return Err(self.wrong_type(&format!("{name}.{at}"), &other, "type 'object'"));
+                }
+            }
+        }
+        Ok(Some(documents))
+    }
+
+    /// An optional boolean, strictly.
+    pub fn bool(&self, name: &str) -> Result<Option<bool>> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::Bool(on)) => Ok(Some(on)),
+            Some(value) => Err(self.wrong_type(name, &value, "type 'bool'")),
+        }
+    }
+
+    /// An optional boolean, which may also be a number (what MongoDB calls a safe boolean).
+    pub fn flag(&self, name: &str) -> Result<Option<bool>> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::Bool(on)) => Ok(Some(on)),
+            Some(value) if value.is_number() => Ok(Some(value.truthy())),
+            Some(value) => {
+                Err(self.wrong_type(name, &value, "types '[bool, long, int, decimal, double]'"))
+            }
+        }
+    }
+
+    /// An optional whole number. Fractions are cut off, as MongoDB does.
+    pub fn i64(&self, name: &str) -> Result<Option<i64>> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(value) if value.is_number() => Ok(Some(whole(&value))),
+            Some(value) => Err(self.wrong_type(name, &value, NUMBERS)),
+        }
+    }
+
+    /// An optional whole number that must not be negative.
+    pub fn u64(&self, name: &str) -> Result<Option<u64>> {
+        match self.i64(name)? {
+            None => Ok(None),
+            Some(n) => match u64::try_from(n) {
+                Ok(n) => Ok(Some(n)),
+                Err(_) => Err(Failure::location(
+                    51024,
+                    format!("BSON field '{name}' value must be >= 0, actual value '{n}'"),
+                )),
+            },
+        }
+    }
+}
+
+/// A number as an integer: cut towards zero and held within 64 bits.
+pub fn whole(value: &Value<'_>) -> i64 {
+    match value {
+        Value::Int32(n) => i64::from(*n),
+        Value::Int64(n) => *n,
+        // `as` holds a double within the limits and makes NaN 0, as MongoDB does.
+        other => other
+            .as_i64_lossless()
+            .unwrap_or_else(|| other.as_f64().unwrap_or(0.0) as i64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use super::*;
+
+    #[test]
+    fn values_are_read() {
+        let doc = doc! {
+            "s": "x", "d": {"a": 1}, "a": [{"b": 1}], "t": true, "one": 1, "half": 1.5, "n": null,
+            "big": 1e300, "minus": -1,
+        };
+        let args = Arguments::new("find", &doc);
+        assert_eq!(args.str("s").unwrap(), Some("x"));
+        assert_eq!(args.str("n").unwrap(), None);
+        assert_eq!(
+            args.doc_field("d").unwrap().unwrap().as_bytes(),
+            doc! {"a": 1}.as_bytes()
+        );
+        assert_eq!(args.documents("a").unwrap().unwrap().len(), 1);
+        assert_eq!(
+            (args.bool("t").unwrap(), args.flag("one").unwrap()),
+            (Some(true), Some(true))
+        );
+        assert_eq!(
+            (args.i64("half").unwrap(), args.i64("big").unwrap()),
+            (Some(1), Some(i64::MAX))
+        );
+        assert_eq!(
+            (args.u64("one").unwrap(), args.u64("none").unwrap()),
+            (Some(1), None)
+        );
+        assert!(args.array("a").unwrap().is_some());
+    }
+
+    #[test]
+    fn errors_are_those_of_mongodb() {
+        let doc = doc! {"s": 1, "d": [], "a": [1], "t": 1, "n": "x", "minus": -1, "f": "x"};
+        let args = Arguments::new("find", &doc);
+        let cases: &[(Failure, i32, &str)] = &[
+            (
+                args.str("s").unwrap_err(),
+                14,
+                "BSON field 'find.s' is the wrong type 'int', expected type 'string'",
+            ),
+            (
+                args.doc_field("d").unwrap_err(),
+                14,
+                "BSON field 'find.d' is the wrong type 'array', expected type 'object'",
+            ),
+            (
+                args.array("s").unwrap_err(),
+                14,
+                "BSON field 'find.s' is the wrong type 'int', expected type 'array'",
+            ),
+            (
+                args.documents("a").unwrap_err(),
+                14,
+                "BSON field 'find.a.0' is the wrong type 'int', expected type 'object'",
+            ),
+            (
+                args.bool("t").unwrap_err(),
+                14,
+                "BSON field 'find.t' is the wrong type 'int', expected type 'bool'",
+            ),
+            (
+                args.flag("f").unwrap_err(),
+                14,
+                "BSON field 'find.f' is the wrong type 'string', expected types '[bool, long, int, decimal, double]'",
+            ),
+            (
+                args.i64("n").unwrap_err(),
+                14,
+                "BSON field 'find.n' is the wrong type 'string', expected types '[long, int, decimal, double]'",
+            ),
+            (
+                args.u64("minus").unwrap_err(),
+                51024,
+                "BSON field 'minus' value must be >= 0, actual value '-1'",
+            ),
+            (
+                args.only(&["s"]).unwrap_err(),
+                40415,
+                "BSON field 'find.d' is an unknown field.",
+            ),
+            (
+                args.missing("q"),
+                40414,
+                "BSON field 'find.q' is missing but a required field",
+            ),
+        ];
+        for (failure, code, message) in cases {
+            assert_eq!(
+                (failure.code.code(), failure.message.as_str()),
+                (*code, *message)
+            );
+        }
+        let mut twice = doc! {"a": 1};
+        twice.push("a", 2);
+        let failure = Arguments::new("find", &twice).only(&["a"]).unwrap_err();
+        assert_eq!(failure.code.code(), 40413);
+    }
+}

@@ -1,0 +1,63 @@
+//! `connectionStatus`
+
+use frond_bson::{DocBuf, doc};
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::Result;
+
+/// Says who is logged in on this connection.
+pub struct ConnectionStatus;
+
+impl Command for ConnectionStatus {
+    fn names(&self) -> &'static [&'static str] {
+        &["connectionStatus"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Says who is logged in on this connection."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["showPrivileges"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CHEAP
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let mut auth = doc! {"authenticatedUsers": [], "authenticatedUserRoles": []};
+        if cx.args().flag("showPrivileges")?.unwrap_or(false) {
+            auth.push_array("authenticatedUserPrivileges", |_| ());
+        }
+        Ok(doc! {"authInfo": auth})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn nobody_is_logged_in() {
+        let mut server = TestServer::new();
+        let reply = server.run(
+            "admin",
+            doc! {"connectionStatus": 1, "showPrivileges": true},
+        );
+        let expected = doc! {
+            "authInfo": {
+                "authenticatedUsers": [],
+                "authenticatedUserRoles": [],
+                "authenticatedUserPrivileges": [],
+            },
+            "ok": 1.0,
+        };
+        assert_eq!(reply, expected);
+    }
+}

@@ -1,0 +1,92 @@
+//! `count`
+
+use frond_bson::DocBuf;
+use frond_store::CountRequest;
+
+use super::find::hint;
+use super::{Command, Traits};
+use crate::arguments::Arguments;
+use crate::context::Context;
+use crate::failure::Result;
+use crate::reply::push_count;
+
+/// Counts documents.
+pub struct Count;
+
+impl Command for Count {
+    fn names(&self) -> &'static [&'static str] {
+        &["count"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Counts documents."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        // Old drivers send the fields to return, which a count has no use for.
+        &["query", "limit", "skip", "hint", "fields"]
+    }
+
+    fn lacking(&self) -> &'static [&'static str] {
+        &["collation", "collectionUUID"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::READ
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let namespace = cx.namespace()?;
+        let request = parse(&cx.args())?;
+        let n = cx.server.store.count(&namespace, &request, &cx.limits)?;
+        let mut reply = DocBuf::new();
+        push_count(&mut reply, "n", n);
+        Ok(reply)
+    }
+}
+
+/// Reads the fields of the command.
+pub fn parse<'a>(args: &Arguments<'a>) -> Result<CountRequest<'a>> {
+    let limit = args.i64("limit")?.unwrap_or(0).unsigned_abs();
+    Ok(CountRequest {
+        filter: args.doc_field("query")?,
+        skip: args.u64("skip")?.unwrap_or(0),
+        // A negative limit means the same as the positive one.
+        limit: (limit > 0).then_some(limit),
+        hint: hint(args)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn documents_are_counted() {
+        let mut server = TestServer::new();
+        server.fill("c", 10);
+        let cases = [
+            (doc! {"count": "c"}, 10),
+            (doc! {"count": "c", "query": {"_id": {"$lt": 4}}}, 4),
+            (doc! {"count": "c", "query": {}, "limit": 3}, 3),
+            (doc! {"count": "c", "limit": -3}, 3),
+            (doc! {"count": "c", "skip": 8, "fields": null}, 2),
+            (doc! {"count": "none"}, 0),
+        ];
+        for (command, n) in cases {
+            let reply = server.run("test", command.clone());
+            assert_eq!(reply, doc! {"n": n, "ok": 1.0}, "{command:?}");
+        }
+        let wrong = [
+            (doc! {"count": "c", "skip": -1}, 51024),
+            (doc! {"count": "c", "query": 1}, 14),
+            (doc! {"count": "c", "x": 1}, 40415),
+            (doc! {"count": "c", "collation": {"locale": "de"}}, 238),
+        ];
+        for (command, code) in wrong {
+            assert_eq!(server.code("test", command.clone()), code, "{command:?}");
+        }
+    }
+}

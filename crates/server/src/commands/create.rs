@@ -1,0 +1,84 @@
+//! `create`
+
+use frond_bson::DocBuf;
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::Result;
+
+/// Creates a collection.
+pub struct Create;
+
+/// Fields that every command has, and which are no options of the collection.
+const COMMON: [&str; 10] = [
+    "create",
+    "$db",
+    "lsid",
+    "comment",
+    "writeConcern",
+    "maxTimeMS",
+    "$readPreference",
+    "apiVersion",
+    "apiStrict",
+    "apiDeprecationErrors",
+];
+
+impl Command for Create {
+    fn names(&self) -> &'static [&'static str] {
+        &["create"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Creates a collection."
+    }
+
+    fn traits(&self) -> Traits {
+        // The store knows the options and refuses others by name.
+        Traits {
+            takes_any_field: true,
+            ..Traits::CATALOG_WRITE
+        }
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let namespace = cx.namespace()?;
+        let mut options = DocBuf::new();
+        for (name, value) in cx.body.iter() {
+            if !COMMON.contains(&name) && name != "$clusterTime" {
+                options.push(name, value);
+            }
+        }
+        cx.server.store.create_collection(&namespace, &options)?;
+        cx.settle()?;
+        Ok(DocBuf::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn names_and_options_are_checked() {
+        let mut server = TestServer::new();
+        assert_eq!(
+            server.run("test", doc! {"create": "c", "comment": "x"}),
+            doc! {"ok": 1.0}
+        );
+        // The same again is fine, as in MongoDB.
+        assert_eq!(server.run("test", doc! {"create": "c"}), doc! {"ok": 1.0});
+        let cases = [
+            (doc! {"create": ""}, 73),
+            (doc! {"create": 1}, 73),
+            (doc! {"create": "a$b"}, 73),
+            (doc! {"create": "d", "capped": true, "size": 100}, 72),
+            (doc! {"create": "d", "nonsense": 1}, 40415),
+            (doc! {"create": "d", "writeConcern": {"w": 3}}, 2),
+        ];
+        for (command, code) in cases {
+            assert_eq!(server.code("test", command.clone()), code, "{command:?}");
+        }
+    }
+}

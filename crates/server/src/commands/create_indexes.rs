@@ -1,0 +1,107 @@
+//! `createIndexes`
+
+use frond_bson::DocBuf;
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+
+/// Creates indexes, over existing documents too.
+pub struct CreateIndexes;
+
+impl Command for CreateIndexes {
+    fn names(&self) -> &'static [&'static str] {
+        &["createIndexes"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Creates indexes, over existing documents too."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        // There is one server, so every quorum is reached when it is done.
+        &["indexes", "commitQuorum"]
+    }
+
+    fn lacking(&self) -> &'static [&'static str] {
+        &[
+            "ignoreUnknownIndexOptions",
+            "collectionUUID",
+            "isTimeseriesNamespace",
+        ]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CATALOG_WRITE
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let namespace = cx.namespace()?;
+        let specs = cx.documents("indexes")?;
+        if specs.is_empty() {
+            return Err(Failure::bad_value(
+                "Must specify at least one index to create",
+            ));
+        }
+        let made = cx.server.store.create_indexes(&namespace, &specs)?;
+        cx.settle()?;
+        let mut reply = DocBuf::new();
+        reply.push("numIndexesBefore", made.before as i32);
+        reply.push("numIndexesAfter", made.after as i32);
+        if made.created_collection {
+            reply.push("createdCollectionAutomatically", true);
+        }
+        if made.before == made.after {
+            reply.push("note", "all indexes already exist");
+        }
+        Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn indexes_are_made_once() {
+        let mut server = TestServer::new();
+        let command = doc! {"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a_1"}]};
+        let made = doc! {
+            "numIndexesBefore": 1, "numIndexesAfter": 2, "createdCollectionAutomatically": true,
+            "ok": 1.0,
+        };
+        assert_eq!(server.run("test", command.clone()), made);
+        let again = doc! {
+            "numIndexesBefore": 2, "numIndexesAfter": 2, "note": "all indexes already exist",
+            "ok": 1.0,
+        };
+        assert_eq!(server.run("test", command), again);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn wrong_indexes_are_refused() {
+        let mut server = TestServer::new();
+        server.run(
+            "test",
+            doc! {"insert": "c", "documents": [{"a": 1}, {"a": 1}]},
+        );
+        let cases = [
+            (doc! {"createIndexes": "c", "indexes": []}, 2),
+            (doc! {"createIndexes": "c"}, 40414),
+            (doc! {"createIndexes": "c", "indexes": [1]}, 14),
+            (
+                doc! {"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "u", "unique": true}]},
+                11000,
+            ),
+            (
+                doc! {"createIndexes": "c", "indexes": [{"key": {"a": "nonsense"}, "name": "x"}]},
+                67,
+            ),
+        ];
+        for (command, code) in cases {
+            assert_eq!(server.code("test", command.clone()), code, "{command:?}");
+        }
+    }
+}

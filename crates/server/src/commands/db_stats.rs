@@ -1,0 +1,96 @@
+//! `dbStats`
+
+use frond_bson::{DocBuf, doc};
+
+use super::coll_stats::{scale, scaled};
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::Result;
+
+/// Reports the sizes of a database.
+pub struct DbStats;
+
+impl Command for DbStats {
+    fn names(&self) -> &'static [&'static str] {
+        &["dbStats", "dbstats"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Reports the sizes of a database."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["scale", "freeStorage"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CATALOG.stable(false)
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let scale = scale(&cx.args())?;
+        let stats = cx.server.store.database_stats(cx.db)?;
+        let average = if stats.objects == 0 {
+            0.0
+        } else {
+            stats.data_size as f64 / stats.objects as f64
+        };
+        let mut reply = doc! {
+            "db": cx.db,
+            "collections": stats.collections as i64,
+            "views": 0i64,
+            "objects": stats.objects as i64,
+            "avgObjSize": average,
+            "dataSize": scaled(stats.data_size, scale),
+            "storageSize": scaled(stats.storage_size, scale),
+            "indexes": stats.indexes as i64,
+            "indexSize": scaled(stats.index_size, scale),
+            "totalSize": scaled(stats.storage_size + stats.index_size, scale),
+            "scaleFactor": scale as i64,
+        };
+        if let Ok(disk) = rustix::fs::statvfs(&cx.server.settings.db_path) {
+            let total = disk.f_blocks.saturating_mul(disk.f_frsize);
+            let free = disk.f_bfree.saturating_mul(disk.f_frsize);
+            reply.push("fsUsedSize", scaled(total.saturating_sub(free), scale));
+            reply.push("fsTotalSize", scaled(total, scale));
+        }
+        Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn sizes_are_reported() {
+        let mut server = TestServer::new();
+        server.run(
+            "test",
+            doc! {"insert": "c", "documents": [{"_id": 1}, {"_id": 2}]},
+        );
+        server.run("test", doc! {"create": "d"});
+        let reply = server.run("test", doc! {"dbStats": 1});
+        for (name, n) in [
+            ("collections", 2),
+            ("objects", 2),
+            ("indexes", 2),
+            ("scaleFactor", 1),
+        ] {
+            assert_eq!(reply.get_i64(name), Some(n), "{name}");
+        }
+        assert_eq!(
+            reply.get_i64("dataSize"),
+            Some(2 * doc! {"_id": 1}.len_bytes() as i64)
+        );
+        assert_eq!(
+            server
+                .run("none", doc! {"dbstats": 1})
+                .get_i64("collections"),
+            Some(0)
+        );
+        assert_eq!(server.code("test", doc! {"dbStats": 1, "scale": -1}), 51024);
+    }
+}

@@ -1,0 +1,209 @@
+//! `delete`
+
+use frond_bson::{Doc, DocBuf};
+use frond_store::{DeleteRequest, Namespace};
+
+use super::find::hint;
+use super::update::refuse_collation;
+use super::{Command, Traits};
+use crate::arguments::Arguments;
+use crate::context::Context;
+use crate::failure::{ErrorCode, Failure, Result};
+use crate::metrics::Op;
+use crate::reply::{WriteErrors, push_count};
+use crate::sessions::{Recorded, RetryableWrite};
+use crate::statements::Statements;
+
+/// Deletes documents.
+pub struct Delete;
+
+impl Command for Delete {
+    fn names(&self) -> &'static [&'static str] {
+        &["delete"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Deletes documents."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["deletes", "ordered", "let", "stmtId", "stmtIds"]
+    }
+
+    fn lacking(&self) -> &'static [&'static str] {
+        &[
+            "encryptionInformation",
+            "collectionUUID",
+            "isTimeseriesNamespace",
+            "legacyRuntimeConstants",
+        ]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::WRITE.counted(Op::Delete)
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let namespace = cx.namespace()?;
+        let args = cx.args();
+        let ordered = args.flag("ordered")?.unwrap_or(true);
+        let variables = args.doc_field("let")?;
+        let statements = cx.documents("deletes")?;
+        cx.check_batch(statements.len())?;
+        let ids = Statements::parse(&args, statements.len())?;
+        let requests: Vec<DeleteRequest<'_>> = statements
+            .iter()
+            .map(|statement| parse_statement(statement, variables))
+            .collect::<Result<_>>()?;
+        cx.server.metrics.count(Op::Delete, requests.len() as u64);
+        let session = cx.retry_session();
+        let mut retry = session
+            .as_ref()
+            .map(|session| session.begin())
+            .transpose()?;
+
+        let mut n = 0;
+        let mut errors = WriteErrors::default();
+        for (at, request) in requests.iter().enumerate() {
+            match delete_once(cx, &namespace, request, retry.as_mut(), ids.id(at)) {
+                Ok(deleted) => n += deleted,
+                Err(failure) => {
+                    errors.push(at, failure);
+                    if ordered {
+                        break;
+                    }
+                }
+            }
+        }
+        cx.server.metrics.documents_deleted.add(n);
+        cx.state.last_error.deleted(n);
+        if let Some(failure) = errors.last() {
+            cx.state.last_error.failed(failure.clone());
+        }
+        let mut reply = DocBuf::new();
+        push_count(&mut reply, "n", n);
+        errors.write(&mut reply);
+        Ok(reply)
+    }
+}
+
+fn delete_once(
+    cx: &Context<'_>,
+    namespace: &Namespace,
+    request: &DeleteRequest<'_>,
+    retry: Option<&mut RetryableWrite<'_>>,
+    statement: i32,
+) -> Result<u64> {
+    let Some(retry) = retry else {
+        return delete(cx, namespace, request);
+    };
+    if !request.limit_one {
+        return Err(Failure::new(
+            ErrorCode::InvalidOptions,
+            "Cannot use retryable writes with limit=0",
+        ));
+    }
+    if let Some(Recorded::Delete(n)) = retry.executed(statement) {
+        return Ok(n.unsigned_abs());
+    }
+    let n = delete(cx, namespace, request)?;
+    retry.record(statement, Recorded::Delete(n as i64));
+    Ok(n)
+}
+
+/// Runs one delete statement and says how many documents there were.
+pub fn delete(cx: &Context<'_>, namespace: &Namespace, request: &DeleteRequest<'_>) -> Result<u64> {
+    Ok(cx
+        .server
+        .store
+        .delete(namespace, request, cx.write_concern.durability, &cx.limits)?)
+}
+
+fn parse_statement<'a>(
+    statement: &'a Doc,
+    variables: Option<&'a Doc>,
+) -> Result<DeleteRequest<'a>> {
+    let args = Arguments::new("delete.deletes", statement);
+    args.only(&["q", "limit", "hint", "collation"])?;
+    refuse_collation(&args, "delete")?;
+    let limit_one = match args.i64("limit")? {
+        Some(0) => false,
+        Some(1) => true,
+        Some(n) => {
+            return Err(Failure::new(
+                ErrorCode::FailedToParse,
+                format!("The limit field in delete objects must be 0 or 1. Got {n}"),
+            ));
+        }
+        None => return Err(args.missing("limit")),
+    };
+    Ok(DeleteRequest {
+        filter: args.doc_field("q")?.ok_or_else(|| args.missing("q"))?,
+        limit_one,
+        hint: hint(&args)?,
+        variables,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use frond_bson::doc;
+
+    use crate::sessions::SessionId;
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn documents_go() {
+        let mut server = TestServer::new();
+        server.fill("c", 10);
+        let reply = server.run(
+            "test",
+            doc! {"delete": "c", "deletes": [
+                {"q": {"_id": {"$gte": 7}}, "limit": 0},
+                {"q": {"_id": {"$gte": 5}}, "limit": 1},
+                {"q": {"_id": 99}, "limit": 1},
+            ]},
+        );
+        assert_eq!(reply, doc! {"n": 4, "ok": 1.0});
+        assert_eq!(
+            server.run("test", doc! {"count": "c"}).get_i32("n"),
+            Some(6)
+        );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn wrong_statements_are_refused() {
+        let mut server = TestServer::new();
+        let cases = [
+            (doc! {"delete": "c"}, 40414),
+            (doc! {"delete": "c", "deletes": [{"q": {}}]}, 40414),
+            (doc! {"delete": "c", "deletes": [{"limit": 1}]}, 40414),
+            (doc! {"delete": "c", "deletes": [{"q": {}, "limit": 2}]}, 9),
+            (
+                doc! {"delete": "c", "deletes": [{"q": {}, "limit": 1, "x": 1}]},
+                40415,
+            ),
+        ];
+        for (command, code) in cases {
+            assert_eq!(server.code("test", command.clone()), code, "{command:?}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_retry_does_not_delete_again() {
+        let mut server = TestServer::new();
+        server.fill("c", 5);
+        let lsid = SessionId::random().to_doc();
+        for _ in 0..2 {
+            let command = doc! {
+                "delete": "c", "lsid": &lsid, "txnNumber": 1i64,
+                "deletes": [{"q": {}, "limit": 1}],
+            };
+            assert_eq!(server.run("test", command), doc! {"n": 1, "ok": 1.0});
+        }
+        assert_eq!(
+            server.run("test", doc! {"count": "c"}).get_i32("n"),
+            Some(4)
+        );
+    }
+}

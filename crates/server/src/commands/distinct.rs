@@ -1,0 +1,79 @@
+//! `distinct`
+
+use frond_bson::DocBuf;
+
+use super::find::hint;
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::Result;
+
+/// Lists the distinct values of a field.
+pub struct Distinct;
+
+impl Command for Distinct {
+    fn names(&self) -> &'static [&'static str] {
+        &["distinct"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Lists the distinct values of a field."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["key", "query", "hint"]
+    }
+
+    fn lacking(&self) -> &'static [&'static str] {
+        &["collation", "collectionUUID"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::READ
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let namespace = cx.namespace()?;
+        let args = cx.args();
+        let key = args.str("key")?.ok_or_else(|| args.missing("key"))?;
+        let filter = args.doc_field("query")?;
+        let hint = hint(&args)?;
+        let values = cx
+            .server
+            .store
+            .distinct(&namespace, key, filter, hint, &cx.limits)?;
+        let mut reply = DocBuf::new();
+        reply.push("values", &values);
+        Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn values_are_listed_once() {
+        let mut server = TestServer::new();
+        server.run(
+            "test",
+            doc! {"insert": "c", "documents": [
+                {"a": 2}, {"a": [1, 2]}, {"a": "x"}, {"b": 9}, {"a": 2.0},
+            ]},
+        );
+        let reply = server.run("test", doc! {"distinct": "c", "key": "a"});
+        assert_eq!(reply, doc! {"values": [1, 2, "x"], "ok": 1.0});
+        let reply = server.run(
+            "test",
+            doc! {"distinct": "c", "key": "a", "query": {"a": "x"}},
+        );
+        assert_eq!(reply, doc! {"values": ["x"], "ok": 1.0});
+        assert_eq!(
+            server.run("test", doc! {"distinct": "none", "key": "a"}),
+            doc! {"values": [], "ok": 1.0}
+        );
+        assert_eq!(server.code("test", doc! {"distinct": "c"}), 40414);
+        assert_eq!(server.code("test", doc! {"distinct": "c", "key": 1}), 14);
+    }
+}

@@ -1,0 +1,64 @@
+//! `drop`
+
+use frond_bson::{DocBuf, doc};
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::{ErrorCode, Result};
+
+/// Drops a collection and its indexes.
+pub struct Drop;
+
+impl Command for Drop {
+    fn names(&self) -> &'static [&'static str] {
+        &["drop"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Drops a collection and its indexes."
+    }
+
+    fn lacking(&self) -> &'static [&'static str] {
+        &["collectionUUID", "encryptedFields"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CATALOG_WRITE
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let namespace = cx.namespace()?;
+        let dropped = match cx.server.store.drop_collection(&namespace) {
+            Ok(dropped) => dropped,
+            // Since MongoDB 7.0 dropping what is not there succeeds.
+            Err(error) if error.code() == ErrorCode::NamespaceNotFound => {
+                return Ok(DocBuf::new());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        cx.server.cursors.kill_namespace(namespace.as_str());
+        cx.server.metrics.forget(namespace.as_str());
+        cx.settle()?;
+        Ok(doc! {"nIndexesWas": dropped.indexes_were as i32, "ns": namespace.as_str()})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_collection_goes() {
+        let mut server = TestServer::new();
+        server.run("test", doc! {"insert": "c", "documents": [{"_id": 1}]});
+        let reply = server.run("test", doc! {"drop": "c"});
+        assert_eq!(reply, doc! {"nIndexesWas": 1, "ns": "test.c", "ok": 1.0});
+        assert_eq!(
+            server.run("test", doc! {"count": "c"}).get_i32("n"),
+            Some(0)
+        );
+        assert_eq!(server.run("test", doc! {"drop": "c"}), doc! {"ok": 1.0});
+    }
+}

@@ -1,0 +1,78 @@
+//! `dropDatabase`
+
+use frond_bson::{DocBuf, Value, doc};
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::{ErrorCode, Failure, Result};
+
+/// Drops a database and all its collections.
+pub struct DropDatabase;
+
+impl Command for DropDatabase {
+    fn names(&self) -> &'static [&'static str] {
+        &["dropDatabase"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Drops a database and all its collections."
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            on_collection: false,
+            ..Traits::CATALOG_WRITE
+        }
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        match cx.body.get("dropDatabase") {
+            Some(value) if value.is_number() && value.as_f64() == Some(1.0) => {}
+            // Old shells send true.
+            Some(Value::Bool(true)) => {}
+            _ => {
+                return Err(Failure::new(
+                    ErrorCode::IllegalOperation,
+                    "have to pass 1 as db parameter",
+                ));
+            }
+        }
+        let existed = cx.server.store.drop_database(cx.db)?;
+        let prefix = format!("{}.", cx.db);
+        cx.server.cursors.kill_namespace(&prefix);
+        cx.server.metrics.forget(&prefix);
+        cx.settle()?;
+        Ok(if existed {
+            doc! {"dropped": cx.db}
+        } else {
+            DocBuf::new()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_database_goes() {
+        let mut server = TestServer::new();
+        server.run("test", doc! {"insert": "c", "documents": [{"_id": 1}]});
+        server.run("test2", doc! {"insert": "c", "documents": [{"_id": 1}]});
+        assert_eq!(
+            server.run("test", doc! {"dropDatabase": 1}),
+            doc! {"dropped": "test", "ok": 1.0}
+        );
+        assert_eq!(
+            server.run("test", doc! {"dropDatabase": 1}),
+            doc! {"ok": 1.0}
+        );
+        assert_eq!(server.code("test", doc! {"dropDatabase": 2}), 20);
+        let left = server.run("admin", doc! {"listDatabases": 1, "nameOnly": true});
+        assert_eq!(left.get_array("databases").unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,96 @@
+//! `endSessions`
+
+use frond_bson::{DocBuf, Value};
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::{ErrorCode, Failure, Result};
+use crate::sessions::SessionId;
+
+/// Ends logical sessions and closes their cursors.
+pub struct EndSessions;
+
+impl Command for EndSessions {
+    fn names(&self) -> &'static [&'static str] {
+        &["endSessions"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Ends logical sessions and closes their cursors."
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CHEAP.stable(true)
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        for id in session_list(cx.body.get("endSessions"), "endSessions")? {
+            cx.server.cursors.kill_session(id);
+            cx.server.sessions.end(id);
+        }
+        Ok(DocBuf::new())
+    }
+}
+
+/// Sessions in one command, as MongoDB limits them.
+const SESSIONS_MAX: usize = 10_000;
+
+/// Reads an array of `{id: UUID}`.
+pub fn session_list(value: Option<Value<'_>>, command: &str) -> Result<Vec<SessionId>> {
+    let Some(Value::Array(list)) = value else {
+        return Err(Failure::new(
+            ErrorCode::TypeMismatch,
+            format!(
+                "BSON field '{command}.{command}' is the wrong type '{}', expected type 'array'",
+                value.map_or("missing", |value| value.type_name())
+            ),
+        ));
+    };
+    let mut sessions = Vec::new();
+    for value in list.values() {
+        let Value::Document(session) = value else {
+            return Err(Failure::new(
+                ErrorCode::TypeMismatch,
+                format!("an element of '{command}' is not an object"),
+            ));
+        };
+        if sessions.len() == SESSIONS_MAX {
+            return Err(Failure::bad_value(format!(
+                "'{command}' takes at most {SESSIONS_MAX} sessions"
+            )));
+        }
+        sessions.push(SessionId::parse(session)?);
+    }
+    Ok(sessions)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    use crate::cursors::Cursor;
+    use crate::sessions::SessionId;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn cursors_of_a_session_close() {
+        let mut server = TestServer::new();
+        let id = SessionId::random();
+        server.server.sessions.touch(id);
+        let mut cursor = Cursor::fixed("db.c", vec![doc! {}]);
+        cursor.session = Some(id);
+        server.server.cursors.insert(cursor);
+        server
+            .server
+            .cursors
+            .insert(Cursor::fixed("db.c", vec![doc! {}]));
+        server.run("admin", doc! {"endSessions": [id.to_doc()]});
+        assert_eq!(server.server.cursors.list().len(), 1);
+        assert_eq!(server.server.sessions.len(), 0);
+        assert_eq!(server.code("admin", doc! {"endSessions": [1]}), 14);
+        assert_eq!(server.code("admin", doc! {"endSessions": [{"id": 1}]}), 14);
+    }
+}

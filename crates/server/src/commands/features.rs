@@ -1,0 +1,47 @@
+//! `features`
+
+use frond_bson::{DocBuf, doc};
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::Result;
+
+/// Says what this build can do beyond commands.
+pub struct Features;
+
+impl Command for Features {
+    fn names(&self) -> &'static [&'static str] {
+        &["features"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Says what this build can do beyond commands."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["oidReset"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CHEAP
+    }
+
+    fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {
+        Ok(doc! {"js": false, "dbname": false, "oidMachine": 0})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn there_is_no_javascript() {
+        let reply = TestServer::new().run("admin", doc! {"features": 1});
+        assert_eq!(reply.get_bool("js"), Some(false));
+    }
+}

@@ -1,0 +1,273 @@
+//! `find`
+
+use frond_bson::{DocBuf, Value};
+use frond_store::FindRequest;
+
+use super::{Command, Traits};
+use crate::arguments::Arguments;
+use crate::context::Context;
+use crate::cursors::{Cursor, Source};
+use crate::failure::{ErrorCode, Failure, Result};
+use crate::reply::{BatchOptions, first_batch};
+
+/// Finds documents.
+pub struct Find;
+
+impl Command for Find {
+    fn names(&self) -> &'static [&'static str] {
+        &["find"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Finds documents."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        FIELDS
+    }
+
+    fn lacking(&self) -> &'static [&'static str] {
+        LACKING
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::READ
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let args = cx.args();
+        let find = Finding::parse(&args)?;
+        let cursor = find.open(cx)?;
+        first_batch(cx, cursor, find.batch)
+    }
+}
+
+/// Fields of `find`, also inside `explain`.
+pub const FIELDS: &[&str] = &[
+    "filter",
+    "sort",
+    "projection",
+    "hint",
+    "skip",
+    "limit",
+    "batchSize",
+    "singleBatch",
+    "max",
+    "min",
+    "noCursorTimeout",
+    "allowPartialResults",
+    "allowDiskUse",
+    "let",
+];
+
+/// Fields of MongoDB's `find` that are not there.
+pub const LACKING: &[&str] = &[
+    "collation",
+    "returnKey",
+    "showRecordId",
+    "tailable",
+    "awaitData",
+    "oplogReplay",
+    "ntoreturn",
+    "snapshot",
+    "maxScan",
+    "requestResumeToken",
+    "resumeAfter",
+    "readOnce",
+    "term",
+    "allowSpeculativeMajorityRead",
+];
+
+/// A find, read from the fields of the command.
+pub struct Finding<'a> {
+    /// What the store is asked.
+    pub request: FindRequest<'a>,
+    /// The first batch.
+    pub batch: BatchOptions,
+    /// The cursor has no idle time-out.
+    pub no_timeout: bool,
+}
+
+impl<'a> Finding<'a> {
+    /// Reads the fields. Those of every command were read before.
+    pub fn parse(args: &Arguments<'a>) -> Result<Finding<'a>> {
+        // There is one server, so results are never partial; and sorting uses the disk as it must.
+        args.bool("allowPartialResults")?;
+        args.bool("allowDiskUse")?;
+        let limit = args.u64("limit")?.filter(|limit| *limit > 0);
+        let size = args.u64("batchSize")?;
+        let single = args.flag("singleBatch")?.unwrap_or(false);
+        Ok(Finding {
+            request: FindRequest {
+                filter: args.doc_field("filter")?,
+                projection: args.doc_field("projection")?,
+                sort: args.doc_field("sort")?,
+                skip: args.u64("skip")?.unwrap_or(0),
+                limit,
+                hint: hint(args)?,
+                min: args.doc_field("min")?,
+                max: args.doc_field("max")?,
+                variables: args.doc_field("let")?,
+            },
+            batch: BatchOptions { size, single },
+            no_timeout: args.flag("noCursorTimeout")?.unwrap_or(false),
+        })
+    }
+
+    /// Opens the cursor.
+    pub fn open(&self, cx: &Context<'_>) -> Result<Cursor> {
+        let namespace = cx.namespace()?;
+        let query = cx
+            .server
+            .store
+            .find(&namespace, &self.request, &cx.limits)?;
+        let mut cursor = Cursor::new(namespace.as_str(), Source::Query(Box::new(query)));
+        cursor.no_timeout = self.no_timeout;
+        cursor.remaining = self.request.limit;
+        Ok(cursor)
+    }
+}
+
+/// Reads a `hint`: an index's name or its key, or `{$natural: 1}`.
+pub fn hint<'a>(args: &Arguments<'a>) -> Result<Option<Value<'a>>> {
+    match args.get("hint") {
+        None | Some(Value::String("")) => Ok(None),
+        Some(value @ Value::String(_)) => Ok(Some(value)),
+        Some(value @ Value::Document(key)) => Ok((!key.is_empty()).then_some(value)),
+        Some(_) => Err(Failure::new(
+            ErrorCode::FailedToParse,
+            "Hint must be a string or an object",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::{DocBuf, doc};
+
+    use crate::testing::TestServer;
+
+    fn numbers(documents: &[DocBuf]) -> Vec<i64> {
+        documents
+            .iter()
+            .map(|document| document.get_i64("_id").unwrap())
+            .collect()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn documents_are_found() {
+        let mut server = TestServer::new();
+        server.fill("c", 10);
+        let cases: &[(DocBuf, &[i64])] = &[
+            (doc! {"find": "c", "filter": {"_id": {"$gte": 8}}}, &[8, 9]),
+            (doc! {"find": "c", "sort": {"_id": -1}, "limit": 2}, &[9, 8]),
+            (doc! {"find": "c", "sort": {"_id": 1}, "skip": 8}, &[8, 9]),
+            (
+                doc! {"find": "c", "filter": {"_id": 3}, "hint": "_id_"},
+                &[3],
+            ),
+            (
+                doc! {"find": "c", "filter": {"_id": 3}, "hint": {"_id": 1}},
+                &[3],
+            ),
+            (
+                doc! {"find": "c", "hint": {"$natural": -1}, "limit": 1},
+                &[9],
+            ),
+            (
+                doc! {"find": "c", "filter": {}, "limit": 1, "singleBatch": true, "tailable": false},
+                &[0],
+            ),
+            (doc! {"find": "none"}, &[]),
+        ];
+        for (command, expected) in cases {
+            let reply = server.run("test", command.clone());
+            assert_eq!(
+                numbers(&server.batch(&reply, "firstBatch")),
+                *expected,
+                "{command:?}"
+            );
+            assert_eq!(reply.get_doc("cursor").unwrap().get_i64("id"), Some(0));
+        }
+        let reply = server.run(
+            "test",
+            doc! {"find": "c", "filter": {"_id": 1}, "projection": {"a": 1, "_id": 0}},
+        );
+        assert_eq!(server.batch(&reply, "firstBatch"), [doc! {"a": 10}]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_first_batch_has_101_documents() {
+        let mut server = TestServer::new();
+        server.fill("c", 150);
+        let reply = server.run("test", doc! {"find": "c"});
+        assert_eq!(server.batch(&reply, "firstBatch").len(), 101);
+        let id = reply.get_doc("cursor").unwrap().get_i64("id").unwrap();
+        assert!(id > 0);
+        let reply = server.run("test", doc! {"getMore": id, "collection": "c"});
+        assert_eq!(server.batch(&reply, "nextBatch").len(), 49);
+        assert_eq!(reply.get_doc("cursor").unwrap().get_i64("id"), Some(0));
+
+        let reply = server.run(
+            "test",
+            doc! {"find": "c", "batchSize": 0, "noCursorTimeout": true},
+        );
+        assert!(server.batch(&reply, "firstBatch").is_empty());
+        let reply = server.run(
+            "test",
+            doc! {"find": "c", "singleBatch": true, "batchSize": 5},
+        );
+        assert_eq!(reply.get_doc("cursor").unwrap().get_i64("id"), Some(0));
+        let reply = server.run("test", doc! {"find": "c", "limit": 101});
+        assert_eq!(reply.get_doc("cursor").unwrap().get_i64("id"), Some(0));
+        let open = server.server.cursors.list();
+        assert_eq!((open.len(), open[0].no_timeout), (1, true));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn wrong_arguments_are_named() {
+        let mut server = TestServer::new();
+        let cases = [
+            (
+                doc! {"find": "c", "foo": 1},
+                40415,
+                "BSON field 'find.foo' is an unknown field.",
+            ),
+            (
+                doc! {"find": "c", "limit": -1},
+                51024,
+                "BSON field 'limit' value must be >= 0, actual value '-1'",
+            ),
+            (
+                doc! {"find": "c", "filter": 1},
+                14,
+                "BSON field 'find.filter' is the wrong type 'int', expected type 'object'",
+            ),
+            (
+                doc! {"find": "c", "tailable": true},
+                238,
+                "the option 'tailable' of the command 'find' is not supported by this server",
+            ),
+            (
+                doc! {"find": "c", "hint": 1},
+                9,
+                "Hint must be a string or an object",
+            ),
+            (doc! {"find": 1}, 73, "collection name has invalid type int"),
+            (
+                doc! {"find": "c", "filter": {"a": {"$nonsense": 1}}},
+                2,
+                "unknown operator: $nonsense",
+            ),
+        ];
+        for (command, code, message) in cases {
+            let reply = server.reply("test", command);
+            assert_eq!(
+                (reply.get_i32("code"), reply.get_str("errmsg")),
+                (Some(code), Some(message))
+            );
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! `findAndModify`
+
+use frond_bson::{DocBuf, Value};
+use frond_store::{FindAndModifyOutcome, FindAndModifyRequest};
+
+use super::find::hint;
+use super::update::refuse_collation;
+use super::{Command, Traits};
+use crate::arguments::Arguments;
+use crate::context::Context;
+use crate::failure::{ErrorCode, Failure, Result};
+use crate::metrics::Op;
+use crate::sessions::Recorded;
+use crate::statements::Statements;
+
+/// Updates or removes one document and returns it.
+pub struct FindAndModify;
+
+impl Command for FindAndModify {
+    fn names(&self) -> &'static [&'static str] {
+        &["findAndModify", "findandmodify"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Updates or removes one document and returns it."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &[
+            "query",
+            "sort",
+            "remove",
+            "update",
+            "new",
+            "fields",
+            "upsert",
+            "arrayFilters",
+            "hint",
+            "let",
+            "collation",
+            "bypassDocumentValidation",
+            "stmtId",
+        ]
+    }
+
+    fn lacking(&self) -> &'static [&'static str] {
+        &[
+            "encryptionInformation",
+            "collectionUUID",
+            "legacyRuntimeConstants",
+        ]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::WRITE
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let namespace = cx.namespace()?;
+        let args = cx.args();
+        let request = parse(&args)?;
+        let statement = Statements::parse(&args, 1)?.id(0);
+        cx.server.metrics.count(Op::Command, 1);
+        let session = cx.retry_session();
+        let mut retry = session
+            .as_ref()
+            .map(|session| session.begin())
+            .transpose()?;
+        if let Some(Recorded::FindAndModify(reply)) =
+            retry.as_ref().and_then(|retry| retry.executed(statement))
+        {
+            return Ok(reply.clone());
+        }
+        let durability = cx.write_concern.durability;
+        let outcome = cx
+            .server
+            .store
+            .find_and_modify(&namespace, &request, durability, &cx.limits)?;
+        count(cx, &request, &outcome);
+        let reply = reply(request.remove, &outcome);
+        if let Some(retry) = &mut retry {
+            retry.record(statement, Recorded::FindAndModify(reply.clone()));
+        }
+        Ok(reply)
+    }
+}
+
+/// Reads the fields of the command.
+pub fn parse<'a>(args: &Arguments<'a>) -> Result<FindAndModifyRequest<'a>> {
+    args.flag("bypassDocumentValidation")?;
+    refuse_collation(args, "findAndModify")?;
+    let update = match args.get("update") {
+        value @ (None | Some(Value::Document(_) | Value::Array(_))) => value,
+        Some(_) => {
+            return Err(Failure::new(
+                ErrorCode::FailedToParse,
+                "Update argument must be either an object or an array",
+            ));
+        }
+    };
+    Ok(FindAndModifyRequest {
+        filter: args.doc_field("query")?,
+        sort: args.doc_field("sort")?,
+        remove: args.flag("remove")?.unwrap_or(false),
+        update,
+        upsert: args.flag("upsert")?.unwrap_or(false),
+        return_new: args.flag("new")?.unwrap_or(false),
+        projection: args.doc_field("fields")?,
+        array_filters: args.documents("arrayFilters")?.unwrap_or_default(),
+        hint: hint(args)?,
+        variables: args.doc_field("let")?,
+    })
+}
+
+fn count(cx: &mut Context<'_>, request: &FindAndModifyRequest<'_>, done: &FindAndModifyOutcome) {
+    let metrics = &cx.server.metrics;
+    metrics
+        .documents_returned
+        .add(u64::from(done.value.is_some()));
+    if request.remove {
+        metrics.documents_deleted.add(u64::from(done.removed));
+        cx.state.last_error.deleted(u64::from(done.removed));
+    } else {
+        metrics
+            .documents_updated
+            .add(u64::from(done.updated_existing));
+        metrics
+            .documents_inserted
+            .add(u64::from(done.upserted_id.is_some()));
+        cx.state
+            .last_error
+            .updated(u64::from(done.updated_existing), done.upserted_id.clone());
+    }
+}
+
+fn reply(remove: bool, done: &FindAndModifyOutcome) -> DocBuf {
+    let mut reply = DocBuf::new();
+    reply.push_doc("lastErrorObject", |last| {
+        if remove {
+            last.push("n", i32::from(done.removed));
+        } else {
+            last.push(
+                "n",
+                i32::from(done.updated_existing || done.upserted_id.is_some()),
+            );
+            last.push("updatedExisting", done.updated_existing);
+            if let Some(id) = &done.upserted_id {
+                last.push("upserted", id);
+            }
+        }
+    });
+    reply.push("value", done.value.as_ref());
+    reply
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::{DocBuf, doc};
+
+    use crate::sessions::SessionId;
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn documents_are_returned_before_and_after() {
+        let mut server = TestServer::new();
+        server.fill("c", 3);
+        let cases: &[(DocBuf, DocBuf)] = &[
+            (
+                doc! {"query": {"_id": 1}, "update": {"$set": {"a": 5}}},
+                doc! {"lastErrorObject": {"n": 1, "updatedExisting": true}, "value": {"_id": 1, "a": 10}},
+            ),
+            (
+                doc! {"query": {"_id": 1}, "update": {"$inc": {"a": 1}}, "new": true, "fields": {"a": 1, "_id": 0}},
+                doc! {"lastErrorObject": {"n": 1, "updatedExisting": true}, "value": {"a": 6}},
+            ),
+            (
+                doc! {"sort": {"_id": -1}, "remove": true},
+                doc! {"lastErrorObject": {"n": 1}, "value": {"_id": 2, "a": 20}},
+            ),
+            (
+                doc! {"query": {"_id": 9}, "remove": true},
+                doc! {"lastErrorObject": {"n": 0}, "value": null},
+            ),
+            (
+                doc! {"query": {"_id": 9}, "update": {"a": 1}, "upsert": true},
+                doc! {"lastErrorObject": {"n": 1, "updatedExisting": false, "upserted": 9}, "value": null},
+            ),
+            (
+                doc! {"query": {"_id": 8}, "update": {"a": 1}},
+                doc! {"lastErrorObject": {"n": 0, "updatedExisting": false}, "value": null},
+            ),
+        ];
+        for (fields, expected) in cases {
+            let mut command = doc! {"findAndModify": "c"};
+            command.push_all(fields);
+            let mut expected = expected.clone();
+            expected.push("ok", 1.0);
+            assert_eq!(server.run("test", command), expected, "{fields:?}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn options_that_exclude_each_other_are_refused() {
+        let mut server = TestServer::new();
+        let cases = [
+            (doc! {"findAndModify": "c"}, 9),
+            (
+                doc! {"findAndModify": "c", "remove": true, "update": {"a": 1}},
+                9,
+            ),
+            (doc! {"findAndModify": "c", "remove": true, "new": true}, 9),
+            (
+                doc! {"findandmodify": "c", "remove": true, "upsert": true},
+                9,
+            ),
+            (doc! {"findAndModify": "c", "update": 1}, 9),
+            (
+                doc! {"findAndModify": "c", "update": {"a": 1}, "x": 1},
+                40415,
+            ),
+        ];
+        for (command, code) in cases {
+            assert_eq!(server.code("test", command.clone()), code, "{command:?}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_retry_returns_the_same_reply() {
+        let mut server = TestServer::new();
+        server.fill("c", 1);
+        let command = doc! {
+            "findAndModify": "c", "query": {"_id": 0}, "update": {"$inc": {"a": 1}}, "new": true,
+            "lsid": SessionId::random().to_doc(), "txnNumber": 1i64,
+        };
+        let first = server.run("test", command.clone());
+        assert_eq!(server.run("test", command), first);
+        assert_eq!(first.get_doc("value").unwrap().get_i32("a"), Some(1));
+    }
+}

@@ -1,0 +1,62 @@
+//! `fsync`
+
+use frond_bson::{DocBuf, doc};
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::context::lacking;
+use crate::failure::Result;
+
+/// Writes everything to disk.
+pub struct Fsync;
+
+impl Command for Fsync {
+    fn names(&self) -> &'static [&'static str] {
+        &["fsync"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Writes everything to disk."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["lock", "async", "fsyncLockAcquisitionTimeoutMillis"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            touches_storage: true,
+            ..Traits::CHEAP
+        }
+        .admin()
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        if cx.args().flag("lock")?.unwrap_or(false) {
+            return Err(lacking("fsync", "lock"));
+        }
+        let engine = cx.server.store.engine();
+        engine.flush_log().map_err(frond_store::Error::from)?;
+        engine.checkpoint().map_err(frond_store::Error::from)?;
+        Ok(doc! {"numFiles": 1})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn it_checkpoints() {
+        let mut server = TestServer::new();
+        assert_eq!(
+            server.run("admin", doc! {"fsync": 1}),
+            doc! {"numFiles": 1, "ok": 1.0}
+        );
+        assert_eq!(server.code("admin", doc! {"fsync": 1, "lock": true}), 238);
+    }
+}

@@ -1,0 +1,120 @@
+//! `getCmdLineOpts`
+
+use frond_bson::DocBuf;
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::Result;
+use crate::settings::Given;
+
+/// Shows the settings that the operator gave.
+pub struct GetCmdLineOpts;
+
+impl Command for GetCmdLineOpts {
+    fn names(&self) -> &'static [&'static str] {
+        &["getCmdLineOpts"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Shows the settings that the operator gave."
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CHEAP.admin()
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let mut parsed = DocBuf::new();
+        if let Some(file) = &cx.server.settings.config_file {
+            parsed.push("config", &*file.to_string_lossy());
+        }
+        // The keys are sorted, so those of one section follow each other.
+        let given: Vec<(&str, &Given)> = cx
+            .server
+            .settings
+            .given
+            .iter()
+            .map(|(key, value)| (*key, value))
+            .collect();
+        nest(&given, &mut parsed);
+        let mut reply = DocBuf::new();
+        reply.push_array("argv", |argv| {
+            for argument in &cx.server.arguments {
+                argv.push(argument);
+            }
+        });
+        reply.push("parsed", &parsed);
+        Ok(reply)
+    }
+}
+
+/// Writes dotted keys as nested documents. The depth is that of the table of settings.
+fn nest(mut given: &[(&str, &Given)], out: &mut DocBuf) {
+    while let Some(((key, value), rest)) = given.split_first() {
+        match key.split_once('.') {
+            None => {
+                match value {
+                    Given::Switch(on) => out.push(key, *on),
+                    Given::Text(text) => out.push(key, text),
+                    Given::Integer(n) => out.push(key, *n),
+                    Given::Number(n) => out.push(key, *n),
+                }
+                given = rest;
+            }
+            Some((section, _)) => {
+                let inside = |key: &&str| {
+                    key.strip_prefix(section)
+                        .is_some_and(|rest| rest.starts_with('.'))
+                };
+                let n = given.iter().take_while(|(key, _)| inside(key)).count();
+                let (same, rest) = given.split_at(n);
+                let inner: Vec<(&str, &Given)> = same
+                    .iter()
+                    .map(|(key, value)| (key.split_once('.').map_or(*key, |(_, k)| k), *value))
+                    .collect();
+                out.push_doc(section, |doc| nest(&inner, doc));
+                given = rest;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn it_shows_the_arguments() {
+        let reply = TestServer::new().run("admin", doc! {"getCmdLineOpts": 1});
+        assert!(reply.get_array("argv").unwrap().count() >= 1);
+        assert!(reply.get_doc("parsed").is_some());
+    }
+
+    #[test]
+    fn keys_are_nested() {
+        let (port, path, on) = (
+            Given::Integer(1),
+            Given::Text("/x".into()),
+            Given::Switch(true),
+        );
+        let given = [
+            ("net.port", &port),
+            ("net.unix.enabled", &on),
+            ("net.unix.path", &path),
+            ("storage.dbPath", &path),
+        ];
+        let mut out = DocBuf::new();
+        nest(&given, &mut out);
+        let expected = doc! {
+            "net": {"port": 1i64, "unix": {"enabled": true, "path": "/x"}},
+            "storage": {"dbPath": "/x"},
+        };
+        assert_eq!(out, expected);
+    }
+}

@@ -1,0 +1,111 @@
+//! `getLastError`
+
+use frond_bson::{DocBuf, Value, doc};
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::Result;
+use frond_store::Durability;
+
+use crate::concern::WriteConcern;
+
+/// Reports the result of the last write on this connection.
+pub struct GetLastError;
+
+impl Command for GetLastError {
+    fn names(&self) -> &'static [&'static str] {
+        &["getLastError", "getlasterror"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Reports the result of the last write on this connection."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["w", "j", "fsync", "wtimeout", "wElectionId", "wOpTime"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            touches_storage: true,
+            keeps_last_error: true,
+            ..Traits::CHEAP
+        }
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let mut concern = DocBuf::new();
+        for name in ["w", "j", "fsync", "wtimeout"] {
+            if let Some(value) = cx.args().get(name) {
+                concern.push(name, value);
+            }
+        }
+        let mut reply = doc! {"connectionId": i32::try_from(cx.connection.id).unwrap_or(i32::MAX)};
+        cx.state.last_error.write_reply(&mut reply);
+        reply.push("syncMillis", 0);
+        reply.push("writtenTo", None::<i32>);
+        match WriteConcern::parse(&concern, cx.server.settings.journal) {
+            Ok(concern) if concern.durability == Durability::Synced => {
+                cx.server
+                    .store
+                    .engine()
+                    .flush_log()
+                    .map_err(frond_store::Error::from)?;
+            }
+            Ok(_) => {}
+            // The write is done; only the waiting is refused.
+            Err(failure) => {
+                if matches!(reply.get("err"), Some(Value::Null)) {
+                    let mut refused = DocBuf::new();
+                    for (name, value) in reply.iter().filter(|(name, _)| *name != "err") {
+                        refused.push(name, value);
+                    }
+                    refused.push("err", "norepl");
+                    refused.push("wnote", &failure.message);
+                    return Ok(refused);
+                }
+            }
+        }
+        Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    use crate::failure::Failure;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_last_write_is_reported() {
+        let mut server = TestServer::new();
+        let reply = server.run("test", doc! {"getlasterror": 1});
+        assert_eq!(
+            (reply.get_i32("n"), reply.get("err").map(|e| e.is_nullish())),
+            (Some(0), Some(true))
+        );
+        server.state.last_error.inserted(3);
+        for command in [
+            doc! {"getLastError": 1, "j": true},
+            doc! {"getLastError": 1, "w": 1},
+        ] {
+            assert_eq!(server.run("test", command).get_i32("n"), Some(3));
+        }
+        let reply = server.run("test", doc! {"getLastError": 1, "w": 2});
+        assert_eq!(reply.get_str("err"), Some("norepl"));
+        server.state.last_error.failed(Failure::bad_value("no"));
+        let reply = server.run("test", doc! {"getLastError": 1, "w": 2});
+        assert_eq!(
+            (reply.get_str("err"), reply.get_i32("code")),
+            (Some("no"), Some(2))
+        );
+        server.run("test", doc! {"ping": 1});
+        let reply = server.run("test", doc! {"getLastError": 1});
+        assert_eq!(reply.get_str("err"), None);
+        assert_eq!(server.code("test", doc! {"getLastError": 1, "x": 1}), 40415);
+    }
+}

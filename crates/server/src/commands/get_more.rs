@@ -1,0 +1,232 @@
+//! `getMore`
+
+use frond_bson::{DocBuf, Value};
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::cursors::{Cursor, not_found};
+use crate::failure::{ErrorCode, Failure, Result};
+use crate::metrics::Op;
+use crate::reply::cursor_reply;
+
+/// Fetches the next batch of a cursor.
+pub struct GetMore;
+
+impl Command for GetMore {
+    fn names(&self) -> &'static [&'static str] {
+        &["getMore"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Fetches the next batch of a cursor."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["collection", "batchSize"]
+    }
+
+    fn lacking(&self) -> &'static [&'static str] {
+        &["term", "lastKnownCommittedOpTime"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            on_collection: false,
+            ..Traits::READ.counted(Op::GetMore)
+        }
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let args = cx.args();
+        let id = match args.get("getMore") {
+            Some(Value::Int64(id)) => id,
+            other => {
+                return Err(args.wrong_type(
+                    "getMore",
+                    &other.unwrap_or(Value::Null),
+                    "type 'long'",
+                ));
+            }
+        };
+        let collection = args
+            .str("collection")?
+            .ok_or_else(|| args.missing("collection"))?;
+        let size = args.u64("batchSize")?.filter(|size| *size > 0);
+        if cx.max_time.is_some() {
+            return Err(Failure::bad_value(
+                "cannot set maxTimeMS on getMore command for a non-awaitData cursor",
+            ));
+        }
+        let namespace = cx
+            .server
+            .cursors
+            .namespace(id)
+            .ok_or_else(|| not_found(id))?;
+        let asked = format!("{}.{collection}", cx.db);
+        if namespace != asked {
+            return Err(Failure::new(
+                ErrorCode::Unauthorized,
+                format!(
+                    "Requested getMore on namespace '{asked}', but cursor belongs to a different \
+                     namespace {namespace}"
+                ),
+            ));
+        }
+        let (batch, left) = next_batch(cx, id, size)?;
+        cx.more_to_come = cx.exhaust_allowed && left != 0;
+        Ok(cursor_reply("nextBatch", &batch, left, &namespace))
+    }
+}
+
+/// The next batch of a cursor, and its id or 0 if it ended.
+pub fn next_batch(cx: &Context<'_>, id: i64, size: Option<u64>) -> Result<(Vec<DocBuf>, i64)> {
+    let mut out = cx.server.cursors.check_out(id, &cx.limits.killed)?;
+    if let Err(failure) = check_session(cx, id, out.cursor()?) {
+        out.put_back();
+        return Err(failure);
+    }
+    let batch = {
+        let cursor = out.cursor()?;
+        let mut limits = cx.limits.clone();
+        let began = std::time::Instant::now();
+        limits.deadline = cursor.time_left.and_then(|time| began.checked_add(time));
+        cursor.set_context(&limits);
+        let batch = cursor.batch(size);
+        cursor.time_left = cursor
+            .time_left
+            .map(|time| time.saturating_sub(began.elapsed()));
+        batch
+    };
+    let batch = match batch {
+        Ok(batch) => batch,
+        Err(failure) if failure.code == ErrorCode::Interrupted && out.was_killed() => {
+            return Err(Failure::new(
+                ErrorCode::CursorKilled,
+                "operation was killed because its cursor was killed",
+            ));
+        }
+        Err(failure) => return Err(failure),
+    };
+    cx.server.metrics.documents_returned.add(batch.len() as u64);
+    if out.cursor()?.ended() {
+        return Ok((batch, 0));
+    }
+    out.put_back();
+    Ok((batch, id))
+}
+
+/// A cursor belongs to the session that opened it.
+fn check_session(cx: &Context<'_>, id: i64, cursor: &Cursor) -> Result<()> {
+    let (code, text) = match (cursor.session, cx.session) {
+        (Some(owner), Some(user)) if owner == user => return Ok(()),
+        (None, None) => return Ok(()),
+        (None, Some(_)) => (50736, "which was not created in a session, in a session"),
+        (Some(_), None) => (50737, "which was created in a session, without a session"),
+        (Some(_), Some(_)) => (50738, "which was created in another session"),
+    };
+    Err(Failure::location(
+        code,
+        format!("Cannot run getMore on cursor {id}, {text}"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::{DocBuf, doc};
+
+    use crate::sessions::SessionId;
+    use crate::testing::TestServer;
+
+    fn id_of(reply: &DocBuf) -> i64 {
+        reply
+            .get_doc("cursor")
+            .and_then(|cursor| cursor.get_i64("id"))
+            .unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_cursor_is_paged_to_its_end() {
+        let mut server = TestServer::new();
+        server.fill("c", 25);
+        let mut reply = server.run(
+            "test",
+            doc! {"find": "c", "sort": {"_id": 1}, "batchSize": 10},
+        );
+        let id = id_of(&reply);
+        let mut seen = server.batch(&reply, "firstBatch");
+        while id_of(&reply) != 0 {
+            reply = server.run(
+                "test",
+                doc! {"getMore": id, "collection": "c", "batchSize": 10},
+            );
+            seen.extend(server.batch(&reply, "nextBatch"));
+        }
+        let ids: Vec<i64> = seen
+            .iter()
+            .map(|document| document.get_i64("_id").unwrap())
+            .collect();
+        assert_eq!(ids, (0..25).collect::<Vec<i64>>());
+        assert_eq!(
+            server.code("test", doc! {"getMore": id, "collection": "c"}),
+            43
+        );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_cursor_sees_its_snapshot() {
+        let mut server = TestServer::new();
+        server.fill("c", 10);
+        let id = id_of(&server.run("test", doc! {"find": "c", "batchSize": 2}));
+        server.run(
+            "test",
+            doc! {"delete": "c", "deletes": [{"q": {}, "limit": 0}]},
+        );
+        let reply = server.run("test", doc! {"getMore": id, "collection": "c"});
+        assert_eq!(server.batch(&reply, "nextBatch").len(), 8);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn cursors_belong_to_a_namespace_and_a_session() {
+        let mut server = TestServer::new();
+        server.fill("c", 10);
+        let mine = SessionId::random().to_doc();
+        let other = SessionId::random().to_doc();
+        let find = doc! {"find": "c", "batchSize": 2, "lsid": &mine};
+        let id = id_of(&server.run("test", find));
+        let cases = [
+            (doc! {"getMore": id, "collection": "d", "lsid": &mine}, 13),
+            (
+                doc! {"getMore": id, "collection": "c", "lsid": &other},
+                50738,
+            ),
+            (doc! {"getMore": id, "collection": "c"}, 50737),
+            (
+                doc! {"getMore": id, "collection": "c", "lsid": &mine, "maxTimeMS": 5},
+                2,
+            ),
+            (doc! {"getMore": 1, "collection": "c"}, 14),
+            (doc! {"getMore": 1i64, "collection": "c"}, 43),
+            (doc! {"getMore": id}, 40414),
+        ];
+        for (command, code) in cases {
+            assert_eq!(server.code("test", command.clone()), code, "{command:?}");
+        }
+        server.run(
+            "test",
+            doc! {"getMore": id, "collection": "c", "lsid": &mine},
+        );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn exhaust_replies_follow_until_the_end() {
+        let mut server = TestServer::new();
+        server.fill("c", 10);
+        let id = id_of(&server.run("test", doc! {"find": "c", "batchSize": 2}));
+        let command = doc! {"getMore": id, "collection": "c", "batchSize": 4};
+        assert!(server.answer("test", &command, true).more_to_come);
+        let last = server.answer("test", &doc! {"getMore": id, "collection": "c"}, true);
+        assert!(!last.more_to_come);
+    }
+}

@@ -1,0 +1,70 @@
+//! `getPrevError`
+
+use frond_bson::{DocBuf, doc};
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::Result;
+
+/// Reports the last error on this connection and how many operations ago it was.
+pub struct GetPrevError;
+
+impl Command for GetPrevError {
+    fn names(&self) -> &'static [&'static str] {
+        &["getPrevError", "getpreverror"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Reports the last error on this connection and how many operations ago it was."
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            keeps_last_error: true,
+            ..Traits::CHEAP
+        }
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let last = &cx.state.last_error;
+        Ok(match &last.failure {
+            None => doc! {"err": null, "n": 0, "nPrev": -1},
+            Some(failure) => doc! {
+                "err": &failure.message,
+                "code": failure.code.code(),
+                "n": 0,
+                "nPrev": i32::try_from(last.age + 1).unwrap_or(i32::MAX),
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn errors_age() {
+        let mut server = TestServer::new();
+        let none = server.run("test", doc! {"getPrevError": 1});
+        assert_eq!(none.get_i32("nPrev"), Some(-1));
+        server.reply("test", doc! {"ping": 1, "x": 1});
+        server.run("test", doc! {"ping": 1});
+        let reply = server.run("test", doc! {"getPrevError": 1});
+        assert_eq!(
+            (reply.get_i32("nPrev"), reply.get_i32("code")),
+            (Some(2), Some(40415))
+        );
+        server.run("test", doc! {"resetError": 1});
+        assert_eq!(
+            server
+                .run("test", doc! {"getPrevError": 1})
+                .get_i32("nPrev"),
+            Some(-1)
+        );
+    }
+}

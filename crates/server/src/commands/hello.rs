@@ -1,0 +1,318 @@
+//! `hello`: the handshake, and the heartbeat by which a driver watches the server.
+
+use std::time::Duration;
+
+use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_wire::{Compressor, MAX_MESSAGE_BYTES};
+
+use super::{Command, Traits};
+use crate::arguments::whole;
+use crate::context::{Context, DOCUMENT_BYTES_MAX, WRITE_BATCH_MAX};
+use crate::failure::{ErrorCode, Failure, Result};
+use crate::log::Component;
+use crate::sessions::TIMEOUT_MINUTES;
+use crate::state::now_ms;
+
+/// The newest wire protocol spoken: that of MongoDB 7.0.
+pub const WIRE_VERSION_MAX: i32 = 21;
+
+/// The oldest: that of MongoDB 2.4 and before, with the legacy opcodes.
+pub const WIRE_VERSION_MIN: i32 = 0;
+
+/// Bytes that a driver may say about itself.
+const CLIENT_BYTES_MAX: usize = 512;
+
+/// Bytes of an application's name.
+const APPLICATION_BYTES_MAX: usize = 128;
+
+/// The handshake: says what the server is and what it can do.
+pub struct Hello;
+
+impl Command for Hello {
+    fn names(&self) -> &'static [&'static str] {
+        &["hello", "isMaster", "ismaster"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "The handshake: says what the server is and what it can do."
+    }
+
+    fn traits(&self) -> Traits {
+        // A newer driver may say things in its handshake that nobody has thought of yet.
+        Traits {
+            takes_any_field: true,
+            ..Traits::CHEAP.stable(true)
+        }
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        if let Some(client) = cx.args().doc_field("client")? {
+            remember_client(cx, client)?;
+        }
+        let wait = heartbeat(cx)?;
+        let old_name = cx.body.first().is_some_and(|(name, _)| name != "hello");
+
+        let mut reply = DocBuf::new();
+        if cx.args().flag("helloOk").unwrap_or(None).unwrap_or(false) {
+            reply.push("helloOk", true);
+        }
+        reply.push(
+            if old_name {
+                "ismaster"
+            } else {
+                "isWritablePrimary"
+            },
+            true,
+        );
+        reply.push("topologyVersion", &cx.server.topology_version());
+        reply.push("maxBsonObjectSize", DOCUMENT_BYTES_MAX as i32);
+        reply.push("maxMessageSizeBytes", MAX_MESSAGE_BYTES as i32);
+        reply.push("maxWriteBatchSize", WRITE_BATCH_MAX as i32);
+        reply.push("localTime", Value::DateTime(now_ms()));
+        reply.push("logicalSessionTimeoutMinutes", TIMEOUT_MINUTES);
+        reply.push(
+            "connectionId",
+            i32::try_from(cx.connection.id).unwrap_or(i32::MAX),
+        );
+        reply.push("minWireVersion", WIRE_VERSION_MIN);
+        reply.push("maxWireVersion", WIRE_VERSION_MAX);
+        reply.push("readOnly", false);
+        negotiate_compression(cx, &mut reply);
+        cx.state.greeted = true;
+        cx.wait = wait;
+        Ok(reply)
+    }
+}
+
+/// Keeps what the driver says about itself; it may say so once.
+fn remember_client(cx: &mut Context<'_>, client: &Doc) -> Result<()> {
+    if cx.state.greeted {
+        return Err(Failure::new(
+            ErrorCode::ClientMetadataCannotBeMutated,
+            "The client metadata document may only be sent in the first hello",
+        ));
+    }
+    if client.len_bytes() > CLIENT_BYTES_MAX {
+        return Err(Failure::new(
+            ErrorCode::ClientMetadataDocumentTooLarge,
+            format!(
+                "The client metadata document must be less then or equal to {CLIENT_BYTES_MAX} bytes"
+            ),
+        ));
+    }
+    let application = client
+        .get_doc("application")
+        .and_then(|app| app.get_str("name"));
+    if application.is_some_and(|name| name.len() > APPLICATION_BYTES_MAX) {
+        return Err(Failure::new(
+            ErrorCode::ClientMetadataAppNameTooLarge,
+            format!(
+                "The 'client.application.name' field must be less then or equal to \
+                 {APPLICATION_BYTES_MAX} bytes in length"
+            ),
+        ));
+    }
+    if cx.connection.client.set(client.to_owned()).is_ok() && !cx.server.settings.quiet {
+        let attributes = doc! {
+            "remote": cx.connection.peer.to_string(), "client": &cx.connection.name, "doc": client,
+        };
+        cx.server.log.info(
+            Component::Network,
+            51800,
+            &cx.connection.name,
+            "client metadata",
+            &attributes,
+        );
+    }
+    Ok(())
+}
+
+/// A driver that knows our topology version waits for a newer one. There never is one, so the reply
+/// goes out when the time is over; with exhaust the next one follows by itself.
+fn heartbeat(cx: &mut Context<'_>) -> Result<Option<Duration>> {
+    let version = cx.args().doc_field("topologyVersion")?;
+    let time = cx.args().get("maxAwaitTimeMS");
+    let (version, time) = match (version, time) {
+        (None, None) => return Ok(None),
+        (None, Some(_)) => {
+            return Err(Failure::location(
+                31371,
+                "A request with 'maxAwaitTimeMS' must include a 'topologyVersion'",
+            ));
+        }
+        (Some(_), None) => {
+            return Err(Failure::location(
+                31368,
+                "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'",
+            ));
+        }
+        (Some(version), Some(time)) => (version, time),
+    };
+    let time = Some(time)
+        .filter(Value::is_number)
+        .and_then(|time| u64::try_from(whole(&time)).ok())
+        .ok_or_else(|| Failure::location(31373, "maxAwaitTimeMS must be a non-negative integer"))?;
+    let process = version.get_object_id("processId").ok_or_else(|| {
+        Failure::new(
+            ErrorCode::IDLFailedToParse,
+            "BSON field 'TopologyVersion.processId' is missing but a required field",
+        )
+    })?;
+    let counter = version.get_i64("counter").unwrap_or(0);
+    if process != cx.server.process_id {
+        // The driver knows an earlier run of this server; tell it at once.
+        return Ok(None);
+    }
+    if counter > 0 {
+        return Err(Failure::location(
+            31382,
+            format!(
+                "Received a topology version with counter: {counter} which is greater than the \
+                 server topology version counter: 0"
+            ),
+        ));
+    }
+    cx.more_to_come = cx.exhaust_allowed;
+    Ok(Some(Duration::from_millis(time)))
+}
+
+/// Compressors that both sides have, in the order of the client's preference.
+fn negotiate_compression(cx: &mut Context<'_>, reply: &mut DocBuf) {
+    let Some(names) = cx.body.get_array("compression") else {
+        return;
+    };
+    let both: Vec<Compressor> = names
+        .values()
+        .filter_map(|name| Compressor::from_name(name.as_str()?))
+        .filter(|compressor| cx.server.settings.compressors.contains(compressor))
+        .collect();
+    if !both.is_empty() {
+        reply.push_array("compression", |list| {
+            for compressor in &both {
+                list.push(compressor.name());
+            }
+        });
+    }
+    cx.state.compressors = both;
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_old_and_the_new_name_differ_in_one_field() {
+        let mut server = TestServer::new();
+        let new = server.run(
+            "admin",
+            doc! {"hello": 1, "saslSupportedMechs": "a.b", "new": 1},
+        );
+        assert_eq!(new.get_bool("isWritablePrimary"), Some(true));
+        assert_eq!(
+            (new.get_i32("minWireVersion"), new.get_i32("maxWireVersion")),
+            (Some(0), Some(21))
+        );
+        assert_eq!(new.get_i32("maxBsonObjectSize"), Some(16_777_216));
+        assert_eq!(new.get_i32("maxMessageSizeBytes"), Some(48_000_000));
+        assert_eq!(new.get_i32("maxWriteBatchSize"), Some(100_000));
+        assert_eq!(new.get("helloOk"), None);
+        for name in ["isMaster", "ismaster"] {
+            let mut command = DocBuf::new();
+            command.push(name, 1);
+            command.push("helloOk", true);
+            let old = server.run("admin", command);
+            assert_eq!(
+                (old.get_bool("ismaster"), old.get_bool("helloOk")),
+                (Some(true), Some(true))
+            );
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_client_introduces_itself_once() {
+        let mut server = TestServer::new();
+        let long = "x".repeat(600);
+        assert_eq!(
+            server.code("admin", doc! {"hello": 1, "client": {"x": &long}}),
+            185
+        );
+        let name = "x".repeat(200);
+        assert_eq!(
+            server.code(
+                "admin",
+                doc! {"hello": 1, "client": {"application": {"name": &name}}}
+            ),
+            184
+        );
+        server.run(
+            "admin",
+            doc! {"hello": 1, "client": {"application": {"name": "shop"}}},
+        );
+        assert_eq!(server.connection.application(), Some("shop"));
+        assert_eq!(server.code("admin", doc! {"hello": 1, "client": {}}), 186);
+        server.run("admin", doc! {"hello": 1});
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn compressors_are_negotiated() {
+        let mut server = TestServer::new();
+        let reply = server.run(
+            "admin",
+            doc! {"hello": 1, "compression": ["lz4", "zlib", "snappy"]},
+        );
+        let names: Vec<_> = reply
+            .get_array("compression")
+            .unwrap()
+            .values()
+            .filter_map(|v| v.as_str())
+            .collect();
+        assert_eq!(names, ["zlib", "snappy"]);
+        let reply = server.run("admin", doc! {"hello": 1, "compression": ["lz4"]});
+        assert_eq!(reply.get("compression"), None);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_heartbeat_waits_for_a_change() {
+        let mut server = TestServer::new();
+        let version = server.server.topology_version();
+        let command = doc! {"hello": 1, "topologyVersion": &version, "maxAwaitTimeMS": 50};
+        let answer = server.answer("admin", &command, true);
+        assert_eq!(
+            (answer.wait, answer.more_to_come),
+            (Some(Duration::from_millis(50)), true)
+        );
+        let answer = server.answer("admin", &command, false);
+        assert_eq!(
+            (answer.wait, answer.more_to_come),
+            (Some(Duration::from_millis(50)), false)
+        );
+        let other = doc! {"processId": frond_bson::ObjectId::new(), "counter": 7i64};
+        let command = doc! {"hello": 1, "topologyVersion": &other, "maxAwaitTimeMS": 50};
+        let answer = server.answer("admin", &command, true);
+        assert_eq!((answer.wait, answer.more_to_come), (None, false));
+
+        let ahead = doc! {"processId": server.server.process_id, "counter": 7i64};
+        let cases = [
+            (doc! {"hello": 1, "maxAwaitTimeMS": 5}, 31371),
+            (doc! {"hello": 1, "topologyVersion": &version}, 31368),
+            (
+                doc! {"hello": 1, "topologyVersion": &version, "maxAwaitTimeMS": -1},
+                31373,
+            ),
+            (
+                doc! {"hello": 1, "topologyVersion": {}, "maxAwaitTimeMS": 1},
+                40414,
+            ),
+            (
+                doc! {"hello": 1, "topologyVersion": &ahead, "maxAwaitTimeMS": 1},
+                31382,
+            ),
+        ];
+        for (command, code) in cases {
+            assert_eq!(server.code("admin", command), code);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! `insert`
+
+use frond_bson::{Doc, DocBuf};
+use frond_store::{InsertOptions, Namespace};
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::metrics::Op;
+use crate::reply::{WriteErrors, push_count};
+use crate::sessions::Recorded;
+use crate::statements::Statements;
+
+/// Inserts documents.
+pub struct Insert;
+
+impl Command for Insert {
+    fn names(&self) -> &'static [&'static str] {
+        &["insert"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Inserts documents."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        // There are no validators, so there is nothing to bypass.
+        &[
+            "documents",
+            "ordered",
+            "bypassDocumentValidation",
+            "stmtId",
+            "stmtIds",
+        ]
+    }
+
+    fn lacking(&self) -> &'static [&'static str] {
+        &[
+            "encryptionInformation",
+            "collectionUUID",
+            "isTimeseriesNamespace",
+        ]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::WRITE.counted(Op::Insert)
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let namespace = cx.namespace()?;
+        let args = cx.args();
+        args.flag("bypassDocumentValidation")?;
+        let options = InsertOptions {
+            ordered: args.flag("ordered")?.unwrap_or(true),
+            durability: cx.write_concern.durability,
+        };
+        let documents = cx.documents("documents")?;
+        cx.check_batch(documents.len())?;
+        cx.server.metrics.count(Op::Insert, documents.len() as u64);
+        let mut reply = DocBuf::new();
+        let (n, errors) = match cx.retry_session() {
+            None => insert(cx, &namespace, &documents, options)?,
+            Some(session) => {
+                let statements = Statements::parse(&args, documents.len())?;
+                let mut retry = session.begin()?;
+                // Only what was not inserted by an earlier try.
+                let (todo, places): (Vec<&Doc>, Vec<usize>) = documents
+                    .iter()
+                    .enumerate()
+                    .filter(|(at, _)| retry.executed(statements.id(*at)).is_none())
+                    .map(|(at, document)| (*document, at))
+                    .unzip();
+                let before = documents.len() - todo.len();
+                let (n, errors) = if todo.is_empty() {
+                    (0, WriteErrors::default())
+                } else {
+                    insert(cx, &namespace, &todo, options)?
+                };
+                // In an ordered insert nothing after the first error was tried.
+                let tried = if options.ordered {
+                    n + usize::from(!errors.is_empty())
+                } else {
+                    todo.len()
+                };
+                for (at, place) in places.iter().enumerate().take(tried) {
+                    if !errors.failed(at) {
+                        retry.record(statements.id(*place), Recorded::Insert);
+                    }
+                }
+                (before + n, errors.at(&places))
+            }
+        };
+        cx.server.metrics.documents_inserted.add(n as u64);
+        cx.state.last_error.inserted(n as u64);
+        if let Some(failure) = errors.last() {
+            cx.state.last_error.failed(failure.clone());
+        }
+        push_count(&mut reply, "n", n as u64);
+        errors.write(&mut reply);
+        Ok(reply)
+    }
+}
+
+/// Inserts and says how many there were, and which failed.
+pub fn insert(
+    cx: &Context<'_>,
+    namespace: &Namespace,
+    documents: &[&Doc],
+    options: InsertOptions,
+) -> Result<(usize, WriteErrors)> {
+    let outcome = cx.server.store.insert(namespace, documents, options)?;
+    let mut errors = WriteErrors::default();
+    for error in outcome.errors {
+        errors.push(error.index, Failure::from(error.error));
+    }
+    Ok((outcome.inserted, errors))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::{DocBuf, doc};
+
+    use crate::sessions::SessionId;
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_bulk_names_the_documents_that_failed() {
+        let mut server = TestServer::new();
+        let documents = || doc! {"documents": [{"_id": 1}, {"_id": 1}, {"_id": 2}, {"_id": 2}]};
+        let mut ordered = doc! {"insert": "a"};
+        ordered.push_all(&documents());
+        let reply = server.run("test", ordered);
+        assert_eq!(reply.get_i32("n"), Some(1));
+        let errors = reply.get_array("writeErrors").unwrap();
+        assert_eq!(errors.count(), 1);
+        let error = errors.get_doc("0").unwrap();
+        assert_eq!(
+            (error.get_i32("index"), error.get_i32("code")),
+            (Some(1), Some(11000))
+        );
+        assert_eq!(error.get_doc("keyPattern"), Some(&*doc! {"_id": 1}));
+        assert_eq!(error.get_doc("keyValue"), Some(&*doc! {"_id": 1}));
+        assert!(
+            error
+                .get_str("errmsg")
+                .unwrap()
+                .starts_with("E11000 duplicate key error collection: test.a")
+        );
+
+        let mut unordered = doc! {"insert": "b", "ordered": false};
+        unordered.push_all(&documents());
+        let reply = server.run("test", unordered);
+        assert_eq!(reply.get_i32("n"), Some(2));
+        let places: Vec<_> = reply
+            .get_array("writeErrors")
+            .unwrap()
+            .values()
+            .map(|error| error.as_doc().unwrap().get_i32("index").unwrap())
+            .collect();
+        assert_eq!(places, [1, 3]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_missing_id_is_made() {
+        let mut server = TestServer::new();
+        server.run("test", doc! {"insert": "c", "documents": [{"a": 1}]});
+        let reply = server.run("test", doc! {"find": "c"});
+        let document = server.batch(&reply, "firstBatch").remove(0);
+        assert!(document.first().unwrap().0 == "_id" && document.get_object_id("_id").is_some());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn wrong_inserts_are_refused() {
+        let mut server = TestServer::new();
+        let large = "x".repeat(16 << 20);
+        let cases = [
+            (doc! {"insert": "c"}, 40414),
+            (doc! {"insert": "c", "documents": []}, 16),
+            (doc! {"insert": "c", "documents": [1]}, 14),
+            (doc! {"insert": "c", "documents": [{}], "foo": 1}, 40415),
+            (doc! {"insert": "", "documents": [{}]}, 73),
+            (
+                doc! {"insert": "c", "documents": [{}], "txnNumber": 1i64},
+                72,
+            ),
+            (
+                doc! {"insert": "c", "documents": [{}], "startTransaction": true},
+                20,
+            ),
+        ];
+        for (command, code) in cases {
+            assert_eq!(server.code("test", command.clone()), code, "{command:?}");
+        }
+        let reply = server.run(
+            "test",
+            doc! {"insert": "c", "documents": [{"x": &large}, {"_id": 1}]},
+        );
+        assert_eq!(reply.get_i32("n"), Some(0));
+        assert!(reply.get_array("writeErrors").is_some());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_retry_does_not_insert_again() {
+        let mut server = TestServer::new();
+        let lsid = SessionId::random().to_doc();
+        let command = |number: i64, documents: &DocBuf| {
+            let mut command = doc! {"insert": "c", "lsid": &lsid, "txnNumber": number};
+            command.push_all(documents);
+            command
+        };
+        let two = doc! {"documents": [{"a": 1}, {"a": 2}]};
+        for _ in 0..3 {
+            let reply = server.run("test", command(1, &two));
+            assert_eq!(
+                (reply.get_i32("n"), reply.get("writeErrors").is_none()),
+                (Some(2), true)
+            );
+        }
+        assert_eq!(
+            server.run("test", doc! {"count": "c"}).get_i32("n"),
+            Some(2)
+        );
+
+        // The first try failed half-way; its first document is not inserted twice, and the other
+        // one is tried again.
+        server.run("test", doc! {"insert": "c", "documents": [{"_id": 7}]});
+        let half = doc! {"documents": [{"_id": 6}, {"_id": 7}]};
+        let reply = server.run("test", command(2, &half));
+        assert_eq!(reply.get_i32("n"), Some(1));
+        server.run(
+            "test",
+            doc! {"delete": "c", "deletes": [{"q": {"_id": 7}, "limit": 1}]},
+        );
+        let reply = server.run("test", command(2, &half));
+        assert_eq!(
+            (reply.get_i32("n"), reply.get("writeErrors").is_none()),
+            (Some(2), true)
+        );
+        assert_eq!(server.code("test", command(1, &two)), 225);
+    }
+}

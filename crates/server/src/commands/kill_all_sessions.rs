@@ -1,0 +1,71 @@
+//! `killAllSessions`
+
+use frond_bson::{DocBuf, Value};
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::context::lacking;
+use crate::failure::Result;
+
+/// Ends all logical sessions, their cursors and what they run.
+pub struct KillAllSessions;
+
+impl Command for KillAllSessions {
+    fn names(&self) -> &'static [&'static str] {
+        &["killAllSessions"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Ends all logical sessions, their cursors and what they run."
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CHEAP
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        match cx.body.get("killAllSessions") {
+            // There are no users by which to choose.
+            Some(Value::Array(users)) if users.is_empty() => {}
+            Some(Value::Array(_)) => return Err(lacking("killAllSessions", "users")),
+            other => {
+                return Err(cx.args().wrong_type(
+                    "killAllSessions",
+                    &other.unwrap_or(Value::Null),
+                    "type 'array'",
+                ));
+            }
+        }
+        for cursor in cx.server.cursors.list() {
+            if cursor.session.is_some() {
+                cx.server.cursors.kill(cursor.id);
+            }
+        }
+        cx.server.sessions.end_all();
+        Ok(DocBuf::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    use crate::sessions::SessionId;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn all_sessions_end() {
+        let mut server = TestServer::new();
+        server.server.sessions.touch(SessionId::random());
+        server.run("admin", doc! {"killAllSessions": []});
+        assert_eq!(server.server.sessions.len(), 0);
+        assert_eq!(
+            server.code("admin", doc! {"killAllSessions": [{"user": "x"}]}),
+            238
+        );
+        assert_eq!(server.code("admin", doc! {"killAllSessions": 1}), 14);
+    }
+}

@@ -1,0 +1,107 @@
+//! `killCursors`
+
+use frond_bson::{DocBuf, Value};
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::Result;
+
+/// Closes cursors.
+pub struct KillCursors;
+
+impl Command for KillCursors {
+    fn names(&self) -> &'static [&'static str] {
+        &["killCursors"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Closes cursors."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["cursors"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            on_collection: true,
+            ..Traits::CHEAP.stable(true)
+        }
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        // Names such as `$cmd.listCollections` are no collections but have cursors.
+        let args = cx.args();
+        let collection = args
+            .str("killCursors")?
+            .ok_or_else(|| args.missing("killCursors"))?;
+        let namespace = format!("{}.{collection}", cx.db);
+        let list = args
+            .array("cursors")?
+            .ok_or_else(|| args.missing("cursors"))?;
+        let (mut killed, mut unknown) = (Vec::new(), Vec::new());
+        for (at, value) in list.iter() {
+            let Value::Int64(id) = value else {
+                return Err(args.wrong_type(&format!("cursors.{at}"), &value, "type 'long'"));
+            };
+            let mine = cx
+                .server
+                .cursors
+                .namespace(id)
+                .is_some_and(|owner| owner == namespace);
+            if mine && cx.server.cursors.kill(id) {
+                killed.push(id);
+            } else {
+                unknown.push(id);
+            }
+        }
+        let mut reply = DocBuf::new();
+        for (name, ids) in [
+            ("cursorsKilled", &killed),
+            ("cursorsNotFound", &unknown),
+            ("cursorsAlive", &Vec::new()),
+            ("cursorsUnknown", &Vec::new()),
+        ] {
+            reply.push_array(name, |list| {
+                for id in ids {
+                    list.push(*id);
+                }
+            });
+        }
+        Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn cursors_are_closed() {
+        let mut server = TestServer::new();
+        server.fill("c", 10);
+        let reply = server.run("test", doc! {"find": "c", "batchSize": 2});
+        let id = reply.get_doc("cursor").unwrap().get_i64("id").unwrap();
+        let elsewhere = server.run("test", doc! {"killCursors": "d", "cursors": [id]});
+        assert_eq!(elsewhere.get_array("cursorsNotFound").unwrap().count(), 1);
+        let reply = server.run("test", doc! {"killCursors": "c", "cursors": [id, 5i64]});
+        let expected = doc! {
+            "cursorsKilled": [id], "cursorsNotFound": [5i64], "cursorsAlive": [],
+            "cursorsUnknown": [], "ok": 1.0,
+        };
+        assert_eq!(reply, expected);
+        assert_eq!(
+            server.code("test", doc! {"getMore": id, "collection": "c"}),
+            43
+        );
+        assert_eq!(
+            server.code("test", doc! {"killCursors": "c", "cursors": [1]}),
+            14
+        );
+        assert_eq!(server.code("test", doc! {"killCursors": "c"}), 40414);
+    }
+}

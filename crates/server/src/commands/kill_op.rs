@@ -1,0 +1,69 @@
+//! `killOp`
+
+use frond_bson::{DocBuf, doc};
+
+use super::{Command, Traits};
+use crate::arguments::whole;
+use crate::context::Context;
+use crate::failure::{ErrorCode, Failure, Result};
+
+/// Interrupts an operation.
+pub struct KillOp;
+
+impl Command for KillOp {
+    fn names(&self) -> &'static [&'static str] {
+        &["killOp"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Interrupts an operation."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["op"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CHEAP.admin()
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let id = match cx.body.get("op") {
+            Some(value) if value.is_number() => whole(&value),
+            Some(other) => {
+                return Err(cx.args().wrong_type(
+                    "op",
+                    &other,
+                    "types '[long, int, decimal, double]'",
+                ));
+            }
+            None => {
+                return Err(Failure::new(
+                    ErrorCode::NoSuchKey,
+                    "Did not provide \"op\" field",
+                ));
+            }
+        };
+        // As MongoDB does, say the same whether there was one or not: it may have just ended.
+        cx.server.connections.kill_operation(id);
+        Ok(doc! {"info": "attempting to kill op"})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn it_needs_a_number() {
+        let mut server = TestServer::new();
+        let reply = server.run("admin", doc! {"killOp": 1, "op": 12345});
+        assert_eq!(reply, doc! {"info": "attempting to kill op", "ok": 1.0});
+        assert_eq!(server.code("admin", doc! {"killOp": 1}), 4);
+        assert_eq!(server.code("admin", doc! {"killOp": 1, "op": "x"}), 14);
+    }
+}

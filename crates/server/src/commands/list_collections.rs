@@ -1,0 +1,127 @@
+//! `listCollections`
+
+use frond_bson::{DocBuf, Value, doc};
+use frond_query::matcher::Filter;
+use frond_store::CollectionInfo;
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::cursors::Cursor;
+use crate::failure::Result;
+use crate::reply::{BatchOptions, first_batch};
+
+/// Lists the collections of a database.
+pub struct ListCollections;
+
+impl Command for ListCollections {
+    fn names(&self) -> &'static [&'static str] {
+        &["listCollections"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Lists the collections of a database."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["filter", "cursor", "nameOnly", "authorizedCollections"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CATALOG
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let args = cx.args();
+        args.bool("authorizedCollections")?;
+        let name_only = args.flag("nameOnly")?.unwrap_or(false);
+        let filter = args.doc_field("filter")?.map(Filter::parse).transpose()?;
+        let batch = BatchOptions::of_cursor_field(&args)?;
+        let mut documents = Vec::new();
+        for info in cx.server.store.list_collections(cx.db)? {
+            let full = describe(&info);
+            if filter.as_ref().is_none_or(|filter| filter.matches(&full)) {
+                documents.push(if name_only {
+                    doc! {"name": &info.name, "type": "collection"}
+                } else {
+                    full
+                });
+            }
+        }
+        let cursor = Cursor::fixed(format!("{}.$cmd.listCollections", cx.db), documents);
+        first_batch(cx, cursor, batch)
+    }
+}
+
+fn describe(info: &CollectionInfo) -> DocBuf {
+    doc! {
+        "name": &info.name,
+        "type": "collection",
+        "options": &info.options,
+        "info": {
+            "readOnly": false,
+            "uuid": Value::Binary { subtype: 4, bytes: &info.uuid },
+        },
+        "idIndex": {"v": 2, "key": {"_id": 1}, "name": "_id_"},
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn collections_are_listed_by_name() {
+        let mut server = TestServer::new();
+        for name in ["b", "a", "c"] {
+            server.run("test", doc! {"create": name});
+        }
+        let reply = server.run("test", doc! {"listCollections": 1, "nameOnly": true});
+        let names: Vec<String> = server
+            .batch(&reply, "firstBatch")
+            .iter()
+            .map(|d| d.get_str("name").unwrap().into())
+            .collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        let ns = reply.get_doc("cursor").and_then(|c| c.get_str("ns"));
+        assert_eq!(ns, Some("test.$cmd.listCollections"));
+
+        let one = server.run("test", doc! {"listCollections": 1, "filter": {"name": "b"}});
+        let one = server.batch(&one, "firstBatch").remove(0);
+        assert_eq!(
+            one.get_doc("info")
+                .unwrap()
+                .get_binary("uuid")
+                .unwrap()
+                .len(),
+            16
+        );
+        assert_eq!(
+            one.get_doc("idIndex").unwrap(),
+            &*doc! {"v": 2, "key": {"_id": 1}, "name": "_id_"}
+        );
+
+        let first = server.run(
+            "test",
+            doc! {"listCollections": 1, "cursor": {"batchSize": 2}},
+        );
+        let id = first.get_doc("cursor").unwrap().get_i64("id").unwrap();
+        assert_ne!(id, 0);
+        let rest = server.run(
+            "test",
+            doc! {"getMore": id, "collection": "$cmd.listCollections"},
+        );
+        assert_eq!(server.batch(&rest, "nextBatch").len(), 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_unknown_database_is_empty() {
+        let mut server = TestServer::new();
+        let reply = server.run("none", doc! {"listCollections": 1, "cursor": {}});
+        assert!(server.batch(&reply, "firstBatch").is_empty());
+        assert_eq!(server.code("no good", doc! {"listCollections": 1}), 73);
+    }
+}

@@ -1,0 +1,89 @@
+//! `listDatabases`
+
+use frond_bson::{DocBuf, doc};
+use frond_query::matcher::Filter;
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::Result;
+
+/// Lists the databases and their sizes.
+pub struct ListDatabases;
+
+impl Command for ListDatabases {
+    fn names(&self) -> &'static [&'static str] {
+        &["listDatabases"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Lists the databases and their sizes."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        // There are no users, so every database is one that the user may see.
+        &["nameOnly", "filter", "authorizedDatabases"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CATALOG.admin()
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let args = cx.args();
+        args.bool("authorizedDatabases")?;
+        let name_only = args.flag("nameOnly")?.unwrap_or(false);
+        let filter = args.doc_field("filter")?.map(Filter::parse).transpose()?;
+        let mut total: i64 = 0;
+        let mut reply = DocBuf::new();
+        let databases = cx.server.store.list_databases()?;
+        reply.push_array("databases", |list| {
+            for database in &databases {
+                let size = i64::try_from(database.size_on_disk).unwrap_or(i64::MAX);
+                let entry = if name_only {
+                    doc! {"name": &database.name}
+                } else {
+                    doc! {"name": &database.name, "sizeOnDisk": size, "empty": database.empty}
+                };
+                if filter.as_ref().is_none_or(|filter| filter.matches(&entry)) {
+                    total = total.saturating_add(size);
+                    list.push(&entry);
+                }
+            }
+        });
+        if !name_only {
+            reply.push("totalSize", total);
+            reply.push("totalSizeMb", total >> 20);
+        }
+        Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn databases_with_collections_are_listed() {
+        let mut server = TestServer::new();
+        for db in ["b", "a"] {
+            server.run(db, doc! {"insert": "c", "documents": [{"_id": 1}]});
+        }
+        let reply = server.run("admin", doc! {"listDatabases": 1, "nameOnly": true});
+        assert_eq!(
+            reply,
+            doc! {"databases": [{"name": "a"}, {"name": "b"}], "ok": 1.0}
+        );
+        let reply = server.run("admin", doc! {"listDatabases": 1, "filter": {"name": "b"}});
+        let list = reply.get_array("databases").unwrap();
+        assert_eq!(
+            (list.count(), list.get_doc("0").unwrap().get_bool("empty")),
+            (1, Some(false))
+        );
+        assert!(reply.get_i64("totalSize").is_some());
+        assert_eq!(server.code("a", doc! {"listDatabases": 1}), 13);
+    }
+}

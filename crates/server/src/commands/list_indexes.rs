@@ -1,0 +1,68 @@
+//! `listIndexes`
+
+use frond_bson::DocBuf;
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::cursors::Cursor;
+use crate::failure::Result;
+use crate::reply::{BatchOptions, first_batch};
+
+/// Lists the indexes of a collection.
+pub struct ListIndexes;
+
+impl Command for ListIndexes {
+    fn names(&self) -> &'static [&'static str] {
+        &["listIndexes"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Lists the indexes of a collection."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["cursor"]
+    }
+
+    fn lacking(&self) -> &'static [&'static str] {
+        &[
+            "includeBuildUUIDs",
+            "includeIndexBuildInfo",
+            "isTimeseriesNamespace",
+        ]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            on_collection: true,
+            ..Traits::CATALOG
+        }
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let namespace = cx.namespace()?;
+        let batch = BatchOptions::of_cursor_field(&cx.args())?;
+        let indexes = cx.server.store.list_indexes(&namespace)?;
+        first_batch(cx, Cursor::fixed(namespace.as_str(), indexes), batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn indexes_are_listed() {
+        let mut server = TestServer::new();
+        assert_eq!(server.code("test", doc! {"listIndexes": "c"}), 26);
+        server.run("test", doc! {"createIndexes": "c", "indexes": [{"key": {"a": -1}, "name": "x", "unique": true}]});
+        let reply = server.run("test", doc! {"listIndexes": "c"});
+        let expected = [
+            doc! {"v": 2, "key": {"_id": 1}, "name": "_id_"},
+            doc! {"v": 2, "key": {"a": -1}, "name": "x", "unique": true},
+        ];
+        assert_eq!(server.batch(&reply, "firstBatch"), expected);
+    }
+}

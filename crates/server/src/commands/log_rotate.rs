@@ -1,0 +1,61 @@
+//! `logRotate`
+
+use frond_bson::{DocBuf, Value};
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::{ErrorCode, Failure, Result};
+
+/// Begins a new log file.
+pub struct LogRotate;
+
+impl Command for LogRotate {
+    fn names(&self) -> &'static [&'static str] {
+        &["logRotate"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Begins a new log file."
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CHEAP.admin()
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        match cx.body.get("logRotate") {
+            Some(Value::String("server")) => {}
+            Some(Value::String(other)) => {
+                return Err(Failure::new(
+                    ErrorCode::NoSuchKey,
+                    format!("Unknown log type '{other}' for rotation"),
+                ));
+            }
+            Some(value) if value.truthy() => {}
+            _ => return Err(Failure::bad_value("Invalid log rotation command")),
+        }
+        cx.server.log.rotate().map_err(|error| {
+            Failure::new(
+                ErrorCode::OperationFailed,
+                format!("Log rotation failed: {error}"),
+            )
+        })?;
+        Ok(DocBuf::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_log_of_the_server_rotates() {
+        let mut server = TestServer::new();
+        assert_eq!(server.run("admin", doc! {"logRotate": 1}), doc! {"ok": 1.0});
+        assert_eq!(server.code("admin", doc! {"logRotate": "audit"}), 4);
+    }
+}

@@ -1,0 +1,45 @@
+//! `logout`
+
+use frond_bson::DocBuf;
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::Result;
+
+/// Ends the logins of this connection, of which there are none.
+pub struct Logout;
+
+impl Command for Logout {
+    fn names(&self) -> &'static [&'static str] {
+        &["logout"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Ends the logins of this connection, of which there are none."
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CHEAP
+    }
+
+    fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {
+        Ok(DocBuf::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn it_answers() {
+        assert_eq!(
+            TestServer::new().run("admin", doc! {"logout": 1}),
+            doc! {"ok": 1.0}
+        );
+    }
+}

@@ -1,0 +1,285 @@
+//! The commands. Each one is a file with one struct: its names, its description, its fields, what
+//! it does, and its tests. [`COMMANDS`] lists them; adding a command touches its file and that list.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use frond_bson::DocBuf;
+
+use crate::context::Context;
+use crate::failure::Result;
+use crate::metrics::{Class, Op};
+
+pub mod build_info;
+pub mod coll_stats;
+pub mod connection_status;
+pub mod count;
+pub mod create;
+pub mod create_indexes;
+pub mod current_op;
+pub mod db_stats;
+pub mod delete;
+pub mod distinct;
+pub mod drop;
+pub mod drop_database;
+pub mod drop_indexes;
+pub mod end_sessions;
+pub mod features;
+pub mod find;
+pub mod find_and_modify;
+pub mod fsync;
+pub mod get_cmd_line_opts;
+pub mod get_last_error;
+pub mod get_log;
+pub mod get_more;
+pub mod get_prev_error;
+pub mod hello;
+pub mod host_info;
+pub mod insert;
+pub mod kill_all_sessions;
+pub mod kill_cursors;
+pub mod kill_op;
+pub mod kill_sessions;
+pub mod list_collections;
+pub mod list_commands;
+pub mod list_databases;
+pub mod list_indexes;
+pub mod log_rotate;
+pub mod logout;
+pub mod parameters;
+pub mod ping;
+pub mod refresh_sessions;
+pub mod rename_collection;
+pub mod repl_set_get_config;
+pub mod repl_set_get_status;
+pub mod reset_error;
+pub mod roles_info;
+pub mod sasl_start;
+pub mod server_status;
+pub mod shutdown;
+pub mod start_session;
+pub mod top;
+pub mod update;
+pub mod users_info;
+pub mod validate;
+pub mod whatsmyuri;
+
+/// Every command.
+pub static COMMANDS: &[&dyn Command] = &[
+    &build_info::BuildInfo,
+    &coll_stats::CollStats,
+    &connection_status::ConnectionStatus,
+    &count::Count,
+    &create::Create,
+    &create_indexes::CreateIndexes,
+    &current_op::CurrentOp,
+    &db_stats::DbStats,
+    &delete::Delete,
+    &distinct::Distinct,
+    &drop::Drop,
+    &drop_database::DropDatabase,
+    &drop_indexes::DropIndexes,
+    &end_sessions::EndSessions,
+    &features::Features,
+    &find::Find,
+    &find_and_modify::FindAndModify,
+    &fsync::Fsync,
+    &get_cmd_line_opts::GetCmdLineOpts,
+    &get_last_error::GetLastError,
+    &get_log::GetLog,
+    &get_more::GetMore,
+    &get_prev_error::GetPrevError,
+    &hello::Hello,
+    &host_info::HostInfo,
+    &insert::Insert,
+    &kill_all_sessions::KillAllSessions,
+    &kill_cursors::KillCursors,
+    &kill_op::KillOp,
+    &kill_sessions::KillSessions,
+    &list_collections::ListCollections,
+    &list_commands::ListCommands,
+    &list_databases::ListDatabases,
+    &list_indexes::ListIndexes,
+    &log_rotate::LogRotate,
+    &logout::Logout,
+    &parameters::GetParameter,
+    &parameters::SetParameter,
+    &ping::Ping,
+    &refresh_sessions::RefreshSessions,
+    &rename_collection::RenameCollection,
+    &repl_set_get_config::ReplSetGetConfig,
+    &repl_set_get_status::ReplSetGetStatus,
+    &reset_error::ResetError,
+    &roles_info::RolesInfo,
+    &sasl_start::SaslStart,
+    &server_status::ServerStatus,
+    &shutdown::Shutdown,
+    &start_session::StartSession,
+    &top::Top,
+    &update::Update,
+    &users_info::UsersInfo,
+    &validate::Validate,
+    &whatsmyuri::WhatsMyUri,
+];
+
+/// A command.
+pub trait Command: Send + Sync {
+    /// The names it goes by, the proper one first. Names are compared exactly; the other spellings
+    /// that MongoDB has always accepted (`ismaster`, `findandmodify`) are listed.
+    fn names(&self) -> &'static [&'static str];
+
+    /// What it does, in one line.
+    fn doc(&self) -> &'static str;
+
+    /// The fields it takes, besides its name and those of every command.
+    fn fields(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Fields that MongoDB's command takes and this one does not: an error names them.
+    fn lacking(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// How it is treated by what is around it.
+    fn traits(&self) -> Traits;
+
+    /// Runs it. The reply has no `ok` yet.
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf>;
+}
+
+/// What the dispatcher needs to know of a command.
+#[derive(Clone, Copy, Debug)]
+pub struct Traits {
+    /// For `opLatencies` and `top`.
+    pub class: Class,
+    /// For `opcounters`. Writes count their own statements, so theirs is only for `top`.
+    pub op: Op,
+    /// Whether it may wait for the store.
+    pub touches_storage: bool,
+    /// Whether it runs on the database `admin` only.
+    pub admin_only: bool,
+    /// Whether it is part of MongoDB's Stable API, version 1.
+    pub stable_api: bool,
+    /// Whether unknown fields are fine, as for a handshake.
+    pub takes_any_field: bool,
+    /// Whether its first field names a collection.
+    pub on_collection: bool,
+    /// Whether `getLastError` afterwards still sees the write before it.
+    pub keeps_last_error: bool,
+    /// Whether a write concern makes sense.
+    pub writes: bool,
+}
+
+impl Traits {
+    /// Looks at memory only.
+    pub const CHEAP: Traits = Traits {
+        class: Class::Command,
+        op: Op::Command,
+        touches_storage: false,
+        admin_only: false,
+        stable_api: false,
+        takes_any_field: false,
+        on_collection: false,
+        keeps_last_error: false,
+        writes: false,
+    };
+
+    /// Reads documents of a collection.
+    pub const READ: Traits = Traits {
+        class: Class::Read,
+        op: Op::Query,
+        touches_storage: true,
+        on_collection: true,
+        stable_api: true,
+        ..Traits::CHEAP
+    };
+
+    /// Changes documents of a collection.
+    pub const WRITE: Traits = Traits {
+        class: Class::Write,
+        op: Op::Command,
+        writes: true,
+        ..Traits::READ
+    };
+
+    /// Reads the catalog.
+    pub const CATALOG: Traits = Traits {
+        touches_storage: true,
+        stable_api: true,
+        ..Traits::CHEAP
+    };
+
+    /// Changes the catalog.
+    pub const CATALOG_WRITE: Traits = Traits {
+        writes: true,
+        on_collection: true,
+        ..Traits::CATALOG
+    };
+
+    /// The same, but only on the database `admin`.
+    pub const fn admin(mut self) -> Traits {
+        self.admin_only = true;
+        self
+    }
+
+    /// The same, as part of the Stable API or not.
+    pub const fn stable(mut self, stable: bool) -> Traits {
+        self.stable_api = stable;
+        self
+    }
+
+    /// The same, counted as this.
+    pub const fn counted(mut self, op: Op) -> Traits {
+        self.op = op;
+        self
+    }
+}
+
+/// A command and its place in the table, by any of its names.
+pub fn find(name: &str) -> Option<(usize, &'static dyn Command)> {
+    static BY_NAME: LazyLock<HashMap<&'static str, usize>> = LazyLock::new(|| {
+        let mut by_name = HashMap::new();
+        for (at, command) in COMMANDS.iter().enumerate() {
+            for name in command.names() {
+                by_name.insert(*name, at);
+            }
+        }
+        by_name
+    });
+    let at = *BY_NAME.get(name)?;
+    Some((at, *COMMANDS.get(at)?))
+}
+
+/// The proper name of a command.
+pub fn proper_name(command: &dyn Command) -> &'static str {
+    command.names().first().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_command_is_named_once_and_described() {
+        let mut seen = HashSet::new();
+        for command in COMMANDS {
+            assert!(!command.names().is_empty());
+            assert!(
+                !command.doc().is_empty() && command.doc().ends_with('.'),
+                "{}",
+                command.doc()
+            );
+            for name in command.names() {
+                assert!(seen.insert(*name), "{name} is there twice");
+                assert!(find(name).is_some());
+            }
+            for field in command.lacking() {
+                assert!(!command.fields().contains(field), "{field}");
+            }
+        }
+        assert!(find("Ping").is_none(), "names are compared exactly");
+    }
+}

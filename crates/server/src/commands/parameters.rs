@@ -1,0 +1,292 @@
+//! `getParameter` and `setParameter`, over one table of parameters.
+
+use std::time::Duration;
+
+use frond_bson::{DocBuf, OwnedValue, Value, doc};
+
+use super::{Command, Traits};
+use crate::arguments::{Arguments, whole};
+use crate::context::{Context, DOCUMENT_BYTES_MAX};
+use crate::failure::{ErrorCode, Failure, Result};
+use crate::log::Component;
+use crate::sessions::TIMEOUT_MINUTES;
+use crate::state::Server;
+
+/// A parameter of the running server.
+struct Parameter {
+    name: &'static str,
+    get: fn(&Server) -> OwnedValue,
+    /// None if it can only be set at the start, or not at all.
+    set: Option<fn(&Server, &Value<'_>) -> Result<()>>,
+}
+
+fn own<'a>(value: impl Into<Value<'a>>) -> OwnedValue {
+    OwnedValue::from(value.into())
+}
+
+fn number(name: &str, value: &Value<'_>, low: i64, high: i64) -> Result<i64> {
+    if !value.is_number() {
+        return Err(Failure::new(
+            ErrorCode::TypeMismatch,
+            format!(
+                "the parameter '{name}' must be a number, not a {}",
+                value.type_name()
+            ),
+        ));
+    }
+    let n = whole(value);
+    if (low..=high).contains(&n) {
+        return Ok(n);
+    }
+    Err(Failure::bad_value(format!(
+        "Invalid value for parameter {name}: {n} is not between {low} and {high}"
+    )))
+}
+
+/// Every parameter.
+static PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "cursorTimeoutMillis",
+        get: |server| own(i64::try_from(server.cursor_timeout().as_millis()).unwrap_or(i64::MAX)),
+        set: Some(|server, value| {
+            let ms = number("cursorTimeoutMillis", value, 1, i64::MAX / 1_000_000)?;
+            server.set_cursor_timeout(Duration::from_millis(ms.unsigned_abs()));
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "featureCompatibilityVersion",
+        get: |_| own(&doc! {"version": "7.0"}),
+        set: None,
+    },
+    Parameter {
+        name: "journalCommitInterval",
+        get: |server| own(server.settings.journal_commit_interval.as_millis() as i64),
+        set: None,
+    },
+    Parameter {
+        name: "localLogicalSessionTimeoutMinutes",
+        get: |_| own(TIMEOUT_MINUTES),
+        set: None,
+    },
+    Parameter {
+        name: "logLevel",
+        get: |server| own(i32::from(server.log.verbosity())),
+        set: Some(|server, value| {
+            let level = number("logLevel", value, 0, 5)?;
+            server.log.set_verbosity(u8::try_from(level).unwrap_or(0));
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "maxBSONObjectSize",
+        get: |_| own(DOCUMENT_BYTES_MAX as i32),
+        set: None,
+    },
+    Parameter {
+        name: "quiet",
+        get: |server| own(server.settings.quiet),
+        set: None,
+    },
+    Parameter {
+        name: "slowOpThresholdMs",
+        get: |server| own(server.slow_operation().as_millis() as i64),
+        set: Some(|server, value| {
+            let ms = number("slowOpThresholdMs", value, 0, i64::from(i32::MAX))?;
+            server.set_slow_operation(Duration::from_millis(ms.unsigned_abs()));
+            Ok(())
+        }),
+    },
+];
+
+/// Reads parameters of the server.
+pub struct GetParameter;
+
+impl Command for GetParameter {
+    fn names(&self) -> &'static [&'static str] {
+        &["getParameter"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Reads parameters of the server."
+    }
+
+    fn traits(&self) -> Traits {
+        // The fields name parameters.
+        Traits {
+            takes_any_field: true,
+            ..Traits::CHEAP.admin()
+        }
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let first = cx.body.get("getParameter").unwrap_or(Value::Null);
+        let options = match first {
+            Value::Document(options) => Arguments::new("getParameter", options),
+            _ => cx.args(),
+        };
+        let all =
+            matches!(first, Value::String("*")) || options.flag("allParameters")?.unwrap_or(false);
+        let details = options.flag("showDetails")?.unwrap_or(false);
+        let mut reply = DocBuf::new();
+        for parameter in PARAMETERS {
+            if !all && !cx.body.contains_key(parameter.name) {
+                continue;
+            }
+            let value = (parameter.get)(cx.server);
+            if details {
+                reply.push_doc(parameter.name, |out| {
+                    out.push("value", &value);
+                    out.push("settableAtRuntime", parameter.set.is_some());
+                    out.push("settableAtStartup", parameter.set.is_some());
+                });
+            } else {
+                reply.push(parameter.name, &value);
+            }
+        }
+        if reply.is_empty() {
+            return Err(Failure::new(
+                ErrorCode::InvalidOptions,
+                "no option found to get",
+            ));
+        }
+        Ok(reply)
+    }
+}
+
+/// Changes a parameter of the server.
+pub struct SetParameter;
+
+impl Command for SetParameter {
+    fn names(&self) -> &'static [&'static str] {
+        &["setParameter"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Changes a parameter of the server."
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            takes_any_field: true,
+            ..Traits::CHEAP.admin()
+        }
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        const NOT_PARAMETERS: [&str; 5] = ["$db", "lsid", "comment", "$clusterTime", "maxTimeMS"];
+        let mut reply = DocBuf::new();
+        for (name, value) in cx.body.iter().skip(1) {
+            if NOT_PARAMETERS.contains(&name) || name.starts_with('$') {
+                continue;
+            }
+            let unknown = || {
+                Failure::new(
+                    ErrorCode::InvalidOptions,
+                    format!("attempted to set unrecognized parameter [{name}]"),
+                )
+            };
+            let parameter = PARAMETERS
+                .iter()
+                .find(|parameter| parameter.name == name)
+                .ok_or_else(unknown)?;
+            let set = parameter.set.ok_or_else(|| {
+                Failure::new(
+                    ErrorCode::IllegalOperation,
+                    format!("not allowed to change [{name}] at runtime"),
+                )
+            })?;
+            let was = (parameter.get)(cx.server);
+            set(cx.server, &value)?;
+            cx.server.log.info(
+                Component::Command,
+                23435,
+                &cx.connection.name,
+                "Successfully set parameter",
+                &doc! {"parameterName": name, "oldValue": &was, "newValue": value},
+            );
+            if reply.is_empty() {
+                reply.push("was", &was);
+            }
+        }
+        if reply.is_empty() {
+            return Err(Failure::new(
+                ErrorCode::InvalidOptions,
+                "no option found to set, use help:true to see options ",
+            ));
+        }
+        Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn parameters_are_read() {
+        let mut server = TestServer::new();
+        let reply = server.run(
+            "admin",
+            doc! {"getParameter": 1, "featureCompatibilityVersion": 1},
+        );
+        assert_eq!(
+            reply,
+            doc! {"featureCompatibilityVersion": {"version": "7.0"}, "ok": 1.0}
+        );
+        for command in [
+            doc! {"getParameter": "*"},
+            doc! {"getParameter": 1, "allParameters": true},
+            doc! {"getParameter": {"allParameters": true}},
+        ] {
+            assert_eq!(server.run("admin", command).count(), PARAMETERS.len() + 1);
+        }
+        let reply = server.run(
+            "admin",
+            doc! {"getParameter": {"showDetails": true}, "logLevel": 1},
+        );
+        let settable = reply
+            .get_doc("logLevel")
+            .and_then(|level| level.get_bool("settableAtRuntime"));
+        assert_eq!(settable, Some(true));
+        assert_eq!(
+            server.code("admin", doc! {"getParameter": 1, "nonsense": 1}),
+            72
+        );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn parameters_are_set() {
+        let mut server = TestServer::new();
+        let reply = server.run(
+            "admin",
+            doc! {"setParameter": 1, "cursorTimeoutMillis": 5000},
+        );
+        assert_eq!(reply.get_i64("was"), Some(600_000));
+        assert_eq!(server.server.cursor_timeout(), Duration::from_secs(5));
+        server.run(
+            "admin",
+            doc! {"setParameter": 1, "slowOpThresholdMs": 0, "logLevel": 2},
+        );
+        assert_eq!(
+            (
+                server.server.slow_operation(),
+                server.server.log.verbosity()
+            ),
+            (Duration::ZERO, 2)
+        );
+        let cases = [
+            (doc! {"setParameter": 1, "nonsense": 1}, 72),
+            (doc! {"setParameter": 1}, 72),
+            (doc! {"setParameter": 1, "quiet": true}, 20),
+            (doc! {"setParameter": 1, "logLevel": 9}, 2),
+            (doc! {"setParameter": 1, "logLevel": "x"}, 14),
+        ];
+        for (command, code) in cases {
+            assert_eq!(server.code("admin", command), code);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! `renameCollection`
+
+use frond_bson::DocBuf;
+use frond_store::Namespace;
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::Result;
+
+/// Renames a collection.
+pub struct RenameCollection;
+
+impl Command for RenameCollection {
+    fn names(&self) -> &'static [&'static str] {
+        &["renameCollection"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Renames a collection."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        // Drivers once asked for the target to stay temporary; nothing depends on it.
+        &["to", "dropTarget", "stayTemp"]
+    }
+
+    fn lacking(&self) -> &'static [&'static str] {
+        &["collectionUUID"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            on_collection: false,
+            ..Traits::CATALOG_WRITE.admin().stable(false)
+        }
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let args = cx.args();
+        let name = |field| args.str(field)?.ok_or_else(|| args.missing(field));
+        let from = Namespace::parse(name("renameCollection")?)?;
+        let to = Namespace::parse(name("to")?)?;
+        let drop_target = args.flag("dropTarget")?.unwrap_or(false);
+        cx.server.store.rename_collection(&from, &to, drop_target)?;
+        cx.server.cursors.kill_namespace(from.as_str());
+        cx.server.metrics.forget(from.as_str());
+        cx.settle()?;
+        Ok(DocBuf::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_collection_moves() {
+        let mut server = TestServer::new();
+        server.run("test", doc! {"insert": "a", "documents": [{"_id": 1}]});
+        server.run("test", doc! {"create": "taken"});
+        let cases = [
+            (doc! {"renameCollection": "test.a", "to": "test.taken"}, 48),
+            (doc! {"renameCollection": "test.none", "to": "test.x"}, 26),
+            (doc! {"renameCollection": "test.a"}, 40414),
+            (doc! {"renameCollection": "a", "to": "test.x"}, 73),
+            (doc! {"renameCollection": 1, "to": "test.x"}, 14),
+        ];
+        for (command, code) in cases {
+            assert_eq!(server.code("admin", command.clone()), code, "{command:?}");
+        }
+        let rename = doc! {"renameCollection": "test.a", "to": "test.taken", "dropTarget": true};
+        assert_eq!(server.code("test", rename.clone()), 13);
+        server.run("admin", rename);
+        assert_eq!(
+            server.run("test", doc! {"count": "taken"}).get_i32("n"),
+            Some(1)
+        );
+        assert_eq!(
+            server.run("test", doc! {"count": "a"}).get_i32("n"),
+            Some(0)
+        );
+    }
+}

@@ -1,0 +1,49 @@
+//! `resetError`
+
+use frond_bson::DocBuf;
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::Result;
+
+/// Forgets the last error on this connection.
+pub struct ResetError;
+
+impl Command for ResetError {
+    fn names(&self) -> &'static [&'static str] {
+        &["resetError", "reseterror"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Forgets the last error on this connection."
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            keeps_last_error: true,
+            ..Traits::CHEAP
+        }
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        cx.state.last_error.reset();
+        Ok(DocBuf::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn it_answers() {
+        assert_eq!(
+            TestServer::new().run("test", doc! {"resetError": 1}),
+            doc! {"ok": 1.0}
+        );
+    }
+}

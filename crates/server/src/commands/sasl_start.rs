@@ -1,0 +1,53 @@
+//! `saslStart`
+
+use frond_bson::DocBuf;
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::{ErrorCode, Failure, Result};
+
+/// Refuses a login: this server has no users yet.
+pub struct SaslStart;
+
+impl Command for SaslStart {
+    fn names(&self) -> &'static [&'static str] {
+        &["saslStart", "authenticate"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Refuses a login: this server has no users yet."
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            takes_any_field: true,
+            ..Traits::CHEAP
+        }
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        Err(Failure::new(
+            ErrorCode::MechanismUnavailable,
+            format!(
+                "{} failed: this server has no users and no logins; connect without credentials",
+                cx.name
+            ),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn it_says_why() {
+        let mut server = TestServer::new();
+        let command = doc! {"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": "x"};
+        assert_eq!(server.code("admin", command), 334);
+    }
+}

@@ -1,0 +1,300 @@
+//! `serverStatus`: the counters that monitoring tools read.
+
+use frond_bson::{DocBuf, Value, doc};
+
+use super::build_info::COMPATIBLE_VERSION;
+use super::{COMMANDS, Command, Traits, proper_name};
+use crate::context::Context;
+use crate::failure::Result;
+use crate::memory::process_memory;
+use crate::metrics::{Class, Op};
+use crate::state::{Server, now_ms};
+
+/// Reports the counters of the server.
+pub struct ServerStatus;
+
+impl Command for ServerStatus {
+    fn names(&self) -> &'static [&'static str] {
+        &["serverStatus"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Reports the counters of the server."
+    }
+
+    fn traits(&self) -> Traits {
+        // The fields switch sections on and off.
+        Traits {
+            takes_any_field: true,
+            touches_storage: true,
+            ..Traits::CHEAP
+        }
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let server = cx.server;
+        let uptime = server.started.elapsed();
+        let mut reply = doc! {
+            "host": server.host_and_port(),
+            "version": COMPATIBLE_VERSION,
+            "process": "frond",
+            "pid": i64::from(std::process::id()),
+            "uptime": uptime.as_secs_f64().floor(),
+            "uptimeMillis": uptime.as_millis() as i64,
+            "uptimeEstimate": uptime.as_secs() as i64,
+            "localTime": Value::DateTime(now_ms()),
+        };
+        for (name, section) in SECTIONS {
+            // A section is on unless the client switches it off.
+            if cx.body.get(name).is_none_or(|value| value.truthy()) {
+                reply.push(name, &section(server));
+            }
+        }
+        Ok(reply)
+    }
+}
+
+/// A section's name and what it holds.
+type Section = (&'static str, fn(&Server) -> DocBuf);
+
+static SECTIONS: &[Section] = &[
+    ("asserts", asserts),
+    ("connections", connections),
+    ("extra_info", extra_info),
+    ("globalLock", global_lock),
+    ("logicalSessionRecordCache", sessions),
+    ("mem", mem),
+    ("metrics", metrics),
+    ("network", network),
+    ("opLatencies", latencies),
+    ("opcounters", opcounters),
+    ("storageEngine", storage_engine),
+    ("frond", engine),
+];
+
+fn asserts(server: &Server) -> DocBuf {
+    let metrics = &server.metrics;
+    doc! {
+        "regular": metrics.internal_errors.get(),
+        "warning": 0i64,
+        "msg": metrics.bad_messages.get(),
+        "user": metrics.user_errors.get(),
+        "tripwire": 0i64,
+        "rollovers": 0i64,
+    }
+}
+
+fn connections(server: &Server) -> DocBuf {
+    let current = server.connections.len();
+    let active = server
+        .connections
+        .active
+        .load(std::sync::atomic::Ordering::Relaxed);
+    doc! {
+        "current": current as i64,
+        "available": server.settings.connections_max.saturating_sub(current) as i64,
+        "totalCreated": server.metrics.connections_created.get(),
+        "rejected": server.metrics.connections_rejected.get(),
+        "active": active,
+    }
+}
+
+fn extra_info(_: &Server) -> DocBuf {
+    doc! {
+        "note": "fields vary by platform",
+        "page_faults": process_memory().page_faults as i64,
+    }
+}
+
+/// There is no global lock; the tools that read this want to know who works and who waits.
+fn global_lock(server: &Server) -> DocBuf {
+    let (mut readers, mut writers) = (0i64, 0i64);
+    for connection in server.connections.list() {
+        let running = connection.running.lock();
+        if running.active {
+            match running.kind {
+                "insert" | "update" | "remove" => writers += 1,
+                _ => readers += 1,
+            }
+        }
+    }
+    doc! {
+        "totalTime": i64::try_from(server.started.elapsed().as_micros()).unwrap_or(i64::MAX),
+        "currentQueue": {"total": 0i64, "readers": 0i64, "writers": 0i64},
+        "activeClients": {"total": readers + writers, "readers": readers, "writers": writers},
+    }
+}
+
+fn sessions(server: &Server) -> DocBuf {
+    doc! {"activeSessionsCount": server.sessions.len() as i64}
+}
+
+fn mem(_: &Server) -> DocBuf {
+    let memory = process_memory();
+    doc! {
+        "bits": i32::try_from(usize::BITS).unwrap_or(64),
+        "resident": (memory.resident_bytes >> 20) as i32,
+        "virtual": (memory.virtual_bytes >> 20) as i32,
+        "supported": true,
+    }
+}
+
+fn metrics(server: &Server) -> DocBuf {
+    let counters = &server.metrics;
+    let open = server.cursors.list();
+    let mut out = DocBuf::new();
+    out.push_doc("commands", |commands| {
+        commands.push("<UNKNOWN>", counters.unknown_commands.get());
+        for (command, count) in COMMANDS.iter().zip(&counters.commands) {
+            commands.push_doc(proper_name(*command), |entry| {
+                entry.push("failed", count.failed.get());
+                entry.push("total", count.total.get());
+            });
+        }
+    });
+    let pinned = open.iter().filter(|cursor| cursor.in_use).count();
+    let patient = open.iter().filter(|cursor| cursor.no_timeout).count();
+    out.push(
+        "cursor",
+        &doc! {
+            "timedOut": counters.cursors_timed_out.get(),
+            "totalOpened": counters.cursors_opened.get(),
+            "open": {
+                "noTimeout": patient as i64, "pinned": pinned as i64, "total": open.len() as i64,
+            },
+        },
+    );
+    out.push(
+        "document",
+        &doc! {
+            "deleted": counters.documents_deleted.get(),
+            "inserted": counters.documents_inserted.get(),
+            "returned": counters.documents_returned.get(),
+            "updated": counters.documents_updated.get(),
+        },
+    );
+    out.push("operation", &doc! {"slow": counters.slow_operations.get()});
+    out
+}
+
+fn network(server: &Server) -> DocBuf {
+    let metrics = &server.metrics;
+    doc! {
+        "bytesIn": metrics.bytes_in.get(),
+        "bytesOut": metrics.bytes_out.get(),
+        "numRequests": metrics.requests.get(),
+    }
+}
+
+fn latencies(server: &Server) -> DocBuf {
+    let mut out = DocBuf::new();
+    for (name, class) in [
+        ("reads", Class::Read),
+        ("writes", Class::Write),
+        ("commands", Class::Command),
+    ] {
+        let timed = server.metrics.latency(class);
+        out.push(
+            name,
+            &doc! {"latency": timed.micros.get(), "ops": timed.count.get()},
+        );
+    }
+    out
+}
+
+fn opcounters(server: &Server) -> DocBuf {
+    let mut out = DocBuf::new();
+    for op in Op::ALL {
+        out.push(op.name(), server.metrics.op(op).get());
+    }
+    out
+}
+
+fn storage_engine(_: &Server) -> DocBuf {
+    doc! {
+        "name": "frond",
+        "supportsCommittedReads": true,
+        "persistent": true,
+        "readOnly": false,
+        "backupCursorOpen": false,
+    }
+}
+
+fn engine(server: &Server) -> DocBuf {
+    crate::engine_stats::to_doc(&server.store.engine().stats())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn sections_can_be_switched_off() {
+        let mut server = TestServer::new();
+        let reply = server.run(
+            "admin",
+            doc! {"serverStatus": 1, "metrics": 0, "recordStats": 0},
+        );
+        assert_eq!(reply.get("metrics"), None);
+        for (name, _) in SECTIONS {
+            assert!(
+                *name == "metrics" || reply.get_doc(name).is_some(),
+                "{name}"
+            );
+        }
+        assert!(reply.get_doc("mem").unwrap().get_i32("resident").unwrap() > 0);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn operations_are_counted() {
+        let mut server = TestServer::new();
+        server.run(
+            "test",
+            doc! {"insert": "c", "documents": [{"_id": 1}, {"_id": 2}]},
+        );
+        server.run("test", doc! {"find": "c"});
+        server.run(
+            "test",
+            doc! {"update": "c", "updates": [{"q": {}, "u": {"$set": {"a": 1}}}]},
+        );
+        server.run(
+            "test",
+            doc! {"delete": "c", "deletes": [{"q": {"_id": 1}, "limit": 1}]},
+        );
+        server.run("test", doc! {"ping": 1});
+        server.code("test", doc! {"nonsense": 1});
+        server.code("test", doc! {"ping": 1, "x": 1});
+        let reply = server.run("admin", doc! {"serverStatus": 1});
+        let counters = reply.get_doc("opcounters").unwrap();
+        for (name, n) in [
+            ("insert", 2),
+            ("query", 1),
+            ("update", 1),
+            ("delete", 1),
+            ("getmore", 0),
+            ("command", 3),
+        ] {
+            assert_eq!(counters.get_i64(name), Some(n), "{name}");
+        }
+        let metrics = reply.get_doc("metrics").unwrap();
+        let documents = metrics.get_doc("document").unwrap();
+        for (name, n) in [
+            ("inserted", 2),
+            ("returned", 2),
+            ("updated", 1),
+            ("deleted", 1),
+        ] {
+            assert_eq!(documents.get_i64(name), Some(n), "{name}");
+        }
+        let commands = metrics.get_doc("commands").unwrap();
+        assert_eq!(commands.get_i64("<UNKNOWN>"), Some(1));
+        let ping = commands.get_doc("ping").unwrap();
+        assert_eq!(
+            (ping.get_i64("total"), ping.get_i64("failed")),
+            (Some(2), Some(1))
+        );
+    }
+}

@@ -1,0 +1,66 @@
+//! `shutdown`
+
+use frond_bson::{DocBuf, doc};
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::{ErrorCode, Failure, Result};
+use crate::log::Component;
+
+/// Stops the server; only a client on the same machine may.
+pub struct Shutdown;
+
+impl Command for Shutdown {
+    fn names(&self) -> &'static [&'static str] {
+        &["shutdown"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Stops the server; only a client on the same machine may."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["force", "timeoutSecs"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CHEAP.admin()
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        if !cx.connection.peer.is_local() {
+            return Err(Failure::new(
+                ErrorCode::Unauthorized,
+                "shutdown must run from localhost when running db without auth",
+            ));
+        }
+        let attributes = doc! {"remote": cx.connection.peer.to_string()};
+        cx.server.log.info(
+            Component::Control,
+            4695400,
+            &cx.connection.name,
+            "Shutdown command received",
+            &attributes,
+        );
+        cx.server.stop();
+        Ok(DocBuf::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn it_stops_the_server() {
+        let mut server = TestServer::new();
+        assert_eq!(server.code("test", doc! {"shutdown": 1}), 13);
+        assert!(!server.server.is_stopping());
+        server.run("admin", doc! {"shutdown": 1, "force": true});
+        assert!(server.server.is_stopping());
+    }
+}

@@ -1,0 +1,92 @@
+//! `top`
+
+use frond_bson::DocBuf;
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::Result;
+
+/// Shows how much time went into each collection.
+pub struct Top;
+
+impl Command for Top {
+    fn names(&self) -> &'static [&'static str] {
+        &["top"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Shows how much time went into each collection."
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CHEAP.admin()
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let mut reply = DocBuf::new();
+        reply.push_doc("totals", |totals| {
+            totals.push("note", "all times in microseconds");
+            for (namespace, usage) in cx.server.metrics.top() {
+                totals.push_doc(&namespace, |entry| {
+                    let (reads, writes, others) = (&usage.reads, &usage.writes, &usage.commands);
+                    entry.push_doc("total", |total| {
+                        let all = [reads, writes, others];
+                        total.push("time", all.iter().map(|t| t.micros.get()).sum::<i64>());
+                        total.push("count", all.iter().map(|t| t.count.get()).sum::<i64>());
+                    });
+                    for (name, timed) in [
+                        ("readLock", reads),
+                        ("writeLock", writes),
+                        ("queries", &usage.queries),
+                        ("getmore", &usage.getmore),
+                        ("insert", &usage.insert),
+                        ("update", &usage.update),
+                        ("remove", &usage.remove),
+                        ("commands", others),
+                    ] {
+                        entry.push_doc(name, |out| {
+                            out.push("time", timed.micros.get());
+                            out.push("count", timed.count.get());
+                        });
+                    }
+                });
+            }
+        });
+        Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn collections_that_were_used_are_there() {
+        let mut server = TestServer::new();
+        server.run("test", doc! {"find": "c"});
+        server.run("test", doc! {"insert": "c", "documents": [{"_id": 1}]});
+        let reply = server.run("admin", doc! {"top": 1});
+        let entry = reply
+            .get_doc("totals")
+            .and_then(|totals| totals.get_doc("test.c"))
+            .unwrap();
+        for (name, count) in [
+            ("total", 2),
+            ("readLock", 1),
+            ("writeLock", 1),
+            ("queries", 1),
+            ("insert", 1),
+            ("remove", 0),
+        ] {
+            assert_eq!(
+                entry.get_doc(name).and_then(|e| e.get_i64("count")),
+                Some(count),
+                "{name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! `update`
+
+use frond_bson::{Doc, DocBuf, OwnedValue, Value};
+use frond_store::{Namespace, UpdateRequest};
+
+use super::find::hint;
+use super::{Command, Traits};
+use crate::arguments::Arguments;
+use crate::context::{Context, lacking};
+use crate::failure::{ErrorCode, Failure, Result};
+use crate::metrics::Op;
+use crate::reply::{WriteErrors, push_count};
+use crate::sessions::{Recorded, RetryableWrite};
+use crate::statements::Statements;
+
+/// Updates documents.
+pub struct Update;
+
+impl Command for Update {
+    fn names(&self) -> &'static [&'static str] {
+        &["update"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Updates documents."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &[
+            "updates",
+            "ordered",
+            "bypassDocumentValidation",
+            "let",
+            "stmtId",
+            "stmtIds",
+        ]
+    }
+
+    fn lacking(&self) -> &'static [&'static str] {
+        &[
+            "encryptionInformation",
+            "collectionUUID",
+            "isTimeseriesNamespace",
+            "legacyRuntimeConstants",
+        ]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::WRITE.counted(Op::Update)
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let namespace = cx.namespace()?;
+        let args = cx.args();
+        args.flag("bypassDocumentValidation")?;
+        let ordered = args.flag("ordered")?.unwrap_or(true);
+        let variables = args.doc_field("let")?;
+        let statements = cx.documents("updates")?;
+        cx.check_batch(statements.len())?;
+        let ids = Statements::parse(&args, statements.len())?;
+        // Everything is read before anything is done: a malformed statement fails the command.
+        let requests: Vec<UpdateRequest<'_>> = statements
+            .iter()
+            .map(|statement| parse_statement(statement, variables))
+            .collect::<Result<_>>()?;
+        cx.server.metrics.count(Op::Update, requests.len() as u64);
+        let session = cx.retry_session();
+        let mut retry = session
+            .as_ref()
+            .map(|session| session.begin())
+            .transpose()?;
+
+        let mut total = Total::default();
+        let mut errors = WriteErrors::default();
+        for (at, request) in requests.iter().enumerate() {
+            match update_once(cx, &namespace, request, retry.as_mut(), ids.id(at)) {
+                Ok(done) => total.add(at, done),
+                Err(failure) => {
+                    errors.push(at, failure);
+                    if ordered {
+                        break;
+                    }
+                }
+            }
+        }
+        cx.server.metrics.documents_updated.add(total.modified);
+        let upserted = total.upserted.last().map(|(_, id)| id.clone());
+        cx.state.last_error.updated(total.matched, upserted);
+        if let Some(failure) = errors.last() {
+            cx.state.last_error.failed(failure.clone());
+        }
+        Ok(total.reply(&errors))
+    }
+}
+
+/// The sums of a bulk of updates.
+#[derive(Default)]
+struct Total {
+    matched: u64,
+    modified: u64,
+    upserted: Vec<(usize, OwnedValue)>,
+}
+
+impl Total {
+    fn add(&mut self, at: usize, done: Updated) {
+        self.matched += done.n;
+        self.modified += done.modified;
+        if let Some(id) = done.upserted {
+            self.upserted.push((at, id));
+        }
+    }
+
+    fn reply(&self, errors: &WriteErrors) -> DocBuf {
+        let mut reply = DocBuf::new();
+        push_count(&mut reply, "n", self.matched);
+        if !self.upserted.is_empty() {
+            reply.push_array("upserted", |list| {
+                for (index, id) in &self.upserted {
+                    list.push_doc(|entry| {
+                        entry.push("index", *index as i32);
+                        entry.push("_id", id);
+                    });
+                }
+            });
+        }
+        push_count(&mut reply, "nModified", self.modified);
+        errors.write(&mut reply);
+        reply
+    }
+}
+
+/// What one statement did.
+pub struct Updated {
+    /// Documents matched, or 1 for an upsert.
+    pub n: u64,
+    /// Documents changed.
+    pub modified: u64,
+    /// The `_id` of the document that was inserted.
+    pub upserted: Option<OwnedValue>,
+}
+
+fn update_once(
+    cx: &Context<'_>,
+    namespace: &Namespace,
+    request: &UpdateRequest<'_>,
+    retry: Option<&mut RetryableWrite<'_>>,
+    statement: i32,
+) -> Result<Updated> {
+    let Some(retry) = retry else {
+        return update(cx, namespace, request);
+    };
+    if request.multi {
+        return Err(Failure::new(
+            ErrorCode::InvalidOptions,
+            "Cannot use retryable writes with multi=true",
+        ));
+    }
+    if let Some(Recorded::Update {
+        n,
+        modified,
+        upserted,
+    }) = retry.executed(statement)
+    {
+        return Ok(Updated {
+            n: n.unsigned_abs(),
+            modified: modified.unsigned_abs(),
+            upserted: upserted.clone(),
+        });
+    }
+    let done = update(cx, namespace, request)?;
+    retry.record(
+        statement,
+        Recorded::Update {
+            n: done.n as i64,
+            modified: done.modified as i64,
+            upserted: done.upserted.clone(),
+        },
+    );
+    Ok(done)
+}
+
+/// Runs one update statement.
+pub fn update(
+    cx: &Context<'_>,
+    namespace: &Namespace,
+    request: &UpdateRequest<'_>,
+) -> Result<Updated> {
+    let outcome =
+        cx.server
+            .store
+            .update(namespace, request, cx.write_concern.durability, &cx.limits)?;
+    Ok(Updated {
+        n: outcome.matched + u64::from(outcome.upserted_id.is_some()),
+        modified: outcome.modified,
+        upserted: outcome.upserted_id,
+    })
+}
+
+const STATEMENT: &[&str] = &[
+    "q",
+    "u",
+    "upsert",
+    "multi",
+    "hint",
+    "arrayFilters",
+    "collation",
+    "c",
+    "upsertSupplied",
+    "sort",
+];
+
+fn parse_statement<'a>(
+    statement: &'a Doc,
+    variables: Option<&'a Doc>,
+) -> Result<UpdateRequest<'a>> {
+    let args = Arguments::new("update.updates", statement);
+    args.only(STATEMENT)?;
+    refuse_collation(&args, "update")?;
+    for name in ["c", "upsertSupplied", "sort"] {
+        if args.get(name).is_some_and(|value| value.truthy()) {
+            return Err(lacking("update", name));
+        }
+    }
+    let update = match args.get("u") {
+        Some(value @ (Value::Document(_) | Value::Array(_))) => value,
+        Some(_) => {
+            return Err(Failure::new(
+                ErrorCode::FailedToParse,
+                "Update argument must be either an object or an array",
+            ));
+        }
+        None => return Err(args.missing("u")),
+    };
+    Ok(UpdateRequest {
+        filter: args.doc_field("q")?.ok_or_else(|| args.missing("q"))?,
+        update,
+        upsert: args.flag("upsert")?.unwrap_or(false),
+        multi: args.flag("multi")?.unwrap_or(false),
+        array_filters: args.documents("arrayFilters")?.unwrap_or_default(),
+        hint: hint(&args)?,
+        variables,
+    })
+}
+
+/// Refuses a collation other than the simple one.
+pub fn refuse_collation(args: &Arguments<'_>, command: &str) -> Result<()> {
+    match args.doc_field("collation")? {
+        None => Ok(()),
+        Some(doc) if doc.is_empty() || doc.get_str("locale") == Some("simple") => Ok(()),
+        Some(_) => Err(lacking(command, "collation")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::sessions::SessionId;
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_bulk_counts_matched_modified_and_upserted() {
+        let mut server = TestServer::new();
+        server.fill("c", 5);
+        let reply = server.run(
+            "test",
+            doc! {"update": "c", "updates": [
+                {"q": {"_id": 1}, "u": {"$set": {"a": 10}}},
+                {"q": {"_id": {"$gte": 2}}, "u": {"$inc": {"b": 1}}, "multi": true},
+                {"q": {"_id": 9}, "u": {"$set": {"a": 1}}, "upsert": true},
+                {"q": {"_id": 8}, "u": {"$set": {"a": 1}}},
+                {"q": {"_id": 0}, "u": {"z": 1}},
+            ]},
+        );
+        let expected = doc! {
+            "n": 6, "upserted": [{"index": 2, "_id": 9}], "nModified": 4, "ok": 1.0,
+        };
+        assert_eq!(reply, expected);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_error_ends_an_ordered_bulk_only() {
+        let mut server = TestServer::new();
+        server.fill("c", 3);
+        for (ordered, n) in [(true, 1), (false, 2)] {
+            let reply = server.run(
+                "test",
+                doc! {"update": "c", "ordered": ordered, "updates": [
+                    {"q": {"_id": 0}, "u": {"$set": {"x": ordered}}},
+                    {"q": {"_id": 1}, "u": {"$set": {"_id": 7}}},
+                    {"q": {"_id": 2}, "u": {"$set": {"x": ordered}}},
+                ]},
+            );
+            assert_eq!(reply.get_i32("n"), Some(n));
+            let error = reply
+                .get_array("writeErrors")
+                .unwrap()
+                .get_doc("0")
+                .unwrap();
+            assert_eq!(
+                (error.get_i32("index"), error.get_i32("code")),
+                (Some(1), Some(66))
+            );
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn wrong_statements_are_refused() {
+        let mut server = TestServer::new();
+        let cases = [
+            (doc! {"update": "c"}, 40414),
+            (doc! {"update": "c", "updates": []}, 16),
+            (doc! {"update": "c", "updates": [{"q": {}}]}, 40414),
+            (doc! {"update": "c", "updates": [{"q": {}, "u": 1}]}, 9),
+            (
+                doc! {"update": "c", "updates": [{"q": {}, "u": {}, "x": 1}]},
+                40415,
+            ),
+            (
+                doc! {"update": "c", "updates": [{"q": {}, "u": {}, "collation": {"locale": "de"}}]},
+                238,
+            ),
+        ];
+        for (command, code) in cases {
+            assert_eq!(server.code("test", command.clone()), code, "{command:?}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_retry_does_not_update_again() {
+        let mut server = TestServer::new();
+        server.fill("c", 1);
+        let lsid = SessionId::random().to_doc();
+        for _ in 0..2 {
+            let reply = server.run(
+                "test",
+                doc! {
+                    "update": "c", "lsid": &lsid, "txnNumber": 1i64, "updates": [
+                        {"q": {"_id": 0}, "u": {"$inc": {"a": 1}}},
+                        {"q": {"_id": 5}, "u": {"$inc": {"a": 1}}, "upsert": true},
+                    ],
+                },
+            );
+            let expected = doc! {
+                "n": 2, "upserted": [{"index": 1, "_id": 5}], "nModified": 1, "ok": 1.0,
+            };
+            assert_eq!(reply, expected);
+        }
+        let found = server.run("test", doc! {"find": "c", "filter": {"_id": 0}});
+        assert_eq!(server.batch(&found, "firstBatch")[0].get_i32("a"), Some(1));
+        let multi = doc! {
+            "update": "c", "lsid": &lsid, "txnNumber": 2i64,
+            "updates": [{"q": {}, "u": {"$inc": {"a": 1}}, "multi": true}],
+        };
+        let reply = server.run("test", multi);
+        let error = reply
+            .get_array("writeErrors")
+            .unwrap()
+            .get_doc("0")
+            .unwrap();
+        assert_eq!(error.get_i32("code"), Some(72));
+    }
+}

@@ -1,0 +1,105 @@
+//! `validate`
+
+use frond_bson::DocBuf;
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::Result;
+
+/// Checks that a collection and its indexes agree.
+pub struct Validate;
+
+impl Command for Validate {
+    fn names(&self) -> &'static [&'static str] {
+        &["validate"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Checks that a collection and its indexes agree."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        // The check is always full, reads a snapshot, and disturbs nobody.
+        &["full", "background", "scandata", "checkBSONConformance"]
+    }
+
+    fn lacking(&self) -> &'static [&'static str] {
+        &["repair", "metadata", "enforceFastCount", "fixMultikey"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            on_collection: true,
+            ..Traits::CATALOG.stable(false)
+        }
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let namespace = cx.namespace()?;
+        for flag in ["full", "background", "scandata", "checkBSONConformance"] {
+            cx.args().flag(flag)?;
+        }
+        let report = cx.server.store.verify(&namespace)?;
+        let mut reply = DocBuf::new();
+        reply.push("ns", namespace.as_str());
+        reply.push("nInvalidDocuments", report.invalid_documents as i64);
+        reply.push("nrecords", report.documents as i64);
+        reply.push("nIndexes", report.indexes.len() as i32);
+        reply.push_doc("keysPerIndex", |keys| {
+            for index in &report.indexes {
+                keys.push(&index.name, index.keys as i64);
+            }
+        });
+        reply.push_doc("indexDetails", |details| {
+            for index in &report.indexes {
+                details.push_doc(&index.name, |detail| detail.push("valid", index.valid));
+            }
+        });
+        reply.push("valid", report.errors.is_empty());
+        reply.push("repaired", false);
+        reply.push_array("warnings", |_| ());
+        reply.push_array("errors", |errors| {
+            for error in &report.errors {
+                errors.push(error);
+            }
+        });
+        Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_sound_collection_is_valid() {
+        let mut server = TestServer::new();
+        server.run(
+            "test",
+            doc! {"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a_1"}]},
+        );
+        server.run(
+            "test",
+            doc! {"insert": "c", "documents": [{"a": [1, 2]}, {"a": 3}]},
+        );
+        let reply = server.run("test", doc! {"validate": "c", "full": true});
+        assert_eq!(
+            (reply.get_bool("valid"), reply.get_i64("nrecords")),
+            (Some(true), Some(2))
+        );
+        let keys = reply.get_doc("keysPerIndex").unwrap();
+        assert_eq!(
+            (keys.get_i64("_id_"), keys.get_i64("a_1")),
+            (Some(2), Some(3))
+        );
+        assert_eq!(server.code("test", doc! {"validate": "none"}), 26);
+        assert_eq!(
+            server.code("test", doc! {"validate": "c", "repair": true}),
+            238
+        );
+    }
+}

@@ -1,0 +1,286 @@
+//! What the server knows of a connection.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use frond_bson::{Doc, DocBuf};
+use frond_wire::Compressor;
+use parking_lot::Mutex;
+
+use crate::last_error::LastError;
+use crate::sessions::SessionId;
+
+/// Who is at the other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// A TCP client.
+    Tcp(std::net::SocketAddr),
+    /// A client of the Unix socket.
+    Unix,
+}
+
+impl Peer {
+    /// True if the client is on this machine.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Peer::Unix => true,
+            Peer::Tcp(address) => match address.ip() {
+                IpAddr::V4(ip) => ip.is_loopback(),
+                IpAddr::V6(ip) => {
+                    ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback())
+                }
+            },
+        }
+    }
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Peer::Tcp(address) => address.fmt(f),
+            Peer::Unix => f.write_str("anonymous unix socket"),
+        }
+    }
+}
+
+/// Bytes of a command that `currentOp` and the log keep.
+pub const COMMAND_BYTES_KEPT: usize = 1024;
+
+/// The operation that a connection runs, or ran last. Its buffers are used again and again.
+#[derive(Debug, Default)]
+pub struct Running {
+    /// False between operations.
+    pub active: bool,
+    /// Its number, for `killOp`.
+    pub id: i64,
+    /// When it began.
+    pub started: Option<Instant>,
+    /// `command`, `query`, `insert` …
+    pub kind: &'static str,
+    /// `database.collection`.
+    pub namespace: String,
+    /// The command's document, if it is short enough.
+    pub command: Vec<u8>,
+    /// The client's session.
+    pub session: Option<SessionId>,
+}
+
+impl Running {
+    /// The command as a document, or its name only when it is long.
+    pub fn command_doc(&self) -> DocBuf {
+        DocBuf::from_vec(self.command.clone()).unwrap_or_default()
+    }
+
+    /// Keeps a command.
+    pub fn keep_command(&mut self, body: &Doc) {
+        self.command.clear();
+        if body.len_bytes() <= COMMAND_BYTES_KEPT {
+            self.command.extend_from_slice(body.as_bytes());
+        } else {
+            self.command
+                .extend_from_slice(short_command(body).as_bytes());
+        }
+    }
+}
+
+/// A command, cut to its short fields if it is long.
+pub fn short_command(body: &Doc) -> DocBuf {
+    if body.len_bytes() <= COMMAND_BYTES_KEPT {
+        return body.to_owned();
+    }
+    let mut short = DocBuf::new();
+    let mut room = COMMAND_BYTES_KEPT;
+    for (name, value) in body.iter() {
+        let bytes = name.len() + 2 + value.len_bytes();
+        if bytes <= room.min(256) {
+            short.push(name, value);
+            room -= bytes;
+        }
+    }
+    short.push("$truncated", true);
+    short
+}
+
+/// The part of a connection that other connections can see.
+#[derive(Debug)]
+pub struct Connection {
+    /// Its number, from 1.
+    pub id: i64,
+    /// `conn` and its number, the context of its log lines.
+    pub name: String,
+    /// Who is at the other end.
+    pub peer: Peer,
+    /// What the driver said about itself in its first hello.
+    pub client: OnceLock<DocBuf>,
+    /// What it runs.
+    pub running: Mutex<Running>,
+    /// Interrupts what it runs.
+    pub killed: Arc<AtomicBool>,
+}
+
+impl Connection {
+    /// The name of the client's application, if it gave one.
+    pub fn application(&self) -> Option<&str> {
+        self.client.get()?.get_doc("application")?.get_str("name")
+    }
+}
+
+/// The part of a connection that only its own commands see.
+#[derive(Default)]
+pub struct ClientState {
+    /// For `getLastError`.
+    pub last_error: LastError,
+    /// Compressors that both sides have.
+    pub compressors: Vec<Compressor>,
+    /// True after the first hello.
+    pub greeted: bool,
+    /// The session touched last, and when.
+    pub session: Option<(SessionId, Instant)>,
+    /// Number of the next reply.
+    pub next_reply: i32,
+}
+
+/// All connections.
+#[derive(Default)]
+pub struct Connections {
+    all: Mutex<HashMap<i64, Arc<Connection>>>,
+    next: AtomicI64,
+    /// Connections open now.
+    count: AtomicUsize,
+    /// Connections that run a command now.
+    pub active: AtomicI64,
+    next_operation: AtomicI64,
+}
+
+impl Connections {
+    /// Admits a connection, unless there are `max` already.
+    pub fn open(&self, peer: Peer, max: usize) -> Option<Arc<Connection>> {
+        let mut all = self.all.lock();
+        if all.len() >= max {
+            return None;
+        }
+        let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        let connection = Arc::new(Connection {
+            id,
+            name: format!("conn{id}"),
+            peer,
+            client: OnceLock::new(),
+            running: Mutex::new(Running::default()),
+            killed: Arc::new(AtomicBool::new(false)),
+        });
+        all.insert(id, connection.clone());
+        self.count.store(all.len(), Ordering::Relaxed);
+        Some(connection)
+    }
+
+    /// Forgets a connection that closed.
+    pub fn close(&self, id: i64) {
+        let mut all = self.all.lock();
+        all.remove(&id);
+        self.count.store(all.len(), Ordering::Relaxed);
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All of them, by number.
+    pub fn list(&self) -> Vec<Arc<Connection>> {
+        let mut all: Vec<_> = self.all.lock().values().cloned().collect();
+        all.sort_by_key(|connection| connection.id);
+        all
+    }
+
+    /// A number for an operation.
+    pub fn operation_id(&self) -> i64 {
+        self.next_operation.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Interrupts an operation. False if it does not run.
+    pub fn kill_operation(&self, id: i64) -> bool {
+        for connection in self.list() {
+            let running = connection.running.lock();
+            if running.active && running.id == id {
+                connection.killed.store(true, Ordering::Relaxed);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Interrupts every operation.
+    pub fn kill_all_operations(&self) {
+        for connection in self.list() {
+            connection.killed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Interrupts the operations of a session.
+    pub fn kill_session(&self, session: SessionId) {
+        for connection in self.list() {
+            let running = connection.running.lock();
+            if running.active && running.session == Some(session) {
+                connection.killed.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use super::*;
+
+    #[test]
+    fn connections_are_counted_and_limited() {
+        let all = Connections::default();
+        let first = all.open(Peer::Unix, 2).unwrap();
+        let second = all.open(Peer::Unix, 2).unwrap();
+        assert!(all.open(Peer::Unix, 2).is_none());
+        assert_eq!((first.id, second.id, all.len()), (1, 2, 2));
+        all.close(1);
+        assert_eq!(all.open(Peer::Unix, 2).unwrap().name, "conn3");
+    }
+
+    #[test]
+    fn only_the_named_running_operation_is_killed() {
+        let all = Connections::default();
+        let connection = all.open(Peer::Unix, 2).unwrap();
+        let id = all.operation_id();
+        connection.running.lock().id = id;
+        assert!(!all.kill_operation(id));
+        connection.running.lock().active = true;
+        assert!(!all.kill_operation(id + 1));
+        assert!(all.kill_operation(id));
+        assert!(connection.killed.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn long_commands_are_cut() {
+        let mut running = Running::default();
+        let short = doc! {"ping": 1};
+        running.keep_command(&short);
+        assert_eq!(running.command_doc(), short);
+        let long = doc! {"insert": "c", "x": "y".repeat(2000), "$db": "d"};
+        running.keep_command(&long);
+        assert_eq!(
+            running.command_doc(),
+            doc! {"insert": "c", "$db": "d", "$truncated": true}
+        );
+        assert!(Peer::Tcp("127.0.0.1:1".parse().unwrap()).is_local());
+        assert!(Peer::Tcp("[::ffff:127.0.0.1]:1".parse().unwrap()).is_local());
+        assert!(!Peer::Tcp("10.0.0.1:1".parse().unwrap()).is_local());
+    }
+}

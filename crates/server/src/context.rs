@@ -1,0 +1,161 @@
+//! What a command sees while it runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use frond_bson::{Doc, Value};
+use frond_store::{Durability, Namespace, OpContext};
+use frond_wire::DocIter;
+use parking_lot::Mutex;
+
+use crate::arguments::Arguments;
+use crate::concern::WriteConcern;
+use crate::connection::{ClientState, Connection};
+use crate::failure::{ErrorCode, Failure, Result};
+use crate::sessions::{RetryableWrite, Session, SessionId, Sessions};
+use crate::state::Server;
+
+/// The largest document that a client may store, in bytes.
+pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
+
+/// Statements in one write command.
+pub const WRITE_BATCH_MAX: usize = 100_000;
+
+/// A command, its arguments, and everything it may use.
+pub struct Context<'a> {
+    /// The server.
+    pub server: &'a Server,
+    /// The client's connection.
+    pub connection: &'a Connection,
+    /// What only this connection's commands see.
+    pub state: &'a mut ClientState,
+    /// The name as the client wrote it.
+    pub name: &'static str,
+    /// The database.
+    pub db: &'a str,
+    /// The command's document.
+    pub body: &'a Doc,
+    /// Document sequences beside it.
+    pub sequences: &'a [(&'a str, DocIter<'a>)],
+    /// The client's session.
+    pub session: Option<SessionId>,
+    /// The number of the retryable write.
+    pub txn_number: Option<i64>,
+    /// See [`WriteConcern`].
+    pub write_concern: WriteConcern,
+    /// Time limit and interrupt switch.
+    pub limits: OpContext,
+    /// The time that the client allows.
+    pub max_time: Option<Duration>,
+    /// The client takes several replies to this request.
+    pub exhaust_allowed: bool,
+    /// Set by the command: another reply follows without a request.
+    pub more_to_come: bool,
+    /// Set by the command: wait this long before the reply goes out.
+    pub wait: Option<Duration>,
+}
+
+/// The retryable write that a command is part of.
+pub struct RetrySession {
+    id: SessionId,
+    txn_number: i64,
+    session: Arc<Mutex<Session>>,
+}
+
+impl RetrySession {
+    /// Waits for the session and opens its records.
+    pub fn begin(&self) -> Result<RetryableWrite<'_>> {
+        Sessions::begin(&self.session, self.id, self.txn_number)
+    }
+}
+
+impl<'a> Context<'a> {
+    /// The command's fields.
+    pub fn args(&self) -> Arguments<'a> {
+        Arguments::new(self.name, self.body)
+    }
+
+    /// The collection that the command's first field names.
+    pub fn namespace(&self) -> Result<Namespace> {
+        let Some((_, value)) = self.body.first() else {
+            return Err(Failure::bad_value("the command is empty"));
+        };
+        self.namespace_of(&value)
+    }
+
+    /// A collection of this command's database.
+    pub fn namespace_of(&self, value: &Value<'_>) -> Result<Namespace> {
+        match value {
+            Value::String(collection) | Value::Symbol(collection) => {
+                Ok(Namespace::new(self.db, collection)?)
+            }
+            Value::Binary { subtype: 4, .. } => {
+                Err(Failure::not_supported("naming a collection by its UUID"))
+            }
+            other => Err(Failure::new(
+                ErrorCode::InvalidNamespace,
+                format!("collection name has invalid type {}", other.type_name()),
+            )),
+        }
+    }
+
+    /// The documents of a required field, which may be a document sequence of the message or an
+    /// array in the command.
+    pub fn documents(&self, field: &str) -> Result<Vec<&'a Doc>> {
+        if let Some((_, sequence)) = self.sequences.iter().find(|(name, _)| *name == field) {
+            if self.body.contains_key(field) {
+                return Err(self.args().duplicate(field));
+            }
+            let mut documents = Vec::with_capacity(sequence.len());
+            for bytes in *sequence {
+                documents.push(Doc::validate(bytes)?);
+            }
+            return Ok(documents);
+        }
+        self.args()
+            .documents(field)?
+            .ok_or_else(|| self.args().missing(field))
+    }
+
+    /// The retryable write that this command is part of, if it is.
+    pub fn retry_session(&self) -> Option<RetrySession> {
+        let (id, txn_number) = (self.session?, self.txn_number?);
+        Some(RetrySession {
+            id,
+            txn_number,
+            session: self.server.sessions.touch(id),
+        })
+    }
+
+    /// Waits for the journal if the write concern asks for it, after a change that has no
+    /// durability of its own.
+    pub fn settle(&self) -> Result<()> {
+        if self.write_concern.durability == Durability::Synced {
+            self.server
+                .store
+                .engine()
+                .flush_log()
+                .map_err(frond_store::Error::from)?;
+        }
+        Ok(())
+    }
+
+    /// Checks the number of statements of a write command.
+    pub fn check_batch(&self, statements: usize) -> Result<()> {
+        if (1..=WRITE_BATCH_MAX).contains(&statements) {
+            return Ok(());
+        }
+        Err(Failure::new(
+            ErrorCode::InvalidLength,
+            format!(
+                "Write batch sizes must be between 1 and {WRITE_BATCH_MAX}. Got {statements} \
+                 operations."
+            ),
+        ))
+    }
+}
+
+/// The error for an option that MongoDB's command has and this server's lacks.
+pub fn lacking(command: &str, option: &str) -> Failure {
+    Failure::not_supported(format!("the option '{option}' of the command '{command}'"))
+}

@@ -1,0 +1,439 @@
+//! Cursors that clients come back to.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use frond_bson::DocBuf;
+use frond_store::{OpContext, QueryCursor};
+use parking_lot::Mutex;
+
+use crate::failure::{ErrorCode, Failure, Result};
+use crate::sessions::SessionId;
+
+/// Documents in the first batch when the client does not say.
+pub const FIRST_BATCH_DOCUMENTS: u64 = 101;
+
+/// Bytes of documents in a batch. A single document may be larger than what is left.
+pub const BATCH_BYTES: usize = 16 << 20;
+
+/// Where a cursor's documents come from.
+pub enum Source {
+    /// A query over collections. Boxed, since a waiting cursor is mostly this.
+    Query(Box<QueryCursor>),
+    /// Documents already in memory, as those of `listCollections`.
+    Fixed(std::vec::IntoIter<DocBuf>),
+}
+
+/// A cursor.
+pub struct Cursor {
+    /// `database.collection`.
+    pub namespace: String,
+    /// The session that opened it; only this session may use it.
+    pub session: Option<SessionId>,
+    /// True if it has no idle time-out.
+    pub no_timeout: bool,
+    /// Documents left until the limit of the query; none if it has no limit.
+    pub remaining: Option<u64>,
+    /// Documents returned so far.
+    pub returned: u64,
+    /// Batches returned so far.
+    pub batches: u64,
+    /// When it was opened.
+    pub opened: Instant,
+    /// What opened it, for `currentOp`.
+    pub originating: DocBuf,
+    /// Time for each of its batches that `maxTimeMS` of the opening command left.
+    pub time_left: Option<Duration>,
+    source: Source,
+    /// A document that did not fit into the last batch.
+    pending: Option<DocBuf>,
+    ended: bool,
+}
+
+impl Cursor {
+    /// A cursor over a source, nothing read yet.
+    pub fn new(namespace: impl Into<String>, source: Source) -> Cursor {
+        Cursor {
+            namespace: namespace.into(),
+            session: None,
+            no_timeout: false,
+            remaining: None,
+            returned: 0,
+            batches: 0,
+            opened: Instant::now(),
+            originating: DocBuf::new(),
+            time_left: None,
+            source,
+            pending: None,
+            ended: false,
+        }
+    }
+
+    /// A cursor over documents in memory.
+    pub fn fixed(namespace: impl Into<String>, documents: Vec<DocBuf>) -> Cursor {
+        Cursor::new(namespace, Source::Fixed(documents.into_iter()))
+    }
+
+    /// True if there is nothing more to return.
+    pub fn ended(&self) -> bool {
+        self.pending.is_none()
+            && (self.ended
+                || self.remaining == Some(0)
+                || matches!(&self.source, Source::Fixed(rest) if rest.len() == 0))
+    }
+
+    /// Limits of the operation that reads from it now.
+    pub fn set_context(&mut self, context: &OpContext) {
+        if let Source::Query(cursor) = &mut self.source {
+            cursor.set_context(context.clone());
+        }
+    }
+
+    fn next(&mut self) -> Result<Option<DocBuf>> {
+        if let Some(document) = self.pending.take() {
+            return Ok(Some(document));
+        }
+        if self.ended() {
+            return Ok(None);
+        }
+        let next = match &mut self.source {
+            Source::Query(cursor) => cursor.next()?,
+            Source::Fixed(rest) => rest.next(),
+        };
+        self.ended = next.is_none();
+        Ok(next)
+    }
+
+    /// The next batch: at most `documents` (none: as many as fit) and about [`BATCH_BYTES`].
+    pub fn batch(&mut self, documents: Option<u64>) -> Result<Vec<DocBuf>> {
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        let limit = documents.unwrap_or(u64::MAX);
+        while (batch.len() as u64) < limit {
+            let Some(document) = self.next()? else { break };
+            // Each element also has a type, a number as its name and a zero byte.
+            bytes += document.len_bytes() + 12;
+            if bytes > BATCH_BYTES && !batch.is_empty() {
+                self.pending = Some(document);
+                break;
+            }
+            self.returned += 1;
+            if let Some(remaining) = &mut self.remaining {
+                *remaining = remaining.saturating_sub(1);
+            }
+            batch.push(document);
+        }
+        self.batches += 1;
+        Ok(batch)
+    }
+}
+
+/// What the table knows of a cursor that is in use.
+struct Entry {
+    namespace: String,
+    session: Option<SessionId>,
+    no_timeout: bool,
+    originating: DocBuf,
+    last_used: Instant,
+    state: State,
+}
+
+enum State {
+    Idle(Box<Cursor>),
+    /// A command uses it; this switch interrupts the command.
+    InUse(Arc<AtomicBool>),
+}
+
+impl Entry {
+    /// Called under the table's lock, so that the switch of a command that has ended, and that its
+    /// connection uses again for the next one, is never touched.
+    fn interrupt(&self) {
+        if let State::InUse(switch) = &self.state {
+            switch.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// All open cursors.
+#[derive(Default)]
+pub struct Cursors {
+    all: Mutex<HashMap<i64, Entry>>,
+}
+
+/// A cursor taken out of the table; dropping it without [`CheckedOut::put_back`] closes it.
+pub struct CheckedOut<'t> {
+    table: &'t Cursors,
+    id: i64,
+    cursor: Option<Box<Cursor>>,
+}
+
+impl CheckedOut<'_> {
+    /// The cursor.
+    pub fn cursor(&mut self) -> Result<&mut Cursor> {
+        self.cursor.as_deref_mut().ok_or_else(|| not_found(self.id))
+    }
+
+    /// True if somebody killed the cursor while it was in use.
+    pub fn was_killed(&self) -> bool {
+        !self.table.all.lock().contains_key(&self.id)
+    }
+
+    /// Puts the cursor back for the next batch; if it was killed in the meantime it is closed.
+    pub fn put_back(mut self) {
+        let cursor = self.cursor.take();
+        let mut all = self.table.all.lock();
+        if let (Some(entry), Some(cursor)) = (all.get_mut(&self.id), cursor) {
+            entry.state = State::Idle(cursor);
+            entry.last_used = Instant::now();
+        }
+    }
+}
+
+impl Drop for CheckedOut<'_> {
+    fn drop(&mut self) {
+        if self.cursor.is_some() {
+            self.table.all.lock().remove(&self.id);
+        }
+    }
+}
+
+/// A cursor, for `currentOp` and `serverStatus`.
+pub struct CursorInfo {
+    /// Its id.
+    pub id: i64,
+    /// `database.collection`.
+    pub namespace: String,
+    /// The session that owns it.
+    pub session: Option<SessionId>,
+    /// True if it has no idle time-out.
+    pub no_timeout: bool,
+    /// What opened it.
+    pub originating: DocBuf,
+    /// True while a command uses it.
+    pub in_use: bool,
+}
+
+impl Cursors {
+    /// Keeps a cursor and gives it an id: a random positive number.
+    pub fn insert(&self, cursor: Cursor) -> i64 {
+        let mut all = self.all.lock();
+        let id = loop {
+            let id = (crate::random::bits() >> 1) as i64;
+            if id != 0 && !all.contains_key(&id) {
+                break id;
+            }
+        };
+        let entry = Entry {
+            namespace: cursor.namespace.clone(),
+            session: cursor.session,
+            no_timeout: cursor.no_timeout,
+            originating: cursor.originating.clone(),
+            last_used: Instant::now(),
+            state: State::Idle(Box::new(cursor)),
+        };
+        all.insert(id, entry);
+        id
+    }
+
+    /// Takes a cursor out for use by one command, which the switch interrupts.
+    pub fn check_out(&self, id: i64, switch: &Arc<AtomicBool>) -> Result<CheckedOut<'_>> {
+        let mut all = self.all.lock();
+        let entry = all.get_mut(&id).ok_or_else(|| not_found(id))?;
+        match std::mem::replace(&mut entry.state, State::InUse(switch.clone())) {
+            State::Idle(cursor) => Ok(CheckedOut {
+                table: self,
+                id,
+                cursor: Some(cursor),
+            }),
+            in_use => {
+                entry.state = in_use;
+                Err(Failure::new(
+                    ErrorCode::CursorInUse,
+                    format!("cursor id {id} is already in use"),
+                ))
+            }
+        }
+    }
+
+    /// The namespace of a cursor.
+    pub fn namespace(&self, id: i64) -> Option<String> {
+        self.all
+            .lock()
+            .get(&id)
+            .map(|entry| entry.namespace.clone())
+    }
+
+    /// Documents that a cursor has returned; none while it is in use.
+    pub fn returned(&self, id: i64) -> Option<u64> {
+        match &self.all.lock().get(&id)?.state {
+            State::Idle(cursor) => Some(cursor.returned),
+            State::InUse(_) => None,
+        }
+    }
+
+    /// Closes a cursor; one in use is interrupted. False if there is none.
+    pub fn kill(&self, id: i64) -> bool {
+        self.kill_ids(|_| vec![id]) == 1
+    }
+
+    fn kill_ids(&self, choose: impl FnOnce(&HashMap<i64, Entry>) -> Vec<i64>) -> u64 {
+        // Dropped after the lock is free: closing may take time.
+        let dead: Vec<Entry> = {
+            let mut all = self.all.lock();
+            let ids = choose(&all);
+            ids.iter()
+                .filter_map(|id| all.remove(id))
+                .inspect(Entry::interrupt)
+                .collect()
+        };
+        dead.len() as u64
+    }
+
+    fn kill_if(&self, mut gone: impl FnMut(&Entry) -> bool) -> u64 {
+        self.kill_ids(|all| {
+            all.iter()
+                .filter(|(_, entry)| gone(entry))
+                .map(|(id, _)| *id)
+                .collect()
+        })
+    }
+
+    /// Closes the cursors of a session.
+    pub fn kill_session(&self, session: SessionId) -> u64 {
+        self.kill_if(|entry| entry.session == Some(session))
+    }
+
+    /// Closes the cursors of a collection, or of a database when the name ends in a dot.
+    pub fn kill_namespace(&self, namespace: &str) -> u64 {
+        self.kill_if(|entry| {
+            entry.namespace == namespace
+                || (namespace.ends_with('.') && entry.namespace.starts_with(namespace))
+        })
+    }
+
+    /// Closes all.
+    pub fn kill_all(&self) -> u64 {
+        self.kill_if(|_| true)
+    }
+
+    /// Closes the cursors that were idle for the time-out and says how many.
+    pub fn expire(&self, now: Instant, timeout: Duration) -> u64 {
+        self.kill_if(|entry| {
+            matches!(entry.state, State::Idle(_))
+                && !entry.no_timeout
+                && now.saturating_duration_since(entry.last_used) >= timeout
+        })
+    }
+
+    /// What is open.
+    pub fn list(&self) -> Vec<CursorInfo> {
+        self.all
+            .lock()
+            .iter()
+            .map(|(id, entry)| CursorInfo {
+                id: *id,
+                namespace: entry.namespace.clone(),
+                session: entry.session,
+                no_timeout: entry.no_timeout,
+                originating: entry.originating.clone(),
+                in_use: matches!(entry.state, State::InUse(_)),
+            })
+            .collect()
+    }
+}
+
+/// The error for a cursor that does not exist.
+pub fn not_found(id: i64) -> Failure {
+    Failure::new(
+        ErrorCode::CursorNotFound,
+        format!("cursor id {id} not found"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use super::*;
+
+    fn numbers(n: i32) -> Cursor {
+        Cursor::fixed("db.c", (0..n).map(|i| doc! {"_id": i}).collect())
+    }
+
+    #[test]
+    fn batches_end_by_count_limit_and_size() {
+        let mut cursor = numbers(5);
+        assert_eq!(cursor.batch(Some(2)).unwrap().len(), 2);
+        assert!(!cursor.ended());
+        assert_eq!(cursor.batch(Some(0)).unwrap().len(), 0);
+        assert_eq!(cursor.batch(None).unwrap().len(), 3);
+        assert!(cursor.ended());
+        assert_eq!((cursor.returned, cursor.batches), (5, 3));
+
+        let mut cursor = numbers(5);
+        cursor.remaining = Some(2);
+        assert_eq!(cursor.batch(None).unwrap().len(), 2);
+        assert!(cursor.ended());
+
+        let large = "x".repeat(9 << 20);
+        let documents = (0..3).map(|i| doc! {"_id": i, "x": &large}).collect();
+        let mut cursor = Cursor::fixed("db.c", documents);
+        for left in [2, 1, 0] {
+            assert_eq!(cursor.batch(None).unwrap().len(), 1);
+            assert_eq!(cursor.ended(), left == 0);
+        }
+    }
+
+    #[test]
+    fn the_table_hands_out_a_cursor_to_one_at_a_time() {
+        let table = Cursors::default();
+        let id = table.insert(numbers(3));
+        assert!(id > 0);
+        let switch = Arc::new(AtomicBool::new(false));
+        let out = table.check_out(id, &switch).unwrap();
+        assert_eq!(
+            table.check_out(id, &switch).err().unwrap().code,
+            ErrorCode::CursorInUse
+        );
+        out.put_back();
+        assert_eq!(table.namespace(id).as_deref(), Some("db.c"));
+
+        let out = table.check_out(id, &switch).unwrap();
+        assert!(table.kill(id) && !table.kill(id));
+        assert!(switch.load(Ordering::Relaxed) && out.was_killed());
+        out.put_back();
+        assert_eq!(
+            table.check_out(id, &switch).err().unwrap().code,
+            ErrorCode::CursorNotFound
+        );
+
+        let id = table.insert(numbers(3));
+        drop(table.check_out(id, &switch).unwrap());
+        assert!(
+            table.list().is_empty(),
+            "a cursor that is not put back is closed"
+        );
+    }
+
+    #[test]
+    fn cursors_close_by_owner_and_age() {
+        let table = Cursors::default();
+        let session = SessionId::random();
+        let mut owned = numbers(1);
+        owned.session = Some(session);
+        table.insert(owned);
+        let mut patient = numbers(1);
+        patient.no_timeout = true;
+        table.insert(patient);
+        table.insert(Cursor::fixed("db2.x", vec![doc! {}]));
+        let later = Instant::now() + Duration::from_secs(601);
+        assert_eq!(table.kill_session(session), 1);
+        assert_eq!(table.expire(Instant::now(), Duration::from_secs(600)), 0);
+        assert_eq!(table.expire(later, Duration::from_secs(600)), 1);
+        assert_eq!((table.kill_namespace("db."), table.kill_all()), (1, 0));
+    }
+}

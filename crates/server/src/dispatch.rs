@@ -1,0 +1,578 @@
+//! From a request to a command: the arguments that every command has, and what is recorded of it.
+
+use std::time::{Duration, Instant};
+
+use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_store::{OpContext, check_database_name};
+use frond_wire::DocIter;
+
+use crate::arguments::{Arguments, whole};
+use crate::commands::{self, Command, Traits, proper_name};
+use crate::concern::{WriteConcern, check_read_concern};
+use crate::connection::{ClientState, Connection};
+use crate::context::{Context, lacking};
+use crate::exec;
+use crate::failure::{ErrorCode, Failure, Result};
+use crate::log::{Component, Severity};
+use crate::metrics::Class;
+use crate::sessions::SessionId;
+use crate::state::Server;
+
+/// A command as it arrived, by whatever opcode.
+pub struct CommandRequest<'a> {
+    /// The database.
+    pub db: &'a str,
+    /// The command's document, validated.
+    pub body: &'a Doc,
+    /// Document sequences beside it.
+    pub sequences: &'a [(&'a str, DocIter<'a>)],
+    /// The client takes several replies.
+    pub exhaust_allowed: bool,
+}
+
+/// A command's reply.
+pub struct Answer {
+    /// The reply, with `ok`.
+    pub reply: DocBuf,
+    /// Another reply follows without a request.
+    pub more_to_come: bool,
+    /// Wait this long before the reply goes out.
+    pub wait: Option<Duration>,
+}
+
+impl Answer {
+    /// The answer to something that failed.
+    pub fn failed(failure: &Failure) -> Answer {
+        let mut reply = DocBuf::new();
+        failure.write_reply(&mut reply);
+        Answer {
+            reply,
+            more_to_come: false,
+            wait: None,
+        }
+    }
+}
+
+/// Runs a command and answers it, whatever happens.
+pub fn run_command(
+    server: &Server,
+    connection: &Connection,
+    state: &mut ClientState,
+    request: &CommandRequest<'_>,
+) -> Answer {
+    let mut more_to_come = false;
+    let mut wait = None;
+    match try_command(
+        server,
+        connection,
+        state,
+        request,
+        &mut more_to_come,
+        &mut wait,
+    ) {
+        Ok(mut reply) => {
+            reply.push("ok", 1.0);
+            Answer {
+                reply,
+                more_to_come,
+                wait,
+            }
+        }
+        Err(failure) => Answer::failed(&failure),
+    }
+}
+
+fn try_command(
+    server: &Server,
+    connection: &Connection,
+    state: &mut ClientState,
+    request: &CommandRequest<'_>,
+    more_to_come: &mut bool,
+    wait: &mut Option<Duration>,
+) -> Result<DocBuf> {
+    let name = request.body.first().map_or("", |(name, _)| name);
+    let Some((at, command)) = commands::find(name) else {
+        server.metrics.unknown_commands.add(1);
+        let failure = Failure::new(
+            ErrorCode::CommandNotFound,
+            format!("no such command: '{name}'"),
+        );
+        state.last_error.failed(failure.clone());
+        return Err(failure);
+    };
+    let traits = command.traits();
+    let proper = proper_name(command);
+    if !traits.keeps_last_error {
+        state.last_error.begin();
+    }
+    let operation = Operation {
+        traits,
+        name: proper,
+        kind: "command",
+        at: Some(at),
+    };
+    observed(
+        server,
+        connection,
+        state,
+        &operation,
+        request,
+        |state, limits| {
+            let common = Common::parse(server, command, request)?;
+            if common.help {
+                return Ok(doc! {"help": command.doc()});
+            }
+            if let Some(session) = common.session {
+                keep_session(server, state, session);
+                connection.running.lock().session = Some(session);
+            }
+            let mut cx = Context {
+                server,
+                connection,
+                state,
+                name: proper,
+                db: request.db,
+                body: request.body,
+                sequences: request.sequences,
+                session: common.session,
+                txn_number: common.txn_number,
+                write_concern: common.write_concern,
+                limits: limits.with_limit(common.max_time),
+                max_time: common.max_time,
+                exhaust_allowed: request.exhaust_allowed,
+                more_to_come: false,
+                wait: None,
+            };
+            let reply = command.run(&mut cx)?;
+            *more_to_come = cx.more_to_come;
+            *wait = cx.wait;
+            Ok(reply)
+        },
+    )
+}
+
+/// What is recorded about a command or a legacy operation.
+pub struct Operation {
+    /// Its treatment.
+    pub traits: Traits,
+    /// The proper name.
+    pub name: &'static str,
+    /// `command`, `query`, `insert` …, for `currentOp`.
+    pub kind: &'static str,
+    /// Place in the table of commands.
+    pub at: Option<usize>,
+}
+
+/// Makes the limits of an operation that a connection begins.
+pub struct Limits<'a>(&'a Connection);
+
+impl Limits<'_> {
+    /// Limits with this time, counted from now.
+    pub fn with_limit(&self, time: Option<Duration>) -> OpContext {
+        let mut context =
+            OpContext::with_deadline(time.and_then(|time| Instant::now().checked_add(time)));
+        context.killed = self.0.killed.clone();
+        context
+    }
+}
+
+/// Runs an operation where it can be seen, killed, counted and found slow.
+pub fn observed<T>(
+    server: &Server,
+    connection: &Connection,
+    state: &mut ClientState,
+    operation: &Operation,
+    request: &CommandRequest<'_>,
+    run: impl FnOnce(&mut ClientState, Limits<'_>) -> Result<T>,
+) -> Result<T> {
+    let started = Instant::now();
+    begin(server, connection, operation, request, started);
+    let outcome = exec::run(operation.traits.touches_storage, || {
+        run(state, Limits(connection))
+    });
+    let took = started.elapsed();
+    let outcome = outcome.map_err(|failure| match failure.code {
+        ErrorCode::Interrupted if server.is_stopping() => {
+            Failure::new(ErrorCode::InterruptedAtShutdown, "interrupted at shutdown")
+        }
+        _ => failure,
+    });
+    if let Err(failure) = &outcome {
+        count_failure(server, connection, operation, failure);
+        if !operation.traits.keeps_last_error {
+            state.last_error.failed(failure.clone());
+        }
+    }
+    end(server, connection, operation, took);
+    outcome
+}
+
+fn begin(
+    server: &Server,
+    connection: &Connection,
+    operation: &Operation,
+    request: &CommandRequest<'_>,
+    started: Instant,
+) {
+    server
+        .connections
+        .active
+        .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    // A write counts its statements itself.
+    if operation.traits.class != Class::Write {
+        server.metrics.count(operation.traits.op, 1);
+    }
+    let mut running = connection.running.lock();
+    running.active = true;
+    running.id = server.connections.operation_id();
+    running.started = Some(started);
+    running.kind = operation.kind;
+    running.session = None;
+    running.keep_command(request.body);
+    running.namespace.clear();
+    running.namespace.push_str(request.db);
+    running.namespace.push('.');
+    let collection = match request.body.first() {
+        Some((_, Value::String(collection))) if operation.traits.on_collection => collection,
+        _ => request
+            .body
+            .get_str("collection")
+            .filter(|_| operation.name == "getMore")
+            .unwrap_or("$cmd"),
+    };
+    // A name that no collection can have is not worth keeping.
+    running
+        .namespace
+        .push_str(collection.get(..255).unwrap_or(collection));
+    // Under the lock, so that a kill of the operation before this one cannot hit this one.
+    connection
+        .killed
+        .store(false, std::sync::atomic::Ordering::Relaxed);
+}
+
+fn end(server: &Server, connection: &Connection, operation: &Operation, took: Duration) {
+    server
+        .connections
+        .active
+        .fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+    let traits = operation.traits;
+    if let Some(count) = operation.at.and_then(|at| server.metrics.commands.get(at)) {
+        count.total.add(1);
+    }
+    let slow = took >= server.slow_operation() && traits.touches_storage;
+    let mut running = connection.running.lock();
+    running.active = false;
+    let counted = traits.on_collection || operation.name == "getMore";
+    let namespace = if counted {
+        running.namespace.as_str()
+    } else {
+        ""
+    };
+    server
+        .metrics
+        .record(namespace, traits.op, traits.class, took);
+    if slow {
+        server.metrics.slow_operations.add(1);
+        let attributes = doc! {
+            "type": operation.kind,
+            "ns": &running.namespace,
+            "appName": connection.application().unwrap_or(""),
+            "command": running.command_doc(),
+            "durationMillis": i64::try_from(took.as_millis()).unwrap_or(i64::MAX),
+        };
+        drop(running);
+        server.log.info(
+            Component::Command,
+            51803,
+            &connection.name,
+            "Slow query",
+            &attributes,
+        );
+    }
+}
+
+fn count_failure(
+    server: &Server,
+    connection: &Connection,
+    operation: &Operation,
+    failure: &Failure,
+) {
+    if let Some(count) = operation.at.and_then(|at| server.metrics.commands.get(at)) {
+        count.failed.add(1);
+    }
+    let internal = matches!(
+        failure.code,
+        ErrorCode::InternalError | ErrorCode::DataCorruptionDetected
+    );
+    if internal {
+        server.metrics.internal_errors.add(1);
+    } else {
+        server.metrics.user_errors.add(1);
+    }
+    let severity = if internal {
+        Severity::Error
+    } else {
+        Severity::Debug(1)
+    };
+    if server.log.wants(severity) {
+        let attributes = doc! {
+            "command": operation.name,
+            "error": {
+                "code": failure.code.code(),
+                "codeName": &*failure.code.name(),
+                "errmsg": &failure.message,
+            },
+        };
+        server.log.line(
+            severity,
+            Component::Command,
+            21962,
+            &connection.name,
+            "Assertion while executing command",
+            &attributes,
+        );
+    }
+}
+
+/// Keeps a session from expiring, without looking it up at each of its commands.
+fn keep_session(server: &Server, state: &mut ClientState, session: SessionId) {
+    let now = Instant::now();
+    let fresh = state.session.is_some_and(|(last, touched)| {
+        last == session && now.saturating_duration_since(touched) < Duration::from_secs(60)
+    });
+    if !fresh {
+        server.sessions.touch(session);
+        state.session = Some((session, now));
+    }
+}
+
+/// Commands that may be sent again with the same `txnNumber`.
+const RETRYABLE: &[&str] = &["insert", "update", "delete", "findAndModify"];
+
+/// The arguments that every command has.
+struct Common {
+    session: Option<SessionId>,
+    txn_number: Option<i64>,
+    write_concern: WriteConcern,
+    max_time: Option<Duration>,
+    help: bool,
+}
+
+impl Common {
+    fn parse(
+        server: &Server,
+        command: &dyn Command,
+        request: &CommandRequest<'_>,
+    ) -> Result<Common> {
+        let traits = command.traits();
+        let name = proper_name(command);
+        check_database_name(request.db)?;
+        if traits.admin_only && request.db != "admin" {
+            return Err(Failure::new(
+                ErrorCode::Unauthorized,
+                format!("{name} may only be run against the admin database."),
+            ));
+        }
+        let args = Arguments::new(name, request.body);
+        let mut common = Common {
+            session: None,
+            txn_number: None,
+            write_concern: WriteConcern::DEFAULT,
+            max_time: None,
+            help: false,
+        };
+        let (mut api_version, mut api_strict, mut api_details) = (None, false, false);
+        for (at, (field, value)) in request.body.iter().enumerate().skip(1) {
+            let mut known = true;
+            match field {
+                "$db" | "comment" | "$clusterTime" => {}
+                "lsid" => {
+                    if let Some(lsid) = args.doc_field("lsid")? {
+                        common.session = Some(SessionId::parse(lsid)?);
+                    }
+                }
+                "txnNumber" => match value {
+                    Value::Int64(n) if n >= 0 => common.txn_number = Some(n),
+                    Value::Int64(_) => {
+                        return Err(Failure::new(
+                            ErrorCode::InvalidOptions,
+                            "Transaction number cannot be negative",
+                        ));
+                    }
+                    other => return Err(args.wrong_type(field, &other, "type 'long'")),
+                },
+                "startTransaction" | "autocommit" => {
+                    return Err(Failure::new(
+                        ErrorCode::IllegalOperation,
+                        format!(
+                            "transactions are not supported, because this server is not a member \
+                             of a replica set ('{field}')"
+                        ),
+                    ));
+                }
+                "$readPreference" => check_read_preference(&args)?,
+                "$queryOptions" => {
+                    args.doc_field(field)?;
+                }
+                "readConcern" => {
+                    if let Some(concern) = args.doc_field(field)? {
+                        check_read_concern(concern)?;
+                    }
+                }
+                "writeConcern" => {
+                    if let Some(concern) = args.doc_field(field)? {
+                        if !traits.writes && !command.fields().contains(&field) {
+                            return Err(Failure::new(
+                                ErrorCode::InvalidOptions,
+                                format!("Command {name} does not support writeConcern"),
+                            ));
+                        }
+                        common.write_concern =
+                            WriteConcern::parse(concern, server.settings.journal)?;
+                    }
+                }
+                "maxTimeMS" => common.max_time = parse_max_time(field, &value)?,
+                "apiVersion" => api_version = Some(value),
+                "apiStrict" => {
+                    api_strict = args.bool(field)?.unwrap_or(false);
+                    api_details = true;
+                }
+                "apiDeprecationErrors" => {
+                    args.bool(field)?;
+                    api_details = true;
+                }
+                "help" if !command.fields().contains(&"help") => {
+                    common.help = value.truthy();
+                }
+                _ => known = false,
+            }
+            if !known && !traits.takes_any_field && !command.fields().contains(&field) {
+                if !command.lacking().contains(&field) {
+                    return Err(args.unknown(field));
+                }
+                if !means_off(&value) {
+                    return Err(lacking(name, field));
+                }
+            }
+            if !traits.takes_any_field
+                && request
+                    .body
+                    .iter()
+                    .take(at)
+                    .any(|(other, _)| other == field)
+            {
+                return Err(args.duplicate(field));
+            }
+        }
+        for (field, _) in request.sequences {
+            if !traits.takes_any_field && !command.fields().contains(field) {
+                return Err(args.unknown(field));
+            }
+        }
+        check_api(name, traits, api_version, api_strict, api_details)?;
+        if common.txn_number.is_some() {
+            if common.session.is_none() {
+                return Err(Failure::new(
+                    ErrorCode::InvalidOptions,
+                    "Transaction number requires a session ID to also be specified",
+                ));
+            }
+            if !RETRYABLE.contains(&name) {
+                return Err(Failure::new(
+                    ErrorCode::NotARetryableWriteCommand,
+                    format!(
+                        "txnNumber may only be provided for multi-document transactions and \
+                         retryable write commands. autocommit:false was not provided, and {name} \
+                         is not a retryable write command."
+                    ),
+                ));
+            }
+        }
+        Ok(common)
+    }
+}
+
+/// True for a value by which a client says that it does not want an option that this server lacks.
+fn means_off(value: &Value<'_>) -> bool {
+    match value {
+        Value::Bool(on) => !on,
+        Value::Document(doc) => {
+            doc.is_empty() || (doc.count() == 1 && doc.get_str("locale") == Some("simple"))
+        }
+        other => other.is_nullish(),
+    }
+}
+
+fn check_read_preference(args: &Arguments<'_>) -> Result<()> {
+    const MODES: [&str; 5] = [
+        "primary",
+        "primaryPreferred",
+        "secondary",
+        "secondaryPreferred",
+        "nearest",
+    ];
+    let Some(preference) = args.doc_field("$readPreference")? else {
+        return Ok(());
+    };
+    match preference.get("mode") {
+        Some(Value::String(mode)) if MODES.contains(&mode) => Ok(()),
+        Some(Value::String(mode)) => Err(Failure::new(
+            ErrorCode::FailedToParse,
+            format!("Could not parse $readPreference mode '{mode}'."),
+        )),
+        Some(other) => Err(Arguments::new("$readPreference", preference).wrong_type(
+            "mode",
+            &other,
+            "type 'string'",
+        )),
+        None => Err(Arguments::new("$readPreference", preference).missing("mode")),
+    }
+}
+
+/// A time limit in milliseconds; 0 is none.
+pub fn parse_max_time(field: &str, value: &Value<'_>) -> Result<Option<Duration>> {
+    if value.is_nullish() {
+        return Ok(None);
+    }
+    if !value.is_number() {
+        return Err(Failure::bad_value(format!("{field} must be a number")));
+    }
+    let ms = whole(value);
+    if value.as_f64().is_some_and(|n| n.fract() != 0.0) {
+        return Err(Failure::bad_value(format!(
+            "{field} has non-integral value"
+        )));
+    }
+    match u64::try_from(ms) {
+        Ok(0) => Ok(None),
+        Ok(n) if n <= i32::MAX as u64 => Ok(Some(Duration::from_millis(n))),
+        _ => Err(Failure::bad_value(format!(
+            "{ms} value for {field} is out of range"
+        ))),
+    }
+}
+
+fn check_api(
+    name: &str,
+    traits: Traits,
+    version: Option<Value<'_>>,
+    strict: bool,
+    details: bool,
+) -> Result<()> {
+    match version {
+        None if details => Err(Failure::new(
+            ErrorCode::InvalidOptions,
+            "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion",
+        )),
+        None => Ok(()),
+        Some(Value::String("1")) if strict && !traits.stable_api => Err(Failure::new(
+            ErrorCode::APIStrictError,
+            format!("Provided apiStrict:true, but the command {name} is not in API Version 1."),
+        )),
+        Some(Value::String("1")) => Ok(()),
+        Some(_) => Err(Failure::new(
+            ErrorCode::APIVersionError,
+            "API version must be \"1\"",
+        )),
+    }
+}

@@ -1,0 +1,53 @@
+//! The engine's figures, for the section `frond` of `serverStatus`.
+
+use frond_bson::{DocBuf, doc};
+use frond_store::keyspace::EngineStats;
+
+fn count(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// The figures as a document; sizes in bytes.
+pub fn to_doc(stats: &EngineStats) -> DocBuf {
+    doc! {
+        "version": env!("CARGO_PKG_VERSION"),
+        "trees": count(stats.trees),
+        "cache": {
+            "maximum bytes configured": count(stats.cache_bytes_max),
+            "bytes of pages in the cache": count(stats.page_bytes),
+            "bytes of memtables": count(stats.memtable_bytes),
+            "hits": count(stats.cache_hits),
+            "misses": count(stats.cache_misses),
+        },
+        "memtables": {
+            "waiting": count(stats.sealed_memtables),
+            "fed": count(stats.memtables_fed),
+        },
+        "disk": {
+            "reads": count(stats.reads),
+            "bytes read": count(stats.read_bytes),
+            "bytes written": count(stats.written_bytes),
+        },
+        "log": {"bytes written": count(stats.log_bytes)},
+        "transactions": {
+            "committed": count(stats.commits),
+            "checkpoints": count(stats.checkpoints),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_longs() {
+        let stats = EngineStats {
+            cache_hits: u64::MAX,
+            ..EngineStats::default()
+        };
+        let doc = to_doc(&stats);
+        let hits = doc.get_doc("cache").and_then(|cache| cache.get("hits"));
+        assert!(matches!(hits, Some(frond_bson::Value::Int64(i64::MAX))));
+    }
+}

@@ -1,0 +1,140 @@
+//! A command's error as the client sees it.
+
+use std::fmt;
+
+use frond_bson::DocBuf;
+pub use frond_query::error::ErrorCode;
+
+/// Result of everything that a command does.
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// Why a command failed: `code`, `codeName`, `errmsg`, and further fields of the reply.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// The code.
+    pub code: ErrorCode,
+    /// The text for `errmsg`.
+    pub message: String,
+    /// Further fields of the reply, as `keyPattern` and `keyValue` of a duplicate key.
+    pub details: Option<Box<DocBuf>>,
+}
+
+impl Failure {
+    /// A failure with any code.
+    #[cold]
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Failure {
+        Failure {
+            code,
+            message: message.into(),
+            details: None,
+        }
+    }
+
+    /// A failure whose code is only a number (`LocationNNNNN`).
+    #[cold]
+    pub fn location(code: i32, message: impl Into<String>) -> Failure {
+        Failure::new(ErrorCode::from_code(code), message)
+    }
+
+    /// Code 2, `BadValue`.
+    #[cold]
+    pub fn bad_value(message: impl Into<String>) -> Failure {
+        Failure::new(ErrorCode::BadValue, message)
+    }
+
+    /// Code 238, `NotImplemented`: MongoDB knows `what`, this server does not.
+    #[cold]
+    pub fn not_supported(what: impl fmt::Display) -> Failure {
+        frond_query::error::Error::not_supported(what).into()
+    }
+
+    /// Adds the fields of a failed command to a reply: `ok: 0` and the rest.
+    pub fn write_reply(&self, reply: &mut DocBuf) {
+        reply.push("ok", 0.0);
+        self.write_fields(reply);
+    }
+
+    /// Adds `errmsg`, `code`, `codeName` and the further fields.
+    fn write_fields(&self, reply: &mut DocBuf) {
+        reply.push("errmsg", &self.message);
+        reply.push("code", self.code.code());
+        reply.push("codeName", &*self.code.name());
+        if let Some(details) = &self.details {
+            reply.push_all(details);
+        }
+        if self.code == ErrorCode::WriteConflict {
+            reply.push_array("errorLabels", |labels| {
+                labels.push("TransientTransactionError")
+            });
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code.name(), self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<frond_query::error::Error> for Failure {
+    fn from(error: frond_query::error::Error) -> Failure {
+        Failure::from(frond_store::Error::from(error))
+    }
+}
+
+impl From<frond_store::Error> for Failure {
+    fn from(error: frond_store::Error) -> Failure {
+        Failure {
+            code: error.code(),
+            details: error.details().map(|details| Box::new(details.to_owned())),
+            message: error.message(),
+        }
+    }
+}
+
+impl From<frond_wire::Error> for Failure {
+    fn from(error: frond_wire::Error) -> Failure {
+        Failure::location(error.code(), error.to_string())
+    }
+}
+
+impl From<frond_bson::Error> for Failure {
+    fn from(error: frond_bson::Error) -> Failure {
+        Failure::location(error.code(), error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frond_bson::doc;
+
+    use super::*;
+
+    #[test]
+    fn a_reply_names_the_code() {
+        let mut failure = Failure::new(ErrorCode::DuplicateKey, "E11000");
+        failure.details = Some(Box::new(doc! {"keyPattern": {"a": 1}}));
+        let mut reply = DocBuf::new();
+        failure.write_reply(&mut reply);
+        let expected = doc! {
+            "ok": 0.0, "errmsg": "E11000", "code": 11000, "codeName": "DuplicateKey",
+            "keyPattern": {"a": 1},
+        };
+        assert_eq!(reply, expected);
+    }
+
+    #[test]
+    fn a_conflict_may_be_retried() {
+        let mut reply = DocBuf::new();
+        Failure::new(ErrorCode::WriteConflict, "x").write_reply(&mut reply);
+        let labels = reply
+            .get_array("errorLabels")
+            .and_then(|labels| labels.get("0"));
+        assert_eq!(
+            labels.and_then(|label| label.as_str()),
+            Some("TransientTransactionError")
+        );
+    }
+}

@@ -1,0 +1,305 @@
+//! The opcodes from before OP_MSG, which drivers up to 2015 speak.
+//!
+//! Each one becomes the command of today that does the same. Queries and get-mores are answered
+//! with an OP_REPLY; writes are not answered, and their errors wait for `getLastError`.
+
+use std::borrow::Borrow;
+
+use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_wire::{Delete, GetMore, Insert, KillCursors, OpReply, Query, Request, Update, op_reply};
+
+use crate::connection::{ClientState, Connection};
+use crate::dispatch::{CommandRequest, run_command};
+use crate::failure::{ErrorCode, Failure, Result};
+use crate::net::message::next_reply;
+use crate::state::Server;
+
+mod find;
+mod virtual_collections;
+
+/// Everything that one legacy message needs.
+struct Legacy<'a> {
+    server: &'a Server,
+    connection: &'a Connection,
+    state: &'a mut ClientState,
+    request_id: i32,
+}
+
+/// Handles a legacy message; some of them have a reply.
+pub fn handle(
+    server: &Server,
+    connection: &Connection,
+    state: &mut ClientState,
+    request_id: i32,
+    request: &Request<'_>,
+) -> Option<Vec<u8>> {
+    let mut legacy = Legacy {
+        server,
+        connection,
+        state,
+        request_id,
+    };
+    match request {
+        // Handled by whoever called this.
+        Request::Msg(_) => None,
+        Request::Query(query) => Some(legacy.query(query)),
+        Request::GetMore(get_more) => Some(legacy.get_more(get_more)),
+        Request::Insert(insert) => {
+            let done = legacy.insert(insert);
+            legacy.keep_error(done)
+        }
+        Request::Update(update) => {
+            let done = legacy.update(update);
+            legacy.keep_error(done)
+        }
+        Request::Delete(delete) => {
+            let done = legacy.delete(delete);
+            legacy.keep_error(done)
+        }
+        Request::KillCursors(kill) => {
+            legacy.kill_cursors(kill);
+            None
+        }
+    }
+}
+
+/// `database.collection` in its parts.
+fn split(namespace: &str) -> Result<(&str, &str)> {
+    namespace.split_once('.').ok_or_else(|| {
+        Failure::new(
+            ErrorCode::InvalidNamespace,
+            format!("Invalid namespace specified '{namespace}'"),
+        )
+    })
+}
+
+impl Legacy<'_> {
+    /// Runs a command and returns its whole reply.
+    fn run(&mut self, request: &CommandRequest<'_>) -> DocBuf {
+        run_command(self.server, self.connection, self.state, request).reply
+    }
+
+    fn run_doc(&mut self, db: &str, body: &Doc) -> DocBuf {
+        self.run(&CommandRequest {
+            db,
+            body,
+            sequences: &[],
+            exhaust_allowed: false,
+        })
+    }
+
+    /// A write could not even be turned into a command.
+    fn keep_error(&mut self, done: Result<()>) -> Option<Vec<u8>> {
+        if let Err(failure) = done {
+            self.server.metrics.user_errors.add(1);
+            self.state.last_error.begin();
+            self.state.last_error.failed(failure);
+        }
+        None
+    }
+
+    fn insert(&mut self, insert: &Insert<'_>) -> Result<()> {
+        let (db, collection) = split(insert.namespace)?;
+        if collection == virtual_collections::INDEXES {
+            return self.create_indexes(db, insert);
+        }
+        let ordered = insert.flags & Insert::CONTINUE_ON_ERROR == 0;
+        let body = doc! {"insert": collection, "ordered": ordered};
+        let sequences = [("documents", insert.documents)];
+        self.run(&CommandRequest {
+            db,
+            body: &body,
+            sequences: &sequences,
+            exhaust_allowed: false,
+        });
+        Ok(())
+    }
+
+    /// A document inserted into `system.indexes` is an index to create.
+    fn create_indexes(&mut self, db: &str, insert: &Insert<'_>) -> Result<()> {
+        for bytes in insert.documents {
+            let spec = Doc::validate(bytes)?;
+            let namespace = spec.get_str("ns").ok_or_else(|| {
+                Failure::bad_value("an index in system.indexes needs the field 'ns'")
+            })?;
+            let (of, collection) = split(namespace)?;
+            if of != db {
+                return Err(Failure::bad_value(format!(
+                    "cannot create an index of {namespace} in the database {db}"
+                )));
+            }
+            let command = virtual_collections::create_index_command(collection, spec);
+            self.run_doc(db, &command);
+            if self.state.last_error.failure.is_some() && self.state.last_error.age == 0 {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, update: &Update<'_>) -> Result<()> {
+        let (db, collection) = split(update.namespace)?;
+        let (filter, change) = (Doc::validate(update.filter)?, Doc::validate(update.update)?);
+        let body = doc! {"update": collection, "updates": [{
+            "q": filter,
+            "u": change,
+            "upsert": update.flags & Update::UPSERT != 0,
+            "multi": update.flags & Update::MULTI != 0,
+        }]};
+        self.run_doc(db, &body);
+        Ok(())
+    }
+
+    fn delete(&mut self, delete: &Delete<'_>) -> Result<()> {
+        let (db, collection) = split(delete.namespace)?;
+        let limit = i32::from(delete.flags & Delete::SINGLE_REMOVE != 0);
+        let body = doc! {"delete": collection, "deletes": [{
+            "q": Doc::validate(delete.filter)?,
+            "limit": limit,
+        }]};
+        self.run_doc(db, &body);
+        Ok(())
+    }
+
+    fn kill_cursors(&mut self, kill: &KillCursors<'_>) {
+        for id in kill.ids() {
+            self.server.cursors.kill(id);
+        }
+    }
+
+    fn query(&mut self, query: &Query<'_>) -> Vec<u8> {
+        let answered = self.try_query(query);
+        answered.unwrap_or_else(|failure| self.query_failure(&failure))
+    }
+
+    fn try_query(&mut self, query: &Query<'_>) -> Result<Vec<u8>> {
+        let (db, collection) = split(query.namespace)?;
+        let body = Doc::validate(query.query)?;
+        match collection {
+            "$cmd" => {
+                let command = command_of(body);
+                let reply = self.run_doc(db, command.as_deref().unwrap_or(body));
+                Ok(self.op_reply(0, 0, 0, &[reply]))
+            }
+            // Pseudo-collections by which old shells run these commands.
+            "$cmd.sys.inprog" => Ok(self.old_admin("currentOp", body)),
+            "$cmd.sys.killop" => Ok(self.old_admin("killOp", body)),
+            virtual_collections::INDEXES | virtual_collections::NAMESPACES => {
+                self.find_virtual(db, collection, query, body)
+            }
+            _ => self.find(db, collection, query, body),
+        }
+    }
+
+    fn old_admin(&mut self, command: &str, fields: &Doc) -> Vec<u8> {
+        let mut body = DocBuf::new();
+        body.push(command, 1);
+        body.push_all(fields);
+        let reply = self.run_doc("admin", &body);
+        self.op_reply(0, 0, 0, &[reply])
+    }
+
+    fn get_more(&mut self, request: &GetMore<'_>) -> Vec<u8> {
+        let answered = self.try_get_more(request);
+        answered.unwrap_or_else(|failure| {
+            if failure.code == ErrorCode::CursorNotFound {
+                self.op_reply::<&Doc>(OpReply::CURSOR_NOT_FOUND, 0, 0, &[])
+            } else {
+                self.query_failure(&failure)
+            }
+        })
+    }
+
+    fn try_get_more(&mut self, request: &GetMore<'_>) -> Result<Vec<u8>> {
+        let (db, collection) = split(request.namespace)?;
+        // Old drivers check that the batch starts where the last one ended.
+        let start = self.server.cursors.returned(request.cursor_id).unwrap_or(0);
+        let body = doc! {
+            "getMore": request.cursor_id,
+            "collection": collection,
+            "batchSize": i64::from(request.count.unsigned_abs()),
+        };
+        let reply = self.run_doc(db, &body);
+        let (batch, id) = batch_of(&reply, "nextBatch")?;
+        // A negative count asks for one batch and no more.
+        let id = if request.count < 0 && id != 0 {
+            self.server.cursors.kill(id);
+            0
+        } else {
+            id
+        };
+        Ok(self.op_reply(0, id, i32::try_from(start).unwrap_or(i32::MAX), &batch))
+    }
+
+    fn op_reply<D: Borrow<Doc>>(
+        &mut self,
+        flags: u32,
+        cursor: i64,
+        start: i32,
+        documents: &[D],
+    ) -> Vec<u8> {
+        op_reply(
+            next_reply(self.state),
+            self.request_id,
+            flags | OpReply::AWAIT_CAPABLE,
+            cursor,
+            start,
+            documents
+                .iter()
+                .map(|document| document.borrow().as_bytes()),
+        )
+    }
+
+    /// The answer to a query that failed.
+    fn query_failure(&mut self, failure: &Failure) -> Vec<u8> {
+        let document = doc! {"$err": &failure.message, "code": failure.code.code()};
+        self.op_reply(OpReply::QUERY_FAILURE, 0, 0, &[document])
+    }
+}
+
+/// The command inside a wrapper `{$query: {…}, $readPreference: {…}}`; none if there is no wrapper.
+fn command_of(body: &Doc) -> Option<DocBuf> {
+    match body.first() {
+        Some(("$query" | "query", Value::Document(command))) => {
+            let mut unwrapped = command.to_owned();
+            for (name, value) in body.iter().skip(1) {
+                match name {
+                    "$readPreference" if !command.contains_key(name) => {
+                        unwrapped.push(name, value);
+                    }
+                    "$maxTimeMS" if !command.contains_key("maxTimeMS") => {
+                        unwrapped.push("maxTimeMS", value);
+                    }
+                    _ => {}
+                }
+            }
+            Some(unwrapped)
+        }
+        _ => None,
+    }
+}
+
+/// The documents and the cursor of a reply, or its failure.
+fn batch_of<'r>(reply: &'r Doc, name: &str) -> Result<(Vec<&'r Doc>, i64)> {
+    if reply.get_f64("ok") != Some(1.0) {
+        return Err(failure_of(reply));
+    }
+    let cursor = reply.get_doc("cursor");
+    let batch = cursor.and_then(|cursor| cursor.get_array(name));
+    let documents = batch.map(|batch| batch.values().filter_map(|value| value.as_doc()).collect());
+    let id = cursor.and_then(|cursor| cursor.get_i64("id")).unwrap_or(0);
+    Ok((documents.unwrap_or_default(), id))
+}
+
+/// The failure that a reply reports.
+fn failure_of(reply: &Doc) -> Failure {
+    Failure::location(
+        reply
+            .get_i32("code")
+            .unwrap_or(ErrorCode::InternalError.code()),
+        reply.get_str("errmsg").unwrap_or_default(),
+    )
+}
+
+#[cfg(test)]
+mod tests;

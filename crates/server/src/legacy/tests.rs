@@ -1,0 +1,269 @@
+#![allow(clippy::unwrap_used)]
+
+use frond_bson::{DocBuf, doc};
+use frond_wire::{
+    Delete, Insert, OpReply, Query, Reply, Request, Update, op_delete, op_get_more, op_insert,
+    op_kill_cursors, op_query, op_update,
+};
+
+use super::handle;
+use crate::testing::TestServer;
+
+/// Sends a message and returns the documents, the cursor and the flags of the reply.
+fn send(server: &mut TestServer, message: &[u8]) -> Option<(Vec<DocBuf>, i64, u32, i32)> {
+    let (header, request) = Request::parse(message).unwrap();
+    let reply = handle(
+        &server.server,
+        &server.connection,
+        &mut server.state,
+        header.request_id,
+        &request,
+    )?;
+    let (header, Reply::Reply(reply)) = Reply::parse(&reply).unwrap() else {
+        panic!()
+    };
+    assert_eq!(header.response_to, 9);
+    let documents = reply
+        .documents
+        .map(|bytes| DocBuf::from_vec(bytes.to_vec()).unwrap())
+        .collect();
+    Some((documents, reply.cursor_id, reply.flags, reply.starting_from))
+}
+
+fn query(namespace: &str, count: i32, body: &DocBuf) -> Vec<u8> {
+    op_query(
+        9,
+        &Query {
+            flags: 0,
+            namespace,
+            skip: 0,
+            count,
+            query: body.as_bytes(),
+            projection: None,
+        },
+    )
+}
+
+fn command(server: &mut TestServer, body: DocBuf) -> DocBuf {
+    send(server, &query("test.$cmd", -1, &body))
+        .unwrap()
+        .0
+        .remove(0)
+}
+
+fn insert(namespace: &str, flags: u32, documents: &[DocBuf]) -> Vec<u8> {
+    op_insert(
+        9,
+        flags,
+        namespace,
+        documents.iter().map(|document| document.as_bytes()),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_come_plain_and_wrapped() {
+    let mut server = TestServer::new();
+    assert_eq!(command(&mut server, doc! {"ping": 1}), doc! {"ok": 1.0});
+    let wrapped = doc! {"$query": {"ping": 1}, "$readPreference": {"mode": "secondary"}};
+    assert_eq!(command(&mut server, wrapped), doc! {"ok": 1.0});
+    let unknown = command(&mut server, doc! {"nonsense": 1});
+    assert_eq!(
+        (unknown.get_f64("ok"), unknown.get_i32("code")),
+        (Some(0.0), Some(59))
+    );
+    let hello = command(&mut server, doc! {"isMaster": 1});
+    assert_eq!(hello.get_bool("ismaster"), Some(true));
+    let running = send(&mut server, &query("admin.$cmd.sys.inprog", -1, &doc! {})).unwrap();
+    assert!(running.0[0].get_array("inprog").is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_insert_is_found_again_and_paged() {
+    let mut server = TestServer::new();
+    let documents: Vec<DocBuf> = (0..250).map(|n| doc! {"_id": n, "a": n % 7}).collect();
+    assert!(send(&mut server, &insert("test.c", 0, &documents)).is_none());
+    let last = command(&mut server, doc! {"getlasterror": 1});
+    assert!(last.get("err").unwrap().is_nullish());
+
+    let all = doc! {"$query": {}, "$orderby": {"_id": 1}};
+    let (first, id, flags, start) = send(&mut server, &query("test.c", 100, &all)).unwrap();
+    assert_eq!(
+        (first.len(), flags, start),
+        (100, OpReply::AWAIT_CAPABLE, 0)
+    );
+    let (second, id, _, start) = send(&mut server, &op_get_more(9, "test.c", 100, id)).unwrap();
+    assert_eq!((second.len(), start), (100, 100));
+    let (third, end, _, start) = send(&mut server, &op_get_more(9, "test.c", 100, id)).unwrap();
+    assert_eq!((third.len(), end, start), (50, 0, 200));
+    let (none, _, flags, _) = send(&mut server, &op_get_more(9, "test.c", 100, id)).unwrap();
+    assert_eq!((none.len(), flags & OpReply::CURSOR_NOT_FOUND), (0, 1));
+
+    let (some, id, _, _) = send(&mut server, &query("test.c", -120, &all)).unwrap();
+    assert_eq!((some.len(), id), (120, 0));
+    let (one, id, _, _) = send(&mut server, &query("test.c", 1, &doc! {"a": 3})).unwrap();
+    assert_eq!((one.len(), id), (1, 0));
+    let (default, id, _, _) = send(&mut server, &query("test.c", 0, &doc! {})).unwrap();
+    assert_eq!(default.len(), 101);
+    assert!(send(&mut server, &op_kill_cursors(9, &[id])).is_none());
+    assert!(server.server.cursors.list().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_queries_say_so() {
+    let mut server = TestServer::new();
+    for (namespace, body, code) in [
+        ("test.c", doc! {"a": {"$nonsense": 1}}, 2),
+        ("test.c", doc! {"$query": {}, "$maxScan": 5}, 238),
+        ("test", doc! {}, 73),
+    ] {
+        let (documents, id, flags, _) = send(&mut server, &query(namespace, 0, &body)).unwrap();
+        assert_eq!((id, flags & OpReply::QUERY_FAILURE), (0, 2));
+        assert_eq!(documents[0].get_i32("code"), Some(code), "{documents:?}");
+        assert!(documents[0].get_str("$err").is_some());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_of_writes_wait_for_get_last_error() {
+    let mut server = TestServer::new();
+    let twice = [doc! {"_id": 1}, doc! {"_id": 1}, doc! {"_id": 2}];
+    send(&mut server, &insert("test.c", 0, &twice));
+    for _ in 0..2 {
+        let last = command(&mut server, doc! {"getlasterror": 1, "w": 1});
+        assert_eq!(
+            (last.get_i32("code"), last.get_f64("ok")),
+            (Some(11000), Some(1.0))
+        );
+        assert!(last.get_str("err").unwrap().starts_with("E11000"));
+    }
+    assert_eq!(
+        command(&mut server, doc! {"count": "c"}).get_i32("n"),
+        Some(1)
+    );
+    send(
+        &mut server,
+        &insert("test.c", Insert::CONTINUE_ON_ERROR, &twice),
+    );
+    assert_eq!(
+        command(&mut server, doc! {"getlasterror": 1}).get_i32("code"),
+        Some(11000)
+    );
+    assert_eq!(
+        command(&mut server, doc! {"count": "c"}).get_i32("n"),
+        Some(2)
+    );
+
+    send(&mut server, &insert("nodot", 0, &[doc! {}]));
+    assert_eq!(
+        command(&mut server, doc! {"getlasterror": 1}).get_i32("code"),
+        Some(73)
+    );
+    // A success clears it.
+    send(&mut server, &insert("test.c", 0, &[doc! {"_id": 3}]));
+    assert!(
+        command(&mut server, doc! {"getlasterror": 1})
+            .get("code")
+            .is_none()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn updates_and_deletes_report_what_they_did() {
+    let mut server = TestServer::new();
+    server.fill("c", 5);
+    let update = |flags, filter: DocBuf, change: DocBuf| {
+        op_update(
+            9,
+            &Update {
+                namespace: "test.c",
+                flags,
+                filter: filter.as_bytes(),
+                update: change.as_bytes(),
+            },
+        )
+    };
+    let cases = [
+        (
+            update(0, doc! {"_id": 1}, doc! {"$set": {"x": 1}}),
+            doc! {"updatedExisting": true, "n": 1},
+        ),
+        (
+            update(Update::MULTI, doc! {}, doc! {"$set": {"x": 2}}),
+            doc! {"updatedExisting": true, "n": 5},
+        ),
+        (
+            update(0, doc! {"_id": 99}, doc! {"$set": {"x": 1}}),
+            doc! {"updatedExisting": false, "n": 0},
+        ),
+        (
+            update(Update::UPSERT, doc! {"_id": 77}, doc! {"$set": {"x": 1}}),
+            doc! {"updatedExisting": false, "upserted": 77, "n": 1},
+        ),
+        (
+            op_delete(
+                9,
+                &Delete {
+                    namespace: "test.c",
+                    flags: 1,
+                    filter: doc! {}.as_bytes(),
+                },
+            ),
+            doc! {"n": 1},
+        ),
+        (
+            op_delete(
+                9,
+                &Delete {
+                    namespace: "test.c",
+                    flags: 0,
+                    filter: doc! {}.as_bytes(),
+                },
+            ),
+            doc! {"n": 5},
+        ),
+    ];
+    for (message, expected) in cases {
+        assert!(send(&mut server, &message).is_none());
+        let last = command(&mut server, doc! {"getlasterror": 1});
+        for name in ["updatedExisting", "upserted", "n"] {
+            assert_eq!(
+                last.get(name).map(|v| v.to_owned()),
+                expected.get(name).map(|v| v.to_owned()),
+                "{name} {last:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn system_indexes_is_the_catalog() {
+    let mut server = TestServer::new();
+    let index = doc! {"ns": "test.c", "key": {"a": 1}, "name": "a_1", "unique": true};
+    send(
+        &mut server,
+        &insert("test.system.indexes", 0, std::slice::from_ref(&index)),
+    );
+    assert!(
+        command(&mut server, doc! {"getlasterror": 1})
+            .get("code")
+            .is_none()
+    );
+    let find = query("test.system.indexes", 0, &doc! {"ns": "test.c"});
+    let (indexes, id, _, _) = send(&mut server, &find).unwrap();
+    assert_eq!((indexes.len(), id), (2, 0));
+    assert_eq!(indexes[1].get_str("name"), Some("a_1"));
+    let find = query("test.system.namespaces", 0, &doc! {});
+    let (names, _, _, _) = send(&mut server, &find).unwrap();
+    let names: Vec<_> = names
+        .iter()
+        .map(|name| name.get_str("name").unwrap())
+        .collect();
+    assert_eq!(names, ["test.c", "test.c.$_id_", "test.c.$a_1"]);
+
+    let elsewhere = doc! {"ns": "other.c", "key": {"a": 1}, "name": "a_1"};
+    send(&mut server, &insert("test.system.indexes", 0, &[elsewhere]));
+    assert_eq!(
+        command(&mut server, doc! {"getlasterror": 1}).get_i32("code"),
+        Some(2)
+    );
+}

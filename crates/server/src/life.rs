@@ -1,0 +1,390 @@
+//! The life of the server: from the command line to a clean end.
+
+use std::net::IpAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use frond_bson::{DocBuf, doc};
+use frond_store::{DocumentStore, EngineOptions, StoreOptions};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::exec::panic_text;
+use crate::lock_file::LockFile;
+use crate::log::{Component, Log};
+use crate::memory::{default_cache_bytes, usable_bytes};
+use crate::net::listen::{AddressError, UnixSocketFile, accept_all, take};
+use crate::settings::{Settings, resolve};
+use crate::state::Server;
+
+/// Exit codes, those of mongod.
+mod exit {
+    /// A setting is wrong.
+    pub const BAD_OPTIONS: u8 = 2;
+    /// An address cannot be had.
+    pub const NET_ERROR: u8 = 48;
+    /// The data directory or what is in it cannot be used.
+    pub const DATA_ERROR: u8 = 100;
+}
+
+/// How long running operations have to end when the server stops.
+const GOODBYE: Duration = Duration::from_secs(15);
+
+/// How often idle cursors and sessions are looked for.
+const SWEEP: Duration = Duration::from_secs(4);
+
+/// Why the server could not start or go on, and the exit code that says so.
+struct Stop {
+    code: u8,
+    message: String,
+}
+
+impl Stop {
+    fn new(code: u8, message: impl ToString) -> Stop {
+        Stop {
+            code,
+            message: message.to_string(),
+        }
+    }
+
+    fn address(error: &AddressError) -> Stop {
+        Stop::new(exit::NET_ERROR, error)
+    }
+}
+
+/// Serves until a signal or the command `shutdown` ends it. The exit code is 0 after a clean end,
+/// 2 for a wrong setting, 48 if an address is in use, 100 if the data directory cannot be used.
+#[must_use]
+pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
+    let settings = match Settings::from_arguments(arguments) {
+        Ok(settings) => settings,
+        Err(error) => {
+            eprintln!("frond serve: {error}");
+            return ExitCode::from(exit::BAD_OPTIONS);
+        }
+    };
+    let log = match Log::open(&settings) {
+        Ok(log) => Arc::new(log),
+        Err(error) => {
+            eprintln!("frond serve: {error}");
+            return ExitCode::from(exit::BAD_OPTIONS);
+        }
+    };
+    log_panics(&log);
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("frond-worker")
+        // Threads that wait for the store; each runs one command.
+        .max_blocking_threads(1024)
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("frond serve: cannot start threads: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let ended = runtime.block_on(serve(settings, log.clone()));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(stop) => {
+            let attributes = doc! {"error": &stop.message, "exitCode": i32::from(stop.code)};
+            log.error(
+                Component::Control,
+                23138,
+                "initandlisten",
+                "Shutting down",
+                &attributes,
+            );
+            eprintln!("frond serve: {}", stop.message);
+            ExitCode::from(stop.code)
+        }
+    }
+}
+
+async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), Stop> {
+    let began = Instant::now();
+    log_start(&settings, &log);
+    let ips = resolve(&settings.bind_ip).map_err(|error| Stop::new(exit::BAD_OPTIONS, error))?;
+    let lock =
+        LockFile::take(&settings.db_path).map_err(|error| Stop::new(exit::DATA_ERROR, error))?;
+    let addresses = take(&ips, settings.port).map_err(|error| Stop::address(&error))?;
+    let port = addresses.port;
+    let mut unix = settings
+        .unix_socket_path(port)
+        .map(|path| UnixSocketFile::listen(&path, settings.unix_socket_permissions))
+        .transpose()
+        .map_err(|error| Stop::address(&error))?;
+    let mut signals = Signals::new().map_err(|error| Stop::new(1, error))?;
+    warn(&settings, &log, &lock, &ips);
+
+    let store = tokio::task::block_in_place(|| open_store(&settings, &log))?;
+    let _pid_file = settings
+        .pid_file
+        .clone()
+        .map(PidFile::write)
+        .transpose()
+        .map_err(|error| Stop::new(exit::BAD_OPTIONS, error))?;
+    let server = Arc::new(Server::new(settings, log.clone(), store, port));
+    accept_all(&server, addresses, unix.as_mut()).map_err(|error| Stop::address(&error))?;
+    tokio::spawn(sweep(server.clone()));
+    for ip in &ips {
+        let address = std::net::SocketAddr::new(*ip, port).to_string();
+        log.info(
+            Component::Network,
+            23015,
+            "listener",
+            "Listening on",
+            &doc! {"address": address},
+        );
+    }
+    if let Some(path) = server.settings.unix_socket_path(port) {
+        let address = path.to_string_lossy().into_owned();
+        log.info(
+            Component::Network,
+            23015,
+            "listener",
+            "Listening on",
+            &doc! {"address": address},
+        );
+    }
+    log.info(
+        Component::Network,
+        23016,
+        "listener",
+        "Waiting for connections",
+        &doc! {
+            "port": i32::from(port), "ssl": "off", "startupMillis": began.elapsed().as_millis() as i64,
+        },
+    );
+    if server.settings.log_path.is_some() {
+        // The log is elsewhere; whoever started the server wants to know all the same.
+        println!("frond: waiting for connections on port {port}");
+    }
+
+    signals.until_stop(&server).await;
+    server.stop();
+    goodbye(&server).await;
+    drop(unix);
+    tokio::task::block_in_place(|| server.store.engine().close())
+        .map_err(|error| Stop::new(exit::DATA_ERROR, format!("closing the data files: {error}")))?;
+    lock.release()
+        .map_err(|error| Stop::new(exit::DATA_ERROR, format!("closing mongod.lock: {error}")))?;
+    log.info(
+        Component::Control,
+        23138,
+        "main",
+        "Shutting down",
+        &doc! {"exitCode": 0},
+    );
+    Ok(())
+}
+
+fn open_store(settings: &Settings, log: &Log) -> Result<DocumentStore, Stop> {
+    let began = Instant::now();
+    let cache = settings.cache_bytes.unwrap_or_else(default_cache_bytes);
+    let mut options = EngineOptions::new(settings.db_path.clone());
+    options.cache_bytes = usize::try_from(cache).unwrap_or(usize::MAX);
+    options.journal = settings.journal;
+    options.journal_commit_interval = settings.journal_commit_interval;
+    let store = DocumentStore::open_engine(options, StoreOptions::default())
+        .map_err(|error| Stop::new(exit::DATA_ERROR, format!("opening the data files: {error}")))?;
+    log.info(
+        Component::Storage,
+        4795906,
+        "initandlisten",
+        "Storage engine opened",
+        &doc! {
+            "durationMillis": began.elapsed().as_millis() as i64,
+            "cacheSizeBytes": i64::try_from(cache).unwrap_or(i64::MAX),
+            "journal": settings.journal,
+        },
+    );
+    Ok(store)
+}
+
+fn log_start(settings: &Settings, log: &Log) {
+    let attributes = doc! {
+        "pid": i64::from(std::process::id()),
+        "port": i32::from(settings.port),
+        "dbPath": settings.db_path.to_string_lossy().into_owned(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "compatibleWith": crate::commands::build_info::COMPATIBLE_VERSION,
+        "memoryLimitBytes": i64::try_from(usable_bytes()).unwrap_or(i64::MAX),
+    };
+    log.info(
+        Component::Control,
+        4615611,
+        "initandlisten",
+        "Frond starting",
+        &attributes,
+    );
+}
+
+/// What an operator should know before trusting this server with data.
+fn warn(settings: &Settings, log: &Log, lock: &LockFile, ips: &[IpAddr]) {
+    for note in &settings.notes {
+        log.info(
+            Component::Control,
+            20720,
+            "initandlisten",
+            note,
+            &DocBuf::new(),
+        );
+    }
+    if lock.was_unclean() {
+        log.warning(
+            Component::Storage,
+            22271,
+            "initandlisten",
+            "Detected unclean shutdown - Lock file is not empty",
+            &doc! {"lockFile": settings.db_path.join("mongod.lock").to_string_lossy().into_owned()},
+        );
+    }
+    log.startup_warning(
+        22120,
+        "Access control is not enabled for the database. Read and write access to data and \
+         configuration is unrestricted",
+        &DocBuf::new(),
+    );
+    if ips.iter().any(|ip| !ip.is_loopback()) {
+        log.startup_warning(
+            22184,
+            "This server accepts connections from other machines, and has no access control: see \
+             --bind_ip",
+            &DocBuf::new(),
+        );
+    }
+    if !settings.journal {
+        log.startup_warning(
+            22185,
+            "The journal is off: a crash loses every write since the last checkpoint",
+            &DocBuf::new(),
+        );
+    }
+}
+
+/// A panic is written to the log like everything else; the command that caused it fails.
+fn log_panics(log: &Arc<Log>) {
+    let log = log.clone();
+    std::panic::set_hook(Box::new(move |info| {
+        let place = info
+            .location()
+            .map(|at| format!("{}:{}", at.file(), at.line()));
+        let attributes = doc! {
+            "what": panic_text(info.payload()),
+            "at": place.unwrap_or_default(),
+            "thread": std::thread::current().name().unwrap_or(""),
+            "backtrace": std::backtrace::Backtrace::force_capture().to_string(),
+        };
+        log.error(
+            Component::Control,
+            6384300,
+            "panic",
+            "The server panicked",
+            &attributes,
+        );
+    }));
+}
+
+/// Waits for running operations to end, after asking them to.
+async fn goodbye(server: &Server) {
+    let began = Instant::now();
+    server.log.info(
+        Component::Control,
+        23381,
+        "main",
+        "Closing connections",
+        &doc! {"connections": server.connections.len() as i64},
+    );
+    while !server.connections.is_empty() && began.elapsed() < GOODBYE {
+        server.connections.kill_all_operations();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    server.cursors.kill_all();
+}
+
+/// Closes idle cursors and forgets old sessions.
+async fn sweep(server: Arc<Server>) {
+    let mut stop = server.stop_signal();
+    loop {
+        let period = SWEEP
+            .min(server.cursor_timeout() / 2)
+            .max(Duration::from_millis(10));
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            () = tokio::time::sleep(period) => {}
+        }
+        let now = Instant::now();
+        let closed =
+            tokio::task::block_in_place(|| server.cursors.expire(now, server.cursor_timeout()));
+        server.metrics.cursors_timed_out.add(closed);
+        server.sessions.expire(now);
+    }
+}
+
+/// The signals that the server knows.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    rotate: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            rotate: signal(SignalKind::user_defined1())?,
+        })
+    }
+
+    /// Ends when the server is to stop.
+    async fn until_stop(&mut self, server: &Server) {
+        let mut stop = server.stop_signal();
+        loop {
+            let name = tokio::select! {
+                _ = self.terminate.recv() => "SIGTERM",
+                _ = self.interrupt.recv() => "SIGINT",
+                _ = stop.wait_for(|stop| *stop) => return,
+                _ = self.rotate.recv() => {
+                    if let Err(error) = server.log.rotate() {
+                        let attributes = doc! {"error": error.to_string()};
+                        server.log.error(
+                            Component::Control, 23168, "SignalHandler", "Log rotation failed", &attributes,
+                        );
+                    }
+                    continue;
+                }
+            };
+            let attributes = doc! {"signal": name};
+            server.log.info(
+                Component::Control,
+                23377,
+                "SignalHandler",
+                "Received signal",
+                &attributes,
+            );
+            return;
+        }
+    }
+}
+
+/// A file with the process id; it goes with the server.
+struct PidFile(std::path::PathBuf);
+
+impl PidFile {
+    fn write(path: std::path::PathBuf) -> Result<PidFile, String> {
+        std::fs::write(&path, format!("{}\n", std::process::id()))
+            .map_err(|error| format!("cannot write the pid file {}: {error}", path.display()))?;
+        Ok(PidFile(path))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // Nothing can be done if it is gone already.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,411 @@
+//! The log: mongod's structured lines, or plain text.
+//!
+//! Every line has a severity, a component, a number that names the kind of line, a context (which
+//! connection or task), a message and attributes. Numbers are mongod's where the line is the same.
+//! The last lines stay in memory for the command `getLog`.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use frond_bson::{Doc, DocBuf, extjson};
+use parking_lot::Mutex;
+
+use crate::settings::{LogFormat, LogRotate, Settings};
+
+/// How serious a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// Something failed.
+    Error,
+    /// Something may fail, or needs the operator.
+    Warning,
+    /// What an operator wants to know.
+    Info,
+    /// Detail, written when the verbosity is at least this level (1 to 5).
+    Debug(u8),
+}
+
+impl Severity {
+    fn letter(self) -> &'static str {
+        match self {
+            Severity::Error => "E",
+            Severity::Warning => "W",
+            Severity::Info => "I",
+            Severity::Debug(1) => "D1",
+            Severity::Debug(2) => "D2",
+            Severity::Debug(3) => "D3",
+            Severity::Debug(4) => "D4",
+            Severity::Debug(_) => "D5",
+        }
+    }
+}
+
+/// The part of the server that a line is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Component {
+    /// Start, shutdown, settings.
+    Control,
+    /// Listeners and connections.
+    Network,
+    /// Running commands.
+    Command,
+    /// The engine and its files.
+    Storage,
+}
+
+impl Component {
+    fn name(self) -> &'static str {
+        match self {
+            Component::Control => "CONTROL",
+            Component::Network => "NETWORK",
+            Component::Command => "COMMAND",
+            Component::Storage => "STORAGE",
+        }
+    }
+}
+
+/// Lines kept in memory, as mongod keeps.
+const RECENT_LINES: usize = 1024;
+
+/// A line longer than this is cut in memory, so that the kept lines are bounded.
+const RECENT_LINE_BYTES: usize = 4096;
+
+/// The log of a server.
+pub struct Log {
+    format: LogFormat,
+    rotate: LogRotate,
+    verbosity: AtomicU8,
+    path: Option<PathBuf>,
+    sink: Mutex<Sink>,
+    recent: Mutex<Recent>,
+}
+
+enum Sink {
+    Stdout,
+    File(File),
+}
+
+#[derive(Default)]
+struct Recent {
+    lines: VecDeque<String>,
+    total: u64,
+    startup_warnings: Vec<String>,
+}
+
+impl Log {
+    /// Opens the log that the settings ask for.
+    pub fn open(settings: &Settings) -> Result<Log, String> {
+        let sink = match &settings.log_path {
+            None => Sink::Stdout,
+            Some(path) => {
+                let failed =
+                    |error| format!("cannot open the log file {}: {error}", path.display());
+                if !settings.log_append && path.exists() {
+                    std::fs::rename(path, stamped(path)).map_err(failed)?;
+                }
+                Sink::File(open_append(path).map_err(failed)?)
+            }
+        };
+        Ok(Log {
+            format: settings.log_format,
+            rotate: settings.log_rotate,
+            verbosity: AtomicU8::new(settings.log_verbosity),
+            path: settings.log_path.clone(),
+            sink: Mutex::new(sink),
+            recent: Mutex::new(Recent::default()),
+        })
+    }
+
+    /// True if a line of this severity would be written.
+    pub fn wants(&self, severity: Severity) -> bool {
+        match severity {
+            Severity::Debug(level) => level <= self.verbosity(),
+            _ => true,
+        }
+    }
+
+    /// Level up to which debug lines are written.
+    pub fn verbosity(&self) -> u8 {
+        self.verbosity.load(Ordering::Relaxed)
+    }
+
+    /// Changes [`Log::verbosity`].
+    pub fn set_verbosity(&self, level: u8) {
+        self.verbosity.store(level, Ordering::Relaxed);
+    }
+
+    /// Writes a line.
+    pub fn line(
+        &self,
+        severity: Severity,
+        component: Component,
+        id: u32,
+        context: &str,
+        message: &str,
+        attributes: &Doc,
+    ) {
+        if !self.wants(severity) {
+            return;
+        }
+        let time = jiff::Timestamp::now();
+        let mut line = match self.format {
+            LogFormat::Json => json(time, severity, component, id, context, message, attributes),
+            LogFormat::Text => text(time, severity, component, context, message, attributes),
+        };
+        line.push('\n');
+        match &mut *self.sink.lock() {
+            // There is nowhere to report that the log cannot be written.
+            Sink::Stdout => drop(std::io::stdout().lock().write_all(line.as_bytes())),
+            Sink::File(file) => drop(file.write_all(line.as_bytes())),
+        }
+        line.pop();
+        if line.len() > RECENT_LINE_BYTES {
+            line.truncate(line.floor_char_boundary(RECENT_LINE_BYTES));
+        }
+        line.shrink_to_fit();
+        let mut recent = self.recent.lock();
+        recent.total += 1;
+        if recent.lines.len() == RECENT_LINES {
+            recent.lines.pop_front();
+        }
+        recent.lines.push_back(line);
+    }
+
+    /// Writes an informational line.
+    pub fn info(&self, component: Component, id: u32, context: &str, message: &str, attr: &Doc) {
+        self.line(Severity::Info, component, id, context, message, attr);
+    }
+
+    /// Writes a warning.
+    pub fn warning(&self, component: Component, id: u32, context: &str, message: &str, attr: &Doc) {
+        self.line(Severity::Warning, component, id, context, message, attr);
+    }
+
+    /// Writes an error.
+    pub fn error(&self, component: Component, id: u32, context: &str, message: &str, attr: &Doc) {
+        self.line(Severity::Error, component, id, context, message, attr);
+    }
+
+    /// Writes a warning that a shell shows to whoever connects.
+    pub fn startup_warning(&self, id: u32, message: &str, attributes: &Doc) {
+        self.warning(Component::Control, id, "initandlisten", message, attributes);
+        // Shells read these as JSON whatever the format of the log is.
+        let now = jiff::Timestamp::now();
+        let line = json(
+            now,
+            Severity::Warning,
+            Component::Control,
+            id,
+            "initandlisten",
+            message,
+            attributes,
+        );
+        self.recent.lock().startup_warnings.push(line);
+    }
+
+    /// The last lines and how many were written in all.
+    pub fn recent(&self) -> (Vec<String>, u64) {
+        let recent = self.recent.lock();
+        (recent.lines.iter().cloned().collect(), recent.total)
+    }
+
+    /// The warnings since the start.
+    pub fn startup_warnings(&self) -> Vec<String> {
+        self.recent.lock().startup_warnings.clone()
+    }
+
+    /// Begins a new log file, or opens the file again, as the settings say.
+    pub fn rotate(&self) -> std::io::Result<()> {
+        let Some(path) = &self.path else {
+            return Ok(());
+        };
+        let mut sink = self.sink.lock();
+        if self.rotate == LogRotate::Rename {
+            std::fs::rename(path, stamped(path))?;
+        }
+        *sink = Sink::File(open_append(path)?);
+        Ok(())
+    }
+}
+
+fn open_append(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// The name that an old log file gets.
+fn stamped(path: &Path) -> PathBuf {
+    let time = jiff::Timestamp::now()
+        .strftime("%Y-%m-%dT%H-%M-%S")
+        .to_string();
+    let mut candidate = path.as_os_str().to_owned();
+    candidate.push(format!(".{time}"));
+    let mut tries = 0;
+    while Path::new(&candidate).exists() && tries < 1000 {
+        tries += 1;
+        candidate = path.as_os_str().to_owned();
+        candidate.push(format!(".{time}-{tries}"));
+    }
+    PathBuf::from(candidate)
+}
+
+/// The time as mongod writes it, in UTC.
+fn iso(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S%.3f").to_string()
+}
+
+fn json(
+    time: jiff::Timestamp,
+    severity: Severity,
+    component: Component,
+    id: u32,
+    context: &str,
+    message: &str,
+    attributes: &Doc,
+) -> String {
+    let mut tail = DocBuf::new();
+    tail.push("ctx", context);
+    tail.push("msg", message);
+    if !attributes.is_empty() {
+        tail.push("attr", attributes);
+    }
+    let tail = extjson::to_relaxed(&tail);
+    let mut line = String::with_capacity(tail.len() + 96);
+    // The columns line up as in mongod's log, so that it can be read without a tool.
+    let severity = format!("\"{}\"", severity.letter());
+    let component = format!("\"{}\"", component.name());
+    let _ = write!(
+        line,
+        "{{\"t\":{{\"$date\":\"{}+00:00\"}},\"s\":{:<6}\"c\":{:<12}\"id\":{:<9}{}",
+        iso(time),
+        severity + ",",
+        component + ",",
+        format!("{id},"),
+        tail.strip_prefix('{').unwrap_or(&tail)
+    );
+    line
+}
+
+fn text(
+    time: jiff::Timestamp,
+    severity: Severity,
+    component: Component,
+    context: &str,
+    message: &str,
+    attributes: &Doc,
+) -> String {
+    let mut line = format!(
+        "{}Z {:<2} {:<8} [{context}] {}",
+        iso(time),
+        severity.letter(),
+        component.name(),
+        one_line(message)
+    );
+    for (name, value) in attributes.iter() {
+        let _ = write!(line, " {name}={}", extjson::value_to_relaxed(&value));
+    }
+    line
+}
+
+/// Keeps what a client sent from starting a line of its own.
+fn one_line(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use super::*;
+
+    fn log(format: LogFormat, path: &Path) -> Log {
+        Log::open(&Settings {
+            log_path: Some(path.into()),
+            log_format: format,
+            ..Settings::default()
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn lines_have_the_shape_of_mongods() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let log = log(LogFormat::Json, &path);
+        log.info(
+            Component::Network,
+            22943,
+            "conn1",
+            "Connection \"accepted\"\n",
+            &doc! {"n": 1},
+        );
+        log.line(
+            Severity::Debug(2),
+            Component::Command,
+            1,
+            "conn1",
+            "not written",
+            &doc! {},
+        );
+        let text = std::fs::read_to_string(&path).unwrap();
+        let expected = r#""},"s":"I",  "c":"NETWORK",  "id":22943,   "ctx":"conn1","msg":"Connection \"accepted\"\n","attr":{"n":1}}"#;
+        assert_eq!(text.lines().count(), 1);
+        assert!(text.starts_with("{\"t\":{\"$date\":\"20"), "{text}");
+        assert!(text.trim_end().ends_with(expected), "{text}");
+        let (lines, total) = log.recent();
+        assert_eq!((lines.len(), total), (1, 1));
+        assert_eq!(lines[0], text.trim_end());
+        assert!(extjson::parse(text.trim_end()).is_ok());
+    }
+
+    #[test]
+    fn text_is_one_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let log = log(LogFormat::Text, &path);
+        log.warning(
+            Component::Control,
+            1,
+            "main",
+            "a\nb",
+            &doc! {"n": 1, "s": "x\ny"},
+        );
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(
+            text.ends_with("Z W  CONTROL  [main] a b n=1 s=\"x\\ny\"\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn memory_is_bounded_and_rotation_keeps_the_old_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let log = log(LogFormat::Text, &path);
+        let long = "é".repeat(RECENT_LINE_BYTES);
+        for _ in 0..RECENT_LINES + 5 {
+            log.info(Component::Control, 1, "x", &long, &doc! {});
+        }
+        let (lines, total) = log.recent();
+        assert_eq!(
+            (lines.len(), total as usize),
+            (RECENT_LINES, RECENT_LINES + 5)
+        );
+        assert!(lines.iter().all(|line| line.len() <= RECENT_LINE_BYTES));
+        log.rotate().unwrap();
+        log.rotate().unwrap();
+        log.info(Component::Control, 1, "x", "after", &doc! {});
+        assert!(std::fs::read_to_string(&path).unwrap().ends_with("after\n"));
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 3);
+        assert!(log.startup_warnings().is_empty());
+        log.startup_warning(22120, "Access control is not enabled", &doc! {});
+        assert!(log.startup_warnings()[0].starts_with('{'));
+    }
+}

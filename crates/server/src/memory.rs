@@ -1,0 +1,138 @@
+//! How much memory this machine has, how much this process may use, and how much it does use.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Bytes of the machine's memory.
+pub fn machine_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    // The field widths differ between platforms.
+    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit).max(1))
+}
+
+/// Bytes that this process may use: the machine's memory, or the limit of the innermost control
+/// group (version 1 or 2) that has a smaller one.
+pub fn usable_bytes() -> u64 {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    machine_bytes().min(group_limit(&groups, Path::new("/sys/fs/cgroup")).unwrap_or(u64::MAX))
+}
+
+/// The smallest limit among the control groups named by the text of `/proc/self/cgroup`.
+fn group_limit(groups: &str, root: &Path) -> Option<u64> {
+    groups
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.splitn(3, ':');
+            let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+            if controllers.is_empty() {
+                smallest(root, path, "memory.max")
+            } else if controllers.split(',').any(|name| name == "memory") {
+                smallest(&root.join("memory"), path, "memory.limit_in_bytes")
+            } else {
+                None
+            }
+        })
+        .min()
+}
+
+/// The smallest limit from a group up to the root. In a container the group's own path may not be
+/// visible, so the root itself counts too.
+fn smallest(root: &Path, path: &str, file: &str) -> Option<u64> {
+    let mut limit: Option<u64> = None;
+    let mut place: PathBuf = root.join(path.trim_start_matches('/'));
+    loop {
+        // "max", the word for no limit, is not a number.
+        if let Some(bytes) = fs::read_to_string(place.join(file))
+            .ok()
+            .and_then(|text| text.trim().parse().ok())
+        {
+            limit = Some(limit.map_or(bytes, |other: u64| other.min(bytes)));
+        }
+        if place == root || !place.pop() {
+            return limit;
+        }
+    }
+}
+
+/// The cache to use when the operator chose none: half of the usable memory, at least 64 MiB.
+pub fn default_cache_bytes() -> u64 {
+    (usable_bytes() / 2).max(64 << 20)
+}
+
+/// What this process uses, as the system counts it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProcessMemory {
+    /// Bytes of address space.
+    pub virtual_bytes: u64,
+    /// Bytes in memory.
+    pub resident_bytes: u64,
+    /// Page faults that needed the disk, since the start.
+    pub page_faults: u64,
+}
+
+/// Reads what this process uses now; zeros where the system does not say.
+pub fn process_memory() -> ProcessMemory {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kilobytes = |name: &str| -> u64 {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .and_then(|rest| rest.split_whitespace().next()?.parse().ok())
+            .unwrap_or(0)
+    };
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Fields are counted after the command name, which is in brackets and may hold spaces.
+    let page_faults = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_whitespace().nth(9)?.parse().ok())
+        .unwrap_or(0);
+    ProcessMemory {
+        virtual_bytes: kilobytes("VmSize:") << 10,
+        resident_bytes: kilobytes("VmRSS:") << 10,
+        page_faults,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn this_process_uses_memory() {
+        let memory = process_memory();
+        assert!(memory.resident_bytes > 1 << 20 && memory.virtual_bytes >= memory.resident_bytes);
+        assert!(usable_bytes() <= machine_bytes() && machine_bytes() > memory.resident_bytes);
+        assert!(default_cache_bytes() >= 64 << 20);
+    }
+
+    #[test]
+    fn group_limits() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("a/memory.max", "1000\n");
+        write("a/b/memory.max", "max\n");
+        write("memory/docker/x/memory.limit_in_bytes", "700");
+        write("memory/memory.limit_in_bytes", "9223372036854771712");
+        let cases = [
+            ("0::/a/b\n", Some(1000)),
+            ("0::/a\n", Some(1000)),
+            ("0::/\n", None),
+            ("0::/not/there\n", None),
+            ("12:cpu,memory:/docker/x\n0::/a/b\n", Some(700)),
+            ("12:memory:/hidden\n", Some(9_223_372_036_854_771_712)),
+            ("12:cpu:/docker/x\n", None),
+            ("rubbish", None),
+            ("", None),
+        ];
+        for (groups, expected) in cases {
+            assert_eq!(group_limit(groups, root), expected, "{groups:?}");
+        }
+    }
+}

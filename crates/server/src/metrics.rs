@@ -1,0 +1,315 @@
+//! Counters of what the server does, for `serverStatus` and `top`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+
+/// A counter that many threads add to.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds to it.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    /// The count, as BSON wants it.
+    pub fn get(&self) -> i64 {
+        i64::try_from(self.0.load(Relaxed)).unwrap_or(i64::MAX)
+    }
+}
+
+/// What is counted in `opcounters`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Documents inserted.
+    Insert,
+    /// Finds.
+    Query,
+    /// Update statements.
+    Update,
+    /// Delete statements.
+    Delete,
+    /// Batches fetched from cursors.
+    GetMore,
+    /// All other commands.
+    Command,
+}
+
+impl Op {
+    /// Every kind, in the order of the reply.
+    pub const ALL: [Op; 6] = [
+        Op::Insert,
+        Op::Query,
+        Op::Update,
+        Op::Delete,
+        Op::GetMore,
+        Op::Command,
+    ];
+
+    /// The name in the reply.
+    pub fn name(self) -> &'static str {
+        match self {
+            Op::Insert => "insert",
+            Op::Query => "query",
+            Op::Update => "update",
+            Op::Delete => "delete",
+            Op::GetMore => "getmore",
+            Op::Command => "command",
+        }
+    }
+}
+
+/// The class of an operation, for `opLatencies` and `top`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Reads documents.
+    Read,
+    /// Changes documents.
+    Write,
+    /// Anything else.
+    Command,
+}
+
+/// How many and how long.
+#[derive(Debug, Default)]
+pub struct Timed {
+    /// How many.
+    pub count: Counter,
+    /// Microseconds in all.
+    pub micros: Counter,
+}
+
+impl Timed {
+    /// Counts one.
+    pub fn record(&self, took: Duration) {
+        self.count.add(1);
+        self.micros.add(micros(took));
+    }
+}
+
+/// A duration in whole microseconds.
+pub fn micros(took: Duration) -> u64 {
+    u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// How often a command ran and failed.
+#[derive(Debug, Default)]
+pub struct CommandCount {
+    /// Runs.
+    pub total: Counter,
+    /// Runs that failed.
+    pub failed: Counter,
+}
+
+/// Time spent on a collection, as `top` shows it.
+#[derive(Debug, Default)]
+pub struct Usage {
+    /// Finds, counts, distincts, aggregations.
+    pub queries: Timed,
+    /// Batches from cursors.
+    pub getmore: Timed,
+    /// Inserts.
+    pub insert: Timed,
+    /// Updates.
+    pub update: Timed,
+    /// Deletes.
+    pub remove: Timed,
+    /// Everything else.
+    pub commands: Timed,
+    /// All that read.
+    pub reads: Timed,
+    /// All that write.
+    pub writes: Timed,
+}
+
+/// Collections in `top`; a client that asks for ever more names cannot fill the memory.
+const TOP_MAX: usize = 20_000;
+
+/// All counters of a server.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    ops: [Counter; Op::ALL.len()],
+    latencies: [Timed; 3],
+    /// By the command's place in the table.
+    pub commands: Vec<CommandCount>,
+    /// Commands that do not exist.
+    pub unknown_commands: Counter,
+    /// Bytes read from clients.
+    pub bytes_in: Counter,
+    /// Bytes written to clients.
+    pub bytes_out: Counter,
+    /// Messages from clients.
+    pub requests: Counter,
+    /// Operations slower than the threshold.
+    pub slow_operations: Counter,
+    /// Errors that were the client's doing.
+    pub user_errors: Counter,
+    /// Panics and internal errors.
+    pub internal_errors: Counter,
+    /// Malformed messages.
+    pub bad_messages: Counter,
+    /// Connections accepted.
+    pub connections_created: Counter,
+    /// Connections refused because there were too many.
+    pub connections_rejected: Counter,
+    /// Documents inserted, by any command.
+    pub documents_inserted: Counter,
+    /// Documents returned, by any command.
+    pub documents_returned: Counter,
+    /// Documents updated, by any command.
+    pub documents_updated: Counter,
+    /// Documents deleted, by any command.
+    pub documents_deleted: Counter,
+    /// Cursors opened.
+    pub cursors_opened: Counter,
+    /// Cursors dropped because nobody used them.
+    pub cursors_timed_out: Counter,
+    top: RwLock<HashMap<String, Arc<Usage>>>,
+}
+
+impl Metrics {
+    /// All zero, for this many commands.
+    pub fn new(commands: usize) -> Metrics {
+        Metrics {
+            commands: (0..commands).map(|_| CommandCount::default()).collect(),
+            ..Metrics::default()
+        }
+    }
+
+    /// Counts operations.
+    pub fn count(&self, op: Op, n: u64) {
+        self.op(op).add(n);
+    }
+
+    /// The counter of a kind of operation.
+    pub fn op(&self, op: Op) -> &Counter {
+        let [insert, query, update, delete, getmore, command] = &self.ops;
+        match op {
+            Op::Insert => insert,
+            Op::Query => query,
+            Op::Update => update,
+            Op::Delete => delete,
+            Op::GetMore => getmore,
+            Op::Command => command,
+        }
+    }
+
+    /// The times of a class of operations.
+    pub fn latency(&self, class: Class) -> &Timed {
+        let [reads, writes, commands] = &self.latencies;
+        match class {
+            Class::Read => reads,
+            Class::Write => writes,
+            Class::Command => commands,
+        }
+    }
+
+    /// Records an operation on a namespace.
+    pub fn record(&self, namespace: &str, op: Op, class: Class, took: Duration) {
+        self.latency(class).record(took);
+        if namespace.is_empty() {
+            return;
+        }
+        let Some(usage) = self.usage(namespace) else {
+            return;
+        };
+        match op {
+            Op::Insert => &usage.insert,
+            Op::Query => &usage.queries,
+            Op::Update => &usage.update,
+            Op::Delete => &usage.remove,
+            Op::GetMore => &usage.getmore,
+            Op::Command => &usage.commands,
+        }
+        .record(took);
+        match class {
+            Class::Read => usage.reads.record(took),
+            Class::Write => usage.writes.record(took),
+            Class::Command => {}
+        }
+    }
+
+    fn usage(&self, namespace: &str) -> Option<Arc<Usage>> {
+        if let Some(usage) = self.top.read().get(namespace) {
+            return Some(usage.clone());
+        }
+        let mut top = self.top.write();
+        if top.len() >= TOP_MAX && !top.contains_key(namespace) {
+            return None;
+        }
+        Some(top.entry(namespace.to_string()).or_default().clone())
+    }
+
+    /// Forgets a collection that was dropped, or with a name that ends in a dot a whole database.
+    pub fn forget(&self, namespace: &str) {
+        let mut top = self.top.write();
+        if namespace.ends_with('.') {
+            top.retain(|name, _| !name.starts_with(namespace));
+        } else {
+            top.remove(namespace);
+        }
+    }
+
+    /// Every collection's usage, by name.
+    pub fn top(&self) -> Vec<(String, Arc<Usage>)> {
+        let mut all: Vec<_> = self
+            .top
+            .read()
+            .iter()
+            .map(|(name, usage)| (name.clone(), usage.clone()))
+            .collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_is_kept_by_collection() {
+        let metrics = Metrics::new(2);
+        let took = Duration::from_micros(7);
+        metrics.record("db.a", Op::Insert, Class::Write, took);
+        metrics.record("db.a", Op::Query, Class::Read, took);
+        metrics.record("db2.b", Op::Command, Class::Command, took);
+        metrics.record("", Op::Command, Class::Command, took);
+        let top = metrics.top();
+        assert_eq!(
+            top.iter()
+                .map(|(name, _)| name.as_str())
+                .collect::<Vec<_>>(),
+            ["db.a", "db2.b"]
+        );
+        let a = &top[0].1;
+        assert_eq!(
+            (
+                a.insert.count.get(),
+                a.insert.micros.get(),
+                a.writes.count.get()
+            ),
+            (1, 7, 1)
+        );
+        assert_eq!((a.reads.count.get(), a.commands.count.get()), (1, 0));
+        assert_eq!(metrics.latency(Class::Command).count.get(), 2);
+        metrics.forget("db.");
+        assert_eq!(metrics.top().len(), 1);
+        metrics.forget("db2.b");
+        assert!(metrics.top().is_empty());
+    }
+
+    #[test]
+    fn names_of_collections_are_bounded() {
+        let metrics = Metrics::new(0);
+        for n in 0..TOP_MAX + 10 {
+            metrics.record(&format!("db.{n}"), Op::Query, Class::Read, Duration::ZERO);
+        }
+        assert_eq!(metrics.top().len(), TOP_MAX);
+    }
+}

@@ -1,0 +1,207 @@
+//! Taking addresses and accepting connections.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use frond_bson::doc;
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener};
+
+use crate::connection::Peer;
+use crate::log::Component;
+use crate::net::serve::serve;
+use crate::state::Server;
+
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
+
+/// Seconds without a sign of life after which the system asks whether the client is still there.
+const KEEPALIVE: Duration = Duration::from_secs(120);
+
+/// The addresses of a server: taken, so that nobody else can have them, but not listening until the
+/// server is ready.
+pub struct Addresses {
+    tcp: Vec<TcpSocket>,
+    /// The TCP port, also when the system chose it.
+    pub port: u16,
+}
+
+/// An address that cannot be had.
+#[derive(Debug)]
+pub struct AddressError {
+    /// Which.
+    pub address: String,
+    /// Why.
+    pub error: io::Error,
+}
+
+impl std::fmt::Display for AddressError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.error.kind() == io::ErrorKind::AddrInUse {
+            write!(f, "the address {} is already in use", self.address)
+        } else {
+            write!(f, "cannot listen on {}: {}", self.address, self.error)
+        }
+    }
+}
+
+/// Takes the TCP addresses.
+pub fn take(ips: &[IpAddr], port: u16) -> Result<Addresses, AddressError> {
+    let mut addresses = Addresses {
+        tcp: Vec::new(),
+        port,
+    };
+    for ip in ips {
+        let address = SocketAddr::new(*ip, addresses.port);
+        let socket = bind(address).map_err(|error| AddressError {
+            address: address.to_string(),
+            error,
+        })?;
+        if addresses.port == 0 {
+            // The other addresses use the port that the system chose for the first.
+            addresses.port = socket
+                .local_addr()
+                .map_err(|error| AddressError {
+                    address: address.to_string(),
+                    error,
+                })?
+                .port();
+        }
+        addresses.tcp.push(socket);
+    }
+    Ok(addresses)
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    if address.is_ipv6() {
+        // So that `::` and `0.0.0.0` can be had side by side.
+        rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    // A restart need not wait for the last run's connections to time out.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
+/// A Unix socket; its file goes when this does.
+pub struct UnixSocketFile {
+    listener: Option<UnixListener>,
+    path: PathBuf,
+}
+
+impl UnixSocketFile {
+    /// Listens on a path. A file that a crashed server left there is replaced.
+    pub fn listen(path: &Path, permissions: u32) -> Result<UnixSocketFile, AddressError> {
+        let failed = |error| AddressError {
+            address: path.display().to_string(),
+            error,
+        };
+        if path.exists() {
+            match std::os::unix::net::UnixStream::connect(path) {
+                Ok(_) => return Err(failed(io::ErrorKind::AddrInUse.into())),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    fs::remove_file(path).map_err(failed)?;
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        let socket = UnixSocketFile {
+            listener: Some(listener),
+            path: path.to_path_buf(),
+        };
+        fs::set_permissions(path, fs::Permissions::from_mode(permissions)).map_err(failed)?;
+        Ok(socket)
+    }
+}
+
+impl Drop for UnixSocketFile {
+    fn drop(&mut self) {
+        // Nothing can be done if somebody else removed it.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Accepts connections on every address until the server stops.
+pub fn accept_all(
+    server: &Arc<Server>,
+    addresses: Addresses,
+    unix: Option<&mut UnixSocketFile>,
+) -> Result<(), AddressError> {
+    for socket in addresses.tcp {
+        let address = socket
+            .local_addr()
+            .map(|a| a.to_string())
+            .unwrap_or_default();
+        let listener = socket
+            .listen(BACKLOG)
+            .map_err(|error| AddressError { address, error })?;
+        tokio::spawn(accept_tcp(server.clone(), listener));
+    }
+    if let Some(listener) = unix.and_then(|unix| unix.listener.take()) {
+        tokio::spawn(accept_unix(server.clone(), listener));
+    }
+    Ok(())
+}
+
+async fn accept_tcp(server: Arc<Server>, listener: TcpListener) {
+    let mut stop = server.stop_signal();
+    loop {
+        let accepted = tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, address)) => {
+                prepare(&stream);
+                tokio::spawn(serve(server.clone(), stream, Peer::Tcp(address)));
+            }
+            Err(error) => accept_failed(&server, &error).await,
+        }
+    }
+}
+
+async fn accept_unix(server: Arc<Server>, listener: UnixListener) {
+    let mut stop = server.stop_signal();
+    loop {
+        let accepted = tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                tokio::spawn(serve(server.clone(), stream, Peer::Unix));
+            }
+            Err(error) => accept_failed(&server, &error).await,
+        }
+    }
+}
+
+/// Replies go out at once, and a client that vanished is found out. A socket on which this cannot
+/// be set works all the same.
+fn prepare(stream: &TcpStream) {
+    let _ = stream.set_nodelay(true);
+    let _ = rustix::net::sockopt::set_socket_keepalive(stream, true);
+    let _ = rustix::net::sockopt::set_tcp_keepidle(stream, KEEPALIVE);
+}
+
+/// Accepting fails when the process has too many files open, among others; it may work again soon.
+async fn accept_failed(server: &Server, error: &io::Error) {
+    server.log.error(
+        Component::Network,
+        23022,
+        "listener",
+        "Error accepting new connection",
+        &doc! {"error": error.to_string()},
+    );
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}

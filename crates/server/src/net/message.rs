@@ -1,0 +1,196 @@
+//! From the bytes of a message to the bytes of its reply.
+
+use std::time::Duration;
+
+use frond_bson::{Doc, DocBuf};
+use frond_wire::{
+    Compressor, Flags, Header, MAX_MESSAGE_BYTES, Msg, OpCode, Request, compress, decompress, msg,
+    peek_flags,
+};
+
+use crate::connection::{ClientState, Connection};
+use crate::dispatch::{CommandRequest, run_command};
+use crate::failure::{ErrorCode, Failure};
+use crate::legacy;
+use crate::log::Component;
+use crate::state::Server;
+
+/// What to do after a message.
+#[derive(Debug, Default)]
+pub struct Handled {
+    /// Bytes to send.
+    pub reply: Option<Vec<u8>>,
+    /// Wait this long before sending them.
+    pub wait: Option<Duration>,
+    /// Handle the same message again after sending: another reply of an exhaust command.
+    pub again: bool,
+    /// Close the connection after sending.
+    pub close: bool,
+}
+
+impl Handled {
+    fn close() -> Handled {
+        Handled {
+            close: true,
+            ..Handled::default()
+        }
+    }
+}
+
+/// Replies are numbered per connection; an exhaust reply answers the one before it.
+pub fn next_reply(state: &mut ClientState) -> i32 {
+    state.next_reply = state.next_reply.wrapping_add(1);
+    state.next_reply
+}
+
+/// Handles a whole message. `previous` is the number of the reply before, when this message is
+/// handled again for an exhaust command.
+pub fn handle(
+    server: &Server,
+    connection: &Connection,
+    state: &mut ClientState,
+    message: &[u8],
+    previous: Option<i32>,
+) -> Handled {
+    let compressed = Header::parse(message).is_ok_and(|h| h.op() == Ok(OpCode::Compressed));
+    if !compressed {
+        return handle_plain(server, connection, state, message, previous);
+    }
+    let (plain, compressor) = match decompress(message, MAX_MESSAGE_BYTES) {
+        Ok(inflated) => inflated,
+        Err(error) => return malformed(server, connection, message, &error),
+    };
+    if compressor != Compressor::Noop && !server.settings.compressors.contains(&compressor) {
+        let error = frond_wire::Error::UnknownCompressor(compressor.id());
+        return malformed(server, connection, message, &error);
+    }
+    let mut handled = handle_plain(server, connection, state, &plain, previous);
+    // A client that compresses its requests can read compressed replies.
+    if let Some(Ok(packed)) = handled
+        .reply
+        .as_deref()
+        .map(|reply| compress(reply, compressor))
+    {
+        handled.reply = Some(packed);
+    }
+    handled
+}
+
+fn handle_plain(
+    server: &Server,
+    connection: &Connection,
+    state: &mut ClientState,
+    message: &[u8],
+    previous: Option<i32>,
+) -> Handled {
+    let (header, request) = match Request::parse(message) {
+        Ok(parsed) => parsed,
+        Err(error) => return malformed(server, connection, message, &error),
+    };
+    match request {
+        Request::Msg(request) => {
+            let id = header.request_id;
+            op_msg(server, connection, state, previous.unwrap_or(id), &request)
+        }
+        legacy => Handled {
+            reply: legacy::handle(server, connection, state, header.request_id, &legacy),
+            ..Handled::default()
+        },
+    }
+}
+
+fn op_msg(
+    server: &Server,
+    connection: &Connection,
+    state: &mut ClientState,
+    response_to: i32,
+    request: &Msg<'_>,
+) -> Handled {
+    let answer = match parse_command(request) {
+        Ok((db, body)) => {
+            let command = CommandRequest {
+                db,
+                body,
+                sequences: &request.sequences,
+                exhaust_allowed: request.flags.has(Flags::EXHAUST_ALLOWED),
+            };
+            run_command(server, connection, state, &command)
+        }
+        Err(failure) => {
+            server.metrics.bad_messages.add(1);
+            crate::dispatch::Answer::failed(&failure)
+        }
+    };
+    if request.flags.has(Flags::MORE_TO_COME) {
+        return Handled::default();
+    }
+    let flags = if answer.more_to_come {
+        Flags::MORE_TO_COME
+    } else {
+        Flags::NONE
+    };
+    Handled {
+        reply: Some(msg(
+            next_reply(state),
+            response_to,
+            flags,
+            answer.reply.as_bytes(),
+        )),
+        wait: answer.wait,
+        again: answer.more_to_come,
+        close: false,
+    }
+}
+
+fn parse_command<'a>(request: &Msg<'a>) -> Result<(&'a str, &'a Doc), Failure> {
+    let body = Doc::validate(request.body)?;
+    match body.get_str("$db") {
+        Some(db) => Ok((db, body)),
+        None if body.contains_key("$db") => Err(Failure::new(
+            ErrorCode::TypeMismatch,
+            "the field '$db' must be a string",
+        )),
+        None => Err(Failure::location(
+            40571,
+            "OP_MSG requests require a $db argument",
+        )),
+    }
+}
+
+/// A message that cannot be parsed: answered if the header is sound and an answer is expected,
+/// else the connection is closed.
+fn malformed(
+    server: &Server,
+    connection: &Connection,
+    message: &[u8],
+    error: &frond_wire::Error,
+) -> Handled {
+    server.metrics.bad_messages.add(1);
+    log_malformed(server, connection, error);
+    let Ok(header) = Header::parse(message) else {
+        return Handled::close();
+    };
+    let Some(flags) = peek_flags(&header, message) else {
+        return Handled::close();
+    };
+    if error.closes_connection() || flags.has(Flags::MORE_TO_COME) {
+        return Handled::close();
+    }
+    let mut reply = DocBuf::new();
+    Failure::from(error.clone()).write_reply(&mut reply);
+    Handled {
+        reply: Some(msg(0, header.request_id, Flags::NONE, reply.as_bytes())),
+        ..Handled::default()
+    }
+}
+
+/// Writes to the log that a client sent rubbish.
+pub fn log_malformed(server: &Server, connection: &Connection, error: &frond_wire::Error) {
+    server.log.warning(
+        Component::Network,
+        22988,
+        &connection.name,
+        "Malformed message from client",
+        &frond_bson::doc! {"remote": connection.peer.to_string(), "error": error.to_string()},
+    );
+}

@@ -1,0 +1,170 @@
+//! The life of one connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use frond_bson::doc;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::watch;
+
+use crate::connection::{ClientState, Connection, Peer};
+use crate::log::{Component, Severity};
+use crate::net::frames::{Ended, Frames};
+use crate::net::message::{handle, log_malformed};
+use crate::state::Server;
+
+/// Serves a client until it leaves, breaks the protocol, or the server stops.
+pub async fn serve<S>(server: Arc<Server>, mut stream: S, peer: Peer)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let Some(connection) = server
+        .connections
+        .open(peer.clone(), server.settings.connections_max)
+    else {
+        server.metrics.connections_rejected.add(1);
+        server.log.info(
+            Component::Network,
+            22942,
+            "listener",
+            "Connection refused because there are too many open connections",
+            &doc! {"remote": peer.to_string(), "connectionCount": server.connections.len() as i64},
+        );
+        return;
+    };
+    server.metrics.connections_created.add(1);
+    // Whatever ends this task, also a panic, gives the connection's place free.
+    let _open = Open {
+        server: &server,
+        connection: &connection,
+    };
+    if !server.settings.quiet {
+        server.log.info(
+            Component::Network,
+            22943,
+            "listener",
+            "Connection accepted",
+            &doc! {
+                "remote": peer.to_string(),
+                "connectionId": connection.id,
+                "connectionCount": server.connections.len() as i64,
+            },
+        );
+    }
+    let ended = conversation(&server, &connection, &mut stream).await;
+    match &ended {
+        Some(Ended::Malformed(error)) => {
+            server.metrics.bad_messages.add(1);
+            log_malformed(&server, &connection, error);
+        }
+        Some(Ended::Io(error)) if server.log.wants(Severity::Debug(2)) => {
+            let attributes = doc! {"remote": peer.to_string(), "error": error.to_string()};
+            let level = Severity::Debug(2);
+            let name = &connection.name;
+            server.log.line(
+                level,
+                Component::Network,
+                22989,
+                name,
+                "Connection broke",
+                &attributes,
+            );
+        }
+        _ => {}
+    }
+    // A client that is gone cannot be told goodbye.
+    let _ = stream.shutdown().await;
+}
+
+struct Open<'a> {
+    server: &'a Server,
+    connection: &'a Connection,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.server.connections.close(self.connection.id);
+        if !self.server.settings.quiet {
+            self.server.log.info(
+                Component::Network,
+                22944,
+                &self.connection.name,
+                "Connection ended",
+                &doc! {
+                    "remote": self.connection.peer.to_string(),
+                    "connectionId": self.connection.id,
+                    "connectionCount": self.server.connections.len() as i64,
+                },
+            );
+        }
+    }
+}
+
+/// Messages one after the other, each answered before the next is looked at. Writes without an
+/// answer thus stay in order, and a client that sends faster than the store takes is held back by
+/// its own socket.
+async fn conversation<S>(server: &Server, connection: &Connection, stream: &mut S) -> Option<Ended>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut frames = Frames::default();
+    let mut state = ClientState::default();
+    let mut stop = server.stop_signal();
+    loop {
+        if server.is_stopping() {
+            return None;
+        }
+        tokio::select! {
+            biased;
+            next = frames.next(stream) => if let Err(ended) = next { return Some(ended) },
+            _ = stopped(&mut stop) => return None,
+        }
+        server.metrics.requests.add(1);
+        server.metrics.bytes_in.add(frames.message().len() as u64);
+        let mut previous = None;
+        loop {
+            let handled = handle(server, connection, &mut state, frames.message(), previous);
+            if let Some(time) = handled.wait
+                && let Some(ended) = pause(time, &mut frames, stream, &mut stop).await
+            {
+                return ended;
+            }
+            if let Some(reply) = handled.reply {
+                server.metrics.bytes_out.add(reply.len() as u64);
+                if let Err(error) = stream.write_all(&reply).await {
+                    return Some(Ended::Io(error));
+                }
+            }
+            if handled.close {
+                return None;
+            }
+            if !handled.again {
+                break;
+            }
+            previous = Some(state.next_reply);
+            if server.is_stopping() {
+                return None;
+            }
+        }
+    }
+}
+
+/// Waits before a reply. Some if the conversation ends meanwhile.
+async fn pause<S: AsyncRead + Unpin>(
+    time: Duration,
+    frames: &mut Frames,
+    stream: &mut S,
+    stop: &mut watch::Receiver<bool>,
+) -> Option<Option<Ended>> {
+    tokio::select! {
+        () = tokio::time::sleep(time) => None,
+        ended = frames.watch(stream) => Some(Some(ended)),
+        _ = stopped(stop) => Some(None),
+    }
+}
+
+/// Ends when the server was asked to stop.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // The sender lives as long as the server.
+    let _ = stop.wait_for(|stop| *stop).await;
+}

@@ -1,0 +1,46 @@
+//! Random numbers for ids that must not be guessed by accident; not for secrets.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// 64 random bits. The standard library's hasher is keyed with random bits from the system, and
+/// keyed anew for each call.
+pub fn bits() -> u64 {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let mut hasher = RandomState::new().build_hasher();
+    hasher.write_u64(CALLS.fetch_add(1, Ordering::Relaxed));
+    hasher.finish()
+}
+
+/// 16 random bytes.
+pub fn bytes() -> [u8; 16] {
+    let mut out = [0; 16];
+    for (place, byte) in out
+        .iter_mut()
+        .zip(bits().to_le_bytes().into_iter().chain(bits().to_le_bytes()))
+    {
+        *place = byte;
+    }
+    out
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_differ() {
+        let mut seen: Vec<u64> = (0..1000).map(|_| bits()).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 1000);
+        assert_ne!(bytes(), bytes());
+        assert_eq!(hex(&[0, 255, 16]), "00ff10");
+    }
+}

@@ -1,0 +1,186 @@
+//! Shapes that several replies share: the first batch of a cursor, and the errors of a bulk write.
+
+use frond_bson::DocBuf;
+
+use crate::arguments::Arguments;
+use crate::connection::short_command;
+use crate::context::Context;
+use crate::cursors::{Cursor, FIRST_BATCH_DOCUMENTS};
+use crate::failure::{Failure, Result};
+
+/// How a client wants the first batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchOptions {
+    /// Documents in it; none is the default.
+    pub size: Option<u64>,
+    /// No cursor afterwards, whatever is left.
+    pub single: bool,
+}
+
+impl BatchOptions {
+    /// Reads the option `cursor: {batchSize: n}`, which may be missing.
+    pub fn of_cursor_field(args: &Arguments<'_>) -> Result<BatchOptions> {
+        let Some(cursor) = args.doc_field("cursor")? else {
+            return Ok(BatchOptions::default());
+        };
+        let inner = Arguments::new("cursor", cursor);
+        inner.only(&["batchSize"])?;
+        Ok(BatchOptions {
+            size: inner.u64("batchSize")?,
+            single: false,
+        })
+    }
+}
+
+/// Reads the first batch; keeps the cursor if there is more.
+pub fn open_cursor(
+    cx: &mut Context<'_>,
+    mut cursor: Cursor,
+    options: BatchOptions,
+) -> Result<(Vec<DocBuf>, i64)> {
+    let batch = cursor.batch(Some(options.size.unwrap_or(FIRST_BATCH_DOCUMENTS)))?;
+    cx.server.metrics.documents_returned.add(batch.len() as u64);
+    if options.single || cursor.ended() {
+        return Ok((batch, 0));
+    }
+    cursor.session = cx.session;
+    cursor.originating = short_command(cx.body);
+    cursor.time_left = cx
+        .max_time
+        .map(|time| time.saturating_sub(cursor.opened.elapsed()));
+    cx.server.metrics.cursors_opened.add(1);
+    Ok((batch, cx.server.cursors.insert(cursor)))
+}
+
+/// The reply of a command that opens a cursor.
+pub fn first_batch(cx: &mut Context<'_>, cursor: Cursor, options: BatchOptions) -> Result<DocBuf> {
+    let namespace = cursor.namespace.clone();
+    let (batch, id) = open_cursor(cx, cursor, options)?;
+    Ok(cursor_reply("firstBatch", &batch, id, &namespace))
+}
+
+/// `{cursor: {firstBatch: […], id, ns}}`
+pub fn cursor_reply(name: &str, batch: &[DocBuf], id: i64, namespace: &str) -> DocBuf {
+    let bytes: usize = batch.iter().map(|document| document.len_bytes() + 12).sum();
+    let mut reply = DocBuf::with_capacity(bytes + 128);
+    reply.push_doc("cursor", |cursor| {
+        cursor.push_array(name, |list| {
+            for document in batch {
+                list.push(document);
+            }
+        });
+        cursor.push("id", id);
+        cursor.push("ns", namespace);
+    });
+    reply
+}
+
+/// Bytes of error messages in one reply. Further errors have their code and an empty message, so
+/// that a bulk of many failures still fits into a reply, as in MongoDB.
+const ERROR_BYTES_MAX: usize = 1 << 20;
+
+/// The failures of a bulk write, by the index of their statement.
+#[derive(Default)]
+pub struct WriteErrors(Vec<(usize, Failure)>);
+
+impl WriteErrors {
+    /// Adds a failure.
+    pub fn push(&mut self, index: usize, failure: Failure) {
+        self.0.push((index, failure));
+    }
+
+    /// True if nothing failed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The last failure, for `getLastError`.
+    pub fn last(&self) -> Option<&Failure> {
+        self.0.last().map(|(_, failure)| failure)
+    }
+
+    /// True if the statement at this place failed.
+    pub fn failed(&self, index: usize) -> bool {
+        self.0.iter().any(|(at, _)| *at == index)
+    }
+
+    /// The same failures at the places that the statements have in the client's request.
+    pub fn at(mut self, places: &[usize]) -> WriteErrors {
+        for (index, _) in &mut self.0 {
+            *index = places.get(*index).copied().unwrap_or(*index);
+        }
+        self
+    }
+
+    /// Adds `writeErrors` to a reply, if there are any.
+    pub fn write(&self, reply: &mut DocBuf) {
+        if self.0.is_empty() {
+            return;
+        }
+        let mut bytes = 0;
+        reply.push_array("writeErrors", |list| {
+            for (index, failure) in &self.0 {
+                let fits = bytes < ERROR_BYTES_MAX;
+                bytes += failure.message.len()
+                    + failure
+                        .details
+                        .as_ref()
+                        .map_or(0, |details| details.len_bytes());
+                list.push_doc(|error| {
+                    error.push("index", *index as i32);
+                    error.push("code", failure.code.code());
+                    error.push("errmsg", if fits { failure.message.as_str() } else { "" });
+                    if let Some(details) = failure.details.as_ref().filter(|_| fits) {
+                        error.push_all(details);
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// A count as a reply has it: an int if it fits, else a long.
+pub fn push_count(reply: &mut DocBuf, name: &str, n: u64) {
+    match i32::try_from(n) {
+        Ok(n) => reply.push(name, n),
+        Err(_) => reply.push(name, i64::try_from(n).unwrap_or(i64::MAX)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use super::*;
+    use crate::failure::ErrorCode;
+
+    #[test]
+    fn write_errors_are_bounded() {
+        let mut errors = WriteErrors::default();
+        let mut reply = DocBuf::new();
+        errors.write(&mut reply);
+        assert!(reply.is_empty() && errors.is_empty());
+        for index in 0..100_000 {
+            let mut failure = Failure::new(ErrorCode::DuplicateKey, "E11000 ".repeat(50));
+            failure.details = Some(Box::new(doc! {"keyPattern": {"a": 1}}));
+            errors.push(index, failure);
+        }
+        errors.write(&mut reply);
+        assert!(reply.len_bytes() < 16 << 20, "{}", reply.len_bytes());
+        let list = reply.get_array("writeErrors").unwrap();
+        let first = list.get_doc("0").unwrap();
+        assert!(first.get_doc("keyPattern").is_some());
+        let last = list.get_doc("99999").unwrap();
+        assert_eq!(last, &*doc! {"index": 99_999, "code": 11000, "errmsg": ""});
+    }
+
+    #[test]
+    fn counts_are_as_small_as_they_can_be() {
+        let mut reply = DocBuf::new();
+        push_count(&mut reply, "small", 3);
+        push_count(&mut reply, "large", 1 << 40);
+        assert_eq!(reply, doc! {"small": 3, "large": 1i64 << 40});
+    }
+}

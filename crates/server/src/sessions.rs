@@ -1,0 +1,282 @@
+//! Logical sessions, and what their retryable writes already did.
+//!
+//! A driver that did not get the answer of a write sends it again with the same session,
+//! transaction number and statement ids. A statement that was executed is not executed again: its
+//! recorded result is returned. Records live in memory, for the newest transaction number of each
+//! session, until the session expires.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use frond_bson::{Doc, DocBuf, OwnedValue, Value, doc};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::failure::{ErrorCode, Failure, Result};
+
+/// An unused session expires after this many minutes.
+pub const TIMEOUT_MINUTES: i32 = 30;
+
+/// Sessions kept. When there are more, the ones that were idle longest go.
+const SESSIONS_MAX: usize = 100_000;
+
+/// The binary subtype of a UUID.
+const SUBTYPE_UUID: u8 = 4;
+
+/// The 16 bytes of a session's UUID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub [u8; 16]);
+
+impl SessionId {
+    /// Reads an `lsid` or an element of `endSessions`: `{id: UUID}`.
+    pub fn parse(doc: &Doc) -> Result<SessionId> {
+        match doc.get("id") {
+            Some(Value::Binary {
+                subtype: SUBTYPE_UUID,
+                bytes,
+            }) => match bytes.try_into() {
+                Ok(id) => Ok(SessionId(id)),
+                Err(_) => Err(Failure::new(
+                    ErrorCode::InvalidUUID,
+                    "uuid must be a 16-byte binary field with UUID (4) subtype",
+                )),
+            },
+            Some(other) => Err(Failure::new(
+                ErrorCode::TypeMismatch,
+                format!(
+                    "BSON field 'LogicalSessionFromClient.id' is the wrong type '{}', expected \
+                     type 'binData'",
+                    other.type_name()
+                ),
+            )),
+            None => Err(Failure::new(
+                ErrorCode::IDLFailedToParse,
+                "BSON field 'LogicalSessionFromClient.id' is missing but a required field",
+            )),
+        }
+    }
+
+    /// A new one: a random UUID (version 4).
+    pub fn random() -> SessionId {
+        let mut id = crate::random::bytes();
+        id[6] = (id[6] & 0x0f) | 0x40;
+        id[8] = (id[8] & 0x3f) | 0x80;
+        SessionId(id)
+    }
+
+    /// `{id: UUID}`.
+    pub fn to_doc(self) -> DocBuf {
+        doc! {"id": Value::Binary { subtype: SUBTYPE_UUID, bytes: &self.0 }}
+    }
+}
+
+/// What an executed statement answered.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Recorded {
+    /// A document was inserted.
+    Insert,
+    /// An update of one document.
+    Update {
+        /// Documents matched, or 1 for an upsert.
+        n: i64,
+        /// Documents changed.
+        modified: i64,
+        /// The `_id` of an upserted document.
+        upserted: Option<OwnedValue>,
+    },
+    /// A delete of one document: how many there were.
+    Delete(i64),
+    /// A `findAndModify`: its whole reply.
+    FindAndModify(DocBuf),
+}
+
+/// The state of one session.
+#[derive(Debug)]
+pub struct Session {
+    last_used: Instant,
+    txn_number: i64,
+    executed: BTreeMap<i32, Recorded>,
+}
+
+/// The retryable write that a command is; holds its session for the time of the command, so that a
+/// retry that overtakes the first try waits for it.
+pub struct RetryableWrite<'a> {
+    session: MutexGuard<'a, Session>,
+}
+
+impl RetryableWrite<'_> {
+    /// The result of a statement that was executed before.
+    pub fn executed(&self, statement: i32) -> Option<&Recorded> {
+        self.session.executed.get(&statement)
+    }
+
+    /// Records that a statement was executed.
+    pub fn record(&mut self, statement: i32, result: Recorded) {
+        self.session.executed.insert(statement, result);
+    }
+}
+
+/// All sessions of a server.
+#[derive(Default)]
+pub struct Sessions {
+    all: Mutex<HashMap<SessionId, Arc<Mutex<Session>>>>,
+}
+
+impl Sessions {
+    /// How many there are.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.all.lock().len()
+    }
+
+    /// Finds or begins a session, and keeps it from expiring.
+    pub fn touch(&self, id: SessionId) -> Arc<Mutex<Session>> {
+        let now = Instant::now();
+        let mut all = self.all.lock();
+        if let Some(session) = all.get(&id) {
+            // A session that is busy is in use anyway.
+            if let Some(mut session) = session.try_lock() {
+                session.last_used = now;
+            }
+            return session.clone();
+        }
+        if all.len() >= SESSIONS_MAX {
+            shrink(&mut all);
+        }
+        let session = Arc::new(Mutex::new(Session {
+            last_used: now,
+            txn_number: -1,
+            executed: BTreeMap::new(),
+        }));
+        all.insert(id, session.clone());
+        session
+    }
+
+    /// Begins, or goes on with, the retryable write with this number.
+    pub fn begin<'a>(
+        session: &'a Mutex<Session>,
+        id: SessionId,
+        txn_number: i64,
+    ) -> Result<RetryableWrite<'a>> {
+        let mut session = session.lock();
+        session.last_used = Instant::now();
+        if txn_number < session.txn_number {
+            return Err(Failure::new(
+                ErrorCode::TransactionTooOld,
+                format!(
+                    "Retryable write with txnNumber {txn_number} is prohibited on session {} \
+                     because a newer retryable write with txnNumber {} has already started on \
+                     this session.",
+                    crate::random::hex(&id.0),
+                    session.txn_number
+                ),
+            ));
+        }
+        if txn_number > session.txn_number {
+            session.txn_number = txn_number;
+            session.executed.clear();
+        }
+        Ok(RetryableWrite { session })
+    }
+
+    /// Forgets a session.
+    pub fn end(&self, id: SessionId) {
+        self.all.lock().remove(&id);
+    }
+
+    /// Forgets all.
+    pub fn end_all(&self) {
+        self.all.lock().clear();
+    }
+
+    /// Forgets sessions that nobody used for the time-out.
+    pub fn expire(&self, now: Instant) {
+        let timeout = Duration::from_secs(TIMEOUT_MINUTES as u64 * 60);
+        self.all
+            .lock()
+            .retain(|_, session| match session.try_lock() {
+                Some(session) => now.saturating_duration_since(session.last_used) < timeout,
+                None => true,
+            });
+    }
+}
+
+/// Drops the tenth of the sessions that was idle longest.
+fn shrink(all: &mut HashMap<SessionId, Arc<Mutex<Session>>>) {
+    let mut ages: Vec<(Instant, SessionId)> = all
+        .iter()
+        .filter_map(|(id, session)| Some((session.try_lock()?.last_used, *id)))
+        .collect();
+    ages.sort();
+    for (_, id) in ages.iter().take(SESSIONS_MAX / 10) {
+        all.remove(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_statement_is_recorded_for_its_transaction_number() {
+        let sessions = Sessions::default();
+        let id = SessionId::random();
+        let session = sessions.touch(id);
+        let mut write = Sessions::begin(&session, id, 5).unwrap();
+        assert_eq!(write.executed(0), None);
+        write.record(0, Recorded::Delete(1));
+        drop(write);
+        let write = Sessions::begin(&session, id, 5).unwrap();
+        assert_eq!(write.executed(0), Some(&Recorded::Delete(1)));
+        drop(write);
+        assert_eq!(Sessions::begin(&session, id, 6).unwrap().executed(0), None);
+        let failure = Sessions::begin(&session, id, 5).err().unwrap();
+        assert_eq!(failure.code, ErrorCode::TransactionTooOld);
+        // The same session, by its id.
+        assert!(Arc::ptr_eq(&session, &sessions.touch(id)));
+        sessions.end(id);
+        assert_eq!(sessions.len(), 0);
+    }
+
+    #[test]
+    fn sessions_expire_and_are_bounded() {
+        let sessions = Sessions::default();
+        sessions.touch(SessionId::random());
+        sessions.expire(Instant::now() + Duration::from_secs(29 * 60));
+        assert_eq!(sessions.len(), 1);
+        sessions.expire(Instant::now() + Duration::from_secs(31 * 60));
+        assert_eq!(sessions.len(), 0);
+        for _ in 0..SESSIONS_MAX + 1 {
+            sessions.touch(SessionId::random());
+        }
+        assert!(sessions.len() <= SESSIONS_MAX);
+    }
+
+    #[test]
+    fn ids_are_read() {
+        let id = SessionId::random();
+        assert_eq!(SessionId::parse(&id.to_doc()).unwrap(), id);
+        assert_ne!(SessionId::random(), id);
+        let cases = [
+            (doc! {}, 40414),
+            (doc! {"id": 1}, 14),
+            (
+                doc! {"id": Value::Binary { subtype: 4, bytes: &[1; 15] }},
+                207,
+            ),
+            (
+                doc! {"id": Value::Binary { subtype: 0, bytes: &[1; 16] }},
+                14,
+            ),
+        ];
+        for (doc, code) in cases {
+            assert_eq!(
+                SessionId::parse(&doc).unwrap_err().code.code(),
+                code,
+                "{doc:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Reading a mongod.conf: YAML, nested or with dots in the keys.
+
+use yaml_rust2::{Yaml, YamlLoader};
+
+use super::table::{Given, Kind, SETTINGS, Setting, parse_text};
+
+/// Sections of mongod's configuration that this server does not have at all.
+const SECTIONS_LACKING: &[(&str, &str)] = &[
+    ("replication", "replica sets"),
+    ("sharding", "sharding"),
+    ("security", "this part of security"),
+    ("net.tls", "TLS"),
+    ("net.ssl", "TLS"),
+    ("auditLog", "auditing"),
+    ("snmp", "SNMP"),
+    ("cloud", "free monitoring"),
+];
+
+/// All settings in the text of a configuration file. An unknown key is an error that names it.
+pub fn parse(text: &str) -> Result<Vec<(&'static Setting, Given)>, String> {
+    let documents =
+        YamlLoader::load_from_str(text).map_err(|error| format!("not valid YAML: {error}"))?;
+    let mut found = Vec::new();
+    match documents.as_slice() {
+        [] => {}
+        [root] => walk("", root, &mut found)?,
+        _ => return Err("more than one YAML document".into()),
+    }
+    Ok(found)
+}
+
+/// Visits every leaf of the YAML. It goes down only into sections that exist, so not deep.
+fn walk(path: &str, node: &Yaml, found: &mut Vec<(&'static Setting, Given)>) -> Result<(), String> {
+    match node {
+        Yaml::Hash(entries) => {
+            if !is_section(path) {
+                return Err(unknown(path));
+            }
+            for (key, value) in entries {
+                let Some(key) = key.as_str() else {
+                    return Err(format!("a key under '{path}' is not text"));
+                };
+                let inner = if path.is_empty() {
+                    key.to_string()
+                } else {
+                    format!("{path}.{key}")
+                };
+                walk(&inner, value, found)?;
+            }
+            Ok(())
+        }
+        // An empty section, as in `storage:` with everything commented out.
+        Yaml::Null => match setting(path) {
+            Some(_) => Err(format!("'{path}' has no value")),
+            None if is_section(path) => Ok(()),
+            None => Err(unknown(path)),
+        },
+        leaf => {
+            let setting = setting(path).ok_or_else(|| unknown(path))?;
+            let value = value(setting.kind, leaf).map_err(|why| format!("'{path}' {why}"))?;
+            if found.iter().any(|(other, _)| std::ptr::eq(*other, setting)) {
+                return Err(format!("'{}' is given twice", setting.key));
+            }
+            found.push((setting, value));
+            Ok(())
+        }
+    }
+}
+
+fn setting(path: &str) -> Option<&'static Setting> {
+    SETTINGS
+        .iter()
+        .find(|setting| setting.key == path || setting.aliases.contains(&path))
+}
+
+fn is_section(path: &str) -> bool {
+    let prefix = format!("{path}.");
+    path.is_empty()
+        || SECTIONS_LACKING.iter().any(|(section, _)| *section == path)
+        || SETTINGS.iter().any(|setting| {
+            setting.key.starts_with(&prefix)
+                || setting
+                    .aliases
+                    .iter()
+                    .any(|alias| alias.starts_with(&prefix))
+        })
+}
+
+fn unknown(path: &str) -> String {
+    let lacking = SECTIONS_LACKING.iter().find(|(section, _)| {
+        path == *section
+            || path
+                .strip_prefix(section)
+                .is_some_and(|rest| rest.starts_with('.'))
+    });
+    match lacking {
+        Some((_, what)) => {
+            format!("the option '{path}' is not supported: this server has no {what}")
+        }
+        None => format!("unknown option '{path}'"),
+    }
+}
+
+fn value(kind: Kind, leaf: &Yaml) -> Result<Given, String> {
+    let text = match leaf {
+        Yaml::String(text) | Yaml::Real(text) => text.clone(),
+        Yaml::Integer(n) => n.to_string(),
+        // YAML 1.1 words for booleans, which MongoDB's parser knows, arrive as strings.
+        Yaml::Boolean(on) => on.to_string(),
+        Yaml::Array(_) => return Err("must be one value, not a list".into()),
+        _ => return Err("has a value that cannot be read".into()),
+    };
+    let text = match (kind, text.to_ascii_lowercase().as_str()) {
+        (Kind::Switch(_), "yes" | "on") => "true".to_string(),
+        (Kind::Switch(_), "no" | "off") => "false".to_string(),
+        // `mode: off` may be read as a boolean.
+        (Kind::Choice(words), "false") if words.contains(&"off") => "off".to_string(),
+        _ => text,
+    };
+    parse_text(kind, &text)
+}

@@ -1,0 +1,226 @@
+//! What an operator can choose, from the command line and from a mongod.conf.
+//!
+//! [`table::SETTINGS`] is the only list of settings: the command line, the configuration file and
+//! the help are made from it. The command line wins over the file, the file over the defaults.
+
+mod file;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use frond_wire::Compressor;
+
+pub use table::{Given, SETTINGS, Setting, resolve};
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// A JSON document with mongod's fields.
+    #[default]
+    Json,
+    /// One line of plain text.
+    Text,
+}
+
+/// What happens to the log file at a log rotation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogRotate {
+    /// It gets the time as a suffix and a new one begins.
+    #[default]
+    Rename,
+    /// It is closed and opened again; some other program moved it.
+    Reopen,
+}
+
+/// Where the Unix socket is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum UnixSocket {
+    /// There is none.
+    #[default]
+    Off,
+    /// `mongodb-PORT.sock` in this directory.
+    InDirectory(PathBuf),
+    /// Exactly here.
+    At(PathBuf),
+}
+
+/// Everything chosen, ready for use.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Directory of the data files.
+    pub db_path: PathBuf,
+    /// TCP port; 0 asks the system for a free one.
+    pub port: u16,
+    /// Addresses to listen on. Names are resolved when the server starts.
+    pub bind_ip: Vec<String>,
+    /// Unix socket beside TCP.
+    pub unix_socket: UnixSocket,
+    /// Permission bits of the Unix socket.
+    pub unix_socket_permissions: u32,
+    /// Connections at the same time.
+    pub connections_max: usize,
+    /// Compressors that a client may negotiate, in order of preference.
+    pub compressors: Vec<Compressor>,
+    /// Bytes of the cache; none means half of the memory that this process may use.
+    pub cache_bytes: Option<u64>,
+    /// Whether acknowledged writes go through the journal.
+    pub journal: bool,
+    /// How often the journal is made durable when no write waits for it.
+    pub journal_commit_interval: Duration,
+    /// Where the log goes; none means standard output.
+    pub log_path: Option<PathBuf>,
+    /// Add to an existing log file instead of renaming it.
+    pub log_append: bool,
+    /// See [`LogRotate`].
+    pub log_rotate: LogRotate,
+    /// See [`LogFormat`].
+    pub log_format: LogFormat,
+    /// Debug lines from this level up; 0 is none.
+    pub log_verbosity: u8,
+    /// No lines about connections.
+    pub quiet: bool,
+    /// File that holds the process id while the server runs.
+    pub pid_file: Option<PathBuf>,
+    /// Operations at least this long are logged.
+    pub slow_operation: Duration,
+    /// An idle cursor is dropped after this time.
+    pub cursor_timeout: Duration,
+    /// What was given and where, for `getCmdLineOpts`: configuration key to value.
+    pub given: BTreeMap<&'static str, Given>,
+    /// The configuration file that was read.
+    pub config_file: Option<PathBuf>,
+    /// Remarks for the log about settings that were accepted but change nothing.
+    pub notes: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            db_path: PathBuf::from("/data/db"),
+            port: 27017,
+            bind_ip: vec!["127.0.0.1".into()],
+            unix_socket: UnixSocket::Off,
+            unix_socket_permissions: 0o700,
+            connections_max: 65_536,
+            compressors: vec![Compressor::Snappy, Compressor::Zstd, Compressor::Zlib],
+            cache_bytes: None,
+            journal: true,
+            journal_commit_interval: Duration::from_millis(100),
+            log_path: None,
+            log_append: false,
+            log_rotate: LogRotate::Rename,
+            log_format: LogFormat::Json,
+            log_verbosity: 0,
+            quiet: false,
+            pid_file: None,
+            slow_operation: Duration::from_millis(100),
+            cursor_timeout: Duration::from_secs(600),
+            given: BTreeMap::new(),
+            config_file: None,
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// Settings from parsed arguments of [`command_line`], and from the configuration file that
+    /// they name.
+    pub fn from_arguments(arguments: &clap::ArgMatches) -> Result<Settings, SettingsError> {
+        let mut values: BTreeMap<&'static str, (&'static Setting, Given)> = BTreeMap::new();
+        let config_file = arguments.get_one::<String>("config").map(PathBuf::from);
+        if let Some(path) = &config_file {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                SettingsError(format!(
+                    "cannot read the configuration file {}: {error}",
+                    path.display()
+                ))
+            })?;
+            for (setting, given) in file::parse(&text)
+                .map_err(|error| SettingsError(format!("{}: {error}", path.display())))?
+            {
+                values.insert(setting.key, (setting, given));
+            }
+        }
+        for setting in SETTINGS {
+            if let Some(given) = table::from_arguments(setting, arguments)? {
+                values.insert(setting.key, (setting, given));
+            }
+        }
+        Settings::from_values(values.into_values(), config_file)
+    }
+
+    fn from_values(
+        values: impl Iterator<Item = (&'static Setting, Given)>,
+        config_file: Option<PathBuf>,
+    ) -> Result<Settings, SettingsError> {
+        let mut settings = Settings {
+            config_file,
+            ..Settings::default()
+        };
+        let mut values: Vec<_> = values.collect();
+        // In the order of the table, where a setting that refines another comes after it.
+        values.sort_by_key(|(setting, _)| {
+            SETTINGS
+                .iter()
+                .position(|other| std::ptr::eq(other, *setting))
+        });
+        for (setting, given) in values {
+            (setting.apply)(&mut settings, &given)
+                .map_err(|why| SettingsError(format!("{}: {why}", setting.name())))?;
+            settings.given.insert(setting.key, given);
+        }
+        if settings.log_append && settings.log_path.is_none() {
+            return Err(SettingsError(
+                "systemLog.logAppend needs a log file: set systemLog.path".into(),
+            ));
+        }
+        Ok(settings)
+    }
+
+    /// The Unix socket's path, if there is one, once the port is known.
+    pub fn unix_socket_path(&self, port: u16) -> Option<PathBuf> {
+        match &self.unix_socket {
+            UnixSocket::Off => None,
+            UnixSocket::InDirectory(directory) => {
+                Some(directory.join(format!("mongodb-{port}.sock")))
+            }
+            UnixSocket::At(path) => Some(path.clone()),
+        }
+    }
+}
+
+/// The command line of `frond serve`, made from the table.
+pub fn command_line() -> clap::Command {
+    let mut command = clap::Command::new("serve")
+        .about("Start the database server")
+        .arg(
+            clap::Arg::new("config")
+                .long("config")
+                .short('f')
+                .value_name("FILE")
+                .help("Configuration file in mongod's YAML format"),
+        );
+    for setting in SETTINGS {
+        if let Some(argument) = table::argument(setting) {
+            command = command.arg(argument);
+        }
+    }
+    command
+}
+
+/// A setting that is unknown, wrong or not supported; the text names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingsError(pub String);
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SettingsError {}

@@ -1,0 +1,520 @@
+//! The one table of settings.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches};
+use frond_wire::Compressor;
+
+use super::{LogFormat, LogRotate, Settings, SettingsError, UnixSocket};
+
+/// What a setting takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Yes or no. On the command line its presence means this value.
+    Switch(bool),
+    /// Any text; the string is the placeholder in the help.
+    Text(&'static str),
+    /// A whole number between two limits, both included.
+    Integer(i64, i64),
+    /// A number between two limits, both included.
+    Number(f64, f64),
+    /// One of these words.
+    Choice(&'static [&'static str]),
+}
+
+/// A value as it was given.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Given {
+    /// For [`Kind::Switch`].
+    Switch(bool),
+    /// For [`Kind::Text`] and [`Kind::Choice`].
+    Text(String),
+    /// For [`Kind::Integer`].
+    Integer(i64),
+    /// For [`Kind::Number`].
+    Number(f64),
+}
+
+/// One setting.
+pub struct Setting {
+    /// Long option of the command line, without dashes; empty if it has none.
+    pub flag: &'static str,
+    /// Path in the configuration file.
+    pub key: &'static str,
+    /// Other paths in the configuration file.
+    pub aliases: &'static [&'static str],
+    /// What it takes.
+    pub kind: Kind,
+    /// One line of help.
+    pub help: &'static str,
+    /// Takes the value over, or says why it cannot.
+    pub apply: fn(&mut Settings, &Given) -> Result<(), String>,
+}
+
+impl Setting {
+    /// The name to use in an error: the option if there is one, else the key.
+    pub fn name(&self) -> String {
+        if self.flag.is_empty() {
+            self.key.to_string()
+        } else {
+            format!("--{} ({})", self.flag, self.key)
+        }
+    }
+}
+
+fn switch(given: &Given) -> Result<bool, String> {
+    match given {
+        Given::Switch(on) => Ok(*on),
+        _ => Err("must be true or false".into()),
+    }
+}
+
+fn text(given: &Given) -> Result<&str, String> {
+    match given {
+        Given::Text(text) => Ok(text),
+        _ => Err("must be text".into()),
+    }
+}
+
+fn path(given: &Given) -> Result<PathBuf, String> {
+    match text(given)? {
+        "" => Err("must not be empty".into()),
+        path => Ok(PathBuf::from(path)),
+    }
+}
+
+fn integer<T: TryFrom<i64>>(given: &Given) -> Result<T, String> {
+    match given {
+        Given::Integer(n) => T::try_from(*n).map_err(|_| "is out of range".into()),
+        _ => Err("must be a whole number".into()),
+    }
+}
+
+fn number(given: &Given) -> Result<f64, String> {
+    match given {
+        Given::Number(n) => Ok(*n),
+        Given::Integer(n) => Ok(*n as f64),
+        _ => Err("must be a number".into()),
+    }
+}
+
+/// For a setting that MongoDB has and this server lacks; the value that means "off" is fine.
+fn only_off(given: &Given, what: &str) -> Result<(), String> {
+    if switch(given)? {
+        Err(format!("is not supported by this server: {what}"))
+    } else {
+        Ok(())
+    }
+}
+
+/// Every setting. A setting that refines another one comes after it.
+pub static SETTINGS: &[Setting] = &[
+    Setting {
+        flag: "dbpath",
+        key: "storage.dbPath",
+        aliases: &[],
+        kind: Kind::Text("DIR"),
+        help: "Directory of the data files (default /data/db)",
+        apply: |s, v| path(v).map(|path| s.db_path = path),
+    },
+    Setting {
+        flag: "port",
+        key: "net.port",
+        aliases: &[],
+        kind: Kind::Integer(0, 65_535),
+        help: "TCP port (default 27017; 0 takes a free one)",
+        apply: |s, v| integer(v).map(|port| s.port = port),
+    },
+    Setting {
+        flag: "bind_ip",
+        key: "net.bindIp",
+        aliases: &[],
+        kind: Kind::Text("ADDRESSES"),
+        help: "Addresses to listen on, with commas between (default 127.0.0.1)",
+        apply: |s, v| {
+            let mut names = Vec::new();
+            for name in text(v)?.split(',').map(str::trim) {
+                match name {
+                    "" => return Err("has an empty address".into()),
+                    "*" => names.push("0.0.0.0".to_string()),
+                    // As mongod: a path in the list is a Unix socket.
+                    _ if name.starts_with('/') => s.unix_socket = UnixSocket::At(name.into()),
+                    _ => names.push(name.to_string()),
+                }
+            }
+            if names.is_empty() {
+                return Err("names no address".into());
+            }
+            s.bind_ip = names;
+            Ok(())
+        },
+    },
+    Setting {
+        flag: "bind_ip_all",
+        key: "net.bindIpAll",
+        aliases: &[],
+        kind: Kind::Switch(true),
+        help: "Listen on all IPv4 addresses",
+        apply: |s, v| {
+            if switch(v)? {
+                s.bind_ip = vec!["0.0.0.0".into()];
+            }
+            Ok(())
+        },
+    },
+    Setting {
+        flag: "ipv6",
+        key: "net.ipv6",
+        aliases: &[],
+        kind: Kind::Switch(true),
+        help: "With --bind_ip_all, listen on all IPv6 addresses too",
+        apply: |s, v| {
+            if switch(v)? && s.bind_ip.iter().any(|ip| ip == "0.0.0.0") {
+                s.bind_ip.push("::".into());
+            }
+            Ok(())
+        },
+    },
+    Setting {
+        flag: "",
+        key: "net.unixDomainSocket.enabled",
+        aliases: &[],
+        kind: Kind::Switch(true),
+        help: "Listen on a Unix socket /tmp/mongodb-PORT.sock too",
+        apply: |s, v| {
+            s.unix_socket = if switch(v)? {
+                UnixSocket::InDirectory("/tmp".into())
+            } else {
+                UnixSocket::Off
+            };
+            Ok(())
+        },
+    },
+    Setting {
+        flag: "unixSocketPrefix",
+        key: "net.unixDomainSocket.pathPrefix",
+        aliases: &[],
+        kind: Kind::Text("DIR"),
+        help: "Listen on a Unix socket mongodb-PORT.sock in this directory too",
+        apply: |s, v| path(v).map(|path| s.unix_socket = UnixSocket::InDirectory(path)),
+    },
+    Setting {
+        flag: "unixSocket",
+        key: "net.unixDomainSocket.path",
+        aliases: &[],
+        kind: Kind::Text("FILE"),
+        help: "Listen on this Unix socket too",
+        apply: |s, v| path(v).map(|path| s.unix_socket = UnixSocket::At(path)),
+    },
+    Setting {
+        flag: "filePermissions",
+        key: "net.unixDomainSocket.filePermissions",
+        aliases: &[],
+        kind: Kind::Text("OCTAL"),
+        help: "Permissions of the Unix socket (default 0700)",
+        apply: |s, v| {
+            s.unix_socket_permissions = match u32::from_str_radix(text(v)?, 8) {
+                Ok(bits) if bits <= 0o777 => bits,
+                _ => return Err("must be an octal number up to 0777".into()),
+            };
+            Ok(())
+        },
+    },
+    Setting {
+        flag: "maxConns",
+        key: "net.maxIncomingConnections",
+        aliases: &[],
+        kind: Kind::Integer(5, 1_000_000),
+        help: "Connections at the same time (default 65536)",
+        apply: |s, v| integer(v).map(|n| s.connections_max = n),
+    },
+    Setting {
+        flag: "networkMessageCompressors",
+        key: "net.compression.compressors",
+        aliases: &[],
+        kind: Kind::Text("NAMES"),
+        help: "Compressors to offer: snappy, zstd, zlib, or disabled (default snappy,zstd,zlib)",
+        apply: |s, v| {
+            let mut compressors = Vec::new();
+            let list = text(v)?;
+            if list != "disabled" {
+                for name in list.split(',').map(str::trim) {
+                    compressors.push(
+                        Compressor::from_name(name)
+                            .ok_or_else(|| format!("does not know the compressor '{name}'"))?,
+                    );
+                }
+            }
+            s.compressors = compressors;
+            Ok(())
+        },
+    },
+    Setting {
+        flag: "cacheSizeGB",
+        key: "storage.cacheSizeGB",
+        aliases: &["storage.wiredTiger.engineConfig.cacheSizeGB"],
+        kind: Kind::Number(0.015, 10_000.0),
+        help: "Cache in GiB (default half of the memory that this process may use)",
+        apply: |s, v| {
+            s.cache_bytes = Some((number(v)? * (1u64 << 30) as f64) as u64);
+            Ok(())
+        },
+    },
+    Setting {
+        flag: "nojournal",
+        key: "storage.journal.enabled",
+        aliases: &[],
+        kind: Kind::Switch(false),
+        help: "Without a journal: faster, and a crash loses what came after the last checkpoint",
+        apply: |s, v| switch(v).map(|on| s.journal = on),
+    },
+    Setting {
+        flag: "journalCommitInterval",
+        key: "storage.journal.commitIntervalMs",
+        aliases: &[],
+        kind: Kind::Integer(1, 500),
+        help: "Milliseconds between the journal's syncs (default 100)",
+        apply: |s, v| integer(v).map(|ms| s.journal_commit_interval = Duration::from_millis(ms)),
+    },
+    Setting {
+        flag: "",
+        key: "storage.engine",
+        aliases: &[],
+        kind: Kind::Choice(&["frond"]),
+        help: "There is one engine",
+        apply: |_, v| text(v).map(drop),
+    },
+    Setting {
+        flag: "logpath",
+        key: "systemLog.path",
+        aliases: &[],
+        kind: Kind::Text("FILE"),
+        help: "Write the log to this file instead of standard output",
+        apply: |s, v| path(v).map(|path| s.log_path = Some(path)),
+    },
+    Setting {
+        flag: "",
+        key: "systemLog.destination",
+        aliases: &[],
+        kind: Kind::Choice(&["file"]),
+        help: "Where the log goes: file, with systemLog.path",
+        apply: |s, _| {
+            if s.log_path.is_none() {
+                return Err("needs systemLog.path".into());
+            }
+            Ok(())
+        },
+    },
+    Setting {
+        flag: "logappend",
+        key: "systemLog.logAppend",
+        aliases: &[],
+        kind: Kind::Switch(true),
+        help: "Add to an existing log file instead of renaming it",
+        apply: |s, v| switch(v).map(|on| s.log_append = on),
+    },
+    Setting {
+        flag: "logRotate",
+        key: "systemLog.logRotate",
+        aliases: &[],
+        kind: Kind::Choice(&["rename", "reopen"]),
+        help: "What SIGUSR1 does to the log file (default rename)",
+        apply: |s, v| {
+            s.log_rotate = match text(v)? {
+                "reopen" if !s.log_append => return Err("reopen needs logAppend".into()),
+                "reopen" => LogRotate::Reopen,
+                _ => LogRotate::Rename,
+            };
+            Ok(())
+        },
+    },
+    Setting {
+        flag: "logFormat",
+        key: "systemLog.format",
+        aliases: &[],
+        kind: Kind::Choice(&["json", "text"]),
+        help: "How a line of the log looks (default json)",
+        apply: |s, v| {
+            s.log_format = if text(v)? == "text" {
+                LogFormat::Text
+            } else {
+                LogFormat::Json
+            };
+            Ok(())
+        },
+    },
+    Setting {
+        flag: "quiet",
+        key: "systemLog.quiet",
+        aliases: &[],
+        kind: Kind::Switch(true),
+        help: "No lines about connections in the log",
+        apply: |s, v| switch(v).map(|on| s.quiet = on),
+    },
+    Setting {
+        flag: "verbosity",
+        key: "systemLog.verbosity",
+        aliases: &[],
+        kind: Kind::Integer(0, 5),
+        help: "Debug lines in the log: 0 (none, the default) to 5",
+        apply: |s, v| integer(v).map(|n| s.log_verbosity = n),
+    },
+    Setting {
+        flag: "pidfilepath",
+        key: "processManagement.pidFilePath",
+        aliases: &[],
+        kind: Kind::Text("FILE"),
+        help: "Write the process id to this file",
+        apply: |s, v| path(v).map(|path| s.pid_file = Some(path)),
+    },
+    Setting {
+        flag: "",
+        key: "processManagement.fork",
+        aliases: &[],
+        kind: Kind::Switch(true),
+        help: "Only false: let the service manager run it in the background",
+        apply: |_, v| {
+            only_off(
+                v,
+                "let the service manager run it in the background (systemd Type=exec)",
+            )
+        },
+    },
+    Setting {
+        flag: "",
+        key: "processManagement.timeZoneInfo",
+        aliases: &[],
+        kind: Kind::Text("DIR"),
+        help: "Accepted; the system's time zone database is used",
+        apply: |s, v| {
+            let directory = path(v)?;
+            s.notes.push(format!(
+                "processManagement.timeZoneInfo ({}) is not used: time zones come from the \
+                 system's database",
+                directory.display()
+            ));
+            Ok(())
+        },
+    },
+    Setting {
+        flag: "slowms",
+        key: "operationProfiling.slowOpThresholdMs",
+        aliases: &[],
+        kind: Kind::Integer(0, i32::MAX as i64),
+        help: "Log operations that take at least this many milliseconds (default 100)",
+        apply: |s, v| integer(v).map(|ms| s.slow_operation = Duration::from_millis(ms)),
+    },
+    Setting {
+        flag: "",
+        key: "operationProfiling.mode",
+        aliases: &[],
+        kind: Kind::Choice(&["off"]),
+        help: "Only off: there is no system.profile collection",
+        apply: |_, v| text(v).map(drop),
+    },
+    Setting {
+        flag: "",
+        key: "setParameter.cursorTimeoutMillis",
+        aliases: &[],
+        kind: Kind::Integer(1, i64::MAX / 1_000_000),
+        help: "Milliseconds until an idle cursor is dropped (default 600000)",
+        apply: |s, v| integer(v).map(|ms| s.cursor_timeout = Duration::from_millis(ms)),
+    },
+    Setting {
+        flag: "",
+        key: "security.authorization",
+        aliases: &[],
+        kind: Kind::Choice(&["disabled"]),
+        help: "Only disabled: there are no users yet",
+        apply: |_, v| text(v).map(drop),
+    },
+];
+
+/// Reads a value from text.
+pub fn parse_text(kind: Kind, value: &str) -> Result<Given, String> {
+    match kind {
+        Kind::Switch(_) => match value {
+            "true" => Ok(Given::Switch(true)),
+            "false" => Ok(Given::Switch(false)),
+            _ => Err(format!("must be true or false, not '{value}'")),
+        },
+        Kind::Text(_) => Ok(Given::Text(value.to_string())),
+        Kind::Integer(low, high) => match value.parse::<i64>() {
+            Ok(n) if (low..=high).contains(&n) => Ok(Given::Integer(n)),
+            _ => Err(format!(
+                "must be a whole number from {low} to {high}, not '{value}'"
+            )),
+        },
+        Kind::Number(low, high) => match value.parse::<f64>() {
+            Ok(n) if (low..=high).contains(&n) => Ok(Given::Number(n)),
+            _ => Err(format!(
+                "must be a number from {low} to {high}, not '{value}'"
+            )),
+        },
+        Kind::Choice(words) => {
+            if words.contains(&value) {
+                Ok(Given::Text(value.to_string()))
+            } else {
+                Err(format!(
+                    "must be one of {}, not '{value}'",
+                    words.join(", ")
+                ))
+            }
+        }
+    }
+}
+
+/// The command line's argument for a setting.
+pub fn argument(setting: &'static Setting) -> Option<Arg> {
+    if setting.flag.is_empty() {
+        return None;
+    }
+    let argument = Arg::new(setting.key).long(setting.flag).help(setting.help);
+    Some(match setting.kind {
+        Kind::Switch(_) => argument.action(ArgAction::SetTrue),
+        Kind::Text(name) => argument.value_name(name),
+        Kind::Integer(..) | Kind::Number(..) => {
+            argument.value_name("N").allow_negative_numbers(true)
+        }
+        Kind::Choice(_) => argument.value_name("WORD"),
+    })
+}
+
+/// What the command line says about a setting.
+pub fn from_arguments(
+    setting: &'static Setting,
+    arguments: &ArgMatches,
+) -> Result<Option<Given>, SettingsError> {
+    if setting.flag.is_empty() {
+        return Ok(None);
+    }
+    if let Kind::Switch(value) = setting.kind {
+        return Ok(arguments
+            .get_flag(setting.key)
+            .then_some(Given::Switch(value)));
+    }
+    arguments
+        .get_one::<String>(setting.key)
+        .map(|value| parse_text(setting.kind, value))
+        .transpose()
+        .map_err(|why| SettingsError(format!("--{} {why}", setting.flag)))
+}
+
+/// Resolves the addresses to listen on.
+pub fn resolve(names: &[String]) -> Result<Vec<IpAddr>, SettingsError> {
+    use std::net::ToSocketAddrs;
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for name in names {
+        let found = (name.as_str(), 0).to_socket_addrs().map_err(|error| {
+            SettingsError(format!("--bind_ip: cannot resolve '{name}': {error}"))
+        })?;
+        for address in found {
+            if !addresses.contains(&address.ip()) {
+                addresses.push(address.ip());
+            }
+        }
+    }
+    Ok(addresses)
+}

@@ -1,0 +1,218 @@
+#![allow(clippy::unwrap_used)]
+
+use std::net::IpAddr;
+
+use super::*;
+
+fn from_line(line: &str) -> Result<Settings, String> {
+    let words = std::iter::once("serve").chain(line.split_whitespace());
+    let arguments = command_line()
+        .try_get_matches_from(words)
+        .map_err(|e| e.to_string())?;
+    Settings::from_arguments(&arguments).map_err(|e| e.to_string())
+}
+
+fn from_file(yaml: &str, line: &str) -> Result<Settings, String> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("mongod.conf");
+    std::fs::write(&path, yaml).unwrap();
+    from_line(&format!("--config {} {line}", path.display()))
+}
+
+#[test]
+fn defaults_are_those_of_mongod() {
+    let s = from_line("").unwrap();
+    assert_eq!(s.db_path, PathBuf::from("/data/db"));
+    assert_eq!(
+        (s.port, s.bind_ip.as_slice()),
+        (27017, &["127.0.0.1".to_string()][..])
+    );
+    assert!(s.journal && !s.quiet);
+    assert_eq!(s.journal_commit_interval, Duration::from_millis(100));
+    assert_eq!((s.cache_bytes, s.unix_socket_path(1)), (None, None));
+}
+
+#[test]
+fn command_line_is_read() {
+    let s = from_line(
+        "--dbpath /d --port 0 --bind_ip localhost,::1,/run/f.sock --cacheSizeGB 0.25 --nojournal \
+         --journalCommitInterval 7 --logFormat text --logpath /l --logappend --quiet --maxConns 10 \
+         --networkMessageCompressors zlib,snappy --slowms 0 --filePermissions 0777",
+    )
+    .unwrap();
+    assert_eq!((s.db_path.to_str(), s.port), (Some("/d"), 0));
+    assert_eq!(s.bind_ip, ["localhost", "::1"]);
+    assert_eq!(s.unix_socket_path(5), Some("/run/f.sock".into()));
+    assert_eq!(s.cache_bytes, Some(1 << 28));
+    assert!(!s.journal && s.quiet && s.log_append);
+    assert_eq!(s.journal_commit_interval, Duration::from_millis(7));
+    assert_eq!((s.log_format, s.connections_max), (LogFormat::Text, 10));
+    assert_eq!(s.compressors, [Compressor::Zlib, Compressor::Snappy]);
+    assert_eq!(
+        (s.slow_operation, s.unix_socket_permissions),
+        (Duration::ZERO, 0o777)
+    );
+    assert_eq!(s.given["net.port"], Given::Integer(0));
+    assert_eq!(
+        from_line("--unixSocketPrefix /run")
+            .unwrap()
+            .unix_socket_path(9),
+        Some("/run/mongodb-9.sock".into())
+    );
+}
+
+#[test]
+fn a_packaged_configuration_file_is_read() {
+    let s = from_file(
+        "# mongod.conf\nstorage:\n  dbPath: /var/lib/mongodb\n  journal:\n    enabled: true\n\
+         #  engine:\n  wiredTiger:\n    engineConfig:\n      cacheSizeGB: 2\n\
+         systemLog:\n  destination: file\n  logAppend: true\n  path: /var/log/mongod.log\n\
+         net:\n  port: 27018\n  bindIp: 127.0.0.1\n\
+         processManagement:\n  timeZoneInfo: /usr/share/zoneinfo\n#security:\noperationProfiling:\n  mode: off\n",
+        "--port 27019",
+    )
+    .unwrap();
+    assert_eq!(s.db_path.to_str(), Some("/var/lib/mongodb"));
+    assert_eq!(s.port, 27019, "the command line wins");
+    assert_eq!(s.cache_bytes, Some(2 << 30));
+    assert_eq!(
+        s.log_path.as_deref().and_then(|p| p.to_str()),
+        Some("/var/log/mongod.log")
+    );
+    assert_eq!(s.notes.len(), 1);
+    assert!(s.config_file.is_some());
+
+    let s = from_file(
+        "net.port: 4\nstorage.journal.commitIntervalMs: 3\nstorage:\n",
+        "",
+    )
+    .unwrap();
+    assert_eq!(
+        (s.port, s.journal_commit_interval),
+        (4, Duration::from_millis(3))
+    );
+    let s = from_file("net: {unixDomainSocket: {enabled: yes}}", "").unwrap();
+    assert_eq!(
+        s.unix_socket_path(27017),
+        Some("/tmp/mongodb-27017.sock".into())
+    );
+    assert!(from_file("", "").is_ok());
+}
+
+#[test]
+fn errors_name_the_setting() {
+    let files: &[(&str, &str)] = &[
+        ("net:\n  prot: 1", "unknown option 'net.prot'"),
+        ("nett:\n", "unknown option 'nett'"),
+        (
+            "storage:\n  journal: true",
+            "unknown option 'storage.journal'",
+        ),
+        (
+            "net:\n  port: many",
+            "'net.port' must be a whole number from 0 to 65535, not 'many'",
+        ),
+        ("net:\n  port: 70000", "'net.port' must be"),
+        ("net:\n  port:", "'net.port' has no value"),
+        ("net:\n  bindIp: [a, b]", "'net.bindIp' must be one value"),
+        (
+            "storage:\n  engine: wiredTiger",
+            "'storage.engine' must be one of frond, not 'wiredTiger'",
+        ),
+        (
+            "storage:\n  cacheSizeGB: 1\n  wiredTiger:\n    engineConfig:\n      cacheSizeGB: 2",
+            "'storage.cacheSizeGB' is given twice",
+        ),
+        (
+            "replication:\n  replSetName: rs0",
+            "'replication.replSetName' is not supported: this server has no replica sets",
+        ),
+        (
+            "net:\n  tls:\n    mode: requireTLS",
+            "'net.tls.mode' is not supported: this server has no TLS",
+        ),
+        (
+            "security:\n  authorization: enabled",
+            "'security.authorization' must be one of disabled",
+        ),
+        (
+            "processManagement:\n  fork: true",
+            "processManagement.fork: is not supported",
+        ),
+        (
+            "systemLog:\n  destination: file",
+            "systemLog.destination: needs systemLog.path",
+        ),
+        (
+            "systemLog:\n  logAppend: true",
+            "systemLog.logAppend needs a log file",
+        ),
+        (
+            "storage:\n  journal:\n    enabled: maybe",
+            "must be true or false, not 'maybe'",
+        ),
+        ("a: [", "not valid YAML"),
+        ("1: 2", "a key under '' is not text"),
+    ];
+    for (yaml, expected) in files {
+        let error = from_file(yaml, "").unwrap_err();
+        assert!(error.contains(expected), "{yaml:?}: {error}");
+    }
+    let lines: &[(&str, &str)] = &[
+        (
+            "--port 65536",
+            "--port must be a whole number from 0 to 65535, not '65536'",
+        ),
+        ("--port -1", "--port must be"),
+        (
+            "--cacheSizeGB 0",
+            "--cacheSizeGB must be a number from 0.015",
+        ),
+        ("--cacheSizeGB NaN", "--cacheSizeGB must be"),
+        (
+            "--logFormat xml",
+            "--logFormat must be one of json, text, not 'xml'",
+        ),
+        (
+            "--networkMessageCompressors lz4",
+            "does not know the compressor 'lz4'",
+        ),
+        ("--bind_ip ,", "has an empty address"),
+        ("--dbpath=", "--dbpath (storage.dbPath): must not be empty"),
+        ("--filePermissions 888", "must be an octal number"),
+        (
+            "--config /nonexistent/f",
+            "cannot read the configuration file /nonexistent/f",
+        ),
+        ("--replSet rs0", "unexpected argument '--replSet'"),
+    ];
+    for (line, expected) in lines {
+        let error = from_line(line).unwrap_err();
+        assert!(error.contains(expected), "{line}: {error}");
+    }
+}
+
+#[test]
+fn names_are_unique_and_described() {
+    for (at, setting) in SETTINGS.iter().enumerate() {
+        assert!(!setting.help.is_empty() && !setting.key.is_empty());
+        for other in &SETTINGS[..at] {
+            assert_ne!(setting.key, other.key);
+            assert!(
+                setting.flag.is_empty() || setting.flag != other.flag,
+                "{}",
+                setting.flag
+            );
+        }
+    }
+    command_line().debug_assert();
+}
+
+#[test]
+fn addresses_are_resolved() {
+    let found = table::resolve(&["127.0.0.1".into(), "localhost".into(), "::1".into()]).unwrap();
+    assert_eq!(found[0], IpAddr::from([127, 0, 0, 1]));
+    assert_eq!(found.iter().filter(|ip| **ip == found[0]).count(), 1);
+    let error = table::resolve(&["256.1.1.1.".into()]).unwrap_err();
+    assert!(error.to_string().contains("'256.1.1.1.'"));
+}

@@ -1,0 +1,135 @@
+//! Everything that the connections of a server share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use frond_bson::{DocBuf, ObjectId, doc};
+use frond_store::DocumentStore;
+use tokio::sync::watch;
+
+use crate::commands;
+use crate::connection::Connections;
+use crate::cursors::Cursors;
+use crate::log::Log;
+use crate::metrics::Metrics;
+use crate::sessions::Sessions;
+use crate::settings::Settings;
+
+/// A running server.
+pub struct Server {
+    /// What the operator chose.
+    pub settings: Settings,
+    /// The log.
+    pub log: Arc<Log>,
+    /// The documents.
+    pub store: DocumentStore,
+    /// Open cursors.
+    pub cursors: Cursors,
+    /// Logical sessions.
+    pub sessions: Sessions,
+    /// Connections.
+    pub connections: Connections,
+    /// Counters.
+    pub metrics: Metrics,
+    /// When it started.
+    pub started: Instant,
+    /// Names this run of the server, so that a client sees a restart.
+    pub process_id: ObjectId,
+    /// The TCP port it listens on.
+    pub port: u16,
+    /// The machine's name.
+    pub host: String,
+    /// The command line.
+    pub arguments: Vec<String>,
+    /// Microseconds from which an operation is logged as slow.
+    slow_micros: AtomicU64,
+    /// Milliseconds until an idle cursor is closed.
+    cursor_timeout_ms: AtomicU64,
+    stop: watch::Sender<bool>,
+    stopping: AtomicBool,
+}
+
+impl Server {
+    /// A server over an open store.
+    pub fn new(settings: Settings, log: Arc<Log>, store: DocumentStore, port: u16) -> Server {
+        Server {
+            slow_micros: AtomicU64::new(crate::metrics::micros(settings.slow_operation)),
+            cursor_timeout_ms: AtomicU64::new(millis(settings.cursor_timeout)),
+            settings,
+            log,
+            store,
+            cursors: Cursors::default(),
+            sessions: Sessions::default(),
+            connections: Connections::default(),
+            metrics: Metrics::new(commands::COMMANDS.len()),
+            started: Instant::now(),
+            process_id: ObjectId::new(),
+            port,
+            host: rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned(),
+            arguments: std::env::args().collect(),
+            stop: watch::Sender::new(false),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// `host:port`, how the server names itself.
+    pub fn host_and_port(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
+    /// The `topologyVersion`. A server that is alone never changes its role, so the counter is 0.
+    pub fn topology_version(&self) -> DocBuf {
+        doc! {"processId": self.process_id, "counter": 0i64}
+    }
+
+    /// Operations at least this long are logged.
+    pub fn slow_operation(&self) -> Duration {
+        Duration::from_micros(self.slow_micros.load(Ordering::Relaxed))
+    }
+
+    /// Changes [`Server::slow_operation`].
+    pub fn set_slow_operation(&self, threshold: Duration) {
+        self.slow_micros
+            .store(crate::metrics::micros(threshold), Ordering::Relaxed);
+    }
+
+    /// An idle cursor is closed after this time.
+    pub fn cursor_timeout(&self) -> Duration {
+        Duration::from_millis(self.cursor_timeout_ms.load(Ordering::Relaxed))
+    }
+
+    /// Changes [`Server::cursor_timeout`].
+    pub fn set_cursor_timeout(&self, timeout: Duration) {
+        self.cursor_timeout_ms
+            .store(millis(timeout), Ordering::Relaxed);
+    }
+
+    /// Asks everything to end.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.stop.send_replace(true);
+    }
+
+    /// True once the server was asked to end.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Becomes true when the server was asked to end.
+    pub fn stop_signal(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds since 1970, as BSON dates count.
+pub fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}

@@ -1,0 +1,84 @@
+//! The numbers of the statements of a retryable write.
+
+use crate::arguments::{Arguments, whole};
+use crate::failure::{ErrorCode, Failure, Result};
+
+/// Gives each statement of a command its number: those of `stmtIds`, or numbers from `stmtId` on,
+/// or from 0 on.
+pub enum Statements {
+    /// The number of the first.
+    From(i32),
+    /// Each one's.
+    Listed(Vec<i32>),
+}
+
+impl Statements {
+    /// Reads the fields of a command with so many statements.
+    pub fn parse(args: &Arguments<'_>, count: usize) -> Result<Statements> {
+        let number = |n: i64| {
+            i32::try_from(n).map_err(|_| Failure::bad_value("a statement id is out of range"))
+        };
+        match (args.array("stmtIds")?, args.i64("stmtId")?) {
+            (Some(_), Some(_)) => Err(Failure::new(
+                ErrorCode::InvalidOptions,
+                "stmtId and stmtIds cannot both be given",
+            )),
+            (Some(list), None) => {
+                let ids: Vec<i32> = list
+                    .values()
+                    .map(|value| number(whole(&value)))
+                    .collect::<Result<_>>()?;
+                if ids.len() != count {
+                    return Err(Failure::new(
+                        ErrorCode::InvalidLength,
+                        format!("stmtIds has {} entries for {count} statements", ids.len()),
+                    ));
+                }
+                Ok(Statements::Listed(ids))
+            }
+            (None, first) => Ok(Statements::From(number(first.unwrap_or(0))?)),
+        }
+    }
+
+    /// The number of the statement at this place.
+    pub fn id(&self, place: usize) -> i32 {
+        match self {
+            Statements::From(first) => {
+                first.saturating_add(i32::try_from(place).unwrap_or(i32::MAX))
+            }
+            Statements::Listed(ids) => ids.get(place).copied().unwrap_or(-1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use super::*;
+
+    #[test]
+    fn statements_are_numbered() {
+        let ids = |doc: &frond_bson::DocBuf| {
+            let statements = Statements::parse(&Arguments::new("insert", doc), 2)?;
+            Ok::<_, Failure>((statements.id(0), statements.id(1)))
+        };
+        assert_eq!(ids(&doc! {}).unwrap(), (0, 1));
+        assert_eq!(ids(&doc! {"stmtId": 5}).unwrap(), (5, 6));
+        assert_eq!(ids(&doc! {"stmtIds": [9, 3]}).unwrap(), (9, 3));
+        assert_eq!(ids(&doc! {"stmtIds": [9]}).unwrap_err().code.code(), 16);
+        assert_eq!(
+            ids(&doc! {"stmtIds": [1, 2], "stmtId": 1})
+                .unwrap_err()
+                .code
+                .code(),
+            72
+        );
+        assert_eq!(
+            ids(&doc! {"stmtId": 1i64 << 40}).unwrap_err().code.code(),
+            2
+        );
+    }
+}

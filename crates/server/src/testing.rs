@@ -1,0 +1,102 @@
+//! A server in a temporary directory, for the tests of commands.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use frond_bson::{DocBuf, doc};
+use frond_store::{DocumentStore, EngineOptions, StoreOptions};
+
+use crate::connection::{ClientState, Connection, Peer};
+use crate::dispatch::{Answer, CommandRequest, run_command};
+use crate::log::Log;
+use crate::settings::Settings;
+use crate::state::Server;
+
+/// A server with one client, without sockets.
+pub struct TestServer {
+    /// The server.
+    pub server: Arc<Server>,
+    /// The client's connection.
+    pub connection: Arc<Connection>,
+    /// The client's state.
+    pub state: ClientState,
+    _directory: tempfile::TempDir,
+}
+
+impl TestServer {
+    /// A new, empty one.
+    pub fn new() -> TestServer {
+        let directory = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            db_path: directory.path().to_path_buf(),
+            log_path: Some(directory.path().join("log")),
+            quiet: true,
+            ..Settings::default()
+        };
+        let mut engine = EngineOptions::new(directory.path());
+        engine.cache_bytes = 32 << 20;
+        let store = DocumentStore::open_engine(engine, StoreOptions::default()).unwrap();
+        let log = Arc::new(Log::open(&settings).unwrap());
+        let server = Arc::new(Server::new(settings, log, store, 27017));
+        let connection = server.connections.open(Peer::Unix, 10).unwrap();
+        TestServer {
+            server,
+            connection,
+            state: ClientState::default(),
+            _directory: directory,
+        }
+    }
+
+    /// Runs a command as a client that may allow several replies.
+    pub fn answer(&mut self, db: &str, command: &DocBuf, exhaust_allowed: bool) -> Answer {
+        let request = CommandRequest {
+            db,
+            body: command,
+            sequences: &[],
+            exhaust_allowed,
+        };
+        run_command(&self.server, &self.connection, &mut self.state, &request)
+    }
+
+    /// The reply of a command, whatever it is.
+    pub fn reply(&mut self, db: &str, command: DocBuf) -> DocBuf {
+        self.answer(db, &command, false).reply
+    }
+
+    /// The reply of a command that must succeed.
+    pub fn run(&mut self, db: &str, command: DocBuf) -> DocBuf {
+        let reply = self.reply(db, command.clone());
+        assert_eq!(reply.get_f64("ok"), Some(1.0), "{command:?} {reply:?}");
+        reply
+    }
+
+    /// The error code of a command that must fail.
+    pub fn code(&mut self, db: &str, command: DocBuf) -> i32 {
+        let reply = self.reply(db, command.clone());
+        assert_eq!(reply.get_f64("ok"), Some(0.0), "{command:?} {reply:?}");
+        assert!(reply.get_str("errmsg").is_some() && reply.get_str("codeName").is_some());
+        reply.get_i32("code").unwrap()
+    }
+
+    /// The documents of a reply with a cursor.
+    pub fn batch(&self, reply: &DocBuf, name: &str) -> Vec<DocBuf> {
+        let batch = reply.get_doc("cursor").unwrap().get_array(name).unwrap();
+        batch
+            .values()
+            .map(|value| value.as_doc().unwrap().to_owned())
+            .collect()
+    }
+
+    /// Inserts `{_id: n, a: 10 n}` for the first numbers into a collection of the database `test`.
+    pub fn fill(&mut self, collection: &str, count: i32) {
+        let mut command = doc! {"insert": collection};
+        command.push_array("documents", |list| {
+            for n in 0..count {
+                list.push(&doc! {"_id": n, "a": 10 * n});
+            }
+        });
+        let reply = self.run("test", command);
+        assert_eq!(reply.get_i32("n"), Some(count));
+    }
+}
