@@ -1,0 +1,193 @@
+//! Several writers and catalog changes at the same time.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use common::{Fixture, INSERT, ns};
+use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_store::{
+    DeleteRequest, Durability, InsertOptions, OpContext, UpdateOutcome, UpdateRequest,
+};
+
+const THREADS: usize = 4;
+
+fn update(f: &Fixture, filter: &Doc, change: &Doc, upsert: bool) -> UpdateOutcome {
+    let request = UpdateRequest {
+        filter,
+        update: Value::Document(change),
+        upsert,
+        multi: false,
+        array_filters: Vec::new(),
+        hint: None,
+        variables: None,
+    };
+    f.store
+        .update(&ns("db.c"), &request, Durability::Logged, &OpContext::new())
+        .unwrap()
+}
+
+fn sound(f: &Fixture) -> u64 {
+    let report = f.store.verify(&ns("db.c")).unwrap();
+    assert_eq!(report.errors, Vec::<String>::new());
+    report.documents
+}
+
+#[test]
+fn each_unique_value_is_inserted_by_one_thread() {
+    let f = Fixture::new();
+    let c = ns("db.c");
+    let unique = doc! {"key": {"u": 1}, "unique": true};
+    f.store
+        .create_indexes(&c, &[&unique, &doc! {"key": {"t": 1}}])
+        .unwrap();
+    let inserted = AtomicUsize::new(0);
+    let refused = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (f, c, inserted, refused) = (&f, &c, &inserted, &refused);
+            scope.spawn(move || {
+                for batch in 0..20 {
+                    let docs: Vec<DocBuf> = (0..50)
+                        .map(|i| doc! {"u": batch * 50 + i, "t": thread as i32})
+                        .collect();
+                    let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
+                    let options = InsertOptions {
+                        ordered: false,
+                        ..INSERT
+                    };
+                    let outcome = f.store.insert(c, &docs, options).unwrap();
+                    assert_eq!(outcome.inserted + outcome.errors.len(), 50);
+                    for error in &outcome.errors {
+                        assert_eq!(error.error.code().code(), 11000);
+                    }
+                    inserted.fetch_add(outcome.inserted, Ordering::Relaxed);
+                    refused.fetch_add(outcome.errors.len(), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(inserted.into_inner(), 1000);
+    assert_eq!(refused.into_inner(), 1000 * (THREADS - 1));
+    assert_eq!(sound(&f), 1000);
+    assert_eq!(f.store.estimated_count(&c), 1000);
+}
+
+#[test]
+fn increments_and_upserts_are_not_lost() {
+    let f = Fixture::new();
+    f.store
+        .create_indexes(&ns("db.c"), &[&doc! {"key": {"n": 1}}])
+        .unwrap();
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            let f = &f;
+            scope.spawn(move || {
+                for i in 0..150 {
+                    update(f, &doc! {"_id": i % 3}, &doc! {"$inc": {"n": 1}}, true);
+                }
+            });
+        }
+    });
+    assert_eq!(sound(&f), 3);
+    for id in 0..3 {
+        let found = f.find_all(&ns("db.c"), doc! {"_id": id});
+        assert_eq!(found, [doc! {"_id": id, "n": 50 * THREADS as i32}]);
+    }
+}
+
+#[test]
+fn an_index_is_built_while_documents_come_change_and_go() {
+    let f = Fixture::new();
+    let c = ns("db.c");
+    let docs: Vec<DocBuf> = (0..4000)
+        .map(|i| doc! {"_id": i, "a": i % 7, "tags": [i % 3, i % 5]})
+        .collect();
+    f.insert(&c, &docs);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for thread in 0..3_i32 {
+            let (f, c, done) = (&f, &c, &done);
+            scope.spawn(move || {
+                let mut i = thread;
+                while !done.load(Ordering::Relaxed) {
+                    i += 3;
+                    let id = (i * 37) % 4000;
+                    update(
+                        f,
+                        &doc! {"_id": id},
+                        &doc! {"$inc": {"a": 1}, "$push": {"tags": i}},
+                        false,
+                    );
+                    let gone = doc! {"_id": (i * 91) % 4000};
+                    let request = DeleteRequest {
+                        filter: &gone,
+                        limit_one: true,
+                        hint: None,
+                        variables: None,
+                    };
+                    f.store
+                        .delete(c, &request, Durability::Logged, &OpContext::new())
+                        .unwrap();
+                    f.insert(c, &[doc! {"_id": 10_000 + i, "a": i, "tags": [i]}]);
+                }
+            });
+        }
+        let keys = [
+            doc! {"a": 1},
+            doc! {"tags": 1, "a": -1},
+            doc! {"a": 1, "_id": 1},
+        ];
+        for round in 0..6 {
+            for key in &keys {
+                let unique = key.contains_key("_id");
+                let spec = doc! {"key": key, "unique": unique, "name": format!("i{round}{key:?}")};
+                f.store.create_indexes(&c, &[&spec]).unwrap();
+            }
+            if round < 5 {
+                f.store
+                    .drop_indexes(&c, &frond_store::IndexSelector::All)
+                    .unwrap();
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let documents = sound(&f);
+    assert_eq!(f.store.estimated_count(&c), documents);
+    assert_eq!(f.store.list_indexes(&c).unwrap().len(), 4);
+    let f = f.reopen();
+    assert_eq!(sound(&f), documents);
+}
+
+#[test]
+fn readers_and_writers_live_with_drops_and_renames() {
+    let f = Fixture::new();
+    let (a, b) = (ns("db.c"), ns("db.other"));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            let (f, a, done) = (&f, &a, &done);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    f.insert(a, &[doc! {"x": 1, "y": 2}, doc! {"x": 2, "y": 2}]);
+                    for doc in f.find_all(a, doc! {"x": 2}) {
+                        assert_eq!(doc.get_i64("y"), Some(2));
+                    }
+                }
+            });
+        }
+        for round in 0..60 {
+            let dropped = f.store.drop_collection(&b);
+            assert!(dropped.is_ok() || round == 0);
+            f.insert(&a, &[doc! {"x": 3}]);
+            f.store
+                .create_indexes(&a, &[&doc! {"key": {"x": 1}}])
+                .unwrap();
+            f.store.rename_collection(&a, &b, false).unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(f.store.verify(&b).unwrap().errors, Vec::<String>::new());
+}
