@@ -125,6 +125,27 @@ impl DocumentStore {
         Planned::new(self.catalog(), ns, filter, sort, hint.as_ref(), shown)
     }
 
+    /// Parses and plans a find.
+    pub(crate) fn plan_find(
+        &self,
+        ns: &Namespace,
+        request: &FindRequest<'_>,
+    ) -> Result<(Projection, Option<Planned>)> {
+        for (option, given) in [("min", request.min), ("max", request.max)] {
+            if given.is_some() {
+                return Err(CommandError::not_supported(format_args!(
+                    "the option '{option}' of find"
+                ))
+                .into());
+            }
+        }
+        let projection = Projection::parse(request.projection.unwrap_or(Doc::empty()))?;
+        let shown = projection.needed_paths().map(BTreeSet::from_iter);
+        let (filter, sort) = (request.filter, request.sort);
+        let planned = self.plan(ns, filter, sort, request.hint, shown.as_ref())?;
+        Ok((projection, planned))
+    }
+
     /// Finds documents. A collection that does not exist has none.
     ///
     /// # Errors
@@ -136,23 +157,7 @@ impl DocumentStore {
         request: &FindRequest<'_>,
         context: &OpContext,
     ) -> Result<QueryCursor> {
-        for (option, given) in [("min", request.min), ("max", request.max)] {
-            if given.is_some() {
-                return Err(CommandError::not_supported(format_args!(
-                    "the option '{option}' of find"
-                ))
-                .into());
-            }
-        }
-        let projection = Projection::parse(request.projection.unwrap_or(Doc::empty()))?;
-        let shown = projection.needed_paths().map(BTreeSet::from_iter);
-        let planned = self.plan(
-            ns,
-            request.filter,
-            request.sort,
-            request.hint,
-            shown.as_ref(),
-        )?;
+        let (projection, planned) = self.plan_find(ns, request)?;
         let Some(planned) = planned else {
             return Ok(QueryCursor::empty(ns.clone()));
         };

@@ -161,7 +161,7 @@ impl Executor {
             }
             Access::CollScan(direction) => {
                 let range = primary_range(primary, Intervals::all(), direction);
-                Source::Primary(KeyScan::open(&self.snapshot, range)?)
+                Source::Primary(KeyScan::open(&self.snapshot, range)?.of_collection())
             }
             Access::IdRange { ranges, direction } => {
                 let range = primary_range(primary, ranges, direction);

@@ -51,6 +51,8 @@ pub struct KeyScan {
     cursor: Option<Cursor>,
     fields: Vec<ScanField>,
     forward: bool,
+    /// Whether keys count as examined.
+    counts_keys: bool,
 }
 
 impl KeyScan {
@@ -67,6 +69,7 @@ impl KeyScan {
                 cursor: None,
                 fields,
                 forward,
+                counts_keys: true,
             });
         }
         let (low, high) = outer_bounds(&fields);
@@ -83,7 +86,14 @@ impl KeyScan {
             cursor: Some(snapshot.cursor(tree, lower, upper, direction)?),
             fields,
             forward,
+            counts_keys: true,
         })
+    }
+
+    /// The same scan, as that of a whole collection: it looks at documents, not at keys.
+    pub fn of_collection(mut self) -> KeyScan {
+        self.counts_keys = false;
+        self
     }
 
     /// Calls `visit` with key, value and the end of the fields in the key, for each key inside,
@@ -97,7 +107,7 @@ impl KeyScan {
             return Ok(None);
         };
         while let Some((key, value)) = cursor.next()? {
-            stats.keys_examined += 1;
+            stats.keys_examined += u64::from(self.counts_keys);
             match check(&self.fields, key, self.forward) {
                 Verdict::Inside(fields_end) => {
                     if let Some(found) = visit(key, value, fields_end, stats)? {

@@ -6,6 +6,7 @@
 
 pub mod bounds;
 pub mod choose;
+pub mod explain;
 pub mod interval;
 pub mod partial;
 pub mod sorted;

@@ -1,0 +1,275 @@
+//! Plans as `explain` shows them, in MongoDB's shape: a stage inside of a stage.
+
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc, key};
+
+use super::interval::{Interval, Intervals, Label};
+use super::{Access, IndexAccess};
+use crate::exec::ExecStats;
+use crate::exec::sort::SORT_BYTES_MAX;
+use crate::index::spec::ID_INDEX_NAME;
+use crate::keyspace::Direction;
+use crate::text;
+
+/// What a plan did, if it was run.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// What was looked at.
+    pub stats: ExecStats,
+    /// Documents returned in the end.
+    pub returned: u64,
+    /// Time, in milliseconds.
+    pub millis: u64,
+}
+
+/// A query as its stages show it.
+#[derive(Clone, Copy)]
+pub struct Shown<'a> {
+    /// The filter.
+    pub filter: &'a Doc,
+    /// The projection, empty for none.
+    pub projection: &'a Doc,
+    /// The sort that has to be done, empty if the plan is in order.
+    pub sort: &'a Doc,
+    /// Documents passed over.
+    pub skip: u64,
+    /// Most documents returned.
+    pub limit: Option<u64>,
+    /// What was measured.
+    pub measured: Option<Measured>,
+}
+
+fn direction_text(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Forward => "forward",
+        Direction::Backward => "backward",
+    }
+}
+
+/// Begins a stage; with measurements, the figures that every stage has.
+fn begin(name: &str, shown: &Shown<'_>, returned: impl FnOnce(&Measured) -> u64) -> DocBuf {
+    let mut stage = doc! {"stage": name};
+    if let Some(measured) = &shown.measured {
+        stage.push("nReturned", returned(measured) as i64);
+        stage.push("executionTimeMillisEstimate", measured.millis as i64);
+        stage.push("isEOF", 1);
+    }
+    stage
+}
+
+/// All stages of a query, the outermost one first.
+pub fn stages(access: &Access, shown: &Shown<'_>) -> DocBuf {
+    let mut stage = access_stage(access, shown);
+    let wrap = |name: &str, inner: &DocBuf, returned: u64, fill: &dyn Fn(&mut DocBuf)| {
+        let mut outer = begin(name, shown, |_| returned);
+        fill(&mut outer);
+        outer.push("inputStage", inner);
+        outer
+    };
+    let passed = shown.measured.map_or(0, |measured| measured.stats.passed);
+    let mut returned = passed;
+    if !shown.sort.is_empty() {
+        let limit = shown.limit.map(|limit| limit.saturating_add(shown.skip));
+        returned = limit.map_or(passed, |limit| limit.min(passed));
+        stage = wrap("SORT", &stage, returned, &|outer| {
+            outer.push("sortPattern", shown.sort);
+            outer.push("memLimit", SORT_BYTES_MAX as i64);
+            if let Some(limit) = limit {
+                outer.push("limitAmount", limit as i64);
+            }
+            outer.push("type", "simple");
+        });
+    }
+    if shown.skip > 0 {
+        returned = returned.saturating_sub(shown.skip);
+        stage = wrap("SKIP", &stage, returned, &|outer| {
+            outer.push("skipAmount", shown.skip as i64);
+        });
+    }
+    let returned = shown.measured.map_or(0, |measured| measured.returned);
+    if let Some(limit) = shown.limit
+        && shown.sort.is_empty()
+    {
+        stage = wrap("LIMIT", &stage, returned, &|outer| {
+            outer.push("limitAmount", limit as i64);
+        });
+    }
+    if !shown.projection.is_empty() {
+        let is_covered = matches!(access, Access::Index(access) if access.covered);
+        let name = if is_covered {
+            "PROJECTION_COVERED"
+        } else {
+            "PROJECTION_DEFAULT"
+        };
+        stage = wrap(name, &stage, returned, &|outer| {
+            outer.push("transformBy", shown.projection);
+        });
+    }
+    stage
+}
+
+/// The stages that find documents.
+pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
+    let passed = |measured: &Measured| measured.stats.passed;
+    let docs_examined = |stage: &mut DocBuf| {
+        if let Some(measured) = &shown.measured {
+            stage.push("docsExamined", measured.stats.docs_examined as i64);
+        }
+    };
+    match access {
+        Access::Eof => begin("EOF", shown, |_| 0),
+        Access::CollScan(direction) => {
+            let mut stage = begin("COLLSCAN", shown, passed);
+            if !shown.filter.is_empty() {
+                stage.push("filter", shown.filter);
+            }
+            stage.push("direction", direction_text(*direction));
+            docs_examined(&mut stage);
+            stage
+        }
+        Access::Id(_) => {
+            let mut stage = begin("IDHACK", shown, passed);
+            if shown.filter.count() > 1 {
+                stage.push("filter", shown.filter);
+            }
+            if let Some(measured) = &shown.measured {
+                stage.push("keysExamined", measured.stats.keys_examined as i64);
+            }
+            docs_examined(&mut stage);
+            stage
+        }
+        Access::IdRange { ranges, direction } => {
+            let mut scan = begin("IXSCAN", shown, |measured| measured.stats.docs_examined);
+            let bounds = [("_id", ranges, key::Direction::Ascending)];
+            scan.push("keyPattern", &doc! {"_id": 1});
+            scan.push("indexName", ID_INDEX_NAME);
+            scan.push("isMultiKey", false);
+            scan.push("isUnique", true);
+            write_bounds(&mut scan, *direction, bounds.into_iter(), shown);
+            fetch(scan, shown)
+        }
+        Access::Index(access) => {
+            let scan = index_scan(access, shown);
+            if access.covered {
+                scan
+            } else {
+                fetch(scan, shown)
+            }
+        }
+        Access::Or(branches) => {
+            // The figures are those of the union: branches are not measured one by one.
+            let unmeasured = Shown {
+                measured: None,
+                filter: Doc::empty(),
+                ..*shown
+            };
+            let mut union = begin("OR", shown, |measured| {
+                measured.stats.docs_examined - measured.stats.dups_dropped
+            });
+            if let Some(measured) = &shown.measured {
+                union.push("dupsDropped", measured.stats.dups_dropped as i64);
+            }
+            union.push_array("inputStages", |stages| {
+                for branch in branches {
+                    let stage = match branch {
+                        Access::Index(access) => index_scan(access, &unmeasured),
+                        other => access_stage(other, &unmeasured),
+                    };
+                    stages.push(&stage);
+                }
+            });
+            fetch(union, shown)
+        }
+    }
+}
+
+/// A stage that reads the documents that `input` names.
+fn fetch(input: DocBuf, shown: &Shown<'_>) -> DocBuf {
+    let mut stage = begin("FETCH", shown, |measured| measured.stats.passed);
+    if !shown.filter.is_empty() {
+        stage.push("filter", shown.filter);
+    }
+    if let Some(measured) = &shown.measured {
+        stage.push("docsExamined", measured.stats.docs_examined as i64);
+    }
+    stage.push("inputStage", &input);
+    stage
+}
+
+fn index_scan(access: &IndexAccess, shown: &Shown<'_>) -> DocBuf {
+    let spec = &access.index.spec;
+    let mut stage = begin("IXSCAN", shown, |measured| {
+        if access.covered {
+            measured.stats.passed
+        } else {
+            measured.stats.docs_examined
+        }
+    });
+    if access.covered && !shown.filter.is_empty() {
+        stage.push("filter", shown.filter);
+    }
+    stage.push("keyPattern", &spec.key);
+    stage.push("indexName", spec.name.as_str());
+    stage.push("isMultiKey", access.multikey != 0);
+    stage.push_doc("multiKeyPaths", |paths| {
+        for (position, field) in spec.fields.iter().enumerate() {
+            let is_array = access.multikey & (1 << position) != 0;
+            let path = is_array.then_some(field.path.as_str());
+            let list: ArrayBuf = path.into_iter().map(Value::String).collect();
+            paths.push(&field.path, &list);
+        }
+    });
+    stage.push("isUnique", spec.unique);
+    stage.push("isSparse", spec.sparse);
+    stage.push("isPartial", spec.partial.is_some());
+    let fields = spec.fields.iter().zip(&access.bounds.fields);
+    let bounds = fields.map(|(field, ranges)| (field.path.as_str(), ranges, field.direction));
+    write_bounds(&mut stage, access.direction, bounds, shown);
+    stage
+}
+
+fn write_bounds<'a>(
+    stage: &mut DocBuf,
+    direction: Direction,
+    fields: impl Iterator<Item = (&'a str, &'a Intervals, key::Direction)>,
+    shown: &Shown<'_>,
+) {
+    stage.push("indexVersion", 2);
+    stage.push("direction", direction_text(direction));
+    stage.push_doc("indexBounds", |bounds| {
+        for (path, ranges, stored) in fields {
+            let falling =
+                (stored == key::Direction::Descending) != (direction == Direction::Backward);
+            let mut texts: Vec<String> = ranges
+                .as_slice()
+                .iter()
+                .map(|interval| interval_text(interval, falling))
+                .collect();
+            if falling {
+                texts.reverse();
+            }
+            let list: ArrayBuf = texts.iter().map(|text| Value::String(text)).collect();
+            bounds.push(path, &list);
+        }
+    });
+    if let Some(measured) = &shown.measured {
+        stage.push("keysExamined", measured.stats.keys_examined as i64);
+        stage.push("seeks", measured.stats.seeks as i64);
+        stage.push("dupsDropped", measured.stats.dups_dropped as i64);
+    }
+}
+
+/// An interval as `(5, inf]`; `falling` begins with the upper end.
+pub fn interval_text(interval: &Interval, falling: bool) -> String {
+    let end = |label: &Label| match label {
+        Label::Value { value, .. } => text::value(value.as_value()),
+        Label::Edge { text, .. } => (*text).to_owned(),
+    };
+    let (first, last) = if falling {
+        (&interval.high_label, &interval.low_label)
+    } else {
+        (&interval.low_label, &interval.high_label)
+    };
+    let open = if first.inclusive() { '[' } else { '(' };
+    let close = if last.inclusive() { ']' } else { ')' };
+    format!("{open}{}, {}{close}", end(first), end(last))
+}

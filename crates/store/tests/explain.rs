@@ -1,0 +1,304 @@
+//! Plans as `explain` shows them.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Fixture, ns};
+use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_store::{FindRequest, OpContext, Verbosity};
+
+/// The stages from the outside in, as `SORT > FETCH > IXSCAN a_1`.
+fn outline(stage: &Doc) -> String {
+    let mut out = stage.get_str("stage").unwrap().to_owned();
+    if let Some(index) = stage.get_str("indexName") {
+        out = format!("{out} {index}");
+    }
+    if let Some(inner) = stage.get_doc("inputStage") {
+        out = format!("{out} > {}", outline(inner));
+    }
+    if let Some(branches) = stage.get_array("inputStages") {
+        let all: Vec<String> = branches
+            .values()
+            .filter_map(|stage| stage.as_doc().map(outline))
+            .collect();
+        out = format!("{out} > [{}]", all.join(", "));
+    }
+    out
+}
+
+fn innermost(stage: &Doc) -> &Doc {
+    stage.get_doc("inputStage").map_or(stage, innermost)
+}
+
+fn fixture() -> Fixture {
+    let f = Fixture::new();
+    let c = ns("db.c");
+    for index in [
+        doc! {"key": {"a": 1}},
+        doc! {"key": {"a": 1, "b": -1}},
+        doc! {"key": {"t": 1}},
+        doc! {"key": {"u": 1}, "unique": true},
+        doc! {"key": {"s": 1}, "sparse": true},
+        doc! {"key": {"h": 1}, "hidden": true},
+    ] {
+        f.store.create_indexes(&c, &[&index]).unwrap();
+    }
+    let docs: Vec<DocBuf> = (0..200)
+        .map(|i| doc! {"_id": i, "a": i % 20, "b": i % 7, "t": [i % 3, i % 5], "u": i, "h": i})
+        .collect();
+    f.insert(&c, &docs);
+    f
+}
+
+#[test]
+fn plans_are_those_that_a_user_expects() {
+    let f = fixture();
+    let none = doc! {};
+    for (filter, sort, projection, expected) in [
+        (doc! {}, doc! {}, doc! {}, "COLLSCAN"),
+        (doc! {"x": 1}, doc! {}, doc! {}, "COLLSCAN"),
+        (doc! {"h": 1}, doc! {}, doc! {}, "COLLSCAN"),
+        (doc! {"_id": 1}, doc! {}, doc! {}, "IDHACK"),
+        (
+            doc! {"_id": {"$gt": 1}},
+            doc! {},
+            doc! {},
+            "FETCH > IXSCAN _id_",
+        ),
+        (doc! {}, doc! {"_id": -1}, doc! {}, "FETCH > IXSCAN _id_"),
+        (doc! {"a": 1}, doc! {}, doc! {}, "FETCH > IXSCAN a_1"),
+        (
+            doc! {"a": 1, "b": 2},
+            doc! {},
+            doc! {},
+            "FETCH > IXSCAN a_1_b_-1",
+        ),
+        (
+            doc! {"a": 1},
+            doc! {"b": 1},
+            doc! {},
+            "FETCH > IXSCAN a_1_b_-1",
+        ),
+        (
+            doc! {"a": {"$gt": 1}},
+            doc! {"b": 1},
+            doc! {},
+            "SORT > FETCH > IXSCAN a_1",
+        ),
+        (
+            doc! {"a": 1},
+            doc! {"_id": 1},
+            doc! {},
+            "FETCH > IXSCAN a_1",
+        ),
+        (
+            doc! {},
+            doc! {"a": -1, "b": 1},
+            doc! {},
+            "FETCH > IXSCAN a_1_b_-1",
+        ),
+        (doc! {"x": 1}, doc! {"x": 1}, doc! {}, "SORT > COLLSCAN"),
+        (
+            doc! {"u": 7, "a": 7},
+            doc! {},
+            doc! {},
+            "FETCH > IXSCAN u_1",
+        ),
+        (doc! {"a": {"$in": []}}, doc! {}, doc! {}, "EOF"),
+        (doc! {"s": null}, doc! {}, doc! {}, "COLLSCAN"),
+        (doc! {"s": 1}, doc! {}, doc! {}, "FETCH > IXSCAN s_1"),
+        (
+            doc! {"s": {"$exists": true}},
+            doc! {},
+            doc! {},
+            "FETCH > IXSCAN s_1",
+        ),
+        (
+            doc! {"$or": [{"a": 1}, {"u": 2}]},
+            doc! {},
+            doc! {},
+            "FETCH > OR > [IXSCAN a_1, IXSCAN u_1]",
+        ),
+        (
+            doc! {"$or": [{"a": 1}, {"x": 2}]},
+            doc! {},
+            doc! {},
+            "COLLSCAN",
+        ),
+        (
+            doc! {"a": {"$gt": 3}},
+            doc! {},
+            doc! {"a": 1},
+            "PROJECTION_COVERED > IXSCAN a_1",
+        ),
+        (
+            doc! {"a": {"$gt": 3}},
+            doc! {},
+            doc! {"x": 1},
+            "PROJECTION_DEFAULT > FETCH > IXSCAN a_1",
+        ),
+        (
+            doc! {"t": 1},
+            doc! {},
+            doc! {"t": 1},
+            "PROJECTION_DEFAULT > FETCH > IXSCAN t_1",
+        ),
+    ] {
+        let request = FindRequest {
+            filter: Some(&filter),
+            sort: Some(&sort),
+            projection: Some(&projection),
+            ..FindRequest::default()
+        };
+        let context = OpContext::new();
+        let plan = f
+            .store
+            .explain_find(&ns("db.c"), &request, Verbosity::QueryPlanner, &context)
+            .unwrap();
+        let winning = plan
+            .get_doc("queryPlanner")
+            .unwrap()
+            .get_doc("winningPlan")
+            .unwrap();
+        assert_eq!(outline(winning), expected, "{filter:?} {sort:?}");
+        assert!(!plan.contains_key("executionStats"));
+    }
+    let request = FindRequest {
+        filter: Some(&none),
+        skip: 3,
+        limit: Some(4),
+        ..FindRequest::default()
+    };
+    let plan = f
+        .store
+        .explain_find(
+            &ns("db.c"),
+            &request,
+            Verbosity::QueryPlanner,
+            &OpContext::new(),
+        )
+        .unwrap();
+    let winning = plan
+        .get_doc("queryPlanner")
+        .unwrap()
+        .get_doc("winningPlan")
+        .unwrap();
+    assert_eq!(outline(winning), "LIMIT > SKIP > COLLSCAN");
+}
+
+#[test]
+fn bounds_are_written_as_people_read_them() {
+    let f = fixture();
+    for (filter, hint, expected) in [
+        (doc! {"a": 5}, "a_1", doc! {"a": ["[5, 5]"]}),
+        (doc! {"a": {"$gt": 5}}, "a_1", doc! {"a": ["(5, inf]"]}),
+        (
+            doc! {"a": {"$gte": 5, "$lt": 9.5}},
+            "a_1",
+            doc! {"a": ["[5, 9.5)"]},
+        ),
+        (
+            doc! {"a": {"$in": [7, 3]}},
+            "a_1",
+            doc! {"a": ["[3, 3]", "[7, 7]"]},
+        ),
+        (
+            doc! {"a": {"$ne": 3}},
+            "a_1",
+            doc! {"a": ["[MinKey, 3)", "(3, MaxKey]"]},
+        ),
+        (doc! {"a": "x"}, "a_1", doc! {"a": ["[\"x\", \"x\"]"]}),
+        (doc! {"a": {"$gt": "x"}}, "a_1", doc! {"a": ["(\"x\", {})"]}),
+        (
+            doc! {"a": {"$regex": "^ab"}},
+            "a_1",
+            doc! {"a": ["[\"ab\", \"ac\")", "[/^ab/, /^ab/]"]},
+        ),
+        (doc! {"x": 1}, "a_1", doc! {"a": ["[MinKey, MaxKey]"]}),
+        (
+            doc! {"a": {"$lte": 2}, "b": {"$gt": 1}},
+            "a_1_b_-1",
+            doc! {"a": ["[-inf, 2]"], "b": ["[inf, 1)"]},
+        ),
+        // Two conditions on an array may be met by two elements.
+        (
+            doc! {"t": {"$gt": 1, "$lt": 3}},
+            "t_1",
+            doc! {"t": ["[-inf, 3)"]},
+        ),
+        (
+            doc! {"t": {"$elemMatch": {"$gt": 1, "$lt": 3}}},
+            "t_1",
+            doc! {"t": ["(1, 3)"]},
+        ),
+    ] {
+        let request = FindRequest {
+            filter: Some(&filter),
+            hint: Some(Value::String(hint)),
+            ..FindRequest::default()
+        };
+        let context = OpContext::new();
+        let plan = f
+            .store
+            .explain_find(&ns("db.c"), &request, Verbosity::QueryPlanner, &context)
+            .unwrap();
+        let winning = plan
+            .get_doc("queryPlanner")
+            .unwrap()
+            .get_doc("winningPlan")
+            .unwrap();
+        let bounds = innermost(winning).get_doc("indexBounds").unwrap();
+        assert_eq!(bounds, &expected, "{filter:?}");
+    }
+    let request = FindRequest {
+        hint: Some(Value::String("none")),
+        ..FindRequest::default()
+    };
+    let error = f
+        .store
+        .find(&ns("db.c"), &request, &OpContext::new())
+        .err()
+        .unwrap();
+    assert_eq!(error.code().code(), 2);
+    assert!(
+        error
+            .message()
+            .contains("hint provided does not correspond to an existing index")
+    );
+}
+
+#[test]
+fn execution_figures_count_keys_and_documents() {
+    let f = fixture();
+    for (filter, sort, returned, keys, docs) in [
+        (doc! {"a": 3}, doc! {}, 10, 10, 10),
+        (doc! {"_id": 3}, doc! {}, 1, 1, 1),
+        (doc! {"x": 3}, doc! {}, 0, 0, 200),
+        (doc! {"a": 3, "b": 3}, doc! {}, 2, 2, 2),
+        (doc! {"u": {"$in": [1, 3, 500]}}, doc! {"a": 1}, 2, 4, 2),
+    ] {
+        let request = FindRequest {
+            filter: Some(&filter),
+            sort: Some(&sort),
+            ..FindRequest::default()
+        };
+        let reply = f
+            .store
+            .explain_find(
+                &ns("db.c"),
+                &request,
+                Verbosity::ExecutionStats,
+                &OpContext::new(),
+            )
+            .unwrap();
+        let stats = reply.get_doc("executionStats").unwrap();
+        let figures = (
+            stats.get_i64("nReturned").unwrap(),
+            stats.get_i64("totalKeysExamined").unwrap(),
+            stats.get_i64("totalDocsExamined").unwrap(),
+        );
+        assert_eq!(figures, (returned, keys, docs), "{filter:?}");
+        let stages = stats.get_doc("executionStages").unwrap();
+        assert_eq!(stages.get_i64("nReturned"), Some(returned), "{filter:?}");
+    }
+}
