@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use frond_bson::{ArrayBuf, Doc, Value};
+use frond_query::Environment;
 use frond_query::error::Error as CommandError;
 use frond_query::matcher::Filter;
 use frond_query::projection::Projection;
@@ -19,6 +20,7 @@ use crate::namespace::Namespace;
 use crate::plan::choose::{Query, choose};
 use crate::plan::{Hint, Plan};
 use crate::store::DocumentStore;
+use crate::write::environment;
 
 /// What `find` was asked for.
 #[derive(Clone, Debug, Default)]
@@ -115,9 +117,10 @@ impl DocumentStore {
         sort: Option<&Doc>,
         hint: Option<Value<'_>>,
         shown: Option<&BTreeSet<String>>,
+        environment: &Environment<'_>,
     ) -> Result<Option<Planned>> {
         let filter = Arc::new(match filter {
-            Some(filter) => Filter::parse(filter)?,
+            Some(filter) => Filter::parse_with(filter, environment)?,
             None => Filter::all(),
         });
         let sort = SortSpec::parse(sort.unwrap_or(Doc::empty()))?;
@@ -139,10 +142,18 @@ impl DocumentStore {
                 .into());
             }
         }
-        let projection = Projection::parse(request.projection.unwrap_or(Doc::empty()))?;
+        let environment = environment(request.variables);
+        let projection = request.projection.unwrap_or(Doc::empty());
+        let projection = Projection::parse_with(projection, &environment)?;
         let shown = projection.needed_paths().map(BTreeSet::from_iter);
-        let (filter, sort) = (request.filter, request.sort);
-        let planned = self.plan(ns, filter, sort, request.hint, shown.as_ref())?;
+        let planned = self.plan(
+            ns,
+            request.filter,
+            request.sort,
+            request.hint,
+            shown.as_ref(),
+            &environment,
+        )?;
         Ok((projection, planned))
     }
 
@@ -183,7 +194,14 @@ impl DocumentStore {
         context: &OpContext,
     ) -> Result<u64> {
         let shown = BTreeSet::new();
-        let planned = self.plan(ns, request.filter, None, request.hint, Some(&shown))?;
+        let planned = self.plan(
+            ns,
+            request.filter,
+            None,
+            request.hint,
+            Some(&shown),
+            &environment(None),
+        )?;
         let Some(planned) = planned else {
             return Ok(0);
         };
@@ -214,7 +232,7 @@ impl DocumentStore {
         hint: Option<Value<'_>>,
         context: &OpContext,
     ) -> Result<ArrayBuf> {
-        let Some(planned) = self.plan(ns, filter, None, hint, None)? else {
+        let Some(planned) = self.plan(ns, filter, None, hint, None, &environment(None))? else {
             return Ok(ArrayBuf::new());
         };
         crate::distinct::values(&planned, path, context)

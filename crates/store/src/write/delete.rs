@@ -6,6 +6,7 @@ use frond_bson::{Doc, Value};
 use frond_query::matcher::Filter;
 use frond_query::sort::SortSpec;
 
+use super::environment;
 use super::modify::{Change, Effect, Target};
 use super::staging::Staging;
 use crate::catalog::Catalog;
@@ -53,7 +54,10 @@ pub fn delete(
     let target = Target {
         catalog,
         ns,
-        filter: Arc::new(Filter::parse(request.filter)?),
+        filter: Arc::new(Filter::parse_with(
+            request.filter,
+            &environment(request.variables),
+        )?),
         sort: SortSpec::parse(Doc::empty())?,
         hint: Hint::parse(request.hint)?,
         context,

@@ -10,6 +10,7 @@ use frond_query::sort::SortSpec;
 use frond_query::update::Update;
 
 use super::delete::Remove;
+use super::environment;
 use super::modify::{Target, is_upsert_race};
 use super::update::{Apply, insert_upserted};
 use crate::catalog::Catalog;
@@ -88,11 +89,13 @@ pub fn find_and_modify(
 ) -> Result<FindAndModifyOutcome> {
     check(request)?;
     let filter = request.filter.unwrap_or(Doc::empty());
-    let projection = Projection::parse(request.projection.unwrap_or(Doc::empty()))?;
+    let environment = environment(request.variables);
+    let projection = request.projection.unwrap_or(Doc::empty());
+    let projection = Projection::parse_with(projection, &environment)?;
     let target = Target {
         catalog,
         ns,
-        filter: Arc::new(Filter::parse(filter)?),
+        filter: Arc::new(Filter::parse_with(filter, &environment)?),
         sort: SortSpec::parse(request.sort.unwrap_or(Doc::empty()))?,
         hint: Hint::parse(request.hint)?,
         context,

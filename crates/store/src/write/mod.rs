@@ -17,7 +17,8 @@ pub mod update;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use frond_bson::Timestamp;
+use frond_bson::{Doc, Timestamp};
+use frond_query::Environment;
 
 use crate::error::Error;
 pub(crate) use retry::Retry;
@@ -35,6 +36,14 @@ pub struct WriteError {
 pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as i64)
+}
+
+/// What expressions in filters and projections refer to, as of now.
+pub(crate) fn environment(variables: Option<&Doc>) -> Environment<'_> {
+    Environment {
+        variables,
+        now_ms: now_ms(),
+    }
 }
 
 /// The next timestamp: the second, and a number that makes it unique in this process.

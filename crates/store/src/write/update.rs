@@ -11,7 +11,7 @@ use frond_query::update::{ApplyContext, Update};
 use super::insert::prepare;
 use super::modify::{Change, Changed, Effect, Target, is_upsert_race};
 use super::staging::{Buffers, Staged, Staging};
-use super::{Retry, clock_timestamp, now_ms};
+use super::{Retry, clock_timestamp, environment, now_ms};
 use crate::catalog::Catalog;
 use crate::context::OpContext;
 use crate::error::{Result, command};
@@ -111,7 +111,10 @@ pub fn update(
     let target = Target {
         catalog,
         ns,
-        filter: Arc::new(Filter::parse(request.filter)?),
+        filter: Arc::new(Filter::parse_with(
+            request.filter,
+            &environment(request.variables),
+        )?),
         sort: SortSpec::parse(Doc::empty())?,
         hint: Hint::parse(request.hint)?,
         context,
