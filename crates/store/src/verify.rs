@@ -165,7 +165,7 @@ fn read_documents(
             ));
         }
         for (index, wanted) in indexes.iter().zip(&mut wanted) {
-            keys.generate(&index.spec, doc)?;
+            keys.generate(&index.spec, doc, key.len())?;
             for (fields, lost) in keys.iter() {
                 let (spec, out) = (&index.spec, &mut entry_key);
                 entry::write(spec, fields, key, lost, out, &mut entry_value);
@@ -210,7 +210,7 @@ fn find_missing(
     while let Some((key, value)) = cursor.next()? {
         let doc = Doc::from_trusted(value);
         for index in indexes {
-            keys.generate(&index.spec, doc)?;
+            keys.generate(&index.spec, doc, key.len())?;
             for (fields, lost) in keys.iter() {
                 let (spec, out) = (&index.spec, &mut entry_key);
                 entry::write(spec, fields, key, lost, out, &mut entry_value);
@@ -244,7 +244,7 @@ fn find_superfluous(
             report.wrong(format!("index '{name}' has an entry without a document"));
             continue;
         };
-        keys.generate(&index.spec, Doc::from_trusted(&doc))?;
+        keys.generate(&index.spec, Doc::from_trusted(&doc), parts.id.len())?;
         if !keys.iter().any(|own| own == (parts.fields, parts.lost)) {
             report.wrong(format!(
                 "index '{name}' has an entry that its document does not have"

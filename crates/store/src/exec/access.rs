@@ -26,7 +26,7 @@ const SEEN_OVERHEAD_BYTES: usize = 48;
 /// A document that passed.
 #[derive(Debug)]
 pub struct Row {
-    /// The encoded `_id`: its key in the primary tree.
+    /// The encoded `_id`: its key in the primary tree. Empty unless it was asked for.
     pub key: Vec<u8>,
     /// The document; of a covered plan only the fields of the index.
     pub doc: DocBuf,
@@ -83,6 +83,8 @@ pub struct Executor {
     filter: Arc<Filter>,
     /// What the filter has left to say; false if every candidate passes.
     needs_filter: bool,
+    /// Whether rows come with their keys.
+    keeps_keys: bool,
     source: Source,
     /// The branches of a union that are still to come, in reverse order.
     branches: Vec<Access>,
@@ -96,6 +98,7 @@ pub struct Executor {
 struct Test<'a> {
     filter: &'a Filter,
     needs_filter: bool,
+    keeps_keys: bool,
 }
 
 impl Test<'_> {
@@ -109,7 +112,11 @@ impl Test<'_> {
             None
         };
         Ok(Some(Row {
-            key: key.to_vec(),
+            key: if self.keeps_keys {
+                key.to_vec()
+            } else {
+                Vec::new()
+            },
             doc: doc.to_owned(),
             positional,
         }))
@@ -132,6 +139,7 @@ impl Executor {
         };
         let mut executor = Executor {
             needs_filter: !filter.is_empty(),
+            keeps_keys: false,
             collection,
             snapshot,
             filter,
@@ -185,6 +193,12 @@ impl Executor {
         self.stats
     }
 
+    /// From here on rows come with their keys, which a writer needs.
+    pub fn with_keys(mut self) -> Executor {
+        self.keeps_keys = true;
+        self
+    }
+
     /// Sets the limits for what follows.
     pub fn set_context(&mut self, context: OpContext) {
         self.context = context;
@@ -223,6 +237,7 @@ impl Executor {
             snapshot,
             filter,
             needs_filter,
+            keeps_keys,
             source,
             seen,
             context,
@@ -232,6 +247,7 @@ impl Executor {
         let test = Test {
             filter,
             needs_filter: *needs_filter,
+            keeps_keys: *keeps_keys,
         };
         let found = match source {
             Source::Eof => return Ok(None),
@@ -253,7 +269,7 @@ impl Executor {
                 context.step()?;
                 stats.docs_examined += 1;
                 let row = test.row(key, Doc::from_trusted(value))?;
-                keep_new(row, seen, stats)
+                keep_new(key, row, seen, stats)
             })?,
             Source::Index {
                 scan,
@@ -304,17 +320,19 @@ fn look_up(
     };
     stats.docs_examined += 1;
     let row = test.row(key, Doc::from_trusted(&stored))?;
-    keep_new(row, seen, stats)
+    keep_new(key, row, seen, stats)
 }
 
 /// Drops a row that was seen before.
 fn keep_new(
+    key: &[u8],
     row: Option<Row>,
     seen: &mut Option<Seen>,
     stats: &mut ExecStats,
 ) -> Result<Option<Row>> {
-    if let (Some(row), Some(seen)) = (&row, seen)
-        && !seen.insert(&row.key)?
+    if row.is_some()
+        && let Some(seen) = seen
+        && !seen.insert(key)?
     {
         stats.dups_dropped += 1;
         return Ok(None);

@@ -171,7 +171,7 @@ impl Build<'_> {
                 break;
             };
             for (index, keys) in self.indexes.iter().zip(&mut self.keys) {
-                keys.generate(&index.spec, Doc::from_trusted(doc))?;
+                keys.generate(&index.spec, Doc::from_trusted(doc), id.len())?;
                 if !index.spec.unique {
                     continue;
                 }

@@ -10,9 +10,6 @@ use crate::keyspace::KEY_BYTES_MAX;
 /// The most entries that one document may have in one index. The product of two arrays grows fast.
 pub const ENTRIES_PER_DOCUMENT_MAX: usize = 100_000;
 
-/// Room that a key must leave for the `_id` behind it, in bytes.
-const ID_RESERVE_BYTES: usize = 1024;
-
 /// The keys of one document in one index. Reused from document to document: no allocation once the
 /// buffers have grown.
 #[derive(Debug, Default)]
@@ -43,11 +40,12 @@ impl IndexKeys {
 
     /// Fills in the keys of `doc`: distinct, in ascending order. A partial index has none for a
     /// document that its filter does not match, a sparse one for a document without its fields.
+    /// `id_bytes` is the length of the encoded `_id`, which has to fit behind the fields.
     ///
     /// # Errors
     /// `CannotBuildIndexKeys` (201) if there are too many, 17280 if one is too long, 16746 if a
     /// number in a path means both an array index and a field.
-    pub fn generate(&mut self, spec: &IndexSpec, doc: &Doc) -> Result<()> {
+    pub fn generate(&mut self, spec: &IndexSpec, doc: &Doc, id_bytes: usize) -> Result<()> {
         self.clear();
         if spec
             .partial
@@ -88,8 +86,9 @@ impl IndexKeys {
                     scratch.clear();
                     key::encode_typed(id, key::Direction::Ascending, scratch, lost);
                 }
-                if middle - start > KEY_BYTES_MAX - ID_RESERVE_BYTES {
-                    return Err(too_long(spec, middle - start));
+                let bytes = middle - start + id_bytes;
+                if bytes > KEY_BYTES_MAX {
+                    return Err(too_long(spec, bytes));
                 }
                 bytes.extend_from_slice(lost.as_bytes());
                 spans.push(Span {
@@ -185,9 +184,150 @@ fn too_long(spec: &IndexSpec, bytes: usize) -> Error {
     Error::location(
         17280,
         format!(
-            "the document has a key of {bytes} bytes in index '{}', the limit is {}",
-            spec.name,
-            KEY_BYTES_MAX - ID_RESERVE_BYTES
+            "the document has a key of {bytes} bytes in index '{}', the limit is {KEY_BYTES_MAX}",
+            spec.name
         ),
     )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::index::covered::fields_document;
+    use frond_bson::{ArrayBuf, DocBuf, doc};
+
+    fn spec(key: DocBuf, option: Option<&str>) -> IndexSpec {
+        let mut spec = doc! {"key": &key};
+        if let Some(option) = option {
+            spec.push(option, true);
+        }
+        IndexSpec::parse(&spec).unwrap()
+    }
+
+    /// The keys as documents of the fields, and the fields that met an array.
+    fn keys(spec: &IndexSpec, doc: &Doc) -> (Vec<DocBuf>, u32) {
+        let mut keys = IndexKeys::default();
+        keys.generate(spec, doc, 5).unwrap();
+        let docs = keys
+            .iter()
+            .map(|(fields, lost)| fields_document(spec, fields, lost).unwrap());
+        (docs.collect(), keys.multikey())
+    }
+
+    #[test]
+    fn keys_of_documents() {
+        let undefined = Value::Undefined;
+        for (key, doc, expected, multikey) in [
+            (doc! {"a": 1}, doc! {"a": 5}, vec![doc! {"a": 5}], 0),
+            (doc! {"a": -1}, doc! {"a": 5.0}, vec![doc! {"a": 5.0}], 0),
+            (doc! {"a": 1}, doc! {"b": 5}, vec![doc! {"a": null}], 0),
+            (
+                doc! {"a": 1, "b": -1},
+                doc! {"a": "x", "b": 7i64},
+                vec![doc! {"a": "x", "b": 7i64}],
+                0,
+            ),
+            (
+                doc! {"a": 1},
+                doc! {"a": [3, 1, 3.0]},
+                vec![doc! {"a": 1}, doc! {"a": 3}],
+                1,
+            ),
+            (
+                doc! {"a": 1},
+                doc! {"a": []},
+                vec![doc! {"a": undefined}],
+                1,
+            ),
+            (
+                doc! {"b": 1, "a": -1},
+                doc! {"a": [1, 2], "b": 0},
+                vec![doc! {"b": 0, "a": 2}, doc! {"b": 0, "a": 1}],
+                2,
+            ),
+            (
+                doc! {"a.x": 1, "a.y": 1},
+                doc! {"a": [{"x": 1, "y": 2}, {"x": 3}]},
+                vec![doc! {"a.x": 1, "a.y": 2}, doc! {"a.x": 3, "a.y": null}],
+                3,
+            ),
+            // Two arrays: every pair.
+            (
+                doc! {"a": 1, "b": 1},
+                doc! {"a": [1, 2], "b": [3, 4]},
+                vec![
+                    doc! {"a": 1, "b": 3},
+                    doc! {"a": 1, "b": 4},
+                    doc! {"a": 2, "b": 3},
+                    doc! {"a": 2, "b": 4},
+                ],
+                3,
+            ),
+        ] {
+            let spec = spec(key, None);
+            assert_eq!(
+                keys(&spec, &doc),
+                (expected, multikey),
+                "{doc:?} in {}",
+                spec.name
+            );
+        }
+    }
+
+    #[test]
+    fn sparse_and_partial_indexes_leave_documents_out() {
+        let sparse = spec(doc! {"a": 1, "b": 1}, Some("sparse"));
+        assert_eq!(keys(&sparse, &doc! {"c": 1}).0.len(), 0);
+        assert_eq!(keys(&sparse, &doc! {"b": null}).0.len(), 1);
+        let partial = doc! {"key": {"a": 1}, "partialFilterExpression": {"b": {"$gt": 3}}};
+        let partial = IndexSpec::parse(&partial).unwrap();
+        assert_eq!(keys(&partial, &doc! {"a": 1, "b": 3}).0.len(), 0);
+        assert_eq!(keys(&partial, &doc! {"a": 1, "b": 4}).0.len(), 1);
+    }
+
+    #[test]
+    fn limits_name_the_index_the_count_and_the_limit() {
+        let many = |count: i32| -> ArrayBuf { (0..count).collect() };
+        let spec = spec(doc! {"a": 1, "b": 1}, None);
+        let mut keys = IndexKeys::default();
+        let error = keys
+            .generate(&spec, &doc! {"a": many(400), "b": many(400)}, 5)
+            .unwrap_err();
+        assert_eq!(error.code(), ErrorCode::CannotBuildIndexKeys);
+        assert!(error.message().contains("100000") && error.message().contains("a_1_b_1"));
+        keys.generate(&spec, &doc! {"a": many(300), "b": many(300)}, 5)
+            .unwrap();
+        assert_eq!(keys.len(), 90_000);
+        let long = "x".repeat(70_000);
+        let error = keys
+            .generate(&spec, &doc! {"a": long.as_str()}, 5)
+            .unwrap_err();
+        assert_eq!(error.code().code(), 17280);
+        assert!(error.message().contains("a_1_b_1"));
+    }
+
+    #[test]
+    fn differences_of_two_key_sets() {
+        let spec = spec(doc! {"a": 1}, None);
+        let (mut old, mut new) = (IndexKeys::default(), IndexKeys::default());
+        old.generate(&spec, &doc! {"_id": 1, "a": [1, 2, 3]}, 5)
+            .unwrap();
+        new.generate(&spec, &doc! {"_id": 1, "a": [2, 3.0, 4]}, 5)
+            .unwrap();
+        let show = |keys: Vec<(&[u8], &[u8])>| -> Vec<DocBuf> {
+            keys.into_iter()
+                .map(|(fields, lost)| fields_document(&spec, fields, lost).unwrap())
+                .collect()
+        };
+        // The type of 3 changed, so its entry is written anew.
+        assert_eq!(
+            show(old.missing_in(&new).collect()),
+            [doc! {"a": 1}, doc! {"a": 3}]
+        );
+        assert_eq!(
+            show(new.missing_in(&old).collect()),
+            [doc! {"a": 3.0}, doc! {"a": 4}]
+        );
+    }
 }

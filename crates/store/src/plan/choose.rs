@@ -57,7 +57,14 @@ const RANK_ONE_ENTRY: f64 = 1000.0;
 /// # Errors
 /// `BadValue` (2) if the hint names no index.
 pub fn choose(collection: &Collection, query: Query<'_>) -> Result<Plan> {
-    let conditions = Conditions::of(query.filter.predicates());
+    if query.hint.is_none()
+        && query.sort.natural().is_none()
+        && let Some(id) = query.filter.equality("_id")
+    {
+        let mut encoded = Vec::new();
+        key::encode(&id, &mut encoded);
+        return Ok(simple(Access::Id(encoded)));
+    }
     if let Some(access) = hinted_scan(&query)? {
         return Ok(Plan {
             sorted: query.sort.is_empty(),
@@ -65,15 +72,9 @@ pub fn choose(collection: &Collection, query: Query<'_>) -> Result<Plan> {
             rejected: Vec::new(),
         });
     }
+    let conditions = Conditions::of(query.filter.predicates());
     if conditions.impossible {
         return Ok(simple(Access::Eof));
-    }
-    if query.hint.is_none()
-        && let Some(id) = query.filter.equality("_id")
-    {
-        let mut encoded = Vec::new();
-        key::encode(&id, &mut encoded);
-        return Ok(simple(Access::Id(encoded)));
     }
     let hinted = match query.hint {
         Some(hint) => Some(find_hinted(collection, hint)?),

@@ -105,7 +105,7 @@ impl Target<'_> {
             let Some(planned) = self.plan()? else {
                 return Ok(None);
             };
-            let mut executor = planned.open(self.context)?;
+            let mut executor = planned.open(self.context)?.with_keys();
             let row = if planned.plan.sorted {
                 executor.next_row()?
             } else {
@@ -141,7 +141,7 @@ impl Target<'_> {
         let Some(planned) = self.plan()? else {
             return Ok(changed);
         };
-        let mut executor = planned.open(self.context)?;
+        let mut executor = planned.open(self.context)?.with_keys();
         let mut buffers = Buffers::default();
         loop {
             let mut rows = Vec::new();

@@ -176,7 +176,7 @@ impl<'a> Staging<'a> {
         if self.snapshot.contains(self.collection.primary, key)? {
             return Err(duplicate::of_id(self.collection, doc));
         }
-        if self.generate(doc, None)? == Staged::NextCommit || self.saw_primary(key) {
+        if self.generate(doc, key.len(), None)? == Staged::NextCommit || self.saw_primary(key) {
             return Ok(Staged::NextCommit);
         }
         self.batch
@@ -202,7 +202,7 @@ impl<'a> Staging<'a> {
         touches: &dyn Fn(&str) -> bool,
     ) -> Result<Staged> {
         let change = Change { old, touches };
-        if self.generate(new, Some(change))? == Staged::NextCommit {
+        if self.generate(new, key.len(), Some(change))? == Staged::NextCommit {
             return Ok(Staged::NextCommit);
         }
         self.batch
@@ -229,7 +229,7 @@ impl<'a> Staging<'a> {
                 value,
                 ..
             } = &mut *self.buffers;
-            old_keys.generate(&index.spec, old)?;
+            old_keys.generate(&index.spec, old, key.len())?;
             for (fields, lost) in old_keys.iter() {
                 entry::write(&index.spec, fields, key, lost, entry_key, value);
                 delete_entry(&mut self.batch, &mut self.uniques, index, entry_key, fields);
@@ -242,7 +242,12 @@ impl<'a> Staging<'a> {
     }
 
     /// Generates the keys of `new` in every index that can change, and checks the unique ones.
-    fn generate(&mut self, new: &Doc, change: Option<Change<'_>>) -> Result<Staged> {
+    fn generate(
+        &mut self,
+        new: &Doc,
+        id_bytes: usize,
+        change: Option<Change<'_>>,
+    ) -> Result<Staged> {
         let collection = self.collection;
         for (position, index) in collection.indexes.iter().enumerate() {
             let Buffers {
@@ -255,13 +260,13 @@ impl<'a> Staging<'a> {
                 keys.clear();
                 continue;
             }
-            keys.generate(&index.spec, new)?;
+            keys.generate(&index.spec, new, id_bytes)?;
             if !index.spec.unique {
                 continue;
             }
             old_keys.clear();
             if let Some(change) = change {
-                old_keys.generate(&index.spec, change.old)?;
+                old_keys.generate(&index.spec, change.old, id_bytes)?;
             }
             // One document's own keys are distinct, so they cannot collide with each other.
             let mut staged = Staged::Done;
@@ -302,7 +307,7 @@ impl<'a> Staging<'a> {
         old_keys.clear();
         if let Some(change) = change {
             // It had these keys when it was stored, so they can be generated again.
-            let generated = old_keys.generate(&index.spec, change.old);
+            let generated = old_keys.generate(&index.spec, change.old, id.len());
             debug_assert!(generated.is_ok());
         }
         for (fields, lost) in old_keys.missing_in(new_keys) {
@@ -375,16 +380,14 @@ fn is_affected(index: &Index, change: Option<Change<'_>>) -> bool {
     }
 }
 
-/// An `_id` whose key leaves no room is refused.
+/// An `_id` whose key leaves no room for the fields of an index is refused.
 fn check_key(key: &[u8]) -> Result<()> {
-    /// An entry of a secondary index holds its fields, too.
-    const ID_KEY_BYTES_MAX: usize = 1024;
+    const ID_KEY_BYTES_MAX: usize = KEY_BYTES_MAX / 2;
     if key.len() > ID_KEY_BYTES_MAX {
         return Err(Error::Command(CommandError::location(
             17280,
             format!(
-                "the '_id' has a key of {} bytes, the limit is {ID_KEY_BYTES_MAX} (of {KEY_BYTES_MAX} \
-                 for a whole index key)",
+                "the '_id' has a key of {} bytes, the limit is {ID_KEY_BYTES_MAX}",
                 key.len()
             ),
         )));
