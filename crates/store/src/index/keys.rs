@@ -86,9 +86,9 @@ impl IndexKeys {
                     scratch.clear();
                     key::encode_typed(id, key::Direction::Ascending, scratch, lost);
                 }
-                let bytes = middle - start + id_bytes;
-                if bytes > KEY_BYTES_MAX {
-                    return Err(too_long(spec, bytes));
+                let length = middle - start + id_bytes;
+                if length > KEY_BYTES_MAX {
+                    return Err(too_long(spec, length));
                 }
                 bytes.extend_from_slice(lost.as_bytes());
                 spans.push(Span {
