@@ -7,7 +7,7 @@ use crate::memtable::{MemSource, Memtable};
 use crate::merge::Resolver;
 use crate::merger::{Direction, Merger, Source};
 use crate::run::{Fetch, PartsCursor, Run, RunStore, RunWriter};
-use crate::{Compression, Kind, Result, TreeOptions};
+use crate::{Compression, Kind, Result, TreeOptions, filter};
 
 /// The most runs in a node's buffer. More runs make flushes larger, and reads look at more filters.
 const RUNS_MAX: usize = 16;
@@ -155,7 +155,7 @@ impl Builder {
         };
         loop {
             let is_due = |(index, pending): &(usize, u64)| {
-                quota > 0 || *pending >= self.flush_bytes(&node.children[*index].subtree)
+                quota > 0 || *pending >= self.flush_bytes(&node.children[*index])
             };
             let target = match heaviest(&node, 0).filter(is_due) {
                 None if node.runs.len() > RUNS_MAX => heaviest(&node, node.runs[0].number + 1),
@@ -177,15 +177,17 @@ impl Builder {
         Ok(self.split(node))
     }
 
-    /// How many pending bytes make a flush worth its cost.
-    fn flush_bytes(&self, child: &Subtree) -> u64 {
+    /// How many pending bytes make a flush worth its cost. It differs by up to a quarter between
+    /// children, so that those that fill alike are not all due in one feed.
+    fn flush_bytes(&self, child: &Child) -> u64 {
         let node_bytes = u64::from(self.options.node_bytes);
-        match child {
-            Subtree::Empty => 1,
-            // The whole leaf is written again, so a third of it should be new.
-            Subtree::Leaf(_) => node_bytes / 3,
+        let worth_it = match &child.subtree {
+            Subtree::Empty => return 1,
+            // The whole leaf is written again, so a good part of it should be new.
+            Subtree::Leaf(_) => node_bytes / 2,
             Subtree::Internal(_) => node_bytes,
-        }
+        };
+        worth_it / 256 * (192 + filter::hash(&child.pivot) % 128)
     }
 
     /// Moves the pending messages of one child down.
