@@ -87,6 +87,8 @@ python_legacy() {
     for version in 2.4.2 3.6.1; do
         $pip install -q --no-build-isolation --no-deps \
             --target "$cache/pymongo-$version" "pymongo==$version"
+        # Their C parts do not work with a Python of today; the drivers go on without them.
+        rm -f "$cache/pymongo-$version"/{bson,pymongo}/_c*.so
     done
 }
 
@@ -99,7 +101,7 @@ node_packages() {
 java_classes() {
     rm -rf "$cache/java"
     mkdir -p "$cache/java/classes"
-    mvn -q -B -Dmaven.repo.local="$PWD/$cache/m2" dependency:copy \
+    mvn -q -B -Dstyle.color=never -Dmaven.repo.local="$PWD/$cache/m2" dependency:copy \
         -Dartifact="$java_driver" -DoutputDirectory="$PWD/$cache/java"
 }
 

@@ -139,8 +139,8 @@ def run_suite(name, binary):
             fail(f"the server did not end cleanly: {error}")
         if totals["failed"]:
             print("# the server's last lines:")
-            for line in server.log_tail().splitlines():
-                print(f"#   {line[:400]}")
+            for line in server.log_tail(15).splitlines():
+                print(f"#   {line[:300]}")
     return totals["passed"], totals["failed"]
 
 

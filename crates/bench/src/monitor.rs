@@ -15,8 +15,7 @@ pub struct Figures {
 
 /// Where servers report the bytes in their cache, in `serverStatus`.
 const CACHE_BYTES: &[&[&str]] = &[
-    &["frond", "cache", "bytes"],
-    &["fractalTree", "cache", "bytes"],
+    &["frond", "cache", "bytes of pages in the cache"],
     &["wiredTiger", "cache", "bytes currently in the cache"],
 ];
 
@@ -95,6 +94,8 @@ mod tests {
         let figures = Figures::read(&wired);
         assert_eq!(figures.resident_mib, Some(300.0));
         assert_eq!(figures.cache_mib, Some(1.0));
+        let own = doc! { "frond": { "cache": { "bytes of pages in the cache": 2_097_152_i64 } } };
+        assert_eq!(Figures::read(&own).cache_mib, Some(2.0));
         assert_eq!(Figures::read(&doc! { "mem": 5 }), Figures::default());
     }
 }

@@ -242,17 +242,14 @@ fn warn(settings: &Settings, log: &Log, lock: &LockFile, ips: &[IpAddr]) {
             &doc! {"lockFile": settings.db_path.join("mongod.lock").to_string_lossy().into_owned()},
         );
     }
-    log.startup_warning(
-        22120,
-        "Access control is not enabled for the database. Read and write access to data and \
-         configuration is unrestricted",
-        &DocBuf::new(),
-    );
+    // Whoever can reach the loopback interface is on this machine; every other client is a reason
+    // to warn, in the log and in each shell that connects.
     if ips.iter().any(|ip| !ip.is_loopback()) {
         log.startup_warning(
-            22184,
-            "This server accepts connections from other machines, and has no access control: see \
-             --bind_ip",
+            22120,
+            "Access control is not enabled for the database, and this server accepts connections \
+             from other machines (see --bind_ip). Read and write access to data and configuration \
+             is unrestricted",
             &DocBuf::new(),
         );
     }

@@ -139,10 +139,14 @@ pub struct Metrics {
     pub commands: Vec<CommandCount>,
     /// Commands that do not exist.
     pub unknown_commands: Counter,
-    /// Bytes read from clients.
+    /// Bytes read from clients, once inflated.
     pub bytes_in: Counter,
-    /// Bytes written to clients.
+    /// Bytes written to clients, before they are compressed.
     pub bytes_out: Counter,
+    /// Bytes read from sockets.
+    pub physical_bytes_in: Counter,
+    /// Bytes written to sockets.
+    pub physical_bytes_out: Counter,
     /// Messages from clients.
     pub requests: Counter,
     /// Operations slower than the threshold.

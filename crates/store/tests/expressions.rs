@@ -101,34 +101,3 @@ fn an_expression_that_fails_fails_the_query() {
     let mut cursor = f.store.find(&c, &request, &OpContext::new()).unwrap();
     assert!(cursor.next().is_err());
 }
-
-#[test]
-fn an_index_on_a_position_hides_no_missing_field() {
-    let f = Fixture::new();
-    let (plain, indexed) = (ns("db.plain"), ns("db.indexed"));
-    let specs: [&Doc; 1] = [&doc! {"key": {"a.0.b": 1}}];
-    f.store.create_indexes(&indexed, &specs).unwrap();
-    let docs = [
-        doc! {"_id": 1, "a": [{"b": 5}]},
-        doc! {"_id": 2, "a": [[{"b": 5}]]},
-        doc! {"_id": 3, "a": []},
-        doc! {"_id": 4, "a": {"0": {"b": 5}}},
-        doc! {"_id": 5},
-    ];
-    f.insert(&plain, &docs);
-    f.insert(&indexed, &docs);
-    for filter in [
-        doc! {"a.0.b": null},
-        doc! {"a.0.b": {"$in": [null, 7]}},
-        doc! {"a.0.b": {"$exists": false}},
-        doc! {"a.0.b": {"$ne": 5}},
-        doc! {"a.0.b": {"$ne": null}},
-        doc! {"a.0.b": 5},
-        doc! {"a.0.b": {"$gte": 5}},
-    ] {
-        let expected = f.find_all(&plain, filter.clone());
-        let mut found = f.find_all(&indexed, filter.clone());
-        found.sort_by_key(|doc| doc.get_i64("_id"));
-        assert_eq!(found, expected, "{filter:?}");
-    }
-}

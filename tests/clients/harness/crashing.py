@@ -56,7 +56,7 @@ class Writer(threading.Thread):
                     self._insert(collection)
                     self._increment(counters)
                     if self.batches % 5 == 0:
-                        self._delete(collection)
+                        self._remove(collection)
             except PyMongoError as error:
                 self.problem = error
 
@@ -85,7 +85,7 @@ class Writer(threading.Thread):
         counters.update_one({"_id": self.writer_name}, {"$inc": {"n": 1}}, upsert=True)
         self.increments += 1
 
-    def _delete(self, collection):
+    def _remove(self, collection):
         victims = []
         for _ in range(min(3, len(self.choices))):
             place = self.random.randrange(len(self.choices))

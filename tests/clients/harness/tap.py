@@ -5,6 +5,7 @@ import sys
 import traceback
 
 _TESTS = []
+_TESTS_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def test(function):
@@ -27,6 +28,17 @@ def raises(kind, function, *args, **kwargs):
     raise AssertionError(f"no {kind.__name__}, got {result!r}")
 
 
+def _explain():
+    """Prints the error at hand: its place in the tests, without the driver's inner calls."""
+    kind, error, trace = sys.exc_info()
+    for frame in traceback.extract_tb(trace):
+        if _TESTS_FOLDER in frame.filename and "tap.py" not in frame.filename:
+            print(f"  # {os.path.basename(frame.filename)}:{frame.lineno}: {frame.line}")
+    for line in "".join(traceback.format_exception_only(kind, error)).rstrip().splitlines():
+        print(f"  # {line}")
+    sys.stdout.flush()
+
+
 def run(*context, counted=(0, 0)):
     """Runs every test with the context, in order, and ends the process.
 
@@ -46,8 +58,6 @@ def run(*context, counted=(0, 0)):
         except Exception:  # every failure of a test is reported, whatever it is
             failed += 1
             print(f"not ok {count} - {name}")
-            for line in traceback.format_exc().rstrip().splitlines():
-                print(f"  # {line}")
-            sys.stdout.flush()
+            _explain()
     print(f"1..{count}")
     sys.exit(1 if failed or not count else 0)

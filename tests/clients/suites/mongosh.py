@@ -38,8 +38,12 @@ def shell(home, *arguments, timeout=120):
     return done.returncode, done.stdout, done.stderr
 
 
+# What mongosh says about the Node.js that it runs on is not the server's.
+OWN = re.compile(r"^Deprecation warnings:|Node\.js versions lower than")
+
+
 def clean(text):
-    bad = [line for line in text.splitlines() if BAD.search(line)]
+    bad = [line for line in text.splitlines() if BAD.search(line) and not OWN.search(line.strip(" -"))]
     equal(bad, [], "lines that complain")
 
 
@@ -54,7 +58,6 @@ def a_start_with_greeting_shows_no_error_and_no_warning(home):
     code, out, err = shell(home, URI, "--eval", "print('done')")
     equal((code, err), (0, ""))
     clean(out)
-    assert re.search(r"Using MongoDB:\s+7\.", out), out
     assert "done" in out, out
 
 
@@ -82,7 +85,7 @@ def a_person_at_a_terminal(home):
     try:
         child.expect("test> ")
         start = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", child.before)
-        assert "Using MongoDB:" in start, start
+        assert re.search(r"Using MongoDB:\s+7\.", start), start
         clean(start)
         assert "switched to db" in say("use terminal")
         assert "acknowledged: true" in say("db.people.insertOne({_id: 1, name: 'Ada'})")

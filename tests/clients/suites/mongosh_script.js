@@ -27,7 +27,7 @@ function test(name, run) {
     print(`ok - ${name}`);
   } catch (error) {
     print(`not ok - ${name}`);
-    print(`  # ${String(error.stack ?? error).replaceAll('\n', '\n  # ')}`);
+    print(`  # ${error}`);
   }
 }
 
@@ -47,7 +47,8 @@ test('update, upsert, delete, find and modify', () => {
   shell.c.insertOne({ _id: 1, n: 1, list: ['a'] });
   equal(shell.c.updateOne({ _id: 1 }, { $inc: { n: 1 }, $push: { list: 'b' } }).modifiedCount, 1);
   equal(shell.c.findOne(), { _id: 1, n: 2, list: ['a', 'b'] });
-  equal(shell.c.updateOne({ _id: 2 }, { $set: { x: NumberDecimal('1.10') } }, { upsert: true }).upsertedId, 2);
+  const upsert = shell.c.updateOne({ _id: 2 }, { $set: { x: NumberDecimal('1.10') } }, { upsert: true });
+  equal([upsert.upsertedCount, upsert.insertedId], [1, 2]);
   equal(shell.c.findOne({ _id: 2 }).x.toString(), '1.10');
   equal(shell.c.replaceOne({ _id: 2 }, { y: NumberLong('9007199254740993') }).modifiedCount, 1);
   equal(shell.c.findOne({ _id: 2 }).y.toString(), '9007199254740993');

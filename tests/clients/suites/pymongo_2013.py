@@ -57,7 +57,8 @@ def duplicates_are_told_by_get_last_error(client):
     collection = fresh(client, "old24").d
     collection.ensure_index("u", unique=True)
     collection.insert({"_id": 1, "u": 1})
-    equal(raises(DuplicateKeyError, collection.insert, {"_id": 2, "u": 1}).code, 11000)
+    # This driver knows the error by its code 11000, and keeps only its text.
+    assert "E11000" in str(raises(DuplicateKeyError, collection.insert, {"_id": 2, "u": 1}))
     raises(DuplicateKeyError, collection.insert, [{"_id": n} for n in (5, 1, 6)], safe=True)
     equal(sorted(d["_id"] for d in collection.find()), [1, 5])
     collection.remove({"_id": 5})

@@ -223,17 +223,29 @@ fn panel(
         let style = curve.color.stroke_width(curve.width);
         chart
             .draw_series(LineSeries::new(curve.points.iter().copied(), style))
-            .map_err(drawing)?
-            .label(curve.name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+            .map_err(drawing)?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
-        .background_style(WHITE.mix(0.85))
-        .label_font(("sans-serif", 14).into_font().color(&TEXT))
-        .draw()
-        .map_err(drawing)
+    legend(area, curves)
+}
+
+/// Names the curves beside the title, right-aligned, where they cover nothing.
+fn legend(area: &DrawingArea<SVGBackend<'_>, Shift>, curves: &[Curve]) -> Result<()> {
+    const LETTER_WIDTH: i32 = 7;
+    const LINE_WIDTH: i32 = 18;
+    const Y: i32 = 24;
+    let mut x = WIDTH as i32 - 24;
+    for curve in curves.iter().rev() {
+        x -= curve.name.len() as i32 * LETTER_WIDTH;
+        let font = ("sans-serif", 14).into_font().color(&TEXT);
+        area.draw(&Text::new(curve.name, (x, Y - 8), font))
+            .map_err(drawing)?;
+        x -= LINE_WIDTH + 6;
+        let style = curve.color.stroke_width(curve.width);
+        area.draw(&PathElement::new([(x, Y), (x + LINE_WIDTH, Y)], style))
+            .map_err(drawing)?;
+        x -= 16;
+    }
+    Ok(())
 }
 
 /// A number with as many decimals as it needs, at most four.

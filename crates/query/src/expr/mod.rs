@@ -1,7 +1,7 @@
 //! Aggregation expressions: `{$add: ["$price", "$fee"]}`.
 //!
 //! [`Expr::parse`] reads an expression once; [`Expr::eval`] evaluates it over raw documents. Every
-//! operator is one function in a file of `operators` and one line in its table.
+//! operator is one function in a file of [`operators`] and one line in its table.
 
 mod calendar;
 mod node;

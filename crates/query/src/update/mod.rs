@@ -1,8 +1,8 @@
 //! Updates: parsing them once, applying them to documents as bytes.
 //!
 //! An update is a replacement, a document of operators or a pipeline. The operators are arranged by
-//! path (`tree`) and a document is rewritten in one walk (`apply`). Each operator is one file in
-//! `operators`.
+//! path ([`tree`]) and a document is rewritten in one walk ([`apply`]). Each operator is one file in
+//! [`operators`].
 
 mod apply;
 mod array_filters;

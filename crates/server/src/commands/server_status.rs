@@ -182,6 +182,8 @@ fn network(server: &Server) -> DocBuf {
     doc! {
         "bytesIn": metrics.bytes_in.get(),
         "bytesOut": metrics.bytes_out.get(),
+        "physicalBytesIn": metrics.physical_bytes_in.get(),
+        "physicalBytesOut": metrics.physical_bytes_out.get(),
         "numRequests": metrics.requests.get(),
     }
 }

@@ -54,7 +54,7 @@ pub fn handle(
 ) -> Handled {
     let compressed = Header::parse(message).is_ok_and(|h| h.op() == Ok(OpCode::Compressed));
     if !compressed {
-        return handle_plain(server, connection, state, message, previous);
+        return counted(server, connection, state, message, previous);
     }
     let (plain, compressor) = match decompress(message, MAX_MESSAGE_BYTES) {
         Ok(inflated) => inflated,
@@ -64,7 +64,7 @@ pub fn handle(
         let error = frond_wire::Error::UnknownCompressor(compressor.id());
         return malformed(server, connection, message, &error);
     }
-    let mut handled = handle_plain(server, connection, state, &plain, previous);
+    let mut handled = counted(server, connection, state, &plain, previous);
     // A client that compresses its requests can read compressed replies.
     if let Some(Ok(packed)) = handled
         .reply
@@ -73,6 +73,23 @@ pub fn handle(
     {
         handled.reply = Some(packed);
     }
+    handled
+}
+
+/// Counts the bytes of an inflated message and of its reply. An exhaust command is one request.
+fn counted(
+    server: &Server,
+    connection: &Connection,
+    state: &mut ClientState,
+    message: &[u8],
+    previous: Option<i32>,
+) -> Handled {
+    if previous.is_none() {
+        server.metrics.bytes_in.add(message.len() as u64);
+    }
+    let handled = handle_plain(server, connection, state, message, previous);
+    let reply_bytes = handled.reply.as_ref().map_or(0, Vec::len);
+    server.metrics.bytes_out.add(reply_bytes as u64);
     handled
 }
 

@@ -120,7 +120,8 @@ where
             _ = stopped(&mut stop) => return None,
         }
         server.metrics.requests.add(1);
-        server.metrics.bytes_in.add(frames.message().len() as u64);
+        let bytes = frames.message().len() as u64;
+        server.metrics.physical_bytes_in.add(bytes);
         let mut previous = None;
         loop {
             let handled = handle(server, connection, &mut state, frames.message(), previous);
@@ -130,7 +131,7 @@ where
                 return ended;
             }
             if let Some(reply) = handled.reply {
-                server.metrics.bytes_out.add(reply.len() as u64);
+                server.metrics.physical_bytes_out.add(reply.len() as u64);
                 if let Err(error) = stream.write_all(&reply).await {
                     return Some(Ended::Io(error));
                 }

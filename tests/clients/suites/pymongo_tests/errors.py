@@ -99,7 +99,7 @@ def transactions_on_a_single_server_are_refused_clearly(client):
 def documents_that_cannot_be_stored(client):
     collection = fresh(client, "errors").documents
     for document, code in [
-        ({"_id": [1]}, 2),
+        ({"_id": [1]}, 53),
         ({"_id": {"$bad": 1}}, 52),
     ]:
         error = raises(WriteError, collection.insert_one, document)

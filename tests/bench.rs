@@ -1,0 +1,186 @@
+//! `frond bench insert` against the server of the same binary.
+
+#![allow(clippy::unwrap_used)]
+
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+const FROND: &str = env!("CARGO_BIN_EXE_frond");
+
+/// A server with its own folder and port. Dropping it ends it.
+struct Server {
+    process: Child,
+    port: u16,
+    folder: TempDir,
+}
+
+impl Server {
+    fn start() -> Server {
+        let folder = tempfile::tempdir().unwrap();
+        let probe = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = probe.local_addr().unwrap().port();
+        drop(probe);
+        let process = Command::new(FROND)
+            .args(["serve", "--port", &port.to_string(), "--dbpath"])
+            .arg(folder.path())
+            .arg("--unixSocketPrefix")
+            .arg(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut server = Server {
+            process,
+            port,
+            folder,
+        };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert_eq!(server.process.try_wait().unwrap(), None, "the server ended");
+            assert!(Instant::now() < deadline, "the server does not answer");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server
+    }
+
+    fn bench(&self, out: &Path, more: &[&str]) -> Command {
+        let mut command = Command::new(FROND);
+        command
+            .args([
+                "bench",
+                "insert",
+                "--quiet",
+                "--report-every",
+                "0.1",
+                "--uri",
+            ])
+            .arg(format!("mongodb://127.0.0.1:{}/bench", self.port))
+            .arg("--out")
+            .arg(out)
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn signal(process: &Child, name: &str) {
+    let sent = Command::new("kill")
+        .args(["-s", name, &process.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(sent.success());
+}
+
+fn wait(process: &mut Child) -> ExitStatus {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(status) = process.try_wait().unwrap() {
+            return status;
+        }
+        assert!(Instant::now() < deadline, "the process does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn summary(folder: &Path) -> frond_bson::DocBuf {
+    let text = std::fs::read_to_string(folder.join("summary.json")).unwrap();
+    frond_bson::extjson::parse(&text).unwrap()
+}
+
+#[test]
+fn insertion_with_indexes_ends_with_a_whole_report() {
+    let server = Server::start();
+    let socket = server
+        .folder
+        .path()
+        .join(format!("mongodb-{}.sock", server.port));
+    let encoded = socket.to_str().unwrap().replace('/', "%2F");
+    let unix = format!("mongodb://{encoded}/bench");
+    for (name, more) in [
+        ("acknowledged", &["--threads", "2"][..]),
+        ("journaled", &["--journal", "--batch", "500"][..]),
+        (
+            "unacknowledged",
+            &["--write-concern", "0", "--threads", "3"][..],
+        ),
+        ("local", &["--uri", &unix, "--indexes", "0"][..]),
+    ] {
+        let out = server.folder.path().join(name);
+        // The last --uri wins, so the first is left out when a case has its own.
+        let mut more = more.to_vec();
+        more.extend(["--documents", "20000", "--drop"]);
+        let mut command = if more.contains(&"--uri") {
+            let mut command = Command::new(FROND);
+            command.args(["bench", "insert", "--quiet", "--out"]);
+            command.arg(&out).args(&more);
+            command
+        } else {
+            server.bench(&out, &more)
+        };
+        let done = command.output().unwrap();
+        let text = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{name}: {text}");
+        let summary = summary(&out);
+        assert_eq!(summary.get_i64("documents"), Some(20_000), "{name}");
+        assert_eq!(summary.get_str("ended"), Some("complete"), "{name}");
+        for file in ["trace.csv", "summary.md", "chart.svg", "chart.html"] {
+            assert!(out.join(file).exists(), "{name}: {file}");
+        }
+    }
+}
+
+#[test]
+fn ctrl_c_leaves_the_report_of_what_was_done() {
+    let server = Server::start();
+    let out = server.folder.path().join("stopped");
+    let mut bench = server
+        .bench(&out, &["--documents", "500000000"])
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let trace = out.join("trace.csv");
+    while std::fs::read_to_string(&trace).map_or(0, |text| text.lines().count()) < 4 {
+        assert!(Instant::now() < deadline, "the trace does not grow");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    signal(&bench, "INT");
+    assert_eq!(wait(&mut bench).code(), Some(130));
+    let summary = summary(&out);
+    assert_eq!(summary.get_str("ended"), Some("stopped"));
+    assert!(summary.get_i64("documents").unwrap() > 0);
+    assert!(out.join("chart.html").exists());
+}
+
+#[test]
+fn a_server_that_dies_is_an_error_with_a_report() {
+    let mut server = Server::start();
+    let out = server.folder.path().join("died");
+    let mut bench = server
+        .bench(&out, &["--documents", "500000000"])
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let trace = out.join("trace.csv");
+    while std::fs::read_to_string(&trace).map_or(0, |text| text.lines().count()) < 3 {
+        assert!(Instant::now() < deadline, "the trace does not grow");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server.process.kill().unwrap();
+    assert_eq!(wait(&mut bench).code(), Some(1));
+    assert!(summary(&out).get_i64("documents").unwrap() > 0);
+    server.process.wait().unwrap();
+}
