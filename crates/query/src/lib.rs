@@ -4,6 +4,7 @@
 //! documents. Nothing reads files, sockets or clocks.
 
 mod accumulate;
+pub mod aggregate;
 mod display;
 mod environment;
 pub mod error;

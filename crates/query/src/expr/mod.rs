@@ -15,8 +15,8 @@ mod tests;
 pub use node::Context;
 pub use value::Val;
 
-pub(crate) use node::Node;
-pub(crate) use parse::Parser;
+pub(crate) use node::{FieldPath, Node, check_bytes};
+pub(crate) use parse::{Parser, check_variable_name, field_path};
 
 use crate::error::Result;
 use frond_bson::{Doc, OwnedValue, Value};

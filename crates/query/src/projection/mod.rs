@@ -72,8 +72,16 @@ impl Projection {
     /// Fails with code 51246 or 51247 if the positional operator has no element, and with the errors
     /// of expressions.
     pub fn apply(&self, doc: &Doc, positional: Option<usize>) -> Result<DocBuf> {
+        self.run(doc, positional, Context::new(doc, self.now_ms))
+    }
+
+    /// [`Projection::apply`] with the variables and the time of a pipeline.
+    pub(crate) fn apply_in(&self, doc: &Doc, context: Context<'_>) -> Result<DocBuf> {
+        self.run(doc, None, context)
+    }
+
+    fn run(&self, doc: &Doc, positional: Option<usize>, context: Context<'_>) -> Result<DocBuf> {
         let mut out = DocBuf::with_capacity(doc.len_bytes());
-        let context = Context::new(doc, self.now_ms);
         let run = apply::Run {
             kind: self.kind,
             positional,
@@ -81,6 +89,11 @@ impl Projection {
         };
         run.document(&self.root, doc, &mut out)?;
         Ok(out)
+    }
+
+    /// Whether some fields are computed.
+    pub(crate) fn computes(&self) -> bool {
+        self.root.adds_fields()
     }
 
     /// Whether the projection keeps documents as they are.

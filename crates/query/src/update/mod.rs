@@ -19,6 +19,7 @@ mod tests;
 pub use touched::{Paths, Touched};
 pub use upsert::{upsert_base, upsert_base_for_replacement};
 
+use crate::aggregate::UpdatePipeline;
 use crate::error::{Error, ErrorCode, Result};
 use array_filters::ArrayFilters;
 use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES, ObjectId, Timestamp, Value};
@@ -84,6 +85,7 @@ enum Kind {
         paths: Paths,
         needs_positional: bool,
     },
+    Pipeline(UpdatePipeline),
 }
 
 impl Update {
@@ -118,11 +120,20 @@ impl Update {
     pub fn parse_value(
         update: &Value<'_>,
         array_filters: &[&Doc],
-        _variables: Option<&Doc>,
+        variables: Option<&Doc>,
     ) -> Result<Update> {
         match update {
             Value::Document(update) => Update::parse(update, array_filters),
-            Value::Array(_) => Err(Error::not_supported("an update with a pipeline")),
+            Value::Array(stages) => {
+                if !array_filters.is_empty() {
+                    return Err(Error::failed_to_parse(
+                        "arrayFilters may not be specified for pipeline-syle updates",
+                    ));
+                }
+                Ok(Update {
+                    kind: Kind::Pipeline(UpdatePipeline::parse(stages, variables)?),
+                })
+            }
             other => Err(Error::failed_to_parse(format!(
                 "Update argument must be either an object or an array, not {}",
                 other.type_name()
@@ -133,6 +144,11 @@ impl Update {
     /// Whether the update replaces the whole document; `multi: true` is refused for those.
     pub fn is_replacement(&self) -> bool {
         matches!(self.kind, Kind::Replacement(_))
+    }
+
+    /// Whether the update is an aggregation pipeline.
+    pub fn is_pipeline(&self) -> bool {
+        matches!(self.kind, Kind::Pipeline(_))
     }
 
     /// Whether a path has the positional operator `$`, so that `apply` needs the matched index.
@@ -150,7 +166,7 @@ impl Update {
     pub fn paths_touched(&self) -> Touched<'_> {
         match &self.kind {
             Kind::Operators { paths, .. } => Touched::Paths(paths),
-            Kind::Replacement(_) => Touched::All,
+            Kind::Replacement(_) | Kind::Pipeline(_) => Touched::All,
         }
     }
 
@@ -180,6 +196,7 @@ impl Update {
                 let scope = Scope { root: doc, context };
                 apply::apply(fields, filters, &scope)?.map(DocBuf::from_vec_trusted)
             }
+            Kind::Pipeline(pipeline) => Some(apply_pipeline(pipeline, doc, context)?),
         };
         let mut changed = changed.filter(|new| **new != *doc);
         if context.is_upsert_insert {
@@ -251,6 +268,24 @@ fn parse_operators(update: &Doc, array_filters: &[&Doc]) -> Result<Update> {
                 .any(|(_, components)| components.contains(&path::Component::Positional)),
         },
     })
+}
+
+fn apply_pipeline(pipeline: &UpdatePipeline, doc: &Doc, context: &ApplyContext) -> Result<DocBuf> {
+    let new = pipeline.apply(doc, context.now_ms)?;
+    match (doc.get("_id"), new.get("_id")) {
+        (Some(old), Some(id)) => {
+            replacement::same_id(&old, &id)?;
+            Ok(new)
+        }
+        // A pipeline that drops `_id` keeps it, as a replacement without one does.
+        (Some(old), None) => {
+            let mut with_id = DocBuf::with_capacity(new.len_bytes() + 32);
+            with_id.push_value("_id", &old);
+            with_id.push_all(&new);
+            Ok(with_id)
+        }
+        (None, _) => Ok(new),
+    }
 }
 
 /// An upserted document with its `_id` in front, made up if it has none.

@@ -19,6 +19,9 @@ mod trigonometry;
 mod types;
 mod variables;
 
+pub(crate) use array::positive_n;
+pub(crate) use object::merge;
+
 use super::node::{Context, Node};
 use super::parse::{Named, Parser};
 use super::value::Val;

@@ -1,0 +1,101 @@
+//! `$min`, `$max`, `$minN`, `$maxN`.
+
+use super::{Accumulator, Operator, counted, plain};
+use crate::error::Result;
+use crate::expr::{Context, Val};
+use frond_bson::{ArrayBuf, OwnedValue, compare};
+use std::cmp::Ordering;
+
+pub(super) const OPERATORS: &[Operator] = &[
+    Operator {
+        name: "$min",
+        parse: |p, _, v| plain(p, v, || Box::new(Best::new(Ordering::Less))),
+    },
+    Operator {
+        name: "$max",
+        parse: |p, _, v| plain(p, v, || Box::new(Best::new(Ordering::Greater))),
+    },
+    Operator {
+        name: "$minN",
+        parse: |p, name, v| counted(p, name, v, |n| Box::new(BestN::new(Ordering::Less, n))),
+    },
+    Operator {
+        name: "$maxN",
+        parse: |p, name, v| counted(p, name, v, |n| Box::new(BestN::new(Ordering::Greater, n))),
+    },
+];
+
+/// The value that goes first; null and missing values do not take part.
+struct Best {
+    wanted: Ordering,
+    value: Option<OwnedValue>,
+}
+
+impl Best {
+    fn new(wanted: Ordering) -> Best {
+        Best {
+            wanted,
+            value: None,
+        }
+    }
+}
+
+impl Accumulator for Best {
+    fn add(&mut self, value: &Val<'_>, _context: &Context<'_>) -> Result<usize> {
+        if value.is_nullish() {
+            return Ok(0);
+        }
+        let value = value.or_null();
+        let better = (self.value.as_ref())
+            .is_none_or(|best| compare(&value, &best.as_value()) == self.wanted);
+        if !better {
+            return Ok(0);
+        }
+        let before = self.value.as_ref().map_or(0, |v| v.as_value().len_bytes());
+        self.value = Some(value.to_owned());
+        Ok(value.len_bytes().saturating_sub(before))
+    }
+
+    fn result(&self) -> Option<OwnedValue> {
+        Some(self.value.clone().unwrap_or(OwnedValue::Null))
+    }
+}
+
+/// The `n` values that go first, best first.
+struct BestN {
+    wanted: Ordering,
+    n: usize,
+    values: Vec<OwnedValue>,
+}
+
+impl BestN {
+    fn new(wanted: Ordering, n: usize) -> BestN {
+        BestN {
+            wanted,
+            n,
+            values: Vec::new(),
+        }
+    }
+}
+
+impl Accumulator for BestN {
+    fn add(&mut self, value: &Val<'_>, _context: &Context<'_>) -> Result<usize> {
+        if value.is_nullish() {
+            return Ok(0);
+        }
+        let value = value.or_null();
+        // After its equals, so that the first come stay.
+        let at =
+            (self.values).partition_point(|kept| compare(&value, &kept.as_value()) != self.wanted);
+        if at >= self.n {
+            return Ok(0);
+        }
+        self.values.insert(at, value.to_owned());
+        self.values.truncate(self.n);
+        Ok(value.len_bytes())
+    }
+
+    fn result(&self) -> Option<OwnedValue> {
+        Some(self.values.iter().collect::<ArrayBuf>().into())
+    }
+}

@@ -1,0 +1,127 @@
+//! `$top`, `$bottom`, `$topN`, `$bottomN`: the output of the documents that sort first or last.
+
+use super::{Accumulator, Operator, Plan, Start, check_names, number};
+use crate::error::{Error, Result};
+use crate::expr::{Context, Parser, Val};
+use crate::sort::SortSpec;
+use frond_bson::{ArrayBuf, OwnedValue, Value};
+
+pub(super) const OPERATORS: &[Operator] = &[
+    Operator {
+        name: "$top",
+        parse: |p, name, v| parse(p, name, v, false, false),
+    },
+    Operator {
+        name: "$bottom",
+        parse: |p, name, v| parse(p, name, v, true, false),
+    },
+    Operator {
+        name: "$topN",
+        parse: |p, name, v| parse(p, name, v, false, true),
+    },
+    Operator {
+        name: "$bottomN",
+        parse: |p, name, v| parse(p, name, v, true, true),
+    },
+];
+
+/// Which documents count.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    sort: std::sync::Arc<SortSpec>,
+    bottom: bool,
+    /// How many; without it the result is no array.
+    n: Option<usize>,
+}
+
+fn parse(
+    parser: &mut Parser<'_>,
+    name: &str,
+    argument: Value<'_>,
+    bottom: bool,
+    several: bool,
+) -> Result<Plan> {
+    let Value::Document(doc) = argument else {
+        return Err(Error::location(
+            5788001,
+            format!("specification must be an object; found {name}"),
+        ));
+    };
+    let known: &[&str] = if several {
+        &["sortBy", "output", "n"]
+    } else {
+        &["sortBy", "output"]
+    };
+    check_names(name, doc, known, 5788002)?;
+    let Some(Value::Document(sort)) = doc.get("sortBy") else {
+        return Err(Error::location(
+            5788005,
+            format!("{name} requires a 'sortBy' object"),
+        ));
+    };
+    let output = doc
+        .get("output")
+        .ok_or_else(|| Error::location(5788004, format!("{name} requires an 'output' field")))?;
+    let n = if several {
+        Some(number(parser, name, doc)?)
+    } else {
+        None
+    };
+    Ok(Plan {
+        input: parser.parse(output)?,
+        start: Start::Sorted(Box::new(Order {
+            sort: std::sync::Arc::new(SortSpec::parse(sort)?),
+            bottom,
+            n,
+        })),
+    })
+}
+
+impl Order {
+    pub(super) fn begin(&self) -> Box<dyn Accumulator> {
+        Box::new(Ordered {
+            order: self.clone(),
+            kept: Vec::new(),
+        })
+    }
+}
+
+/// The best outputs with their sort keys, in sort order.
+struct Ordered {
+    order: Order,
+    kept: Vec<(Vec<u8>, OwnedValue)>,
+}
+
+impl Accumulator for Ordered {
+    fn add(&mut self, value: &Val<'_>, context: &Context<'_>) -> Result<usize> {
+        let n = self.order.n.unwrap_or(1);
+        let key = self.order.sort.key(context.root)?;
+        let at = self.kept.partition_point(|(other, _)| *other <= key);
+        let full = self.kept.len() == n;
+        // Of the bottom the first in the list goes, of the top the last.
+        if full && if self.order.bottom { at == 0 } else { at == n } {
+            return Ok(0);
+        }
+        let value = value.or_null();
+        let size = key.len() + value.len_bytes();
+        self.kept.insert(at, (key, value.to_owned()));
+        let mut freed = 0;
+        if full {
+            let gone = if self.order.bottom {
+                Some(self.kept.remove(0))
+            } else {
+                self.kept.pop()
+            };
+            freed = gone.map_or(0, |(key, value)| key.len() + value.as_value().len_bytes());
+        }
+        Ok(size.saturating_sub(freed))
+    }
+
+    fn result(&self) -> Option<OwnedValue> {
+        let mut values = self.kept.iter().map(|(_, value)| value);
+        Some(match self.order.n {
+            None => values.next().cloned().unwrap_or(OwnedValue::Null),
+            Some(_) => values.collect::<ArrayBuf>().into(),
+        })
+    }
+}

@@ -1,0 +1,180 @@
+//! What a collection can do better than the pipeline: filter, sort, skip and limit by its indexes.
+
+use super::Pipeline;
+use super::stages::{Stage, transform::Transform};
+use crate::matcher::Expr;
+use frond_bson::{ArrayBuf, DocBuf};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The beginning of a pipeline as a query.
+#[derive(Clone, Debug, Default)]
+pub struct Front {
+    /// The filter of all `$match` stages at the front; empty if there are none.
+    pub filter: DocBuf,
+    /// The order of a `$sort` after them.
+    pub sort: Option<DocBuf>,
+    /// Documents to leave out after sorting.
+    pub skip: u64,
+    /// Documents to give at most, after skipping; unlike in a `find`, 0 gives none.
+    pub limit: Option<u64>,
+}
+
+impl Pipeline {
+    /// Splits the stages at the front that a collection can do itself from the rest. Running the
+    /// rest over the result of the query is the same as running the whole pipeline.
+    ///
+    /// A `$match` behind a `$sort` goes before it. A pipeline with a source of its own has no front.
+    pub fn split_front(self) -> (Front, Pipeline) {
+        let mut front = Front::default();
+        if self.has_own_source() {
+            return (front, self);
+        }
+        let mut filters = Vec::new();
+        let mut taken = 0;
+        for stage in &self.stages {
+            let ranged = front.skip > 0 || front.limit.is_some();
+            match stage {
+                Stage::Filter(filter) if !ranged => filters.push(&filter.spec),
+                // The order of the last sort holds; one before it only breaks ties.
+                Stage::Sort(sort) if front.sort.is_none() && !ranged => {
+                    front.sort = Some(sort.spec.clone());
+                    front.limit = sort.limit;
+                }
+                Stage::Skip(count) => match front.skip.checked_add(*count) {
+                    Some(skip) => {
+                        front.skip = skip;
+                        front.limit = front.limit.map(|limit| limit.saturating_sub(*count));
+                    }
+                    None => break,
+                },
+                Stage::Limit(count) => {
+                    front.limit = Some(front.limit.map_or(*count, |limit| limit.min(*count)));
+                }
+                _ => break,
+            }
+            taken += 1;
+        }
+        front.filter = match &*filters {
+            [] => DocBuf::new(),
+            [only] => (*only).clone(),
+            several => {
+                let mut all = DocBuf::new();
+                let branches: ArrayBuf = several.iter().copied().collect();
+                all.push("$and", &branches);
+                all
+            }
+        };
+        let rest = self.stages.into_iter().skip(taken).collect();
+        (front, Pipeline { stages: rest }.limited_sorts())
+    }
+
+    /// Tells each `$sort` how many documents the `$skip` and `$limit` behind it leave, so that it
+    /// keeps no more. [`Pipeline::split_front`] does this too.
+    pub fn limited_sorts(mut self) -> Pipeline {
+        for at in 0..self.stages.len() {
+            let Some(Stage::Sort(sort)) = self.stages.get(at) else {
+                continue;
+            };
+            let mut skipped: u64 = 0;
+            let mut limit = None;
+            for stage in self.stages.iter().skip(at + 1) {
+                match stage {
+                    Stage::Skip(count) => skipped = skipped.saturating_add(*count),
+                    Stage::Limit(count) => {
+                        limit = Some(skipped.saturating_add(*count));
+                        break;
+                    }
+                    _ => break,
+                }
+            }
+            if let Some(limit) = limit {
+                let limited = Arc::new(sort.limited(limit));
+                if let Some(slot) = self.stages.get_mut(at) {
+                    *slot = Stage::Sort(limited);
+                }
+            }
+        }
+        self
+    }
+
+    /// The dotted paths that the stages read from their input documents, if that is known: a plan
+    /// that has these fields can leave out the rest. `None` if whole documents are needed.
+    ///
+    /// No path leads to or below another one in the result.
+    pub fn needed_fields(&self) -> Option<BTreeSet<String>> {
+        let mut paths = BTreeSet::new();
+        let mut whole = false;
+        let mut ends = false;
+        for stage in &self.stages {
+            let mut found = |path: String| {
+                if path.is_empty() {
+                    whole = true;
+                } else {
+                    paths.insert(path);
+                }
+            };
+            match stage {
+                Stage::Filter(stage) => filter_paths(stage.filter.predicates(), &mut found),
+                Stage::Sort(sort) => {
+                    sort.spec
+                        .iter()
+                        .for_each(|(path, _)| found(path.to_owned()));
+                }
+                Stage::Limit(_) | Stage::Skip(_) | Stage::Sample(_) => {}
+                Stage::Unwind(unwind) => found(unwind.path()),
+                Stage::Lookup(lookup) => lookup.reads(&mut found),
+                Stage::Group(group) => {
+                    group.reads(&mut found);
+                    ends = true;
+                }
+                Stage::Transform(transform) => match &**transform {
+                    Transform::Project(projection) if projection.is_inclusion() => {
+                        projection.needed_paths()?.into_iter().for_each(&mut found);
+                        ends = true;
+                    }
+                    Transform::Project(_) => {}
+                    Transform::Add(fields) => fields.reads(&mut found),
+                    Transform::Replace(node, _) => {
+                        node.fields(&mut |path| found(path.dotted()));
+                        ends = true;
+                    }
+                },
+                _ => return None,
+            }
+            if whole {
+                return None;
+            }
+            if ends {
+                return Some(without_covered(paths));
+            }
+        }
+        None
+    }
+}
+
+/// Drops paths below others in the set.
+fn without_covered(paths: BTreeSet<String>) -> BTreeSet<String> {
+    let mut kept: BTreeSet<String> = BTreeSet::new();
+    for path in paths {
+        let covered = (path.match_indices('.'))
+            .any(|(at, _)| path.get(..at).is_some_and(|parent| kept.contains(parent)));
+        if !covered {
+            kept.insert(path);
+        }
+    }
+    kept
+}
+
+/// The paths that a filter reads.
+fn filter_paths(expr: &Expr, found: &mut dyn FnMut(String)) {
+    match expr {
+        Expr::And(all) | Expr::Or(all) | Expr::Nor(all) => {
+            all.iter().for_each(|e| filter_paths(e, found));
+        }
+        Expr::Not(inner) => filter_paths(inner, found),
+        Expr::Leaf(leaf) => found(leaf.path.as_str().to_owned()),
+        Expr::Computed(computed) => computed.expression().fields(found),
+        Expr::False => {}
+    }
+}

@@ -1,0 +1,46 @@
+//! `$collStats` and `$indexStats`: stages that the server answers about the collection.
+
+use super::Stage;
+use crate::aggregate::ParseContext;
+use crate::aggregate::exec::{ExecContext, Fault, Source};
+use crate::error::{Error, Result};
+use frond_bson::{DocBuf, Value};
+use std::sync::Arc;
+
+/// A stage whose documents come from the host.
+#[derive(Debug)]
+pub(crate) struct Describe {
+    stage: &'static str,
+    spec: DocBuf,
+}
+
+pub(super) fn parse(
+    stage: &'static str,
+    argument: Value<'_>,
+    _context: &ParseContext<'_>,
+    out: &mut Vec<Stage>,
+) -> Result<()> {
+    let Value::Document(spec) = argument else {
+        return Err(Error::failed_to_parse(format!(
+            "{stage} must take a nested object but found: {}",
+            crate::display::element(stage, &argument)
+        )));
+    };
+    if stage == "$indexStats" && !spec.is_empty() {
+        return Err(Error::location(
+            28803,
+            "The $indexStats stage specification must be an empty object",
+        ));
+    }
+    out.push(Stage::Describe(Arc::new(Describe {
+        stage,
+        spec: spec.to_owned(),
+    })));
+    Ok(())
+}
+
+impl Describe {
+    pub(super) fn open<E: Fault>(&self, context: &ExecContext<E>) -> Result<Source<E>, E> {
+        context.host.describe(self.stage, &self.spec)
+    }
+}

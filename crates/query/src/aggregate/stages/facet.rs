@@ -1,0 +1,97 @@
+//! `$facet`: several pipelines over the same documents.
+
+use super::Stage;
+use crate::aggregate::exec::{Blocking, Docs, ExecContext, Fault, Memory, Source};
+use crate::aggregate::{ParseContext, Pipeline};
+use crate::error::{Error, Result};
+use crate::expr::check_bytes;
+use frond_bson::{ArrayBuf, DocBuf, Value};
+use std::sync::Arc;
+
+/// `{$facet: {<field>: [<stage>, ..], ..}}`.
+#[derive(Debug)]
+pub(crate) struct Facet {
+    facets: Vec<(Box<str>, Pipeline)>,
+}
+
+pub(super) fn parse(
+    argument: Value<'_>,
+    context: &ParseContext<'_>,
+    out: &mut Vec<Stage>,
+) -> Result<()> {
+    let spec = match argument {
+        Value::Document(spec) if !spec.is_empty() => spec,
+        _ => {
+            return Err(Error::location(
+                40169,
+                "the $facet specification must be a non-empty object",
+            ));
+        }
+    };
+    let mut facets = Vec::new();
+    for (name, stages) in spec.iter() {
+        crate::paths::check_field_path(name)?;
+        if name.contains('.') {
+            return Err(Error::location(
+                40235,
+                format!("The field name '{name}' cannot contain '.'"),
+            ));
+        }
+        let Value::Array(stages) = stages else {
+            return Err(Error::location(
+                40170,
+                format!(
+                    "arguments to $facet must be arrays, {name} is type {}",
+                    stages.type_name()
+                ),
+            ));
+        };
+        for stage in stages.values() {
+            if let Value::Document(stage) = stage
+                && let Some((operator, _)) = stage.first()
+                && !super::find(operator)?.in_facets
+            {
+                return Err(Error::location(
+                    40600,
+                    format!("{operator} is not allowed to be used within a $facet stage"),
+                ));
+            }
+        }
+        let inner = ParseContext {
+            depth: context.depth + 1,
+            ..*context
+        };
+        facets.push((name.into(), Pipeline::parse_in(stages, &inner)?));
+    }
+    out.push(Stage::Facet(Arc::new(Facet { facets })));
+    Ok(())
+}
+
+pub(super) fn open<E: Fault>(
+    stage: &Arc<Facet>,
+    input: Source<E>,
+    context: &ExecContext<E>,
+) -> Source<E> {
+    let stage = stage.clone();
+    let context = context.clone();
+    Box::new(Blocking::new(input, move |mut input: Source<E>| {
+        let mut memory = Memory::new("$facet", context.memory_bytes_max);
+        let mut docs = Vec::new();
+        while let Some(doc) = input.next()? {
+            memory.add(doc.len_bytes())?;
+            docs.push(doc);
+        }
+        let mut result = DocBuf::new();
+        for (name, pipeline) in &stage.facets {
+            let input: Source<E> = Box::new(Docs::new(docs.clone()));
+            let mut source = pipeline.execute(input, &context)?;
+            let mut array = ArrayBuf::new();
+            while let Some(doc) = source.next()? {
+                array.push(&doc);
+                check_bytes(result.len_bytes() + array.len_bytes())?;
+            }
+            result.push(name, &array);
+        }
+        Ok(vec![result])
+    }))
+}

@@ -1,0 +1,250 @@
+//! `$lookup`: documents of another collection as an array field.
+
+use super::Stage;
+use crate::aggregate::exec::{DocSource, Docs, ExecContext, Fault, Source};
+use crate::aggregate::{ParseContext, Pipeline};
+use crate::environment::Environment;
+use crate::error::{Error, Result};
+use crate::expr::{Context, FieldPath, Node, Parser, Val, check_bytes, field_path};
+use crate::paths::check_field_path;
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
+use std::sync::Arc;
+
+/// `{$lookup: {from: .., localField: .., foreignField: .., let: .., pipeline: [..], as: ..}}`.
+#[derive(Debug)]
+pub(crate) struct Lookup {
+    database: Option<String>,
+    /// Absent where the pipeline makes its own documents.
+    collection: Option<String>,
+    /// Local path and foreign path.
+    fields: Option<(FieldPath, String)>,
+    /// Names and values of `let`.
+    bindings: Vec<(String, Node)>,
+    /// Values of the command's `let`.
+    outer: Option<DocBuf>,
+    stages: DocBuf,
+    /// Read once where nothing depends on the document.
+    pipeline: Option<Pipeline>,
+    depth: usize,
+    into: Vec<Box<str>>,
+}
+
+impl Lookup {
+    /// Calls `found` with the paths that the stage reads.
+    pub(crate) fn reads(&self, found: &mut dyn FnMut(String)) {
+        if let Some((local, _)) = &self.fields {
+            found(local.dotted());
+        }
+        for (_, node) in &self.bindings {
+            node.fields(&mut |path| found(path.dotted()));
+        }
+    }
+}
+
+pub(super) fn parse(
+    argument: Value<'_>,
+    context: &ParseContext<'_>,
+    out: &mut Vec<Stage>,
+) -> Result<()> {
+    let Value::Document(spec) = argument else {
+        return Err(Error::failed_to_parse(
+            "the $lookup stage specification must be an object",
+        ));
+    };
+    let (mut local, mut foreign, mut into) = (None, None, None);
+    let (mut database, mut collection) = (None, None);
+    let (mut bindings, mut stages) = (None, None);
+    for (name, value) in spec.iter() {
+        match (name, value) {
+            ("from", Value::String(name)) => collection = Some(name.to_owned()),
+            ("from", Value::Document(spec)) => {
+                database = spec.get_str("db").map(str::to_owned);
+                collection = spec.get_str("coll").map(str::to_owned);
+            }
+            ("localField", Value::String(path)) => local = Some(path),
+            ("foreignField", Value::String(path)) => foreign = Some(path),
+            ("as", Value::String(path)) => into = Some(path),
+            ("let", Value::Document(spec)) => bindings = Some(spec),
+            ("pipeline", Value::Array(array)) => stages = Some(array),
+            ("from" | "localField" | "foreignField" | "as" | "let" | "pipeline", other) => {
+                return Err(Error::failed_to_parse(format!(
+                    "$lookup argument '{}' must be a string, is type {}",
+                    crate::display::element(name, &other),
+                    other.type_name()
+                )));
+            }
+            _ => {
+                return Err(Error::failed_to_parse(format!(
+                    "unknown argument to $lookup: {name}"
+                )));
+            }
+        }
+    }
+    let into =
+        into.ok_or_else(|| Error::failed_to_parse("must specify 'as' field for a $lookup"))?;
+    check_field_path(into)?;
+    let fields = match (local, foreign) {
+        (Some(local), Some(foreign)) => {
+            let local = field_path(local, local)?;
+            check_field_path(foreign)?;
+            Some((local, foreign.to_owned()))
+        }
+        (None, None) => None,
+        _ => {
+            return Err(Error::failed_to_parse(
+                "$lookup requires both or neither of 'localField' and 'foreignField' to be \
+                 specified",
+            ));
+        }
+    };
+    if fields.is_none() && stages.is_none() {
+        return Err(Error::failed_to_parse(
+            "$lookup requires either 'pipeline' or both 'localField' and 'foreignField' to be \
+             specified",
+        ));
+    }
+    let mut parser = Parser::new(context.environment.variables);
+    let mut nodes = Vec::new();
+    for (name, value) in bindings.unwrap_or(Doc::empty()).iter() {
+        crate::expr::check_variable_name(name)?;
+        nodes.push((name.to_owned(), parser.parse(value)?));
+    }
+    let stages = stages.unwrap_or(Doc::empty());
+    // Parsed with placeholders, so that mistakes are reported before anything runs.
+    let mut placeholders = context
+        .environment
+        .variables
+        .unwrap_or(Doc::empty())
+        .to_owned();
+    for (name, _) in &nodes {
+        placeholders.push(name, Value::Null);
+    }
+    let depth = context.depth + 1;
+    let inner = ParseContext {
+        environment: Environment {
+            variables: Some(&placeholders),
+            ..context.environment
+        },
+        depth,
+    };
+    let pipeline = Pipeline::parse_in(stages, &inner)?;
+    if collection.is_none() && !pipeline.has_documents() {
+        return Err(Error::failed_to_parse(
+            "must specify 'from' field for a $lookup",
+        ));
+    }
+    out.push(Stage::Lookup(Arc::new(Lookup {
+        database,
+        collection,
+        fields,
+        pipeline: nodes.is_empty().then_some(pipeline),
+        bindings: nodes,
+        outer: context.environment.variables.map(Doc::to_owned),
+        stages: stages.to_owned(),
+        depth,
+        into: into.split('.').map(Into::into).collect(),
+    })));
+    Ok(())
+}
+
+pub(super) fn open<E: Fault>(
+    stage: &Arc<Lookup>,
+    input: Source<E>,
+    context: &ExecContext<E>,
+) -> Source<E> {
+    Box::new(Joining {
+        stage: stage.clone(),
+        input,
+        context: context.clone(),
+    })
+}
+
+struct Joining<E> {
+    stage: Arc<Lookup>,
+    input: Source<E>,
+    context: ExecContext<E>,
+}
+
+impl<E: Fault> DocSource<E> for Joining<E> {
+    fn next(&mut self) -> Result<Option<DocBuf>, E> {
+        let Some(doc) = self.input.next()? else {
+            return Ok(None);
+        };
+        let pipeline = self.stage.pipeline_for(&doc, self.context.now_ms)?;
+        let mut source = match &self.stage.collection {
+            Some(collection) => {
+                let database = self.stage.database.as_deref();
+                (self.context.host).run("$lookup", database, collection, pipeline)?
+            }
+            None => pipeline.execute(Box::new(Docs::new(Vec::new())), &self.context)?,
+        };
+        let mut found = ArrayBuf::new();
+        while let Some(doc) = source.next()? {
+            found.push(&doc);
+            check_bytes(found.len_bytes())?;
+        }
+        let joined = super::unwind::with_value(&doc, &self.stage.into, Some(found.as_value()));
+        Ok(Some(joined))
+    }
+}
+
+impl Lookup {
+    /// What to run over the other collection for one document.
+    fn pipeline_for(&self, doc: &Doc, now_ms: i64) -> Result<Pipeline> {
+        let mut pipeline = match &self.pipeline {
+            Some(pipeline) => pipeline.clone(),
+            None => {
+                let context = Context::new(doc, now_ms);
+                let mut variables = DocBuf::new();
+                for (name, node) in &self.bindings {
+                    // A missing value is null here: variables are parsed as constants.
+                    let value: Val<'_> = node.eval(&context)?;
+                    variables.push_value(name, &value.or_null());
+                }
+                // Inner names hide outer ones, which come later.
+                if let Some(outer) = &self.outer {
+                    variables.push_all(outer);
+                }
+                let inner = ParseContext {
+                    environment: Environment {
+                        variables: Some(&variables),
+                        now_ms,
+                    },
+                    depth: self.depth,
+                };
+                Pipeline::parse_in(&self.stages, &inner)?
+            }
+        };
+        if let Some((local, foreign)) = &self.fields {
+            let filter = equals_any(doc, local, foreign);
+            let mut stages = Vec::with_capacity(pipeline.stages.len() + 1);
+            let own_source = usize::from(pipeline.has_own_source());
+            super::filter::parse(
+                Value::Document(&filter),
+                &ParseContext::default(),
+                &mut stages,
+            )?;
+            pipeline.stages.splice(own_source..own_source, stages);
+        }
+        Ok(pipeline)
+    }
+}
+
+/// A filter for documents whose foreign field equals a value of the local one.
+fn equals_any(doc: &Doc, local: &FieldPath, foreign: &str) -> DocBuf {
+    let mut values = ArrayBuf::new();
+    let found = local.get(Value::Document(doc));
+    match found.or_null() {
+        Value::Array(array) => array.values().for_each(|v| values.push_value(&v)),
+        value => values.push_value(&value),
+    }
+    let mut filter = DocBuf::new();
+    filter.push_doc(foreign, |condition| {
+        let mut only = values.values();
+        match (only.next(), only.next()) {
+            (Some(single), None) => condition.push_value("$eq", &single),
+            _ => condition.push("$in", &values),
+        }
+    });
+    filter
+}

@@ -1,0 +1,249 @@
+//! `$unwind`: one document for each element of an array.
+
+use super::Stage;
+use crate::aggregate::ParseContext;
+use crate::aggregate::exec::{DocSource, Fault, Source};
+use crate::error::{Error, Result};
+use crate::expr::{FieldPath, field_path};
+use crate::paths::check_field_path;
+use frond_bson::{Doc, DocBuf, OwnedValue, Value};
+use std::sync::Arc;
+
+/// `{$unwind: "$path"}` or the form with options.
+#[derive(Debug)]
+pub(crate) struct Unwind {
+    path: FieldPath,
+    index: Option<Vec<Box<str>>>,
+    preserve: bool,
+}
+
+impl Unwind {
+    /// The path that is unwound, with dots.
+    pub(crate) fn path(&self) -> String {
+        self.path.dotted()
+    }
+}
+
+pub(super) fn parse(
+    argument: Value<'_>,
+    _context: &ParseContext<'_>,
+    out: &mut Vec<Stage>,
+) -> Result<()> {
+    let (mut path, mut index, mut preserve) = (None, None, false);
+    match argument {
+        Value::String(text) => path = Some(text),
+        Value::Document(spec) => {
+            for (name, value) in spec.iter() {
+                match (name, value) {
+                    ("path", Value::String(text)) => path = Some(text),
+                    ("path", other) => {
+                        return Err(Error::location(
+                            28808,
+                            format!(
+                                "expected a string as the path for $unwind stage, got {}",
+                                other.type_name()
+                            ),
+                        ));
+                    }
+                    ("preserveNullAndEmptyArrays", Value::Bool(value)) => preserve = value,
+                    ("preserveNullAndEmptyArrays", other) => {
+                        return Err(Error::location(
+                            28809,
+                            format!(
+                                "expected a boolean for the preserveNullAndEmptyArrays option to \
+                                 $unwind stage, got {}",
+                                other.type_name()
+                            ),
+                        ));
+                    }
+                    ("includeArrayIndex", Value::String(name)) if !name.is_empty() => {
+                        index = Some(index_path(name)?);
+                    }
+                    ("includeArrayIndex", other) => {
+                        return Err(Error::location(
+                            28810,
+                            format!(
+                                "expected a non-empty string for the includeArrayIndex  option to \
+                                 $unwind stage, got {}",
+                                other.type_name()
+                            ),
+                        ));
+                    }
+                    _ => {
+                        return Err(Error::location(
+                            28811,
+                            format!("unrecognized option to $unwind stage: {name}"),
+                        ));
+                    }
+                }
+            }
+        }
+        other => {
+            return Err(Error::location(
+                15981,
+                format!(
+                    "expected either a string or an object as specification for $unwind stage, \
+                     got {}",
+                    other.type_name()
+                ),
+            ));
+        }
+    }
+    let path = path
+        .filter(|path| !path.is_empty())
+        .ok_or_else(|| Error::location(28812, "no path specified to $unwind stage"))?;
+    let Some(below) = path.strip_prefix('$') else {
+        return Err(Error::location(
+            28818,
+            format!("path option to $unwind stage should be prefixed with a '$': {path}"),
+        ));
+    };
+    out.push(Stage::Unwind(Arc::new(Unwind {
+        path: field_path(path, below)?,
+        index,
+        preserve,
+    })));
+    Ok(())
+}
+
+fn index_path(name: &str) -> Result<Vec<Box<str>>> {
+    if name.starts_with('$') {
+        return Err(Error::location(
+            28822,
+            format!(
+                "includeArrayIndex option to $unwind stage should not be prefixed with a '$': \
+                 {name}"
+            ),
+        ));
+    }
+    check_field_path(name)?;
+    Ok(name.split('.').map(Into::into).collect())
+}
+
+pub(super) fn open<E: Fault>(stage: &Arc<Unwind>, input: Source<E>) -> Source<E> {
+    Box::new(Unwinding {
+        stage: stage.clone(),
+        input,
+        current: None,
+    })
+}
+
+/// A document and the array in it that is being unwound.
+struct Current {
+    doc: DocBuf,
+    elements: std::vec::IntoIter<OwnedValue>,
+    /// The index of the next element.
+    index: i64,
+}
+
+struct Unwinding<E> {
+    stage: Arc<Unwind>,
+    input: Source<E>,
+    current: Option<Current>,
+}
+
+impl<E: Fault> DocSource<E> for Unwinding<E> {
+    fn next(&mut self) -> Result<Option<DocBuf>, E> {
+        loop {
+            if let Some(current) = &mut self.current {
+                match current.next(&self.stage) {
+                    Some(doc) => return Ok(Some(doc)),
+                    None => self.current = None,
+                }
+            }
+            let Some(doc) = self.input.next()? else {
+                return Ok(None);
+            };
+            let names = &self.stage.path.0;
+            let found = at_path(&doc, names);
+            match found {
+                Some(Value::Array(array)) if array.is_empty() => {
+                    if self.stage.preserve {
+                        let without = with_value(&doc, names, None);
+                        return Ok(Some(self.stage.indexed(without, None)));
+                    }
+                }
+                Some(Value::Array(array)) => {
+                    let elements: Vec<OwnedValue> = array.values().map(OwnedValue::from).collect();
+                    self.current = Some(Current {
+                        doc,
+                        elements: elements.into_iter(),
+                        index: 0,
+                    });
+                }
+                None | Some(Value::Null | Value::Undefined) => {
+                    if self.stage.preserve {
+                        return Ok(Some(self.stage.indexed(doc, None)));
+                    }
+                }
+                // What is no array counts as its only element.
+                Some(_) => return Ok(Some(self.stage.indexed(doc, None))),
+            }
+        }
+    }
+}
+
+impl Current {
+    fn next(&mut self, stage: &Unwind) -> Option<DocBuf> {
+        let element = self.elements.next()?;
+        let index = self.index;
+        self.index += 1;
+        let doc = with_value(&self.doc, &stage.path.0, Some(element.as_value()));
+        Some(stage.indexed(doc, Some(index)))
+    }
+}
+
+impl Unwind {
+    /// The document with the array index, if that is asked for.
+    fn indexed(&self, doc: DocBuf, index: Option<i64>) -> DocBuf {
+        match &self.index {
+            None => doc,
+            Some(path) => with_value(&doc, path, Some(index.map_or(Value::Null, Value::Int64))),
+        }
+    }
+}
+
+/// The value at a path through documents; arrays on the way end it.
+fn at_path<'d>(doc: &'d Doc, names: &[Box<str>]) -> Option<Value<'d>> {
+    let (last, parents) = names.split_last()?;
+    let mut here = doc;
+    for name in parents {
+        here = here.get_doc(name)?;
+    }
+    here.get(last)
+}
+
+/// A copy of the document with another value at the path, or without one. Missing documents on the
+/// way are made, and what is no document there is replaced.
+pub(super) fn with_value(doc: &Doc, names: &[Box<str>], value: Option<Value<'_>>) -> DocBuf {
+    let mut out = DocBuf::with_capacity(doc.len_bytes() + 16);
+    let Some((name, below)) = names.split_first() else {
+        return out;
+    };
+    let changed = |old: Option<Value<'_>>, out: &mut DocBuf| {
+        if below.is_empty() {
+            if let Some(value) = value {
+                out.push_value(name, &value);
+            }
+            return;
+        }
+        let inner = match old {
+            Some(Value::Document(inner)) => inner,
+            _ => Doc::empty(),
+        };
+        out.push(name, &with_value(inner, below, value));
+    };
+    let mut found = false;
+    for element in doc.iter_raw() {
+        if !found && element.name() == &**name {
+            found = true;
+            changed(element.value(), &mut out);
+        } else {
+            out.push_raw(&element);
+        }
+    }
+    if !found {
+        changed(None, &mut out);
+    }
+    out
+}

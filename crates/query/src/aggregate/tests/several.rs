@@ -1,0 +1,259 @@
+//! Stages over several pipelines or collections.
+
+use super::*;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// Collections in memory, and what was written.
+#[derive(Default)]
+struct Collections {
+    docs: HashMap<String, Vec<DocBuf>>,
+    written: Mutex<Vec<(String, DocBuf)>>,
+}
+
+impl Host<Error> for Collections {
+    fn run(
+        &self,
+        _stage: &'static str,
+        _database: Option<&str>,
+        collection: &str,
+        pipeline: Pipeline,
+    ) -> Result<Source<Error>> {
+        let docs = self.docs.get(collection).cloned().unwrap_or_default();
+        pipeline.execute(Box::new(Docs::new(docs)), &ExecContext::new(NOW))
+    }
+
+    fn write(&self, stage: &'static str, spec: &Doc, mut docs: Source<Error>) -> Result<()> {
+        while let Some(doc) = docs.next()? {
+            let target = spec.get_str("coll").or(spec.get_str("into")).unwrap();
+            let mut written = self.written.lock().unwrap();
+            written.push((format!("{stage} {target}"), doc));
+        }
+        Ok(())
+    }
+}
+
+fn context() -> ExecContext<Error> {
+    let mut host = Collections::default();
+    host.docs.insert(
+        "items".into(),
+        docs("[{_id: 'a', price: 5, tags: ['x', 'y']}, {_id: 'b', price: 7, tags: []}, {_id: 'c', price: 9}]"),
+    );
+    ExecContext {
+        host: Arc::new(host),
+        ..ExecContext::new(NOW)
+    }
+}
+
+fn check_joined(input: &str, cases: &[(&str, &str)]) {
+    for (stages, expected) in cases {
+        let pipeline = parse(stages).unwrap_or_else(|error| panic!("{stages}: {error}"));
+        let source = pipeline.execute(Box::new(Docs::new(docs(input))), &context());
+        let result = source
+            .and_then(collect)
+            .unwrap_or_else(|error| panic!("{stages}: {error}"));
+        assert_eq!(result, docs(expected), "{stages}");
+    }
+}
+
+#[test]
+fn facets_see_the_same_documents() {
+    check(
+        "[{a: 1}, {a: 2}, {a: 3}]",
+        &[(
+            "[{$match: {a: {$gt: 1}}}, {$facet: {n: [{$count: 'c'}], top: [{$sort: {a: -1}}, {$limit: 1}], none: [{$match: {a: 9}}]}}]",
+            "[{n: [{c: 2}], top: [{a: 3}], none: []}]",
+        )],
+    );
+    check_errors(
+        "[]",
+        &[
+            ("[{$facet: {}}]", 40169, "non-empty object"),
+            ("[{$facet: {a: 1}}]", 40170, "arrays"),
+            (
+                "[{$facet: {a: [{$out: 'x'}]}}]",
+                40600,
+                "$out is not allowed to be used within a $facet stage",
+            ),
+            ("[{$facet: {a: [{$facet: {b: []}}]}}]", 40600, "$facet"),
+            ("[{$facet: {a: [{$foo: 1}]}}]", 40324, "$foo"),
+        ],
+    );
+}
+
+#[test]
+fn documents_without_a_collection() {
+    check(
+        "[{ignored: true}]",
+        &[(
+            "[{$documents: [{a: 1}, {a: {$add: [1, 1]}}]}, {$match: {a: 2}}]",
+            "[{a: 2}]",
+        )],
+    );
+    check_errors(
+        "[]",
+        &[
+            ("[{$documents: {a: 1}}]", 5858203, "array"),
+            ("[{$documents: [1]}]", 5858203, "int"),
+            ("[{$limit: 1}, {$documents: []}]", 40602, "first"),
+        ],
+    );
+}
+
+#[test]
+fn lookup_joins_by_equality_and_by_pipeline() {
+    let input = "[{_id: 1, item: 'a'}, {_id: 2, item: ['b', 'c']}, {_id: 3}]";
+    check_joined(
+        input,
+        &[
+            (
+                "[{$lookup: {from: 'items', localField: 'item', foreignField: '_id', as: 'found'}}, {$project: {p: '$found.price'}}]",
+                "[{_id: 1, p: [5]}, {_id: 2, p: [7, 9]}, {_id: 3, p: []}]",
+            ),
+            (
+                "[{$limit: 2}, {$lookup: {from: 'items', let: {i: '$_id'}, pipeline: [{$match: {$expr: {$gt: ['$price', {$multiply: ['$$i', 4]}]}}}, {$project: {_id: 1}}], as: 'f'}}, {$project: {f: '$f._id'}}]",
+                "[{_id: 1, f: ['a', 'b', 'c']}, {_id: 2, f: ['c']}]",
+            ),
+            (
+                "[{$limit: 1}, {$lookup: {from: 'items', localField: 'item', foreignField: '_id', as: 'item'}}]",
+                "[{_id: 1, item: [{_id: 'a', price: 5, tags: ['x', 'y']}]}]",
+            ),
+            // A missing local field equals a missing or null foreign one.
+            (
+                "[{$match: {_id: 3}}, {$lookup: {from: 'items', localField: 'item', foreignField: 'tags', as: 'f'}}, {$project: {i: '$f._id'}}]",
+                "[{_id: 3, i: ['c']}]",
+            ),
+            (
+                "[{$limit: 1}, {$lookup: {from: 'items', let: {wanted: '$item', n: '$_id'}, pipeline: [{$project: {same: {$eq: ['$_id', '$$wanted']}, n: {$add: ['$price', '$$n']}}}, {$match: {same: true}}], as: 'f'}}]",
+                "[{_id: 1, item: 'a', f: [{_id: 'a', same: true, n: 6}]}]",
+            ),
+            (
+                "[{$limit: 1}, {$lookup: {from: 'items', localField: 'item', foreignField: '_id', pipeline: [{$project: {tags: 1}}], as: 'x.y'}}]",
+                "[{_id: 1, item: 'a', x: {y: [{_id: 'a', tags: ['x', 'y']}]}}]",
+            ),
+            (
+                "[{$limit: 1}, {$lookup: {from: 'nothing', pipeline: [], as: 'f'}}]",
+                "[{_id: 1, item: 'a', f: []}]",
+            ),
+            (
+                "[{$limit: 1}, {$lookup: {pipeline: [{$documents: [{v: 1}, {v: 2}]}], as: 'f'}}]",
+                "[{_id: 1, item: 'a', f: [{v: 1}, {v: 2}]}]",
+            ),
+        ],
+    );
+    check_errors(
+        input,
+        &[
+            ("[{$lookup: 1}]", 9, "object"),
+            (
+                "[{$lookup: {from: 'x', localField: 'a', as: 'f'}}]",
+                9,
+                "both or neither",
+            ),
+            ("[{$lookup: {from: 'x', as: 'f'}}]", 9, "requires either"),
+            (
+                "[{$lookup: {from: 'x', localField: 'a', foreignField: 'b'}}]",
+                9,
+                "'as'",
+            ),
+            (
+                "[{$lookup: {localField: 'a', foreignField: 'b', as: 'f'}}]",
+                9,
+                "'from'",
+            ),
+            (
+                "[{$lookup: {from: 'x', pipeline: [], as: 'f', q: 1}}]",
+                9,
+                "unknown argument to $lookup: q",
+            ),
+            (
+                "[{$lookup: {from: 'x', pipeline: [{$foo: 1}], as: 'f'}}]",
+                40324,
+                "$foo",
+            ),
+            (
+                "[{$lookup: {from: 'x', pipeline: [{$out: 'y'}], as: 'f'}}]",
+                51047,
+                "$out",
+            ),
+            (
+                "[{$lookup: {from: 'x', pipeline: [{$set: {a: '$$v'}}], as: 'f'}}]",
+                17276,
+                "v",
+            ),
+            (
+                "[{$lookup: {from: 'x', pipeline: [], as: 'f'}}]",
+                238,
+                "$lookup",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn pipelines_nest_to_a_limit() {
+    let mut stages = "[]".to_owned();
+    for _ in 0..25 {
+        stages = format!("[{{$lookup: {{from: 'items', pipeline: {stages}, as: 'f'}}}}]");
+    }
+    assert_eq!(parse(&stages).unwrap_err().code().code(), 232);
+}
+
+#[test]
+fn union_with_appends() {
+    check_joined(
+        "[{_id: 1}]",
+        &[
+            (
+                "[{$unionWith: 'items'}, {$project: {_id: 1}}]",
+                "[{_id: 1}, {_id: 'a'}, {_id: 'b'}, {_id: 'c'}]",
+            ),
+            (
+                "[{$unionWith: {coll: 'items', pipeline: [{$match: {price: 7}}]}}, {$count: 'n'}]",
+                "[{n: 2}]",
+            ),
+            (
+                "[{$unionWith: {pipeline: [{$documents: [{v: 1}]}]}}]",
+                "[{_id: 1}, {v: 1}]",
+            ),
+        ],
+    );
+    check_errors(
+        "[]",
+        &[
+            ("[{$unionWith: 1}]", 9, "int"),
+            ("[{$unionWith: {pipeline: []}}]", 9, "$documents"),
+            ("[{$unionWith: {coll: 1}}]", 14, "$unionWith.coll"),
+            ("[{$unionWith: {coll: 'x', y: 1}}]", 40415, "y"),
+        ],
+    );
+}
+
+#[test]
+fn writing_goes_to_the_host() {
+    let host = Arc::new(Collections::default());
+    let context = ExecContext {
+        host: host.clone(),
+        ..ExecContext::new(NOW)
+    };
+    for stages in [
+        "[{$match: {a: 2}}, {$out: 'o'}]",
+        "[{$match: {a: 1}}, {$merge: {into: 'm'}}]",
+    ] {
+        let input = Box::new(Docs::new(docs("[{a: 1}, {a: 2}]")));
+        let source = parse(stages).unwrap().execute(input, &context).unwrap();
+        assert!(
+            host.written.lock().unwrap().len() < 2,
+            "nothing runs before it is asked for"
+        );
+        assert!(collect(source).unwrap().is_empty());
+    }
+    let written = host.written.lock().unwrap();
+    assert_eq!(
+        *written,
+        [
+            ("$out o".to_owned(), json("{a: 2}")),
+            ("$merge m".to_owned(), json("{a: 1}"))
+        ]
+    );
+}

@@ -1,0 +1,81 @@
+//! Updates given as a pipeline.
+
+use super::{ParseContext, stages};
+use crate::aggregate::stages::{Stage, transform::Transform};
+use crate::environment::Environment;
+use crate::error::{Error, ErrorCode, Result};
+use crate::expr::Context;
+use frond_bson::{Doc, DocBuf, Value};
+use std::sync::Arc;
+
+/// The stages that an update may have: `$addFields`, `$set`, `$project`, `$unset`, `$replaceRoot` and
+/// `$replaceWith`.
+#[derive(Debug)]
+pub struct UpdatePipeline {
+    transforms: Vec<Arc<Transform>>,
+}
+
+impl UpdatePipeline {
+    /// Reads the stages. `variables` are the values of the command's `let`.
+    ///
+    /// # Errors
+    /// 72 for stages that an update may not have, else as [`super::Pipeline::parse`].
+    pub fn parse(array: &Doc, variables: Option<&Doc>) -> Result<UpdatePipeline> {
+        let context = ParseContext {
+            environment: Environment {
+                variables,
+                // Only filters take the time when they are parsed, and updates have none.
+                now_ms: 0,
+            },
+            depth: 0,
+        };
+        let mut parsed = Vec::new();
+        for stage in array.values() {
+            let Value::Document(stage) = stage else {
+                return Err(Error::type_mismatch(
+                    "Each element of the 'pipeline' array must be an object",
+                ));
+            };
+            let mut fields = stage.iter();
+            let (Some((name, argument)), None) = (fields.next(), fields.next()) else {
+                return Err(Error::location(
+                    40323,
+                    "A pipeline stage specification object must contain exactly one field.",
+                ));
+            };
+            let operator = stages::find(name)?;
+            if !operator.in_updates {
+                return Err(Error::new(
+                    ErrorCode::InvalidOptions,
+                    format!("{name} is not allowed to be used within an update"),
+                ));
+            }
+            (operator.parse)(argument, &context, &mut parsed)?;
+        }
+        let mut transforms = Vec::with_capacity(parsed.len());
+        for stage in parsed {
+            match stage {
+                Stage::Transform(transform) => transforms.push(transform),
+                other => {
+                    return Err(Error::internal(format!(
+                        "{other:?} was allowed within an update"
+                    )));
+                }
+            }
+        }
+        Ok(UpdatePipeline { transforms })
+    }
+
+    /// The document after all stages. `now_ms` is `$$NOW` in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// Those of the expressions.
+    pub fn apply(&self, doc: &Doc, now_ms: i64) -> Result<DocBuf> {
+        let mut current: Option<DocBuf> = None;
+        for transform in &self.transforms {
+            let input = current.as_deref().unwrap_or(doc);
+            current = Some(transform.apply(input, &Context::new(input, now_ms))?);
+        }
+        Ok(current.unwrap_or_else(|| doc.to_owned()))
+    }
+}
