@@ -41,7 +41,7 @@ impl DocumentStore {
         } else {
             Some(self.measure(ns, request, context)?)
         };
-        let planned = self.plan_find(ns, request)?.1;
+        let planned = self.plan_find(ns, request, context)?.1;
         let empty = Doc::empty();
         let filter = request.filter.unwrap_or(empty);
         let (access, rejected, sorted) = match planned {

@@ -18,6 +18,7 @@ use crate::exec::cursor::QueryCursor;
 use crate::keyspace::Snapshot;
 use crate::namespace::Namespace;
 use crate::plan::choose::{Query, choose};
+use crate::plan::trial::Trial;
 use crate::plan::{Hint, Plan};
 use crate::store::DocumentStore;
 use crate::write::environment;
@@ -58,81 +59,123 @@ pub struct CountRequest<'a> {
     pub hint: Option<Value<'a>>,
 }
 
-/// A parsed query with its plan, its collection and its snapshot.
-pub(crate) struct Planned {
-    pub collection: Arc<Collection>,
-    pub snapshot: Snapshot,
+/// A parsed query.
+#[derive(Clone)]
+pub(crate) struct Question {
     pub filter: Arc<Filter>,
     pub sort: SortSpec,
-    pub plan: Plan,
+    pub hint: Option<Hint>,
+    /// The fields that are looked at, if not all are.
+    pub shown: Option<BTreeSet<String>>,
 }
 
-impl Planned {
+impl Question {
+    /// Parses a query.
+    pub fn parse(
+        filter: Option<&Doc>,
+        sort: Option<&Doc>,
+        hint: Option<Value<'_>>,
+        environment: &Environment<'_>,
+    ) -> Result<Question> {
+        Ok(Question {
+            filter: Arc::new(match filter {
+                Some(filter) => Filter::parse_with(filter, environment)?,
+                None => Filter::all(),
+            }),
+            sort: SortSpec::parse(sort.unwrap_or(Doc::empty()))?,
+            hint: Hint::parse(hint)?,
+            shown: None,
+        })
+    }
+
+    /// The same query, of which only these fields are looked at.
+    pub fn showing(self, shown: Option<BTreeSet<String>>) -> Question {
+        Question { shown, ..self }
+    }
+
     /// Plans on the current snapshot. `None` if there is no such collection.
-    pub fn new(
+    pub fn plan(
+        self,
         catalog: &Catalog,
         ns: &Namespace,
-        filter: Arc<Filter>,
-        sort: SortSpec,
-        hint: Option<&Hint>,
-        shown: Option<&BTreeSet<String>>,
+        context: &OpContext,
     ) -> Result<Option<Planned>> {
         let Some((collection, snapshot)) = catalog.read(ns) else {
             return Ok(None);
         };
         let query = Query {
-            filter: &filter,
-            sort: &sort,
-            hint,
-            shown,
+            filter: &self.filter,
+            sort: &self.sort,
+            hint: self.hint.as_ref(),
+            shown: self.shown.as_ref(),
         };
-        let plan = choose(&collection, query)?;
+        let trial = Trial {
+            collection: &collection,
+            snapshot: &snapshot,
+            filter: &self.filter,
+            sort: &self.sort,
+            context,
+        };
+        let plan = choose(&collection, query, |several| trial.best(several))?;
         Ok(Some(Planned {
             collection,
             snapshot,
-            filter,
-            sort,
             plan,
+            question: self,
         }))
     }
+}
 
+/// A query with its plan, its collection and its snapshot.
+pub(crate) struct Planned {
+    pub collection: Arc<Collection>,
+    pub snapshot: Snapshot,
+    pub question: Question,
+    pub plan: Plan,
+}
+
+impl Planned {
     /// Opens the plan.
     pub fn open(&self, context: &OpContext) -> Result<Executor> {
         Executor::open(
             self.collection.clone(),
             self.snapshot.clone(),
             self.plan.access.clone(),
-            self.filter.clone(),
+            self.question.filter.clone(),
             context.clone(),
         )
+    }
+
+    /// The sort that has to be done, if the plan is not in order.
+    pub fn pending_sort(&self) -> Option<&SortSpec> {
+        (!self.plan.sorted).then_some(&self.question.sort)
+    }
+
+    /// A cursor over the result.
+    pub fn into_cursor(
+        self,
+        skip: u64,
+        limit: Option<u64>,
+        projection: Option<Projection>,
+        context: &OpContext,
+    ) -> Result<QueryCursor> {
+        let executor = self.open(context)?;
+        let sort = self.pending_sort().cloned();
+        let ns = self.collection.ns.clone();
+        Ok(QueryCursor::of_plan(
+            ns, executor, sort, skip, limit, projection,
+        ))
     }
 }
 
 impl DocumentStore {
-    /// Parses and plans. `None` if there is no such collection; the request is checked all the same.
-    pub(crate) fn plan(
-        &self,
-        ns: &Namespace,
-        filter: Option<&Doc>,
-        sort: Option<&Doc>,
-        hint: Option<Value<'_>>,
-        shown: Option<&BTreeSet<String>>,
-        environment: &Environment<'_>,
-    ) -> Result<Option<Planned>> {
-        let filter = Arc::new(match filter {
-            Some(filter) => Filter::parse_with(filter, environment)?,
-            None => Filter::all(),
-        });
-        let sort = SortSpec::parse(sort.unwrap_or(Doc::empty()))?;
-        let hint = Hint::parse(hint)?;
-        Planned::new(self.catalog(), ns, filter, sort, hint.as_ref(), shown)
-    }
-
-    /// Parses and plans a find.
+    /// Parses and plans a find. No plan if there is no such collection; the request is checked all
+    /// the same.
     pub(crate) fn plan_find(
         &self,
         ns: &Namespace,
         request: &FindRequest<'_>,
+        context: &OpContext,
     ) -> Result<(Projection, Option<Planned>)> {
         for (option, given) in [("min", request.min), ("max", request.max)] {
             if given.is_some() {
@@ -146,14 +189,8 @@ impl DocumentStore {
         let projection = request.projection.unwrap_or(Doc::empty());
         let projection = Projection::parse_with(projection, &environment)?;
         let shown = projection.needed_paths().map(BTreeSet::from_iter);
-        let planned = self.plan(
-            ns,
-            request.filter,
-            request.sort,
-            request.hint,
-            shown.as_ref(),
-            &environment,
-        )?;
+        let question = Question::parse(request.filter, request.sort, request.hint, &environment)?;
+        let planned = question.showing(shown).plan(self.catalog(), ns, context)?;
         Ok((projection, planned))
     }
 
@@ -168,19 +205,12 @@ impl DocumentStore {
         request: &FindRequest<'_>,
         context: &OpContext,
     ) -> Result<QueryCursor> {
-        let (projection, planned) = self.plan_find(ns, request)?;
-        let Some(planned) = planned else {
-            return Ok(QueryCursor::empty(ns.clone()));
-        };
-        let executor = planned.open(context)?;
-        Ok(QueryCursor::of_plan(
-            ns.clone(),
-            executor,
-            (!planned.plan.sorted).then_some(planned.sort),
-            request.skip,
-            request.limit,
-            (!projection.is_identity()).then_some(projection),
-        ))
+        let (projection, planned) = self.plan_find(ns, request, context)?;
+        let projection = (!projection.is_identity()).then_some(projection);
+        match planned {
+            None => Ok(QueryCursor::empty(ns.clone())),
+            Some(planned) => planned.into_cursor(request.skip, request.limit, projection, context),
+        }
     }
 
     /// Counts documents. Without a filter this reads a counter.
@@ -193,23 +223,18 @@ impl DocumentStore {
         request: &CountRequest<'_>,
         context: &OpContext,
     ) -> Result<u64> {
-        let shown = BTreeSet::new();
-        let planned = self.plan(
-            ns,
-            request.filter,
-            None,
-            request.hint,
-            Some(&shown),
-            &environment(None),
-        )?;
-        let Some(planned) = planned else {
+        let question = Question::parse(request.filter, None, request.hint, &environment(None))?;
+        let limit = request.limit.unwrap_or(u64::MAX);
+        if question.filter.is_empty() && question.hint.is_none() {
+            return Ok(self
+                .estimated_count(ns)
+                .saturating_sub(request.skip)
+                .min(limit));
+        }
+        let question = question.showing(Some(BTreeSet::new()));
+        let Some(planned) = question.plan(self.catalog(), ns, context)? else {
             return Ok(0);
         };
-        let limit = request.limit.unwrap_or(u64::MAX);
-        if planned.filter.is_empty() && request.hint.is_none() {
-            let all = u64::try_from(planned.collection.counts().documents).unwrap_or(0);
-            return Ok(all.saturating_sub(request.skip).min(limit));
-        }
         let most = limit.saturating_add(request.skip);
         let mut executor = planned.open(context)?;
         let mut found = 0;
@@ -232,10 +257,13 @@ impl DocumentStore {
         hint: Option<Value<'_>>,
         context: &OpContext,
     ) -> Result<ArrayBuf> {
-        let Some(planned) = self.plan(ns, filter, None, hint, None, &environment(None))? else {
-            return Ok(ArrayBuf::new());
-        };
-        crate::distinct::values(&planned, path, context)
+        let question = Question::parse(filter, None, hint, &environment(None))?;
+        let shown = BTreeSet::from([path.to_owned()]);
+        let question = question.showing(Some(shown));
+        match question.plan(self.catalog(), ns, context)? {
+            None => Ok(ArrayBuf::new()),
+            Some(planned) => crate::distinct::values(&planned, path, context),
+        }
     }
 
     /// The number of documents as the counter has it.

@@ -302,3 +302,45 @@ fn execution_figures_count_keys_and_documents() {
         assert_eq!(stages.get_i64("nReturned"), Some(returned), "{filter:?}");
     }
 }
+
+#[test]
+fn of_several_indexes_the_one_with_the_least_work_wins() {
+    let f = Fixture::new();
+    let c = ns("db.c");
+    for key in [doc! {"status": 1}, doc! {"user": 1}, doc! {"at": 1}] {
+        f.store.create_indexes(&c, &[&doc! {"key": &key}]).unwrap();
+    }
+    let docs: Vec<DocBuf> = (0..3000)
+        .map(|i| doc! {"_id": i, "status": "active", "user": i % 600, "at": i})
+        .collect();
+    f.insert(&c, &docs);
+    let winner = |filter: DocBuf, sort: DocBuf| {
+        let request = FindRequest {
+            filter: Some(&filter),
+            sort: Some(&sort),
+            ..FindRequest::default()
+        };
+        let reply = f
+            .store
+            .explain_find(&c, &request, Verbosity::ExecutionStats, &OpContext::new())
+            .unwrap();
+        let planner = reply.get_doc("queryPlanner").unwrap();
+        let examined = reply.get_doc("executionStats").unwrap();
+        (
+            outline(planner.get_doc("winningPlan").unwrap()),
+            planner.get_array("rejectedPlans").unwrap().count(),
+            examined.get_i64("totalKeysExamined").unwrap(),
+        )
+    };
+    for user in [7, 8, 9] {
+        let filter = doc! {"status": "active", "user": user};
+        let expected = ("FETCH > IXSCAN user_1".to_owned(), 1, 5);
+        assert_eq!(winner(filter, doc! {}), expected);
+    }
+    // Nothing matches among the first thousand in the order of time, so sorting a few is better.
+    let few = winner(doc! {"user": 599, "status": "active"}, doc! {"at": 1});
+    assert_eq!(few.0, "SORT > FETCH > IXSCAN user_1");
+    // Everything matches, so reading in the order of time finds a batch at once.
+    let many = winner(doc! {"status": "active"}, doc! {"at": -1});
+    assert_eq!(many.0, "FETCH > IXSCAN at_1");
+}

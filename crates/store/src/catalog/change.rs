@@ -14,6 +14,7 @@ use crate::index::spec::{Comparison, ID_INDEX_NAME, IndexSpec};
 use crate::keyspace::{Durability, WriteSet};
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
+use crate::plan::trial::PlanCache;
 use crate::text;
 
 /// The result of dropping a collection.
@@ -132,6 +133,7 @@ impl Catalog {
             primary: self.engine.allocate_tree(),
             tree_options: parsed.tree,
             indexes: Vec::new(),
+            plans: PlanCache::default(),
             version: 0,
             shared: Arc::new(Shared {
                 gate: RwLock::new(0),

@@ -29,6 +29,7 @@ use crate::index::Index;
 use crate::keyspace::{Engine, Snapshot, TreeId, TreeOptions};
 use crate::merge::Counts;
 use crate::namespace::Namespace;
+use crate::plan::trial::PlanCache;
 
 pub(crate) use change::aborted;
 pub use change::{CreateIndexesInfo, DropInfo, IndexSelector};
@@ -59,6 +60,8 @@ pub struct Collection {
     pub primary: TreeId,
     /// Its secondary indexes, oldest first, those under construction included.
     pub indexes: Vec<Arc<Index>>,
+    /// Plans that were chosen for this version.
+    plans: PlanCache,
     /// Number of this version.
     version: u64,
     /// What all versions share.
@@ -93,6 +96,11 @@ impl Collection {
         self.shared.bytes.fetch_add(change.bytes, Ordering::Relaxed);
     }
 
+    /// The plans that were chosen for queries.
+    pub(crate) fn plans(&self) -> &PlanCache {
+        &self.plans
+    }
+
     /// The index with this name.
     pub fn index(&self, name: &str) -> Option<&Arc<Index>> {
         self.indexes.iter().find(|index| index.spec.name == name)
@@ -112,6 +120,7 @@ impl Collection {
             tree_options: self.tree_options.clone(),
             primary: self.primary,
             indexes,
+            plans: PlanCache::default(),
             version: self.version + 1,
             shared: self.shared.clone(),
         }

@@ -29,6 +29,7 @@ use crate::keyspace::{
 use crate::merge::{self, Counts};
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
+use crate::plan::trial::PlanCache;
 use frond_query::error::ErrorCode;
 
 const FORMAT_KEY: &[u8] = &[1];
@@ -151,6 +152,7 @@ pub(super) fn load(engine: &Engine) -> Result<View> {
             tree_options: CollectionOptions::parse(&options)?.tree,
             primary: tree_id(&entry).ok_or_else(wrong)?,
             indexes: indexes.remove(&uuid).unwrap_or_default(),
+            plans: PlanCache::default(),
             version: 0,
             shared: Arc::new(shared),
             ns,

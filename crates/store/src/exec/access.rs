@@ -199,6 +199,16 @@ impl Executor {
         self
     }
 
+    /// Lets a trial run pause after this much work.
+    pub(crate) fn set_work_max(&mut self, work_max: u64) {
+        self.stats.work_max = Some(work_max);
+    }
+
+    /// Whether a trial run paused.
+    pub(crate) fn is_out_of_work(&self) -> bool {
+        self.stats.is_out_of_work()
+    }
+
     /// Sets the limits for what follows.
     pub fn set_context(&mut self, context: OpContext) {
         self.context = context;
@@ -223,6 +233,9 @@ impl Executor {
             if let Some(row) = self.next_of_source()? {
                 self.stats.passed += 1;
                 return Ok(Some(row));
+            }
+            if self.is_out_of_work() {
+                return Ok(None);
             }
             match self.branches.pop() {
                 Some(access) => self.source = self.open_source(access)?,
@@ -258,6 +271,9 @@ impl Executor {
             }
             Source::Ids(keys) => {
                 while let Some(key) = keys.pop() {
+                    if stats.is_out_of_work() {
+                        return Ok(None);
+                    }
                     context.step()?;
                     if let Some(row) = look_up(snapshot, collection, &key, &test, seen, stats)? {
                         return Ok(Some(row));
@@ -298,7 +314,7 @@ impl Executor {
                 test.row(parts.id, Doc::from_trusted(&stored))
             })?,
         };
-        if found.is_none() {
+        if found.is_none() && !stats.is_out_of_work() {
             *source = Source::Eof;
         }
         Ok(found)

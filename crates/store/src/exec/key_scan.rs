@@ -97,7 +97,7 @@ impl KeyScan {
     }
 
     /// Calls `visit` with key, value and the end of the fields in the key, for each key inside,
-    /// until it returns something. `None` at the end.
+    /// until it returns something. `None` at the end, and when a trial run is out of work.
     pub fn next<R>(
         &mut self,
         stats: &mut ExecStats,
@@ -107,6 +107,9 @@ impl KeyScan {
             return Ok(None);
         };
         while let Some((key, value)) = cursor.next()? {
+            if stats.is_out_of_work() {
+                return Ok(None);
+            }
             stats.keys_examined += u64::from(self.counts_keys);
             match check(&self.fields, key, self.forward) {
                 Verdict::Inside(fields_end) => {

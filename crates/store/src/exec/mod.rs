@@ -19,4 +19,18 @@ pub struct ExecStats {
     pub passed: u64,
     /// Documents dropped because they were seen before.
     pub dups_dropped: u64,
+    /// After this much work the scan pauses. For trial runs.
+    pub(crate) work_max: Option<u64>,
+}
+
+impl ExecStats {
+    /// Units of work: keys and documents looked at.
+    pub fn work(&self) -> u64 {
+        self.keys_examined + self.docs_examined
+    }
+
+    /// Whether the work of a trial run is done.
+    pub(crate) fn is_out_of_work(&self) -> bool {
+        self.work_max.is_some_and(|max| self.work() >= max)
+    }
 }

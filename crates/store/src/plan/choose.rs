@@ -1,7 +1,8 @@
 //! Choosing how to find the documents of a query.
 //!
 //! Candidates are ranked by how much their bounds narrow: fields bounded to one value first, then the
-//! kind of the first range, then whether the order comes for free.
+//! kind of the first range, then whether the order comes for free. Where several remain, short trial
+//! runs decide ([`super::trial`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,11 +35,14 @@ pub struct Query<'a> {
     pub shown: Option<&'a BTreeSet<String>>,
 }
 
-/// A candidate.
-struct Candidate {
-    access: Access,
-    sorted: bool,
-    rank: f64,
+/// A plan that could be chosen.
+pub struct Candidate {
+    /// How it finds documents.
+    pub access: Access,
+    /// Whether they come in the order that was asked for.
+    pub sorted: bool,
+    /// How much its bounds promise.
+    pub rank: f64,
 }
 
 /// Rank of the order for free: less than any bound with one open end.
@@ -52,11 +56,15 @@ const RANK_BEHIND_RANGE: f64 = 0.25;
 /// Rank of a unique index bounded to one entry.
 const RANK_ONE_ENTRY: f64 = 1000.0;
 
-/// Picks the plan.
+/// Picks the plan. `trial` decides between several candidates, ordered by rank.
 ///
 /// # Errors
-/// `BadValue` (2) if the hint names no index.
-pub fn choose(collection: &Collection, query: Query<'_>) -> Result<Plan> {
+/// `BadValue` (2) if the hint names no index; errors of the trial.
+pub fn choose(
+    collection: &Collection,
+    query: Query<'_>,
+    trial: impl FnOnce(&[Candidate]) -> Result<usize>,
+) -> Result<Plan> {
     if query.hint.is_none()
         && query.sort.natural().is_none()
         && let Some(id) = query.filter.equality("_id")
@@ -93,18 +101,22 @@ pub fn choose(collection: &Collection, query: Query<'_>) -> Result<Plan> {
         }
     }
     candidates.sort_by(|a, b| b.rank.total_cmp(&a.rank));
-    let mut candidates = candidates.into_iter();
-    Ok(match candidates.next() {
-        Some(best) => Plan {
-            access: best.access,
-            sorted: best.sorted,
-            rejected: candidates.map(|other| other.access).collect(),
-        },
-        None => Plan {
+    let Some(first) = candidates.first() else {
+        return Ok(Plan {
             access: Access::CollScan(Direction::Forward),
             sorted: query.sort.is_empty(),
             rejected: Vec::new(),
-        },
+        });
+    };
+    let is_clear = candidates.len() == 1
+        || first.rank >= RANK_ONE_ENTRY / 2.0
+        || matches!(first.access, Access::Eof);
+    let best = if is_clear { 0 } else { trial(&candidates)? };
+    let best = candidates.remove(best.min(candidates.len() - 1));
+    Ok(Plan {
+        access: best.access,
+        sorted: best.sorted,
+        rejected: candidates.into_iter().map(|other| other.access).collect(),
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! [`bounds`] reads ranges of fields from the filter, [`choose`] picks an index for them, [`sorted`]
 //! tells which order an index gives, [`partial`] whether a partial index has all that is asked for,
-//! [`explain`] shows the result.
+//! [`trial`] compares several plans by running them for a while, [`explain`] shows the result.
 
 pub mod bounds;
 pub mod choose;
@@ -10,6 +10,7 @@ pub mod explain;
 pub mod interval;
 pub mod partial;
 pub mod sorted;
+pub mod trial;
 
 use std::sync::Arc;
 

@@ -1,10 +1,6 @@
 //! `delete`: one document or all that match.
 
-use std::sync::Arc;
-
 use frond_bson::{Doc, Value};
-use frond_query::matcher::Filter;
-use frond_query::sort::SortSpec;
 
 use super::environment;
 use super::modify::{Change, Effect, Target};
@@ -13,9 +9,9 @@ use crate::catalog::Catalog;
 use crate::context::OpContext;
 use crate::error::Result;
 use crate::exec::access::Row;
+use crate::find::Question;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
-use crate::plan::Hint;
 
 /// What `delete` was asked for.
 #[derive(Clone, Debug)]
@@ -54,12 +50,12 @@ pub fn delete(
     let target = Target {
         catalog,
         ns,
-        filter: Arc::new(Filter::parse_with(
-            request.filter,
+        question: Question::parse(
+            Some(request.filter),
+            None,
+            request.hint,
             &environment(request.variables),
-        )?),
-        sort: SortSpec::parse(Doc::empty())?,
-        hint: Hint::parse(request.hint)?,
+        )?,
         context,
         durability,
     };

@@ -1,12 +1,8 @@
 //! `findAndModify`: changes one document and returns it, as it was or as it is.
 
-use std::sync::Arc;
-
 use frond_bson::{Doc, DocBuf, OwnedValue, Value};
 use frond_query::error::ErrorCode;
-use frond_query::matcher::Filter;
 use frond_query::projection::Projection;
-use frond_query::sort::SortSpec;
 use frond_query::update::Update;
 
 use super::delete::Remove;
@@ -16,9 +12,9 @@ use super::update::{Apply, insert_upserted};
 use crate::catalog::Catalog;
 use crate::context::OpContext;
 use crate::error::{Result, command};
+use crate::find::Question;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
-use crate::plan::Hint;
 
 /// How often an upsert that met another one is tried again.
 const UPSERT_ATTEMPTS_MAX: u32 = 10;
@@ -95,9 +91,7 @@ pub fn find_and_modify(
     let target = Target {
         catalog,
         ns,
-        filter: Arc::new(Filter::parse_with(filter, &environment)?),
-        sort: SortSpec::parse(request.sort.unwrap_or(Doc::empty()))?,
-        hint: Hint::parse(request.hint)?,
+        question: Question::parse(Some(filter), request.sort, request.hint, &environment)?,
         context,
         durability,
     };

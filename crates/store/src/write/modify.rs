@@ -5,12 +5,8 @@
 //! snapshot, so that it does not meet its own results; then it changes them in commits of bounded
 //! size, each on a new snapshot, on which every document is read and tested again.
 
-use std::sync::Arc;
-
 use frond_bson::Doc;
 use frond_query::error::ErrorCode;
-use frond_query::matcher::Filter;
-use frond_query::sort::SortSpec;
 
 use super::Retry;
 use super::staging::{Buffers, Staged, Staging};
@@ -19,10 +15,9 @@ use crate::context::OpContext;
 use crate::error::{Error, Result, command};
 use crate::exec::access::Row;
 use crate::exec::sort;
-use crate::find::Planned;
+use crate::find::{Planned, Question};
 use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability};
 use crate::namespace::Namespace;
-use crate::plan::Hint;
 
 /// Candidates of a change of many documents are collected up to this many bytes before they are
 /// changed.
@@ -51,12 +46,8 @@ pub struct Target<'a> {
     pub catalog: &'a Catalog,
     /// The collection.
     pub ns: &'a Namespace,
-    /// The filter.
-    pub filter: Arc<Filter>,
-    /// Which document comes first, if only one is changed.
-    pub sort: SortSpec,
-    /// The index to use.
-    pub hint: Option<Hint>,
+    /// The filter, which document comes first if only one is changed, and the index to use.
+    pub question: Question,
     /// Limits.
     pub context: &'a OpContext,
     /// When a commit returns.
@@ -83,14 +74,9 @@ impl From<Staged> for Effect {
 
 impl Target<'_> {
     fn plan(&self) -> Result<Option<Planned>> {
-        Planned::new(
-            self.catalog,
-            self.ns,
-            self.filter.clone(),
-            self.sort.clone(),
-            self.hint.as_ref(),
-            None,
-        )
+        self.question
+            .clone()
+            .plan(self.catalog, self.ns, self.context)
     }
 
     /// Changes the first document. Returns it as it was, `None` if there is none.
@@ -106,10 +92,9 @@ impl Target<'_> {
                 return Ok(None);
             };
             let mut executor = planned.open(self.context)?.with_keys();
-            let row = if planned.plan.sorted {
-                executor.next_row()?
-            } else {
-                sort::sort(&mut executor, &planned.sort, Some(1))?.pop()
+            let row = match planned.pending_sort() {
+                None => executor.next_row()?,
+                Some(spec) => sort::sort(&mut executor, spec, Some(1))?.pop(),
             };
             let Some(row) = row else { return Ok(None) };
             let collection = &planned.collection;
@@ -255,7 +240,7 @@ impl Target<'_> {
             return change.stage(staging, row).map(Some);
         }
         let doc = Doc::from_trusted(&stored);
-        let (matches, positional) = self.filter.run(doc)?;
+        let (matches, positional) = self.question.filter.run(doc)?;
         if !matches {
             return Ok(None);
         }

@@ -1,11 +1,7 @@
 //! `update`: one document or many, and upserts.
 
-use std::sync::Arc;
-
 use frond_bson::{Doc, DocBuf, ObjectId, OwnedValue, Value};
 use frond_query::error::ErrorCode;
-use frond_query::matcher::Filter;
-use frond_query::sort::SortSpec;
 use frond_query::update::{ApplyContext, Update};
 
 use super::insert::prepare;
@@ -16,9 +12,9 @@ use crate::catalog::Catalog;
 use crate::context::OpContext;
 use crate::error::{Result, command};
 use crate::exec::access::Row;
+use crate::find::Question;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
-use crate::plan::Hint;
 
 /// How often an upsert that met another one is tried again.
 const UPSERT_ATTEMPTS_MAX: u32 = 10;
@@ -111,12 +107,12 @@ pub fn update(
     let target = Target {
         catalog,
         ns,
-        filter: Arc::new(Filter::parse_with(
-            request.filter,
+        question: Question::parse(
+            Some(request.filter),
+            None,
+            request.hint,
             &environment(request.variables),
-        )?),
-        sort: SortSpec::parse(Doc::empty())?,
-        hint: Hint::parse(request.hint)?,
+        )?,
         context,
         durability,
     };

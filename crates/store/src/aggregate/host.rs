@@ -1,0 +1,116 @@
+//! What the stages of a pipeline ask of the database around them.
+
+use frond_bson::{Doc, DocBuf, doc};
+use frond_query::aggregate::{Docs, Host, Pipeline, Source};
+
+use super::{Limits, Runner, not_supported, write};
+use crate::error::{Error, Result};
+use crate::keyspace::Durability;
+use crate::namespace::Namespace;
+use crate::stats::CollectionStats;
+use crate::store::DocumentStore;
+
+/// A collection's surroundings.
+pub(super) struct StoreHost {
+    pub store: DocumentStore,
+    pub db: String,
+    /// The collection; `None` for a pipeline over the database.
+    pub ns: Option<Namespace>,
+    pub limits: Limits,
+    pub durability: Durability,
+}
+
+impl StoreHost {
+    fn namespace(&self, stage: &str) -> Result<&Namespace> {
+        self.ns
+            .as_ref()
+            .ok_or_else(|| not_supported(format_args!("the stage '{stage}' without a collection")))
+    }
+}
+
+impl Host<Error> for StoreHost {
+    fn run(
+        &self,
+        _stage: &'static str,
+        database: Option<&str>,
+        collection: &str,
+        pipeline: Pipeline,
+    ) -> Result<Source<Error>> {
+        let ns = Namespace::new(database.unwrap_or(&self.db), collection)?;
+        let runner = Runner {
+            store: &self.store,
+            db: ns.db(),
+            limits: self.limits.clone(),
+            durability: self.durability,
+        };
+        let opened = runner.open(Some(&ns), pipeline, None)?;
+        Ok(opened.into_source(&self.limits))
+    }
+
+    fn write(&self, stage: &'static str, spec: &Doc, docs: Source<Error>) -> Result<()> {
+        let target = write::Target {
+            store: &self.store,
+            db: &self.db,
+            durability: self.durability,
+            context: self.limits.get(),
+        };
+        match stage {
+            "$out" => target.out(spec, docs),
+            "$merge" => target.merge(spec, docs),
+            _ => Err(not_supported(format_args!("the stage '{stage}'"))),
+        }
+    }
+
+    fn describe(&self, stage: &'static str, spec: &Doc) -> Result<Source<Error>> {
+        let ns = self.namespace(stage)?;
+        let docs = match stage {
+            "$collStats" => vec![coll_stats(&self.store, ns, spec)?],
+            "$indexStats" => self.store.index_usage(ns)?,
+            _ => return Err(not_supported(format_args!("the stage '{stage}'"))),
+        };
+        Ok(Box::new(Docs::new(docs)))
+    }
+}
+
+/// The document of `$collStats`.
+fn coll_stats(store: &DocumentStore, ns: &Namespace, spec: &Doc) -> Result<DocBuf> {
+    let stats = store.collection_stats(ns)?;
+    let mut out = doc! {"ns": ns.as_str()};
+    for (name, value) in spec.iter() {
+        match name {
+            "count" => out.push("count", stats.count as i64),
+            "storageStats" => {
+                let scale = value.as_doc().and_then(|doc| doc.get_i64("scale"));
+                let scale = scale.unwrap_or(1).max(1);
+                out.push("storageStats", &storage_stats(&stats, scale));
+            }
+            _ => {
+                return Err(not_supported(format_args!(
+                    "the option '{name}' of $collStats"
+                )));
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn storage_stats(stats: &CollectionStats, scale: i64) -> DocBuf {
+    let scaled = |bytes: u64| bytes as i64 / scale;
+    let mut out = doc! {
+        "size": scaled(stats.size),
+        "count": stats.count as i64,
+        "avgObjSize": stats.avg_obj_size as i64,
+        "storageSize": scaled(stats.storage_size),
+        "capped": false,
+        "nindexes": stats.indexes as i64,
+        "totalIndexSize": scaled(stats.total_index_size),
+        "totalSize": scaled(stats.storage_size + stats.total_index_size),
+    };
+    out.push_doc("indexSizes", |sizes| {
+        for (name, bytes) in &stats.index_sizes {
+            sizes.push(name, scaled(*bytes));
+        }
+    });
+    out.push("scaleFactor", scale);
+    out
+}

@@ -1,0 +1,243 @@
+//! `aggregate`: the stages at the front of a pipeline become a query, the rest runs behind it.
+//!
+//! What stages need from the database around them is in [`host`]; [`write`] is what `$out` and
+//! `$merge` do.
+
+mod host;
+mod write;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use frond_bson::{Doc, DocBuf, Value};
+use frond_query::aggregate::{
+    DocSource, Docs, ExecContext, Pipeline, STAGE_MEMORY_BYTES_MAX, Source,
+};
+use frond_query::error::{Error as CommandError, ErrorCode};
+use parking_lot::Mutex;
+
+use crate::context::OpContext;
+use crate::error::{Error, Result, command};
+use crate::exec::cursor::{DocStream, QueryCursor};
+use crate::find::Planned;
+use crate::keyspace::Durability;
+use crate::namespace::Namespace;
+use crate::plan::Hint;
+use crate::store::DocumentStore;
+use crate::write::now_ms;
+use host::StoreHost;
+
+/// What `aggregate` was asked for.
+#[derive(Clone, Debug)]
+pub struct AggregateRequest<'a> {
+    /// The stages, as a BSON array.
+    pub pipeline: &'a Doc,
+    /// The index to use for the stages at the front, as in a find.
+    pub hint: Option<Value<'a>>,
+    /// Variables: the values of `let`.
+    pub variables: Option<&'a Doc>,
+    /// When `$out` and `$merge` have written a document.
+    pub durability: Durability,
+}
+
+/// The limits of an operation whose cursors are deep inside of a pipeline. Each `getMore` brings
+/// its own.
+#[derive(Clone)]
+struct Limits(Arc<Mutex<OpContext>>);
+
+impl Limits {
+    fn new(context: &OpContext) -> Limits {
+        Limits(Arc::new(Mutex::new(context.clone())))
+    }
+
+    fn get(&self) -> OpContext {
+        self.0.lock().clone()
+    }
+}
+
+/// The documents of a query as the source of a pipeline.
+struct QuerySource {
+    cursor: QueryCursor,
+    limits: Limits,
+    /// Documents until the limits are asked for again.
+    until_refresh: u32,
+}
+
+/// Documents between two looks at the limits.
+const REFRESH_DOCUMENTS: u32 = 64;
+
+impl QuerySource {
+    fn new(cursor: QueryCursor, limits: Limits) -> QuerySource {
+        QuerySource {
+            cursor,
+            limits,
+            until_refresh: 0,
+        }
+    }
+}
+
+impl DocSource<Error> for QuerySource {
+    fn next(&mut self) -> Result<Option<DocBuf>> {
+        if self.until_refresh == 0 {
+            self.cursor.set_context(self.limits.get());
+            self.until_refresh = REFRESH_DOCUMENTS;
+        }
+        self.until_refresh -= 1;
+        self.cursor.next()
+    }
+}
+
+/// The end of a pipeline as what a cursor pulls from.
+struct PipelineStream {
+    source: Source<Error>,
+    limits: Limits,
+}
+
+impl DocStream for PipelineStream {
+    fn next(&mut self) -> Result<Option<DocBuf>> {
+        self.limits.0.lock().check()?;
+        self.source.next()
+    }
+
+    fn set_context(&mut self, context: OpContext) {
+        *self.limits.0.lock() = context;
+    }
+}
+
+/// What a pipeline runs on.
+struct Runner<'a> {
+    store: &'a DocumentStore,
+    db: &'a str,
+    limits: Limits,
+    durability: Durability,
+}
+
+impl Runner<'_> {
+    /// Opens a pipeline over a collection; `None` for the database itself.
+    fn open(
+        &self,
+        ns: Option<&Namespace>,
+        pipeline: Pipeline,
+        hint: Option<&Hint>,
+    ) -> Result<Opened> {
+        let (front, rest) = pipeline.split_front();
+        let seed: u64 = rand::random();
+        let context = ExecContext {
+            now_ms: now_ms(),
+            seed,
+            memory_bytes_max: STAGE_MEMORY_BYTES_MAX,
+            host: Arc::new(StoreHost {
+                store: self.store.clone(),
+                db: self.db.to_owned(),
+                ns: ns.cloned(),
+                limits: self.limits.clone(),
+                durability: self.durability,
+            }),
+        };
+        let Some(ns) = ns.filter(|_| !rest.has_own_source()) else {
+            let source: Source<Error> = Box::new(Docs::new(Vec::new()));
+            return Ok(Opened::Source(rest.execute(source, &context)?));
+        };
+        let shown = needed(&rest);
+        let planned = self.store.plan_parsed(
+            ns,
+            Some(&front.filter),
+            front.sort.as_deref(),
+            hint,
+            shown.as_ref(),
+        )?;
+        let cursor = match planned {
+            None => QueryCursor::empty(ns.clone()),
+            Some(planned) => planned.into_cursor(ns, front.skip, front.limit, &self.limits.get())?,
+        };
+        if rest.is_empty() {
+            return Ok(Opened::Cursor(cursor));
+        }
+        let source: Source<Error> = Box::new(QuerySource::new(cursor, self.limits.clone()));
+        Ok(Opened::Source(rest.execute(source, &context)?))
+    }
+}
+
+/// An opened pipeline.
+enum Opened {
+    /// It was a query only.
+    Cursor(QueryCursor),
+    /// It has stages.
+    Source(Source<Error>),
+}
+
+impl Opened {
+    fn into_source(self, limits: &Limits) -> Source<Error> {
+        match self {
+            Opened::Cursor(cursor) => Box::new(QuerySource::new(cursor, limits.clone())),
+            Opened::Source(source) => source,
+        }
+    }
+}
+
+/// The fields that a pipeline reads, if an index may do instead of the documents.
+fn needed(rest: &Pipeline) -> Option<BTreeSet<String>> {
+    rest.needed_fields()
+}
+
+impl Planned {
+    /// A cursor over the plan.
+    fn into_cursor(
+        self,
+        ns: &Namespace,
+        skip: u64,
+        limit: Option<u64>,
+        context: &OpContext,
+    ) -> Result<QueryCursor> {
+        let executor = self.open(context)?;
+        let sort = (!self.plan.sorted).then_some(self.sort);
+        Ok(QueryCursor::of_plan(ns.clone(), executor, sort, skip, limit, None))
+    }
+}
+
+impl DocumentStore {
+    /// Runs a pipeline over a collection, or over a database if there is no collection (`aggregate:
+    /// 1`). A collection that does not exist is empty.
+    ///
+    /// # Errors
+    /// Errors of the stages and the hint; `InvalidNamespace` (73) if a stage needs a collection and
+    /// there is none. Later errors come from the cursor.
+    pub fn aggregate(
+        &self,
+        db: &str,
+        ns: Option<&Namespace>,
+        request: &AggregateRequest<'_>,
+        context: &OpContext,
+    ) -> Result<QueryCursor> {
+        let pipeline = Pipeline::parse(request.pipeline, request.variables)?;
+        if ns.is_none() && !pipeline.has_documents() {
+            return Err(command(
+                ErrorCode::InvalidNamespace,
+                "{aggregate: 1} is not valid for this pipeline; it needs a collection",
+            ));
+        }
+        let hint = Hint::parse(request.hint)?;
+        let runner = Runner {
+            store: self,
+            db,
+            limits: Limits::new(context),
+            durability: request.durability,
+        };
+        match runner.open(ns, pipeline, hint.as_ref())? {
+            Opened::Cursor(cursor) => Ok(cursor),
+            Opened::Source(source) => {
+                let ns = ns.cloned().unwrap_or_else(|| Namespace::of_database(db));
+                let limits = runner.limits.clone();
+                Ok(QueryCursor::of_stream(
+                    ns,
+                    Box::new(PipelineStream { source, limits }),
+                ))
+            }
+        }
+    }
+}
+
+/// The error of a stage that this server lacks.
+fn not_supported(what: impl std::fmt::Display) -> Error {
+    CommandError::not_supported(what).into()
+}

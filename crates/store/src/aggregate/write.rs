@@ -1,0 +1,309 @@
+//! `$out` and `$merge`: a pipeline's documents go into a collection.
+
+use frond_bson::{Doc, DocBuf, ObjectId, Value, doc};
+use frond_query::aggregate::Source;
+use frond_query::error::ErrorCode;
+
+use super::not_supported;
+use crate::catalog::Collection;
+use crate::context::OpContext;
+use crate::error::{Error, Result, command};
+use crate::keyspace::Durability;
+use crate::namespace::Namespace;
+use crate::store::DocumentStore;
+use crate::write::insert::InsertOptions;
+use crate::write::update::UpdateRequest;
+
+/// Documents that are inserted at once.
+const BATCH_DOCUMENTS: usize = 1000;
+/// Bytes that are inserted at once.
+const BATCH_BYTES: usize = 16 * 1024 * 1024;
+
+/// Where to write.
+pub(super) struct Target<'a> {
+    pub store: &'a DocumentStore,
+    /// The database of the pipeline.
+    pub db: &'a str,
+    pub durability: Durability,
+    pub context: OpContext,
+}
+
+/// What `$merge` does with a document that is there already.
+#[derive(Clone, Debug)]
+enum WhenMatched {
+    Replace,
+    KeepExisting,
+    Merge,
+    Fail,
+    Pipeline(DocBuf),
+}
+
+/// What `$merge` does with a document that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WhenNotMatched {
+    Insert,
+    Discard,
+    Fail,
+}
+
+impl Target<'_> {
+    /// `$out`: the documents replace a collection, all at once. Its indexes and options stay.
+    pub fn out(&self, spec: &Doc, mut docs: Source<Error>) -> Result<()> {
+        let coll = spec.get_str("coll").unwrap_or_default();
+        let target = Namespace::new(spec.get_str("db").unwrap_or(self.db), coll)?;
+        target.check_may_create()?;
+        let temporary = format!("tmp.agg_out.{}", ObjectId::new());
+        let temporary = Namespace::new(target.db(), &temporary)?;
+        let existing = self.store.catalog().collection(&target);
+        let filled = self
+            .prepare(&temporary, existing.as_deref())
+            .and_then(|()| self.fill(&temporary, &mut docs))
+            .and_then(|()| self.store.rename_collection(&temporary, &target, true));
+        if filled.is_err() {
+            // The first error is the one to tell.
+            let _ = self.store.drop_collection(&temporary);
+        }
+        filled
+    }
+
+    /// Creates a collection like another one.
+    fn prepare(&self, ns: &Namespace, like: Option<&Collection>) -> Result<()> {
+        let options = like.map_or(Doc::empty(), |like| &like.options);
+        self.store.create_collection(ns, options)?;
+        let specs: Vec<&Doc> = like
+            .into_iter()
+            .flat_map(Collection::ready_indexes)
+            .map(|index| &*index.spec.doc)
+            .collect();
+        if !specs.is_empty() {
+            self.store.create_indexes(ns, &specs)?;
+        }
+        Ok(())
+    }
+
+    fn fill(&self, ns: &Namespace, docs: &mut Source<Error>) -> Result<()> {
+        loop {
+            let mut batch = Vec::new();
+            let mut bytes = 0;
+            while batch.len() < BATCH_DOCUMENTS && bytes < BATCH_BYTES {
+                let Some(doc) = docs.next()? else { break };
+                bytes += doc.len_bytes();
+                batch.push(doc);
+            }
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.insert(ns, &batch)?;
+        }
+    }
+
+    fn insert(&self, ns: &Namespace, docs: &[DocBuf]) -> Result<()> {
+        let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
+        let options = InsertOptions {
+            ordered: true,
+            durability: self.durability,
+        };
+        let outcome = self.store.insert(ns, &docs, options)?;
+        match outcome.errors.into_iter().next() {
+            Some(failed) => Err(failed.error),
+            None => Ok(()),
+        }
+    }
+
+    /// `$merge`: each document is inserted or merged into the one with the same key.
+    pub fn merge(&self, spec: &Doc, mut docs: Source<Error>) -> Result<()> {
+        let target = match spec.get("into") {
+            Some(Value::String(coll)) => Namespace::new(self.db, coll)?,
+            Some(Value::Document(into)) => Namespace::new(
+                into.get_str("db").unwrap_or(self.db),
+                into.get_str("coll").unwrap_or_default(),
+            )?,
+            other => {
+                return Err(command(
+                    ErrorCode::Location(51178),
+                    format!(
+                        "$merge 'into' field must be either a string or an object, but found {}",
+                        other.map_or("missing", |value| value.type_name())
+                    ),
+                ));
+            }
+        };
+        target.check_may_create()?;
+        let on = self.key_fields(&target, spec.get("on"))?;
+        let matched = when_matched(spec.get("whenMatched"))?;
+        let not_matched = when_not_matched(spec.get("whenNotMatched"))?;
+        let variables = spec.get_doc("let");
+        if variables.is_some() && !matches!(matched, WhenMatched::Pipeline(_)) {
+            return Err(command(
+                ErrorCode::Location(51199),
+                "Cannot use 'let' variables with 'whenMatched' mode that is not a pipeline",
+            ));
+        }
+        if variables.is_some_and(|doc| !doc.is_empty()) {
+            return Err(not_supported("the option 'let' of $merge"));
+        }
+        self.store.catalog().ensure_collection(&target)?;
+        while let Some(doc) = docs.next()? {
+            self.merge_one(&target, &doc, &on, &matched, not_matched)?;
+        }
+        Ok(())
+    }
+
+    /// The fields that identify a document: those of a unique index.
+    fn key_fields(&self, target: &Namespace, on: Option<Value<'_>>) -> Result<Vec<String>> {
+        let wrong = || {
+            command(
+                ErrorCode::Location(51186),
+                "$merge 'on' field must be either a string or an array of strings",
+            )
+        };
+        let mut fields = match on {
+            None => return Ok(vec!["_id".to_owned()]),
+            Some(Value::String(field)) => vec![field.to_owned()],
+            Some(Value::Array(list)) => list
+                .values()
+                .map(|value| value.as_str().map(str::to_owned).ok_or_else(wrong))
+                .collect::<Result<Vec<String>>>()?,
+            Some(_) => return Err(wrong()),
+        };
+        if fields.is_empty() {
+            return Err(wrong());
+        }
+        if fields == ["_id"] {
+            return Ok(fields);
+        }
+        fields.sort();
+        let collection = self.store.catalog().collection(target);
+        let fits = collection.is_some_and(|collection| {
+            collection.ready_indexes().any(|index| {
+                let spec = &index.spec;
+                let mut names: Vec<&str> = spec.fields.iter().map(|field| &*field.path).collect();
+                names.sort_unstable();
+                spec.unique && spec.partial.is_none() && names == fields
+            })
+        });
+        if fits {
+            return Ok(fields);
+        }
+        Err(command(
+            ErrorCode::Location(51183),
+            "Cannot find index to verify that join fields will be unique",
+        ))
+    }
+
+    fn merge_one(
+        &self,
+        target: &Namespace,
+        doc: &Doc,
+        on: &[String],
+        matched: &WhenMatched,
+        not_matched: WhenNotMatched,
+    ) -> Result<()> {
+        let mut with_id = DocBuf::new();
+        let doc = if doc.contains_key("_id") {
+            doc
+        } else {
+            with_id.push("_id", ObjectId::new());
+            with_id.push_all(doc);
+            &with_id
+        };
+        if matches!(matched, WhenMatched::Fail) && not_matched == WhenNotMatched::Insert {
+            return self.insert(target, &[doc.to_owned()]);
+        }
+        let mut filter = DocBuf::new();
+        for field in on {
+            let value = doc.path(field).filter(|value| {
+                !value.is_nullish() && !matches!(value, Value::Array(_))
+            });
+            let value = value.ok_or_else(|| {
+                command(
+                    ErrorCode::Location(51132),
+                    "$merge write error: 'on' field cannot be missing, null, undefined or an array",
+                )
+            })?;
+            filter.push(field, &doc! {"$eq": value});
+        }
+        // Without `_id` on, a document that is there keeps the one it has.
+        let mut rest = DocBuf::new();
+        for element in doc.iter_raw() {
+            if on.iter().any(|field| field == "_id") || element.name_bytes() != b"_id" {
+                rest.push_raw(&element);
+            }
+        }
+        let id = doc.get("_id");
+        let (update, variables): (DocBuf, Option<DocBuf>) = match matched {
+            WhenMatched::Replace => (rest, None),
+            WhenMatched::Merge if rest.is_empty() => (doc! {"$setOnInsert": doc}, None),
+            WhenMatched::Merge => {
+                let mut update = doc! {"$set": &rest};
+                if !rest.contains_key("_id") {
+                    update.push("$setOnInsert", &doc! {"_id": id});
+                }
+                (update, None)
+            }
+            WhenMatched::KeepExisting | WhenMatched::Fail => (doc! {"$setOnInsert": doc}, None),
+            WhenMatched::Pipeline(stages) => (stages.clone(), Some(doc! {"new": doc})),
+        };
+        let outcome = self.store.update(
+            target,
+            &UpdateRequest {
+                filter: &filter,
+                update: match matched {
+                    WhenMatched::Pipeline(_) => Value::Array(&update),
+                    _ => Value::Document(&update),
+                },
+                upsert: not_matched == WhenNotMatched::Insert,
+                multi: false,
+                array_filters: Vec::new(),
+                hint: None,
+                variables: variables.as_deref(),
+            },
+            self.durability,
+            &self.context,
+        )?;
+        if outcome.matched == 0 && not_matched == WhenNotMatched::Fail {
+            return Err(command(
+                ErrorCode::Location(13113),
+                "$merge could not find a matching document in the target collection for at least \
+                 one document in the source collection",
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn when_matched(value: Option<Value<'_>>) -> Result<WhenMatched> {
+    Ok(match value {
+        None | Some(Value::String("merge")) => WhenMatched::Merge,
+        Some(Value::String("replace")) => WhenMatched::Replace,
+        Some(Value::String("keepExisting")) => WhenMatched::KeepExisting,
+        Some(Value::String("fail")) => WhenMatched::Fail,
+        Some(Value::Array(stages)) => WhenMatched::Pipeline(stages.to_owned()),
+        Some(other) => {
+            return Err(command(
+                ErrorCode::BadValue,
+                format!(
+                    "Enumeration value '{}' for field 'whenMatched' is not a valid value.",
+                    crate::text::value(other)
+                ),
+            ));
+        }
+    })
+}
+
+fn when_not_matched(value: Option<Value<'_>>) -> Result<WhenNotMatched> {
+    Ok(match value {
+        None | Some(Value::String("insert")) => WhenNotMatched::Insert,
+        Some(Value::String("discard")) => WhenNotMatched::Discard,
+        Some(Value::String("fail")) => WhenNotMatched::Fail,
+        Some(other) => {
+            return Err(command(
+                ErrorCode::BadValue,
+                format!(
+                    "Enumeration value '{}' for field 'whenNotMatched' is not a valid value.",
+                    crate::text::value(other)
+                ),
+            ));
+        }
+    })
+}
