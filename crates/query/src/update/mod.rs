@@ -188,17 +188,22 @@ impl Update {
     /// MongoDB's, from the operators; 66 if `_id` would change; 17419 if the result is larger than
     /// 16 MiB.
     pub fn apply(&self, doc: &Doc, context: &ApplyContext) -> Result<Applied<'_>> {
-        let changed = match &self.kind {
-            Kind::Replacement(new) => Some(replacement::apply(new, doc, context)?),
+        let mut changed = match &self.kind {
+            Kind::Replacement(new) => {
+                let new = replacement::apply(new, doc, context)?;
+                (*new != *doc).then_some(new)
+            }
             Kind::Operators {
                 fields, filters, ..
             } => {
                 let scope = Scope { root: doc, context };
                 apply::apply(fields, filters, &scope)?.map(DocBuf::from_vec_trusted)
             }
-            Kind::Pipeline(pipeline) => Some(apply_pipeline(pipeline, doc, context)?),
+            Kind::Pipeline(pipeline) => {
+                let new = apply_pipeline(pipeline, doc, context)?;
+                (*new != *doc).then_some(new)
+            }
         };
-        let mut changed = changed.filter(|new| **new != *doc);
         if context.is_upsert_insert {
             let finished = with_id_first(changed.as_deref().unwrap_or(doc), context)?;
             changed = (*finished != *doc).then_some(finished);

@@ -297,3 +297,18 @@ fn expressions_in_filters() {
         &[("[{$match: {$expr: {$divide: ['$a', 0]}}}]", 2, "$divide")],
     );
 }
+
+#[test]
+fn the_longest_pipeline_fits_the_stack() {
+    let step = "{$set: {n: {$add: ['$n', 1]}}}";
+    let stages = format!("[{}]", vec![step; MAX_STAGES].join(","));
+    check("[{n: 0}]", &[(&*stages, "[{n: 1000}]")]);
+    let mut nested = "'$n'".to_owned();
+    for _ in 0..90 {
+        nested = format!("{{$add: [{nested}, 1]}}");
+    }
+    check(
+        "[{n: 0}]",
+        &[(&*format!("[{{$set: {{n: {nested}}}}}]"), "[{n: 90}]")],
+    );
+}

@@ -1,12 +1,12 @@
 //! Dates: their parts, and dates from parts.
 
-use super::{Eval, Operator, named, special};
+use super::{Eval, Operator, named, one, special};
 use crate::error::{Error, Result};
 use crate::expr::calendar::{Civil, DAY_MS, iso_days};
 use crate::expr::node::Node;
 use crate::expr::parse::{Named, Parser, optional, required};
 use crate::expr::value::Val;
-use frond_bson::{DocBuf, Value};
+use frond_bson::{DocBuf, Timestamp, Value};
 
 pub(super) const OPERATORS: &[Operator] = &[
     part("$year", |a| one_part(a, |c| Value::Int32(c.year as i32))),
@@ -46,6 +46,10 @@ pub(super) const OPERATORS: &[Operator] = &[
         to_parts,
     ),
     named("$dateFromParts", FROM_PARTS, from_parts),
+    one("$tsSecond", |v| timestamp_part("$tsSecond", v, |t| t.time)),
+    one("$tsIncrement", |v| {
+        timestamp_part("$tsIncrement", v, |t| t.increment)
+    }),
 ];
 
 /// An operator on a date: the date itself, or `{date: .., timezone: ..}`.
@@ -230,6 +234,24 @@ fn to_parts<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     parts.push("second", c.second as i32);
     parts.push("millisecond", c.millisecond as i32);
     Ok(Val::doc(parts))
+}
+
+fn timestamp_part<'a>(
+    operator: &str,
+    value: Val<'a>,
+    pick: fn(Timestamp) -> u32,
+) -> Result<Val<'a>> {
+    match value.get() {
+        None | Some(Value::Null | Value::Undefined) => Ok(Val::NULL),
+        Some(Value::Timestamp(timestamp)) => Ok(i64::from(pick(timestamp)).into()),
+        Some(other) => Err(Error::location(
+            5687301,
+            format!(
+                "Argument to {operator} must be a timestamp, but is {}",
+                other.type_name()
+            ),
+        )),
+    }
 }
 
 const FROM_PARTS: &[Named] = &[

@@ -167,8 +167,6 @@ const UNSUPPORTED: &[&str] = &[
     "$meta",
     "$rand",
     "$toHashedIndexKey",
-    "$tsIncrement",
-    "$tsSecond",
 ];
 
 /// The operator with this name.

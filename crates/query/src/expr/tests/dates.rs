@@ -27,6 +27,8 @@ fn parts() {
             ("{$isoWeek: '$d'}", "9"),
             ("{$isoWeekYear: '$d'}", "NumberLong(2024)"),
             ("{$year: '$n'}", "null"),
+            ("{$tsSecond: Timestamp(7, 9)}", "NumberLong(7)"),
+            ("{$tsIncrement: Timestamp(7, 9)}", "NumberLong(9)"),
             ("{$year: {date: '$d', timezone: null}}", "null"),
             ("{$year: Timestamp(1709210096, 1)}", "2024"),
             ("{$year: ObjectId('650000000123456789abcdef')}", "2023"),

@@ -6,6 +6,7 @@ mod arrays;
 mod dates;
 mod language;
 mod numbers;
+mod random;
 mod strings;
 mod types;
 
