@@ -1,7 +1,7 @@
 //! Collections, indexes, plans and transactions over ordered trees of bytes.
 #![forbid(unsafe_code)]
-#![allow(dead_code)] // the parts that use the rest follow
 
+mod aggregate;
 pub mod catalog;
 mod context;
 mod distinct;
@@ -21,6 +21,7 @@ mod text;
 mod verify;
 pub mod write;
 
+pub use aggregate::AggregateRequest;
 pub use catalog::{CreateIndexesInfo, DropInfo, IndexSelector};
 pub use context::OpContext;
 pub use error::{Error, Result};

@@ -43,6 +43,14 @@ impl Namespace {
         }
     }
 
+    /// What stands for a collection where a command is about a whole database.
+    pub(crate) fn of_database(db: &str) -> Namespace {
+        Namespace {
+            full: format!("{db}.$cmd.aggregate").into(),
+            dot: db.len(),
+        }
+    }
+
     /// The database.
     pub fn db(&self) -> &str {
         &self.full[..self.dot]

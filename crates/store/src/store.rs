@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use frond_bson::{Doc, DocBuf, doc};
+use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_query::error::ErrorCode;
 
 use crate::catalog::{Catalog, CreateIndexesInfo, DropInfo, IndexSelector, Uuid, View};
 use crate::context::OpContext;
 use crate::error::{Result, command};
+use crate::index::Usage;
 use crate::index::spec::IndexSpec;
 use crate::keyspace::{Durability, Engine, EngineOptions};
 use crate::merge::merge_operator;
@@ -283,16 +284,21 @@ impl DocumentStore {
     /// `NamespaceNotFound` (26).
     pub fn index_usage(&self, ns: &Namespace) -> Result<Vec<DocBuf>> {
         let collection = self.catalog.existing(ns)?;
-        Ok(collection
+        let describe = |spec: &Doc, uses: &Usage| {
+            doc! {
+                "name": spec.get("name"),
+                "key": spec.get("key"),
+                "accesses": {
+                    "ops": uses.queries() as i64,
+                    "since": Value::DateTime(uses.since_ms),
+                },
+                "spec": spec,
+            }
+        };
+        let id_index = describe(&IndexSpec::id_index_doc(), collection.id_uses());
+        let others = collection
             .ready_indexes()
-            .map(|index| {
-                doc! {
-                    "name": index.spec.name.as_str(),
-                    "key": &index.spec.key,
-                    "accesses": {"ops": index.uses() as i64},
-                    "spec": &index.spec.doc,
-                }
-            })
-            .collect())
+            .map(|index| describe(&index.spec.doc, index.uses()));
+        Ok(std::iter::once(id_index).chain(others).collect())
     }
 }

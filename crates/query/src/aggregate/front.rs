@@ -2,16 +2,18 @@
 
 use super::Pipeline;
 use super::stages::{Stage, transform::Transform};
-use crate::matcher::Expr;
+use crate::matcher::{Expr, Filter};
 use frond_bson::{ArrayBuf, DocBuf};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The beginning of a pipeline as a query.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Front {
-    /// The filter of all `$match` stages at the front; empty if there are none.
-    pub filter: DocBuf,
+    /// The filter of all `$match` stages at the front, with the values of variables in it.
+    pub filter: Filter,
+    /// The same filter as it was written; empty if there is none.
+    pub spec: DocBuf,
     /// The order of a `$sort` after them.
     pub sort: Option<DocBuf>,
     /// Documents to leave out after sorting.
@@ -26,7 +28,13 @@ impl Pipeline {
     ///
     /// A `$match` behind a `$sort` goes before it. A pipeline with a source of its own has no front.
     pub fn split_front(self) -> (Front, Pipeline) {
-        let mut front = Front::default();
+        let mut front = Front {
+            filter: Filter::all(),
+            spec: DocBuf::new(),
+            sort: None,
+            skip: 0,
+            limit: None,
+        };
         if self.has_own_source() {
             return (front, self);
         }
@@ -35,7 +43,7 @@ impl Pipeline {
         for stage in &self.stages {
             let ranged = front.skip > 0 || front.limit.is_some();
             match stage {
-                Stage::Filter(filter) if !ranged => filters.push(&filter.spec),
+                Stage::Filter(filter) if !ranged => filters.push(&**filter),
                 // The order of the last sort holds; one before it only breaks ties.
                 Stage::Sort(sort) if front.sort.is_none() && !ranged => {
                     front.sort = Some(sort.spec.clone());
@@ -55,12 +63,13 @@ impl Pipeline {
             }
             taken += 1;
         }
-        front.filter = match &*filters {
+        front.filter = Filter::all_of(filters.iter().map(|stage| &stage.filter));
+        front.spec = match &*filters {
             [] => DocBuf::new(),
-            [only] => (*only).clone(),
+            [only] => only.spec.clone(),
             several => {
                 let mut all = DocBuf::new();
-                let branches: ArrayBuf = several.iter().copied().collect();
+                let branches: ArrayBuf = several.iter().map(|stage| &stage.spec).collect();
                 all.push("$and", &branches);
                 all
             }

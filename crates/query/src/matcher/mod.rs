@@ -133,6 +133,14 @@ impl Filter {
         }
     }
 
+    /// The filter that documents pass which pass all of `filters`.
+    pub fn all_of<'a>(filters: impl IntoIterator<Item = &'a Filter>) -> Filter {
+        let roots = filters.into_iter().map(|filter| filter.root.clone());
+        Filter {
+            root: parse::all_of(roots.collect()),
+        }
+    }
+
     /// Whether every document passes because the filter has no condition.
     pub fn is_empty(&self) -> bool {
         matches!(&self.root, Expr::And(children) if children.is_empty())

@@ -6,7 +6,6 @@
 mod host;
 mod write;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf, Value};
@@ -14,17 +13,18 @@ use frond_query::aggregate::{
     DocSource, Docs, ExecContext, Pipeline, STAGE_MEMORY_BYTES_MAX, Source,
 };
 use frond_query::error::{Error as CommandError, ErrorCode};
+use frond_query::sort::SortSpec;
 use parking_lot::Mutex;
 
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
 use crate::exec::cursor::{DocStream, QueryCursor};
-use crate::find::Planned;
+use crate::find::Question;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
 use crate::plan::Hint;
 use crate::store::DocumentStore;
-use crate::write::now_ms;
+use crate::write::{environment, now_ms};
 use host::StoreHost;
 
 /// What `aggregate` was asked for.
@@ -118,7 +118,7 @@ impl Runner<'_> {
         &self,
         ns: Option<&Namespace>,
         pipeline: Pipeline,
-        hint: Option<&Hint>,
+        hint: Option<Hint>,
     ) -> Result<Opened> {
         let (front, rest) = pipeline.split_front();
         let seed: u64 = rand::random();
@@ -138,20 +138,19 @@ impl Runner<'_> {
             let source: Source<Error> = Box::new(Docs::new(Vec::new()));
             return Ok(Opened::Source(rest.execute(source, &context)?));
         };
-        let shown = needed(&rest);
-        let planned = self.store.plan_parsed(
-            ns,
-            Some(&front.filter),
-            front.sort.as_deref(),
+        let question = Question {
+            filter: Arc::new(front.filter),
+            sort: SortSpec::parse(front.sort.as_deref().unwrap_or(Doc::empty()))?,
             hint,
-            shown.as_ref(),
-        )?;
-        let cursor = match planned {
+            shown: rest.needed_fields(),
+        };
+        let limits = self.limits.get();
+        let cursor = match question.plan(self.store.catalog(), ns, &limits)? {
             None => QueryCursor::empty(ns.clone()),
-            Some(planned) => planned.into_cursor(ns, front.skip, front.limit, &self.limits.get())?,
+            Some(planned) => planned.into_cursor(front.skip, front.limit, None, &limits)?,
         };
         if rest.is_empty() {
-            return Ok(Opened::Cursor(cursor));
+            return Ok(Opened::Cursor(Box::new(cursor)));
         }
         let source: Source<Error> = Box::new(QuerySource::new(cursor, self.limits.clone()));
         Ok(Opened::Source(rest.execute(source, &context)?))
@@ -161,7 +160,7 @@ impl Runner<'_> {
 /// An opened pipeline.
 enum Opened {
     /// It was a query only.
-    Cursor(QueryCursor),
+    Cursor(Box<QueryCursor>),
     /// It has stages.
     Source(Source<Error>),
 }
@@ -169,29 +168,9 @@ enum Opened {
 impl Opened {
     fn into_source(self, limits: &Limits) -> Source<Error> {
         match self {
-            Opened::Cursor(cursor) => Box::new(QuerySource::new(cursor, limits.clone())),
+            Opened::Cursor(cursor) => Box::new(QuerySource::new(*cursor, limits.clone())),
             Opened::Source(source) => source,
         }
-    }
-}
-
-/// The fields that a pipeline reads, if an index may do instead of the documents.
-fn needed(rest: &Pipeline) -> Option<BTreeSet<String>> {
-    rest.needed_fields()
-}
-
-impl Planned {
-    /// A cursor over the plan.
-    fn into_cursor(
-        self,
-        ns: &Namespace,
-        skip: u64,
-        limit: Option<u64>,
-        context: &OpContext,
-    ) -> Result<QueryCursor> {
-        let executor = self.open(context)?;
-        let sort = (!self.plan.sorted).then_some(self.sort);
-        Ok(QueryCursor::of_plan(ns.clone(), executor, sort, skip, limit, None))
     }
 }
 
@@ -209,7 +188,7 @@ impl DocumentStore {
         request: &AggregateRequest<'_>,
         context: &OpContext,
     ) -> Result<QueryCursor> {
-        let pipeline = Pipeline::parse(request.pipeline, request.variables)?;
+        let pipeline = Pipeline::parse(request.pipeline, &environment(request.variables))?;
         if ns.is_none() && !pipeline.has_documents() {
             return Err(command(
                 ErrorCode::InvalidNamespace,
@@ -223,8 +202,8 @@ impl DocumentStore {
             limits: Limits::new(context),
             durability: request.durability,
         };
-        match runner.open(ns, pipeline, hint.as_ref())? {
-            Opened::Cursor(cursor) => Ok(cursor),
+        match runner.open(ns, pipeline, hint)? {
+            Opened::Cursor(cursor) => Ok(*cursor),
             Opened::Source(source) => {
                 let ns = ns.cloned().unwrap_or_else(|| Namespace::of_database(db));
                 let limits = runner.limits.clone();

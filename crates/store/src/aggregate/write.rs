@@ -132,6 +132,7 @@ impl Target<'_> {
         let on = self.key_fields(&target, spec.get("on"))?;
         let matched = when_matched(spec.get("whenMatched"))?;
         let not_matched = when_not_matched(spec.get("whenNotMatched"))?;
+        check_modes(&matched, not_matched)?;
         let variables = spec.get_doc("let");
         if variables.is_some() && !matches!(matched, WhenMatched::Pipeline(_)) {
             return Err(command(
@@ -207,14 +208,14 @@ impl Target<'_> {
             with_id.push_all(doc);
             &with_id
         };
-        if matches!(matched, WhenMatched::Fail) && not_matched == WhenNotMatched::Insert {
+        if matches!(matched, WhenMatched::Fail) {
             return self.insert(target, &[doc.to_owned()]);
         }
         let mut filter = DocBuf::new();
         for field in on {
-            let value = doc.path(field).filter(|value| {
-                !value.is_nullish() && !matches!(value, Value::Array(_))
-            });
+            let value = doc
+                .path(field)
+                .filter(|value| !value.is_nullish() && !matches!(value, Value::Array(_)));
             let value = value.ok_or_else(|| {
                 command(
                     ErrorCode::Location(51132),
@@ -252,7 +253,8 @@ impl Target<'_> {
                     WhenMatched::Pipeline(_) => Value::Array(&update),
                     _ => Value::Document(&update),
                 },
-                upsert: not_matched == WhenNotMatched::Insert,
+                // A pipeline is for documents that are there; others are inserted as they are.
+                upsert: not_matched == WhenNotMatched::Insert && variables.is_none(),
                 multi: false,
                 array_filters: Vec::new(),
                 hint: None,
@@ -261,7 +263,13 @@ impl Target<'_> {
             self.durability,
             &self.context,
         )?;
-        if outcome.matched == 0 && not_matched == WhenNotMatched::Fail {
+        if outcome.matched > 0 {
+            return Ok(());
+        }
+        if not_matched == WhenNotMatched::Insert && variables.is_some() {
+            return self.insert(target, &[doc.to_owned()]);
+        }
+        if not_matched == WhenNotMatched::Fail {
             return Err(command(
                 ErrorCode::Location(13113),
                 "$merge could not find a matching document in the target collection for at least \
@@ -270,6 +278,29 @@ impl Target<'_> {
         }
         Ok(())
     }
+}
+
+/// Not every combination makes sense.
+fn check_modes(matched: &WhenMatched, not_matched: WhenNotMatched) -> Result<()> {
+    let name = match matched {
+        WhenMatched::KeepExisting => "keepExisting",
+        WhenMatched::Fail => "fail",
+        _ => return Ok(()),
+    };
+    if not_matched == WhenNotMatched::Insert {
+        return Ok(());
+    }
+    Err(command(
+        ErrorCode::Location(51181),
+        format!(
+            "Combination of $merge modes 'whenMatched: {name}' and 'whenNotMatched: {}' is not \
+             supported",
+            match not_matched {
+                WhenNotMatched::Discard => "discard",
+                _ => "fail",
+            }
+        ),
+    ))
 }
 
 fn when_matched(value: Option<Value<'_>>) -> Result<WhenMatched> {

@@ -25,7 +25,7 @@ use frond_query::error::ErrorCode;
 use parking_lot::{Mutex, RwLock};
 
 use crate::error::{Result, command};
-use crate::index::Index;
+use crate::index::{Index, Usage};
 use crate::keyspace::{Engine, Snapshot, TreeId, TreeOptions};
 use crate::merge::Counts;
 use crate::namespace::Namespace;
@@ -77,6 +77,8 @@ struct Shared {
     gate: RwLock<u64>,
     /// Odd while the definition changes.
     epoch: AtomicU64,
+    /// How often queries looked for an `_id`.
+    id_uses: Usage,
 }
 
 impl Collection {
@@ -94,6 +96,11 @@ impl Collection {
             .documents
             .fetch_add(change.documents, Ordering::Relaxed);
         self.shared.bytes.fetch_add(change.bytes, Ordering::Relaxed);
+    }
+
+    /// How often queries looked for an `_id`.
+    pub fn id_uses(&self) -> &Usage {
+        &self.shared.id_uses
     }
 
     /// The plans that were chosen for queries.

@@ -163,8 +163,12 @@ impl Executor {
         let primary = self.collection.primary;
         Ok(match access {
             Access::Eof => Source::Eof,
-            Access::Id(key) => Source::Id(key),
+            Access::Id(key) => {
+                self.collection.id_uses().add();
+                Source::Id(key)
+            }
             Access::IdRange { ranges, direction } if ranges.all_points() => {
+                self.collection.id_uses().add();
                 Source::Ids(points(&ranges, direction))
             }
             Access::CollScan(direction) => {
@@ -172,11 +176,12 @@ impl Executor {
                 Source::Primary(KeyScan::open(&self.snapshot, range)?.of_collection())
             }
             Access::IdRange { ranges, direction } => {
+                self.collection.id_uses().add();
                 let range = primary_range(primary, ranges, direction);
                 Source::Primary(KeyScan::open(&self.snapshot, range)?)
             }
             Access::Index(access) => {
-                access.index.used();
+                access.index.uses().add();
                 Source::Index {
                     scan: KeyScan::open(&self.snapshot, access.key_range())?,
                     covered: access.covered,

@@ -26,8 +26,37 @@ pub struct Index {
     multikey: AtomicU32,
     /// Those of the bits that a commit has stored in the catalog.
     multikey_stored: AtomicU32,
-    /// Queries that used it since the start.
-    uses: AtomicU64,
+    uses: Usage,
+}
+
+/// How often something was used.
+#[derive(Debug)]
+pub struct Usage {
+    /// Queries.
+    queries: AtomicU64,
+    /// When counting began, in milliseconds since 1970.
+    pub since_ms: i64,
+}
+
+impl Default for Usage {
+    fn default() -> Usage {
+        Usage {
+            queries: AtomicU64::new(0),
+            since_ms: crate::write::now_ms(),
+        }
+    }
+}
+
+impl Usage {
+    /// Queries since then.
+    pub fn queries(&self) -> u64 {
+        self.queries.load(Ordering::Relaxed)
+    }
+
+    /// Counts a query.
+    pub(crate) fn add(&self) {
+        self.queries.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Index {
@@ -39,7 +68,7 @@ impl Index {
             ready,
             multikey: AtomicU32::new(multikey),
             multikey_stored: AtomicU32::new(multikey),
-            uses: AtomicU64::new(0),
+            uses: Usage::default(),
         }
     }
 
@@ -78,13 +107,8 @@ impl Index {
         self.multikey_stored.fetch_or(fields, Ordering::SeqCst);
     }
 
-    /// Queries that used it since the start of the server.
-    pub fn uses(&self) -> u64 {
-        self.uses.load(Ordering::Relaxed)
-    }
-
-    /// Counts a query.
-    pub(crate) fn used(&self) {
-        self.uses.fetch_add(1, Ordering::Relaxed);
+    /// How often queries used it since it was made or the server started.
+    pub fn uses(&self) -> &Usage {
+        &self.uses
     }
 }
