@@ -493,7 +493,7 @@ impl Common {
 }
 
 /// True for a value by which a client says that it does not want an option that this server lacks.
-fn means_off(value: &Value<'_>) -> bool {
+pub fn means_off(value: &Value<'_>) -> bool {
     match value {
         Value::Bool(on) => !on,
         Value::Document(doc) => {

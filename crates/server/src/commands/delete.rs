@@ -119,7 +119,8 @@ pub fn delete(cx: &Context<'_>, namespace: &Namespace, request: &DeleteRequest<'
         .delete(namespace, request, cx.write_concern.durability, &cx.limits)?)
 }
 
-fn parse_statement<'a>(
+/// Reads one delete statement.
+pub fn parse_statement<'a>(
     statement: &'a Doc,
     variables: Option<&'a Doc>,
 ) -> Result<DeleteRequest<'a>> {

@@ -24,6 +24,7 @@ pub mod drop;
 pub mod drop_database;
 pub mod drop_indexes;
 pub mod end_sessions;
+pub mod explain;
 pub mod features;
 pub mod find;
 pub mod find_and_modify;
@@ -80,6 +81,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &drop_database::DropDatabase,
     &drop_indexes::DropIndexes,
     &end_sessions::EndSessions,
+    &explain::Explain,
     &features::Features,
     &find::Find,
     &find_and_modify::FindAndModify,

@@ -209,7 +209,8 @@ const STATEMENT: &[&str] = &[
     "sort",
 ];
 
-fn parse_statement<'a>(
+/// Reads one update statement.
+pub fn parse_statement<'a>(
     statement: &'a Doc,
     variables: Option<&'a Doc>,
 ) -> Result<UpdateRequest<'a>> {
