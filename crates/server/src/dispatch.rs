@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, Value, doc};
-use frond_store::{OpContext, check_database_name};
+use frond_store::{Durability, OpContext, check_database_name};
 use frond_wire::DocIter;
 
 use crate::arguments::{Arguments, whole};
@@ -11,7 +11,7 @@ use crate::commands::{self, Command, Traits, proper_name};
 use crate::concern::{WriteConcern, check_read_concern};
 use crate::connection::{ClientState, Connection};
 use crate::context::{Context, lacking};
-use crate::exec;
+use crate::exec::Work;
 use crate::failure::{ErrorCode, Failure, Result};
 use crate::log::{Component, Severity};
 use crate::metrics::Class;
@@ -105,8 +105,16 @@ fn try_command(
     if !traits.keeps_last_error {
         state.last_error.begin();
     }
+    let common = Common::parse(server, command, request);
+    let synced =
+        matches!(&common, Ok(common) if common.write_concern.durability == Durability::Synced);
     let operation = Operation {
         traits,
+        work: if synced && traits.writes {
+            Work::Long
+        } else {
+            traits.work
+        },
         name: proper,
         kind: "command",
         at: Some(at),
@@ -118,7 +126,7 @@ fn try_command(
         &operation,
         request,
         |state, limits| {
-            let common = Common::parse(server, command, request)?;
+            let common = common?;
             if common.help {
                 return Ok(doc! {"help": command.doc()});
             }
@@ -155,6 +163,8 @@ fn try_command(
 pub struct Operation {
     /// Its treatment.
     pub traits: Traits,
+    /// How long it may keep its thread.
+    pub work: Work,
     /// The proper name.
     pub name: &'static str,
     /// `command`, `query`, `insert` …, for `currentOp`.
@@ -187,9 +197,9 @@ pub fn observed<T>(
 ) -> Result<T> {
     let started = Instant::now();
     begin(server, connection, operation, request, started);
-    let outcome = exec::run(operation.traits.touches_storage, || {
-        run(state, Limits(connection))
-    });
+    let outcome = server
+        .executor
+        .run(operation.work, || run(state, Limits(connection)));
     let took = started.elapsed();
     let outcome = outcome.map_err(|failure| match failure.code {
         ErrorCode::Interrupted if server.is_stopping() => {
@@ -259,7 +269,7 @@ fn end(server: &Server, connection: &Connection, operation: &Operation, took: Du
     if let Some(count) = operation.at.and_then(|at| server.metrics.commands.get(at)) {
         count.total.add(1);
     }
-    let slow = took >= server.slow_operation() && traits.touches_storage;
+    let slow = took >= server.slow_operation() && operation.work != Work::Instant;
     let mut running = connection.running.lock();
     running.active = false;
     let counted = traits.on_collection || operation.name == "getMore";

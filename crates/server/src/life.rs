@@ -9,7 +9,7 @@ use frond_bson::{DocBuf, doc};
 use frond_store::{DocumentStore, EngineOptions, StoreOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::exec::panic_text;
+use crate::exec::{panic_text, worker_threads};
 use crate::lock_file::LockFile;
 use crate::log::{Component, Log};
 use crate::memory::{default_cache_bytes, usable_bytes};
@@ -72,6 +72,7 @@ pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
     };
     log_panics(&log);
     let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(worker_threads())
         .enable_all()
         .thread_name("frond-worker")
         // Threads that wait for the store; each runs one command.
@@ -126,7 +127,9 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), Stop> {
         .map(PidFile::write)
         .transpose()
         .map_err(|error| Stop::new(exit::BAD_OPTIONS, error))?;
-    let server = Arc::new(Server::new(settings, log.clone(), store, port));
+    let server = Server::new(settings, log.clone(), store, port)
+        .map(Arc::new)
+        .map_err(|error| Stop::new(1, format!("cannot start a thread: {error}")))?;
     accept_all(&server, addresses, unix.as_mut()).map_err(|error| Stop::address(&error))?;
     tokio::spawn(sweep(server.clone()));
     for ip in &ips {

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use crate::commands;
 use crate::connection::Connections;
 use crate::cursors::Cursors;
+use crate::exec::Executor;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::sessions::Sessions;
@@ -32,6 +33,8 @@ pub struct Server {
     pub connections: Connections,
     /// Counters.
     pub metrics: Metrics,
+    /// Runs commands.
+    pub executor: Executor,
     /// When it started.
     pub started: Instant,
     /// Names this run of the server, so that a client sees a restart.
@@ -51,9 +54,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server over an open store.
-    pub fn new(settings: Settings, log: Arc<Log>, store: DocumentStore, port: u16) -> Server {
-        Server {
+    /// A server over an open store, for the runtime that this is called in.
+    pub fn new(
+        settings: Settings,
+        log: Arc<Log>,
+        store: DocumentStore,
+        port: u16,
+    ) -> std::io::Result<Server> {
+        Ok(Server {
+            executor: Executor::new()?,
             slow_micros: AtomicU64::new(crate::metrics::micros(settings.slow_operation)),
             cursor_timeout_ms: AtomicU64::new(millis(settings.cursor_timeout)),
             settings,
@@ -73,7 +82,7 @@ impl Server {
             arguments: std::env::args().collect(),
             stop: watch::Sender::new(false),
             stopping: AtomicBool::new(false),
-        }
+        })
     }
 
     /// `host:port`, how the server names itself.

@@ -38,7 +38,7 @@ impl TestServer {
         engine.cache_bytes = 32 << 20;
         let store = DocumentStore::open_engine(engine, StoreOptions::default()).unwrap();
         let log = Arc::new(Log::open(&settings).unwrap());
-        let server = Arc::new(Server::new(settings, log, store, 27017));
+        let server = Arc::new(Server::new(settings, log, store, 27017).unwrap());
         let connection = server.connections.open(Peer::Unix, 10).unwrap();
         TestServer {
             server,

@@ -5,6 +5,7 @@ use frond_bson::{DocBuf, doc};
 use super::{Command, Traits};
 use crate::context::Context;
 use crate::context::lacking;
+use crate::exec::Work;
 use crate::failure::Result;
 
 /// Writes everything to disk.
@@ -25,7 +26,7 @@ impl Command for Fsync {
 
     fn traits(&self) -> Traits {
         Traits {
-            touches_storage: true,
+            work: Work::Long,
             ..Traits::CHEAP
         }
         .admin()

@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, Value, doc};
 
 use super::{Command, Traits};
 use crate::context::Context;
+use crate::exec::Work;
 use crate::failure::Result;
 use frond_store::Durability;
 
@@ -27,7 +28,7 @@ impl Command for GetLastError {
 
     fn traits(&self) -> Traits {
         Traits {
-            touches_storage: true,
+            work: Work::Long,
             keeps_last_error: true,
             ..Traits::CHEAP
         }

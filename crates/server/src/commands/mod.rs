@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use frond_bson::DocBuf;
 
 use crate::context::Context;
+use crate::exec::Work;
 use crate::failure::Result;
 use crate::metrics::{Class, Op};
 
@@ -157,8 +158,8 @@ pub struct Traits {
     pub class: Class,
     /// For `opcounters`. Writes count their own statements, so theirs is only for `top`.
     pub op: Op,
-    /// Whether it may wait for the store.
-    pub touches_storage: bool,
+    /// How long it may keep its thread; a write that waits for the journal is always long.
+    pub work: Work,
     /// Whether it runs on the database `admin` only.
     pub admin_only: bool,
     /// Whether it is part of MongoDB's Stable API, version 1.
@@ -178,7 +179,7 @@ impl Traits {
     pub const CHEAP: Traits = Traits {
         class: Class::Command,
         op: Op::Command,
-        touches_storage: false,
+        work: Work::Instant,
         admin_only: false,
         stable_api: false,
         takes_any_field: false,
@@ -191,7 +192,7 @@ impl Traits {
     pub const READ: Traits = Traits {
         class: Class::Read,
         op: Op::Query,
-        touches_storage: true,
+        work: Work::Short,
         on_collection: true,
         stable_api: true,
         ..Traits::CHEAP
@@ -207,7 +208,7 @@ impl Traits {
 
     /// Reads the catalog.
     pub const CATALOG: Traits = Traits {
-        touches_storage: true,
+        work: Work::Long,
         stable_api: true,
         ..Traits::CHEAP
     };

@@ -5,6 +5,7 @@ use frond_bson::{DocBuf, Value, doc};
 use super::build_info::COMPATIBLE_VERSION;
 use super::{COMMANDS, Command, Traits, proper_name};
 use crate::context::Context;
+use crate::exec::Work;
 use crate::failure::Result;
 use crate::memory::process_memory;
 use crate::metrics::{Class, Op};
@@ -26,7 +27,7 @@ impl Command for ServerStatus {
         // The fields switch sections on and off.
         Traits {
             takes_any_field: true,
-            touches_storage: true,
+            work: Work::Long,
             ..Traits::CHEAP
         }
     }

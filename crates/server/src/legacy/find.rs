@@ -5,7 +5,7 @@ use frond_wire::Query;
 
 use super::{Legacy, batch_of};
 use crate::cursors::Cursor;
-use crate::exec;
+use crate::exec::Work;
 use crate::failure::{Failure, Result};
 use crate::reply::BatchOptions;
 
@@ -59,7 +59,7 @@ impl Legacy<'_> {
     ) -> Result<Vec<u8>> {
         let (filter, _) = unwrap(body)?;
         let server = self.server;
-        let all = exec::run(true, || {
+        let all = server.executor.run(Work::Short, || {
             super::virtual_collections::documents(server, db, collection, filter)
         })?;
         let skip = usize::try_from(query.skip).unwrap_or(0);
