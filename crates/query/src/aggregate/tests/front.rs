@@ -83,7 +83,7 @@ fn the_front_is_what_a_query_can_do() {
         ),
     ] {
         let (front, left) = parse(stages).unwrap().split_front();
-        assert_eq!(front.filter, json(filter), "{stages}");
+        assert_eq!(front.spec, json(filter), "{stages}");
         assert_eq!(front.sort, sort.map(json), "{stages}");
         assert_eq!((front.skip, front.limit), (skip, limit), "{stages}");
         assert_eq!(left.len(), rest, "{stages}");
@@ -111,7 +111,7 @@ fn front_and_rest_give_what_the_whole_gives() {
         let stages = format!("[{}]", picked.map(|at| choices[at]).join(","));
         let whole = run_docs(input.clone(), &stages).unwrap();
         let (front, rest) = parse(&stages).unwrap().split_front();
-        let mut query = vec![format!("{{$match: {:?}}}", front.filter)];
+        let mut query = vec![format!("{{$match: {:?}}}", front.spec)];
         let mut docs = run_docs(input.clone(), &format!("[{}]", query.join(","))).unwrap();
         if let Some(sort) = &front.sort {
             query = vec![format!("{{$sort: {sort:?}}}")];
