@@ -18,6 +18,13 @@ pub fn latencies() -> Latencies {
     Histogram::new(3).expect("three significant digits are within the library's bounds")
 }
 
+/// Adds a latency. The histogram grows to take it; only one that no histogram can hold is cut.
+fn record(latencies: &mut Latencies, micros: u64) {
+    if latencies.record(micros).is_err() {
+        latencies.saturating_record(micros);
+    }
+}
+
 /// Shared by the threads of one run.
 pub struct Meter {
     start: Instant,
@@ -80,8 +87,8 @@ impl Meter {
         let mut state = self.state();
         let total = self.documents.fetch_add(documents, Ordering::Relaxed) + documents;
         state.timeline.note(self.start.elapsed(), total);
-        state.interval.saturating_record(micros);
-        state.whole.saturating_record(micros);
+        record(&mut state.interval, micros);
+        record(&mut state.whole, micros);
     }
 
     /// Ends the run with an error; the first one is kept.
@@ -218,6 +225,8 @@ mod tests {
         meter.batch(60, Duration::from_millis(4));
         let second = meter.take_interval();
         assert_eq!((second.documents, second.latencies.len()), (100, 1));
+        let interval = Percentiles::of(&second.latencies);
+        assert!((3.99..4.01).contains(&interval.p50_ms), "{interval:?}");
         assert!(!meter.stopping());
         meter.fail(Error::Settings("first".to_owned()));
         meter.fail(Error::Settings("second".to_owned()));
@@ -225,6 +234,15 @@ mod tests {
         let outcome = meter.end();
         assert_eq!(outcome.documents, 100);
         assert_eq!(outcome.latencies.len(), 2);
+        let percentiles = Percentiles::of(&outcome.latencies);
+        assert!(
+            (1.99..2.01).contains(&percentiles.p50_ms),
+            "{percentiles:?}"
+        );
+        assert!(
+            (3.99..4.01).contains(&percentiles.max_ms),
+            "{percentiles:?}"
+        );
         assert_eq!(outcome.error.unwrap().to_string(), "first");
         assert!(outcome.timeline.speed_of_part(0.0, 1.0).unwrap() > 0.0);
     }
