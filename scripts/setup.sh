@@ -101,8 +101,12 @@ node_packages() {
 java_classes() {
     rm -rf "$cache/java"
     mkdir -p "$cache/java/classes"
-    mvn -q -B -Dstyle.color=never -Dmaven.repo.local="$PWD/$cache/m2" dependency:copy \
-        -Dartifact="$java_driver" -DoutputDirectory="$PWD/$cache/java"
+    # Maven writes colours even when quiet.
+    mvn -q -B -Dmaven.repo.local="$PWD/$cache/m2" dependency:copy \
+        -Dartifact="$java_driver" -DoutputDirectory="$PWD/$cache/java" >"$cache/java.log" 2>&1 || {
+        cat "$cache/java.log" >&2
+        return 1
+    }
 }
 
 setup_clients() {
