@@ -55,17 +55,21 @@ fn draw(
         Some(speed) => format!("{documents} documents, exit speed {}/s", thousands(speed)),
         None => format!("{documents} documents"),
     };
-    panel(&speed, &title, "documents/s", &speed_curves(rows))?;
+    // All panels share their horizontal axis. A run too short for one interval still gets it.
+    let last = rows.last().map_or(0, |row| row.documents);
+    let x_max = (last as f64 / 1e6).max(1e-6);
+    panel(&speed, x_max, &title, "documents/s", &speed_curves(rows))?;
     let slow = curve("99 of 100 faster", SECOND, 2, rows, |row| Some(row.p99_ms));
     let median = curve("half faster", FIRST, 2, rows, |row| Some(row.p50_ms));
     panel(
         &latency,
+        x_max,
         "Time for a batch",
         "milliseconds",
         &[slow, median],
     )?;
     if !memory.is_empty() {
-        panel(&memory_area, "Server's memory", "MiB", memory)?;
+        panel(&memory_area, x_max, "Server's memory", "MiB", memory)?;
     }
     root.present().map_err(drawing)
 }
@@ -185,13 +189,12 @@ fn thin(rows: &[Row]) -> Vec<Row> {
 
 fn panel(
     area: &DrawingArea<SVGBackend<'_>, Shift>,
+    x_max: f64,
     title: &str,
     unit: &str,
     curves: &[Curve],
 ) -> Result<()> {
     let all = || curves.iter().flat_map(|curve| &curve.points);
-    // A run too short for one interval still gets its axes.
-    let x_max = all().map(|(x, _)| *x).fold(0.0, f64::max).max(1e-6);
     let y_max = all().map(|(_, y)| *y).fold(0.0, f64::max).max(1e-6) * 1.1;
     let mut chart = ChartBuilder::on(area)
         .caption(title, ("sans-serif", 19).into_font().color(&TEXT))
