@@ -14,6 +14,7 @@ mod number;
 pub mod paths;
 pub mod projection;
 mod raw;
+pub mod reference;
 pub mod sort;
 #[cfg(test)]
 mod testing;

@@ -22,6 +22,7 @@ mod memory;
 mod metrics;
 mod net;
 mod random;
+pub mod reference;
 mod reply;
 mod sessions;
 mod settings;

@@ -15,6 +15,7 @@ mod merge;
 mod namespace;
 mod options;
 pub mod plan;
+pub mod reference;
 mod stats;
 mod store;
 mod text;

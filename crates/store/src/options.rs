@@ -9,7 +9,7 @@ use crate::keyspace::TreeOptions;
 
 /// Options that MongoDB knows and this server does not have, unless they have the value that
 /// switches them off.
-const NOT_SUPPORTED: [&str; 14] = [
+pub(crate) const NOT_SUPPORTED: [&str; 14] = [
     "capped",
     "size",
     "max",

@@ -16,6 +16,7 @@ pub use node::Context;
 pub use value::Val;
 
 pub(crate) use node::{FieldPath, Node, check_bytes};
+pub(crate) use operators::reference;
 pub(crate) use parse::{Parser, check_variable_name, field_path};
 
 use crate::error::Result;

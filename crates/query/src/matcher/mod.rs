@@ -15,6 +15,7 @@ pub use operators::comparison::{Comparison, Relation};
 pub use operators::expr::Computed;
 pub use operators::membership::InSet;
 pub use operators::modulo::Modulo;
+pub(crate) use operators::reference;
 pub use operators::regex::{Pattern, Prefix};
 pub use operators::type_set::TypeSet;
 

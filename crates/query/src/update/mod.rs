@@ -16,6 +16,7 @@ mod upsert;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use operators::reference;
 pub use touched::{Paths, Touched};
 pub use upsert::{upsert_base, upsert_base_for_replacement};
 

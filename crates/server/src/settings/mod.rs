@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use frond_wire::Compressor;
 
-pub use table::{Given, SETTINGS, Setting, resolve};
+pub use table::{Given, Kind, SETTINGS, Setting, resolve};
 
 /// How a line of the log looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -19,7 +19,7 @@ pub const ID_INDEX_NAME: &str = "_id_";
 const IGNORED: [&str; 2] = ["ns", "background"];
 
 /// Options that MongoDB knows and this server does not have.
-const NOT_SUPPORTED: [&str; 18] = [
+pub(crate) const NOT_SUPPORTED: [&str; 18] = [
     "2dsphereIndexVersion",
     "bits",
     "bucketSize",

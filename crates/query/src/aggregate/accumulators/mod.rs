@@ -147,3 +147,16 @@ fn number(parser: &mut Parser<'_>, name: &str, doc: &Doc) -> Result<usize> {
     let value = node.eval(&Context::new(Doc::empty(), 0))?;
     crate::expr::operators::positive_n(name, &value)
 }
+
+/// The accumulators, for the page on compatibility.
+pub(crate) fn reference() -> crate::reference::Family {
+    crate::reference::Family {
+        title: "Accumulators of `$group`",
+        names: FAMILIES
+            .iter()
+            .flat_map(|family| family.iter())
+            .map(|o| o.name)
+            .collect(),
+        lacking: Vec::new(),
+    }
+}

@@ -202,3 +202,12 @@ pub(crate) fn find(name: &str) -> Result<&'static Operator> {
         format!("Unrecognized pipeline stage name: '{name}'"),
     ))
 }
+
+/// The stages, for the page on compatibility.
+pub(crate) fn reference() -> crate::reference::Family {
+    crate::reference::Family {
+        title: "Aggregation stages",
+        names: OPERATORS.iter().map(|operator| operator.name).collect(),
+        lacking: UNSUPPORTED.to_vec(),
+    }
+}

@@ -188,3 +188,16 @@ pub(crate) fn unknown(name: &str) -> Error {
         format!("Unrecognized expression '{name}'"),
     )
 }
+
+/// The expression operators, for the page on compatibility.
+pub(crate) fn reference() -> crate::reference::Family {
+    crate::reference::Family {
+        title: "Expression operators",
+        names: FAMILIES
+            .iter()
+            .flat_map(|family| family.iter())
+            .map(|o| o.name)
+            .collect(),
+        lacking: UNSUPPORTED.to_vec(),
+    }
+}

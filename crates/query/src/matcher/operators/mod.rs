@@ -134,3 +134,15 @@ pub(crate) fn parse_document_operator(
          symbol, consider using $getField or $setField."
     )))
 }
+
+/// The query operators, for the page on compatibility.
+pub(crate) fn reference() -> crate::reference::Family {
+    let field = FIELD_OPERATORS.iter().map(|(name, _)| *name);
+    crate::reference::Family {
+        title: "Query operators",
+        names: field
+            .chain(DOCUMENT_OPERATORS.iter().map(|(name, _)| *name))
+            .collect(),
+        lacking: [UNSUPPORTED_FIELD_OPERATORS, UNSUPPORTED_DOCUMENT_OPERATORS].concat(),
+    }
+}

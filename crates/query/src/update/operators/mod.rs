@@ -106,3 +106,12 @@ pub(crate) enum Change<'a> {
     /// Becomes an array that the modifier built.
     Array(DocBuf),
 }
+
+/// The update operators, for the page on compatibility.
+pub(crate) fn reference() -> crate::reference::Family {
+    crate::reference::Family {
+        title: "Update operators",
+        names: OPERATORS.iter().map(|operator| operator.name).collect(),
+        lacking: Vec::new(),
+    }
+}

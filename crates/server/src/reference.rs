@@ -1,0 +1,118 @@
+//! The pages of `docs/` that are made from tables: what a command takes, what is lacking, which
+//! settings there are.
+
+use std::fmt::Write;
+
+use crate::commands::COMMANDS;
+use crate::settings::{Kind, SETTINGS};
+
+/// The page `docs/compatibility.md`.
+pub fn compatibility() -> String {
+    let mut page = String::from(COMPATIBILITY);
+    page.push_str("\n## Commands\n\n| command | what it does | lacks |\n| --- | --- | --- |\n");
+    let mut commands: Vec<_> = COMMANDS.iter().collect();
+    commands.sort_by_key(|command| command.names().first().copied());
+    for command in commands {
+        let (names, lacking) = (code(command.names()), code(command.lacking()));
+        let _ = writeln!(page, "| {names} | {} | {lacking} |", command.doc());
+    }
+    for family in frond_query::reference::families() {
+        section(&mut page, family.title, &family.names, &family.lacking);
+    }
+    for options in frond_store::reference::OPTIONS {
+        section(&mut page, options.title, options.names, options.lacking);
+    }
+    page
+}
+
+const COMPATIBILITY: &str = "\
+# Compatibility
+
+This page is made from the tables in the code: `FROND_WRITE_DOCS=1 cargo test --test docs`.
+
+Frond speaks MongoDB's wire protocol, versions 0 to 21: OP_MSG, OP_COMPRESSED (snappy, zlib, zstd), OP_QUERY
+and the legacy opcodes. Behaviour, error codes and messages follow MongoDB 7. What is lacking fails
+with an error that names it; nothing is silently ignored that changes a result.
+
+## What is not there yet
+
+| what | what happens |
+| --- | --- |
+| authentication, users and roles | a client that authenticates gets an error; bind to trusted addresses only |
+| TLS | `net.tls` in the configuration is an error |
+| transactions over several statements | `startTransaction` is an error, as on a stand-alone mongod |
+| replica sets, sharding, change streams | the commands answer as a stand-alone mongod does |
+| collations other than `simple` | an error |
+| capped collections, views, validators, TTL, time series | an error of `create` or `createIndexes` |
+| documents of very many keys | they work; each update rewrites the document |
+| spilling to disk | a blocking sort or group over 100 MB is error 292 |
+
+## Retryable writes
+
+Drivers that retry writes can do so: the results of a session's statements are kept in memory. A server that is
+restarted forgets them, so a retry over a restart may apply a statement again.
+";
+
+fn section(page: &mut String, title: &str, names: &[&str], lacking: &[&str]) {
+    let _ = write!(page, "\n## {title}\n\nYes: {}.\n", code(names));
+    if !lacking.is_empty() {
+        let _ = write!(page, "\nNo: {}.\n", code(lacking));
+    }
+}
+
+fn code(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    quoted.join(", ")
+}
+
+/// The page `docs/configuration.md`.
+pub fn configuration() -> String {
+    let mut page = String::from(CONFIGURATION);
+    for setting in SETTINGS {
+        let flag = match (setting.flag, setting.kind) {
+            ("", _) => String::new(),
+            (flag, Kind::Switch(_)) => format!("`--{flag}`"),
+            (flag, _) => format!("`--{flag} …`"),
+        };
+        let takes = match setting.kind {
+            Kind::Switch(_) => "true or false".to_owned(),
+            Kind::Text(_) => "text".to_owned(),
+            Kind::Integer(least, most) => format!("{least} to {most}"),
+            Kind::Number(least, most) => format!("{least} to {most}"),
+            Kind::Choice(words) => words.join(", "),
+        };
+        let mut keys = vec![setting.key];
+        keys.extend(setting.aliases);
+        let _ = writeln!(
+            page,
+            "| {flag} | {} | {takes} | {} |",
+            code(&keys),
+            setting.help
+        );
+    }
+    page
+}
+
+const CONFIGURATION: &str = "\
+# Configuration
+
+This page is made from the table in the code: `FROND_WRITE_DOCS=1 cargo test --test docs`.
+
+`frond serve` takes options on the command line and from a file (`--config FILE` or `-f FILE`) in the
+format of mongod.conf. The command line wins. A key that is not known is an error that names it.
+
+```yaml
+storage:
+  dbPath: /var/lib/frond
+  cacheSizeGB: 4
+net:
+  port: 27017
+  bindIp: 127.0.0.1
+systemLog:
+  path: /var/log/frond.log
+  destination: file
+```
+
+| option | key | takes | meaning |
+| --- | --- | --- | --- |
+";

@@ -1,0 +1,34 @@
+//! Holds the pages of `docs/` that are made from tables against those tables. With
+//! `FROND_WRITE_DOCS=1` it writes them instead.
+
+use std::path::Path;
+
+fn check(name: &str, page: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("docs")
+        .join(name);
+    if std::env::var_os("FROND_WRITE_DOCS").is_some() {
+        std::fs::write(&path, page).expect("the page can be written");
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        stored == page,
+        "docs/{name} is out of date: run FROND_WRITE_DOCS=1 cargo test --test docs"
+    );
+}
+
+#[test]
+fn the_page_on_compatibility_is_true() {
+    check(
+        "compatibility.md",
+        &frond_server::reference::compatibility(),
+    );
+}
+
+#[test]
+fn the_page_on_configuration_is_true() {
+    check(
+        "configuration.md",
+        &frond_server::reference::configuration(),
+    );
+}
