@@ -179,6 +179,11 @@ impl Sessions {
         Ok(RetryableWrite { session })
     }
 
+    /// All that are known.
+    pub fn list(&self) -> Vec<SessionId> {
+        self.all.lock().keys().copied().collect()
+    }
+
     /// Forgets a session.
     pub fn end(&self, id: SessionId) {
         self.all.lock().remove(&id);

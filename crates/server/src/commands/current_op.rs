@@ -68,7 +68,6 @@ impl Command for CurrentOp {
 }
 
 /// Options of the aggregation stage `$currentOp`.
-#[cfg_attr(not(test), expect(dead_code))] // until aggregate is there
 pub fn stage(server: &Server, spec: &Doc) -> Result<Vec<DocBuf>> {
     const KNOWN: [&str; 7] = [
         "allUsers",

@@ -1,13 +1,18 @@
 //! `explain`
 
-use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
+use frond_query::Environment;
+use frond_query::aggregate::Pipeline;
 use frond_store::{FindRequest, Verbosity};
 
 use super::build_info::COMPATIBLE_VERSION;
-use super::{Command, Traits, count, delete, find, find_and_modify, proper_name, update};
+use super::{
+    Command, Traits, aggregate, count, delete, find, find_and_modify, proper_name, update,
+};
 use crate::arguments::Arguments;
 use crate::context::{Context, lacking};
 use crate::failure::{ErrorCode, Failure, Result};
+use crate::state::now_ms;
 
 /// Shows how a command would find its documents.
 pub struct Explain;
@@ -66,6 +71,9 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
     let proper = proper_name(command);
     let args = Arguments::new(proper, inner);
     check_fields(command, &args, inner)?;
+    if proper == "aggregate" {
+        return explain_pipeline(cx, inner, &args, verbosity);
+    }
     let namespace = cx.namespace_of(&target)?;
     let run = |request: &FindRequest<'_>| {
         Ok::<_, Failure>(
@@ -128,6 +136,76 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
     };
     finish(cx, inner, &mut reply);
     Ok(reply)
+}
+
+/// Explains a pipeline: the query that its first stages become, and the other stages.
+fn explain_pipeline(
+    cx: &Context<'_>,
+    inner: &Doc,
+    args: &Arguments<'_>,
+    verbosity: Verbosity,
+) -> Result<DocBuf> {
+    let aggregation = aggregate::parse(cx, args)?;
+    let request = &aggregation.request;
+    let environment = Environment {
+        variables: request.variables,
+        now_ms: now_ms(),
+    };
+    let pipeline = Pipeline::parse(request.pipeline, &environment)?;
+    let stages = pipeline.len();
+    let (front, rest) = pipeline.split_front();
+    // The stages that the query does, which are as many in the request as in the parsed pipeline.
+    let taken = stages - rest.len();
+    let filter = filter_of(request.pipeline, taken);
+    let Some(namespace) = aggregation.namespace.filter(|_| !rest.has_own_source()) else {
+        return Err(Failure::not_supported(
+            "explaining a pipeline that reads no collection",
+        ));
+    };
+    let find = FindRequest {
+        filter: Some(&filter),
+        sort: front.sort.as_deref(),
+        skip: front.skip,
+        limit: front.limit.filter(|limit| *limit > 0),
+        hint: request.hint,
+        variables: request.variables,
+        ..FindRequest::default()
+    };
+    let plan = cx
+        .server
+        .store
+        .explain_find(&namespace, &find, verbosity, &cx.limits)?;
+    let mut reply = DocBuf::new();
+    if rest.is_empty() {
+        reply.push_all(&plan);
+    } else {
+        reply.push("explainVersion", "1");
+        reply.push_array("stages", |stages| {
+            stages.push_doc(|stage| stage.push("$cursor", &plan));
+            let behind = request.pipeline.values().skip(taken);
+            for stage in behind {
+                stages.push(stage);
+            }
+        });
+    }
+    finish(cx, inner, &mut reply);
+    Ok(reply)
+}
+
+/// The conditions of all `$match` stages among the first ones of a pipeline.
+fn filter_of(pipeline: &Doc, stages: usize) -> DocBuf {
+    let first = pipeline.values().take(stages);
+    let filters: Vec<&Doc> = first
+        .filter_map(|stage| stage.as_doc()?.get_doc("$match"))
+        .collect();
+    match filters.as_slice() {
+        [] => DocBuf::new(),
+        [only] => (*only).to_owned(),
+        several => {
+            let all: ArrayBuf = several.iter().copied().collect();
+            doc! {"$and": all}
+        }
+    }
 }
 
 /// Adds what every explanation ends with.
@@ -229,6 +307,40 @@ mod tests {
             doc! {"explain": {"find": "c"}, "verbosity": "queryPlanner"},
         );
         assert!(reply.get("executionStats").is_none() && reply.get_doc("serverInfo").is_some());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn pipelines_are_explained() {
+        let mut server = TestServer::new();
+        server.fill("c", 20);
+        server.run(
+            "test",
+            doc! {"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a_1"}]},
+        );
+        let pipeline = doc! {"pipeline": [
+            {"$match": {"a": {"$gte": 150}}}, {"$match": {"_id": {"$ne": 3}}}, {"$group": {"_id": null, "n": {"$sum": 1}}},
+        ]};
+        let mut inner = doc! {"aggregate": "c"};
+        inner.push_all(&pipeline);
+        inner.push("cursor", &doc! {});
+        let outer = doc! {"explain": &inner, "verbosity": "queryPlanner"};
+        let mut old = inner.clone();
+        old.push("explain", true);
+        for command in [outer, old] {
+            let reply = server.run("test", command);
+            let stages = reply.get_array("stages").unwrap();
+            assert_eq!(stages.count(), 2);
+            let cursor = format!("{:?}", stages.get_doc("0"));
+            assert!(
+                cursor.contains("$cursor") && cursor.contains("IXSCAN"),
+                "{cursor}"
+            );
+            assert!(stages.get_doc("1").unwrap().contains_key("$group"));
+        }
+        let simple =
+            doc! {"explain": {"aggregate": "c", "pipeline": [{"$match": {"a": 10}}], "cursor": {}}};
+        let reply = server.run("test", simple);
+        assert!(reply.get_doc("queryPlanner").is_some());
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -11,6 +11,7 @@ use crate::exec::Work;
 use crate::failure::Result;
 use crate::metrics::{Class, Op};
 
+pub mod aggregate;
 pub mod build_info;
 pub mod coll_stats;
 pub mod connection_status;
@@ -68,6 +69,7 @@ pub mod whatsmyuri;
 
 /// Every command.
 pub static COMMANDS: &[&dyn Command] = &[
+    &aggregate::Aggregate,
     &build_info::BuildInfo,
     &coll_stats::CollStats,
     &connection_status::ConnectionStatus,

@@ -1,0 +1,285 @@
+//! `aggregate`
+
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
+use frond_store::{AggregateRequest, Namespace, Verbosity};
+
+use super::find::hint;
+use super::update::refuse_collation;
+use super::{Command, Traits, current_op, explain};
+use crate::arguments::Arguments;
+use crate::context::Context;
+use crate::cursors::{Cursor, Source};
+use crate::failure::{ErrorCode, Failure, Result};
+use crate::reply::{BatchOptions, first_batch};
+
+/// Runs a pipeline of stages over documents.
+pub struct Aggregate;
+
+/// Fields of `aggregate`, also inside `explain`.
+const FIELDS: &[&str] = &[
+    "pipeline",
+    "cursor",
+    "explain",
+    "allowDiskUse",
+    "bypassDocumentValidation",
+    "hint",
+    "collation",
+    "let",
+    "writeConcern",
+];
+
+impl Command for Aggregate {
+    fn names(&self) -> &'static [&'static str] {
+        &["aggregate"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Runs a pipeline of stages over documents."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        FIELDS
+    }
+
+    fn lacking(&self) -> &'static [&'static str] {
+        &[
+            "needsMerge",
+            "fromMongos",
+            "exchange",
+            "collectionUUID",
+            "passthroughToShard",
+        ]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::READ
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let args = cx.args();
+        let explained = args.flag("explain")?.unwrap_or(false);
+        if explained {
+            return explain::explain(cx, cx.body, Verbosity::QueryPlanner);
+        }
+        if args.doc_field("cursor")?.is_none() {
+            return Err(Failure::new(
+                ErrorCode::FailedToParse,
+                "The 'cursor' option is required, except for aggregate with the explain argument",
+            ));
+        }
+        let batch = BatchOptions::of_cursor_field(&args)?;
+        let request = parse(cx, &args)?;
+        let cursor = open(cx, &request)?;
+        first_batch(cx, cursor, batch)
+    }
+}
+
+/// An aggregation, read from the fields of the command.
+pub struct Aggregation<'a> {
+    /// The collection; none for `aggregate: 1`.
+    pub namespace: Option<Namespace>,
+    /// What the store is asked.
+    pub request: AggregateRequest<'a>,
+}
+
+/// Reads the fields. Those of every command were read before.
+pub fn parse<'a>(cx: &Context<'_>, args: &Arguments<'a>) -> Result<Aggregation<'a>> {
+    // Nothing is written to the disk, and there are no validators to bypass.
+    args.flag("allowDiskUse")?;
+    args.flag("bypassDocumentValidation")?;
+    refuse_collation(args, "aggregate")?;
+    let namespace = match args.get("aggregate") {
+        Some(number) if number.is_number() => {
+            if number.as_f64() != Some(1.0) {
+                return Err(Failure::new(
+                    ErrorCode::FailedToParse,
+                    "Invalid command format: the 'aggregate' field must specify a collection \
+                     name or 1",
+                ));
+            }
+            None
+        }
+        value => Some(cx.namespace_of(&value.unwrap_or(Value::Null))?),
+    };
+    Ok(Aggregation {
+        namespace,
+        request: AggregateRequest {
+            pipeline: args
+                .array("pipeline")?
+                .ok_or_else(|| args.missing("pipeline"))?,
+            hint: hint(args)?,
+            variables: args.doc_field("let")?,
+            durability: cx.write_concern.durability,
+        },
+    })
+}
+
+fn open(cx: &Context<'_>, aggregation: &Aggregation<'_>) -> Result<Cursor> {
+    let Aggregation { namespace, request } = aggregation;
+    let own;
+    let mut request = request.clone();
+    if let Some(documents) = server_documents(cx, namespace.is_none(), request.pipeline)? {
+        own = behind(documents, request.pipeline);
+        request.pipeline = own.as_doc();
+    }
+    let query = cx
+        .server
+        .store
+        .aggregate(cx.db, namespace.as_ref(), &request, &cx.limits)?;
+    let name = match namespace {
+        Some(namespace) => namespace.as_str().to_string(),
+        None => format!("{}.$cmd.aggregate", cx.db),
+    };
+    Ok(Cursor::new(name, Source::Query(Box::new(query))))
+}
+
+/// The documents of a first stage that only the server can answer.
+fn server_documents(
+    cx: &Context<'_>,
+    on_database: bool,
+    pipeline: &Doc,
+) -> Result<Option<Vec<DocBuf>>> {
+    let first = pipeline.values().next().and_then(|stage| stage.as_doc());
+    let Some((name @ ("$currentOp" | "$listLocalSessions" | "$listSessions"), spec)) =
+        first.and_then(Doc::first)
+    else {
+        return Ok(None);
+    };
+    let Value::Document(spec) = spec else {
+        return Err(Failure::new(
+            ErrorCode::FailedToParse,
+            format!(
+                "{name} options must be specified in an object, but found: {}",
+                spec.type_name()
+            ),
+        ));
+    };
+    if name == "$listSessions" {
+        return Err(Failure::not_supported("the stage '$listSessions'"));
+    }
+    if !on_database || (name == "$currentOp" && cx.db != "admin") {
+        return Err(Failure::new(
+            ErrorCode::InvalidNamespace,
+            format!("{name} must be run against the 'admin' database with {{aggregate: 1}}"),
+        ));
+    }
+    if name == "$currentOp" {
+        return current_op::stage(cx.server, spec).map(Some);
+    }
+    let sessions = cx.server.sessions.list();
+    Ok(Some(
+        sessions
+            .iter()
+            .map(|id| doc! {"_id": &id.to_doc()})
+            .collect(),
+    ))
+}
+
+/// The pipeline with its first stage replaced by documents.
+fn behind(documents: Vec<DocBuf>, pipeline: &Doc) -> ArrayBuf {
+    let list: ArrayBuf = documents.iter().map(|document| &**document).collect();
+    let mut replaced = ArrayBuf::new();
+    // As a literal, so that nothing in it is taken for an expression.
+    replaced.push(&doc! {"$documents": {"$literal": &list}});
+    for stage in pipeline.values().skip(1) {
+        replaced.push(stage);
+    }
+    replaced
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::{DocBuf, doc};
+
+    use crate::testing::TestServer;
+
+    fn aggregate(server: &mut TestServer, mut command: DocBuf) -> Vec<DocBuf> {
+        command.push("cursor", &doc! {});
+        let reply = server.run("test", command);
+        server.batch(&reply, "firstBatch")
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn stages_run() {
+        let mut server = TestServer::new();
+        server.fill("c", 10);
+        let found = aggregate(
+            &mut server,
+            doc! {"aggregate": "c", "pipeline": [
+                {"$match": {"_id": {"$gte": 5}}}, {"$group": {"_id": null, "n": {"$sum": 1}, "a": {"$max": "$a"}}},
+            ]},
+        );
+        assert_eq!(found, [doc! {"_id": null, "n": 5, "a": 90}]);
+        let found = aggregate(
+            &mut server,
+            doc! {"aggregate": "c", "let": {"x": 3}, "pipeline": [
+                {"$match": {"$expr": {"$eq": ["$_id", "$$x"]}}},
+            ]},
+        );
+        assert_eq!(found, [doc! {"_id": 3, "a": 30}]);
+        assert!(aggregate(&mut server, doc! {"aggregate": "none", "pipeline": []}).is_empty());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_long_result_has_a_cursor() {
+        let mut server = TestServer::new();
+        server.fill("c", 30);
+        let command = doc! {
+            "aggregate": "c", "pipeline": [{"$project": {"b": {"$add": ["$a", 1]}}}],
+            "cursor": {"batchSize": 0},
+        };
+        let reply = server.run("test", command);
+        assert!(server.batch(&reply, "firstBatch").is_empty());
+        let id = reply.get_doc("cursor").unwrap().get_i64("id").unwrap();
+        let reply = server.run("test", doc! {"getMore": id, "collection": "c"});
+        assert_eq!(server.batch(&reply, "nextBatch").len(), 30);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_server_answers_some_stages() {
+        let mut server = TestServer::new();
+        let command = doc! {
+            "aggregate": 1, "cursor": {},
+            "pipeline": [{"$currentOp": {"idleConnections": true}}, {"$match": {"active": true}}, {"$project": {"ns": 1}}],
+        };
+        let reply = server.run("admin", command.clone());
+        assert_eq!(
+            server.batch(&reply, "firstBatch"),
+            [doc! {"ns": "admin.$cmd"}]
+        );
+        assert_eq!(server.code("test", command), 73);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn wrong_aggregations_are_refused() {
+        let mut server = TestServer::new();
+        let cases = [
+            (doc! {"aggregate": "c", "pipeline": []}, 9),
+            (doc! {"aggregate": "c", "cursor": {}}, 40414),
+            (doc! {"aggregate": "c", "pipeline": 1, "cursor": {}}, 14),
+            (doc! {"aggregate": "c", "pipeline": [1], "cursor": {}}, 14),
+            (
+                doc! {"aggregate": "c", "pipeline": [{"$nonsense": 1}], "cursor": {}},
+                40324,
+            ),
+            (
+                doc! {"aggregate": "c", "pipeline": [], "cursor": {"x": 1}},
+                40415,
+            ),
+            (doc! {"aggregate": 2, "pipeline": [], "cursor": {}}, 9),
+            (
+                doc! {"aggregate": "c", "pipeline": [], "cursor": {}, "collation": {"locale": "de"}},
+                238,
+            ),
+            (
+                doc! {"aggregate": "c", "pipeline": [], "cursor": {}, "x": 1},
+                40415,
+            ),
+        ];
+        for (command, code) in cases {
+            assert_eq!(server.code("test", command.clone()), code, "{command:?}");
+        }
+    }
+}
