@@ -30,7 +30,8 @@ def python(name, driver=None):
     """A suite in Python, with the current driver of the environment or an older one before it."""
 
     def command():
-        environment = {"PYTHONDONTWRITEBYTECODE": "1"}
+        # Old drivers deprecate much of what their users called.
+        environment = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONWARNINGS": "ignore"}
         paths = [HERE]
         if driver:
             paths.insert(0, os.path.join(CACHE, f"pymongo-{driver}"))

@@ -240,7 +240,7 @@ for (const [index, { name, run }] of tests.entries()) {
     console.log(`not ok ${index + 1} - ${name}`);
     const lines = String(error.stack ?? error).split('\n');
     // The driver's own calls say nothing about what was tested.
-    for (const line of lines.filter((line) => !line.includes('node_modules'))) console.log(`  # ${line}`);
+    for (const line of lines.filter((line) => !/node_modules|node:internal/.test(line))) console.log(`  # ${line}`);
   }
 }
 console.log(`1..${tests.length}`);
