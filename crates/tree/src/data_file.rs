@@ -17,6 +17,8 @@ use crate::{Compression, Error, Result, compress};
 pub(crate) const DATA_FILE: &str = "data.frond";
 /// Size of a block's header in bytes.
 pub(crate) const BLOCK_HEADER_BYTES: usize = 16;
+/// The most bytes of one write; a multiple of the alignment.
+const WRITE_BYTES: usize = 1 << 20;
 /// The largest uncompressed payload: a page with the largest key and value, with room to spare.
 const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 
@@ -66,10 +68,19 @@ impl DataFile {
         Ok(skip)
     }
 
-    /// Writes a padded buffer at the start of an extent.
-    pub(crate) fn write(&self, extent: &Extent, bytes: &AlignedBuf) -> Result<()> {
-        assert!(bytes.len() as u64 <= extent.len && bytes.len().is_multiple_of(ALIGNMENT));
-        self.write_raw(bytes, extent.offset)
+    /// Writes bytes at the start of an extent, padded with zeros.
+    pub(crate) fn write(&self, extent: &Extent, bytes: &[u8]) -> Result<()> {
+        assert!(bytes.len() as u64 <= extent.len);
+        let mut buffer = AlignedBuf::with_capacity(WRITE_BYTES.min(extent.len as usize));
+        let mut offset = extent.offset;
+        for chunk in bytes.chunks(WRITE_BYTES) {
+            buffer.clear();
+            buffer.extend_from_slice(chunk);
+            buffer.pad();
+            self.write_raw(&buffer, offset)?;
+            offset += buffer.len() as u64;
+        }
+        Ok(())
     }
 
     pub(crate) fn write_raw(&self, bytes: &AlignedBuf, offset: u64) -> Result<()> {

@@ -119,15 +119,15 @@ impl Options {
             .unwrap_or((self.cache_bytes / 8).clamp(MIB, 64 * MIB))
     }
 
-    /// What is left of the budget for pages, indexes and filters, in bytes: the active memtable,
-    /// a sealed one that is being fed and a second that waits are taken off, and so are the buffers of the
-    /// threads that build nodes.
+    /// What is left of the budget for pages, indexes and filters, in bytes. Taken off are the active
+    /// memtable, a sealed one that is being fed and a second that waits, the log's buffers, and
+    /// what a thread holds while it builds nodes: a leaf of 4 MiB with its filter, and read-ahead of up to
+    /// sixteen runs. An eighth of the rest is what allocators lose on blocks of the size of pages.
     pub(crate) fn page_cache_bytes(&self) -> usize {
         let memtables = self.memtable_size() * 3;
-        let builders = (self.flush_threads * 16 * MIB).min(self.cache_bytes / 8);
-        self.cache_bytes
-            .saturating_sub(memtables + builders)
-            .max(self.cache_bytes / 4)
+        let builders = (self.flush_threads * 20 * MIB + 10 * MIB).min(self.cache_bytes / 4);
+        let rest = self.cache_bytes.saturating_sub(memtables + builders);
+        (rest / 8 * 7).max(self.cache_bytes / 5)
     }
 
     pub(crate) fn check(&self) -> Result<()> {

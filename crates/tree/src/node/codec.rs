@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 use super::{BufferRun, Child, Internal, StoredNode, Subtree};
 use crate::bytes::{Reader, Writer};
 use crate::data_file::{corrupt, push_block, seal_block};
-use crate::disk::AlignedBuf;
 use crate::run::{Run, RunInfo, RunStore};
 use crate::space::Extent;
 use crate::{Compression, Result};
@@ -46,10 +45,7 @@ impl NodeWriter<'_> {
         push_block(&mut block, Compression::Lz4, payload);
         let extent = self.store.data.space.allocate(block.len());
         seal_block(&mut block, extent.offset);
-        let mut buffer = AlignedBuf::with_capacity(extent.len as usize);
-        buffer.extend_from_slice(&block);
-        buffer.pad();
-        self.store.data.write(&extent, &buffer)?;
+        self.store.data.write(&extent, &block)?;
         Ok(StoredNode {
             extent,
             len: block.len() as u32,

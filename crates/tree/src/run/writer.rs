@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::{Run, RunInfo, RunMeta, RunStore};
 use crate::data_file::{push_block, seal_block};
-use crate::disk::AlignedBuf;
 use crate::page::PageBuilder;
 use crate::{Compression, Kind, Result, filter};
 
@@ -111,10 +110,7 @@ impl RunWriter {
             seal_block(&mut self.blocks[start..end], extent.offset + start as u64);
             end = start;
         }
-        let mut buffer = AlignedBuf::with_capacity(extent.len as usize);
-        buffer.extend_from_slice(&self.blocks);
-        buffer.pad();
-        self.store.data.write(&extent, &buffer)?;
+        self.store.data.write(&extent, &self.blocks)?;
         let info = RunInfo {
             meta_at: meta_at as u32,
             meta_len: (self.blocks.len() - meta_at) as u32,
