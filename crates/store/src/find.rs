@@ -236,7 +236,7 @@ impl DocumentStore {
             return Ok(0);
         };
         let most = limit.saturating_add(request.skip);
-        let mut executor = planned.open(context)?;
+        let mut executor = planned.open(context)?.without_docs();
         let mut found = 0;
         while found < most && executor.next_row()?.is_some() {
             found += 1;

@@ -85,6 +85,8 @@ pub struct Executor {
     needs_filter: bool,
     /// Whether rows come with their keys.
     keeps_keys: bool,
+    /// Whether rows come with their documents.
+    wants_docs: bool,
     source: Source,
     /// The branches of a union that are still to come, in reverse order.
     branches: Vec<Access>,
@@ -138,7 +140,8 @@ impl Executor {
             _ => false,
         };
         let mut executor = Executor {
-            needs_filter: !filter.is_empty(),
+            needs_filter: !filter.is_empty() && !access.is_exact(),
+            wants_docs: true,
             keeps_keys: false,
             collection,
             snapshot,
@@ -167,7 +170,9 @@ impl Executor {
                 self.collection.id_uses().add();
                 Source::Id(key)
             }
-            Access::IdRange { ranges, direction } if ranges.all_points() => {
+            Access::IdRange {
+                ranges, direction, ..
+            } if ranges.all_points() => {
                 self.collection.id_uses().add();
                 Source::Ids(points(&ranges, direction))
             }
@@ -175,7 +180,9 @@ impl Executor {
                 let range = primary_range(primary, Intervals::all(), direction);
                 Source::Primary(KeyScan::open(&self.snapshot, range)?.of_collection())
             }
-            Access::IdRange { ranges, direction } => {
+            Access::IdRange {
+                ranges, direction, ..
+            } => {
                 self.collection.id_uses().add();
                 let range = primary_range(primary, ranges, direction);
                 Source::Primary(KeyScan::open(&self.snapshot, range)?)
@@ -196,6 +203,12 @@ impl Executor {
     /// What was looked at so far.
     pub fn stats(&self) -> ExecStats {
         self.stats
+    }
+
+    /// From here on rows come without documents, where an index can do without them: for counting.
+    pub fn without_docs(mut self) -> Executor {
+        self.wants_docs = false;
+        self
     }
 
     /// From here on rows come with their keys, which a writer needs.
@@ -256,6 +269,7 @@ impl Executor {
             filter,
             needs_filter,
             keeps_keys,
+            wants_docs,
             source,
             seen,
             context,
@@ -309,6 +323,9 @@ impl Executor {
                 {
                     stats.dups_dropped += 1;
                     return Ok(None);
+                }
+                if !*wants_docs && !*needs_filter {
+                    return test.row(parts.id, Doc::empty());
                 }
                 if *covered && let Some(doc) = rebuild(index, &parts)? {
                     return test.row(parts.id, &doc);

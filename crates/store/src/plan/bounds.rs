@@ -24,6 +24,8 @@ pub struct Condition {
     pub matches_missing: bool,
     /// Whether it bounds an index on arrays, too.
     pub holds_for_arrays: bool,
+    /// Whether, in an index without arrays, the ranges hold nothing that does not meet it.
+    pub is_exact: bool,
     /// Conditions with the same number must be met by the same element of an array.
     pub element: Option<usize>,
 }
@@ -35,6 +37,8 @@ pub struct Conditions {
     pub list: Vec<Condition>,
     /// Whether nothing can pass.
     pub impossible: bool,
+    /// Whether the filter says more than the list.
+    pub says_more: bool,
     /// `$elemMatch` conditions seen so far.
     elements: usize,
 }
@@ -237,6 +241,28 @@ fn of_element(conditions: &Expr) -> Intervals {
     }
 }
 
+/// A value whose ranges say exactly what matches: no null, no array, no NaN, none of the two keys
+/// that compare with every type.
+pub fn is_plain(value: Value<'_>) -> bool {
+    !value.is_nullish()
+        && !value.is_nan()
+        && !matches!(
+            value,
+            Value::Array(_) | Value::MinKey | Value::MaxKey | Value::Regex { .. }
+        )
+}
+
+/// Whether the ranges of an operator hold exactly the values that match, arrays aside.
+pub fn is_exact(op: &Op) -> bool {
+    match op {
+        Op::Compare(comparison) => is_plain(comparison.value()),
+        Op::In(set) => {
+            set.patterns().is_empty() && set.values().iter().all(|value| is_plain(value.as_value()))
+        }
+        _ => false,
+    }
+}
+
 /// The ranges where an equality does not hold. Only of values that an index stores as they are.
 fn complement(op: &Op) -> Option<Intervals> {
     let plain = |value: &Value<'_>| !matches!(value, Value::Array(_));
@@ -261,6 +287,12 @@ impl Conditions {
         conditions
     }
 
+    /// Whether ranges of these paths, in an index without arrays, hold nothing that does not pass.
+    pub fn are_exact_for(&self, has: impl Fn(&str) -> bool) -> bool {
+        let mut list = self.list.iter();
+        !self.says_more && list.all(|one| one.is_exact && has(&one.path))
+    }
+
     fn add(&mut self, expr: &Expr, prefix: &str, element: Option<usize>) {
         match expr {
             Expr::And(children) => {
@@ -270,6 +302,7 @@ impl Conditions {
             }
             Expr::Leaf(leaf) => self.add_leaf(leaf, prefix, element),
             Expr::Not(inner) => {
+                self.says_more = true;
                 // Inside of `$elemMatch` too, the field itself may be an array.
                 if let Expr::Leaf(leaf) = &**inner
                     && let Some(intervals) = complement(&leaf.op)
@@ -280,6 +313,7 @@ impl Conditions {
                         matches_missing: !of_op(&leaf.op).is_some_and(|(_, missing)| missing),
                         intervals,
                         holds_for_arrays: false,
+                        is_exact: false,
                         element,
                     });
                 } else if let Expr::Leaf(leaf) = &**inner
@@ -290,12 +324,13 @@ impl Conditions {
                         intervals: nulls(),
                         matches_missing: true,
                         holds_for_arrays: true,
+                        is_exact: false,
                         element,
                     });
                 }
             }
             Expr::False => self.impossible = true,
-            Expr::Or(_) | Expr::Nor(_) | Expr::Computed(_) => {}
+            Expr::Or(_) | Expr::Nor(_) | Expr::Computed(_) => self.says_more = true,
         }
     }
 
@@ -305,6 +340,7 @@ impl Conditions {
             && let ElemMatch::Document(filter) = &**condition
         {
             self.elements += 1;
+            self.says_more = true;
             let number = self.elements;
             self.add(filter, &path, Some(number));
             return;
@@ -315,6 +351,7 @@ impl Conditions {
                 intervals,
                 matches_missing,
                 holds_for_arrays: true,
+                is_exact: is_exact(&leaf.op),
                 element,
             });
         }

@@ -252,6 +252,7 @@ fn through_index(
         + if gives_order { RANK_SORTED } else { 0.0 }
         + if covered { RANK_COVERED } else { 0.0 }
         - 0.01 * spec.fields.len() as f64;
+    let has_field = |path: &str| spec.fields.iter().any(|field| field.path == path);
     let access = if bounds.is_none() {
         Access::Eof
     } else {
@@ -261,6 +262,7 @@ fn through_index(
             bounds,
             direction: direction.unwrap_or(Direction::Forward),
             covered,
+            exact: multikey == 0 && conditions.are_exact_for(has_field),
         })
     };
     Some(Candidate {
@@ -302,6 +304,7 @@ fn through_id(query: &Query<'_>, conditions: &Conditions, hinted: bool) -> Optio
             Access::IdRange {
                 ranges,
                 direction: direction.unwrap_or(Direction::Forward),
+                exact: conditions.are_exact_for(|path| path == "_id"),
             }
         },
         sorted: direction.is_some(),
@@ -329,6 +332,7 @@ fn union(collection: &Collection, query: &Query<'_>, conditions: &Conditions) ->
             continue;
         }
         of_branch.list.extend(conditions.list.iter().cloned());
+        of_branch.says_more = true;
         let part = Query {
             sort: &unordered,
             hint: None,

@@ -137,7 +137,9 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
             docs_examined(&mut stage);
             stage
         }
-        Access::IdRange { ranges, direction } => {
+        Access::IdRange {
+            ranges, direction, ..
+        } => {
             let mut scan = begin("IXSCAN", shown, |measured| measured.stats.docs_examined);
             let bounds = [("_id", ranges, key::Direction::Ascending)];
             scan.push("keyPattern", &doc! {"_id": 1});
@@ -145,14 +147,14 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
             scan.push("isMultiKey", false);
             scan.push("isUnique", true);
             write_bounds(&mut scan, *direction, bounds.into_iter(), shown);
-            fetch(scan, shown)
+            fetch(scan, access.is_exact(), shown)
         }
         Access::Index(access) => {
             let scan = index_scan(access, shown);
             if access.covered {
                 scan
             } else {
-                fetch(scan, shown)
+                fetch(scan, access.exact, shown)
             }
         }
         Access::Or(branches) => {
@@ -177,15 +179,15 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
                     stages.push(&stage);
                 }
             });
-            fetch(union, shown)
+            fetch(union, false, shown)
         }
     }
 }
 
-/// A stage that reads the documents that `input` names.
-fn fetch(input: DocBuf, shown: &Shown<'_>) -> DocBuf {
+/// A stage that reads the documents that `input` names, and filters them unless that is `done`.
+fn fetch(input: DocBuf, done: bool, shown: &Shown<'_>) -> DocBuf {
     let mut stage = begin("FETCH", shown, |measured| measured.stats.passed);
-    if !shown.filter.is_empty() {
+    if !shown.filter.is_empty() && !done {
         stage.push("filter", shown.filter);
     }
     if let Some(measured) = &shown.measured {
@@ -204,7 +206,7 @@ fn index_scan(access: &IndexAccess, shown: &Shown<'_>) -> DocBuf {
             measured.stats.docs_examined
         }
     });
-    if access.covered && !shown.filter.is_empty() {
+    if access.covered && !access.exact && !shown.filter.is_empty() {
         stage.push("filter", shown.filter);
     }
     stage.push("keyPattern", &spec.key);

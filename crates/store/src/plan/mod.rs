@@ -80,6 +80,8 @@ pub enum Access {
         ranges: Intervals,
         /// Up or down.
         direction: Direction,
+        /// Whether every document in the ranges passes the filter.
+        exact: bool,
     },
     /// Through a secondary index.
     Index(IndexAccess),
@@ -100,6 +102,8 @@ pub struct IndexAccess {
     pub direction: Direction,
     /// Whether entries hold all that the query needs, so that documents are not read.
     pub covered: bool,
+    /// Whether every document in the bounds passes the filter.
+    pub exact: bool,
 }
 
 /// How a query is run.
@@ -111,6 +115,18 @@ pub struct Plan {
     pub sorted: bool,
     /// Other ways that were considered, for `explain`.
     pub rejected: Vec<Access>,
+}
+
+impl Access {
+    /// Whether every document that is found passes the filter.
+    pub fn is_exact(&self) -> bool {
+        match self {
+            Access::Eof => true,
+            Access::IdRange { exact, .. } => *exact,
+            Access::Index(access) => access.exact,
+            Access::CollScan(_) | Access::Id(_) | Access::Or(_) => false,
+        }
+    }
 }
 
 impl IndexAccess {

@@ -1,10 +1,9 @@
 //! Partial indexes: which filters they take, and when a query may use one.
 
-use frond_bson::Value;
 use frond_query::error::{Error, ErrorCode, Result};
 use frond_query::matcher::{Comparison, Expr, Filter, Leaf, Op, Relation};
 
-use super::bounds::of_op;
+use super::bounds::{is_exact, of_op};
 
 /// Checks the filter of a partial index.
 ///
@@ -59,31 +58,10 @@ fn implies_leaf(query: &Expr, wanted: &Leaf) -> bool {
     }
 }
 
-/// A value whose ranges say exactly what matches: no null, no array, no NaN, none of the two keys
-/// that compare with every type.
-fn is_plain(value: Value<'_>) -> bool {
-    !value.is_nullish()
-        && !value.is_nan()
-        && !matches!(
-            value,
-            Value::Array(_) | Value::MinKey | Value::MaxKey | Value::Regex { .. }
-        )
-}
-
-fn has_plain_ranges(op: &Op) -> bool {
-    match op {
-        Op::Compare(comparison) => is_plain(comparison.value()),
-        Op::In(set) => {
-            set.patterns().is_empty() && set.values().iter().all(|value| is_plain(value.as_value()))
-        }
-        _ => false,
-    }
-}
-
 fn implies_op(query: &Op, wanted: &Op) -> bool {
     match wanted {
         Op::Exists => of_op(query).is_some_and(|(_, matches_missing)| !matches_missing),
-        Op::Compare(_) | Op::In(_) if has_plain_ranges(query) && has_plain_ranges(wanted) => {
+        Op::Compare(_) | Op::In(_) if is_exact(query) && is_exact(wanted) => {
             match (of_op(query), of_op(wanted)) {
                 (Some((inside, _)), Some((outside, _))) => {
                     inside.intersection(&outside.complement()).is_none()

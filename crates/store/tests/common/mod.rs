@@ -1,6 +1,8 @@
 //! What the integration tests share: a store in a directory of its own.
 #![allow(clippy::unwrap_used, dead_code)]
 
+pub mod disk;
+
 use frond_bson::{Doc, DocBuf};
 use frond_store::{
     DocumentStore, Durability, EngineOptions, FindRequest, InsertOptions, InsertOutcome, Namespace,
@@ -18,7 +20,10 @@ pub const INSERT: InsertOptions = InsertOptions {
 };
 
 fn open(directory: &std::path::Path) -> DocumentStore {
-    let mut options = EngineOptions::new(directory);
+    open_with(EngineOptions::new(directory))
+}
+
+pub fn open_with(mut options: EngineOptions) -> DocumentStore {
     options.cache_bytes = 32 << 20;
     DocumentStore::open_engine(options, StoreOptions::default()).unwrap()
 }
