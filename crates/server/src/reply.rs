@@ -56,17 +56,18 @@ pub fn open_cursor(
 pub fn first_batch(cx: &mut Context<'_>, cursor: Cursor, options: BatchOptions) -> Result<DocBuf> {
     let namespace = cursor.namespace.clone();
     let (batch, id) = open_cursor(cx, cursor, options)?;
-    Ok(cursor_reply("firstBatch", &batch, id, &namespace))
+    Ok(cursor_reply("firstBatch", batch, id, &namespace))
 }
 
 /// `{cursor: {firstBatch: […], id, ns}}`
-pub fn cursor_reply(name: &str, batch: &[DocBuf], id: i64, namespace: &str) -> DocBuf {
+pub fn cursor_reply(name: &str, batch: Vec<DocBuf>, id: i64, namespace: &str) -> DocBuf {
     let bytes: usize = batch.iter().map(|document| document.len_bytes() + 12).sum();
     let mut reply = DocBuf::with_capacity(bytes + 128);
     reply.push_doc("cursor", |cursor| {
         cursor.push_array(name, |list| {
+            // Each document is freed once it is copied.
             for document in batch {
-                list.push(document);
+                list.push(&document);
             }
         });
         cursor.push("id", id);

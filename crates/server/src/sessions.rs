@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, doc};
@@ -19,6 +20,10 @@ pub const TIMEOUT_MINUTES: i32 = 30;
 
 /// Sessions kept. When there are more, the ones that were idle longest go.
 const SESSIONS_MAX: usize = 100_000;
+
+/// Bytes of recorded results that all sessions may hold together. When there are more, the sessions
+/// that were idle longest go.
+const RECORD_BYTES_MAX: usize = 64 << 20;
 
 /// The binary subtype of a UUID.
 const SUBTYPE_UUID: u8 = 4;
@@ -90,12 +95,44 @@ pub enum Recorded {
     FindAndModify(DocBuf),
 }
 
+impl Recorded {
+    /// About the bytes that it takes in memory.
+    fn bytes(&self) -> usize {
+        let own = match self {
+            Recorded::Insert | Recorded::Delete(_) => 0,
+            Recorded::Update { upserted, .. } => {
+                upserted.as_ref().map_or(0, |id| id.as_value().len_bytes())
+            }
+            Recorded::FindAndModify(reply) => reply.len_bytes(),
+        };
+        size_of::<(i32, Recorded)>() + own
+    }
+}
+
 /// The state of one session.
 #[derive(Debug)]
 pub struct Session {
     last_used: Instant,
     txn_number: i64,
     executed: BTreeMap<i32, Recorded>,
+    /// Bytes of `executed`.
+    bytes: usize,
+    /// Bytes of the records of all sessions.
+    total: Arc<AtomicUsize>,
+}
+
+impl Session {
+    fn forget(&mut self) {
+        self.executed.clear();
+        self.total
+            .fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.forget();
+    }
 }
 
 /// The retryable write that a command is; holds its session for the time of the command, so that a
@@ -112,6 +149,9 @@ impl RetryableWrite<'_> {
 
     /// Records that a statement was executed.
     pub fn record(&mut self, statement: i32, result: Recorded) {
+        let bytes = result.bytes();
+        self.session.bytes += bytes;
+        self.session.total.fetch_add(bytes, Ordering::Relaxed);
         self.session.executed.insert(statement, result);
     }
 }
@@ -120,6 +160,7 @@ impl RetryableWrite<'_> {
 #[derive(Default)]
 pub struct Sessions {
     all: Mutex<HashMap<SessionId, Arc<Mutex<Session>>>>,
+    record_bytes: Arc<AtomicUsize>,
 }
 
 impl Sessions {
@@ -133,6 +174,9 @@ impl Sessions {
     pub fn touch(&self, id: SessionId) -> Arc<Mutex<Session>> {
         let now = Instant::now();
         let mut all = self.all.lock();
+        if self.record_bytes.load(Ordering::Relaxed) > RECORD_BYTES_MAX {
+            shrink(&mut all);
+        }
         if let Some(session) = all.get(&id) {
             // A session that is busy is in use anyway.
             if let Some(mut session) = session.try_lock() {
@@ -147,6 +191,8 @@ impl Sessions {
             last_used: now,
             txn_number: -1,
             executed: BTreeMap::new(),
+            bytes: 0,
+            total: self.record_bytes.clone(),
         }));
         all.insert(id, session.clone());
         session
@@ -174,7 +220,7 @@ impl Sessions {
         }
         if txn_number > session.txn_number {
             session.txn_number = txn_number;
-            session.executed.clear();
+            session.forget();
         }
         Ok(RetryableWrite { session })
     }
@@ -206,15 +252,25 @@ impl Sessions {
     }
 }
 
-/// Drops the tenth of the sessions that was idle longest.
+/// Drops sessions that were idle longest, until a tenth of their number and of their bytes is free.
 fn shrink(all: &mut HashMap<SessionId, Arc<Mutex<Session>>>) {
     let mut ages: Vec<(Instant, SessionId)> = all
         .iter()
         .filter_map(|(id, session)| Some((session.try_lock()?.last_used, *id)))
         .collect();
     ages.sort();
-    for (_, id) in ages.iter().take(SESSIONS_MAX / 10) {
-        all.remove(id);
+    for (_, id) in ages {
+        let Some(total) = all
+            .get(&id)
+            .and_then(|session| Some(session.try_lock()?.total.clone()))
+        else {
+            continue;
+        };
+        let bytes = total.load(Ordering::Relaxed);
+        if all.len() <= SESSIONS_MAX / 10 * 9 && bytes <= RECORD_BYTES_MAX / 10 * 9 {
+            return;
+        }
+        all.remove(&id);
     }
 }
 
@@ -257,6 +313,24 @@ mod tests {
             sessions.touch(SessionId::random());
         }
         assert!(sessions.len() <= SESSIONS_MAX);
+    }
+
+    #[test]
+    fn recorded_results_are_bounded() {
+        let sessions = Sessions::default();
+        let reply = doc! {"value": {"x": "y".repeat(1 << 20)}};
+        for _ in 0..200 {
+            let id = SessionId::random();
+            let session = sessions.touch(id);
+            let mut write = Sessions::begin(&session, id, 1).unwrap();
+            write.record(0, Recorded::FindAndModify(reply.clone()));
+            assert!(write.executed(0).is_some());
+        }
+        let bytes = sessions.record_bytes.load(Ordering::Relaxed);
+        assert!(bytes <= RECORD_BYTES_MAX + (2 << 20), "{bytes}");
+        assert!((50..70).contains(&sessions.len()), "{}", sessions.len());
+        sessions.end_all();
+        assert_eq!(sessions.record_bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -19,8 +19,14 @@ pub enum Error {
     ChecksumMismatch,
     /// An OP_MSG section of a kind other than 0 and 1.
     UnknownSectionKind(u8),
-    /// The sections do not make an OP_MSG: no body, two bodies, or a sequence given twice.
-    BadSections(&'static str),
+    /// An OP_MSG without a body.
+    MissingBody,
+    /// An OP_MSG with more than one body.
+    SecondBody,
+    /// An OP_MSG with two document sequences of the same name.
+    DuplicateSequence,
+    /// An OP_MSG with more document sequences than any command has.
+    TooManySequences,
     /// A name that should be UTF-8 text is not.
     NotUtf8(&'static str),
     /// The bytes go on after the last field.
@@ -46,14 +52,18 @@ impl Error {
     pub fn code(&self) -> i32 {
         match self {
             Error::IllegalFlags(_) => 223,
-            Error::UnknownOpcode(_) => 86,
             Error::BadDocumentLength(_) => 22,
             Error::UnknownSectionKind(_) => 40432,
-            Error::BadSections(_) => 40430,
-            Error::ChecksumMismatch => 51252,
-            Error::TooLarge { .. } => 17280,
+            Error::MissingBody => 40587,
+            Error::SecondBody => 40430,
+            Error::DuplicateSequence => 40431,
+            Error::TooManySequences => 233,
+            Error::ChecksumMismatch => 288,
             Error::NotUtf8(_) | Error::TrailingBytes(_) | Error::BadCount(..) => 9,
-            Error::Truncated(_) | Error::BadMessageLength(_) => 17,
+            Error::Truncated(_)
+            | Error::BadMessageLength(_)
+            | Error::UnknownOpcode(_)
+            | Error::TooLarge { .. } => 17,
             Error::UnknownCompressor(_) | Error::BadCompressedData(_) => 2,
         }
     }
@@ -65,7 +75,10 @@ impl Error {
         !matches!(
             self,
             Error::BadDocumentLength(_)
-                | Error::BadSections(_)
+                | Error::MissingBody
+                | Error::SecondBody
+                | Error::DuplicateSequence
+                | Error::TooManySequences
                 | Error::UnknownSectionKind(_)
                 | Error::NotUtf8(_)
                 | Error::TrailingBytes(_)
@@ -85,7 +98,10 @@ impl fmt::Display for Error {
             }
             Error::ChecksumMismatch => write!(f, "OP_MSG checksum does not match its contents"),
             Error::UnknownSectionKind(kind) => write!(f, "unknown OP_MSG section kind {kind}"),
-            Error::BadSections(why) => write!(f, "OP_MSG sections are not valid: {why}"),
+            Error::MissingBody => write!(f, "OP_MSG messages must have a body"),
+            Error::SecondBody => write!(f, "multiple body sections in message"),
+            Error::DuplicateSequence => write!(f, "duplicate document sequence in message"),
+            Error::TooManySequences => write!(f, "too many document sequences in message"),
             Error::NotUtf8(what) => write!(f, "{what} is not valid UTF-8"),
             Error::TrailingBytes(n) => write!(f, "{n} bytes left over at the end of the message"),
             Error::BadCount(what, n) => write!(f, "{what} of {n} is not valid"),

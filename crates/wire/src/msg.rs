@@ -83,7 +83,7 @@ impl<'a> Msg<'a> {
             match sections.u8("section kind")? {
                 0 => {
                     if body.replace(sections.document("body")?).is_some() {
-                        return Err(Error::BadSections("more than one body"));
+                        return Err(Error::SecondBody);
                     }
                 }
                 1 => {
@@ -95,17 +95,17 @@ impl<'a> Msg<'a> {
                     let mut inside = Reader::new(sections.bytes(n, "document sequence")?);
                     let name = inside.cstring("document sequence name")?;
                     if sequences.iter().any(|(other, _)| *other == name) {
-                        return Err(Error::BadSections("a document sequence is given twice"));
+                        return Err(Error::DuplicateSequence);
                     }
                     if sequences.len() == SECTIONS_MAX {
-                        return Err(Error::BadSections("too many document sequences"));
+                        return Err(Error::TooManySequences);
                     }
                     sequences.push((name, inside.documents("document sequence")?));
                 }
                 kind => return Err(Error::UnknownSectionKind(kind)),
             }
         }
-        let body = body.ok_or(Error::BadSections("no body"))?;
+        let body = body.ok_or(Error::MissingBody)?;
         Ok(Msg {
             flags,
             body,

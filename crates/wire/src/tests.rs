@@ -367,11 +367,7 @@ fn broken_messages() {
             || patched(msg(1, 0, Flags::CHECKSUM_PRESENT, ONE), 4, &[9]),
             Error::ChecksumMismatch,
         ),
-        (
-            "no sections",
-            || sections(&[]),
-            Error::BadSections("no body"),
-        ),
+        ("no sections", || sections(&[]), Error::MissingBody),
         (
             "kind 2",
             || sections(&[2, 5, 0, 0, 0, 0]),
@@ -380,7 +376,7 @@ fn broken_messages() {
         (
             "two bodies",
             || sections(&[0, 5, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0]),
-            Error::BadSections("more than one body"),
+            Error::SecondBody,
         ),
         (
             "body of 4 bytes",
@@ -420,7 +416,7 @@ fn broken_messages() {
         (
             "sequence twice",
             || sections(&[1, 6, 0, 0, 0, b's', 0, 1, 6, 0, 0, 0, b's', 0]),
-            Error::BadSections("a document sequence is given twice"),
+            Error::DuplicateSequence,
         ),
         (
             "bytes after a query",

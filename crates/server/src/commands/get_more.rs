@@ -74,7 +74,7 @@ impl Command for GetMore {
         }
         let (batch, left) = next_batch(cx, id, size)?;
         cx.more_to_come = cx.exhaust_allowed && left != 0;
-        Ok(cursor_reply("nextBatch", &batch, left, &namespace))
+        Ok(cursor_reply("nextBatch", batch, left, &namespace))
     }
 }
 

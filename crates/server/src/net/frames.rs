@@ -13,6 +13,10 @@ const READ_BYTES: usize = 8 << 10;
 /// a client that announces a large message and sends nothing holds little.
 const GROWTH_BYTES: usize = 1 << 20;
 
+/// A buffer larger than this is given back as soon as its message is handled, so that many clients
+/// that each send a large message now and then do not keep as many large buffers.
+const KEPT_BYTES: usize = 256 << 10;
+
 /// After this time without a byte a connection counts as idle and gives its buffer back.
 const IDLE_AFTER: Duration = Duration::from_millis(500);
 
@@ -89,8 +93,12 @@ impl Frames {
     fn consume(&mut self) {
         self.start += std::mem::take(&mut self.current);
         if self.start >= self.buffer.len() {
-            self.buffer.clear();
             self.start = 0;
+            if self.buffer.capacity() > KEPT_BYTES {
+                self.buffer = Vec::new();
+            } else {
+                self.buffer.clear();
+            }
         }
     }
 

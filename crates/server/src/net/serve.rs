@@ -13,6 +13,9 @@ use crate::net::frames::{Ended, Frames};
 use crate::net::message::{handle, log_malformed};
 use crate::state::Server;
 
+/// How long a client may take to read its last reply when the server stops.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// Serves a client until it leaves, breaks the protocol, or the server stops.
 pub async fn serve<S>(server: Arc<Server>, mut stream: S, peer: Peer)
 where
@@ -132,8 +135,8 @@ where
             }
             if let Some(reply) = handled.reply {
                 server.metrics.physical_bytes_out.add(reply.len() as u64);
-                if let Err(error) = stream.write_all(&reply).await {
-                    return Some(Ended::Io(error));
+                if let Some(ended) = send(&reply, stream, &mut stop).await {
+                    return ended;
                 }
             }
             if handled.close {
@@ -161,6 +164,24 @@ async fn pause<S: AsyncRead + Unpin>(
         () = tokio::time::sleep(time) => None,
         ended = frames.watch(stream) => Some(Some(ended)),
         _ = stopped(stop) => Some(None),
+    }
+}
+
+/// Sends a reply. Some if the conversation ends meanwhile: a client that does not read does not hold
+/// up the end of the server.
+async fn send<S: AsyncWrite + Unpin>(
+    reply: &[u8],
+    stream: &mut S,
+    stop: &mut watch::Receiver<bool>,
+) -> Option<Option<Ended>> {
+    let gone = async {
+        stopped(stop).await;
+        tokio::time::sleep(LAST_WORDS).await;
+    };
+    tokio::select! {
+        biased;
+        sent = stream.write_all(reply) => sent.err().map(|error| Some(Ended::Io(error))),
+        () = gone => Some(None),
     }
 }
 
