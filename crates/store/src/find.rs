@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use frond_bson::{ArrayBuf, Doc, Value};
 use frond_query::Environment;
-use frond_query::error::Error as CommandError;
 use frond_query::matcher::Filter;
 use frond_query::projection::Projection;
 use frond_query::sort::SortSpec;
@@ -19,7 +18,7 @@ use crate::keyspace::Snapshot;
 use crate::namespace::Namespace;
 use crate::plan::choose::{Query, choose};
 use crate::plan::trial::Trial;
-use crate::plan::{Hint, Plan};
+use crate::plan::{Hint, KeyLimits, Plan};
 use crate::store::DocumentStore;
 use crate::write::environment;
 
@@ -67,6 +66,8 @@ pub(crate) struct Question {
     pub hint: Option<Hint>,
     /// The fields that are looked at, if not all are.
     pub shown: Option<BTreeSet<String>>,
+    /// Bounds of the hinted index.
+    pub limits: KeyLimits,
 }
 
 impl Question {
@@ -85,6 +86,7 @@ impl Question {
             sort: SortSpec::parse(sort.unwrap_or(Doc::empty()))?,
             hint: Hint::parse(hint)?,
             shown: None,
+            limits: KeyLimits::default(),
         })
     }
 
@@ -108,6 +110,7 @@ impl Question {
             sort: &self.sort,
             hint: self.hint.as_ref(),
             shown: self.shown.as_ref(),
+            limits: &self.limits,
         };
         let trial = Trial {
             collection: &collection,
@@ -177,20 +180,19 @@ impl DocumentStore {
         request: &FindRequest<'_>,
         context: &OpContext,
     ) -> Result<(Projection, Option<Planned>)> {
-        for (option, given) in [("min", request.min), ("max", request.max)] {
-            if given.is_some() {
-                return Err(CommandError::not_supported(format_args!(
-                    "the option '{option}' of find"
-                ))
-                .into());
-            }
-        }
         let environment = environment(request.variables);
         let projection = request.projection.unwrap_or(Doc::empty());
         let projection = Projection::parse_with(projection, &environment)?;
         let shown = projection.needed_paths().map(BTreeSet::from_iter);
         let question = Question::parse(request.filter, request.sort, request.hint, &environment)?;
-        let planned = question.showing(shown).plan(self.catalog(), ns, context)?;
+        let question = Question {
+            limits: KeyLimits {
+                min: request.min.map(Doc::to_owned),
+                max: request.max.map(Doc::to_owned),
+            },
+            ..question.showing(shown)
+        };
+        let planned = question.plan(self.catalog(), ns, context)?;
         Ok((projection, planned))
     }
 

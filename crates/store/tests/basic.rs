@@ -298,3 +298,87 @@ fn indexes_are_checked_for_conflicts_and_dropped() {
     assert_eq!(drop(IndexSelector::All).unwrap(), 63);
     assert_eq!(store.list_indexes(&c).unwrap().len(), 1);
 }
+
+#[test]
+fn a_cursor_sees_the_collection_as_it_was() {
+    let fixture = Fixture::new();
+    let c = ns("db.c");
+    let docs: Vec<DocBuf> = (0..5000)
+        .map(|i| doc! {"_id": i, "a": i % 100, "pad": "x".repeat(100).as_str()})
+        .collect();
+    fixture.insert(&c, &docs);
+    fixture
+        .store
+        .create_indexes(&c, &[&doc! {"key": {"a": 1}}])
+        .unwrap();
+    fixture.store.engine().checkpoint().unwrap();
+    let by_index = doc! {"a": {"$gte": 0}};
+    let context = OpContext::new();
+    let open = |filter: Option<&DocBuf>| {
+        let request = FindRequest {
+            filter: filter.map(|filter| &**filter),
+            ..FindRequest::default()
+        };
+        let mut cursor = fixture.store.find(&c, &request, &context).unwrap();
+        assert!(cursor.next().unwrap().is_some());
+        cursor
+    };
+    let mut cursors = [open(None), open(Some(&by_index))];
+    fixture.insert(&c, &[doc! {"_id": 6000, "a": 200}]);
+    fixture.store.drop_collection(&c).unwrap();
+    let again: Vec<DocBuf> = (0..3000).map(|i| doc! {"_id": i}).collect();
+    fixture.insert(&c, &again);
+    fixture.store.engine().checkpoint().unwrap();
+    for cursor in &mut cursors {
+        let mut found = 1;
+        while let Some(doc) = cursor.next().unwrap() {
+            assert!(doc.contains_key("pad"));
+            found += 1;
+        }
+        assert_eq!(found, 5000);
+    }
+    assert_eq!(fixture.store.estimated_count(&c), 3000);
+}
+
+#[test]
+fn limits_of_time_and_memory_end_a_query() {
+    let fixture = Fixture::new();
+    let c = ns("db.c");
+    let docs: Vec<DocBuf> = (0..2000).map(|i| doc! {"_id": i}).collect();
+    fixture.insert(&c, &docs);
+    let all = FindRequest::default();
+    let late = OpContext::with_deadline(Some(std::time::Instant::now()));
+    let mut cursor = fixture.store.find(&c, &all, &late).unwrap();
+    let error = loop {
+        match cursor.next() {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("it came to its end"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.code().code(), 50);
+    assert!(cursor.next().unwrap().is_none());
+
+    let large = "x".repeat(1 << 20);
+    let big = ns("db.big");
+    for i in 0..120 {
+        fixture.insert(&big, &[doc! {"_id": i, "n": -i, "pad": large.as_str()}]);
+    }
+    let sort = doc! {"n": 1};
+    let sorted = |limit| FindRequest {
+        sort: Some(&sort),
+        limit,
+        ..FindRequest::default()
+    };
+    let open = |request: &FindRequest<'_>| {
+        let mut cursor = fixture
+            .store
+            .find(&big, request, &OpContext::new())
+            .unwrap();
+        cursor.next()
+    };
+    let error = open(&sorted(None)).unwrap_err();
+    assert_eq!(error.code().code(), 292);
+    let first = open(&sorted(Some(3))).unwrap().unwrap();
+    assert_eq!(first.get_i64("_id"), Some(119));
+}

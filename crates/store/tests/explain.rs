@@ -344,3 +344,45 @@ fn of_several_indexes_the_one_with_the_least_work_wins() {
     let many = winner(doc! {"status": "active"}, doc! {"at": -1});
     assert_eq!(many.0, "FETCH > IXSCAN at_1");
 }
+
+#[test]
+fn min_and_max_bound_the_hinted_index() {
+    let f = fixture();
+    let c = ns("db.c");
+    let run = |hint: Option<&DocBuf>, min: Option<&DocBuf>, max: Option<&DocBuf>| {
+        let request = FindRequest {
+            hint: hint.map(|hint| Value::Document(hint)),
+            min: min.map(|doc| &**doc),
+            max: max.map(|doc| &**doc),
+            ..FindRequest::default()
+        };
+        let mut cursor = f
+            .store
+            .find(&c, &request, &OpContext::new())
+            .map_err(|error| error.code().code())?;
+        let mut ids = Vec::new();
+        while let Some(doc) = cursor.next().unwrap() {
+            ids.push(doc.get_i64("_id").unwrap());
+        }
+        Ok(ids)
+    };
+    let (id, u, ab) = (doc! {"_id": 1}, doc! {"u": 1}, doc! {"a": 1, "b": -1});
+    let (five, eight) = (doc! {"u": 5}, doc! {"u": 8});
+    assert_eq!(run(Some(&u), Some(&five), Some(&eight)), Ok(vec![5, 6, 7]));
+    assert_eq!(
+        run(Some(&u), Some(&doc! {"u": 198}), None),
+        Ok(vec![198, 199])
+    );
+    assert_eq!(run(Some(&id), None, Some(&doc! {"_id": 2})), Ok(vec![0, 1]));
+    let low = doc! {"a": 3, "b": 2};
+    let high = doc! {"a": 3, "b": 0};
+    // Descending in b: from 2 down to, but without, 0.
+    let expected: Vec<i64> = [2, 1]
+        .into_iter()
+        .flat_map(|b| (0..200).filter(move |i| i % 20 == 3 && i % 7 == b))
+        .collect();
+    assert_eq!(run(Some(&ab), Some(&low), Some(&high)), Ok(expected));
+    assert_eq!(run(None, Some(&five), None), Err(51173));
+    assert_eq!(run(Some(&ab), Some(&five), None), Err(51174));
+    assert_eq!(run(Some(&u), Some(&eight), Some(&five)), Err(51175));
+}

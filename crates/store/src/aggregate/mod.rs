@@ -22,7 +22,7 @@ use crate::exec::cursor::{DocStream, QueryCursor};
 use crate::find::Question;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
-use crate::plan::Hint;
+use crate::plan::{Hint, KeyLimits};
 use crate::store::DocumentStore;
 use crate::write::{environment, now_ms};
 use host::StoreHost;
@@ -143,6 +143,7 @@ impl Runner<'_> {
             sort: SortSpec::parse(front.sort.as_deref().unwrap_or(Doc::empty()))?,
             hint,
             shown: rest.needed_fields(),
+            limits: KeyLimits::default(),
         };
         let limits = self.limits.get();
         let cursor = match question.plan(self.store.catalog(), ns, &limits)? {

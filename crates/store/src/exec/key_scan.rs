@@ -12,6 +12,7 @@ use frond_bson::key;
 use crate::error::{Result, corrupt};
 use crate::exec::ExecStats;
 use crate::keyspace::{Cursor, Direction, Snapshot, TreeId};
+use crate::plan::KeyInterval;
 use crate::plan::interval::{Interval, Intervals, after_prefix};
 
 /// One field of the keys.
@@ -30,6 +31,8 @@ pub struct KeyRange {
     pub tree: TreeId,
     /// The leading fields of its keys, all of them for a unique or primary tree.
     pub fields: Vec<ScanField>,
+    /// Bounds of whole keys, besides those of the fields.
+    pub interval: KeyInterval,
     /// Up or down.
     pub direction: Direction,
 }
@@ -61,6 +64,7 @@ impl KeyScan {
         let KeyRange {
             tree,
             fields,
+            interval,
             direction,
         } = range;
         let forward = direction == Direction::Forward;
@@ -73,6 +77,11 @@ impl KeyScan {
             });
         }
         let (low, high) = outer_bounds(&fields);
+        let low = interval.low.map_or(low.clone(), |other| other.max(low));
+        let high = match (interval.high, high) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
         let upper = match &high {
             Some(high) => Bound::Excluded(high.as_slice()),
             None => Bound::Unbounded,

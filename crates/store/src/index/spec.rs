@@ -539,3 +539,104 @@ fn parse_partial(value: Value<'_>) -> Result<Partial> {
         filter: std::sync::Arc::new(filter),
     })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use frond_bson::doc;
+
+    #[test]
+    fn default_names_follow_the_key_pattern() {
+        for (key, name) in [
+            (doc! {"a": 1}, "a_1"),
+            (doc! {"a": -1, "b.c": 1}, "a_-1_b.c_1"),
+            (doc! {"a": 1.0, "b": -1i64}, "a_1_b_-1"),
+            (doc! {"a": 2.5}, "a_2.5"),
+            (doc! {"a": "text"}, "a_text"),
+        ] {
+            assert_eq!(default_name(&key), name);
+        }
+    }
+
+    #[test]
+    fn specifications_are_listed_with_what_differs_from_the_defaults() {
+        for (spec, listed) in [
+            (
+                doc! {"key": {"a": 1}, "background": true, "v": 1, "ns": "x.y", "unique": false},
+                doc! {"v": 2, "key": {"a": 1}, "name": "a_1"},
+            ),
+            (
+                doc! {"name": "x", "key": {"a": -1}, "unique": 1, "sparse": true, "compression": "lz4"},
+                doc! {"v": 2, "key": {"a": -1}, "name": "x", "unique": true, "sparse": true,
+                "compression": "lz4"},
+            ),
+            (
+                doc! {"key": {"a": 1}, "partialFilterExpression": {"b": {"$gt": 1}}, "hidden": true},
+                doc! {"v": 2, "key": {"a": 1}, "name": "a_1", "hidden": true,
+                "partialFilterExpression": {"b": {"$gt": 1}}},
+            ),
+        ] {
+            let parsed = IndexSpec::parse(&spec).unwrap();
+            assert_eq!(parsed.doc, listed);
+            assert_eq!(IndexSpec::parse(&listed).unwrap().doc, listed);
+        }
+    }
+
+    #[test]
+    fn wrong_specifications_say_what_is_wrong() {
+        for (spec, code, part) in [
+            (doc! {"name": "x"}, 9, "'key' field is a required"),
+            (doc! {"key": 1}, 14, "must be an object"),
+            (doc! {"key": {}}, 67, "cannot be empty"),
+            (doc! {"key": {"a": 0}}, 67, "cannot be 0"),
+            (doc! {"key": {"a": true}}, 67, "of type bool"),
+            (doc! {"key": {"": 1}}, 67, "empty field"),
+            (doc! {"key": {"a..b": 1}}, 67, "empty field"),
+            (doc! {"key": {"$a": 1}}, 67, "starts with '$'"),
+            (
+                doc! {"key": {"a": "hashed"}},
+                67,
+                "'hashed' is not supported",
+            ),
+            (
+                doc! {"key": {"a": "nonsense"}},
+                67,
+                "Unknown index plugin 'nonsense'",
+            ),
+            (
+                doc! {"key": {"a.$**": 1}},
+                67,
+                "'wildcard' is not supported",
+            ),
+            (doc! {"key": {"a": 1}, "name": ""}, 67, "cannot be empty"),
+            (doc! {"key": {"a": 1}, "name": "*"}, 2, "not valid"),
+            (doc! {"key": {"a": 1}, "name": "_id_"}, 2, "reserved"),
+            (doc! {"key": {"a": 1}, "v": 0}, 67, "v=0"),
+            (doc! {"key": {"a": 1}, "unique": "yes"}, 14, "'unique'"),
+            (
+                doc! {"key": {"a": 1}, "expireAfterSeconds": 1},
+                67,
+                "'expireAfterSeconds'",
+            ),
+            (
+                doc! {"key": {"a": 1}, "collation": {"locale": "de"}},
+                67,
+                "'collation'",
+            ),
+            (doc! {"key": {"a": 1}, "pageSize": 1}, 67, "'pageSize'"),
+            (doc! {"key": {"a": 1}, "nonsense": 1}, 197, "'nonsense'"),
+            (doc! {"key": {"_id": 1}, "sparse": true}, 197, "'sparse'"),
+            (
+                doc! {"key": {"a": 1}, "sparse": true, "partialFilterExpression": {"a": 1}},
+                67,
+                "cannot mix",
+            ),
+        ] {
+            let error = IndexSpec::parse(&spec).unwrap_err();
+            assert_eq!(error.code().code(), code, "{spec:?}: {error}");
+            assert!(error.message().contains(part), "{spec:?}: {error}");
+            assert!(error.message().starts_with("Error in specification {"));
+        }
+    }
+}

@@ -13,9 +13,9 @@ use frond_query::matcher::{ElemMatch, Expr, Filter, Op};
 use frond_query::sort::SortSpec;
 
 use super::bounds::{Conditions, IndexBounds, narrowness};
-use super::interval::Intervals;
+use super::interval::{Interval, Intervals};
 use super::sorted::{OrderField, direction_for, order_fields};
-use super::{Access, Hint, IndexAccess, Plan, partial};
+use super::{Access, Hint, IndexAccess, KeyInterval, KeyLimits, Plan, partial};
 use crate::catalog::Collection;
 use crate::error::{Result, command};
 use crate::index::spec::{ID_INDEX_NAME, IndexSpec};
@@ -33,6 +33,8 @@ pub struct Query<'a> {
     pub hint: Option<&'a Hint>,
     /// The top-level fields that the result shows, if it shows only some and not `None` for all.
     pub shown: Option<&'a BTreeSet<String>>,
+    /// Bounds of the hinted index.
+    pub limits: &'a KeyLimits,
 }
 
 /// A plan that could be chosen.
@@ -73,6 +75,12 @@ pub fn choose(
         key::encode(&id, &mut encoded);
         return Ok(simple(Access::Id(encoded)));
     }
+    if !query.limits.is_empty() && !matches!(query.hint, Some(Hint::Name(_) | Hint::Key(_))) {
+        return Err(command(
+            ErrorCode::Location(51173),
+            "When using min()/max() a hint of which index to use must be provided",
+        ));
+    }
     if let Some(access) = hinted_scan(&query)? {
         return Ok(Plan {
             sorted: query.sort.is_empty(),
@@ -100,6 +108,9 @@ pub fn choose(
             candidates.extend(union(collection, &query, &conditions));
         }
     }
+    for candidate in &mut candidates {
+        limit(&mut candidate.access, query.limits)?;
+    }
     candidates.sort_by(|a, b| b.rank.total_cmp(&a.rank));
     let Some(first) = candidates.first() else {
         return Ok(Plan {
@@ -118,6 +129,28 @@ pub fn choose(
         sorted: best.sorted,
         rejected: candidates.into_iter().map(|other| other.access).collect(),
     })
+}
+
+/// Applies `min` and `max`.
+fn limit(access: &mut Access, limits: &KeyLimits) -> Result<()> {
+    if limits.is_empty() {
+        return Ok(());
+    }
+    match access {
+        Access::Index(access) => access.interval = limits.encode(&access.index.spec.fields)?,
+        Access::IdRange { ranges, .. } => {
+            let spec = IndexSpec::parse(&IndexSpec::id_index_doc())?;
+            let KeyInterval { low, high } = limits.encode(&spec.fields)?;
+            let between = Interval {
+                low: low.unwrap_or_default(),
+                high,
+                ..Interval::all()
+            };
+            *ranges = ranges.intersection(&Intervals::one(between));
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// A plan whose order does not matter, because it finds one document at most.
@@ -260,6 +293,7 @@ fn through_index(
             index: index.clone(),
             multikey,
             bounds,
+            interval: KeyInterval::default(),
             direction: direction.unwrap_or(Direction::Forward),
             covered,
             exact: multikey == 0 && conditions.are_exact_for(has_field),

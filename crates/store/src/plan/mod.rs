@@ -21,6 +21,7 @@ use crate::error::{Result, command};
 
 use crate::exec::key_scan::{KeyRange, ScanField};
 use crate::index::Index;
+use crate::index::spec::IndexField;
 use crate::keyspace::{Direction, TreeId};
 use bounds::IndexBounds;
 use interval::Intervals;
@@ -34,6 +35,80 @@ pub enum Hint {
     Key(DocBuf),
     /// No index; documents in the order of their storage, or the reverse.
     Natural(Direction),
+}
+
+/// The `min` and `max` of a find: keys of the hinted index, with its fields in its order.
+#[derive(Clone, Debug, Default)]
+pub struct KeyLimits {
+    /// The first key inside.
+    pub min: Option<DocBuf>,
+    /// The first key behind.
+    pub max: Option<DocBuf>,
+}
+
+impl KeyLimits {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.min.is_none() && self.max.is_none()
+    }
+
+    /// The encoded keys, for an index with these fields.
+    ///
+    /// # Errors
+    /// 51174 if the names of the fields are not those of the index, 51175 if `max` is not behind
+    /// `min`.
+    pub fn encode(&self, fields: &[IndexField]) -> Result<KeyInterval> {
+        let encode = |key: &Option<DocBuf>| -> Result<Option<Vec<u8>>> {
+            let Some(key) = key else { return Ok(None) };
+            let mut encoded = Vec::new();
+            let mut values = key.iter();
+            for field in fields {
+                match values.next() {
+                    Some((name, value)) if name == field.path => {
+                        key::encode_directed(&value, field.direction, &mut encoded);
+                    }
+                    _ => return Err(incompatible()),
+                }
+            }
+            match values.next() {
+                Some(_) => Err(incompatible()),
+                None => Ok(Some(encoded)),
+            }
+        };
+        let interval = KeyInterval {
+            low: encode(&self.min)?,
+            high: encode(&self.max)?,
+        };
+        if let KeyInterval {
+            low: Some(low),
+            high: Some(high),
+        } = &interval
+            && low >= high
+        {
+            return Err(command(
+                ErrorCode::Location(51175),
+                "The value provided for min() must come before the value provided for max() in the \
+                 hinted index",
+            ));
+        }
+        Ok(interval)
+    }
+}
+
+fn incompatible() -> crate::error::Error {
+    command(
+        ErrorCode::Location(51174),
+        "The index chosen is not compatible with min/max",
+    )
+}
+
+/// Whole keys between which to read.
+#[derive(Clone, Debug, Default)]
+pub struct KeyInterval {
+    /// The first key inside.
+    pub low: Option<Vec<u8>>,
+    /// The first key outside.
+    pub high: Option<Vec<u8>>,
 }
 
 impl Hint {
@@ -98,6 +173,8 @@ pub struct IndexAccess {
     pub multikey: u32,
     /// Ranges of its fields.
     pub bounds: IndexBounds,
+    /// Further bounds: `min` and `max`.
+    pub interval: KeyInterval,
     /// Up or down.
     pub direction: Direction,
     /// Whether entries hold all that the query needs, so that documents are not read.
@@ -158,6 +235,7 @@ impl IndexAccess {
                     direction: field.direction,
                 })
                 .collect(),
+            interval: self.interval.clone(),
             direction: self.direction,
         }
     }
@@ -176,6 +254,7 @@ pub fn primary_range(tree: TreeId, ranges: Intervals, direction: Direction) -> K
             ranges,
             direction: key::Direction::Ascending,
         }],
+        interval: KeyInterval::default(),
         direction,
     }
 }
