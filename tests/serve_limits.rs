@@ -1,0 +1,211 @@
+//! Limits of operations and cursors: time, kills, idle time-outs, sessions.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use frond_bson::{Doc, DocBuf, doc};
+use frond_wire::Flags;
+use support::{PATIENCE, Running};
+
+/// A server with a collection of so many documents.
+fn filled(directory: &tempfile::TempDir, documents: i32, more: &[&str]) -> Running {
+    let server = Running::start(directory.path(), more);
+    let mut client = server.connect();
+    let all: Vec<DocBuf> = (0..documents)
+        .map(|n| doc! {"_id": n, "a": n % 100})
+        .collect();
+    let message = client.build(
+        Flags::NONE,
+        "test",
+        &doc! {"insert": "c"},
+        &[("documents", &all)],
+    );
+    client.send(&message);
+    assert_eq!(client.receive_msg().2.get_i32("n"), Some(documents));
+    server
+}
+
+/// Compares every document with every other: takes longer than any test may.
+fn endless() -> DocBuf {
+    doc! {"aggregate": "c", "cursor": {}, "pipeline": [
+        {"$lookup": {"from": "c", "localField": "nothing", "foreignField": "a", "as": "b",
+            "pipeline": [{"$match": {"a": -1}}]}},
+        {"$match": {"b": 1}},
+    ]}
+}
+
+/// The operation that runs on the collection, as `currentOp` shows it.
+fn running_operation(server: &Running) -> DocBuf {
+    let end = Instant::now() + PATIENCE;
+    let mut client = server.connect();
+    loop {
+        let reply = client.run("admin", &doc! {"currentOp": 1, "ns": "test.c"});
+        if let Some(operation) = reply.get_array("inprog").and_then(|list| list.get_doc("0")) {
+            return operation.to_owned();
+        }
+        assert!(Instant::now() < end, "the operation does not show");
+    }
+}
+
+#[test]
+fn an_operation_ends_when_its_time_is_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = filled(&directory, 20_000, &[]);
+    let mut client = server.connect();
+    let mut command = endless();
+    command.push("maxTimeMS", 200);
+    let began = Instant::now();
+    let reply = client.reply("test", &command);
+    assert_eq!(reply.get_i32("code"), Some(50), "{reply:?}");
+    assert!(began.elapsed() < Duration::from_secs(20));
+    client.run("admin", &doc! {"ping": 1});
+    server.stop();
+}
+
+#[test]
+fn an_operation_is_shown_and_killed_and_others_go_on_meanwhile() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = filled(&directory, 20_000, &[]);
+    // More of them than the server has threads for short work.
+    let mut slow: Vec<_> = (0..12).map(|_| server.connect()).collect();
+    for client in &mut slow {
+        let message = client.build(Flags::NONE, "test", &endless(), &[]);
+        client.send(&message);
+    }
+    let shown = running_operation(&server);
+    assert_eq!(shown.get_str("op"), Some("command"));
+    assert_eq!(
+        shown
+            .get_doc("command")
+            .and_then(|c| c.get_str("aggregate")),
+        Some("c")
+    );
+    let mut other = server.connect();
+    let began = Instant::now();
+    for n in 0..20 {
+        other.run("test", &doc! {"insert": "d", "documents": [{"_id": n}]});
+    }
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
+    let reply = other.run("admin", &doc! {"currentOp": 1, "ns": "test.c"});
+    let operations = reply.get_array("inprog").unwrap();
+    assert_eq!(operations.count(), 12);
+    for operation in operations.values().filter_map(|value| value.as_doc()) {
+        let id = operation.get_i64("opid").unwrap();
+        other.run("admin", &doc! {"killOp": 1, "op": id});
+    }
+    for client in &mut slow {
+        let (_, _, reply) = client.receive_msg();
+        assert_eq!(reply.get_i32("code"), Some(11601), "{reply:?}");
+        client.run("admin", &doc! {"ping": 1});
+    }
+    server.stop();
+}
+
+#[test]
+fn a_running_operation_does_not_hold_up_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = filled(&directory, 20_000, &[]);
+    let mut client = server.connect();
+    let message = client.build(Flags::NONE, "test", &endless(), &[]);
+    client.send(&message);
+    running_operation(&server);
+    let began = Instant::now();
+    server.stop();
+    assert!(
+        began.elapsed() < Duration::from_secs(14),
+        "{:?}",
+        began.elapsed()
+    );
+    // It was told why, or its connection was closed.
+    if let Some(message) = client.receive() {
+        let (_, reply) = frond_wire::Reply::parse(&message).unwrap();
+        let reply = Doc::validate(reply.first_document().unwrap()).unwrap();
+        assert_eq!(reply.get_i32("code"), Some(11600), "{reply:?}");
+    }
+}
+
+#[test]
+fn idle_cursors_are_closed_except_those_that_asked_not_to_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = filled(&directory, 100, &[]);
+    let mut client = server.connect();
+    client.run(
+        "admin",
+        &doc! {"setParameter": 1, "cursorTimeoutMillis": 200},
+    );
+    let mut open = |more: DocBuf| {
+        let mut find = doc! {"find": "c", "batchSize": 2};
+        find.push_all(&more);
+        let reply = client.run("test", &find);
+        reply
+            .get_doc("cursor")
+            .and_then(|cursor| cursor.get_i64("id"))
+            .unwrap()
+    };
+    let (patient, idle) = (open(doc! {"noCursorTimeout": true}), open(doc! {}));
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let status = client.run("admin", &doc! {"serverStatus": 1});
+        let cursors = status
+            .get_doc("metrics")
+            .and_then(|m| m.get_doc("cursor"))
+            .unwrap();
+        if cursors.get_i64("timedOut") == Some(1) {
+            assert_eq!(
+                cursors
+                    .get_doc("open")
+                    .and_then(|open| open.get_i64("total")),
+                Some(1)
+            );
+            break;
+        }
+        assert!(Instant::now() < end, "{cursors:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let more = |id: i64| doc! {"getMore": id, "collection": "c"};
+    assert_eq!(client.reply("test", &more(idle)).get_i32("code"), Some(43));
+    let rest = client.run("test", &more(patient));
+    let batch = rest
+        .get_doc("cursor")
+        .and_then(|cursor| cursor.get_array("nextBatch"))
+        .unwrap();
+    assert_eq!(batch.count(), 98);
+    server.stop();
+}
+
+#[test]
+fn a_retried_write_over_another_connection_is_done_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Running::start(directory.path(), &[]);
+    let session = server.connect().run("admin", &doc! {"startSession": 1});
+    let lsid = session.get_doc("id").unwrap().to_owned();
+    let insert = doc! {
+        "insert": "c", "documents": [{"a": 1}], "lsid": &lsid, "txnNumber": 1i64,
+    };
+    for _ in 0..3 {
+        let reply = server.connect().run("test", &insert);
+        assert_eq!(reply.get_i32("n"), Some(1));
+    }
+    let mut client = server.connect();
+    assert_eq!(client.count("c"), 1);
+    let begin = doc! {
+        "insert": "c", "documents": [{}], "lsid": &lsid, "txnNumber": 2i64,
+        "startTransaction": true, "autocommit": false,
+    };
+    let refused = client.reply("test", &begin);
+    assert_eq!(refused.get_i32("code"), Some(20));
+    assert!(
+        refused
+            .get_str("errmsg")
+            .unwrap()
+            .contains("transactions are not supported")
+    );
+    server.stop();
+}
