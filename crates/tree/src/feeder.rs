@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use parking_lot::{Condvar, Mutex};
 
 use crate::checkpoint::Position;
+use crate::crew::{Crew, Work};
 use crate::memtable::Memtable;
 use crate::merge::Resolver;
 use crate::node::{Builder, Subtree};
@@ -22,6 +23,8 @@ pub(crate) struct Feeder {
     signal: Mutex<Signal>,
     wake: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Further threads that feed trees side by side with it.
+    crew: Crew,
     /// One feed or checkpoint at a time.
     working: Mutex<()>,
 }
@@ -46,10 +49,12 @@ impl Feeder {
         if let Some(thread) = self.thread.lock().take() {
             let _ = thread.join();
         }
+        self.crew.stop();
     }
 
     /// Starts the thread of a store.
     pub(crate) fn start(inner: &Arc<Inner>) -> Result<()> {
+        inner.feeder.crew.start(inner.options.flush_threads - 1)?;
         let for_thread = inner.clone();
         let thread = std::thread::Builder::new()
             .name("feeder".to_owned())
@@ -80,6 +85,49 @@ impl Feeder {
             inner.fail(format!("feeding the trees failed: {failure}"));
             return;
         }
+    }
+}
+
+/// One memtable on its way into the trees.
+struct Feed {
+    memtable: Arc<Memtable>,
+    parts: Mutex<Vec<Part>>,
+    fed: Mutex<HashMap<TreeId, Subtree>>,
+    failure: Mutex<Option<Error>>,
+}
+
+/// What one tree gets.
+struct Part {
+    id: TreeId,
+    bytes: u64,
+    root: Subtree,
+    builder: Builder,
+}
+
+impl Feed {
+    fn fail(&self, error: Error) {
+        self.failure.lock().get_or_insert(error);
+        self.parts.lock().clear();
+    }
+}
+
+impl Work for Feed {
+    fn run(&self) {
+        let take = || self.parts.lock().pop();
+        while let Some(part) = take() {
+            match part.builder.feed(&part.root, &self.memtable, part.bytes) {
+                Ok(root) => {
+                    self.fed.lock().insert(part.id, root);
+                }
+                Err(error) => self.fail(error),
+            }
+        }
+    }
+
+    fn panicked(&self) {
+        self.fail(Error::Closed(
+            "a defect of the engine; the standard error names it".to_owned(),
+        ));
     }
 }
 
@@ -117,45 +165,36 @@ impl Inner {
         }
         self.publisher.wait(memtable.last_sequence());
         let trees = self.trees();
-        let mut work: Vec<(TreeId, u64, Tree)> = memtable
+        let mut parts: Vec<Part> = memtable
             .trees()
             .into_iter()
-            .filter_map(|(id, _, bytes)| Some((id, bytes, trees.get(&id)?.clone())))
+            .filter_map(|(id, _, bytes)| {
+                let tree = trees.get(&id)?;
+                Some(Part {
+                    id,
+                    bytes,
+                    root: tree.root.clone(),
+                    builder: self.builder(id, tree),
+                })
+            })
             .collect();
-        // The largest first, so that the threads end at about the same time.
-        work.sort_by_key(|(_, bytes, _)| *bytes);
-        let threads = self.options.flush_threads.min(work.len());
-        let work = Mutex::new(work);
-        let fed: Mutex<HashMap<TreeId, Subtree>> = Mutex::default();
-        let failure: Mutex<Option<Error>> = Mutex::default();
-        let take = || work.lock().pop();
-        let feed_trees = || {
-            while let Some((id, bytes, tree)) = take() {
-                match self.builder(id, &tree).feed(&tree.root, memtable, bytes) {
-                    Ok(root) => {
-                        fed.lock().insert(id, root);
-                    }
-                    Err(error) => {
-                        failure.lock().get_or_insert(error);
-                        work.lock().clear();
-                    }
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                scope.spawn(feed_trees);
-            }
-            feed_trees();
+        // The largest is taken first, so that the threads end at about the same time.
+        parts.sort_by_key(|part| part.bytes);
+        let feed = Arc::new(Feed {
+            memtable: memtable.clone(),
+            parts: Mutex::new(parts),
+            fed: Mutex::default(),
+            failure: Mutex::default(),
         });
-        if let Some(error) = failure.into_inner() {
+        self.feeder.crew.run(feed.clone());
+        if let Some(error) = feed.failure.lock().take() {
             return Err(error);
         }
 
         let state = self.commit_lock.lock();
         let version = self.version.load_full();
         let mut trees = (*version.trees).clone();
-        for (id, root) in fed.into_inner() {
+        for (id, root) in feed.fed.lock().drain() {
             // A tree that was dropped in the meantime stays dropped.
             if let Some(tree) = trees.get_mut(&id) {
                 tree.root = root;

@@ -30,6 +30,7 @@ mod cache;
 mod checkpoint;
 mod commit;
 mod compress;
+mod crew;
 mod cursor;
 mod data_file;
 pub mod disk;
