@@ -247,7 +247,7 @@ impl Inner {
         let mut sealed = vec![version.active.clone()];
         sealed.extend_from_slice(&version.sealed);
         self.version.store(Arc::new(Version {
-            active: Arc::new(Memtable::new(size, log_start)),
+            active: Arc::new(Memtable::new(size, log_start, &self.spare_blocks)),
             sealed,
             trees: version.trees.clone(),
         }));

@@ -13,7 +13,7 @@ use crate::commit::{CommitState, Durability, Publisher};
 use crate::data_file::{DATA_FILE, DataFile};
 use crate::feeder::Feeder;
 use crate::log::{self, Log};
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, SpareBlocks};
 use crate::node::TreeStats;
 use crate::run::RunStore;
 use crate::snapshot::Snapshot;
@@ -45,6 +45,8 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) runs: Arc<RunStore>,
     pub(crate) version: ArcSwap<Version>,
+    /// Memory of dropped memtables.
+    pub(crate) spare_blocks: Arc<SpareBlocks>,
     pub(crate) commit_lock: Mutex<CommitState>,
     /// Wakes committers that wait for a memtable to be fed; used with the commit lock.
     pub(crate) room: Condvar,
@@ -122,14 +124,16 @@ impl Store {
         let opened = checkpoint::open(&runs)?;
         let position = opened.position;
         let size = options.memtable_size();
+        let spare_blocks = Arc::default();
         let version = Version {
-            active: Arc::new(Memtable::new(size, position.log_start)),
+            active: Arc::new(Memtable::new(size, position.log_start, &spare_blocks)),
             sealed: Vec::new(),
             trees: Arc::new(opened.trees),
         };
         let inner = Arc::new(Inner {
             runs,
             version: ArcSwap::from_pointee(version),
+            spare_blocks,
             commit_lock: Mutex::new(CommitState::new(position.sequence + 1)),
             room: Condvar::new(),
             publisher: Publisher::new(position.sequence),
@@ -328,7 +332,7 @@ impl Inner {
             // The new memtable has room for one frame of any size.
             let size = self.options.memtable_size().max(bytes + 4096);
             let version = self.version.load_full();
-            let active = Arc::new(Memtable::new(size, at));
+            let active = Arc::new(Memtable::new(size, at, &self.spare_blocks));
             active.reserve(bytes);
             self.version.store(Arc::new(Version {
                 active,
@@ -359,7 +363,7 @@ impl Inner {
         let version = self.version.load_full();
         let size = self.options.memtable_size();
         self.version.store(Arc::new(Version {
-            active: Arc::new(Memtable::new(size, position)),
+            active: Arc::new(Memtable::new(size, position, &self.spare_blocks)),
             sealed: vec![version.active.clone()],
             trees: version.trees.clone(),
         }));

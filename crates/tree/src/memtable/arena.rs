@@ -1,49 +1,98 @@
-//! A fixed block of zeroed memory that hands out pieces and frees them all at once.
+//! A fixed block of memory that hands out pieces and frees them all at once.
 //!
-//! One of the crate's two modules with `unsafe`. Pieces are addressed by their offset in the
+//! Blocks of dropped arenas are used again: memory that is freed and taken again at this rate
+//! would stay with the allocator twice. One of the crate's two modules with `unsafe`. Pieces are addressed by their offset in the
 //! block, so links are four bytes and a link of 0 is "none" (offset 0 is never handed out).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
 
 /// Every piece starts at a multiple of this.
 const PIECE_ALIGN: usize = 8;
 
-/// The memory of one memtable.
-pub(super) struct Arena {
+/// Most blocks that wait to be used again.
+const SPARE_MAX: usize = 2;
+
+/// A block of memory. All of it is initialised: it begins as zeros.
+struct Block {
     base: NonNull<u8>,
     capacity: usize,
-    next: AtomicUsize,
 }
 
-// SAFETY: the block is owned by the arena and only freed with it. Pieces are disjoint; bytes of a
-// piece are written by the one thread that allocated it before the piece is linked (with release
-// ordering) and are immutable afterwards, except for the words read and written as atomics.
-unsafe impl Send for Arena {}
-// SAFETY: as above.
-unsafe impl Sync for Arena {}
+// SAFETY: a block owns its memory, like a boxed slice.
+unsafe impl Send for Block {}
+// SAFETY: as above; what is done to the memory is up to the arena that owns the block.
+unsafe impl Sync for Block {}
 
-impl Arena {
-    /// A block of `capacity` bytes (at most 4 GiB, as links are 32 bits wide).
-    pub(super) fn new(capacity: usize) -> Arena {
-        let capacity = capacity.clamp(64, u32::MAX as usize - PIECE_ALIGN);
-        let layout = Arena::layout(capacity);
+impl Block {
+    fn new(capacity: usize) -> Block {
+        let layout = Block::layout(capacity);
         // SAFETY: the layout has a size of at least 64 bytes.
         let block = unsafe { alloc_zeroed(layout) };
         let Some(base) = NonNull::new(block) else {
             handle_alloc_error(layout)
         };
-        Arena {
-            base,
-            capacity,
-            next: AtomicUsize::new(PIECE_ALIGN),
-        }
+        Block { base, capacity }
     }
 
     fn layout(capacity: usize) -> Layout {
-        // The clamp in `new` keeps the size below what a layout can hold.
+        // The clamp in `Arena::new` keeps the size below what a layout can hold.
         Layout::from_size_align(capacity, PIECE_ALIGN).unwrap_or(Layout::new::<u64>())
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this very layout, and no borrow outlives the arena that
+        // owned the block.
+        unsafe { dealloc(self.base.as_ptr(), Block::layout(self.capacity)) }
+    }
+}
+
+/// Blocks of dropped arenas.
+#[derive(Default)]
+pub(crate) struct SpareBlocks(Mutex<Vec<Block>>);
+
+/// The memory of one memtable.
+pub(super) struct Arena {
+    /// Only `None` while the arena is dropped.
+    block: Option<Block>,
+    base: NonNull<u8>,
+    capacity: usize,
+    next: AtomicUsize,
+    spare: Arc<SpareBlocks>,
+}
+
+// SAFETY: the block is owned by the arena. Pieces are disjoint; bytes of a piece are written by the
+// one thread that allocated it before the piece is linked (with release ordering) and are immutable
+// afterwards, except for the words read and written as atomics.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// A block of `capacity` bytes (at most 4 GiB, as links are 32 bits wide), a spare one if there is
+    /// one of that size. Its bytes are initialised, but not to zeros.
+    pub(super) fn new(capacity: usize, spare: &Arc<SpareBlocks>) -> Arena {
+        let capacity = capacity.clamp(64, u32::MAX as usize - PIECE_ALIGN);
+        let mut blocks = spare.0.lock();
+        let fitting = blocks.iter().position(|block| block.capacity == capacity);
+        let reused = fitting.map(|index| blocks.swap_remove(index));
+        drop(blocks);
+        let block = reused.unwrap_or_else(|| Block::new(capacity));
+        let (base, spare) = (block.base, spare.clone());
+        let next = AtomicUsize::new(PIECE_ALIGN);
+        Arena {
+            block: Some(block),
+            base,
+            capacity,
+            next,
+            spare,
+        }
     }
 
     /// Bytes handed out so far.
@@ -84,7 +133,7 @@ impl Arena {
     /// its offset through an acquiring load, and holds no atomic word.
     pub(super) unsafe fn bytes(&self, offset: u32, len: usize) -> &[u8] {
         debug_assert!(offset as usize + len <= self.capacity);
-        // SAFETY: in bounds, initialised (the block is zeroed) and immutable, as the caller promises.
+        // SAFETY: in bounds, initialised (blocks begin as zeros) and immutable, as the caller promises.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset as usize), len) }
     }
 
@@ -102,7 +151,9 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this very layout, and no borrow outlives the arena.
-        unsafe { dealloc(self.base.as_ptr(), Arena::layout(self.capacity)) }
+        let mut blocks = self.spare.0.lock();
+        if blocks.len() < SPARE_MAX {
+            blocks.extend(self.block.take());
+        }
     }
 }

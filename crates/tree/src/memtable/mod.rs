@@ -16,6 +16,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::write_set::Op;
 use crate::{Kind, TreeId};
 use arena::Arena;
+pub(crate) use arena::SpareBlocks;
 use skiplist::{Entry, HEIGHT_MAX, List, Splice};
 pub(crate) use source::MemSource;
 
@@ -43,9 +44,9 @@ pub(crate) struct TreeList {
 
 impl Memtable {
     /// An empty memtable of `bytes` bytes.
-    pub(crate) fn new(bytes: usize, log_start: u64) -> Memtable {
+    pub(crate) fn new(bytes: usize, log_start: u64, spare: &Arc<SpareBlocks>) -> Memtable {
         Memtable {
-            arena: Arena::new(bytes),
+            arena: Arena::new(bytes, spare),
             lists: RwLock::default(),
             reserved: AtomicUsize::new(0),
             writers: AtomicUsize::new(0),

@@ -47,6 +47,10 @@ impl List {
     /// An empty list, or `None` when the arena is full.
     pub(super) fn new(arena: &Arena) -> Option<List> {
         let head = arena.allocate(HEADER_BYTES as usize + 4 * HEIGHT_MAX)?;
+        for level in 0..HEIGHT_MAX as u32 {
+            // SAFETY: a word behind the header of the piece just allocated, only used as a link.
+            unsafe { arena.word(head + HEADER_BYTES + 4 * level) }.store(0, Ordering::Relaxed);
+        }
         Some(List { head })
     }
 
@@ -254,6 +258,7 @@ impl List {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     use super::*;
 
@@ -289,7 +294,7 @@ mod tests {
 
     #[test]
     fn keeps_order_and_versions() {
-        let arena = Arena::new(1 << 20);
+        let arena = Arena::new(1 << 20, &Arc::default());
         let list = List::new(&arena).unwrap();
         let mut splice = list.splice();
         let mut model = BTreeMap::new();
@@ -339,7 +344,7 @@ mod tests {
 
     #[test]
     fn takes_inserts_from_many_threads() {
-        let arena = Arena::new(4 << 20);
+        let arena = Arena::new(4 << 20, &Arc::default());
         let list = List::new(&arena).unwrap();
         let (threads, each) = (4u64, if cfg!(miri) { 50 } else { 5000 });
         std::thread::scope(|scope| {
@@ -375,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_full_arena_refuses() {
-        let arena = Arena::new(256);
+        let arena = Arena::new(256, &Arc::default());
         let list = List::new(&arena).unwrap();
         let entry = Entry {
             key: &[1; 300],

@@ -1,11 +1,20 @@
 //! Writes sorted messages as one run after another.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::{Run, RunInfo, RunMeta, RunStore};
 use crate::data_file::{push_block, seal_block};
 use crate::page::PageBuilder;
 use crate::{Compression, Kind, Result, filter};
+
+/// Larger buffers than this are not kept for the next writer of a thread.
+const SPARE_BYTES_MAX: usize = 8 << 20;
+
+thread_local! {
+    /// The buffer of a thread's last writer: it has grown to the size of a leaf.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Builds runs of about `run_bytes` bytes of keys and values from messages in key order. At most one run is in memory.
 pub(crate) struct RunWriter {
@@ -42,7 +51,7 @@ impl RunWriter {
             run_bytes,
             page: PageBuilder::default(),
             payload: Vec::new(),
-            blocks: Vec::new(),
+            blocks: SPARE.take(),
             starts: Vec::new(),
             index: Vec::new(),
             hashes: Vec::new(),
@@ -76,6 +85,9 @@ impl RunWriter {
     /// Ends the last run and returns all of them in key order.
     pub(crate) fn finish(mut self) -> Result<Vec<Arc<Run>>> {
         self.finish_run()?;
+        if self.blocks.capacity() <= SPARE_BYTES_MAX {
+            SPARE.set(std::mem::take(&mut self.blocks));
+        }
         Ok(self.done)
     }
 
