@@ -1,8 +1,9 @@
 //! Reading a command's fields strictly, with the errors of MongoDB's command parser.
 
-use frond_bson::{Doc, Value};
+use frond_bson::{Doc, DocBuf, Value};
 
 use crate::failure::{ErrorCode, Failure, Result};
+use crate::state::now_ms;
 
 /// The fields of a command or of a document inside one, with its name for the errors:
 /// `find`, or `update.updates`.
@@ -101,6 +102,17 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// The values of the variables in `let`, whose expressions are evaluated here, once.
+    pub fn variables(&self) -> Result<Option<DocBuf>> {
+        let Some(expressions) = self.doc_field("let")? else {
+            return Ok(None);
+        };
+        Ok(Some(frond_query::expr::evaluate_variables(
+            expressions,
+            now_ms(),
+        )?))
+    }
+
     /// An optional array.
     pub fn array(&self, name: &str) -> Result<Option<&'a Doc>> {
         match self.get(name) {
@@ -157,6 +169,15 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// An optional number.
+    pub fn f64(&self, name: &str) -> Result<Option<f64>> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(value) if value.is_number() => Ok(value.as_f64()),
+            Some(value) => Err(self.wrong_type(name, &value, NUMBERS)),
+        }
+    }
+
     /// An optional whole number that must not be negative.
     pub fn u64(&self, name: &str) -> Result<Option<u64>> {
         match self.i64(name)? {
@@ -191,6 +212,7 @@ mod tests {
     use frond_bson::doc;
 
     use super::*;
+    use crate::testing::TestServer;
 
     #[test]
     fn values_are_read() {
@@ -219,6 +241,49 @@ mod tests {
             (Some(1), None)
         );
         assert!(args.array("a").unwrap().is_some());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_command_with_let_evaluates_it() {
+        let mut server = TestServer::new();
+        server.fill("c", 10);
+        let three = doc! {"n": {"$literal": 1}, "three": {"$add": [2, "$$n"]}};
+        let query = doc! {"$expr": {"$eq": ["$_id", "$$three"]}};
+        let found = server.run("test", doc! {"find": "c", "filter": &query, "let": &three});
+        assert_eq!(
+            server.batch(&found, "firstBatch"),
+            [doc! {"_id": 3, "a": 30}]
+        );
+        let found = server.run(
+            "test",
+            doc! {"aggregate": "c", "pipeline": [{"$match": &query}], "let": &three, "cursor": {}},
+        );
+        assert_eq!(server.batch(&found, "firstBatch").len(), 1);
+        let reply = server.run(
+            "test",
+            doc! {
+                "update": "c", "let": &three,
+                "updates": [{"q": &query, "u": [{"$set": {"a": "$$three"}}]}],
+            },
+        );
+        assert_eq!(reply.get_i32("nModified"), Some(1));
+        let explained = server.run(
+            "test",
+            doc! {"explain": {"delete": "c", "deletes": [{"q": &query, "limit": 0}], "let": &three}},
+        );
+        let stats = explained.get_doc("executionStats").unwrap();
+        assert_eq!(stats.get_i64("nReturned"), Some(1));
+        let reply = server.run(
+            "test",
+            doc! {"findAndModify": "c", "query": &query, "update": {"$inc": {"a": 1}}, "let": &three},
+        );
+        assert_eq!(reply.get_doc("value"), Some(&*doc! {"_id": 3, "a": 3}));
+        let delete = doc! {
+            "delete": "c", "deletes": [{"q": &query, "limit": 0}], "let": &three,
+        };
+        assert_eq!(server.run("test", delete).get_i32("n"), Some(1));
+        let reads = doc! {"find": "c", "filter": {}, "let": {"x": "$a"}};
+        assert_eq!(server.code("test", reads), 4_890_500);
     }
 
     #[test]

@@ -17,10 +17,39 @@ pub use value::Val;
 
 pub(crate) use node::{FieldPath, Node, check_bytes};
 pub(crate) use operators::reference;
-pub(crate) use parse::{Parser, check_variable_name, field_path};
+pub(crate) use parse::{MISSING, Parser, check_variable_name, field_path};
 
-use crate::error::Result;
-use frond_bson::{Doc, OwnedValue, Value};
+use crate::error::{Error, Result};
+use frond_bson::{Doc, DocBuf, OwnedValue, Value};
+
+/// The values of a command's `let`: each expression is evaluated once, without a document, and may
+/// use the variables before it. A missing value is held as `undefined`, which a variable gives back
+/// as missing.
+///
+/// # Errors
+/// Those of [`Expr::parse`] and [`Expr::eval`]; 9 for names that a user may not give; 4890500 for
+/// an expression that reads the document.
+pub fn evaluate_variables(variables: &Doc, now_ms: i64) -> Result<DocBuf> {
+    let mut values = DocBuf::new();
+    for (name, value) in variables.iter() {
+        check_variable_name(name)?;
+        let expression = Expr::parse(&value, Some(&values))?;
+        let mut reads_document = false;
+        expression.fields(|_| reads_document = true);
+        if reads_document {
+            return Err(Error::location(
+                4_890_500,
+                "Command let Expression tried to access a field, but this is not allowed because \
+                 Command let Expressions run before the query examines any documents.",
+            ));
+        }
+        let value = expression.eval_owned(Doc::empty(), now_ms)?;
+        let value = value.as_ref().map_or(MISSING, OwnedValue::as_value);
+        values.push_value(name, &value);
+        check_bytes(values.len_bytes())?;
+    }
+    Ok(values)
+}
 
 /// A parsed expression.
 #[derive(Debug)]

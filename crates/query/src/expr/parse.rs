@@ -5,6 +5,10 @@ use super::operators::{self, Arguments, Operator};
 use crate::error::{Error, ErrorCode, Result};
 use frond_bson::{Doc, OwnedValue, Value};
 
+/// How a variable without a value is held among the values of `let`. Nothing else needs this old
+/// type there: drivers no longer send it.
+pub(crate) const MISSING: Value<'static> = Value::Undefined;
+
 /// Reads expressions; knows the variables that are bound around the current place.
 pub(crate) struct Parser<'v> {
     /// Values of `let`, known before evaluation.
@@ -198,6 +202,7 @@ impl<'v> Parser<'v> {
             _ => {}
         }
         match self.constants.and_then(|c| c.get(name)) {
+            Some(Value::Undefined) => Ok(Node::Remove),
             Some(value) => Ok(match below.get(value).into_value() {
                 Some(value) => Node::Constant(value),
                 None => Node::Remove,

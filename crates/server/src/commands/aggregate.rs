@@ -68,7 +68,8 @@ impl Command for Aggregate {
             ));
         }
         let batch = BatchOptions::of_cursor_field(&args)?;
-        let request = parse(cx, &args)?;
+        let variables = args.variables()?;
+        let request = parse(cx, &args, variables.as_deref())?;
         let cursor = open(cx, &request)?;
         first_batch(cx, cursor, batch)
     }
@@ -82,8 +83,12 @@ pub struct Aggregation<'a> {
     pub request: AggregateRequest<'a>,
 }
 
-/// Reads the fields. Those of every command were read before.
-pub fn parse<'a>(cx: &Context<'_>, args: &Arguments<'a>) -> Result<Aggregation<'a>> {
+/// Reads the fields. Those of every command were read before. `variables` are the values of `let`.
+pub fn parse<'a>(
+    cx: &Context<'_>,
+    args: &Arguments<'a>,
+    variables: Option<&'a Doc>,
+) -> Result<Aggregation<'a>> {
     // Nothing is written to the disk, and there are no validators to bypass.
     args.flag("allowDiskUse")?;
     args.flag("bypassDocumentValidation")?;
@@ -108,7 +113,7 @@ pub fn parse<'a>(cx: &Context<'_>, args: &Arguments<'a>) -> Result<Aggregation<'
                 .array("pipeline")?
                 .ok_or_else(|| args.missing("pipeline"))?,
             hint: hint(args)?,
-            variables: args.doc_field("let")?,
+            variables,
             durability: cx.write_concern.durability,
         },
     })

@@ -47,13 +47,13 @@ impl Command for Delete {
         let namespace = cx.namespace()?;
         let args = cx.args();
         let ordered = args.flag("ordered")?.unwrap_or(true);
-        let variables = args.doc_field("let")?;
+        let variables = args.variables()?;
         let statements = cx.documents("deletes")?;
         cx.check_batch(statements.len())?;
         let ids = Statements::parse(&args, statements.len())?;
         let requests: Vec<DeleteRequest<'_>> = statements
             .iter()
-            .map(|statement| parse_statement(statement, variables))
+            .map(|statement| parse_statement(statement, variables.as_deref()))
             .collect::<Result<_>>()?;
         cx.server.metrics.count(Op::Delete, requests.len() as u64);
         let session = cx.retry_session();

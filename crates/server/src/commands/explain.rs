@@ -71,8 +71,10 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
     let proper = proper_name(command);
     let args = Arguments::new(proper, inner);
     check_fields(command, &args, inner)?;
+    let variables = args.variables()?;
+    let variables = variables.as_deref();
     if proper == "aggregate" {
-        return explain_pipeline(cx, inner, &args, verbosity);
+        return explain_pipeline(cx, inner, &args, variables, verbosity);
     }
     let namespace = cx.namespace_of(&target)?;
     let run = |request: &FindRequest<'_>| {
@@ -83,7 +85,7 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
         )
     };
     let mut reply = match proper {
-        "find" => run(&find::Finding::parse(&args)?.request)?,
+        "find" => run(&find::Finding::parse(&args, variables)?.request)?,
         "count" => {
             let count = count::parse(&args)?;
             run(&FindRequest {
@@ -100,7 +102,7 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
             ..FindRequest::default()
         })?,
         "findAndModify" => {
-            let request = find_and_modify::parse(&args)?;
+            let request = find_and_modify::parse(&args, variables)?;
             run(&FindRequest {
                 filter: request.filter,
                 sort: request.sort,
@@ -112,7 +114,7 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
         }
         "update" => {
             let statement = only_statement(&args, "updates")?;
-            let request = update::parse_statement(statement, args.doc_field("let")?)?;
+            let request = update::parse_statement(statement, variables)?;
             run(&FindRequest {
                 filter: Some(request.filter),
                 limit: (!request.multi).then_some(1),
@@ -123,7 +125,7 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
         }
         "delete" => {
             let statement = only_statement(&args, "deletes")?;
-            let request = delete::parse_statement(statement, args.doc_field("let")?)?;
+            let request = delete::parse_statement(statement, variables)?;
             run(&FindRequest {
                 filter: Some(request.filter),
                 limit: request.limit_one.then_some(1),
@@ -143,9 +145,10 @@ fn explain_pipeline(
     cx: &Context<'_>,
     inner: &Doc,
     args: &Arguments<'_>,
+    variables: Option<&Doc>,
     verbosity: Verbosity,
 ) -> Result<DocBuf> {
-    let aggregation = aggregate::parse(cx, args)?;
+    let aggregation = aggregate::parse(cx, args, variables)?;
     let request = &aggregation.request;
     let environment = Environment {
         variables: request.variables,

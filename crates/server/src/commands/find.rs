@@ -1,6 +1,6 @@
 //! `find`
 
-use frond_bson::{DocBuf, Value};
+use frond_bson::{Doc, DocBuf, Value};
 use frond_store::FindRequest;
 
 use super::{Command, Traits};
@@ -36,7 +36,8 @@ impl Command for Find {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let args = cx.args();
-        let find = Finding::parse(&args)?;
+        let variables = args.variables()?;
+        let find = Finding::parse(&args, variables.as_deref())?;
         let cursor = find.open(cx)?;
         first_batch(cx, cursor, find.batch)
     }
@@ -89,8 +90,9 @@ pub struct Finding<'a> {
 }
 
 impl<'a> Finding<'a> {
-    /// Reads the fields. Those of every command were read before.
-    pub fn parse(args: &Arguments<'a>) -> Result<Finding<'a>> {
+    /// Reads the fields. Those of every command were read before. `variables` are the values of
+    /// `let`.
+    pub fn parse(args: &Arguments<'a>, variables: Option<&'a Doc>) -> Result<Finding<'a>> {
         // There is one server, so results are never partial; and sorting uses the disk as it must.
         args.bool("allowPartialResults")?;
         args.bool("allowDiskUse")?;
@@ -107,7 +109,7 @@ impl<'a> Finding<'a> {
                 hint: hint(args)?,
                 min: args.doc_field("min")?,
                 max: args.doc_field("max")?,
-                variables: args.doc_field("let")?,
+                variables,
             },
             batch: BatchOptions { size, single },
             no_timeout: args.flag("noCursorTimeout")?.unwrap_or(false),

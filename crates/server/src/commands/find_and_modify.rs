@@ -1,6 +1,6 @@
 //! `findAndModify`
 
-use frond_bson::{DocBuf, Value};
+use frond_bson::{Doc, DocBuf, Value};
 use frond_store::{FindAndModifyOutcome, FindAndModifyRequest};
 
 use super::find::hint;
@@ -58,7 +58,8 @@ impl Command for FindAndModify {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
         let args = cx.args();
-        let request = parse(&args)?;
+        let variables = args.variables()?;
+        let request = parse(&args, variables.as_deref())?;
         let statement = Statements::parse(&args, 1)?.id(0);
         cx.server.metrics.count(Op::Command, 1);
         let session = cx.retry_session();
@@ -85,8 +86,11 @@ impl Command for FindAndModify {
     }
 }
 
-/// Reads the fields of the command.
-pub fn parse<'a>(args: &Arguments<'a>) -> Result<FindAndModifyRequest<'a>> {
+/// Reads the fields of the command. `variables` are the values of `let`.
+pub fn parse<'a>(
+    args: &Arguments<'a>,
+    variables: Option<&'a Doc>,
+) -> Result<FindAndModifyRequest<'a>> {
     args.flag("bypassDocumentValidation")?;
     refuse_collation(args, "findAndModify")?;
     let update = match args.get("update") {
@@ -108,7 +112,7 @@ pub fn parse<'a>(args: &Arguments<'a>) -> Result<FindAndModifyRequest<'a>> {
         projection: args.doc_field("fields")?,
         array_filters: args.documents("arrayFilters")?.unwrap_or_default(),
         hint: hint(args)?,
-        variables: args.doc_field("let")?,
+        variables,
     })
 }
 

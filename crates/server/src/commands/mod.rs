@@ -51,6 +51,7 @@ pub mod log_rotate;
 pub mod logout;
 pub mod parameters;
 pub mod ping;
+pub mod profile;
 pub mod refresh_sessions;
 pub mod rename_collection;
 pub mod repl_set_get_config;
@@ -110,6 +111,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &parameters::GetParameter,
     &parameters::SetParameter,
     &ping::Ping,
+    &profile::Profile,
     &refresh_sessions::RefreshSessions,
     &rename_collection::RenameCollection,
     &repl_set_get_config::ReplSetGetConfig,

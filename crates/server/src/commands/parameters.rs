@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use frond_bson::{DocBuf, OwnedValue, Value, doc};
+use frond_bson::{ArrayBuf, DocBuf, OwnedValue, Value, doc};
 
 use super::{Command, Traits};
 use crate::arguments::{Arguments, whole};
@@ -46,6 +46,12 @@ fn number(name: &str, value: &Value<'_>, low: i64, high: i64) -> Result<i64> {
 /// Every parameter.
 static PARAMETERS: &[Parameter] = &[
     Parameter {
+        // There are no users, so there is no way to prove to be one.
+        name: "authenticationMechanisms",
+        get: |_| OwnedValue::from(Value::Array(&ArrayBuf::new())),
+        set: None,
+    },
+    Parameter {
         name: "cursorTimeoutMillis",
         get: |server| own(i64::try_from(server.cursor_timeout().as_millis()).unwrap_or(i64::MAX)),
         set: Some(|server, value| {
@@ -53,6 +59,12 @@ static PARAMETERS: &[Parameter] = &[
             server.set_cursor_timeout(Duration::from_millis(ms.unsigned_abs()));
             Ok(())
         }),
+    },
+    Parameter {
+        // Commands that only MongoDB's own tests use are not there.
+        name: "enableTestCommands",
+        get: |_| own(false),
+        set: None,
     },
     Parameter {
         name: "featureCompatibilityVersion",
@@ -96,6 +108,11 @@ static PARAMETERS: &[Parameter] = &[
             server.set_slow_operation(Duration::from_millis(ms.unsigned_abs()));
             Ok(())
         }),
+    },
+    Parameter {
+        name: "tlsMode",
+        get: |_| own("disabled"),
+        set: None,
     },
 ];
 
@@ -237,6 +254,12 @@ mod tests {
             reply,
             doc! {"featureCompatibilityVersion": {"version": "7.0"}, "ok": 1.0}
         );
+        let reply = server.run("admin", doc! {"getParameter": "*"});
+        assert_eq!(reply.get_bool("enableTestCommands"), Some(false));
+        assert_eq!(
+            reply.get_array("authenticationMechanisms").unwrap().count(),
+            0
+        );
         for command in [
             doc! {"getParameter": "*"},
             doc! {"getParameter": 1, "allParameters": true},
@@ -282,6 +305,7 @@ mod tests {
             (doc! {"setParameter": 1, "nonsense": 1}, 72),
             (doc! {"setParameter": 1}, 72),
             (doc! {"setParameter": 1, "quiet": true}, 20),
+            (doc! {"setParameter": 1, "enableTestCommands": true}, 20),
             (doc! {"setParameter": 1, "logLevel": 9}, 2),
             (doc! {"setParameter": 1, "logLevel": "x"}, 14),
         ];

@@ -54,14 +54,14 @@ impl Command for Update {
         let args = cx.args();
         args.flag("bypassDocumentValidation")?;
         let ordered = args.flag("ordered")?.unwrap_or(true);
-        let variables = args.doc_field("let")?;
+        let variables = args.variables()?;
         let statements = cx.documents("updates")?;
         cx.check_batch(statements.len())?;
         let ids = Statements::parse(&args, statements.len())?;
         // Everything is read before anything is done: a malformed statement fails the command.
         let requests: Vec<UpdateRequest<'_>> = statements
             .iter()
-            .map(|statement| parse_statement(statement, variables))
+            .map(|statement| parse_statement(statement, variables.as_deref()))
             .collect::<Result<_>>()?;
         cx.server.metrics.count(Op::Update, requests.len() as u64);
         let session = cx.retry_session();

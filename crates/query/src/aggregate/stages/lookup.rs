@@ -197,9 +197,8 @@ impl Lookup {
                 let context = Context::new(doc, now_ms);
                 let mut variables = DocBuf::new();
                 for (name, node) in &self.bindings {
-                    // A missing value is null here: variables are parsed as constants.
                     let value: Val<'_> = node.eval(&context)?;
-                    variables.push_value(name, &value.or_null());
+                    variables.push_value(name, &value.get().unwrap_or(crate::expr::MISSING));
                 }
                 // Inner names hide outer ones, which come later.
                 if let Some(outer) = &self.outer {

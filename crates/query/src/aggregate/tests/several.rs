@@ -127,6 +127,11 @@ fn lookup_joins_by_equality_and_by_pipeline() {
                 "[{$limit: 1}, {$lookup: {from: 'items', let: {wanted: '$item', n: '$_id'}, pipeline: [{$project: {same: {$eq: ['$_id', '$$wanted']}, n: {$add: ['$price', '$$n']}}}, {$match: {same: true}}], as: 'f'}}]",
                 "[{_id: 1, item: 'a', f: [{_id: 'a', same: true, n: 6}]}]",
             ),
+            // A variable of a missing field is missing.
+            (
+                "[{$match: {_id: 3}}, {$lookup: {from: 'items', let: {i: '$item'}, pipeline: [{$limit: 1}, {$project: {_id: 0, t: {$type: '$$i'}, v: '$$i'}}], as: 'f'}}]",
+                "[{_id: 3, f: [{t: 'missing'}]}]",
+            ),
             (
                 "[{$limit: 1}, {$lookup: {from: 'items', localField: 'item', foreignField: '_id', pipeline: [{$project: {tags: 1}}], as: 'x.y'}}]",
                 "[{_id: 1, item: 'a', x: {y: [{_id: 'a', tags: ['x', 'y']}]}}]",

@@ -218,3 +218,56 @@ fn every_operator_has_one_name_of_its_own() {
     assert_eq!(names.len(), count);
     assert!(names.iter().all(|name| name.starts_with('$')));
 }
+
+#[test]
+fn variables_of_a_command_are_evaluated_once() {
+    let cases = [
+        ("{}", "{}"),
+        ("{a: 1, b: 'x', c: null}", "{a: 1, b: 'x', c: null}"),
+        ("{y: {$literal: 'bar'}}", "{y: 'bar'}"),
+        ("{y: {$literal: '$bar'}}", "{y: '$bar'}"),
+        (
+            "{a: {$add: [1, 2]}, b: [{$multiply: [2, 3]}]}",
+            "{a: 3, b: [6]}",
+        ),
+        ("{a: 2, b: {$add: ['$$a', 1]}}", "{a: 2, b: 3}"),
+        (
+            "{a: {b: {c: {$concat: ['x', 'y']}}}}",
+            "{a: {b: {c: 'xy'}}}",
+        ),
+        (
+            "{a: {$map: {input: [1, 2], in: {$add: ['$$this', 1]}}}}",
+            "{a: [2, 3]}",
+        ),
+    ];
+    for (expressions, values) in cases {
+        assert_eq!(
+            evaluate_variables(&json(expressions), NOW).unwrap(),
+            json(values),
+            "{expressions}"
+        );
+    }
+    let now = evaluate_variables(&json("{t: '$$NOW', z: '$$REMOVE'}"), NOW).unwrap();
+    assert!(matches!(now.get("t"), Some(Value::DateTime(NOW))));
+    // A missing value is a missing value where the variable is used.
+    let kind = Expr::parse(&value("{$type: '$$z'}").as_value(), Some(&now)).unwrap();
+    let kind = kind.eval_owned(Doc::empty(), NOW).unwrap().unwrap();
+    assert_eq!(kind.as_value().as_str(), Some("missing"));
+
+    let errors = [
+        ("{a: '$x'}", 4_890_500),
+        ("{a: '$$ROOT'}", 4_890_500),
+        ("{a: {$add: [1, '$x.y']}}", 4_890_500),
+        ("{a: '$$b', b: 1}", 17276),
+        ("{a: {$nonsense: 1}}", 168),
+        ("{A: 1}", 9),
+        ("{'a.b': 1}", 9),
+        ("{'': 1}", 9),
+        ("{$a: 1}", 9),
+        ("{a: {$divide: [1, 0]}}", 2),
+    ];
+    for (expressions, code) in errors {
+        let error = evaluate_variables(&json(expressions), NOW).unwrap_err();
+        assert_eq!(error.code().code(), code, "{expressions}: {error}");
+    }
+}
