@@ -54,6 +54,7 @@ impl DocumentStore {
         let shown = Shown {
             filter,
             projection: request.projection.unwrap_or(empty),
+            return_key: request.return_key,
             sort: if sorted {
                 empty
             } else {

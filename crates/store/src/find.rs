@@ -41,6 +41,9 @@ pub struct FindRequest<'a> {
     pub min: Option<&'a Doc>,
     /// Upper bound of the index of the hint, exclusive.
     pub max: Option<&'a Doc>,
+    /// Whether only the fields of the index that led to a document are returned, in place of the
+    /// projection.
+    pub return_key: bool,
     /// Variables for `$expr`.
     pub variables: Option<&'a Doc>,
 }
@@ -211,7 +214,15 @@ impl DocumentStore {
         let projection = (!projection.is_identity()).then_some(projection);
         match planned {
             None => Ok(QueryCursor::empty(ns.clone())),
-            Some(planned) => planned.into_cursor(request.skip, request.limit, projection, context),
+            Some(planned) => {
+                let cursor =
+                    planned.into_cursor(request.skip, request.limit, projection, context)?;
+                Ok(if request.return_key {
+                    cursor.returning_keys()
+                } else {
+                    cursor
+                })
+            }
         }
     }
 

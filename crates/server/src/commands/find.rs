@@ -55,6 +55,7 @@ pub const FIELDS: &[&str] = &[
     "singleBatch",
     "max",
     "min",
+    "returnKey",
     "noCursorTimeout",
     "allowPartialResults",
     "allowDiskUse",
@@ -64,7 +65,6 @@ pub const FIELDS: &[&str] = &[
 /// Fields of MongoDB's `find` that are not there.
 pub const LACKING: &[&str] = &[
     "collation",
-    "returnKey",
     "showRecordId",
     "tailable",
     "awaitData",
@@ -109,6 +109,7 @@ impl<'a> Finding<'a> {
                 hint: hint(args)?,
                 min: args.doc_field("min")?,
                 max: args.doc_field("max")?,
+                return_key: args.flag("returnKey")?.unwrap_or(false),
                 variables,
             },
             batch: BatchOptions { size, single },
@@ -226,6 +227,57 @@ mod tests {
         assert_eq!(reply.get_doc("cursor").unwrap().get_i64("id"), Some(0));
         let open = server.server.cursors.list();
         assert_eq!((open.len(), open[0].no_timeout), (1, true));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn keys_of_indexes_are_returned() {
+        let mut server = TestServer::new();
+        let documents = doc! {"documents": [
+            {"_id": 1, "a": 1, "b": {"c": "x"}, "d": 9}, {"_id": 2, "a": [5, 7]}, {"_id": 3, "a": 3, "b": {"c": 0}},
+        ]};
+        let mut insert = doc! {"insert": "c"};
+        insert.push_all(&documents);
+        server.run("test", insert);
+        server.run(
+            "test",
+            doc! {"createIndexes": "c", "indexes": [{"key": {"a": 1, "b.c": -1}, "name": "x"}]},
+        );
+        let cases: Vec<(DocBuf, Vec<DocBuf>)> = vec![
+            (
+                doc! {"filter": {"a": {"$lt": 6}}, "projection": {"d": 1}},
+                vec![
+                    doc! {"a": 1, "b.c": "x"},
+                    doc! {"a": 3, "b.c": 0},
+                    doc! {"a": 5, "b.c": null},
+                ],
+            ),
+            (
+                doc! {"filter": {"a": {"$lt": 6}}, "sort": {"d": -1}, "limit": 1},
+                vec![doc! {"a": 1, "b.c": "x"}],
+            ),
+            (doc! {"filter": {"_id": 2}}, vec![doc! {"_id": 2}]),
+            (
+                doc! {"filter": {"_id": {"$gt": 1}, "d": null}},
+                vec![doc! {"_id": 2}, doc! {"_id": 3}],
+            ),
+            (
+                doc! {"filter": {"_id": {"$in": [3, 1]}}, "sort": {"_id": 1}},
+                vec![doc! {"_id": 1}, doc! {"_id": 3}],
+            ),
+            (doc! {"filter": {"d": 9}}, vec![doc! {}]),
+        ];
+        for (query, expected) in cases {
+            let mut command = doc! {"find": "c", "returnKey": true};
+            command.push_all(&query);
+            let reply = server.run("test", command.clone());
+            assert_eq!(server.batch(&reply, "firstBatch"), expected, "{query:?}");
+            let reply = server.run("test", doc! {"explain": &command});
+            let plan = reply.get_doc("queryPlanner").unwrap();
+            let stage = plan.get_doc("winningPlan").unwrap().get_str("stage");
+            assert_eq!(stage, Some("RETURN_KEY"));
+        }
+        let command = doc! {"find": "c", "showRecordId": true};
+        assert_eq!(server.code("test", command), 238);
     }
 
     #[tokio::test(flavor = "multi_thread")]

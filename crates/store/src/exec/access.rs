@@ -32,6 +32,9 @@ pub struct Row {
     pub doc: DocBuf,
     /// The array element that the filter matched, for the positional operator.
     pub positional: Option<usize>,
+    /// The fields of the index that led here; `None` unless they were asked for, and if no index
+    /// did.
+    pub index_key: Option<DocBuf>,
 }
 
 /// Where candidates come from.
@@ -87,6 +90,8 @@ pub struct Executor {
     keeps_keys: bool,
     /// Whether rows come with their documents.
     wants_docs: bool,
+    /// Whether rows come with the fields of their index.
+    keeps_index_keys: bool,
     source: Source,
     /// The branches of a union that are still to come, in reverse order.
     branches: Vec<Access>,
@@ -121,6 +126,7 @@ impl Test<'_> {
             },
             doc: doc.to_owned(),
             positional,
+            index_key: None,
         }))
     }
 }
@@ -143,6 +149,7 @@ impl Executor {
             needs_filter: !filter.is_empty() && !access.is_exact(),
             wants_docs: true,
             keeps_keys: false,
+            keeps_index_keys: false,
             collection,
             snapshot,
             filter,
@@ -217,6 +224,12 @@ impl Executor {
         self
     }
 
+    /// From here on rows come with the fields of the index that led to them.
+    pub fn with_index_keys(mut self) -> Executor {
+        self.keeps_index_keys = true;
+        self
+    }
+
     /// Lets a trial run pause after this much work.
     pub(crate) fn set_work_max(&mut self, work_max: u64) {
         self.stats.work_max = Some(work_max);
@@ -262,7 +275,26 @@ impl Executor {
         }
     }
 
+    /// The next row of the source. Where the `_id` is the index, its field is added here.
     fn next_of_source(&mut self) -> Result<Option<Row>> {
+        let by_id = self.keeps_index_keys
+            && match &self.source {
+                Source::Id(_) | Source::Ids(_) => true,
+                Source::Primary(scan) => scan.counts_keys(),
+                Source::Eof | Source::Index { .. } => false,
+            };
+        let mut row = self.pull_source()?;
+        if by_id && let Some(row) = &mut row {
+            let mut fields = DocBuf::new();
+            if let Some(id) = row.doc.get("_id") {
+                fields.push("_id", id);
+            }
+            row.index_key = Some(fields);
+        }
+        Ok(row)
+    }
+
+    fn pull_source(&mut self) -> Result<Option<Row>> {
         let Executor {
             collection,
             snapshot,
@@ -270,6 +302,7 @@ impl Executor {
             needs_filter,
             keeps_keys,
             wants_docs,
+            keeps_index_keys,
             source,
             seen,
             context,
@@ -327,13 +360,25 @@ impl Executor {
                 if !*wants_docs && !*needs_filter {
                     return test.row(parts.id, Doc::empty());
                 }
-                if *covered && let Some(doc) = rebuild(index, &parts)? {
-                    return test.row(parts.id, &doc);
+                let covering = if *covered {
+                    rebuild(index, &parts)?
+                } else {
+                    None
+                };
+                let mut row = match covering {
+                    Some(doc) => test.row(parts.id, &doc)?,
+                    None => {
+                        stats.docs_examined += 1;
+                        let stored = snapshot.get(collection.primary, parts.id)?;
+                        let stored = stored.ok_or_else(|| orphan(index))?;
+                        test.row(parts.id, Doc::from_trusted(&stored))?
+                    }
+                };
+                if *keeps_index_keys && let Some(row) = &mut row {
+                    let fields = covered::fields_document(&index.spec, parts.fields, parts.lost);
+                    row.index_key = Some(fields.ok_or_else(|| damaged(index))?);
                 }
-                stats.docs_examined += 1;
-                let stored = snapshot.get(collection.primary, parts.id)?;
-                let stored = stored.ok_or_else(|| orphan(index))?;
-                test.row(parts.id, Doc::from_trusted(&stored))
+                Ok(row)
             })?,
         };
         if found.is_none() && !stats.is_out_of_work() {

@@ -42,6 +42,8 @@ pub struct QueryCursor {
     /// Documents that may still be returned.
     remaining: Option<u64>,
     projection: Option<Projection>,
+    /// Rows are returned as the fields of their index.
+    returns_key: bool,
     returned: u64,
 }
 
@@ -65,8 +67,23 @@ impl QueryCursor {
             skip,
             remaining: limit,
             projection,
+            returns_key: false,
             returned: 0,
         }
+    }
+
+    /// From here on rows are returned as the fields of the index that led to them, as `returnKey`
+    /// asks; empty if none did. The projection is left out.
+    pub(crate) fn returning_keys(mut self) -> QueryCursor {
+        self.rows = match self.rows {
+            Rows::Plan(executor) => Rows::Plan(Box::new(executor.with_index_keys())),
+            Rows::Unsorted(executor, spec) => {
+                Rows::Unsorted(Box::new(executor.with_index_keys()), spec)
+            }
+            other => other,
+        };
+        self.returns_key = true;
+        self
     }
 
     /// A cursor over documents of another source.
@@ -77,6 +94,7 @@ impl QueryCursor {
             skip: 0,
             remaining: None,
             projection: None,
+            returns_key: false,
             returned: 0,
         }
     }
@@ -89,6 +107,7 @@ impl QueryCursor {
             skip: 0,
             remaining: None,
             projection: None,
+            returns_key: false,
             returned: 0,
         }
     }
@@ -167,6 +186,9 @@ impl QueryCursor {
             }
             if let Some(remaining) = &mut self.remaining {
                 *remaining -= 1;
+            }
+            if self.returns_key {
+                return Ok(Some(row.index_key.unwrap_or_default()));
             }
             return Ok(Some(match &self.projection {
                 Some(projection) => projection.apply(&row.doc, row.positional)?,

@@ -105,6 +105,11 @@ impl KeyScan {
         self
     }
 
+    /// Whether it looks at keys, rather than at a whole collection.
+    pub fn counts_keys(&self) -> bool {
+        self.counts_keys
+    }
+
     /// Calls `visit` with key, value and the end of the fields in the key, for each key inside,
     /// until it returns something. `None` at the end, and when a trial run is out of work.
     pub fn next<R>(

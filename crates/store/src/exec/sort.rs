@@ -22,7 +22,9 @@ struct Keyed {
 
 impl Keyed {
     fn bytes(&self) -> usize {
-        self.key.len() + self.row.doc.len_bytes() + self.row.key.len() + ROW_OVERHEAD_BYTES
+        let index_key = self.row.index_key.as_ref();
+        let row = self.row.doc.len_bytes() + self.row.key.len();
+        self.key.len() + row + index_key.map_or(0, |key| key.len_bytes()) + ROW_OVERHEAD_BYTES
     }
 }
 

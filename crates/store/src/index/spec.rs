@@ -14,12 +14,12 @@ const FIELDS_MAX: usize = 32;
 /// The name of the index on `_id` that every collection has.
 pub const ID_INDEX_NAME: &str = "_id_";
 
-/// Options that are kept as they are given, and change nothing: `ns` and `background` are leftovers
-/// that old drivers still send.
-const IGNORED: [&str; 2] = ["ns", "background"];
+/// Leftovers that old drivers still send, which change nothing, as in MongoDB. They are kept, for
+/// `listIndexes`.
+const LEFTOVERS: [&str; 2] = ["background", "dropDups"];
 
 /// Options that MongoDB knows and this server does not have.
-pub(crate) const NOT_SUPPORTED: [&str; 18] = [
+pub(crate) const NOT_SUPPORTED: [&str; 17] = [
     "2dsphereIndexVersion",
     "bits",
     "bucketSize",
@@ -28,7 +28,6 @@ pub(crate) const NOT_SUPPORTED: [&str; 18] = [
     "coarsestIndexedLevel",
     "columnstoreProjection",
     "default_language",
-    "dropDups",
     "expireAfterSeconds",
     "finestIndexedLevel",
     "language_override",
@@ -414,7 +413,8 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
     let mut listed = DocBuf::new();
     for (option, value) in doc.iter() {
         match option {
-            "key" | "name" | "v" => {}
+            // `ns` is a leftover too, and nowhere shown.
+            "key" | "name" | "v" | "ns" => {}
             "unique" => spec.unique = flag(option, value)?,
             "sparse" => spec.sparse = flag(option, value)?,
             "hidden" => spec.hidden = flag(option, value)?,
@@ -423,7 +423,7 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
             _ if parse_tree_option(&mut spec.tree, option, value)? => {
                 listed.push(option, value);
             }
-            _ if IGNORED.contains(&option) => {}
+            _ if LEFTOVERS.contains(&option) => listed.push(option, flag(option, value)?),
             "wildcardProjection" => {
                 return Err(refuse(
                     ErrorCode::BadValue,
@@ -455,7 +455,7 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
 }
 
 /// As `listIndexes` shows it: only what differs from the defaults.
-fn listed_form(spec: &IndexSpec, tree_options: &Doc) -> DocBuf {
+fn listed_form(spec: &IndexSpec, other_options: &Doc) -> DocBuf {
     let mut out = DocBuf::new();
     out.push("v", 2);
     out.push("key", &spec.key);
@@ -472,7 +472,7 @@ fn listed_form(spec: &IndexSpec, tree_options: &Doc) -> DocBuf {
     if let Some(partial) = &spec.partial {
         out.push("partialFilterExpression", &partial.doc);
     }
-    out.push_all(tree_options);
+    out.push_all(other_options);
     out
 }
 
@@ -564,7 +564,11 @@ mod tests {
         for (spec, listed) in [
             (
                 doc! {"key": {"a": 1}, "background": true, "v": 1, "ns": "x.y", "unique": false},
-                doc! {"v": 2, "key": {"a": 1}, "name": "a_1"},
+                doc! {"v": 2, "key": {"a": 1}, "name": "a_1", "background": true},
+            ),
+            (
+                doc! {"key": {"a": 1}, "background": 0, "dropDups": true},
+                doc! {"v": 2, "key": {"a": 1}, "name": "a_1", "background": false, "dropDups": true},
             ),
             (
                 doc! {"name": "x", "key": {"a": -1}, "unique": 1, "sparse": true, "compression": "lz4"},
@@ -614,6 +618,7 @@ mod tests {
             (doc! {"key": {"a": 1}, "name": "_id_"}, 2, "reserved"),
             (doc! {"key": {"a": 1}, "v": 0}, 67, "v=0"),
             (doc! {"key": {"a": 1}, "unique": "yes"}, 14, "'unique'"),
+            (doc! {"key": {"a": 1}, "dropDups": "yes"}, 14, "'dropDups'"),
             (
                 doc! {"key": {"a": 1}, "expireAfterSeconds": 1},
                 67,

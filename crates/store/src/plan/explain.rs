@@ -28,6 +28,8 @@ pub struct Shown<'a> {
     pub filter: &'a Doc,
     /// The projection, empty for none.
     pub projection: &'a Doc,
+    /// Whether the fields of the index are returned, in place of the projection.
+    pub return_key: bool,
     /// The sort that has to be done, empty if the plan is in order.
     pub sort: &'a Doc,
     /// Documents passed over.
@@ -92,6 +94,9 @@ pub fn stages(access: &Access, shown: &Shown<'_>) -> DocBuf {
         stage = wrap("LIMIT", &stage, returned, &|outer| {
             outer.push("limitAmount", limit as i64);
         });
+    }
+    if shown.return_key {
+        return wrap("RETURN_KEY", &stage, returned, &|_| ());
     }
     if !shown.projection.is_empty() {
         let is_covered = matches!(access, Access::Index(access) if access.covered);

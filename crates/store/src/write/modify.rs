@@ -248,6 +248,7 @@ impl Target<'_> {
             key: row.key.clone(),
             doc: doc.to_owned(),
             positional,
+            index_key: None,
         };
         change.stage(staging, &row).map(Some)
     }
