@@ -201,6 +201,8 @@ impl Builder {
         let mut messages = Merger::new(sources, Direction::Forward);
         let mut below = below.edit();
         self.push_run(&mut below, &mut messages, bound.as_deref())?;
+        // Their read-ahead must not stay in memory while the levels below are flushed.
+        drop(messages);
         let mut pieces = self.settle(below, bound.as_deref())?;
         node.received(index..index + 1, &mut pieces);
         Ok(())

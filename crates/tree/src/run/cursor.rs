@@ -9,7 +9,7 @@ use crate::page::Page;
 use crate::{Kind, Result};
 
 /// How many bytes a streaming walk reads at once.
-const STREAM_BYTES: usize = 256 << 10;
+const STREAM_BYTES: usize = 128 << 10;
 
 /// How pages are fetched.
 pub(crate) enum Fetch {
