@@ -96,6 +96,8 @@ class Run:
         self.problems = []
         self.rows = []
         self.writers = []
+        self.total = None
+        self.memory = None
         wrap = []
         if arguments.cgroup:
             # The shell puts itself into the group and becomes the server: the pid stays.
@@ -120,6 +122,17 @@ class Run:
         self.writers.append(writer)
         return writer
 
+    def why_dead(self):
+        code = self.server.process.returncode
+        for name in ("memory.events", "memory.oom_control"):
+            try:
+                with open(os.path.join(self.arguments.cgroup or "", name), encoding="ascii") as events:
+                    if any(line.split()[0] == "oom_kill" and int(line.split()[1]) for line in events):
+                        return f"code {code}, killed by the kernel for its memory"
+            except OSError:
+                continue
+        return f"code {code}, see server.log"
+
     def count(self):
         with crashing.connect(self.server) as client:
             return client.frond_bench.w1.estimated_document_count()
@@ -131,8 +144,10 @@ class Run:
         load = Load(self.server, self.arguments.documents - before, number, folder)
         writer = self.writer(number)
         while before + load.documents() < goal:
-            if load.process.poll() is not None or self.server.process.poll() is not None:
-                raise ServerError(f"the load or the server ended before crash {number}")
+            if self.server.process.poll() is not None:
+                raise ServerError(f"the server died before crash {number}: {self.why_dead()}")
+            if load.process.poll() is not None:
+                raise ServerError(f"the load ended before crash {number}, see {load.log.name}")
             time.sleep(0.05)
         time.sleep(self.random.uniform(0, 1.5))
         self.server.kill()
@@ -165,7 +180,7 @@ class Run:
             writer.join(60)
             if code != 0:
                 self.problem(f"the last load ended with {code}")
-        total = self.count()
+        total = self.total = self.count()
         if total != self.arguments.documents:
             self.problem(f"{total} documents at the end instead of {self.arguments.documents}")
         with crashing.connect(self.server) as client:
@@ -180,7 +195,6 @@ class Run:
             if len(keys) != INDEXES + 1 or set(keys.values()) != {total}:
                 self.problem(f"keys per index: {keys}, {total} documents")
         self.server.stop(timeout=120)
-        return total
 
     def run(self):
         arguments = self.arguments
@@ -190,17 +204,15 @@ class Run:
             client.crash.acked.create_index("k")
             client.crash.acked.create_index("s", unique=True)
             client.crash.acked.create_index("tags")
-        memory = Memory(self.server, arguments.cgroup, os.path.join(arguments.out, "memory.csv"))
-        memory.start()
+        self.memory = Memory(self.server, arguments.cgroup, os.path.join(arguments.out, "memory.csv"))
+        self.memory.start()
         goals = sorted(self.random.uniform(0.03, 0.95) for _ in range(arguments.crashes))
         for number, goal in enumerate(goals, 1):
             self.crash(number, goal * arguments.documents)
-        total = self.finish()
-        memory.ending.set()
-        memory.join()
-        return total, memory.resident_max_mib
+        self.finish()
 
-    def report(self, total, resident_max_mib):
+    def report(self):
+        resident = self.memory.resident_max_mib if self.memory else 0
         verdict = "everything held" if not self.problems else f"{len(self.problems)} problems"
         lines = [
             f"# {self.arguments.crashes} crashes in the middle of {self.arguments.documents:,} documents: {verdict}",
@@ -209,9 +221,10 @@ class Run:
             "| --- | --- | --- | --- | --- |",
             *("| " + " | ".join(f"{v:,}" if isinstance(v, int) else v for v in row) + " |" for row in self.rows),
             "",
-            f"- documents at the end: {total:,}, each index with as many keys",
+            "- documents at the end: "
+            + ("not reached" if self.total is None else f"{self.total:,}"),
             f"- acknowledged j: true writes checked at the end: {sum(len(w.present) for w in self.writers):,}",
-            f"- resident memory, highest sample: {resident_max_mib:.0f} MiB",
+            f"- resident memory, highest sample: {resident:.0f} MiB",
             f"- seed: {self.arguments.seed}",
             *(f"- PROBLEM: {text}" for text in self.problems),
             "",
@@ -232,15 +245,14 @@ def main():
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     arguments = parser.parse_args()
     run = Run(arguments)
-    total = resident = 0
     try:
-        total, resident = run.run()
+        run.run()
     except (ServerError, crashing.PyMongoError, subprocess.TimeoutExpired) as error:
         run.problem(f"cut short: {error}")
     finally:
         run.server.kill()
         run.record.close()
-    run.report(total, resident)
+    run.report()
     if run.problems:
         print(f"the data is kept in {run.folder}")
         return 1
