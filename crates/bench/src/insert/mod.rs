@@ -8,7 +8,7 @@ mod worker;
 
 pub use options::{Options, Plan};
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -80,7 +80,7 @@ pub fn run(options: &Options) -> Result<()> {
 
     let mut summary = Summary {
         started,
-        settings: settings(options, &plan, &out),
+        settings: settings(options, &plan),
         server,
         dialect: Client::dialect(&target).name(),
         compressor: client.compressor().map(|compressor| compressor.name()),
@@ -175,7 +175,7 @@ fn folder(options: &Options, started: jiff::Timestamp) -> PathBuf {
 }
 
 /// The settings as they go into the report.
-fn settings(options: &Options, plan: &Plan, out: &Path) -> Vec<(&'static str, String)> {
+fn settings(options: &Options, plan: &Plan) -> Vec<(&'static str, String)> {
     let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
     vec![
         ("uri", options.uri.clone()),
@@ -190,6 +190,5 @@ fn settings(options: &Options, plan: &Plan, out: &Path) -> Vec<(&'static str, St
         ("acknowledged", yes_no(plan.acknowledged)),
         ("journal", yes_no(plan.journal)),
         ("seed", options.seed.to_string()),
-        ("report", out.display().to_string()),
     ]
 }
