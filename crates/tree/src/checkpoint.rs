@@ -1,6 +1,6 @@
 //! Checkpoints: a manifest of all trees, and two superblocks that take turns.
 //!
-//! A checkpoint writes the internal nodes that are not on disk yet and a manifest, syncs, writes the older
+//! A checkpoint writes the internal nodes and the pages of trees that are not on disk yet and a manifest, syncs, writes the older
 //! of the two superblocks over, and syncs again. What the newer superblock reaches is not overwritten before that.
 
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::bytes::{Reader, Writer};
 use crate::data_file::{DATA_FILE, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf};
-use crate::node::{Decoder, NodeWriter, encode_subtree};
+use crate::node::{Decoder, NodeWriter, StoredNode, SubtreeRef, encode_subtree};
 use crate::run::RunStore;
 use crate::space::Extent;
-use crate::version::{Tree, Trees};
+use crate::version::{Tree, TreePage, Trees};
 use crate::write_set::{OPTIONS_BYTES, decode_options, encode_options};
-use crate::{Error, Result, TreeId};
+use crate::{Error, Result, TreeId, TreeOptions};
 
 const MAGIC: &[u8; 8] = b"FRONDTRE";
 /// Raised when the format changes so that older code cannot read it.
-const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 2;
 
 /// What a checkpoint makes durable besides the trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -49,12 +49,23 @@ impl Checkpointer {
         manifest.put_u64(position.log_start);
         manifest.put_u64(position.sequence);
         manifest.put_u32(position.next_tree);
-        manifest.put_u32(trees.len() as u32);
-        for (id, tree) in trees {
-            writer.write(&tree.root)?;
-            manifest.put_u32(id.0);
-            encode_options(&tree.options, &mut manifest);
-            encode_subtree(&tree.root, &mut manifest);
+        manifest.put_u32(trees.pages().len() as u32);
+        for page in trees.pages() {
+            let (offset, len) = match page.stored.get() {
+                Some(stored) => (stored.extent.offset, stored.len),
+                None => {
+                    for (_, tree) in page.trees() {
+                        writer.write(&tree.root)?;
+                    }
+                    let stored = writer.write_block(&encode_page(page))?;
+                    let place = (stored.extent.offset, stored.len);
+                    // Only the one checkpoint at a time sets this.
+                    let _ = page.stored.set(stored);
+                    place
+                }
+            };
+            manifest.put_u64(offset);
+            manifest.put_u32(len);
         }
         // The old manifest must not be reused before the new superblock is durable: it is released
         // only now, behind the point up to which releases are waiting for this checkpoint.
@@ -79,14 +90,73 @@ impl Checkpointer {
     }
 }
 
-struct Superblock {
-    generation: u64,
-    manifest_at: u64,
-    manifest_len: u32,
+/// The trees of a page, as they stand on disk.
+fn encode_page(page: &TreePage) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_u32(page.trees().len() as u32);
+    for (id, tree) in page.trees() {
+        out.put_u32(id.0);
+        encode_options(&tree.options, &mut out);
+        encode_subtree(&tree.root, &mut out);
+    }
+    out
+}
+
+/// A tree as it stands in a page of the manifest.
+pub(crate) struct TreeRef {
+    pub(crate) id: TreeId,
+    pub(crate) options: TreeOptions,
+    pub(crate) root: SubtreeRef,
+}
+
+/// The trees of a page; `None` for bytes that are none.
+pub(crate) fn parse_page(payload: &[u8]) -> Option<Vec<TreeRef>> {
+    let mut reader = Reader(payload);
+    let mut trees = Vec::new();
+    for _ in 0..reader.u32()? {
+        trees.push(TreeRef {
+            id: TreeId(reader.u32()?),
+            options: decode_options(reader.bytes(OPTIONS_BYTES)?)?,
+            root: SubtreeRef::parse(&mut reader)?,
+        });
+    }
+    reader.0.is_empty().then_some(trees)
+}
+
+/// The manifest: what a superblock names.
+pub(crate) struct Manifest {
+    pub(crate) position: Position,
+    /// Offset and length of the block of each page of trees.
+    pub(crate) pages: Vec<(u64, u32)>,
+}
+
+impl Manifest {
+    /// `None` for bytes that are no manifest.
+    pub(crate) fn parse(payload: &[u8]) -> Option<Manifest> {
+        let mut reader = Reader(payload);
+        let position = Position {
+            log_start: reader.u64()?,
+            sequence: reader.u64()?,
+            next_tree: reader.u32()?,
+        };
+        let mut pages = Vec::new();
+        for _ in 0..reader.u32()? {
+            pages.push((reader.u64()?, reader.u32()?));
+        }
+        let manifest = Manifest { position, pages };
+        reader.0.is_empty().then_some(manifest)
+    }
+}
+
+/// A superblock that was read.
+pub(crate) struct Superblock {
+    pub(crate) generation: u64,
+    pub(crate) manifest_at: u64,
+    pub(crate) manifest_len: u32,
 }
 
 /// Reads one of the superblocks; `None` if it was never written, or not completely.
-fn read_superblock(store: &RunStore, slot: u64) -> Result<Option<Superblock>> {
+pub(crate) fn read_superblock(store: &RunStore, slot: u64) -> Result<Option<Superblock>> {
     let mut buffer = AlignedBuf::with_capacity(ALIGNMENT);
     store
         .data
@@ -132,7 +202,7 @@ pub(crate) fn open(store: &Arc<RunStore>) -> Result<Opened> {
             generation: 0,
             manifest: None,
         },
-        trees: Trees::new(),
+        trees: Trees::default(),
         position: Position {
             next_tree: 1,
             ..Position::default()
@@ -158,34 +228,23 @@ pub(crate) fn open(store: &Arc<RunStore>) -> Result<Opened> {
     opened.checkpointer.generation = newest.generation;
     let manifest_at = newest.manifest_at;
     let mut decoder = Decoder::new(store);
-    let padded = u64::from(newest.manifest_len).next_multiple_of(ALIGNMENT as u64);
-    opened.checkpointer.manifest = Some(decoder.claim(manifest_at, padded)?);
-    let payload = store
-        .data
-        .read_block(manifest_at, newest.manifest_len as usize)?;
-    let malformed = || corrupt(manifest_at, "the manifest is malformed");
-    let mut reader = Reader(&payload);
-    let mut fields = || {
-        let position = Position {
-            log_start: reader.u64()?,
-            sequence: reader.u64()?,
-            next_tree: reader.u32()?,
-        };
-        Some((position, reader.u32()?))
-    };
-    let (position, count) = fields().ok_or_else(malformed)?;
-    opened.position = position;
-    for _ in 0..count {
-        let id = TreeId(reader.u32().ok_or_else(malformed)?);
-        let options = reader
-            .bytes(OPTIONS_BYTES)
-            .and_then(decode_options)
-            .ok_or_else(malformed)?;
-        let root = decoder.subtree(&mut reader, manifest_at, 0)?;
-        opened.trees.insert(id, Tree { options, root });
-    }
-    if !reader.0.is_empty() {
-        return Err(malformed());
+    let (extent, payload) = decoder.block(manifest_at, newest.manifest_len)?;
+    opened.checkpointer.manifest = Some(extent);
+    let malformed = |at| corrupt(at, "the manifest is malformed");
+    let manifest = Manifest::parse(&payload).ok_or_else(|| malformed(manifest_at))?;
+    opened.position = manifest.position;
+    for (at, len) in manifest.pages {
+        let (extent, payload) = decoder.block(at, len)?;
+        let mut trees = Vec::new();
+        for tree in parse_page(&payload).ok_or_else(|| malformed(at))? {
+            let root = decoder.subtree(tree.root, at, 0)?;
+            let options = tree.options;
+            trees.push((tree.id, Tree { options, root }));
+        }
+        let page = TreePage::new(trees, StoredNode { extent, len });
+        if !page.is_some_and(|page| opened.trees.push_page(page)) {
+            return Err(malformed(at));
+        }
     }
     Ok(opened)
 }

@@ -261,13 +261,11 @@ impl Inner {
             match op {
                 Op::CreateTree(id, options) => {
                     self.next_tree.fetch_max(id.0 + 1, Ordering::AcqRel);
-                    trees.entry(id).or_insert(crate::version::Tree {
-                        options,
-                        root: crate::node::Subtree::Empty,
-                    });
+                    let root = crate::node::Subtree::Empty;
+                    trees.insert(id, crate::version::Tree { options, root });
                 }
                 Op::DropTree(id) => {
-                    trees.remove(&id);
+                    trees.remove(id);
                 }
                 Op::Entry { .. } => {}
             }

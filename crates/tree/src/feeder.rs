@@ -169,7 +169,7 @@ impl Inner {
             .trees()
             .into_iter()
             .filter_map(|(id, _, bytes)| {
-                let tree = trees.get(&id)?;
+                let tree = trees.get(id)?;
                 Some(Part {
                     id,
                     bytes,
@@ -196,9 +196,7 @@ impl Inner {
         let mut trees = (*version.trees).clone();
         for (id, root) in feed.fed.lock().drain() {
             // A tree that was dropped in the meantime stays dropped.
-            if let Some(tree) = trees.get_mut(&id) {
-                tree.root = root;
-            }
+            trees.set_root(id, root);
         }
         let mut sealed = version.sealed.clone();
         sealed.pop();

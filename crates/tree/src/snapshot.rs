@@ -127,10 +127,7 @@ impl Snapshot {
     }
 
     pub(crate) fn tree(&self, tree: TreeId) -> Result<&Tree> {
-        self.version
-            .trees
-            .get(&tree)
-            .ok_or(Error::UnknownTree(tree))
+        self.version.trees.get(tree).ok_or(Error::UnknownTree(tree))
     }
 
     pub(crate) fn resolver(&self, tree: TreeId) -> Resolver {

@@ -209,14 +209,14 @@ impl Store {
 
     /// Whether a tree exists.
     pub fn has_tree(&self, tree: TreeId) -> bool {
-        self.inner().version.load().trees.contains_key(&tree)
+        self.inner().version.load().trees.contains(tree)
     }
 
     /// Figures about one tree; all zero if it does not exist. Walks its internal nodes.
     pub fn tree_stats(&self, tree: TreeId) -> TreeStats {
         let version = self.inner().version.load_full();
         let mut stats = TreeStats::default();
-        if let Some(tree) = version.trees.get(&tree) {
+        if let Some(tree) = version.trees.get(tree) {
             tree.root.collect(0, &mut stats);
         }
         for memtable in version.memtables() {

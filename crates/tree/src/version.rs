@@ -1,11 +1,13 @@
 //! What a snapshot holds on to: the memtables alive at a moment, and one root per tree.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::memtable::Memtable;
-use crate::node::Subtree;
+use crate::node::{StoredNode, Subtree};
 use crate::{TreeId, TreeOptions};
+
+/// Trees with the same id but for these low bits stand in one page of the manifest.
+const PAGE_BITS: u32 = 8;
 
 /// A tree's settings and its root.
 #[derive(Clone)]
@@ -14,8 +16,149 @@ pub(crate) struct Tree {
     pub(crate) root: Subtree,
 }
 
-/// The trees of a store by id.
-pub(crate) type Trees = HashMap<TreeId, Tree>;
+/// The trees of a store by id. Copies share all pages that did not change, so a change costs one
+/// page, however many trees there are.
+#[derive(Clone, Default)]
+pub(crate) struct Trees {
+    /// In the order of ids; none is empty.
+    pages: Vec<Arc<TreePage>>,
+    len: usize,
+}
+
+/// Up to 256 trees whose ids are neighbours: the unit in which a checkpoint writes them.
+pub(crate) struct TreePage {
+    /// In the order of ids, at least one.
+    trees: Vec<(TreeId, Tree)>,
+    /// Where the page is on disk, once a checkpoint has written it.
+    pub(crate) stored: OnceLock<StoredNode>,
+}
+
+impl Clone for TreePage {
+    /// A copy to be edited: it is not on disk.
+    fn clone(&self) -> TreePage {
+        TreePage {
+            trees: self.trees.clone(),
+            stored: OnceLock::new(),
+        }
+    }
+}
+
+impl TreePage {
+    /// A page that was read; `None` unless the ids ascend and belong together.
+    pub(crate) fn new(trees: Vec<(TreeId, Tree)>, stored: StoredNode) -> Option<TreePage> {
+        let first = trees.first()?.0;
+        let ascend = trees.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        let together = trees.iter().all(|(id, _)| number(*id) == number(first));
+        (ascend && together).then(|| TreePage {
+            trees,
+            stored: OnceLock::from(stored),
+        })
+    }
+
+    pub(crate) fn trees(&self) -> &[(TreeId, Tree)] {
+        &self.trees
+    }
+
+    fn number(&self) -> u32 {
+        self.trees.first().map_or(0, |(id, _)| number(*id))
+    }
+
+    fn find(&self, id: TreeId) -> Result<usize, usize> {
+        self.trees.binary_search_by_key(&id, |(id, _)| *id)
+    }
+}
+
+/// The number of the page that a tree stands in.
+fn number(id: TreeId) -> u32 {
+    id.0 >> PAGE_BITS
+}
+
+impl Trees {
+    /// Number of trees.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn get(&self, id: TreeId) -> Option<&Tree> {
+        let page = &self.pages[self.find(id).ok()?];
+        Some(&page.trees[page.find(id).ok()?].1)
+    }
+
+    pub(crate) fn contains(&self, id: TreeId) -> bool {
+        self.get(id).is_some()
+    }
+
+    pub(crate) fn pages(&self) -> &[Arc<TreePage>] {
+        &self.pages
+    }
+
+    /// Adds a tree, unless the id is taken.
+    pub(crate) fn insert(&mut self, id: TreeId, tree: Tree) {
+        match self.find(id) {
+            Ok(at) => {
+                if let Err(index) = self.pages[at].find(id) {
+                    self.edit(at).trees.insert(index, (id, tree));
+                    self.len += 1;
+                }
+            }
+            Err(at) => {
+                let page = TreePage {
+                    trees: vec![(id, tree)],
+                    stored: OnceLock::new(),
+                };
+                self.pages.insert(at, Arc::new(page));
+                self.len += 1;
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: TreeId) {
+        let Ok(at) = self.find(id) else { return };
+        let Ok(index) = self.pages[at].find(id) else {
+            return;
+        };
+        if self.pages[at].trees.len() == 1 {
+            self.pages.remove(at);
+        } else {
+            self.edit(at).trees.remove(index);
+        }
+        self.len -= 1;
+    }
+
+    /// Replaces the root of a tree, if it is there.
+    pub(crate) fn set_root(&mut self, id: TreeId, root: Subtree) {
+        if let Ok(at) = self.find(id)
+            && let Ok(index) = self.pages[at].find(id)
+        {
+            self.edit(at).trees[index].1.root = root;
+        }
+    }
+
+    /// Adds a page behind all others; false if it does not belong there.
+    pub(crate) fn push_page(&mut self, page: TreePage) -> bool {
+        let belongs = self
+            .pages
+            .last()
+            .is_none_or(|last| last.number() < page.number());
+        if belongs {
+            self.len += page.trees.len();
+            self.pages.push(Arc::new(page));
+        }
+        belongs
+    }
+
+    fn find(&self, id: TreeId) -> Result<usize, usize> {
+        self.pages
+            .binary_search_by_key(&number(id), |page| page.number())
+    }
+
+    /// A page that may be changed: no other copy has it, and it is not on disk.
+    fn edit(&mut self, at: usize) -> &mut TreePage {
+        let page = Arc::make_mut(&mut self.pages[at]);
+        page.stored = OnceLock::new();
+        page
+    }
+}
 
 /// A version of the store. Replaced as a whole, under the commit lock.
 #[derive(Clone)]
@@ -36,5 +179,60 @@ impl Version {
     /// The position in the log that a replay must start from when only the trees are durable.
     pub(crate) fn log_start(&self) -> u64 {
         self.sealed.last().unwrap_or(&self.active).log_start
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn tree(mark: u32) -> Tree {
+        let options = TreeOptions {
+            page_bytes: mark,
+            ..TreeOptions::default()
+        };
+        let root = Subtree::Empty;
+        Tree { options, root }
+    }
+
+    fn content(trees: &Trees) -> Vec<(u32, u32)> {
+        let trees = trees.pages().iter().flat_map(|page| page.trees());
+        trees
+            .map(|(id, tree)| (id.0, tree.options.page_bytes))
+            .collect()
+    }
+
+    #[test]
+    fn copies_are_independent_and_share_pages() {
+        let (mut trees, mut model) = (Trees::default(), BTreeMap::new());
+        let mut random = 7u32;
+        for step in 0..5000 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let id = (random >> 8) % 3000;
+            let before = (trees.clone(), step % 97 == 0);
+            let old = before.1.then(|| content(&before.0));
+            if random >> 30 == 0 {
+                trees.remove(TreeId(id));
+                model.remove(&id);
+            } else {
+                trees.insert(TreeId(id), tree(step));
+                model.entry(id).or_insert(step);
+            }
+            if let Some(old) = old {
+                assert_eq!(content(&before.0), old);
+                let expected: Vec<_> = model.iter().map(|(id, mark)| (*id, *mark)).collect();
+                assert_eq!(content(&trees), expected);
+                let shared = trees
+                    .pages()
+                    .iter()
+                    .filter(|page| before.0.pages().iter().any(|old| Arc::ptr_eq(old, page)));
+                assert!(shared.count() + 1 >= trees.pages().len());
+            }
+            assert_eq!(trees.len(), model.len());
+            assert_eq!(trees.contains(TreeId(id)), model.contains_key(&id));
+        }
+        assert_eq!(trees.pages().len(), 3000usize.div_ceil(256));
     }
 }

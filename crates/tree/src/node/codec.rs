@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use super::{BufferRun, Child, Internal, StoredNode, Subtree};
 use crate::bytes::{Reader, Writer};
 use crate::data_file::{corrupt, push_block, seal_block};
+use crate::disk::ALIGNMENT;
 use crate::run::{Run, RunInfo, RunStore};
 use crate::space::Extent;
 use crate::{Compression, Result};
@@ -14,7 +15,7 @@ const TAG_EMPTY: u8 = 0;
 const TAG_LEAF: u8 = 1;
 const TAG_INTERNAL: u8 = 2;
 /// Deeper trees than this are not built: 8 levels of the smallest fanout hold more than a disk.
-const DEPTH_MAX: u32 = 64;
+pub(crate) const DEPTH_MAX: u32 = 64;
 
 /// Writes the nodes that a checkpoint needs and that are not on disk yet.
 pub(crate) struct NodeWriter<'a> {
@@ -108,6 +109,107 @@ fn encode_run(run: &Run, out: &mut Vec<u8>) {
     out.put_key(&info.max_key);
 }
 
+/// A reference to a run as it stands on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RunRef {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    pub(crate) info: RunInfo,
+}
+
+impl RunRef {
+    /// `None` for bytes that are none.
+    fn parse(reader: &mut Reader<'_>) -> Option<RunRef> {
+        let (offset, len) = (reader.u64()?, reader.u64()?);
+        let info = RunInfo {
+            meta_at: reader.u32()?,
+            meta_len: reader.u32()?,
+            pages: reader.u32()?,
+            entries: reader.u64()?,
+            logical_bytes: reader.u64()?,
+            min_key: reader.key()?.into(),
+            max_key: reader.key()?.into(),
+        };
+        let end = u64::from(info.meta_at) + u64::from(info.meta_len);
+        (end <= len && info.min_key <= info.max_key).then_some(RunRef { offset, len, info })
+    }
+}
+
+/// A reference to a subtree as it stands on disk, not followed.
+#[derive(Debug)]
+pub(crate) enum SubtreeRef {
+    Empty,
+    Leaf(RunRef),
+    /// Offset and length of an internal node's block.
+    Internal(u64, u32),
+}
+
+impl SubtreeRef {
+    /// `None` for bytes that are none.
+    pub(crate) fn parse(reader: &mut Reader<'_>) -> Option<SubtreeRef> {
+        Some(match reader.u8()? {
+            TAG_EMPTY => SubtreeRef::Empty,
+            TAG_LEAF => SubtreeRef::Leaf(RunRef::parse(reader)?),
+            TAG_INTERNAL => SubtreeRef::Internal(reader.u64()?, reader.u32()?),
+            _ => return None,
+        })
+    }
+}
+
+/// An internal node as it stands on disk, its references not followed.
+pub(crate) struct NodeRef {
+    pub(crate) next_number: u64,
+    pub(crate) children: Vec<ChildRef>,
+    /// Number and parts of each run, oldest first.
+    pub(crate) runs: Vec<(u64, Vec<RunRef>)>,
+}
+
+/// A child of a [`NodeRef`].
+pub(crate) struct ChildRef {
+    pub(crate) pivot: Arc<[u8]>,
+    pub(crate) pending_from: u64,
+    pub(crate) pending_bytes: u64,
+    pub(crate) subtree: SubtreeRef,
+}
+
+impl NodeRef {
+    /// `None` for bytes that are no node.
+    pub(crate) fn parse(payload: &[u8]) -> Option<NodeRef> {
+        let mut reader = Reader(payload);
+        let next_number = reader.u64()?;
+        let mut children = Vec::new();
+        for _ in 0..reader.u32()? {
+            children.push(ChildRef {
+                pivot: Arc::from(reader.key()?),
+                pending_from: reader.u64()?,
+                pending_bytes: reader.u64()?,
+                subtree: SubtreeRef::parse(&mut reader)?,
+            });
+        }
+        let mut runs = Vec::new();
+        for _ in 0..reader.u32()? {
+            let number = reader.u64()?;
+            let mut parts = Vec::new();
+            for _ in 0..reader.u32()? {
+                parts.push(RunRef::parse(&mut reader)?);
+            }
+            runs.push((number, parts));
+        }
+        let node = NodeRef {
+            next_number,
+            children,
+            runs,
+        };
+        (!node.children.is_empty() && reader.0.is_empty()).then_some(node)
+    }
+
+    /// Whether each child starts above the one before it.
+    pub(crate) fn pivots_ascend(&self) -> bool {
+        let mut pairs = self.children.windows(2);
+        pairs.all(|pair| pair[0].pivot < pair[1].pivot)
+    }
+}
+
 /// Reads the nodes of a store while it is opened, and claims their extents.
 pub(crate) struct Decoder<'a> {
     pub(crate) store: &'a Arc<RunStore>,
@@ -123,104 +225,71 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Reads a subtree. `at` is where the reference stands, for error messages.
-    pub(crate) fn subtree(
-        &mut self,
-        reader: &mut Reader<'_>,
-        at: u64,
-        depth: u32,
-    ) -> Result<Subtree> {
+    /// Follows a reference. `at` is where it stands, for error messages.
+    pub(crate) fn subtree(&mut self, subtree: SubtreeRef, at: u64, depth: u32) -> Result<Subtree> {
         if depth > DEPTH_MAX {
             return Err(corrupt(at, "a tree is deeper than any tree can be"));
         }
-        let malformed = || corrupt(at, "a reference to a node is malformed");
-        match reader.u8() {
-            Some(TAG_EMPTY) => Ok(Subtree::Empty),
-            Some(TAG_LEAF) => Ok(Subtree::Leaf(self.run(reader, at)?)),
-            Some(TAG_INTERNAL) => {
-                let offset = reader.u64().ok_or_else(malformed)?;
-                let len = reader.u32().ok_or_else(malformed)?;
-                Ok(Subtree::Internal(Arc::new(
-                    self.internal(offset, len, depth)?,
-                )))
+        Ok(match subtree {
+            SubtreeRef::Empty => Subtree::Empty,
+            SubtreeRef::Leaf(run) => Subtree::Leaf(self.run(run)?),
+            SubtreeRef::Internal(offset, len) => {
+                Subtree::Internal(Arc::new(self.internal(offset, len, depth)?))
             }
-            _ => Err(malformed()),
-        }
-    }
-
-    fn internal(&mut self, offset: u64, len: u32, depth: u32) -> Result<Internal> {
-        let extent = self.claim(offset, u64::from(len).next_multiple_of(4096))?;
-        let payload = self.store.data.read_block(offset, len as usize)?;
-        let malformed = || corrupt(offset, "an internal node is malformed");
-        let mut reader = Reader(&payload);
-        let next_number = reader.u64().ok_or_else(malformed)?;
-        let mut children: Vec<Child> = Vec::new();
-        for _ in 0..reader.u32().ok_or_else(malformed)? {
-            let pivot = Arc::from(reader.key().ok_or_else(malformed)?);
-            let pending_from = reader.u64().ok_or_else(malformed)?;
-            let pending_bytes = reader.u64().ok_or_else(malformed)?;
-            if children.last().is_some_and(|last| last.pivot >= pivot) {
-                return Err(corrupt(offset, "the pivots of a node are out of order"));
-            }
-            let subtree = self.subtree(&mut reader, offset, depth + 1)?;
-            children.push(Child {
-                pivot,
-                subtree,
-                pending_from,
-                pending_bytes,
-            });
-        }
-        let mut runs = Vec::new();
-        for _ in 0..reader.u32().ok_or_else(malformed)? {
-            let number = reader.u64().ok_or_else(malformed)?;
-            let mut parts = Vec::new();
-            for _ in 0..reader.u32().ok_or_else(malformed)? {
-                parts.push(self.run(&mut reader, offset)?);
-            }
-            runs.push(BufferRun { number, parts });
-        }
-        if children.is_empty() || !reader.0.is_empty() {
-            return Err(malformed());
-        }
-        let stored = OnceLock::from(StoredNode { extent, len });
-        Ok(Internal {
-            children,
-            runs,
-            next_number,
-            stored,
         })
     }
 
-    fn run(&mut self, reader: &mut Reader<'_>, at: u64) -> Result<Arc<Run>> {
-        let mut read = || {
-            let (offset, len) = (reader.u64()?, reader.u64()?);
-            let info = RunInfo {
-                meta_at: reader.u32()?,
-                meta_len: reader.u32()?,
-                pages: reader.u32()?,
-                entries: reader.u64()?,
-                logical_bytes: reader.u64()?,
-                min_key: reader.key()?.into(),
-                max_key: reader.key()?.into(),
-            };
-            let end = u64::from(info.meta_at) + u64::from(info.meta_len);
-            (end <= len && info.min_key <= info.max_key).then_some((offset, len, info))
-        };
-        let (offset, len, info) =
-            read().ok_or_else(|| corrupt(at, "a reference to a run is malformed"))?;
-        if let Some(run) = self.runs.get(&offset)
-            && run.info == info
-        {
-            return Ok(run.clone());
+    fn internal(&mut self, offset: u64, len: u32, depth: u32) -> Result<Internal> {
+        let (extent, payload) = self.block(offset, len)?;
+        let node = NodeRef::parse(&payload)
+            .ok_or_else(|| corrupt(offset, "an internal node is malformed"))?;
+        if !node.pivots_ascend() {
+            return Err(corrupt(offset, "the pivots of a node are out of order"));
         }
-        let extent = self.claim(offset, len)?;
-        let run = Run::new(self.store, extent, info);
-        self.runs.insert(offset, run.clone());
-        Ok(run)
+        let mut children = Vec::with_capacity(node.children.len());
+        for child in node.children {
+            children.push(Child {
+                pivot: child.pivot,
+                subtree: self.subtree(child.subtree, offset, depth + 1)?,
+                pending_from: child.pending_from,
+                pending_bytes: child.pending_bytes,
+            });
+        }
+        let mut runs = Vec::with_capacity(node.runs.len());
+        for (number, parts) in node.runs {
+            let parts = parts.into_iter().map(|part| self.run(part));
+            let parts = parts.collect::<Result<_>>()?;
+            runs.push(BufferRun { number, parts });
+        }
+        Ok(Internal {
+            children,
+            runs,
+            next_number: node.next_number,
+            stored: OnceLock::from(StoredNode { extent, len }),
+        })
+    }
+
+    fn run(&mut self, run: RunRef) -> Result<Arc<Run>> {
+        if let Some(known) = self.runs.get(&run.offset)
+            && known.info == run.info
+        {
+            return Ok(known.clone());
+        }
+        let extent = self.claim(run.offset, run.len)?;
+        let handle = Run::new(self.store, extent, run.info);
+        self.runs.insert(run.offset, handle.clone());
+        Ok(handle)
+    }
+
+    /// Claims the extent of a block that stands alone in it, and reads its payload.
+    pub(crate) fn block(&self, offset: u64, len: u32) -> Result<(Arc<Extent>, Vec<u8>)> {
+        let extent = self.claim(offset, u64::from(len).next_multiple_of(ALIGNMENT as u64))?;
+        let payload = self.store.data.read_block(offset, len as usize)?;
+        Ok((extent, payload))
     }
 
     /// Takes an extent out of the free space.
-    pub(crate) fn claim(&self, offset: u64, len: u64) -> Result<Arc<Extent>> {
+    fn claim(&self, offset: u64, len: u64) -> Result<Arc<Extent>> {
         let claimed = self.store.data.space.claim(offset, len);
         claimed.ok_or_else(|| {
             corrupt(

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::run::Run;
 use crate::space::Extent;
-pub(crate) use codec::{Decoder, NodeWriter, encode_subtree};
+pub(crate) use codec::{Decoder, NodeWriter, SubtreeRef, encode_subtree};
 pub(crate) use flush::Builder;
 
 /// A tree or a part of one.
