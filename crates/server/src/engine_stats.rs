@@ -28,7 +28,7 @@ pub fn to_doc(stats: &EngineStats) -> DocBuf {
             "bytes read": count(stats.read_bytes),
             "bytes written": count(stats.written_bytes),
         },
-        "log": {"bytes written": count(stats.log_bytes)},
+        "log": {"bytes written": count(stats.log_written_bytes)},
         "transactions": {
             "committed": count(stats.commits),
             "checkpoints": count(stats.checkpoints),

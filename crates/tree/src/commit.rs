@@ -11,7 +11,7 @@ use crate::memtable::Memtable;
 use crate::store::Inner;
 use crate::version::Version;
 use crate::write_set::{self, Op, WriteSet};
-use crate::{Error, Result, log};
+use crate::{Error, Result};
 
 /// When a commit returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,7 +164,6 @@ impl Inner {
                 "a synced commit needs a journal, and this store has none".to_owned(),
             ));
         }
-        let checksum = log::checksum_payload(set.payload());
         let ops = set.len() as u64;
 
         let mut state = self.make_room(set.memtable_bytes())?;
@@ -183,7 +182,7 @@ impl Inner {
         let last = first + ops.max(1) - 1;
         let version = self.version.load_full();
         let position = match self.log.get() {
-            Some(log) => match log.append(set.payload(), checksum, first) {
+            Some(log) => match log.append(set.payload(), first) {
                 Ok(position) => position,
                 Err(error) => {
                     version.active.cancel(set.memtable_bytes());

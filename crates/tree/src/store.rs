@@ -91,8 +91,10 @@ pub struct StoreStats {
     pub read_bytes: u64,
     /// Bytes written to the data file.
     pub written_bytes: u64,
-    /// Position behind the last frame of the log: bytes logged since the store was created.
+    /// Position behind the last frame of the log: bytes logged since the store was created, before compression.
     pub log_bytes: u64,
+    /// Bytes written to the log's files since the store was opened.
+    pub log_written_bytes: u64,
     /// Space in the data file.
     pub space: SpaceStats,
     /// Commits since the store was opened.
@@ -250,6 +252,7 @@ impl Store {
             read_bytes,
             written_bytes,
             log_bytes: inner.log.get().map_or(0, Log::end),
+            log_written_bytes: inner.log.get().map_or(0, Log::written_bytes),
             space: inner.runs.data.space.stats(),
             commits: figure(&inner.figures.commits),
             memtables_fed: figure(&inner.figures.memtables_fed),
@@ -315,8 +318,8 @@ impl Inner {
         }
     }
 
-    /// Applies a frame of the log, before anything else runs.
-    fn replay_frame(&self, at: u64, sequence: u64, payload: &[u8]) -> Result<()> {
+    /// Applies a frame of the log, before anything else runs. Returns the next sequence number.
+    fn replay_frame(&self, at: u64, sequence: u64, payload: &[u8]) -> Result<u64> {
         let bytes = write_set::decode(payload)
             .map(|op| match op {
                 write_set::Op::Entry { key, value, .. } => {
@@ -325,7 +328,6 @@ impl Inner {
                 _ => 0,
             })
             .sum();
-        let ops = write_set::decode(payload).count() as u64;
         if !self.version.load().active.reserve(bytes) {
             self.seal_replayed(at);
             self.feed_all()?;
@@ -341,14 +343,14 @@ impl Inner {
         }
         let version = self.version.load_full();
         self.change_trees_replayed(&version, payload);
-        let last = sequence + ops.max(1) - 1;
+        let last = sequence + write_set::numbers_of(payload) - 1;
         version.active.note_last_sequence(last);
         version
             .active
             .insert(write_set::decode(payload), sequence, bytes);
         self.commit_lock.lock().next_sequence = last + 1;
         self.publisher.reset(last);
-        Ok(())
+        Ok(last + 1)
     }
 
     fn change_trees_replayed(&self, version: &Version, payload: &[u8]) {

@@ -277,6 +277,11 @@ impl WriteSet {
     }
 }
 
+/// How many sequence numbers a write set takes: one for each operation, and one if it has only guards.
+pub(crate) fn numbers_of(payload: &[u8]) -> u64 {
+    (decode(payload).count() as u64).max(1)
+}
+
 /// Decodes the payload of a frame. Ends early on bytes that no encoder wrote.
 pub(crate) fn decode(payload: &[u8]) -> Ops<'_> {
     Ops { rest: payload }

@@ -1,27 +1,26 @@
-//! The write-ahead log: one frame per commit, written and synced by one thread for all committers.
+//! The write-ahead log: one frame per commit, written in groups and synced by one thread for all committers.
 //!
-//! A position in the log is the number of bytes written since the store was created. The log
-//! lies in segments, files named by the position of their first frame.
+//! A position in the log is the number of bytes of frames since the store was created, before compression.
+//! The log lies in segments, files named by the position of their first group.
 
-mod frame;
+mod group;
 mod replay;
+mod segment;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::Disk;
 use crate::{Error, Result};
-pub(crate) use frame::checksum_payload;
+use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
 pub(crate) use replay::replay;
+use segment::SegmentWriter;
 
-/// A new segment is started when one has this many bytes.
-const SEGMENT_BYTES: u64 = 64 << 20;
-/// Committers wait while this many bytes are not handed to the system.
-const BUFFER_BYTES_MAX: usize = 8 << 20;
 /// The log thread writes at the latest when it has this many bytes.
 const WRITE_BYTES: usize = 1 << 20;
 
@@ -29,6 +28,7 @@ const WRITE_BYTES: usize = 1 << 20;
 pub(crate) struct Log {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    written: Arc<AtomicU64>,
 }
 
 struct Shared {
@@ -41,12 +41,12 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Frames that are not written yet.
+    /// The group of the frames that are not written yet, and the number of its first operation.
     buffer: Vec<u8>,
+    sequence: u64,
     /// Position behind the last frame in `buffer`.
     end: u64,
-    /// Everything before this position is handed to the system, or durable.
-    written: u64,
+    /// Everything before this position is durable.
     durable: u64,
     /// Somebody waits for this position to be durable.
     wanted: u64,
@@ -61,7 +61,6 @@ impl Log {
     pub(crate) fn open(disk: Arc<dyn Disk>, end: u64, interval: Duration) -> Result<Log> {
         let state = State {
             end,
-            written: end,
             durable: end,
             ..State::default()
         };
@@ -70,7 +69,8 @@ impl Log {
             work: Condvar::new(),
             progress: Condvar::new(),
         });
-        let mut writer = SegmentWriter::open(disk, end)?;
+        let written = Arc::default();
+        let mut writer = SegmentWriter::open(disk, end, Arc::clone(&written))?;
         let for_thread = shared.clone();
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
@@ -86,20 +86,30 @@ impl Log {
         Ok(Log {
             shared,
             thread: Mutex::new(Some(thread)),
+            written,
         })
     }
 
     /// Appends a frame and returns the position behind it. Called in the order of sequence numbers.
-    pub(crate) fn append(&self, payload: &[u8], checksum: u64, sequence: u64) -> Result<u64> {
+    pub(crate) fn append(&self, payload: &[u8], sequence: u64) -> Result<u64> {
+        if payload.len() > PAYLOAD_BYTES_MAX {
+            return Err(Error::TooLarge {
+                what: "write set",
+                bytes: payload.len(),
+                limit: PAYLOAD_BYTES_MAX,
+            });
+        }
         let mut state = self.shared.state.lock();
         while state.buffer.len() > BUFFER_BYTES_MAX && state.failure.is_none() {
             self.shared.work.notify_one();
             self.shared.progress.wait(&mut state);
         }
         state.check()?;
-        let position = state.end;
         let was_empty = state.buffer.is_empty();
-        state.end += frame::append(&mut state.buffer, position, payload, checksum, sequence) as u64;
+        if was_empty {
+            state.sequence = sequence;
+        }
+        state.end += group::push_frame(&mut state.buffer, payload) as u64;
         if was_empty || state.buffer.len() >= WRITE_BYTES {
             self.shared.work.notify_one();
         }
@@ -109,6 +119,11 @@ impl Log {
     /// The position behind the last frame.
     pub(crate) fn end(&self) -> u64 {
         self.shared.state.lock().end
+    }
+
+    /// Bytes written to segments since the log was opened.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
     }
 
     /// Waits until everything before `position` is durable.
@@ -182,19 +197,20 @@ fn run(shared: &Shared, writer: &mut SegmentWriter, interval: Duration) {
                 next_sync = Instant::now() + interval;
             }
         }
-        let frames = std::mem::replace(&mut state.buffer, std::mem::take(&mut spare));
+        let mut buffer = std::mem::replace(&mut state.buffer, std::mem::take(&mut spare));
         let must_sync = state.wanted > state.durable || state.stop || Instant::now() >= next_sync;
         let (end, stop, keep_from) = (state.end, state.stop, state.keep_from);
+        let sequence = state.sequence;
         drop(state);
 
-        let result = writer.write(&frames).and_then(|()| {
+        let result = writer.write(&mut buffer, sequence).and_then(|()| {
             if must_sync {
                 next_sync = Instant::now() + interval;
                 writer.sync()?;
             }
             writer.delete_before(keep_from)
         });
-        spare = frames;
+        spare = buffer;
         spare.clear();
         if spare.capacity() > 4 * WRITE_BYTES {
             spare = Vec::new();
@@ -203,7 +219,6 @@ fn run(shared: &Shared, writer: &mut SegmentWriter, interval: Duration) {
         let mut state = shared.state.lock();
         match result {
             Ok(()) => {
-                state.written = end;
                 if must_sync {
                     state.durable = end;
                 }
@@ -215,106 +230,4 @@ fn run(shared: &Shared, writer: &mut SegmentWriter, interval: Duration) {
             return;
         }
     }
-}
-
-/// The name of the segment that starts at a position.
-fn segment_name(start: u64) -> String {
-    format!("log-{start:016x}.frond")
-}
-
-/// The start of the segment with this name.
-fn segment_start(name: &str) -> Option<u64> {
-    let digits = name.strip_prefix("log-")?.strip_suffix(".frond")?;
-    if digits.len() != 16 {
-        return None;
-    }
-    u64::from_str_radix(digits, 16).ok()
-}
-
-/// The segments of a disk, oldest first.
-fn segments(disk: &dyn Disk) -> Result<Vec<u64>> {
-    let names = disk
-        .list()
-        .map_err(Error::io("listing the log's segments"))?;
-    let mut starts: Vec<u64> = names
-        .iter()
-        .filter_map(|name| segment_start(name))
-        .collect();
-    starts.sort_unstable();
-    Ok(starts)
-}
-
-/// Writes frames to segments.
-struct SegmentWriter {
-    disk: Arc<dyn Disk>,
-    file: Arc<dyn DiskFile>,
-    /// Position of the current segment's first byte, and of the end.
-    start: u64,
-    end: u64,
-    kept_from: u64,
-}
-
-impl SegmentWriter {
-    fn open(disk: Arc<dyn Disk>, start: u64) -> Result<SegmentWriter> {
-        let file = open_segment(&*disk, start)?;
-        file.set_len(0)
-            .map_err(Error::io("emptying a segment of the log"))?;
-        Ok(SegmentWriter {
-            disk,
-            file,
-            start,
-            end: start,
-            kept_from: 0,
-        })
-    }
-
-    fn write(&mut self, frames: &[u8]) -> Result<()> {
-        if frames.is_empty() {
-            return Ok(());
-        }
-        if self.end - self.start >= SEGMENT_BYTES {
-            // What a segment holds is durable before the next one exists, so only the last
-            // segment may end in a torn frame.
-            self.sync()?;
-            self.file = open_segment(&*self.disk, self.end)?;
-            self.start = self.end;
-        }
-        let context = || format!("writing {} bytes to the log", frames.len());
-        self.file
-            .write_at(frames, self.end - self.start)
-            .map_err(Error::io(context()))?;
-        self.end += frames.len() as u64;
-        Ok(())
-    }
-
-    fn sync(&mut self) -> Result<()> {
-        self.file.sync().map_err(Error::io("syncing the log"))
-    }
-
-    fn delete_before(&mut self, position: u64) -> Result<()> {
-        if position <= self.kept_from {
-            return Ok(());
-        }
-        let starts = segments(&*self.disk)?;
-        for pair in starts.windows(2) {
-            if pair[1] <= position && pair[0] != self.start {
-                let name = segment_name(pair[0]);
-                self.disk
-                    .remove(&name)
-                    .map_err(Error::io(format!("deleting {name}")))?;
-            }
-        }
-        self.kept_from = position;
-        Ok(())
-    }
-}
-
-fn open_segment(disk: &dyn Disk, start: u64) -> Result<Arc<dyn DiskFile>> {
-    let name = segment_name(start);
-    let file = disk
-        .open(&name, false)
-        .map_err(Error::io(format!("opening {name}")))?;
-    disk.sync_directory()
-        .map_err(Error::io("syncing the store's directory"))?;
-    Ok(file)
 }

@@ -1,75 +1,382 @@
 //! Reading the log after a start.
 
-use super::frame::{self, HEADER_BYTES};
-use super::{open_segment, segment_name, segments};
-use crate::disk::Disk;
+use std::sync::Arc;
+
+use super::group::{self, HEADER_BYTES, Header};
+use super::segment::{open_segment, segment_name, segments};
+use crate::disk::{Disk, DiskFile};
+use crate::write_set::numbers_of;
 use crate::{Error, Result};
 
-/// Calls `visit` with position, first sequence number and payload of every frame from `from` on,
-/// cuts a torn end off, and returns the position behind the last whole frame.
+/// How many bytes are read at once while a sound header is looked for.
+const SCAN_BYTES: usize = 1 << 20;
+
+/// Calls `visit` with position, first sequence number and payload of every frame from `from` on; it answers the
+/// next sequence number. Cuts a torn end off, and returns the position behind the last whole frame.
+/// What was visited is durable then.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if frames are missing or damaged anywhere but at the very end.
+/// [`Error::Corrupt`] if frames are missing or damaged anywhere but at the end, where they were never durable.
 pub(crate) fn replay(
     disk: &dyn Disk,
     from: u64,
-    mut visit: impl FnMut(u64, u64, &[u8]) -> Result<()>,
+    mut visit: impl FnMut(u64, u64, &[u8]) -> Result<u64>,
 ) -> Result<u64> {
     let starts = segments(disk)?;
     let first = starts
         .partition_point(|start| *start <= from)
         .saturating_sub(1);
-    let mut position = from;
-    let Some(starts) = starts.get(first..) else {
-        return Ok(from);
+    let starts = starts.get(first..).unwrap_or_default();
+    let mut walk = Walk {
+        from,
+        position: starts.first().copied().unwrap_or(from),
+        sequence: None,
+        visit: &mut visit,
     };
     for (index, start) in starts.iter().enumerate() {
-        let is_last = index + 1 == starts.len();
-        let gap = |offset| Error::Corrupt {
-            file: segment_name(*start),
-            offset,
-            what: "a frame of the log is missing or damaged, and later ones follow",
-        };
-        if index == 0 && *start > position || index > 0 && *start != position {
-            return Err(gap(0));
+        let segment = Segment::open(disk, *start)?;
+        if *start != walk.position || *start > from && index == 0 {
+            return Err(segment.corrupt(0, MISSING));
         }
-        let file = open_segment(disk, *start)?;
-        let context = || format!("reading {}", segment_name(*start));
-        let len = file.len().map_err(Error::io(context()))?;
-        let mut at = if index == 0 { position - start } else { 0 };
-        let mut buffer = Vec::new();
-        loop {
-            let mut header = [0; HEADER_BYTES];
-            let available = len.saturating_sub(at);
-            if available < HEADER_BYTES as u64 {
-                break;
-            }
-            file.read_at(&mut header, at)
-                .map_err(Error::io(context()))?;
-            let Some(payload_len) = frame::payload_len(&header, start + at) else {
-                break;
-            };
-            let frame_len = HEADER_BYTES + payload_len;
-            if available < frame_len as u64 {
-                break;
-            }
-            buffer.resize(frame_len, 0);
-            file.read_at(&mut buffer, at)
-                .map_err(Error::io(context()))?;
-            let Some(frame) = frame::decode(&buffer, start + at) else {
-                break;
-            };
-            visit(start + at, frame.sequence, frame.payload)?;
-            at += frame_len as u64;
+        let mut at = 0;
+        while let Step::To(next) = walk.step(&segment, at)? {
+            at = next;
         }
-        position = start + at;
-        if at < len {
-            if !is_last {
-                return Err(gap(at));
+        if at < segment.len {
+            if index + 1 < starts.len() {
+                return Err(segment.corrupt(at, MISSING));
             }
-            file.set_len(at).map_err(Error::io(context()))?;
-            file.sync().map_err(Error::io(context()))?;
+            let context = format!("cutting {} to {at}", segment_name(*start));
+            segment.file.set_len(at).map_err(Error::io(context))?;
+        }
+        if index + 1 == starts.len() {
+            // After a crash of the process alone, what it had not synced is read here but is not durable.
+            let context = format!("syncing {}", segment_name(*start));
+            segment.file.sync().map_err(Error::io(context))?;
         }
     }
-    Ok(position)
+    Ok(walk.position.max(from))
+}
+
+const MISSING: &str = "a group of the log is missing or damaged, and later ones follow";
+
+/// A segment that is read.
+struct Segment {
+    start: u64,
+    file: Arc<dyn DiskFile>,
+    len: u64,
+}
+
+impl Segment {
+    fn open(disk: &dyn Disk, start: u64) -> Result<Segment> {
+        let file = open_segment(disk, start)?;
+        let context = format!("asking for the length of {}", segment_name(start));
+        let len = file.len().map_err(Error::io(context))?;
+        Ok(Segment { start, file, len })
+    }
+
+    fn read(&self, at: u64, len: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        self.file
+            .read_at(&mut bytes, at)
+            .map_err(Error::io(format!(
+                "reading {len} bytes of {} at {at}",
+                segment_name(self.start)
+            )))?;
+        Ok(bytes)
+    }
+
+    /// The header at `at`, if a sound one of a group that may stand here does.
+    fn header(&self, at: u64) -> Result<Option<Header>> {
+        if self.len.saturating_sub(at) < HEADER_BYTES as u64 {
+            return Ok(None);
+        }
+        Ok(Header::decode(&self.read(at, HEADER_BYTES)?))
+    }
+
+    /// The frames of the group at `at`, if all of it is there.
+    fn frames(&self, at: u64, header: &Header) -> Result<Option<Vec<u8>>> {
+        let end = at + HEADER_BYTES as u64 + u64::from(header.stored_bytes);
+        if end > self.len {
+            return Ok(None);
+        }
+        let stored = self.read(at + HEADER_BYTES as u64, header.stored_bytes as usize)?;
+        Ok(header.frames(stored))
+    }
+
+    /// The first sound header from `at` on whose position is above `above`, and where it stands.
+    fn find_header(&self, mut at: u64, above: u64) -> Result<Option<(u64, Header)>> {
+        while at + HEADER_BYTES as u64 <= self.len {
+            let wanted = (self.len - at).min(SCAN_BYTES as u64) as usize;
+            let bytes = self.read(at, wanted)?;
+            let starts = bytes.len() - HEADER_BYTES + 1;
+            for start in 0..starts {
+                let bytes = &bytes[start..];
+                // Looking at the position first saves most of the checksums.
+                let position = Header::claimed_position(bytes).unwrap_or(0);
+                if position > above
+                    && position - above < 1 << 40
+                    && let Some(header) = Header::decode(bytes)
+                {
+                    return Ok(Some((at + start as u64, header)));
+                }
+            }
+            at += starts as u64;
+        }
+        Ok(None)
+    }
+
+    fn corrupt(&self, offset: u64, what: &'static str) -> Error {
+        Error::Corrupt {
+            file: segment_name(self.start),
+            offset,
+            what,
+        }
+    }
+}
+
+/// Where the next group stands in a segment.
+enum Step {
+    To(u64),
+    /// The segment's sound groups are over.
+    End,
+}
+
+struct Walk<'a, F> {
+    from: u64,
+    /// Position of the next group.
+    position: u64,
+    /// The next sequence number, once one was seen.
+    sequence: Option<u64>,
+    visit: &'a mut F,
+}
+
+impl<F: FnMut(u64, u64, &[u8]) -> Result<u64>> Walk<'_, F> {
+    /// Handles the group at `at`.
+    fn step(&mut self, segment: &Segment, at: u64) -> Result<Step> {
+        if at >= segment.len {
+            return Ok(Step::End);
+        }
+        let header = segment
+            .header(at)?
+            .filter(|header| header.position == self.position);
+        let Some(header) = header else {
+            return self.resume(segment, at, at + 1);
+        };
+        let end = at + HEADER_BYTES as u64 + u64::from(header.stored_bytes);
+        if header.end() <= self.from && end <= segment.len {
+            self.position = header.end();
+            return Ok(Step::To(end));
+        }
+        let Some(frames) = segment.frames(at, &header)? else {
+            return self.resume(segment, at, end);
+        };
+        if self.sequence.is_some_and(|next| next != header.sequence) {
+            return Err(segment.corrupt(at, "the sequence numbers of the log have a gap"));
+        }
+        let mut sequence = header.sequence;
+        for payload in group::payloads(&frames) {
+            let payload =
+                payload.ok_or_else(|| segment.corrupt(at, "a frame of the log is malformed"))?;
+            let position = self.position;
+            self.position += (group::FRAME_HEADER_BYTES + payload.len()) as u64;
+            if position >= self.from {
+                sequence = (self.visit)(position, sequence, payload)?;
+            } else {
+                sequence += numbers_of(payload);
+            }
+        }
+        self.sequence = Some(sequence);
+        Ok(Step::To(end))
+    }
+
+    /// Decides what a damaged group at `at` means, and looks for later ones from `scan` on.
+    fn resume(&mut self, segment: &Segment, at: u64, mut scan: u64) -> Result<Step> {
+        let lost = self.position.max(self.from);
+        while let Some((found_at, header)) = segment.find_header(scan, self.position)? {
+            if header.position <= self.from {
+                // Nobody needs what is lost.
+                self.position = header.position;
+                return Ok(Step::To(found_at));
+            }
+            // Unsynced writes may reach the disk in any order, so a later group proves nothing unless
+            // it was written after a sync of the lost one.
+            if header.durable > lost {
+                return Err(segment.corrupt(at, MISSING));
+            }
+            scan = found_at + 1;
+        }
+        Ok(Step::End)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::disk::FsDisk;
+    use crate::log::segment::SegmentWriter;
+    use crate::{TreeId, WriteSet, write_set};
+
+    /// Positions and sequence numbers.
+    type Frames = Vec<(u64, u64)>;
+
+    /// A log on a disk.
+    struct Written {
+        directory: tempfile::TempDir,
+        frames: Frames,
+        end: u64,
+        /// Where each group starts in the file, and the end.
+        groups: Vec<u64>,
+    }
+
+    /// Two operations, or guards only.
+    fn payload(number: u64) -> Vec<u8> {
+        let mut set = WriteSet::new();
+        if !number.is_multiple_of(3) {
+            set.put(TreeId(1), &number.to_be_bytes(), &[number as u8; 400]);
+            set.delete(TreeId(1), b"gone");
+        }
+        set.payload().to_vec()
+    }
+
+    /// Three groups of three frames, each synced before the next one is written, if `synced`.
+    fn write_log(synced: bool) -> Written {
+        let directory = tempfile::tempdir().unwrap();
+        let mut log = Written {
+            directory,
+            frames: Vec::new(),
+            end: 0,
+            groups: vec![0],
+        };
+        let bytes = Arc::default();
+        let mut writer = SegmentWriter::open(Arc::new(log.disk()), 0, Arc::clone(&bytes)).unwrap();
+        let mut sequence = 1;
+        for group in 0..3 {
+            let (mut buffer, first) = (Vec::new(), sequence);
+            for frame in 0..3 {
+                let payload = payload(group * 3 + frame);
+                log.frames.push((log.end, sequence));
+                log.end += group::push_frame(&mut buffer, &payload) as u64;
+                sequence += write_set::numbers_of(&payload);
+            }
+            writer.write(&mut buffer, first).unwrap();
+            if synced {
+                writer.sync().unwrap();
+            }
+            log.groups
+                .push(bytes.load(std::sync::atomic::Ordering::Relaxed));
+        }
+        log
+    }
+
+    impl Written {
+        fn disk(&self) -> FsDisk {
+            FsDisk::new(self.directory.path().to_owned(), false)
+        }
+
+        fn file(&self) -> PathBuf {
+            self.directory.path().join(segment_name(0))
+        }
+
+        fn flip(&self, at: u64) {
+            let mut bytes = std::fs::read(self.file()).unwrap();
+            bytes[at as usize] ^= 4;
+            std::fs::write(self.file(), bytes).unwrap();
+        }
+
+        /// The frames from `from` on, and the end of the log; or where it is damaged.
+        fn replay(&self, from: u64) -> Result<(Frames, u64), u64> {
+            let mut frames = Vec::new();
+            let end = replay(&self.disk(), from, |position, sequence, payload| {
+                frames.push((position, sequence));
+                Ok(sequence + write_set::numbers_of(payload))
+            });
+            match end {
+                Ok(end) => Ok((frames, end)),
+                Err(Error::Corrupt { offset, .. }) => Err(offset),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn starts_at_any_frame() {
+        let log = write_log(true);
+        for (index, (position, _)) in log.frames.iter().enumerate() {
+            let rest = log.frames[index..].to_vec();
+            assert_eq!(log.replay(*position), Ok((rest, log.end)));
+        }
+        assert_eq!(log.replay(log.end), Ok((Vec::new(), log.end)));
+        let behind = log.end + 1000;
+        assert_eq!(
+            log.replay(behind),
+            Ok((Vec::new(), behind)),
+            "its end is lost"
+        );
+    }
+
+    #[test]
+    fn a_damaged_group_is_an_error_if_it_was_durable() {
+        // Of each group a byte of the header, one of the position in it, and the last one.
+        for group in 0..3 {
+            for from in 0..3 {
+                for synced in [true, false] {
+                    for place in [0, 9, u64::MAX] {
+                        let log = write_log(synced);
+                        let (start, next) = (log.groups[group], log.groups[group + 1]);
+                        log.flip(start + place.min(next - start - 1));
+                        let whole = log.frames[from * 3..].to_vec();
+                        let expected = match group {
+                            _ if group < from => Ok((whole, log.end)),
+                            0 | 1 if synced => Err(start),
+                            _ => {
+                                let kept = log.frames[from * 3..group * 3].to_vec();
+                                Ok((kept, log.frames[group * 3].0))
+                            }
+                        };
+                        assert_eq!(
+                            log.replay(log.frames[from * 3].0),
+                            expected,
+                            "group {group}, byte {place}, from {from}, synced {synced}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_torn_end_is_cut_off_once() {
+        for cut in 0..5 {
+            let log = write_log(true);
+            let (start, end) = (log.groups[2], log.groups[3]);
+            let len = start + (end - start) * cut / 5;
+            let file = std::fs::OpenOptions::new().write(true).open(log.file());
+            file.unwrap().set_len(len).unwrap();
+            let expected = Ok((log.frames[..6].to_vec(), log.frames[6].0));
+            assert_eq!(log.replay(0), expected);
+            assert_eq!(std::fs::metadata(log.file()).unwrap().len(), start);
+            assert_eq!(log.replay(0), expected);
+        }
+    }
+
+    #[test]
+    fn a_missing_segment_is_an_error() {
+        let log = write_log(true);
+        SegmentWriter::open(Arc::new(log.disk()), log.end, Arc::default()).unwrap();
+        assert_eq!(log.replay(0), Ok((log.frames.clone(), log.end)));
+        std::fs::remove_file(log.file()).unwrap();
+        assert_eq!(log.replay(0), Err(0));
+        assert_eq!(log.replay(log.end), Ok((Vec::new(), log.end)));
+        let log = write_log(true);
+        SegmentWriter::open(Arc::new(log.disk()), log.end, Arc::default()).unwrap();
+        log.flip(log.groups[2]);
+        assert_eq!(
+            log.replay(0),
+            Err(log.groups[2]),
+            "a group that is not at the end"
+        );
+    }
 }

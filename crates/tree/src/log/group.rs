@@ -1,0 +1,226 @@
+//! A group: frames that were written to the log with one call. FORMAT.md draws it.
+//!
+//! The position of the group is covered by the checksum of its header, so bytes of an older log are never taken
+//! for a group. A frame is a length (4 bytes, little-endian) and a write set's payload.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::bytes::{Reader, Writer};
+use crate::options::WRITE_SET_BYTES_MAX;
+use crate::{Compression, compress};
+
+/// Bytes in front of a group's frames.
+pub(super) const HEADER_BYTES: usize = 52;
+/// Bytes in front of a frame's payload.
+pub(super) const FRAME_HEADER_BYTES: usize = 4;
+/// The longest payload of a frame: a write set, and what its last operation has besides key and value.
+pub(super) const PAYLOAD_BYTES_MAX: usize = WRITE_SET_BYTES_MAX + 64;
+/// Committers wait while the frames that are not handed to the system have more bytes than this.
+pub(super) const BUFFER_BYTES_MAX: usize = 8 << 20;
+/// The most bytes of frames in a group: a full buffer, and the write set that fitted last.
+pub(super) const GROUP_BYTES_MAX: usize = BUFFER_BYTES_MAX + FRAME_HEADER_BYTES + PAYLOAD_BYTES_MAX;
+/// Smaller groups are stored as they are, and so are larger ones, whose compressed copy would take much memory.
+const COMPRESS_BYTES: std::ops::RangeInclusive<usize> = 513..=2 * BUFFER_BYTES_MAX;
+
+/// What stands in front of a group's frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    /// Position of the first frame.
+    pub(super) position: u64,
+    /// Everything before this position was durable when the group was written.
+    pub(super) durable: u64,
+    /// Sequence number of the first operation.
+    pub(super) sequence: u64,
+    /// Bytes of the frames.
+    pub(super) bytes: u32,
+    /// Bytes of the frames in the file.
+    pub(super) stored_bytes: u32,
+    pub(super) codec: Compression,
+    /// Checksum of the frames as they are in the file.
+    pub(super) checksum: u64,
+}
+
+impl Header {
+    /// The header in the first bytes of `bytes`, if a sound one stands there.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Header> {
+        let mut reader = Reader(bytes.get(..HEADER_BYTES)?);
+        let checksum = reader.u64()?;
+        if xxh3_64(reader.0) != checksum {
+            return None;
+        }
+        let header = Header {
+            position: reader.u64()?,
+            durable: reader.u64()?,
+            sequence: reader.u64()?,
+            bytes: reader.u32()?,
+            stored_bytes: reader.u32()?,
+            codec: compress::from_code(reader.u32()?.try_into().ok()?)?,
+            checksum: reader.u64()?,
+        };
+        let is_bounded = header.bytes as usize <= GROUP_BYTES_MAX;
+        (is_bounded && header.stored_bytes <= header.bytes).then_some(header)
+    }
+
+    /// The position of the header in the first bytes of `bytes`, sound or not.
+    pub(super) fn claimed_position(bytes: &[u8]) -> Option<u64> {
+        Reader(bytes.get(8..)?).u64()
+    }
+
+    fn encode(&self, out: &mut [u8]) {
+        let mut fields = Vec::with_capacity(HEADER_BYTES);
+        fields.put_u64(self.position);
+        fields.put_u64(self.durable);
+        fields.put_u64(self.sequence);
+        fields.put_u32(self.bytes);
+        fields.put_u32(self.stored_bytes);
+        fields.put_u32(u32::from(compress::code(self.codec)));
+        fields.put_u64(self.checksum);
+        out[..8].copy_from_slice(&xxh3_64(&fields).to_le_bytes());
+        out[8..HEADER_BYTES].copy_from_slice(&fields);
+    }
+
+    /// Position behind the last frame.
+    pub(super) fn end(&self) -> u64 {
+        self.position + u64::from(self.bytes)
+    }
+
+    /// The frames, from the bytes behind the header in the file.
+    pub(super) fn frames(&self, stored: Vec<u8>) -> Option<Vec<u8>> {
+        if stored.len() != self.stored_bytes as usize || xxh3_64(&stored) != self.checksum {
+            return None;
+        }
+        match self.codec {
+            Compression::None => (self.stored_bytes == self.bytes).then_some(stored),
+            codec => compress::decompress(codec, &stored, self.bytes as usize),
+        }
+    }
+}
+
+/// Appends a frame to a buffer that holds a group; the room for the header is made with the first one.
+/// Returns the size of the frame.
+pub(super) fn push_frame(buffer: &mut Vec<u8>, payload: &[u8]) -> usize {
+    if buffer.is_empty() {
+        buffer.resize(HEADER_BYTES, 0);
+    }
+    buffer.put_u32(payload.len() as u32);
+    buffer.extend_from_slice(payload);
+    FRAME_HEADER_BYTES + payload.len()
+}
+
+/// The payloads of a group's frames. `None` stands for bytes that are no frame.
+pub(super) fn payloads(frames: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+    let mut reader = Reader(frames);
+    std::iter::from_fn(move || {
+        if reader.0.is_empty() {
+            return None;
+        }
+        let payload = reader.u32().and_then(|len| reader.bytes(len as usize));
+        if payload.is_none() {
+            reader.0 = &[];
+        }
+        Some(payload)
+    })
+}
+
+/// Turns a buffer of [`push_frame`] into the bytes of a group, in the buffer itself or, compressed, in `packed`.
+pub(super) fn seal<'a>(
+    buffer: &'a mut [u8],
+    packed: &'a mut Vec<u8>,
+    position: u64,
+    durable: u64,
+    sequence: u64,
+) -> &'a [u8] {
+    let bytes = buffer.len() - HEADER_BYTES;
+    let mut header = Header {
+        position,
+        durable,
+        sequence,
+        bytes: bytes as u32,
+        stored_bytes: bytes as u32,
+        codec: Compression::None,
+        checksum: 0,
+    };
+    if COMPRESS_BYTES.contains(&bytes) {
+        let room = HEADER_BYTES + lz4_flex::block::get_maximum_output_size(bytes);
+        if packed.len() < room {
+            packed.resize(room, 0);
+        }
+        let done =
+            lz4_flex::block::compress_into(&buffer[HEADER_BYTES..], &mut packed[HEADER_BYTES..]);
+        if let Ok(stored) = done
+            && stored < bytes
+        {
+            header.codec = Compression::Lz4;
+            header.stored_bytes = stored as u32;
+        }
+    }
+    let whole = match header.codec {
+        Compression::None => buffer,
+        _ => &mut packed[..HEADER_BYTES + header.stored_bytes as usize],
+    };
+    header.checksum = xxh3_64(&whole[HEADER_BYTES..]);
+    header.encode(whole);
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(payloads: &[&[u8]]) -> Vec<u8> {
+        let mut buffer = Vec::new();
+        for payload in payloads {
+            let len = push_frame(&mut buffer, payload);
+            assert_eq!(len, payload.len() + FRAME_HEADER_BYTES);
+        }
+        seal(&mut buffer, &mut vec![9; 3], 77, 70, 5).to_vec()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<(Header, Vec<Vec<u8>>)> {
+        let header = Header::decode(bytes)?;
+        let stored = bytes[HEADER_BYTES..].get(..header.stored_bytes as usize)?;
+        let frames = header.frames(stored.to_vec())?;
+        let owned = payloads(&frames).map(|payload| payload.map(<[u8]>::to_vec));
+        Some((header, owned.collect::<Option<Vec<Vec<u8>>>>()?))
+    }
+
+    #[test]
+    fn holds_its_frames_compressed_or_not() {
+        let repeated = b"a value of many ".repeat(100);
+        let noise: Vec<u8> = (0..150u64)
+            .flat_map(|i| xxh3_64(&i.to_le_bytes()).to_le_bytes())
+            .collect();
+        let cases: [(&[&[u8]], Compression); 4] = [
+            (&[b"payload", b""], Compression::None),
+            (&[b""], Compression::None),
+            (&[&noise], Compression::None),
+            (&[b"first", &repeated, b"last"], Compression::Lz4),
+        ];
+        for (payloads, codec) in cases {
+            let bytes = group(payloads);
+            let (header, found) = decode(&bytes).unwrap();
+            assert_eq!(found, payloads);
+            assert_eq!(header.codec, codec);
+            assert_eq!(
+                (header.position, header.durable, header.sequence),
+                (77, 70, 5)
+            );
+            let frames: usize = payloads.iter().map(|p| p.len() + FRAME_HEADER_BYTES).sum();
+            assert_eq!(header.end(), 77 + frames as u64);
+            assert_eq!(Header::claimed_position(&bytes), Some(77));
+        }
+    }
+
+    #[test]
+    fn torn_and_flipped_groups_are_refused() {
+        let mut bytes = group(&[b"payload", &[7; 600]]);
+        for cut in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..cut]), None);
+        }
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(&bytes), None, "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}
