@@ -71,17 +71,22 @@ pub(crate) fn compress(codec: Compression, bytes: &[u8], out: &mut Vec<u8>) -> C
     Compression::None
 }
 
-/// Restores exactly `len` bytes. `None` if the input does not hold them.
-pub(crate) fn decompress(codec: Compression, bytes: &[u8], len: usize) -> Option<Vec<u8>> {
-    let mut out = vec![0; len];
+/// Replaces `out` with exactly `len` restored bytes. `None` if the input does not hold them.
+pub(crate) fn decompress(
+    codec: Compression,
+    bytes: &[u8],
+    len: usize,
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    if codec == Compression::None {
+        out.clear();
+        out.extend_from_slice(bytes);
+        return (bytes.len() == len).then_some(());
+    }
+    // What is there already is overwritten, so only growth is filled with zeros.
+    out.resize(len, 0);
     let filled = match codec {
-        Compression::None => {
-            if bytes.len() != len {
-                return None;
-            }
-            out.copy_from_slice(bytes);
-            len
-        }
+        Compression::None => 0,
         Compression::Zstd => ZSTD_IN.with_borrow_mut(|slot| {
             let decompressor = match slot {
                 Some(decompressor) => decompressor,
@@ -89,16 +94,14 @@ pub(crate) fn decompress(codec: Compression, bytes: &[u8], len: usize) -> Option
             };
             decompressor.decompress_to_buffer(bytes, &mut out[..]).ok()
         })?,
-        Compression::Lz4 => lz4_flex::block::decompress_into(bytes, &mut out).ok()?,
-        Compression::Snappy => snap::raw::Decoder::new().decompress(bytes, &mut out).ok()?,
+        Compression::Lz4 => lz4_flex::block::decompress_into(bytes, out).ok()?,
+        Compression::Snappy => snap::raw::Decoder::new().decompress(bytes, out).ok()?,
         Compression::Zlib => {
-            flate2::read::ZlibDecoder::new(bytes)
-                .read_exact(&mut out)
-                .ok()?;
+            flate2::read::ZlibDecoder::new(bytes).read_exact(out).ok()?;
             len
         }
     };
-    (filled == len).then_some(out)
+    (filled == len).then_some(())
 }
 
 /// The byte that stands for a codec in files.
@@ -141,11 +144,11 @@ mod tests {
                 let mut out = vec![9];
                 let used = compress(codec, input, &mut out);
                 assert!(out.len() <= input.len() + 1);
-                assert_eq!(
-                    decompress(used, &out[1..], input.len()).as_ref(),
-                    Some(input)
-                );
-                assert_eq!(decompress(used, &out[1..], input.len() + 1), None);
+                let mut restored = vec![7; 300];
+                let result = decompress(used, &out[1..], input.len(), &mut restored);
+                assert_eq!((result, &restored), (Some(()), input));
+                let more = decompress(used, &out[1..], input.len() + 1, &mut restored);
+                assert_eq!(more, None);
                 assert_eq!(from_code(code(codec)), Some(codec));
             }
         }

@@ -4,6 +4,7 @@
 //! block's offset in the file, so that a block written to the wrong place is noticed too (8 bytes, little-endian),
 //! length of the uncompressed payload (4), codec (1), three zeros, payload.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,6 +22,14 @@ pub(crate) const BLOCK_HEADER_BYTES: usize = 16;
 const WRITE_BYTES: usize = 1 << 20;
 /// The largest uncompressed payload: a page with the largest key and value, with room to spare.
 const PAYLOAD_BYTES_MAX: usize = 1 << 30;
+
+/// Larger buffers than this are not kept for the next read of a thread.
+const SPARE_BYTES_MAX: usize = 256 << 10;
+
+thread_local! {
+    static SPARE_BUFFER: Cell<AlignedBuf> = Cell::default();
+    static SPARE_PAYLOAD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// The open data file and its allocator.
 pub(crate) struct DataFile {
@@ -115,11 +124,21 @@ impl DataFile {
         Ok(())
     }
 
-    /// Reads the block at `offset` of `len` bytes and returns its payload.
-    pub(crate) fn read_block(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
-        let mut buffer = AlignedBuf::with_capacity(len + 2 * ALIGNMENT);
-        let skip = self.read(offset, len, &mut buffer)?;
-        decode_block(buffer.get(skip..skip + len).unwrap_or_default(), offset)
+    /// Reads the block at `offset` of `len` bytes and calls `visit` with its payload.
+    pub(crate) fn read_block<T>(
+        &self,
+        offset: u64,
+        len: usize,
+        visit: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T> {
+        let mut buffer = SPARE_BUFFER.take();
+        let result = self
+            .read(offset, len, &mut buffer)
+            .and_then(|skip| decode_block(&buffer[skip..skip + len], offset, visit));
+        if buffer.len() <= SPARE_BYTES_MAX {
+            SPARE_BUFFER.set(buffer);
+        }
+        result
     }
 }
 
@@ -148,10 +167,14 @@ pub(crate) fn seal_block(block: &mut [u8], offset: u64) {
     checksum.copy_from_slice(&xxh3_64_with_seed(rest, offset).to_le_bytes());
 }
 
-/// Checks a block that stands at `offset`, and restores its payload.
-pub(crate) fn decode_block(block: &[u8], offset: u64) -> Result<Vec<u8>> {
+/// Checks a block that stands at `offset`, and calls `visit` with its payload.
+pub(crate) fn decode_block<T>(
+    block: &[u8],
+    offset: u64,
+    visit: impl FnOnce(&[u8]) -> T,
+) -> Result<T> {
     let damaged = |what| corrupt(offset, what);
-    let Some((header, payload)) = block.split_at_checked(BLOCK_HEADER_BYTES) else {
+    let Some((header, stored)) = block.split_at_checked(BLOCK_HEADER_BYTES) else {
         return Err(damaged("a block is shorter than its header"));
     };
     let (checksum, fields) = header.split_at(8);
@@ -163,7 +186,18 @@ pub(crate) fn decode_block(block: &[u8], offset: u64) -> Result<Vec<u8>> {
         return Err(damaged("a block claims an impossible size"));
     }
     let codec = compress::from_code(fields[4]).ok_or(damaged("a block has an unknown codec"))?;
-    compress::decompress(codec, payload, len).ok_or(damaged("a block does not decompress"))
+    if codec == Compression::None && len == stored.len() {
+        return Ok(visit(stored));
+    }
+    let mut payload = SPARE_PAYLOAD.take();
+    let result = match compress::decompress(codec, stored, len, &mut payload) {
+        Some(()) => Ok(visit(&payload)),
+        None => Err(damaged("a block does not decompress")),
+    };
+    if payload.len() <= SPARE_BYTES_MAX {
+        SPARE_PAYLOAD.set(payload);
+    }
+    result
 }
 
 #[cfg(test)]
@@ -177,17 +211,15 @@ mod tests {
             let mut block = Vec::new();
             push_block(&mut block, codec, &payload);
             seal_block(&mut block, 8192);
-            assert_eq!(decode_block(&block, 8192).unwrap(), payload);
-            assert!(
-                decode_block(&block, 4096).is_err(),
-                "a block at the wrong place"
-            );
+            let decode = |block: &[u8], offset| decode_block(block, offset, <[u8]>::to_vec);
+            assert_eq!(decode(&block, 8192).unwrap(), payload);
+            assert!(decode(&block, 4096).is_err(), "a block at the wrong place");
             for bit in 0..block.len() * 8 {
                 block[bit / 8] ^= 1 << (bit % 8);
-                assert!(decode_block(&block, 8192).is_err(), "bit {bit}");
+                assert!(decode(&block, 8192).is_err(), "bit {bit}");
                 block[bit / 8] ^= 1 << (bit % 8);
             }
         }
-        assert!(decode_block(&[1, 2, 3], 0).is_err());
+        assert!(decode_block(&[1, 2, 3], 0, |_| ()).is_err());
     }
 }

@@ -1,70 +1,90 @@
-//! A page: sorted messages, searched in place.
+//! A page: sorted messages, the unit that is read, compressed and cached.
 //!
-//! Uncompressed form, little-endian: number of entries (4 bytes), length of the prefix that all keys share (2), two
-//! zeros, the prefix, the offset of each entry in the page (4 each) and that of the end, the
-//! entries. An entry is kind (1), length of the key behind the prefix (2), that rest, and the
-//! value up to the next entry.
+//! On disk a page is a table by columns: lengths that are all the same take one field, the prefix that all keys
+//! share stands once, and keys lie apart from values. FORMAT.md draws it. In memory every entry has its whole
+//! key before its value, so that readers borrow both.
 
 use std::cmp::Ordering;
 
 use crate::Kind;
+use crate::bytes::{Reader, Writer};
 
-const HEADER_BYTES: usize = 8;
-const ENTRY_HEADER_BYTES: usize = 3;
+/// Bytes of an entry's place in memory: offset of its key (4 bytes), length of the key (2), kind (1), a zero.
+const PLACE_BYTES: usize = 8;
 
-/// Bytes that an entry takes in a page besides its key and value.
-pub(crate) const ENTRY_OVERHEAD_BYTES: usize = ENTRY_HEADER_BYTES + 4;
+/// No page is larger in memory: the largest key and value, with room to spare.
+const BYTES_MAX: usize = 64 << 20;
 
-/// A page in memory.
+const COLUMN_SAME: u8 = 0;
+const COLUMN_U8: u8 = 1;
+const COLUMN_U16: u8 = 2;
+const COLUMN_U32: u8 = 4;
+
+/// A page in memory: the places of its entries and of the end, then keys and values.
 pub(crate) struct Page {
-    bytes: Vec<u8>,
+    bytes: Box<[u8]>,
     count: usize,
-    prefix_len: usize,
 }
 
 impl Page {
-    /// Takes the uncompressed bytes of a page, and checks that every entry lies inside.
-    pub(crate) fn new(bytes: Vec<u8>) -> Result<Page, &'static str> {
-        let word = |at: usize, len: usize| bytes.get(at..at + len);
-        let count = word(0, 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize);
-        let prefix_len = word(4, 2).map(|b| u16::from_le_bytes([b[0], b[1]]) as usize);
-        let (Some(count), Some(prefix_len)) = (count, prefix_len) else {
-            return Err("a page is shorter than its header");
-        };
-        let page = Page {
-            bytes,
-            count,
-            prefix_len,
-        };
-        let mut previous = page.entries_start();
-        if count == 0 || previous > page.bytes.len() || page.offset(0) != previous {
-            return Err("a page has no room for its entries");
+    /// Restores a page from its form on disk, and checks that every entry lies inside.
+    pub(crate) fn decode(payload: &[u8]) -> Result<Page, &'static str> {
+        Page::restore(payload).ok_or("a page is malformed")
+    }
+
+    fn restore(payload: &[u8]) -> Option<Page> {
+        let mut reader = Reader(payload);
+        let count = reader.u32()? as usize;
+        // Keys differ, so all but one have bytes of their own.
+        if count == 0 || count > payload.len() {
+            return None;
         }
-        for index in 1..=count {
-            let here = page.offset(index);
-            if here < previous + ENTRY_HEADER_BYTES || here > page.bytes.len() {
-                return Err("an entry lies outside of its page");
-            }
-            if previous + ENTRY_HEADER_BYTES + page.suffix_len(previous) > here {
-                return Err("a key lies outside of its entry");
-            }
-            previous = here;
+        let prefix = reader.key()?;
+        let kinds = Column::read(&mut reader, count)?;
+        let key_lens = Column::read(&mut reader, count)?;
+        let value_lens = Column::read(&mut reader, count)?;
+        let (suffix_bytes, value_bytes) = (key_lens.sum(count)?, value_lens.sum(count)?);
+        let (mut keys, mut values) = reader.0.split_at_checked(suffix_bytes)?;
+        if values.len() != value_bytes {
+            return None;
         }
-        Ok(page)
+        let places = PLACE_BYTES * (count + 1);
+        let size = places + count * prefix.len() + suffix_bytes + value_bytes;
+        if size > BYTES_MAX {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(size);
+        bytes.resize(places, 0);
+        for index in 0..count {
+            let (key_len, value_len) = (key_lens.get(index) as usize, value_lens.get(index));
+            let (suffix, rest) = keys.split_at_checked(key_len)?;
+            let (value, rest_of_values) = values.split_at_checked(value_len as usize)?;
+            (keys, values) = (rest, rest_of_values);
+            let kind = u8::try_from(kinds.get(index)).ok()?;
+            Kind::from_byte(kind)?;
+            let key_len = u16::try_from(prefix.len() + key_len).ok()?;
+            let place = bytes.len() as u64 | u64::from(key_len) << 32 | u64::from(kind) << 48;
+            bytes[PLACE_BYTES * index..][..PLACE_BYTES].copy_from_slice(&place.to_le_bytes());
+            bytes.extend_from_slice(prefix);
+            bytes.extend_from_slice(suffix);
+            bytes.extend_from_slice(value);
+        }
+        let end = u64::from(u32::try_from(bytes.len()).ok()?);
+        bytes[PLACE_BYTES * count..][..PLACE_BYTES].copy_from_slice(&end.to_le_bytes());
+        let bytes = bytes.into_boxed_slice();
+        Some(Page { bytes, count })
     }
 
-    fn entries_start(&self) -> usize {
-        HEADER_BYTES + self.prefix_len + 4 * (self.count + 1)
-    }
-
-    fn offset(&self, index: usize) -> usize {
-        let at = HEADER_BYTES + self.prefix_len + 4 * index;
-        let b = &self.bytes[at..at + 4];
-        u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize
-    }
-
-    fn suffix_len(&self, entry: usize) -> usize {
-        u16::from_le_bytes([self.bytes[entry + 1], self.bytes[entry + 2]]) as usize
+    /// Offset of an entry, length of its key, kind.
+    fn place(&self, index: usize) -> (usize, usize, u8) {
+        let mut place = [0; PLACE_BYTES];
+        place.copy_from_slice(&self.bytes[PLACE_BYTES * index..][..PLACE_BYTES]);
+        let place = u64::from_le_bytes(place);
+        (
+            place as u32 as usize,
+            (place >> 32) as u16 as usize,
+            (place >> 48) as u8,
+        )
     }
 
     /// Bytes of memory that the page takes.
@@ -77,47 +97,26 @@ impl Page {
         self.count
     }
 
-    fn prefix(&self) -> &[u8] {
-        &self.bytes[HEADER_BYTES..HEADER_BYTES + self.prefix_len]
-    }
-
-    fn suffix(&self, index: usize) -> &[u8] {
-        let start = self.offset(index);
-        let from = start + ENTRY_HEADER_BYTES;
-        &self.bytes[from..from + self.suffix_len(start)]
-    }
-
-    /// Replaces `key` with the key of an entry.
-    pub(crate) fn read_key(&self, index: usize, key: &mut Vec<u8>) {
-        key.clear();
-        key.extend_from_slice(self.prefix());
-        key.extend_from_slice(self.suffix(index));
+    /// The key of an entry.
+    pub(crate) fn key(&self, index: usize) -> &[u8] {
+        let (at, key_len, _) = self.place(index);
+        &self.bytes[at..at + key_len]
     }
 
     /// Kind and value of an entry.
     pub(crate) fn message(&self, index: usize) -> (Kind, &[u8]) {
-        let (start, end) = (self.offset(index), self.offset(index + 1));
-        let kind = Kind::from_byte(self.bytes[start]).unwrap_or(Kind::Delete);
-        (
-            kind,
-            &self.bytes[start + ENTRY_HEADER_BYTES + self.suffix_len(start)..end],
-        )
+        let (at, key_len, kind) = self.place(index);
+        let (end, ..) = self.place(index + 1);
+        let kind = Kind::from_byte(kind).unwrap_or(Kind::Delete);
+        (kind, &self.bytes[at + key_len..end])
     }
 
     /// Index of the first entry at or after `key` (the count if there is none), and whether it is that key.
     pub(crate) fn search(&self, key: &[u8]) -> (usize, bool) {
-        let prefix = self.prefix();
-        let Some(rest) = key.strip_prefix(prefix) else {
-            return if key < prefix {
-                (0, false)
-            } else {
-                (self.count, false)
-            };
-        };
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = (low + high) / 2;
-            match self.suffix(middle).cmp(rest) {
+            match self.key(middle).cmp(key) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Equal => return (middle, true),
                 Ordering::Greater => high = middle,
@@ -127,43 +126,119 @@ impl Page {
     }
 }
 
+/// One number for each entry, as it stands on disk.
+enum Column<'a> {
+    Same(u32),
+    U8(&'a [u8]),
+    U16(&'a [u8]),
+    U32(&'a [u8]),
+}
+
+impl<'a> Column<'a> {
+    fn read(reader: &mut Reader<'a>, count: usize) -> Option<Column<'a>> {
+        Some(match reader.u8()? {
+            COLUMN_SAME => Column::Same(reader.u32()?),
+            COLUMN_U8 => Column::U8(reader.bytes(count)?),
+            COLUMN_U16 => Column::U16(reader.bytes(count * 2)?),
+            COLUMN_U32 => Column::U32(reader.bytes(count * 4)?),
+            _ => return None,
+        })
+    }
+
+    fn get(&self, index: usize) -> u32 {
+        match self {
+            Column::Same(value) => *value,
+            Column::U8(bytes) => u32::from(bytes[index]),
+            Column::U16(bytes) => {
+                u32::from(u16::from_le_bytes([bytes[2 * index], bytes[2 * index + 1]]))
+            }
+            Column::U32(bytes) => {
+                let mut value = [0; 4];
+                value.copy_from_slice(&bytes[4 * index..][..4]);
+                u32::from_le_bytes(value)
+            }
+        }
+    }
+
+    fn sum(&self, count: usize) -> Option<usize> {
+        match self {
+            Column::Same(value) => (*value as usize).checked_mul(count),
+            column => (0..count).try_fold(0usize, |sum, index| {
+                sum.checked_add(column.get(index) as usize)
+            }),
+        }
+    }
+
+    fn write(out: &mut Vec<u8>, values: impl Iterator<Item = u32> + Clone) {
+        let (mut least, mut most) = (u32::MAX, 0);
+        for value in values.clone() {
+            (least, most) = (least.min(value), most.max(value));
+        }
+        if least >= most {
+            out.push(COLUMN_SAME);
+            out.put_u32(most);
+        } else if u8::try_from(most).is_ok() {
+            out.push(COLUMN_U8);
+            out.extend(values.map(|value| value as u8));
+        } else if u16::try_from(most).is_ok() {
+            out.push(COLUMN_U16);
+            values.for_each(|value| out.put_u16(value as u16));
+        } else {
+            out.push(COLUMN_U32);
+            values.for_each(|value| out.put_u32(value));
+        }
+    }
+}
+
 /// Collects the entries of a page, in key order.
 #[derive(Default)]
 pub(crate) struct PageBuilder {
     keys: Vec<u8>,
     values: Vec<u8>,
-    /// Kind, end in `keys`, end in `values`.
-    entries: Vec<(Kind, u32, u32)>,
+    entries: Vec<BuilderEntry>,
+}
+
+#[derive(Clone, Copy)]
+struct BuilderEntry {
+    kind: Kind,
+    key_len: u32,
+    value_len: u32,
 }
 
 impl PageBuilder {
     pub(crate) fn add(&mut self, key: &[u8], kind: Kind, value: &[u8]) {
         self.keys.extend_from_slice(key);
         self.values.extend_from_slice(value);
-        self.entries
-            .push((kind, self.keys.len() as u32, self.values.len() as u32));
+        self.entries.push(BuilderEntry {
+            kind,
+            key_len: key.len() as u32,
+            value_len: value.len() as u32,
+        });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Size of the page if it were built now, in bytes, its shared prefix not counted.
+    /// About the size of the page in memory if it were built now, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.keys.len() + self.values.len() + self.entries.len() * ENTRY_OVERHEAD_BYTES
+        self.keys.len() + self.values.len() + self.entries.len() * PLACE_BYTES
     }
 
     pub(crate) fn first_key(&self) -> &[u8] {
-        let end = self.entries.first().map_or(0, |entry| entry.1 as usize);
+        let end = self
+            .entries
+            .first()
+            .map_or(0, |entry| entry.key_len as usize);
         &self.keys[..end]
     }
 
     pub(crate) fn last_key(&self) -> &[u8] {
-        let start = match self.entries.len() {
-            0 | 1 => 0,
-            len => self.entries[len - 2].1 as usize,
-        };
-        &self.keys[start..]
+        let len = self
+            .entries
+            .last()
+            .map_or(0, |entry| entry.key_len as usize);
+        &self.keys[self.keys.len() - len..]
     }
 
     /// Replaces `out` with the page and empties the builder.
@@ -171,29 +246,27 @@ impl PageBuilder {
         let (first, last) = (self.first_key(), self.last_key());
         let prefix_len = first.iter().zip(last).take_while(|(a, b)| a == b).count();
         out.clear();
-        out.extend_from_slice(&(self.entries.len() as u32).to_le_bytes());
-        out.extend_from_slice(&(prefix_len as u16).to_le_bytes());
-        out.extend_from_slice(&[0; 2]);
-        out.extend_from_slice(&first[..prefix_len]);
-        let mut at = out.len() + 4 * (self.entries.len() + 1);
-        let (mut key_start, mut value_start) = (0, 0);
-        for (_, key_end, value_end) in &self.entries {
-            out.extend_from_slice(&(at as u32).to_le_bytes());
-            at += ENTRY_HEADER_BYTES + (key_end - key_start) as usize - prefix_len;
-            at += (value_end - value_start) as usize;
-            (key_start, value_start) = (*key_end, *value_end);
+        out.put_u32(self.entries.len() as u32);
+        out.put_key(&first[..prefix_len]);
+        let entries = self.entries.iter();
+        Column::write(
+            out,
+            entries.clone().map(|entry| u32::from(entry.kind.to_byte())),
+        );
+        Column::write(
+            out,
+            entries
+                .clone()
+                .map(|entry| entry.key_len - prefix_len as u32),
+        );
+        Column::write(out, entries.clone().map(|entry| entry.value_len));
+        let mut at = 0;
+        for entry in entries {
+            let end = at + entry.key_len as usize;
+            out.extend_from_slice(&self.keys[at + prefix_len..end]);
+            at = end;
         }
-        out.extend_from_slice(&(at as u32).to_le_bytes());
-        let (mut key_start, mut value_start) = (0, 0);
-        for (kind, key_end, value_end) in &self.entries {
-            let (key_end, value_end) = (*key_end as usize, *value_end as usize);
-            let suffix = &self.keys[key_start + prefix_len..key_end];
-            out.push(kind.to_byte());
-            out.extend_from_slice(&(suffix.len() as u16).to_le_bytes());
-            out.extend_from_slice(suffix);
-            out.extend_from_slice(&self.values[value_start..value_end]);
-            (key_start, value_start) = (key_end, value_end);
-        }
+        out.extend_from_slice(&self.values);
         self.keys.clear();
         self.values.clear();
         self.entries.clear();
@@ -208,7 +281,7 @@ mod tests {
         let mut builder = PageBuilder::default();
         for (index, key) in keys.iter().enumerate() {
             let kind = Kind::from_byte((index % 3) as u8).unwrap();
-            builder.add(key.as_bytes(), kind, format!("value of {key}").as_bytes());
+            builder.add(key.as_bytes(), kind, value(key).as_bytes());
         }
         assert_eq!(builder.first_key(), keys[0].as_bytes());
         assert_eq!(builder.last_key(), keys[keys.len() - 1].as_bytes());
@@ -218,24 +291,31 @@ mod tests {
         out
     }
 
+    fn value(key: &str) -> String {
+        match key.len() {
+            8 => key.repeat(100),
+            9 => key.repeat(10_000),
+            _ => format!("value of {key}"),
+        }
+    }
+
     #[test]
     fn finds_its_entries() {
         for keys in [
             &["only"][..],
             &["", "a", "ab"],
+            &["aa", "ab", "ac"],
             &["http://a", "http://ab", "http://b"],
             &["same", "same1", "same12", "same2"],
         ] {
-            let page = Page::new(page(keys)).unwrap();
+            let page = Page::decode(&page(keys)).unwrap();
             assert_eq!(page.count(), keys.len());
-            let mut key = Vec::new();
             for (index, expected) in keys.iter().enumerate() {
                 assert_eq!(page.search(expected.as_bytes()), (index, true));
-                page.read_key(index, &mut key);
-                assert_eq!(key, expected.as_bytes());
-                let (kind, value) = page.message(index);
+                assert_eq!(page.key(index), expected.as_bytes());
+                let (kind, found) = page.message(index);
                 assert_eq!(kind, Kind::from_byte((index % 3) as u8).unwrap());
-                assert_eq!(value, format!("value of {expected}").as_bytes());
+                assert_eq!(found, value(expected).as_bytes());
                 let above = format!("{expected}\0");
                 assert_eq!(page.search(above.as_bytes()), (index + 1, false));
             }
@@ -248,18 +328,19 @@ mod tests {
     fn damaged_pages_are_refused_or_harmless() {
         let good = page(&["alpha", "alpine", "beta"]);
         for cut in 0..good.len() {
-            assert!(Page::new(good[..cut].to_vec()).is_err());
+            assert!(Page::decode(&good[..cut]).is_err());
         }
         for at in 0..good.len() {
-            let mut bad = good.clone();
-            bad[at] ^= 0xff;
-            if let Ok(page) = Page::new(bad) {
-                let mut key = Vec::new();
-                for index in 0..page.count() {
-                    page.read_key(index, &mut key);
-                    page.message(index);
+            for flip in [0xff, 1, 0x80] {
+                let mut bad = good.clone();
+                bad[at] ^= flip;
+                if let Ok(page) = Page::decode(&bad) {
+                    for index in 0..page.count() {
+                        page.key(index);
+                        page.message(index);
+                    }
+                    page.search(b"alpine");
                 }
-                page.search(b"alpine");
             }
         }
     }

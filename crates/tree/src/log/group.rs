@@ -91,7 +91,11 @@ impl Header {
         }
         match self.codec {
             Compression::None => (self.stored_bytes == self.bytes).then_some(stored),
-            codec => compress::decompress(codec, &stored, self.bytes as usize),
+            codec => {
+                let mut restored = Vec::new();
+                compress::decompress(codec, &stored, self.bytes as usize, &mut restored)?;
+                Some(restored)
+            }
         }
     }
 }

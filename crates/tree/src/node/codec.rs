@@ -100,8 +100,9 @@ fn encode_run(run: &Run, out: &mut Vec<u8>) {
     let info = &run.info;
     out.put_u64(run.extent.offset);
     out.put_u64(run.extent.len);
-    out.put_u32(info.meta_at);
-    out.put_u32(info.meta_len);
+    out.put_u32(info.index_at);
+    out.put_u32(info.index_len);
+    out.put_u32(info.filter_len);
     out.put_u32(info.pages);
     out.put_u64(info.entries);
     out.put_u64(info.logical_bytes);
@@ -122,16 +123,16 @@ impl RunRef {
     fn parse(reader: &mut Reader<'_>) -> Option<RunRef> {
         let (offset, len) = (reader.u64()?, reader.u64()?);
         let info = RunInfo {
-            meta_at: reader.u32()?,
-            meta_len: reader.u32()?,
+            index_at: reader.u32()?,
+            index_len: reader.u32()?,
+            filter_len: reader.u32()?,
             pages: reader.u32()?,
             entries: reader.u64()?,
             logical_bytes: reader.u64()?,
             min_key: reader.key()?.into(),
             max_key: reader.key()?.into(),
         };
-        let end = u64::from(info.meta_at) + u64::from(info.meta_len);
-        (end <= len && info.min_key <= info.max_key).then_some(RunRef { offset, len, info })
+        (info.end() <= len && info.min_key <= info.max_key).then_some(RunRef { offset, len, info })
     }
 }
 
@@ -284,7 +285,10 @@ impl<'a> Decoder<'a> {
     /// Claims the extent of a block that stands alone in it, and reads its payload.
     pub(crate) fn block(&self, offset: u64, len: u32) -> Result<(Arc<Extent>, Vec<u8>)> {
         let extent = self.claim(offset, u64::from(len).next_multiple_of(ALIGNMENT as u64))?;
-        let payload = self.store.data.read_block(offset, len as usize)?;
+        let payload = self
+            .store
+            .data
+            .read_block(offset, len as usize, <[u8]>::to_vec)?;
         Ok((extent, payload))
     }
 

@@ -131,7 +131,7 @@ impl Builder {
                 .pending(last)
                 .all(|run| run.parts_in(&last.pivot, None).is_empty())
         {
-            let mut cursor = PartsCursor::new(vec![leaf.clone()], Fetch::stream(), None);
+            let mut cursor = PartsCursor::new(vec![leaf.clone()], Fetch::Stream, None);
             cursor.seek(&[])?;
             messages.sources.push(Source::Runs(cursor));
             messages.rebuild();
@@ -276,7 +276,7 @@ impl Builder {
             let mut own = pending_sources(node, &child, bound.as_deref())?;
             bytes += child.pending_bytes;
             if let Subtree::Leaf(leaf) = &child.subtree {
-                let mut cursor = PartsCursor::new(vec![leaf.clone()], Fetch::stream(), None);
+                let mut cursor = PartsCursor::new(vec![leaf.clone()], Fetch::Stream, None);
                 cursor.seek(&child.pivot)?;
                 own.push(Source::Runs(cursor));
                 bytes += leaf.info.logical_bytes;
@@ -487,7 +487,7 @@ fn pending_sources(node: &Internal, child: &Child, upper: Option<&[u8]>) -> Resu
     for run in node.pending(child) {
         let parts = run.parts_in(&child.pivot, upper);
         if !parts.is_empty() {
-            let mut cursor = PartsCursor::new(parts, Fetch::stream(), upper);
+            let mut cursor = PartsCursor::new(parts, Fetch::Stream, upper);
             cursor.seek(&child.pivot)?;
             sources.push(Source::Runs(cursor));
         }

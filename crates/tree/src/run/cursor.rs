@@ -1,8 +1,9 @@
 //! A walk over a list of runs that follow each other in key order.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Run, RunMeta};
+use super::{Run, RunIndex};
 use crate::data_file::{corrupt, decode_block};
 use crate::disk::AlignedBuf;
 use crate::page::Page;
@@ -10,57 +11,56 @@ use crate::{Kind, Result};
 
 /// How many bytes a streaming walk reads at once.
 const STREAM_BYTES: usize = 128 << 10;
+/// What a cached walk reads at first: a short scan of small entries needs one read.
+const FIRST_BYTES: usize = 16 << 10;
+/// Each further read of a cached walk is twice as long, up to this.
+const AHEAD_BYTES_MAX: usize = 512 << 10;
+/// Pages of longer reads than this are not kept in the cache: a long scan must not empty it.
+const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// How pages are fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fetch {
-    /// One by one, through the cache.
+    /// From the cache, else with reads that grow while the walk goes on.
     Cached,
     /// Many with one read, past the cache: for flushes and other walks over everything.
-    Stream(Stream),
+    Stream,
 }
 
-impl Fetch {
-    pub(crate) fn stream() -> Fetch {
-        Fetch::Stream(Stream::default())
-    }
-}
-
-/// Consecutive bytes of one extent, read ahead.
+/// Consecutive bytes of the data file, read ahead.
 #[derive(Default)]
-pub(crate) struct Stream {
+struct Ahead {
     buffer: AlignedBuf,
-    /// Offset in the file of the buffer's first byte, and the end of what it holds.
+    /// Offsets in the file of the buffer's first byte, and behind its last one.
     start: u64,
     end: u64,
+    /// How much the next read asks for.
+    bytes: usize,
 }
 
-impl Stream {
-    /// A page of a walk that will go on up to `last`.
-    fn page(&mut self, run: &Run, meta: &RunMeta, index: usize, last: usize) -> Result<Page> {
-        let (at, len) = meta.place(index);
-        let offset = run.extent.offset + u64::from(at);
-        let end = offset + u64::from(len);
-        if offset < self.start || end > self.end {
-            let mut upto = end;
-            for page in index + 1..=last.min(meta.pages() - 1) {
-                let (at, len) = meta.place(page);
-                let page_end = run.extent.offset + u64::from(at) + u64::from(len);
-                if page_end - offset > STREAM_BYTES as u64 {
-                    break;
-                }
-                upto = page_end;
-            }
-            let wanted = (upto - offset) as usize;
-            let skip = run.store.data.read(offset, wanted, &mut self.buffer)?;
-            self.start = offset - skip as u64;
-            self.end = self.start + self.buffer.len() as u64;
-        }
-        let from = (offset - self.start) as usize;
-        let block = self
-            .buffer
-            .get(from..from + len as usize)
-            .unwrap_or_default();
-        Page::new(decode_block(block, offset)?).map_err(|what| corrupt(offset, what))
+impl Ahead {
+    /// Whether the page that lies there is in the buffer.
+    fn holds(&self, place: &Range<u64>) -> bool {
+        self.start <= place.start && place.end <= self.end
+    }
+
+    /// A page out of the buffer.
+    fn decode(&self, place: &Range<u64>) -> Result<Page> {
+        let range = (place.start - self.start) as usize..(place.end - self.start) as usize;
+        let block = self.buffer.get(range).unwrap_or_default();
+        let decoded = decode_block(block, place.start, Page::decode)?;
+        decoded.map_err(|what| corrupt(place.start, what))
+    }
+
+    /// Reads a range of the file.
+    fn read(&mut self, run: &Run, range: Range<u64>) -> Result<()> {
+        // Whatever happens, the buffer does not hold what it held before.
+        self.end = 0;
+        let len = (range.end - range.start) as usize;
+        let skip = run.store.data.read(range.start, len, &mut self.buffer)?;
+        self.start = range.start - skip as u64;
+        self.end = self.start + self.buffer.len() as u64;
+        Ok(())
     }
 }
 
@@ -68,34 +68,42 @@ impl Stream {
 pub(crate) struct PartsCursor {
     parts: Vec<Arc<Run>>,
     fetch: Fetch,
+    ahead: Ahead,
     /// Where a walk may stop: pages that start at or after this key are not read ahead.
     upper: Option<Vec<u8>>,
     part: usize,
-    meta: Option<Arc<RunMeta>>,
+    index: Option<Arc<RunIndex>>,
     page: Option<Arc<Page>>,
     page_index: usize,
     entry: usize,
-    key: Vec<u8>,
 }
 
 impl PartsCursor {
     /// A cursor that stands nowhere yet. `upper` only limits read-ahead.
     pub(crate) fn new(parts: Vec<Arc<Run>>, fetch: Fetch, upper: Option<&[u8]>) -> PartsCursor {
+        let bytes = match fetch {
+            Fetch::Cached => FIRST_BYTES,
+            Fetch::Stream => STREAM_BYTES,
+        };
+        let ahead = Ahead {
+            bytes,
+            ..Ahead::default()
+        };
         PartsCursor {
             parts,
             fetch,
+            ahead,
             upper: upper.map(<[u8]>::to_vec),
             part: 0,
-            meta: None,
+            index: None,
             page: None,
             page_index: 0,
             entry: 0,
-            key: Vec::new(),
         }
     }
 
     pub(crate) fn key(&self) -> Option<&[u8]> {
-        self.page.is_some().then_some(self.key.as_slice())
+        Some(self.page.as_ref()?.key(self.entry))
     }
 
     /// The message here; only called at a key.
@@ -109,17 +117,18 @@ impl PartsCursor {
     /// Goes to the first entry at or after `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         let part = self.parts.partition_point(|run| &*run.info.max_key < key);
+        self.start_over();
         if !self.open_part(part)? {
             return Ok(());
         }
-        let page = self.meta.as_ref().map_or(0, |meta| meta.page_of(key));
-        self.open_page(page)?;
+        let page = self.index.as_ref().map_or(0, |index| index.page_of(key));
+        self.open_page(page, false)?;
         let Some(page) = &self.page else {
             return Ok(());
         };
         let (entry, _) = page.search(key);
         if entry < page.count() {
-            self.set_entry(entry);
+            self.entry = entry;
         } else {
             self.next_page()?;
         }
@@ -136,43 +145,42 @@ impl PartsCursor {
             self.page = None;
             return Ok(());
         };
+        self.start_over();
         if !self.open_part(part)? {
             return Ok(());
         }
-        let Some(meta) = self.meta.clone() else {
+        let Some(index) = self.index.clone() else {
             return Ok(());
         };
-        let page = key.map_or(meta.pages() - 1, |key| meta.page_of(key));
-        self.open_page(page)?;
+        let page = key.map_or(index.pages() - 1, |key| index.page_of(key));
+        self.open_page(page, true)?;
         let Some(page) = &self.page else {
             return Ok(());
         };
         let entry = key.map_or(page.count(), |key| page.search(key).0);
         match entry.checked_sub(1) {
-            Some(entry) => self.set_entry(entry),
+            Some(entry) => self.entry = entry,
             None => self.previous_page()?,
         }
         Ok(())
     }
 
     pub(crate) fn step(&mut self) -> Result<()> {
-        let Some(page) = &self.page else {
-            return Ok(());
-        };
-        if self.entry + 1 < page.count() {
-            self.set_entry(self.entry + 1);
-            return Ok(());
+        match &self.page {
+            Some(page) if self.entry + 1 < page.count() => {
+                self.entry += 1;
+                Ok(())
+            }
+            Some(_) => self.next_page(),
+            None => Ok(()),
         }
-        self.next_page()
     }
 
     pub(crate) fn step_back(&mut self) -> Result<()> {
-        if self.page.is_none() {
-            return Ok(());
-        }
         match self.entry.checked_sub(1) {
+            _ if self.page.is_none() => Ok(()),
             Some(entry) => {
-                self.set_entry(entry);
+                self.entry = entry;
                 Ok(())
             }
             None => self.previous_page(),
@@ -180,35 +188,38 @@ impl PartsCursor {
     }
 
     fn next_page(&mut self) -> Result<()> {
-        let pages = self.meta.as_ref().map_or(0, |meta| meta.pages());
+        let pages = self.index.as_ref().map_or(0, |index| index.pages());
         if self.page_index + 1 < pages {
-            self.open_page(self.page_index + 1)?;
+            self.open_page(self.page_index + 1, false)?;
         } else if self.open_part(self.part + 1)? {
-            self.open_page(0)?;
+            self.open_page(0, false)?;
         }
-        if self.page.is_some() {
-            self.set_entry(0);
-        }
+        self.entry = 0;
         Ok(())
     }
 
     fn previous_page(&mut self) -> Result<()> {
         if let Some(page) = self.page_index.checked_sub(1) {
-            self.open_page(page)?;
+            self.open_page(page, true)?;
         } else {
             let Some(part) = self.part.checked_sub(1) else {
                 self.page = None;
                 return Ok(());
             };
             if self.open_part(part)? {
-                let last = self.meta.as_ref().map_or(0, |meta| meta.pages() - 1);
-                self.open_page(last)?;
+                let last = self.index.as_ref().map_or(0, |index| index.pages() - 1);
+                self.open_page(last, true)?;
             }
         }
-        if let Some(page) = &self.page {
-            self.set_entry(page.count() - 1);
-        }
+        self.entry = self.page.as_ref().map_or(0, |page| page.count() - 1);
         Ok(())
+    }
+
+    /// A walk that jumps reads no more at once than one that has just begun.
+    fn start_over(&mut self) {
+        if self.fetch == Fetch::Cached {
+            self.ahead.bytes = FIRST_BYTES;
+        }
     }
 
     /// False past the last part; then the cursor stands nowhere.
@@ -217,36 +228,78 @@ impl PartsCursor {
         let Some(run) = self.parts.get(part) else {
             return Ok(false);
         };
-        if self.part != part || self.meta.is_none() {
-            self.meta = Some(run.meta()?);
+        if self.part != part || self.index.is_none() {
+            self.index = Some(run.index()?);
             self.part = part;
         }
         Ok(true)
     }
 
-    fn open_page(&mut self, index: usize) -> Result<()> {
-        let (Some(run), Some(meta)) = (self.parts.get(self.part), &self.meta) else {
+    fn open_page(&mut self, page: usize, backward: bool) -> Result<()> {
+        self.page = None;
+        let (Some(run), Some(index)) = (self.parts.get(self.part), &self.index) else {
             return Ok(());
         };
-        let page = match &mut self.fetch {
-            Fetch::Cached => run.page(meta, index)?,
-            Fetch::Stream(stream) => {
-                let last = match &self.upper {
-                    Some(upper) => meta.page_of(upper),
-                    None => meta.pages() - 1,
-                };
-                Arc::new(stream.page(run, meta, index, last)?)
+        let place = place(run, index, page);
+        let in_cache = || match self.fetch {
+            Fetch::Cached if !self.ahead.holds(&place) => run.cached_page(page),
+            _ => None,
+        };
+        let found = match in_cache() {
+            Some(found) => found,
+            None => {
+                if !self.ahead.holds(&place) {
+                    let range = self.range_ahead(run, index, page, backward);
+                    self.ahead.read(run, range)?;
+                    if self.fetch == Fetch::Cached {
+                        self.ahead.bytes = (self.ahead.bytes * 2).min(AHEAD_BYTES_MAX);
+                    }
+                }
+                let decoded = Arc::new(self.ahead.decode(&place)?);
+                if self.fetch == Fetch::Cached && self.ahead.bytes <= KEPT_BYTES_MAX {
+                    run.cache_page(page, &decoded);
+                }
+                decoded
             }
         };
-        self.page = Some(page);
-        self.page_index = index;
+        self.page = Some(found);
+        self.page_index = page;
+        self.entry = 0;
         Ok(())
     }
 
-    fn set_entry(&mut self, entry: usize) {
-        self.entry = entry;
-        if let Some(page) = &self.page {
-            page.read_key(entry, &mut self.key);
+    /// The place of a page, with as many behind or before it as one read takes and the walk may need.
+    fn range_ahead(&self, run: &Run, index: &RunIndex, page: usize, backward: bool) -> Range<u64> {
+        let mut range = place(run, index, page);
+        let bytes = self.ahead.bytes as u64;
+        if backward {
+            for page in (0..page).rev() {
+                let start = place(run, index, page).start;
+                if range.end - start > bytes {
+                    break;
+                }
+                range.start = start;
+            }
+        } else {
+            let last = match &self.upper {
+                Some(upper) => index.page_of(upper),
+                None => index.pages() - 1,
+            };
+            for page in page + 1..=last {
+                let end = place(run, index, page).end;
+                if end - range.start > bytes {
+                    break;
+                }
+                range.end = end;
+            }
         }
+        range
     }
+}
+
+/// Where a page lies in the data file.
+fn place(run: &Run, index: &RunIndex, page: usize) -> Range<u64> {
+    let (at, len) = index.place(page);
+    let start = run.extent.offset + u64::from(at);
+    start..start + u64::from(len)
 }

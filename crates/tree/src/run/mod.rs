@@ -1,15 +1,15 @@
 //! A run: sorted messages in pages, in one extent of the data file.
 //!
 //! Leaves and the parts of buffers have this one form. A leaf holds puts only; a buffer's run also holds
-//! deletes and update messages. The pages follow each other, then the run's meta block: for each page its
-//! first key and place, and a filter over all keys.
+//! deletes and update messages. The pages follow each other, then come the index, which says where each page is,
+//! and a filter over all keys.
 
 mod cursor;
-mod meta;
+mod index;
 mod writer;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::cache::PageCache;
 use crate::data_file::{DataFile, corrupt};
@@ -17,7 +17,7 @@ use crate::page::Page;
 use crate::space::Extent;
 use crate::{Result, filter};
 pub(crate) use cursor::{Fetch, PartsCursor};
-pub(crate) use meta::RunMeta;
+pub(crate) use index::RunIndex;
 pub(crate) use writer::RunWriter;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -31,15 +31,24 @@ pub(crate) struct RunStore {
 /// The figures of a run that are kept in its parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunInfo {
-    /// Offset of the meta block in the extent, and its length, in bytes.
-    pub(crate) meta_at: u32,
-    pub(crate) meta_len: u32,
+    /// Offset of the index block in the extent, and its length, in bytes.
+    pub(crate) index_at: u32,
+    pub(crate) index_len: u32,
+    /// Length of the filter's block, which follows the index.
+    pub(crate) filter_len: u32,
     pub(crate) pages: u32,
     pub(crate) entries: u64,
     /// Bytes of the keys and values.
     pub(crate) logical_bytes: u64,
     pub(crate) min_key: Box<[u8]>,
     pub(crate) max_key: Box<[u8]>,
+}
+
+impl RunInfo {
+    /// Offset in the extent behind the last block.
+    pub(crate) fn end(&self) -> u64 {
+        u64::from(self.index_at) + u64::from(self.index_len) + u64::from(self.filter_len)
+    }
 }
 
 /// A handle to a run on disk.
@@ -49,6 +58,9 @@ pub(crate) struct Run {
     pub(crate) extent: Arc<Extent>,
     pub(crate) info: RunInfo,
     store: Arc<RunStore>,
+    /// Set once they were used, unless the cache has no room for it.
+    index: OnceLock<Arc<RunIndex>>,
+    filter: OnceLock<Arc<[u8]>>,
 }
 
 impl Run {
@@ -59,6 +71,8 @@ impl Run {
             extent,
             info,
             store: store.clone(),
+            index: OnceLock::new(),
+            filter: OnceLock::new(),
         })
     }
 
@@ -67,39 +81,77 @@ impl Run {
         &*self.info.max_key >= lower && upper.is_none_or(|upper| &*self.info.min_key < upper)
     }
 
-    /// Places of the pages, and the filter.
-    pub(crate) fn meta(&self) -> Result<Arc<RunMeta>> {
-        if let Some(meta) = self.store.cache.meta(self.id) {
-            return Ok(meta);
+    /// Places of the pages.
+    pub(crate) fn index(&self) -> Result<Arc<RunIndex>> {
+        if let Some(index) = self.index.get() {
+            return Ok(index.clone());
         }
-        let meta = Arc::new(self.read_meta()?);
-        self.store.cache.insert_meta(self.id, meta.clone());
-        Ok(meta)
+        if let Some(index) = self.store.cache.index(self.id) {
+            return Ok(index);
+        }
+        let offset = self.extent.offset + u64::from(self.info.index_at);
+        let (pages, end) = (self.info.pages, self.info.index_at);
+        let len = self.info.index_len as usize;
+        let decode = |payload: &[u8]| RunIndex::decode(payload, pages, end);
+        let index = self.store.data.read_block(offset, len, decode)?;
+        let index =
+            Arc::new(index.ok_or_else(|| corrupt(offset, "the index of a run is malformed"))?);
+        if !self.pin(&self.index, &index, index.bytes()) {
+            self.store.cache.insert_index(self.id, index.clone());
+        }
+        Ok(index)
     }
 
-    fn read_meta(&self) -> Result<RunMeta> {
-        let offset = self.extent.offset + u64::from(self.info.meta_at);
-        let payload = self
-            .store
-            .data
-            .read_block(offset, self.info.meta_len as usize)?;
-        RunMeta::decode(&payload, self.info.pages, self.info.meta_at)
-            .ok_or_else(|| corrupt(offset, "the index of a run is malformed"))
+    fn filter(&self) -> Result<Arc<[u8]>> {
+        if let Some(filter) = self.filter.get() {
+            return Ok(filter.clone());
+        }
+        if let Some(filter) = self.store.cache.filter(self.id) {
+            return Ok(filter);
+        }
+        let at = u64::from(self.info.index_at) + u64::from(self.info.index_len);
+        let len = self.info.filter_len as usize;
+        let data = &self.store.data;
+        let filter: Arc<[u8]> =
+            data.read_block(self.extent.offset + at, len, |payload| payload.into())?;
+        if !self.pin(&self.filter, &filter, filter.len()) {
+            self.store.cache.insert_filter(self.id, filter.clone());
+        }
+        Ok(filter)
+    }
+
+    /// Keeps something with the run. False if there is no room for it.
+    fn pin<T: Clone>(&self, slot: &OnceLock<T>, value: &T, bytes: usize) -> bool {
+        if !self.store.cache.pin(bytes) {
+            return false;
+        }
+        if slot.set(value.clone()).is_err() {
+            self.store.cache.unpin(bytes);
+        }
+        true
     }
 
     /// A page, through the cache.
-    pub(crate) fn page(&self, meta: &RunMeta, index: usize) -> Result<Arc<Page>> {
-        if let Some(page) = self.store.cache.page(self.id, index as u32) {
+    pub(crate) fn page(&self, index: &RunIndex, page: usize) -> Result<Arc<Page>> {
+        if let Some(page) = self.cached_page(page) {
             return Ok(page);
         }
-        let (at, len) = meta.place(index);
+        let (at, len) = index.place(page);
         let offset = self.extent.offset + u64::from(at);
-        let bytes = self.store.data.read_block(offset, len as usize)?;
-        let page = Arc::new(Page::new(bytes).map_err(|what| corrupt(offset, what))?);
-        self.store
-            .cache
-            .insert_page(self.id, index as u32, page.clone());
-        Ok(page)
+        let data = &self.store.data;
+        let decoded = data.read_block(offset, len as usize, Page::decode)?;
+        let decoded = Arc::new(decoded.map_err(|what| corrupt(offset, what))?);
+        self.cache_page(page, &decoded);
+        Ok(decoded)
+    }
+
+    fn cached_page(&self, page: usize) -> Option<Arc<Page>> {
+        self.store.cache.page(self.id, page as u32)
+    }
+
+    fn cache_page(&self, page: usize, decoded: &Arc<Page>) {
+        let cache = &self.store.cache;
+        cache.insert_page(self.id, page as u32, decoded.clone());
     }
 
     /// The page and index of a key's message, if the run has one.
@@ -107,11 +159,20 @@ impl Run {
         if key < &*self.info.min_key || key > &*self.info.max_key {
             return Ok(None);
         }
-        let meta = self.meta()?;
-        if !filter::may_contain(meta.filter(), hash) {
+        let passes = match self.filter.get() {
+            Some(filter) => filter::may_contain(filter, hash),
+            None => filter::may_contain(&self.filter()?, hash),
+        };
+        if !passes {
             return Ok(None);
         }
-        let page = self.page(&meta, meta.page_of(key))?;
+        let page = match self.index.get() {
+            Some(index) => self.page(index, index.page_of(key))?,
+            None => {
+                let index = self.index()?;
+                self.page(&index, index.page_of(key))?
+            }
+        };
         match page.search(key) {
             (index, true) => Ok(Some((page, index))),
             _ => Ok(None),
@@ -122,5 +183,12 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         self.store.cache.forget(self.id, self.info.pages);
+        let pins = [
+            self.index.get().map(|index| index.bytes()),
+            self.filter.get().map(|f| f.len()),
+        ];
+        for bytes in pins.into_iter().flatten() {
+            self.store.cache.unpin(bytes);
+        }
     }
 }

@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::{Run, RunInfo, RunMeta, RunStore};
+use super::index::{RunIndex, separator};
+use super::{Run, RunInfo, RunStore};
 use crate::data_file::{push_block, seal_block};
 use crate::page::PageBuilder;
 use crate::{Compression, Kind, Result, filter};
@@ -32,8 +33,9 @@ pub(crate) struct RunWriter {
     hashes: Vec<u64>,
     logical_bytes: u64,
     min_key: Vec<u8>,
-    /// Last key of the last finished page.
+    /// Last key of the last finished page, and the separator before it.
     max_key: Vec<u8>,
+    separator: Vec<u8>,
     done: Vec<Arc<Run>>,
 }
 
@@ -58,6 +60,7 @@ impl RunWriter {
             logical_bytes: 0,
             min_key: Vec::new(),
             max_key: Vec::new(),
+            separator: Vec::new(),
             done: Vec::new(),
         }
     }
@@ -93,13 +96,18 @@ impl RunWriter {
 
     fn finish_page(&mut self) {
         let start = self.blocks.len();
-        let first_key = self.page.first_key().to_vec();
+        let first_key = self.page.first_key();
+        self.separator.clear();
+        if start > 0 {
+            self.separator
+                .extend_from_slice(separator(&self.max_key, first_key));
+        }
         self.max_key.clear();
         self.max_key.extend_from_slice(self.page.last_key());
         self.page.build(&mut self.payload);
         push_block(&mut self.blocks, self.compression, &self.payload);
         let len = self.blocks.len() - start;
-        RunMeta::push(&mut self.index, start as u32, len as u32, &first_key);
+        RunIndex::push(&mut self.index, len as u32, &self.separator);
         self.starts.push(start);
     }
 
@@ -111,10 +119,16 @@ impl RunWriter {
             self.finish_page();
         }
         let pages = self.starts.len() as u32;
-        let meta_at = self.blocks.len();
-        self.index.extend_from_slice(&filter::build(&self.hashes));
+        let index_at = self.blocks.len();
         push_block(&mut self.blocks, Compression::None, &self.index);
-        self.starts.push(meta_at);
+        self.starts.push(index_at);
+        let filter_at = self.blocks.len();
+        push_block(
+            &mut self.blocks,
+            Compression::None,
+            &filter::build(&self.hashes),
+        );
+        self.starts.push(filter_at);
 
         let extent = self.store.data.space.allocate(self.blocks.len());
         let mut end = self.blocks.len();
@@ -124,8 +138,9 @@ impl RunWriter {
         }
         self.store.data.write(&extent, &self.blocks)?;
         let info = RunInfo {
-            meta_at: meta_at as u32,
-            meta_len: (self.blocks.len() - meta_at) as u32,
+            index_at: index_at as u32,
+            index_len: (filter_at - index_at) as u32,
+            filter_len: (self.blocks.len() - filter_at) as u32,
             pages,
             entries: self.hashes.len() as u64,
             logical_bytes: self.logical_bytes,
