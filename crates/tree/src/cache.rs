@@ -136,6 +136,21 @@ impl PageCache {
         self.share();
     }
 
+    /// Gives up `wanted` bytes for a while: less if more than half would be taken, but not below `least`.
+    pub(crate) fn lend(&self, wanted: usize, least: usize) -> usize {
+        let free = (self.bytes / 2).saturating_sub(self.pinned.load(Ordering::Relaxed));
+        let bytes = wanted.min(free as usize).max(least);
+        self.pinned.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.share();
+        bytes
+    }
+
+    /// Takes back what was lent.
+    pub(crate) fn take_back(&self, bytes: usize) {
+        self.pinned.fetch_sub(bytes as u64, Ordering::Relaxed);
+        self.share();
+    }
+
     /// Makes the cache as large as what is pinned allows, now and then.
     fn share(&self) {
         let pinned = self.pinned.load(Ordering::Relaxed);

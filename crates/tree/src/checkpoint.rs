@@ -86,7 +86,8 @@ impl Checkpointer {
         data.write_raw(&superblock, self.generation % 2 * ALIGNMENT as u64)?;
         data.sync()?;
         self.manifest = Some(stored.extent);
-        data.cut(data.space.checkpoint_durable())
+        data.space.checkpoint_durable();
+        data.cut()
     }
 }
 
@@ -97,6 +98,7 @@ fn encode_page(page: &TreePage) -> Vec<u8> {
     for (id, tree) in page.trees() {
         out.put_u32(id.0);
         encode_options(&tree.options, &mut out);
+        out.push(u8::from(tree.loading));
         encode_subtree(&tree.root, &mut out);
     }
     out
@@ -106,6 +108,7 @@ fn encode_page(page: &TreePage) -> Vec<u8> {
 pub(crate) struct TreeRef {
     pub(crate) id: TreeId,
     pub(crate) options: TreeOptions,
+    pub(crate) loading: bool,
     pub(crate) root: SubtreeRef,
 }
 
@@ -117,6 +120,11 @@ pub(crate) fn parse_page(payload: &[u8]) -> Option<Vec<TreeRef>> {
         trees.push(TreeRef {
             id: TreeId(reader.u32()?),
             options: decode_options(reader.bytes(OPTIONS_BYTES)?)?,
+            loading: match reader.u8()? {
+                0 => false,
+                1 => true,
+                _ => return None,
+            },
             root: SubtreeRef::parse(&mut reader)?,
         });
     }
@@ -238,8 +246,13 @@ pub(crate) fn open(store: &Arc<RunStore>) -> Result<Opened> {
         let mut trees = Vec::new();
         for tree in parse_page(&payload).ok_or_else(|| malformed(at))? {
             let root = decoder.subtree(tree.root, at, 0)?;
-            let options = tree.options;
-            trees.push((tree.id, Tree { options, root }));
+            let (options, loading) = (tree.options, tree.loading);
+            let read = Tree {
+                options,
+                root,
+                loading,
+            };
+            trees.push((tree.id, read));
         }
         let page = TreePage::new(trees, StoredNode { extent, len });
         if !page.is_some_and(|page| opened.trees.push_page(page)) {

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::memtable::Memtable;
 use crate::store::Inner;
 use crate::version::Version;
-use crate::write_set::{self, Op, WriteSet};
+use crate::write_set::{self, NewTree, Op, WriteSet};
 use crate::{Error, Result};
 
 /// When a commit returns.
@@ -258,10 +258,16 @@ impl Inner {
         let mut trees = (*version.trees).clone();
         for op in write_set::decode(payload) {
             match op {
-                Op::CreateTree(id, options) => {
+                Op::CreateTree(id, options, state) => {
                     self.next_tree.fetch_max(id.0 + 1, Ordering::AcqRel);
                     let root = crate::node::Subtree::Empty;
-                    trees.insert(id, crate::version::Tree { options, root });
+                    let loading = state == NewTree::ToBeLoaded;
+                    let tree = crate::version::Tree {
+                        options,
+                        root,
+                        loading,
+                    };
+                    trees.insert(id, tree);
                 }
                 Op::DropTree(id) => {
                     trees.remove(id);

@@ -113,15 +113,18 @@ impl DataFile {
             .map_err(Error::io(format!("asking for the length of {DATA_FILE}")))
     }
 
-    /// Cuts the file when at least an eighth of it (and 16 MiB) lies behind `end`.
-    pub(crate) fn cut(&self, end: u64) -> Result<()> {
+    /// Cuts the file when at least an eighth of it (and 16 MiB) lies behind what is in use.
+    pub(crate) fn cut(&self) -> Result<()> {
         let len = self.len()?;
-        if len > end && len - end >= (len / 8).max(16 << 20) {
-            self.file
-                .set_len(end)
-                .map_err(Error::io(format!("cutting {DATA_FILE} to {end}")))?;
-        }
-        Ok(())
+        // Others may allocate and write at any time; not behind `end` while it is held.
+        self.space.with_end(|end| {
+            if len > end && len - end >= (len / 8).max(16 << 20) {
+                self.file
+                    .set_len(end)
+                    .map_err(Error::io(format!("cutting {DATA_FILE} to {end}")))?;
+            }
+            Ok(())
+        })
     }
 
     /// Reads the block at `offset` of `len` bytes and calls `visit` with its payload.

@@ -33,6 +33,17 @@ pub enum Error {
     },
     /// The tree does not exist (any more).
     UnknownTree(TreeId),
+    /// The tree does not wait for a bulk loader: it was not created to be loaded, or is loaded already.
+    NotLoading(TreeId),
+    /// A bulk loader met a key twice in a tree where that fails the load.
+    Duplicate {
+        /// The tree of the key.
+        tree: TreeId,
+        /// The key.
+        key: Vec<u8>,
+        /// Two of its values, the older one first.
+        values: Box<[Vec<u8>; 2]>,
+    },
     /// A key, a value or a write set is larger than the engine takes.
     TooLarge {
         /// Which of them.
@@ -52,6 +63,14 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
+    pub(crate) fn duplicate(tree: TreeId, key: &[u8], older: Vec<u8>, newer: Vec<u8>) -> Error {
+        Error::Duplicate {
+            tree,
+            key: key.to_vec(),
+            values: Box::new([older, newer]),
+        }
+    }
+
     pub(crate) fn io(context: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
         let context = context.into();
         move |source| Error::Io { context, source }
@@ -69,6 +88,12 @@ impl fmt::Display for Error {
                 write!(f, "a key of tree {} was changed by another commit", tree.0)
             }
             Error::UnknownTree(tree) => write!(f, "tree {} does not exist", tree.0),
+            Error::NotLoading(tree) => {
+                write!(f, "tree {} does not wait for a bulk loader", tree.0)
+            }
+            Error::Duplicate { tree, .. } => {
+                write!(f, "a key of tree {} was loaded twice", tree.0)
+            }
             Error::TooLarge { what, bytes, limit } => {
                 write!(f, "a {what} of {bytes} bytes is over the limit of {limit}")
             }

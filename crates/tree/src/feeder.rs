@@ -26,7 +26,7 @@ pub(crate) struct Feeder {
     /// Further threads that feed trees side by side with it.
     crew: Crew,
     /// One feed or checkpoint at a time.
-    working: Mutex<()>,
+    pub(crate) working: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -101,6 +101,7 @@ struct Part {
     id: TreeId,
     bytes: u64,
     root: Subtree,
+    loading: bool,
     builder: Builder,
 }
 
@@ -115,7 +116,11 @@ impl Work for Feed {
     fn run(&self) {
         let take = || self.parts.lock().pop();
         while let Some(part) = take() {
-            match part.builder.feed(&part.root, &self.memtable, part.bytes) {
+            let fed = match part.loading {
+                true => part.builder.feed_loading(&part.root, &self.memtable),
+                false => part.builder.feed(&part.root, &self.memtable, part.bytes),
+            };
+            match fed {
                 Ok(root) => {
                     self.fed.lock().insert(part.id, root);
                 }
@@ -174,6 +179,7 @@ impl Inner {
                     id,
                     bytes,
                     root: tree.root.clone(),
+                    loading: tree.loading,
                     builder: self.builder(id, tree),
                 })
             })
@@ -212,7 +218,7 @@ impl Inner {
         Ok(())
     }
 
-    fn builder(&self, id: TreeId, tree: &Tree) -> Builder {
+    pub(crate) fn builder(&self, id: TreeId, tree: &Tree) -> Builder {
         Builder {
             store: self.runs.clone(),
             options: tree.options.clone(),
@@ -225,7 +231,7 @@ impl Inner {
     }
 
     /// Makes the current trees durable and lets the log before them go.
-    fn write_checkpoint(&self) -> Result<()> {
+    pub(crate) fn write_checkpoint(&self) -> Result<()> {
         let (version, position) = {
             let state = self.commit_lock.lock();
             let version = self.version.load_full();

@@ -25,6 +25,7 @@
 //! # }
 //! ```
 
+mod bulk;
 mod bytes;
 mod cache;
 mod checkpoint;
@@ -51,6 +52,7 @@ mod store;
 mod version;
 mod write_set;
 
+pub use bulk::{BulkLoader, Duplicates, Watcher};
 pub use commit::Durability;
 pub use cursor::Cursor;
 pub use error::{Error, Result};

@@ -146,7 +146,7 @@ impl Space {
         inner.waiting.append(&mut released);
     }
 
-    /// Called when that checkpoint is durable. Returns the length that the file may be cut to.
+    /// Called when that checkpoint is durable. Returns where the file may end now.
     pub(crate) fn checkpoint_durable(&self) -> u64 {
         let mut inner = self.inner.lock();
         for (offset, len) in std::mem::take(&mut inner.waiting) {
@@ -159,6 +159,11 @@ impl Space {
             inner.end = at;
         }
         inner.end
+    }
+
+    /// Calls `visit` with where the file may end, while nobody can be given a place behind that.
+    pub(crate) fn with_end<R>(&self, visit: impl FnOnce(u64) -> R) -> R {
+        visit(self.inner.lock().end)
     }
 
     pub(crate) fn stats(&self) -> SpaceStats {

@@ -14,6 +14,9 @@ const PAGE_BITS: u32 = 8;
 pub(crate) struct Tree {
     pub(crate) options: TreeOptions,
     pub(crate) root: Subtree,
+    /// What is at the bottom of the tree is still to come from a bulk loader. Until then the root only
+    /// gathers messages.
+    pub(crate) loading: bool,
 }
 
 /// The trees of a store by id. Copies share all pages that did not change, so a change costs one
@@ -134,6 +137,20 @@ impl Trees {
         }
     }
 
+    /// Gives a tree its load. False if it does not wait for one, or is not there.
+    pub(crate) fn set_loaded(&mut self, id: TreeId, root: Subtree) -> bool {
+        if !self.get(id).is_some_and(|tree| tree.loading) {
+            return false;
+        }
+        self.set_root(id, root);
+        if let Ok(at) = self.find(id)
+            && let Ok(index) = self.pages[at].find(id)
+        {
+            self.edit(at).trees[index].1.loading = false;
+        }
+        true
+    }
+
     /// Adds a page behind all others; false if it does not belong there.
     pub(crate) fn push_page(&mut self, page: TreePage) -> bool {
         let belongs = self
@@ -193,8 +210,11 @@ mod tests {
             page_bytes: mark,
             ..TreeOptions::default()
         };
-        let root = Subtree::Empty;
-        Tree { options, root }
+        Tree {
+            options,
+            root: Subtree::Empty,
+            loading: false,
+        }
     }
 
     fn content(trees: &Trees) -> Vec<(u32, u32)> {

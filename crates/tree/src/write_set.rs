@@ -36,6 +36,15 @@ impl Kind {
 
 const OP_CREATE_TREE: u8 = 3;
 const OP_DROP_TREE: u8 = 4;
+const OP_CREATE_TREE_TO_LOAD: u8 = 6;
+
+/// How a new tree begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NewTree {
+    Empty,
+    /// Below all that is committed to it, a bulk loader will put its load.
+    ToBeLoaded,
+}
 
 /// A decoded operation.
 pub(crate) enum Op<'a> {
@@ -47,7 +56,7 @@ pub(crate) enum Op<'a> {
         value: &'a [u8],
     },
     /// A new, empty tree.
-    CreateTree(TreeId, TreeOptions),
+    CreateTree(TreeId, TreeOptions, NewTree),
     /// The end of a tree.
     DropTree(TreeId),
 }
@@ -161,11 +170,22 @@ impl WriteSet {
 
     /// Creates a tree with an id from [`crate::Store::allocate_tree`].
     pub fn create_tree(&mut self, tree: TreeId, options: &TreeOptions) {
+        self.push_new_tree(OP_CREATE_TREE, tree, options);
+    }
+
+    /// Creates a tree with an id from [`crate::Store::allocate_tree`] that a [`crate::BulkLoader`] is going to
+    /// fill. What is committed to it meanwhile goes on top of the load, as if the load had been there before.
+    /// Until the load is finished, reads see only what was committed, and an update message as if its key had been absent.
+    pub fn create_tree_to_load(&mut self, tree: TreeId, options: &TreeOptions) {
+        self.push_new_tree(OP_CREATE_TREE_TO_LOAD, tree, options);
+    }
+
+    fn push_new_tree(&mut self, op: u8, tree: TreeId, options: &TreeOptions) {
         if let Err(error) = options.check() {
             self.failure.get_or_insert(error);
             return;
         }
-        self.payload.push(OP_CREATE_TREE);
+        self.payload.push(op);
         self.payload.extend_from_slice(&tree.0.to_le_bytes());
         encode_options(options, &mut self.payload);
         self.ops += 1;
@@ -188,10 +208,8 @@ impl WriteSet {
         value: &[u8],
     ) -> Option<std::ops::Range<usize>> {
         let too_large = |what, bytes, limit| Some(Error::TooLarge { what, bytes, limit });
-        let failure = if key.len() > KEY_BYTES_MAX {
-            too_large("key", key.len(), KEY_BYTES_MAX)
-        } else if value.len() > VALUE_BYTES_MAX {
-            too_large("value", value.len(), VALUE_BYTES_MAX)
+        let failure = if let Err(error) = check_sizes(key, value) {
+            Some(error)
         } else if self.payload.len() + key.len() + value.len() > WRITE_SET_BYTES_MAX {
             too_large(
                 "write set",
@@ -282,6 +300,19 @@ pub(crate) fn numbers_of(payload: &[u8]) -> u64 {
     (decode(payload).count() as u64).max(1)
 }
 
+/// Fails for a key or a value that is too large.
+pub(crate) fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
+    for (what, bytes, limit) in [
+        ("key", key.len(), KEY_BYTES_MAX),
+        ("value", value.len(), VALUE_BYTES_MAX),
+    ] {
+        if bytes > limit {
+            return Err(Error::TooLarge { what, bytes, limit });
+        }
+    }
+    Ok(())
+}
+
 /// Decodes the payload of a frame. Ends early on bytes that no encoder wrote.
 pub(crate) fn decode(payload: &[u8]) -> Ops<'_> {
     Ops { rest: payload }
@@ -311,10 +342,14 @@ impl<'a> Iterator for Ops<'a> {
         let code = *self.take(1)?.first()?;
         let tree = TreeId(self.take_u32()?);
         match code {
-            OP_CREATE_TREE => Some(Op::CreateTree(
-                tree,
-                decode_options(self.take(OPTIONS_BYTES)?)?,
-            )),
+            OP_CREATE_TREE | OP_CREATE_TREE_TO_LOAD => {
+                let options = decode_options(self.take(OPTIONS_BYTES)?)?;
+                let state = match code {
+                    OP_CREATE_TREE => NewTree::Empty,
+                    _ => NewTree::ToBeLoaded,
+                };
+                Some(Op::CreateTree(tree, options, state))
+            }
             OP_DROP_TREE => Some(Op::DropTree(tree)),
             _ => {
                 let kind = Kind::from_byte(code)?;
@@ -365,7 +400,8 @@ mod tests {
         set.delete_guarded(TreeId(7), b"gone");
         set.merge(TreeId(8), b"", b"+1");
         set.drop_tree(TreeId(9));
-        assert_eq!(set.len(), 5);
+        set.create_tree_to_load(TreeId(10), &TreeOptions::default());
+        assert_eq!(set.len(), 6);
         assert_eq!(set.guarded_key(&set.guards()[0]), b"gone");
         let text: Vec<String> = decode(set.payload())
             .map(|op| match op {
@@ -378,22 +414,23 @@ mod tests {
                     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
                     format!("{} {kind:?} {}={}", tree.0, text(key), text(value))
                 }
-                Op::CreateTree(tree, options) => {
-                    format!("create {} {}", tree.0, options.node_bytes)
+                Op::CreateTree(tree, options, state) => {
+                    format!("create {} {} {state:?}", tree.0, options.node_bytes)
                 }
                 Op::DropTree(tree) => format!("drop {}", tree.0),
             })
             .collect();
         let expected = [
-            "create 7 4194304",
+            "create 7 4194304 Empty",
             "7 Put key=value",
             "7 Delete gone=",
             "8 Merge =+1",
             "drop 9",
+            "create 10 4194304 ToBeLoaded",
         ];
         assert_eq!(text, expected);
         for cut in 0..set.payload().len() {
-            assert!(decode(&set.payload()[..cut]).count() <= 5);
+            assert!(decode(&set.payload()[..cut]).count() <= 6);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::run::{Fetch, PartsCursor, Run, RunStore, RunWriter};
 use crate::{Compression, Kind, Result, TreeOptions, filter};
 
 /// The most runs in a node's buffer. More runs make flushes larger, and reads look at more filters.
-const RUNS_MAX: usize = 16;
+pub(super) const RUNS_MAX: usize = 16;
 /// From this many on, each feed flushes a share of the children, so that the limit is not hit by all at once.
 const RUNS_SMOOTH: usize = RUNS_MAX / 2;
 
@@ -64,7 +64,7 @@ impl Builder {
     }
 
     /// A root over siblings.
-    fn grow(&self, mut siblings: Vec<Child>) -> Subtree {
+    pub(super) fn grow(&self, mut siblings: Vec<Child>) -> Subtree {
         while siblings.len() > 1 {
             siblings = self.split(Internal::new(siblings));
         }
@@ -209,7 +209,7 @@ impl Builder {
     }
 
     /// Adds messages up to `upper` to a node's buffer as one run.
-    fn push_run(
+    pub(super) fn push_run(
         &self,
         node: &mut Internal,
         messages: &mut Merger,
@@ -411,7 +411,7 @@ impl Builder {
         Ok(())
     }
 
-    fn children_of(&self, leaves: Vec<Arc<Run>>, next_number: u64) -> Vec<Child> {
+    pub(super) fn children_of(&self, leaves: Vec<Arc<Run>>, next_number: u64) -> Vec<Child> {
         let child = |leaf: Arc<Run>| {
             Child::new(&leaf.info.min_key.clone(), Subtree::Leaf(leaf), next_number)
         };
@@ -420,7 +420,7 @@ impl Builder {
 }
 
 impl Child {
-    fn new(pivot: &[u8], subtree: Subtree, pending_from: u64) -> Child {
+    pub(super) fn new(pivot: &[u8], subtree: Subtree, pending_from: u64) -> Child {
         Child {
             pivot: pivot.into(),
             subtree,
@@ -482,7 +482,11 @@ fn heaviest(node: &Internal, before: u64) -> Option<(usize, u64)> {
 }
 
 /// The messages that wait for a child, newest first, each source at its first one.
-fn pending_sources(node: &Internal, child: &Child, upper: Option<&[u8]>) -> Result<Vec<Source>> {
+pub(super) fn pending_sources(
+    node: &Internal,
+    child: &Child,
+    upper: Option<&[u8]>,
+) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     for run in node.pending(child) {
         let parts = run.parts_in(&child.pivot, upper);

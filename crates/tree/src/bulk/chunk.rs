@@ -1,0 +1,234 @@
+//! Entries in memory that wait to be sorted.
+
+use std::cmp::Ordering;
+
+/// Size of a block in bytes. A larger entry gets a block of its own.
+const BLOCK_BYTES: usize = 64 << 10;
+/// Bytes before an entry's key: the lengths of the key (2) and of the value (4).
+const HEADER_BYTES: usize = 6;
+
+/// Where an entry is. Ordered by the time it was added.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    block: u32,
+    at: u32,
+}
+
+/// Entries of one tree, sorted only when they are taken out.
+#[derive(Default)]
+pub(super) struct Chunk {
+    blocks: Vec<Vec<u8>>,
+    places: Vec<Place>,
+    block_bytes: usize,
+    /// Whether each key so far was above the one before.
+    in_order: bool,
+}
+
+impl Chunk {
+    pub(super) fn new() -> Chunk {
+        Chunk {
+            in_order: true,
+            ..Chunk::default()
+        }
+    }
+
+    /// Bytes of memory that this takes.
+    pub(super) fn bytes(&self) -> usize {
+        let sorted = self.places.len() * size_of::<(u64, Place)>();
+        self.block_bytes + self.places.capacity() * size_of::<Place>() + sorted
+    }
+
+    /// Whether the entries were added in ascending order, without equal keys.
+    pub(super) fn is_in_order(&self) -> bool {
+        self.in_order
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The key that was added last.
+    pub(super) fn last_key(&self) -> &[u8] {
+        self.places.last().map_or(&[], |last| self.key(*last))
+    }
+
+    /// Adds an entry. `spare` has blocks to be used again.
+    pub(super) fn add(&mut self, key: &[u8], value: &[u8], spare: &mut Vec<Vec<u8>>) {
+        if self.in_order
+            && let Some(last) = self.places.last()
+        {
+            self.in_order = self.key(*last) < key;
+        }
+        let len = HEADER_BYTES + key.len() + value.len();
+        let has_room = |block: &Vec<u8>| block.capacity() - block.len() >= len;
+        if !self.blocks.last().is_some_and(has_room) {
+            let block = match spare.pop() {
+                Some(block) if len <= BLOCK_BYTES => block,
+                _ => Vec::with_capacity(BLOCK_BYTES.max(len)),
+            };
+            self.block_bytes += block.capacity();
+            self.blocks.push(block);
+        }
+        let index = self.blocks.len() - 1;
+        let block = &mut self.blocks[index];
+        self.places.push(Place {
+            block: index as u32,
+            at: block.len() as u32,
+        });
+        block.extend_from_slice(&(key.len() as u16).to_le_bytes());
+        block.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        block.extend_from_slice(key);
+        block.extend_from_slice(value);
+    }
+
+    fn entry(&self, place: Place) -> (&[u8], &[u8]) {
+        let bytes = &self.blocks[place.block as usize][place.at as usize..];
+        let (header, bytes) = bytes.split_at(HEADER_BYTES);
+        let key_len = u16::from_le_bytes([header[0], header[1]]) as usize;
+        let value_len = u32::from_le_bytes([header[2], header[3], header[4], header[5]]) as usize;
+        let (key, bytes) = bytes.split_at(key_len);
+        (key, &bytes[..value_len])
+    }
+
+    fn key(&self, place: Place) -> &[u8] {
+        self.entry(place).0
+    }
+
+    /// Calls `visit` for each entry in key order, those of equal keys in the order in which they were added, and
+    /// forgets them all. The last argument is whether another entry with the same key follows.
+    pub(super) fn drain<E>(
+        &mut self,
+        spare: &mut Vec<Vec<u8>>,
+        mut visit: impl FnMut(&[u8], &[u8], bool) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let sorted = match self.in_order {
+            true => None,
+            false => Some(self.sorted()),
+        };
+        let place = |index: usize| match &sorted {
+            Some(sorted) => sorted.get(index).map(|(_, place)| *place),
+            None => self.places.get(index).copied(),
+        };
+        let mut next = place(0).map(|place| self.entry(place));
+        let mut index = 0;
+        while let Some((key, value)) = next {
+            index += 1;
+            next = place(index).map(|place| self.entry(place));
+            visit(key, value, next.is_some_and(|(next, _)| next == key))?;
+        }
+        self.places.clear();
+        for mut block in self.blocks.drain(..) {
+            if block.capacity() == BLOCK_BYTES {
+                block.clear();
+                spare.push(block);
+            }
+        }
+        (self.block_bytes, self.in_order) = (0, true);
+        Ok(())
+    }
+
+    /// The places in key order, each with the eight bytes behind what all keys share: they decide most
+    /// comparisons without a look at the key.
+    fn sorted(&self) -> Vec<(u64, Place)> {
+        let shared = self.shared_prefix();
+        let head = |place: Place| {
+            let rest = &self.key(place)[shared..];
+            let mut head = [0; 8];
+            let len = rest.len().min(8);
+            head[..len].copy_from_slice(&rest[..len]);
+            u64::from_be_bytes(head)
+        };
+        let mut sorted: Vec<(u64, Place)> = self
+            .places
+            .iter()
+            .map(|&place| (head(place), place))
+            .collect();
+        sorted.sort_unstable_by(|(head_a, a), (head_b, b)| match head_a.cmp(head_b) {
+            Ordering::Equal => self.key(*a).cmp(self.key(*b)).then(a.cmp(b)),
+            order => order,
+        });
+        sorted
+    }
+
+    fn shared_prefix(&self) -> usize {
+        let Some(first) = self.places.first() else {
+            return 0;
+        };
+        let first = self.key(*first);
+        let mut shared = first.len();
+        for place in &self.places {
+            let key = self.key(*place);
+            if !key.starts_with(&first[..shared]) {
+                let same = first.iter().zip(key).take_while(|(a, b)| a == b);
+                shared = same.count();
+            }
+        }
+        shared
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drained(entries: &[(&[u8], &[u8])], in_order: bool) -> Vec<(Vec<u8>, Vec<u8>, bool)> {
+        let (mut chunk, mut spare, mut found) = (Chunk::new(), Vec::new(), Vec::new());
+        for (key, value) in entries {
+            chunk.add(key, value, &mut spare);
+        }
+        assert_eq!(chunk.is_in_order(), in_order);
+        let visit = |key: &[u8], value: &[u8], again| -> Result<(), ()> {
+            found.push((key.to_vec(), value.to_vec(), again));
+            Ok(())
+        };
+        chunk.drain(&mut spare, visit).unwrap();
+        assert!(chunk.is_empty() && chunk.is_in_order());
+        found
+    }
+
+    #[test]
+    fn sorts_by_key_and_then_by_time() {
+        let cases: [&[(&[u8], &[u8])]; 5] = [
+            &[],
+            &[(b"", b"1"), (b"a", b"2"), (b"b", b"3")],
+            &[(b"shared.z", b"1"), (b"shared.", b"2"), (b"shared.a", b"3")],
+            &[
+                (b"same", b"1"),
+                (b"other", b""),
+                (b"same", b"2"),
+                (b"same", b"3"),
+            ],
+            &[
+                (b"eight by", b"1"),
+                (b"eight byt", b"2"),
+                (b"eight by\0", b"3"),
+                (b"e", b"4"),
+            ],
+        ];
+        for entries in cases {
+            let mut expected: Vec<_> = entries.to_vec();
+            expected.sort_by_key(|(key, _)| *key);
+            let in_order = entries.windows(2).all(|pair| pair[0].0 < pair[1].0);
+            let found = drained(entries, in_order);
+            let plain: Vec<_> = found
+                .iter()
+                .map(|(key, value, _)| (&key[..], &value[..]))
+                .collect();
+            assert_eq!(plain, expected);
+            for (index, (key, _, again)) in found.iter().enumerate() {
+                assert_eq!(
+                    *again,
+                    found.get(index + 1).is_some_and(|next| next.0 == *key)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn takes_entries_larger_than_a_block() {
+        let large = vec![7; BLOCK_BYTES + 1];
+        let found = drained(&[(b"b", &large), (b"a", b"small"), (b"c", &large)], false);
+        assert_eq!(found.len(), 3);
+        assert_eq!((&found[0].1[..], &found[1].1), (&b"small"[..], &large));
+    }
+}

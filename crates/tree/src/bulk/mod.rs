@@ -1,0 +1,499 @@
+//! The bulk loader: fills trees at the speed of sorting.
+//!
+//! Entries come in any order. They are gathered in memory; when the budget is used up, the largest chunk is
+//! sorted and written as a run to the data file. At the end the runs are merged into leaves, filled
+//! to the size of a node, and the nodes above are built over them. Keys that come in order are
+//! written as leaves at once.
+//!
+//! Runs and leaves are extents that no version and no checkpoint reaches before the load is finished. If the
+//! loader is dropped they are free again, and after a crash they were never used.
+
+mod chunk;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use chunk::Chunk;
+
+use crate::merger::{Direction, Merger, Source};
+use crate::run::{Fetch, PartsCursor, Run, RunStore, RunWriter};
+use crate::store::{Inner, Store};
+use crate::version::Version;
+use crate::{Compression, Error, Kind, Result, TreeId, TreeOptions, write_set};
+
+/// The least memory of a loader for each of its trees, in bytes.
+const MEMORY_BYTES_MIN: usize = 128 << 10;
+/// The largest memory that a loader takes by itself, in bytes.
+const MEMORY_BYTES_DEFAULT_MAX: usize = 128 << 20;
+/// Page size and size of a part of a sorted run, in bytes.
+const RUN_PAGE_BYTES: usize = 64 << 10;
+const RUN_PART_BYTES: u64 = 2 << 20;
+/// What reading one run takes while runs are merged, in bytes: read-ahead, a page, its place in the index.
+const MERGE_BYTES: usize = 256 << 10;
+/// Bounds of the number of runs that are merged at once.
+const FAN_IN_MIN: usize = 4;
+const FAN_IN_MAX: usize = 64;
+/// Entries merged between two calls of the watcher.
+const WATCH_ENTRIES: u64 = 4096;
+
+/// What happens to entries of one load that have the same key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Duplicates {
+    /// The one that was added last is kept.
+    #[default]
+    LastWins,
+    /// The load fails with [`Error::Duplicate`].
+    Fail,
+}
+
+/// Called now and then with the entries merged so far and those to be merged; `false` ends the work.
+pub type Watcher<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
+
+/// Fills trees that were created with [`crate::WriteSet::create_tree_to_load`]. Commits to them go on meanwhile.
+///
+/// Its memory is taken from the store's budget; besides, each tree whose keys come in order holds the leaf that is being
+/// written. A loader that is dropped without [`BulkLoader::finish`] leaves nothing behind.
+///
+/// ```
+/// # use frond_tree::{Duplicates, Durability, Options, Store, TreeOptions, WriteSet};
+/// # fn main() -> frond_tree::Result<()> {
+/// # let directory = tempfile::tempdir().expect("a directory");
+/// # let store = Store::open(Options::new(directory.path()))?;
+/// let tree = store.allocate_tree();
+/// let mut set = WriteSet::new();
+/// set.create_tree_to_load(tree, &TreeOptions::default());
+/// store.commit(set, Durability::Logged)?;
+///
+/// let mut loader = store.bulk_loader(&[(tree, Duplicates::LastWins)], None)?;
+/// for fruit in ["quince", "apple", "medlar"] {
+///     loader.add(0, fruit.as_bytes(), b"")?;
+/// }
+/// loader.finish()?;
+/// assert!(store.snapshot().contains(tree, b"apple")?);
+/// # Ok(())
+/// # }
+/// ```
+pub struct BulkLoader {
+    store: Store,
+    loads: Vec<Load>,
+    /// Memory for chunks in bytes, and how much of it is used.
+    memory: Lent,
+    used: usize,
+    spare: Vec<Vec<u8>>,
+    /// Set when something failed or was stopped: then it cannot be finished.
+    broken: bool,
+}
+
+/// What is gathered for one tree.
+struct Load {
+    tree: TreeId,
+    options: TreeOptions,
+    duplicates: Duplicates,
+    runs: Arc<RunStore>,
+    chunk: Chunk,
+    /// The run that is being written, as long as the keys come in order.
+    open: Option<OpenRun>,
+    /// Sorted runs, oldest first.
+    done: Vec<Sorted>,
+}
+
+struct OpenRun {
+    writer: RunWriter,
+    last_key: Vec<u8>,
+    is_leaves: bool,
+}
+
+/// A sorted run in parts that follow each other.
+struct Sorted {
+    parts: Vec<Arc<Run>>,
+    /// Whether the parts are fit to be leaves of the tree.
+    is_leaves: bool,
+}
+
+impl Sorted {
+    fn entries(&self) -> u64 {
+        self.parts.iter().map(|part| part.info.entries).sum()
+    }
+}
+
+/// How far a merge has come, and whether it is to end.
+struct Progress<'a> {
+    watcher: Watcher<'a>,
+    merged: AtomicU64,
+    total: AtomicU64,
+    stopped: AtomicBool,
+}
+
+impl Progress<'_> {
+    fn add(&self, entries: u64) {
+        let merged = self.merged.fetch_add(entries, Ordering::Relaxed) + entries;
+        if !(self.watcher)(merged, self.total.load(Ordering::Relaxed)) {
+            self.stopped.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+impl Store {
+    /// A loader for trees that are waiting to be loaded, and what it does with duplicate keys of each. `memory_bytes`
+    /// is for all of them together; `None` takes an eighth of the store's budget, at most 128 MiB. It
+    /// gets less than it asks for when the budget is small or other loaders are at work.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTree`], [`Error::NotLoading`].
+    pub fn bulk_loader(
+        &self,
+        trees: &[(TreeId, Duplicates)],
+        memory_bytes: Option<usize>,
+    ) -> Result<BulkLoader> {
+        let inner = &self.inner.inner;
+        inner.check_running()?;
+        let known = inner.trees();
+        let mut loads = Vec::with_capacity(trees.len());
+        for (id, duplicates) in trees {
+            let tree = known.get(*id).ok_or(Error::UnknownTree(*id))?;
+            if !tree.loading {
+                return Err(Error::NotLoading(*id));
+            }
+            loads.push(Load {
+                tree: *id,
+                options: tree.options.clone(),
+                duplicates: *duplicates,
+                runs: inner.runs.clone(),
+                chunk: Chunk::new(),
+                open: None,
+                done: Vec::new(),
+            });
+        }
+        let default = (inner.options.cache_bytes / 8).min(MEMORY_BYTES_DEFAULT_MAX);
+        let least = MEMORY_BYTES_MIN * loads.len().max(1);
+        let wanted = memory_bytes.unwrap_or(default).max(least);
+        Ok(BulkLoader {
+            store: self.clone(),
+            loads,
+            memory: Lent::take(&inner.runs, wanted, least),
+            used: 0,
+            spare: Vec::new(),
+            broken: false,
+        })
+    }
+
+    /// Whether a tree waits for a bulk loader to finish. After a crash such a tree has lost its load: it is to
+    /// be loaded again, or dropped.
+    pub fn is_loading(&self, tree: TreeId) -> bool {
+        let trees = self.inner.inner.trees();
+        trees.get(tree).is_some_and(|tree| tree.loading)
+    }
+}
+
+impl BulkLoader {
+    /// Adds an entry to the tree at `place` in the list that the loader was made with.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], [`Error::Duplicate`] if one is found this early, errors of the disk. The load cannot
+    /// go on afterwards.
+    pub fn add(&mut self, place: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        write_set::check_sizes(key, value)?;
+        let Some(load) = self.loads.get_mut(place) else {
+            return Err(Error::InvalidOption(format!(
+                "tree {place} of a bulk loader that has {}",
+                self.loads.len()
+            )));
+        };
+        let before = load.chunk.bytes();
+        load.chunk.add(key, value, &mut self.spare);
+        self.used += load.chunk.bytes() - before;
+        self.broken = true;
+        while self.used > self.memory.bytes {
+            let Some(largest) = self.loads.iter_mut().max_by_key(|load| load.chunk.bytes()) else {
+                break;
+            };
+            let before = largest.chunk.bytes();
+            largest.write_chunk(&mut self.spare)?;
+            let after = largest.chunk.bytes();
+            self.used -= before - after;
+            if after >= before {
+                break;
+            }
+        }
+        self.broken = false;
+        Ok(())
+    }
+
+    /// Merges what was added until only the leaves are left. [`BulkLoader::finish`] does it too, but cannot be stopped.
+    /// Returns false if the watcher ended it; then the load cannot be finished.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`], errors of the disk.
+    pub fn merge(&mut self, watcher: Watcher<'_>) -> Result<bool> {
+        self.broken = true;
+        for load in &mut self.loads {
+            load.write_chunk(&mut self.spare)?;
+            load.close_run()?;
+        }
+        (self.spare, self.used) = (Vec::new(), 0);
+        let threads = self.store.inner.inner.options.flush_threads;
+        let threads = threads.min(self.loads.len()).max(1);
+        let fan_in = self.memory.bytes / MERGE_BYTES / threads;
+        let fan_in = fan_in.clamp(FAN_IN_MIN, FAN_IN_MAX);
+        let total = self.loads.iter().map(|load| load.entries_to_merge(fan_in));
+        let progress = Progress {
+            watcher,
+            merged: AtomicU64::new(0),
+            total: AtomicU64::new(total.sum()),
+            stopped: AtomicBool::new(false),
+        };
+        let merge = |loads: &mut [Load]| -> Result<()> {
+            let mut loads = loads.iter_mut();
+            loads.try_for_each(|load| load.merge(fan_in, &progress))
+        };
+        let share = self.loads.len().div_ceil(threads);
+        let (first, others) = self.loads.split_at_mut(share);
+        let share = share.max(1);
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = others
+                .chunks_mut(share)
+                .map(|loads| scope.spawn(|| merge(loads)))
+                .collect();
+            let mut result = merge(first);
+            for worker in workers {
+                let defect = |_| Err(Error::Closed("a defect of the bulk loader".to_owned()));
+                result = result.and(worker.join().unwrap_or_else(defect));
+            }
+            result
+        })?;
+        self.broken = progress.is_stopped();
+        Ok(!self.broken)
+    }
+
+    /// Puts what was loaded below everything that was committed to the trees since they were created, all
+    /// trees at one moment, and makes it durable.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`], [`Error::UnknownTree`] if a tree was dropped meanwhile, [`Error::NotLoading`] if another loader
+    /// was faster: then none of the trees is changed. Errors of the disk: then they may be loaded or
+    /// not, as [`Store::is_loading`] says.
+    pub fn finish(mut self) -> Result<()> {
+        if self.broken {
+            return Err(Error::Closed("the load failed or was stopped".to_owned()));
+        }
+        self.merge(&|_, _| true)?;
+        let leaves = self.loads.drain(..).map(|mut load| {
+            let leaves = load.done.pop().map_or_else(Vec::new, |run| run.parts);
+            (load.tree, leaves)
+        });
+        self.store.inner.inner.install(leaves.collect())
+    }
+}
+
+impl Load {
+    /// Sorts the chunk and writes it: behind the last run if it fits there, or else as a new one.
+    fn write_chunk(&mut self, spare: &mut Vec<Vec<u8>>) -> Result<()> {
+        if self.chunk.is_empty() {
+            return Ok(());
+        }
+        let mut chunk = std::mem::take(&mut self.chunk);
+        // Only then is it likely that the next chunk fits behind this one.
+        let next_may_follow = chunk.is_in_order();
+        let last_key = chunk.last_key().to_vec();
+        let (tree, fail) = (self.tree, self.duplicates == Duplicates::Fail);
+        let mut older: Option<Vec<u8>> = None;
+        let mut output: Option<OpenRun> = None;
+        chunk.drain(spare, |key, value, again| -> Result<()> {
+            if let Some(older) = older.take() {
+                return Err(Error::duplicate(tree, key, older, value.to_vec()));
+            }
+            if again {
+                older = fail.then(|| value.to_vec());
+                return Ok(());
+            }
+            let output = match &mut output {
+                Some(output) => output,
+                None => output.insert(self.run_from(key)?),
+            };
+            output.writer.add(key, Kind::Put, value)
+        })?;
+        self.chunk = chunk;
+        self.open = output.map(|open| OpenRun { last_key, ..open });
+        match next_may_follow {
+            true => Ok(()),
+            false => self.close_run(),
+        }
+    }
+
+    /// The open run if `key` is above all of its keys, or else a new one.
+    fn run_from(&mut self, key: &[u8]) -> Result<OpenRun> {
+        match self.open.take() {
+            Some(open) if open.last_key.as_slice() < key => return Ok(open),
+            other => self.open = other,
+        }
+        self.close_run()?;
+        let is_leaves = self.done.is_empty();
+        Ok(OpenRun {
+            writer: self.writer(is_leaves),
+            last_key: Vec::new(),
+            is_leaves,
+        })
+    }
+
+    fn close_run(&mut self) -> Result<()> {
+        if let Some(open) = self.open.take() {
+            self.done.push(Sorted {
+                parts: open.writer.finish()?,
+                is_leaves: open.is_leaves,
+            });
+        }
+        Ok(())
+    }
+
+    fn writer(&self, is_leaves: bool) -> RunWriter {
+        let options = &self.options;
+        if is_leaves {
+            let (page, leaf) = (options.page_bytes as usize, u64::from(options.node_bytes));
+            return RunWriter::new(&self.runs, options.compression, page, leaf);
+        }
+        let compression = match options.compression {
+            Compression::None => Compression::None,
+            _ => Compression::Lz4,
+        };
+        RunWriter::new(&self.runs, compression, RUN_PAGE_BYTES, RUN_PART_BYTES)
+    }
+
+    /// About how many entries [`Load::merge`] will pass on.
+    fn entries_to_merge(&self, fan_in: usize) -> u64 {
+        let entries: u64 = self.done.iter().map(Sorted::entries).sum();
+        let (mut runs, mut passes) = (self.done.len(), u64::from(self.done.len() > 1));
+        while runs > fan_in {
+            runs = runs.div_ceil(fan_in);
+            passes += 1;
+        }
+        entries * passes
+    }
+
+    /// Merges the runs into leaves. A stopped merge leaves only part of them.
+    fn merge(&mut self, fan_in: usize, progress: &Progress<'_>) -> Result<()> {
+        while self.done.len() > fan_in {
+            let mut runs = std::mem::take(&mut self.done);
+            for left in (1..=runs.len().div_ceil(fan_in)).rev() {
+                // Neighbours are merged, so that the order of age is kept.
+                let group = runs.drain(..runs.len().div_ceil(left)).collect();
+                let merged = self.merge_runs(group, false, progress)?;
+                self.done.push(merged);
+            }
+        }
+        match self.done.as_slice() {
+            [] => return Ok(()),
+            [only] if only.is_leaves => return Ok(()),
+            _ => {}
+        }
+        let runs = std::mem::take(&mut self.done);
+        let leaves = self.merge_runs(runs, true, progress)?;
+        self.done.push(leaves);
+        Ok(())
+    }
+
+    fn merge_runs(
+        &self,
+        runs: Vec<Sorted>,
+        is_leaves: bool,
+        progress: &Progress<'_>,
+    ) -> Result<Sorted> {
+        let fail = self.duplicates == Duplicates::Fail;
+        let mut sources = Vec::with_capacity(runs.len());
+        for run in runs.into_iter().rev() {
+            let mut cursor = PartsCursor::new(run.parts, Fetch::Stream, None);
+            cursor.seek(&[])?;
+            sources.push(Source::Runs(cursor));
+        }
+        let mut entries = Merger::new(sources, Direction::Forward);
+        let mut writer = self.writer(is_leaves);
+        let (mut key_now, mut newest) = (Vec::new(), Vec::new());
+        let mut since_watched = 0;
+        while let Some((key, kind, value)) = entries.peek() {
+            writer.add(key, kind, value)?;
+            key_now.clear();
+            key_now.extend_from_slice(key);
+            if fail {
+                newest.clear();
+                newest.extend_from_slice(value);
+            }
+            entries.step()?;
+            while let Some((key, _, value)) = entries.peek()
+                && key == key_now
+            {
+                if fail {
+                    return Err(Error::duplicate(self.tree, key, value.to_vec(), newest));
+                }
+                entries.step()?;
+            }
+            since_watched += 1;
+            if since_watched == WATCH_ENTRIES {
+                progress.add(std::mem::take(&mut since_watched));
+                if progress.is_stopped() {
+                    break;
+                }
+            }
+        }
+        progress.add(since_watched);
+        Ok(Sorted {
+            parts: writer.finish()?,
+            is_leaves,
+        })
+    }
+}
+
+/// Memory that the page cache gave up for a while.
+struct Lent {
+    from: Arc<RunStore>,
+    bytes: usize,
+}
+
+impl Lent {
+    fn take(from: &Arc<RunStore>, wanted: usize, least: usize) -> Lent {
+        let bytes = from.cache.lend(wanted, least);
+        let from = from.clone();
+        Lent { from, bytes }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.from.cache.take_back(self.bytes);
+    }
+}
+
+impl Inner {
+    /// Puts leaves under the messages of trees that are being loaded, and makes that durable.
+    fn install(&self, loads: Vec<(TreeId, Vec<Arc<Run>>)>) -> Result<()> {
+        self.check_running()?;
+        // Nothing is fed meanwhile, so the roots stay as they are; trees can only be dropped.
+        let _working = self.feeder.working.lock();
+        let trees = self.trees();
+        let mut roots = Vec::with_capacity(loads.len());
+        for (id, leaves) in loads {
+            let tree = trees.get(id).ok_or(Error::UnknownTree(id))?;
+            if !tree.loading {
+                return Err(Error::NotLoading(id));
+            }
+            roots.push((id, self.builder(id, tree).put_under(&tree.root, leaves)));
+        }
+        {
+            let _state = self.commit_lock.lock();
+            let version = self.version.load_full();
+            let mut trees = (*version.trees).clone();
+            for (id, root) in roots {
+                if !trees.set_loaded(id, root) {
+                    return Err(Error::UnknownTree(id));
+                }
+            }
+            self.version.store(Arc::new(Version {
+                trees: Arc::new(trees),
+                ..(*version).clone()
+            }));
+        }
+        self.write_checkpoint()
+    }
+}

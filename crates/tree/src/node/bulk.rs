@@ -1,0 +1,72 @@
+//! Trees that are being loaded: messages gather in a root without anything below it, until a bulk
+//! loader brings the leaves.
+
+use std::sync::Arc;
+
+use super::flush::{Builder, RUNS_MAX, pending_sources};
+use super::{Child, Internal, Subtree};
+use crate::Result;
+use crate::memtable::{MemSource, Memtable};
+use crate::merger::{Direction, Merger, Source};
+use crate::run::Run;
+
+impl Builder {
+    /// The root of a tree that is being loaded, after all messages of a sealed memtable. Deletes and update
+    /// messages are kept: what they are about may still come from the loader.
+    pub(crate) fn feed_loading(&self, root: &Subtree, memtable: &Arc<Memtable>) -> Result<Subtree> {
+        let (tree, resolver) = (self.resolver.tree, self.resolver.clone());
+        let Some(mut source) = MemSource::new(memtable, tree, u64::MAX, resolver) else {
+            return Ok(root.clone());
+        };
+        source.seek(None);
+        let mut node = match root {
+            Subtree::Internal(node) => node.edit(),
+            _ => gathering(),
+        };
+        let mut messages = Merger::new(vec![Source::Mem(source)], Direction::Forward);
+        self.push_run(&mut node, &mut messages, None)?;
+        if node.runs.len() > RUNS_MAX {
+            // Nothing can be flushed, so the buffer is kept short by making one run of all.
+            let sources = pending_sources(&node, &node.children[0], None)?;
+            let mut messages = Merger::new(sources, Direction::Forward);
+            let mut merged = gathering();
+            self.push_run(&mut merged, &mut messages, None)?;
+            node = merged;
+        }
+        Ok(Subtree::Internal(Arc::new(node)))
+    }
+
+    /// The tree with `leaves` at the bottom and the messages that `gathered` in its root on top of them.
+    pub(crate) fn put_under(&self, gathered: &Subtree, leaves: Vec<Arc<Run>>) -> Subtree {
+        let mut children = self.children_of(leaves, 0);
+        if let Some(first) = children.first_mut() {
+            first.pivot = Arc::from([]);
+        }
+        let loaded = self.grow(children);
+        let Subtree::Internal(gathered) = gathered else {
+            return loaded;
+        };
+        if gathered.runs.is_empty() {
+            return loaded;
+        }
+        let mut node = Internal::new(match &loaded {
+            Subtree::Internal(top) => top.children.clone(),
+            _ => vec![Child::new(&[], loaded, 0)],
+        });
+        node.runs = gathered.runs.clone();
+        node.next_number = gathered.next_number;
+        for part in gathered.runs.iter().flat_map(|run| &run.parts) {
+            let reached = node.child_of(&part.info.min_key)..=node.child_of(&part.info.max_key);
+            let share = part.info.logical_bytes / reached.clone().count() as u64;
+            for child in &mut node.children[reached] {
+                child.pending_bytes += share;
+            }
+        }
+        Subtree::Internal(Arc::new(node))
+    }
+}
+
+/// A root that takes messages for all keys and has nothing below it.
+fn gathering() -> Internal {
+    Internal::new(vec![Child::new(&[], Subtree::Empty, 0)])
+}
