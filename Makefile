@@ -12,8 +12,9 @@ SUITES ?=
 DOCUMENTS ?= 1000000
 OUT ?= .cache/bench
 CRASHES ?= 10000
+PREEMPTIONS ?= 4
 
-.PHONY: help setup setup-build run test fmt lint unit clients bench simulate deny clean
+.PHONY: help setup setup-build run test fmt lint unit clients bench simulate loom deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +52,9 @@ bench: setup-build ## Insert DOCUMENTS (1000000) with four indexes into a server
 
 simulate: setup-build ## Crash the engine CRASHES (10000) times on a simulated disk
 	FROND_CRASHES=$(CRASHES) cargo test --release --locked -p frond-tree --test crash
+
+loom: setup-build ## Check the engine's lock-free parts with up to PREEMPTIONS (4) interruptions a run
+	FROND_PREEMPTIONS=$(PREEMPTIONS) cargo test --locked -p frond-tree --test loom
 
 deny: ## Check dependencies with cargo-deny (licences, advisories, bans), if installed
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check; \

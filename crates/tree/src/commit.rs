@@ -1,11 +1,9 @@
 //! The commit path: conflict check, sequence numbers, log, memtable, publication.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::Ordering;
 
 use crate::memtable::Memtable;
 use crate::store::Inner;
@@ -95,59 +93,6 @@ impl RecentCommits {
         }
         self.young.insert(hash, sequence);
         self.young_end = sequence;
-    }
-}
-
-/// Makes commits visible in the order of their sequence numbers.
-pub(crate) struct Publisher {
-    visible: AtomicU64,
-    /// Commits whose operations are in the memtable, but not those of all earlier ones: first to last.
-    finished: Mutex<BTreeMap<u64, u64>>,
-    published: Condvar,
-}
-
-impl Publisher {
-    pub(crate) fn new(visible: u64) -> Publisher {
-        Publisher {
-            visible: AtomicU64::new(visible),
-            finished: Mutex::default(),
-            published: Condvar::new(),
-        }
-    }
-
-    /// The last sequence number that snapshots see.
-    pub(crate) fn visible(&self) -> u64 {
-        self.visible.load(Ordering::Acquire)
-    }
-
-    /// Called when `first..=last` are in the memtable; returns when snapshots see them.
-    fn publish(&self, first: u64, last: u64) {
-        let mut finished = self.finished.lock();
-        finished.insert(first, last);
-        let mut visible = self.visible();
-        while let Some(end) = finished.remove(&(visible + 1)) {
-            visible = end;
-        }
-        self.visible.store(visible, Ordering::Release);
-        if visible > last || !finished.is_empty() {
-            self.published.notify_all();
-        }
-        while self.visible() < last {
-            self.published.wait(&mut finished);
-        }
-    }
-
-    /// Sets the number while nothing else runs.
-    pub(crate) fn reset(&self, visible: u64) {
-        self.visible.store(visible, Ordering::Release);
-    }
-
-    /// Waits until snapshots see `sequence`.
-    pub(crate) fn wait(&self, sequence: u64) {
-        let mut finished = self.finished.lock();
-        while self.visible() < sequence {
-            self.published.wait(&mut finished);
-        }
     }
 }
 
@@ -298,19 +243,5 @@ mod tests {
         }
         assert!(recent.conflicts(7, 9), "its generation is gone");
         assert!(!recent.conflicts(7, 3 * RECENT_MAX as u64));
-    }
-
-    #[test]
-    fn publishes_in_order() {
-        let publisher = Publisher::new(0);
-        std::thread::scope(|scope| {
-            scope.spawn(|| publisher.publish(4, 6));
-            scope.spawn(|| publisher.publish(3, 3));
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            assert_eq!(publisher.visible(), 0);
-            publisher.publish(1, 2);
-            publisher.wait(6);
-        });
-        assert_eq!(publisher.visible(), 6);
     }
 }

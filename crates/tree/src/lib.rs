@@ -45,10 +45,12 @@ mod merger;
 mod node;
 mod options;
 mod page;
+mod publisher;
 mod run;
 mod snapshot;
 mod space;
 mod store;
+mod sync;
 mod version;
 mod write_set;
 

@@ -9,12 +9,13 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::cache::PageCache;
 use crate::checkpoint::{self, Checkpointer};
-use crate::commit::{CommitState, Durability, Publisher};
+use crate::commit::{CommitState, Durability};
 use crate::data_file::{DATA_FILE, DataFile};
 use crate::feeder::Feeder;
 use crate::log::{self, Log};
 use crate::memtable::{Memtable, SpareBlocks};
 use crate::node::TreeStats;
+use crate::publisher::Publisher;
 use crate::run::RunStore;
 use crate::snapshot::Snapshot;
 use crate::space::SpaceStats;

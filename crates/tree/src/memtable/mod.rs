@@ -4,12 +4,13 @@
 //! A sealed memtable no longer changes; background threads feed it to the trees.
 
 mod arena;
+mod room;
 mod skiplist;
 mod source;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -17,6 +18,7 @@ use crate::write_set::Op;
 use crate::{Kind, TreeId};
 use arena::Arena;
 pub(crate) use arena::SpareBlocks;
+use room::Room;
 use skiplist::{Entry, HEIGHT_MAX, List, Splice};
 pub(crate) use source::MemSource;
 
@@ -24,12 +26,7 @@ pub(crate) use source::MemSource;
 pub(crate) struct Memtable {
     arena: Arena,
     lists: RwLock<HashMap<TreeId, Arc<TreeList>>>,
-    /// Bytes promised to write sets that are being inserted.
-    reserved: AtomicUsize,
-    /// Write sets that are being inserted.
-    writers: AtomicUsize,
-    /// The last sequence number that was given to a write set for this memtable.
-    last_sequence: AtomicU64,
+    room: Room,
     /// Position in the log of the first frame whose entries are here.
     pub(crate) log_start: u64,
 }
@@ -48,9 +45,7 @@ impl Memtable {
         Memtable {
             arena: Arena::new(bytes, spare),
             lists: RwLock::default(),
-            reserved: AtomicUsize::new(0),
-            writers: AtomicUsize::new(0),
-            last_sequence: AtomicU64::new(0),
+            room: Room::new(),
             log_start,
         }
     }
@@ -65,29 +60,23 @@ impl Memtable {
 
     /// Reserves room and registers a writer; called under the commit lock. False if it is full.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
-        let promised = self.arena.used() + self.reserved.load(Ordering::Acquire);
-        if promised + bytes > self.arena.capacity() {
-            return false;
-        }
-        self.reserved.fetch_add(bytes, Ordering::AcqRel);
-        self.writers.fetch_add(1, Ordering::AcqRel);
-        true
+        let capacity = self.arena.capacity();
+        self.room.reserve(bytes, || self.arena.used(), capacity)
     }
 
     /// Gives a reservation back that is not used.
     pub(crate) fn cancel(&self, bytes: usize) {
-        self.reserved.fetch_sub(bytes, Ordering::AcqRel);
-        self.writers.fetch_sub(1, Ordering::AcqRel);
+        self.room.leave(bytes);
     }
 
     /// Called under the commit lock, for each write set.
     pub(crate) fn note_last_sequence(&self, sequence: u64) {
-        self.last_sequence.store(sequence, Ordering::Release);
+        self.room.note_last_sequence(sequence);
     }
 
     /// The last sequence number in a sealed memtable.
     pub(crate) fn last_sequence(&self) -> u64 {
-        self.last_sequence.load(Ordering::Acquire)
+        self.room.last_sequence()
     }
 
     /// Inserts the operations of a write set that has reserved `reserved` bytes. The first of them has the
@@ -148,7 +137,7 @@ impl Memtable {
 
     /// Whether no write set is being inserted.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.writers.load(Ordering::Acquire) == 0
+        self.room.is_quiet()
     }
 
     /// Whether nothing was inserted.

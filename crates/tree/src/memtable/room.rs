@@ -1,0 +1,66 @@
+//! Who is inserting into a memtable: how committers, the sealing of the memtable and the thread that
+//! feeds it know of each other without a lock.
+//!
+//! A committer reserves under the commit lock, inserts outside of it, and leaves. Sealing happens under
+//! the commit lock too, so nobody enters afterwards. Whoever then sees that the room is quiet sees all
+//! that was inserted.
+
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// The writers of one memtable.
+pub(crate) struct Room {
+    /// Bytes promised to write sets that are being inserted.
+    reserved: AtomicUsize,
+    /// Write sets that are being inserted.
+    writers: AtomicUsize,
+    /// The last sequence number that was given to a write set for this memtable.
+    last_sequence: AtomicU64,
+}
+
+impl Room {
+    pub(crate) fn new() -> Room {
+        Room {
+            reserved: AtomicUsize::new(0),
+            writers: AtomicUsize::new(0),
+            last_sequence: AtomicU64::new(0),
+        }
+    }
+
+    /// Promises `bytes` to a writer that enters; false if with what is `used` they are over `capacity`.
+    /// Called under the commit lock.
+    pub(crate) fn reserve(
+        &self,
+        bytes: usize,
+        used: impl FnOnce() -> usize,
+        capacity: usize,
+    ) -> bool {
+        // In this order: a writer that leaves in between is counted twice, and not left out.
+        let reserved = self.reserved.load(Ordering::Acquire);
+        if reserved + used() + bytes > capacity {
+            return false;
+        }
+        self.reserved.fetch_add(bytes, Ordering::AcqRel);
+        self.writers.fetch_add(1, Ordering::AcqRel);
+        true
+    }
+
+    /// A writer has used or given back its reservation.
+    pub(crate) fn leave(&self, bytes: usize) {
+        self.reserved.fetch_sub(bytes, Ordering::AcqRel);
+        self.writers.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether no write set is being inserted.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.writers.load(Ordering::Acquire) == 0
+    }
+
+    /// Called under the commit lock, for each write set.
+    pub(crate) fn note_last_sequence(&self, sequence: u64) {
+        self.last_sequence.store(sequence, Ordering::Release);
+    }
+
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.last_sequence.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,72 @@
+//! The arena, with its contract checked: whoever reads bytes that were not written before, in the
+//! sense of the memory model, or writes bytes that somebody may be reading, fails the model.
+
+#[path = "../../src/memtable/arena.rs"]
+#[allow(dead_code, unused_imports, reason = "the models do not call all of it")]
+mod real;
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::AtomicU32;
+
+/// Bytes that one cell stands for.
+const CELL_BYTES: usize = 4;
+
+pub(crate) struct Arena {
+    real: real::Arena,
+    /// Every access to bytes of the arena accesses their cells too.
+    cells: Vec<UnsafeCell<bool>>,
+    words: Vec<AtomicU32>,
+}
+
+// SAFETY: as for the arena itself; the cells check it.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    pub(crate) fn new(capacity: usize) -> Arena {
+        let count = capacity / CELL_BYTES;
+        Arena {
+            real: real::Arena::new(capacity, &Default::default()),
+            cells: (0..count).map(|_| UnsafeCell::new(false)).collect(),
+            words: (0..count).map(|_| AtomicU32::new(u32::MAX)).collect(),
+        }
+    }
+
+    fn cells(&self, offset: u32, len: usize) -> &[UnsafeCell<bool>] {
+        let end = (offset as usize + len).div_ceil(CELL_BYTES);
+        &self.cells[offset as usize / CELL_BYTES..end]
+    }
+
+    pub(crate) fn allocate(&self, len: usize) -> Option<u32> {
+        self.real.allocate(len)
+    }
+
+    /// # Safety
+    /// As the arena's.
+    pub(crate) unsafe fn write(&self, offset: u32, bytes: &[u8]) {
+        for cell in self.cells(offset, bytes.len()) {
+            // SAFETY: the cell has just checked that nobody else is here.
+            cell.with_mut(|written| unsafe { *written = true });
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.real.write(offset, bytes) }
+    }
+
+    /// # Safety
+    /// As the arena's.
+    pub(crate) unsafe fn bytes(&self, offset: u32, len: usize) -> &[u8] {
+        for cell in self.cells(offset, len) {
+            // SAFETY: the cell has just checked that nobody is writing.
+            let written = cell.with(|written| unsafe { *written });
+            assert!(written, "bytes are read that nobody wrote");
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.real.bytes(offset, len) }
+    }
+
+    /// # Safety
+    /// As the arena's.
+    pub(crate) unsafe fn word(&self, offset: u32) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4));
+        &self.words[offset as usize / CELL_BYTES]
+    }
+}

@@ -1,0 +1,186 @@
+//! Models of how commits, the sealing of a memtable and its feeding work together.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+
+use crate::publisher::Publisher;
+use crate::room::Room;
+use crate::sync::Mutex;
+
+/// A memtable with a slot for each sequence number; the checker sees every access to a slot.
+struct Table {
+    room: Room,
+    slots: [UnsafeCell<bool>; 4],
+}
+
+/// The parts of a store that take part, as `commit.rs`, `feeder.rs` and `store.rs` use them. Version 0
+/// has the first memtable active, version 1 has it sealed, version 2 has it in the trees.
+struct Store {
+    tables: [Table; 2],
+    version: AtomicUsize,
+    next_sequence: Mutex<u64>,
+    publisher: Publisher,
+}
+
+impl Table {
+    fn new() -> Table {
+        Table {
+            room: Room::new(),
+            slots: [0; 4].map(|_| UnsafeCell::new(false)),
+        }
+    }
+
+    fn insert(&self, sequence: u64) {
+        // SAFETY: each sequence number belongs to one commit; the checker would object.
+        self.slots[sequence as usize].with_mut(|slot| unsafe { *slot = true });
+    }
+
+    fn has(&self, sequence: u64) -> bool {
+        // SAFETY: only asked for numbers whose commits are over; the checker would object.
+        self.slots[sequence as usize].with(|slot| unsafe { *slot })
+    }
+}
+
+impl Store {
+    fn new() -> Arc<Store> {
+        Arc::new(Store {
+            tables: [Table::new(), Table::new()],
+            version: AtomicUsize::new(0),
+            next_sequence: Mutex::default(),
+            publisher: Publisher::new(0),
+        })
+    }
+
+    fn active(&self) -> &Table {
+        &self.tables[self.version.load(Ordering::Acquire).min(1)]
+    }
+
+    /// One operation: `Inner::commit`.
+    fn commit(&self) -> u64 {
+        let mut next = self.next_sequence.lock();
+        let table = self.active();
+        assert!(table.room.reserve(1, || 0, 8));
+        *next += 1;
+        let sequence = *next;
+        table.room.note_last_sequence(sequence);
+        drop(next);
+        table.insert(sequence);
+        table.room.leave(1);
+        self.publisher.publish(sequence, sequence);
+        sequence
+    }
+
+    /// `Inner::seal`, then the start of `Inner::feed`.
+    fn seal_and_feed(&self) {
+        let sealed = &self.tables[0];
+        let state = self.next_sequence.lock();
+        self.version.store(1, Ordering::Release);
+        drop(state);
+        while !sealed.room.is_quiet() {
+            thread::yield_now();
+        }
+        let last = sealed.room.last_sequence();
+        self.publisher.wait(last);
+        for sequence in 1..=last {
+            assert!(
+                sealed.has(sequence),
+                "commit {sequence} of {last} was not fed"
+            );
+        }
+        let state = self.next_sequence.lock();
+        self.version.store(2, Ordering::Release);
+        drop(state);
+    }
+
+    /// `Inner::snapshot`: a version and a number that agree.
+    fn snapshot(&self) -> (usize, u64) {
+        let mut version = self.version.load(Ordering::Acquire);
+        loop {
+            let sequence = self.publisher.visible();
+            let again = self.version.load(Ordering::Acquire);
+            if version == again {
+                return (version, sequence);
+            }
+            version = again;
+        }
+    }
+}
+
+pub(crate) fn become_visible_in_order() {
+    let publisher = Arc::new(Publisher::new(0));
+    let others = [(1, 1), (2, 3)].map(|(first, last)| {
+        let publisher = publisher.clone();
+        thread::spawn(move || {
+            publisher.publish(first, last);
+            assert!(publisher.visible() >= last);
+        })
+    });
+    publisher.publish(4, 4);
+    assert_eq!(publisher.visible(), 4);
+    for other in others {
+        other.join().unwrap();
+    }
+}
+
+pub(crate) fn a_feeder_sees_all_of_a_sealed_memtable() {
+    let store = Store::new();
+    let writers = [(), ()].map(|()| {
+        let store = store.clone();
+        thread::spawn(move || {
+            store.commit();
+        })
+    });
+    store.seal_and_feed();
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    let found = |table: &Table| (1..=2).filter(|sequence| table.has(*sequence)).count();
+    assert_eq!(found(&store.tables[0]) + found(&store.tables[1]), 2);
+}
+
+/// While one writer uses its reservation and leaves, the next must not take room that is used.
+pub(crate) fn a_reservation_is_never_counted_too_low() {
+    let room = Arc::new(Room::new());
+    let used = Arc::new(AtomicUsize::new(0));
+    assert!(room.reserve(6, || 0, 10));
+    let (its_room, its_used) = (room.clone(), used.clone());
+    let writer = thread::spawn(move || {
+        its_used.fetch_add(6, Ordering::Relaxed);
+        its_room.leave(6);
+    });
+    let reserver = thread::spawn(move || {
+        let entered = room.reserve(5, || used.load(Ordering::Relaxed), 10);
+        assert!(!entered, "6 and 5 are more than 10");
+    });
+    writer.join().unwrap();
+    reserver.join().unwrap();
+}
+
+pub(crate) fn a_snapshot_holds_all_that_is_visible() {
+    let store = Store::new();
+    let other = store.clone();
+    let writer = thread::spawn(move || {
+        other.commit();
+        other.commit();
+    });
+    let other = store.clone();
+    let reader = thread::spawn(move || {
+        let (version, sequence) = other.snapshot();
+        let in_trees = if version == 2 {
+            other.tables[0].room.last_sequence()
+        } else {
+            0
+        };
+        assert!(in_trees <= sequence, "the trees are ahead of the snapshot");
+        let tables = &other.tables[..=version.min(1)];
+        for sequence in 1..=sequence {
+            let there = tables.iter().any(|table| table.has(sequence));
+            assert!(there, "version {version} lacks commit {sequence}");
+        }
+    });
+    store.seal_and_feed();
+    writer.join().unwrap();
+    reader.join().unwrap();
+}

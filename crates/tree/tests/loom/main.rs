@@ -1,0 +1,111 @@
+//! The lock-free parts under a model checker: every interleaving of a few threads, with all values that
+//! the memory model allows a load to return.
+//!
+//! `FROND_PREEMPTIONS` is how often a thread may be interrupted in one run (2); `all` takes that
+//! bound away, which takes minutes. The files under test are compiled into this
+//! program again, with the model checker's atomics and locks in the place of the system's.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+mod arena;
+mod commits;
+mod lists;
+mod sync;
+
+#[path = "../../src/publisher.rs"]
+#[allow(dead_code, unused_imports, reason = "the models do not call all of it")]
+mod publisher;
+#[path = "../../src/memtable/room.rs"]
+mod room;
+#[path = "../../src/memtable/skiplist.rs"]
+#[allow(dead_code, unused_imports, reason = "the models do not call all of it")]
+mod skiplist;
+
+/// The kinds of messages, as far as the list knows them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Put,
+    Delete,
+}
+
+impl Kind {
+    fn to_byte(self) -> u8 {
+        self as u8
+    }
+
+    fn from_byte(byte: u8) -> Option<Kind> {
+        [Kind::Put, Kind::Delete].get(usize::from(byte)).copied()
+    }
+}
+
+type Model = (&'static str, fn());
+
+const MODELS: &[Model] = &[
+    (
+        "lists::two_writers_lose_nothing",
+        lists::two_writers_lose_nothing,
+    ),
+    (
+        "lists::writers_meet_on_one_key",
+        lists::writers_meet_on_one_key,
+    ),
+    (
+        "lists::a_reader_sees_whole_entries_in_order",
+        lists::a_reader_sees_whole_entries_in_order,
+    ),
+    (
+        "lists::a_seek_finds_what_was_there",
+        lists::a_seek_finds_what_was_there,
+    ),
+    (
+        "commits::become_visible_in_order",
+        commits::become_visible_in_order,
+    ),
+    (
+        "commits::a_feeder_sees_all_of_a_sealed_memtable",
+        commits::a_feeder_sees_all_of_a_sealed_memtable,
+    ),
+    (
+        "commits::a_reservation_is_never_counted_too_low",
+        commits::a_reservation_is_never_counted_too_low,
+    ),
+    (
+        "commits::a_snapshot_holds_all_that_is_visible",
+        commits::a_snapshot_holds_all_that_is_visible,
+    ),
+];
+
+fn main() {
+    let bound = std::env::var("FROND_PREEMPTIONS").unwrap_or_default();
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with('-'))
+        .collect();
+    let mut passed = 0;
+    println!("\nrunning {} models", MODELS.len());
+    for (name, model) in MODELS {
+        if !wanted.is_empty() && !wanted.iter().any(|part| name.contains(part.as_str())) {
+            continue;
+        }
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = match bound.as_str() {
+            "all" => None,
+            text => Some(text.parse().unwrap_or(2)),
+        };
+        let began = std::time::Instant::now();
+        // A model that fails panics, and the panic ends the program.
+        let (runs, model) = (Arc::new(AtomicUsize::new(0)), *model);
+        let counter = runs.clone();
+        builder.check(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            model();
+        });
+        passed += 1;
+        let runs = runs.load(Ordering::Relaxed);
+        println!("model {name} ... ok ({runs} runs, {:.1?})", began.elapsed());
+    }
+    println!("\ntest result: ok. {passed} passed; 0 failed");
+}
