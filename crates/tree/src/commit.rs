@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::memtable::Memtable;
+use crate::pace::Pace;
 use crate::store::Inner;
 use crate::version::Version;
 use crate::write_set::{self, NewTree, Op, WriteSet};
@@ -29,6 +31,7 @@ const RECENT_MAX: usize = 128 << 10;
 pub(crate) struct CommitState {
     pub(crate) next_sequence: u64,
     recent: RecentCommits,
+    pace: Pace,
 }
 
 impl CommitState {
@@ -36,6 +39,7 @@ impl CommitState {
         CommitState {
             next_sequence,
             recent: RecentCommits::default(),
+            pace: Pace::new(),
         }
     }
 }
@@ -144,6 +148,16 @@ impl Inner {
         if set.changes_trees() {
             self.change_trees(&version, set.payload());
         }
+        let delay = match version.sealed.len() {
+            0 => Duration::ZERO,
+            waiting => state.pace.delay(
+                &self.feeder.speed,
+                Memtable::ops_bytes(set.len(), set.bytes()),
+                waiting,
+                version.active.fill(),
+                self.options.memtable_size(),
+            ),
+        };
         drop(state);
 
         version.active.insert(
@@ -152,6 +166,9 @@ impl Inner {
             set.memtable_bytes(),
         );
         self.publisher.publish(first, last);
+        if !delay.is_zero() {
+            std::thread::sleep(delay);
+        }
         match (how, self.log.get()) {
             (Durability::Synced, Some(log)) => log.wait_durable(position),
             _ => Ok(()),

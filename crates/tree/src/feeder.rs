@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
@@ -13,6 +13,8 @@ use crate::crew::{Crew, Work};
 use crate::memtable::Memtable;
 use crate::merge::Resolver;
 use crate::node::{Builder, Subtree};
+use crate::pace::FeedSpeed;
+use crate::settle::{CREDIT, IDLE_CHECK, IdleWatch};
 use crate::store::Inner;
 use crate::version::{Tree, Version};
 use crate::{Error, Result, TreeId};
@@ -25,7 +27,11 @@ pub(crate) struct Feeder {
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Further threads that feed trees side by side with it.
     crew: Crew,
-    /// One feed or checkpoint at a time.
+    /// How fast memtables are fed, for committers.
+    pub(crate) speed: FeedSpeed,
+    /// Bytes that settling may write.
+    pub(crate) credit: AtomicU64,
+    /// One feed, flush or checkpoint at a time.
     pub(crate) working: Mutex<()>,
 }
 
@@ -64,21 +70,39 @@ impl Feeder {
         Ok(())
     }
 
+    /// Whether the thread has been told to feed or to stop.
+    pub(crate) fn has_work(&self) -> bool {
+        let signal = self.signal.lock();
+        signal.work || signal.stop
+    }
+
     fn run(&self, inner: &Inner) {
+        let mut watch = IdleWatch::new();
+        let mut settled = false;
         loop {
             let mut signal = self.signal.lock();
             while !signal.work && !signal.stop {
-                self.wake.wait(&mut signal);
+                if settled {
+                    self.wake.wait(&mut signal);
+                } else if self.wake.wait_for(&mut signal, IDLE_CHECK).timed_out() {
+                    break;
+                }
             }
             if signal.stop {
                 return;
             }
-            signal.work = false;
+            let work = std::mem::take(&mut signal.work);
             drop(signal);
             // A panic here would leave committers waiting for ever.
-            let outcome = catch_unwind(AssertUnwindSafe(|| inner.feed_all()));
+            let outcome = catch_unwind(AssertUnwindSafe(|| match work {
+                true => inner.feed_all().map(|()| false),
+                false => inner.settle_when_idle(&mut watch),
+            }));
             let failure = match outcome {
-                Ok(Ok(())) => continue,
+                Ok(Ok(done)) => {
+                    settled = done;
+                    continue;
+                }
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => "a defect of the engine; the standard error names it".to_owned(),
             };
@@ -141,8 +165,12 @@ impl Inner {
     pub(crate) fn feed_all(&self) -> Result<()> {
         let _working = self.feeder.working.lock();
         while let Some(memtable) = self.version.load().sealed.last().cloned() {
+            self.feeder.speed.begin();
             self.feed(&memtable)?;
             self.write_checkpoint()?;
+            self.feeder.speed.end(memtable.bytes());
+            let credit = memtable.bytes() as u64 * CREDIT;
+            self.feeder.credit.fetch_add(credit, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -150,15 +178,19 @@ impl Inner {
     /// Seals what there is, feeds it and writes a checkpoint.
     pub(crate) fn checkpoint_all(&self) -> Result<()> {
         self.check_running()?;
-        {
-            let _state = self.commit_lock.lock();
-            if !self.version.load().active.is_empty() {
-                self.seal(0);
-            }
-        }
+        self.seal_if_over(0);
         self.feed_all()?;
         let _working = self.feeder.working.lock();
         self.write_checkpoint()
+    }
+
+    /// Seals the active memtable if it has more than `bytes` bytes.
+    pub(crate) fn seal_if_over(&self, bytes: usize) {
+        let _state = self.commit_lock.lock();
+        let version = self.version.load();
+        if !version.active.is_empty() && version.active.bytes() > bytes {
+            self.seal(0);
+        }
     }
 
     /// Feeds the oldest sealed memtable to all its trees and publishes the new roots.
@@ -197,25 +229,36 @@ impl Inner {
             return Err(error);
         }
 
-        let state = self.commit_lock.lock();
+        let fed: Vec<_> = feed.fed.lock().drain().collect();
+        self.publish(fed, true);
+        self.room.notify_all();
+        self.figures.memtables_fed.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Puts new roots in the place of old ones.
+    pub(crate) fn publish_roots(&self, roots: impl IntoIterator<Item = (TreeId, Subtree)>) {
+        self.publish(roots, false);
+    }
+
+    /// Publishes new roots; they may hold all of the oldest sealed memtable, which is let go then.
+    fn publish(&self, roots: impl IntoIterator<Item = (TreeId, Subtree)>, fed: bool) {
+        let _state = self.commit_lock.lock();
         let version = self.version.load_full();
         let mut trees = (*version.trees).clone();
-        for (id, root) in feed.fed.lock().drain() {
+        for (id, root) in roots {
             // A tree that was dropped in the meantime stays dropped.
             trees.set_root(id, root);
         }
         let mut sealed = version.sealed.clone();
-        sealed.pop();
-        let active = version.active.clone();
+        if fed {
+            sealed.pop();
+        }
         self.version.store(Arc::new(Version {
-            active,
+            active: version.active.clone(),
             sealed,
             trees: Arc::new(trees),
         }));
-        drop(state);
-        self.room.notify_all();
-        self.figures.memtables_fed.fetch_add(1, Ordering::Relaxed);
-        Ok(())
     }
 
     pub(crate) fn builder(&self, id: TreeId, tree: &Tree) -> Builder {

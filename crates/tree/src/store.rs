@@ -210,6 +210,16 @@ impl Store {
         self.inner().checkpoint_all()
     }
 
+    /// Feeds everything that is committed and moves all pending messages down to the leaves, where reads are
+    /// fastest. The store does the same by itself when nobody commits for a while, up to a bound
+    /// on what it writes for that.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub fn settle(&self) -> Result<()> {
+        self.inner().settle_now()
+    }
+
     /// Whether a tree exists.
     pub fn has_tree(&self, tree: TreeId) -> bool {
         self.inner().version.load().trees.contains(tree)

@@ -226,6 +226,13 @@ fn run(seed: u64, steps: usize) {
                 let heights = model.keys().map(|tree| store.tree_stats(*tree).height);
                 height = heights.chain([height]).max().unwrap();
             }
+            14 if step % 3 == 0 => {
+                store.settle().unwrap();
+                for tree in model.keys() {
+                    assert_eq!(store.tree_stats(*tree).pending_bytes, 0);
+                }
+                check_all(&mut random, &store.snapshot(), &model);
+            }
             13 if step % 3 == 0 => {
                 snapshots.clear();
                 store.close().unwrap();
@@ -312,4 +319,28 @@ fn increments_from_many_threads_are_all_there() {
         number(&store.snapshot().get(tree, b"counter").unwrap().unwrap()),
         4000
     );
+}
+
+#[test]
+fn a_store_that_nobody_writes_to_settles_by_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(options(directory.path())).unwrap();
+    let tree = store.allocate_tree();
+    let mut set = WriteSet::new();
+    set.create_tree(tree, &tree_options(0));
+    store.commit(set, Durability::Logged).unwrap();
+    let mut random = SmallRng::seed_from_u64(3);
+    for _ in 0..3000 {
+        let mut set = WriteSet::new();
+        for _ in 0..20 {
+            set.put(tree, &random_key(&mut random), &[7; 50]);
+        }
+        store.commit(set, Durability::Logged).unwrap();
+    }
+    let pending = || store.tree_stats(tree).pending_bytes;
+    let start = std::time::Instant::now();
+    while pending() > 0 && start.elapsed() < std::time::Duration::from_secs(60) {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(pending(), 0, "after {:?}", start.elapsed());
 }

@@ -55,6 +55,11 @@ impl Memtable {
         skiplist::entry_bytes_max(key_len, value_len)
     }
 
+    /// About how many bytes operations take whose encoding has `encoded` bytes.
+    pub(crate) fn ops_bytes(ops: usize, encoded: usize) -> usize {
+        encoded + ops * 14
+    }
+
     /// Bytes that the first operation on a tree takes besides.
     pub(crate) const LIST_BYTES: usize = 16 + 4 * HEIGHT_MAX + 8;
 
@@ -143,6 +148,11 @@ impl Memtable {
     /// Whether nothing was inserted.
     pub(crate) fn is_empty(&self) -> bool {
         self.lists.read().is_empty()
+    }
+
+    /// The share that is used, 0 to 1.
+    pub(crate) fn fill(&self) -> f64 {
+        self.arena.used() as f64 / self.arena.capacity() as f64
     }
 
     /// Bytes used.

@@ -148,7 +148,7 @@ impl Builder {
     }
 
     /// Flushes what should be, merges small leaves, and splits the node if it has too many children.
-    fn settle(&self, mut node: Internal, upper: Option<&[u8]>) -> Result<Vec<Child>> {
+    pub(super) fn settle(&self, mut node: Internal, upper: Option<&[u8]>) -> Result<Vec<Child>> {
         let mut quota = match node.runs.len() > RUNS_SMOOTH {
             true => node.children.len().div_ceil(RUNS_MAX - RUNS_SMOOTH),
             false => 0,
@@ -191,7 +191,12 @@ impl Builder {
     }
 
     /// Moves the pending messages of one child down.
-    fn flush(&self, node: &mut Internal, index: usize, upper: Option<&[u8]>) -> Result<()> {
+    pub(super) fn flush(
+        &self,
+        node: &mut Internal,
+        index: usize,
+        upper: Option<&[u8]>,
+    ) -> Result<()> {
         let child = node.children[index].clone();
         let Subtree::Internal(below) = &child.subtree else {
             return self.rewrite_leaves(node, index..index + 1, Vec::new(), 0, upper);
@@ -312,7 +317,7 @@ impl Builder {
     }
 
     /// Cuts a node into as many as it needs.
-    fn split(&self, node: Internal) -> Vec<Child> {
+    pub(super) fn split(&self, node: Internal) -> Vec<Child> {
         let (count, most) = (node.children.len(), self.fanout * 2);
         let pieces = if count > most {
             count.div_ceil(self.fanout + self.fanout / 2)
@@ -432,7 +437,7 @@ impl Child {
 
 impl Internal {
     /// Puts `pieces` in the place of children that have received all their pending messages.
-    fn received(&mut self, range: std::ops::Range<usize>, pieces: &mut Vec<Child>) {
+    pub(super) fn received(&mut self, range: std::ops::Range<usize>, pieces: &mut Vec<Child>) {
         let pivot = self.children[range.start].pivot.clone();
         if pieces.is_empty() {
             pieces.push(Child::new(&pivot, Subtree::Empty, 0));
@@ -466,7 +471,7 @@ impl Internal {
 }
 
 /// The child with most pending bytes among those that wait for a run below `before` (0: any), and those bytes.
-fn heaviest(node: &Internal, before: u64) -> Option<(usize, u64)> {
+pub(super) fn heaviest(node: &Internal, before: u64) -> Option<(usize, u64)> {
     let waits = |child: &Child| match before {
         0 => child.pending_bytes > 0,
         before => child.pending_from < before,

@@ -8,6 +8,7 @@
 mod bulk;
 mod codec;
 mod flush;
+mod settle;
 
 use std::sync::{Arc, OnceLock};
 
