@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use quick_cache::sync::Cache;
 
+use crate::budget::Budget;
 use crate::page::Page;
 use crate::run::RunIndex;
 
 /// What an entry costs besides its bytes: the entry itself, its key and the shared handle.
-const ENTRY_COST: u64 = 144;
+const ENTRY_COST: u64 = 192;
 /// Memory for entries is handed out in steps of about an eighth of their size; half of that is lost.
 const STEP_SHARE: u64 = 16;
 /// The "page number" of a run's index, and of its filter.
@@ -43,26 +44,23 @@ impl quick_cache::Weighter<(u64, u32), Cached> for Bytes {
 /// Pages, indexes and filters by run and page number.
 pub(crate) struct PageCache {
     cache: Cache<(u64, u32), Cached, Bytes>,
-    /// The most bytes of the cache and of what is pinned.
-    bytes: u64,
-    pinned: AtomicU64,
-    /// What was pinned when the cache's share was last changed.
-    taken: AtomicU64,
+    budget: Arc<Budget>,
+    /// The most bytes that the cache has now.
+    bytes: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
 }
 
 impl PageCache {
-    /// An empty cache of at most `bytes` bytes.
-    pub(crate) fn new(bytes: usize) -> PageCache {
+    /// An empty cache with what the budget leaves to it.
+    pub(crate) fn new(budget: &Arc<Budget>) -> PageCache {
+        let bytes = budget.for_cache();
         // An estimate for the cache's own tables.
-        let items = (bytes / (6 << 10)).max(256);
-        let bytes = bytes as u64;
+        let items = (bytes / (6 << 10)).max(256) as usize;
         PageCache {
             cache: Cache::with_weighter(items, bytes, Bytes),
-            bytes,
-            pinned: AtomicU64::new(0),
-            taken: AtomicU64::new(0),
+            budget: budget.clone(),
+            bytes: AtomicU64::new(bytes),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         }
@@ -87,6 +85,7 @@ impl PageCache {
     }
 
     pub(crate) fn insert_page(&self, run: u64, page: u32, value: Arc<Page>) {
+        self.share();
         self.cache.insert((run, page), Cached::Page(value));
     }
 
@@ -119,49 +118,16 @@ impl PageCache {
         }
     }
 
-    /// Takes `bytes` for something that stays in memory outside of the cache. False if that is too much.
-    pub(crate) fn pin(&self, bytes: usize) -> bool {
-        let bytes = bytes as u64 + 32;
-        if self.pinned.fetch_add(bytes, Ordering::Relaxed) + bytes > self.bytes / 2 {
-            self.pinned.fetch_sub(bytes, Ordering::Relaxed);
-            return false;
-        }
-        self.share();
-        true
-    }
-
-    /// Gives back what `pin` has taken.
-    pub(crate) fn unpin(&self, bytes: usize) {
-        self.pinned.fetch_sub(bytes as u64 + 32, Ordering::Relaxed);
-        self.share();
-    }
-
-    /// Gives up `wanted` bytes for a while: less if more than half would be taken, but not below `least`.
-    pub(crate) fn lend(&self, wanted: usize, least: usize) -> usize {
-        let free = (self.bytes / 2).saturating_sub(self.pinned.load(Ordering::Relaxed));
-        let bytes = wanted.min(free as usize).max(least);
-        self.pinned.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.share();
-        bytes
-    }
-
-    /// Takes back what was lent.
-    pub(crate) fn take_back(&self, bytes: usize) {
-        self.pinned.fetch_sub(bytes as u64, Ordering::Relaxed);
-        self.share();
-    }
-
-    /// Makes the cache as large as what is pinned allows, now and then.
-    fn share(&self) {
-        let pinned = self.pinned.load(Ordering::Relaxed);
-        let taken = self.taken.load(Ordering::Relaxed);
-        if pinned.abs_diff(taken) > self.bytes / 64
+    /// Makes the cache as large as the budget allows now. Cheap unless much has changed.
+    pub(crate) fn share(&self) {
+        let (now, before) = (self.budget.for_cache(), self.bytes.load(Ordering::Relaxed));
+        if now.abs_diff(before) > self.budget.bytes() / 64
             && self
-                .taken
-                .compare_exchange(taken, pinned, Ordering::Relaxed, Ordering::Relaxed)
+                .bytes
+                .compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         {
-            self.cache.set_capacity(self.bytes.saturating_sub(pinned));
+            self.cache.set_capacity(now);
         }
     }
 
@@ -169,25 +135,9 @@ impl PageCache {
     pub(crate) fn figures(&self) -> (u64, u64, u64) {
         let counter = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (
-            self.cache.weight() + counter(&self.pinned),
+            self.cache.weight() + self.budget.pinned(),
             counter(&self.hits),
             counter(&self.misses),
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_pinned_is_taken_from_the_pages() {
-        let cache = PageCache::new(64 << 20);
-        assert!(cache.pin(20 << 20));
-        assert!(!cache.pin(20 << 20));
-        assert!(cache.cache.capacity() <= 44 << 20);
-        cache.unpin(20 << 20);
-        assert!(cache.cache.capacity() >= 63 << 20);
-        assert!(cache.pin(30 << 20));
     }
 }

@@ -212,6 +212,7 @@ impl Inner {
             sealed,
             trees: version.trees.clone(),
         }));
+        self.runs.cache.share();
         self.feeder.wake();
     }
 

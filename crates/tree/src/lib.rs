@@ -25,6 +25,7 @@
 //! # }
 //! ```
 
+mod budget;
 mod bulk;
 mod bytes;
 mod cache;

@@ -119,15 +119,12 @@ impl Options {
             .unwrap_or((self.cache_bytes / 8).clamp(MIB, 64 * MIB))
     }
 
-    /// What is left of the budget for pages, indexes and filters, in bytes. Taken off are the active
-    /// memtable, a sealed one that is being fed and a second that waits, the log's buffers, and
-    /// what a thread holds while it builds nodes: a leaf of 4 MiB with its filter, and read-ahead of up to
-    /// sixteen runs. An eighth of the rest is what allocators lose on blocks of the size of pages.
-    pub(crate) fn page_cache_bytes(&self) -> usize {
-        let memtables = self.memtable_size() * 3;
-        let builders = (self.flush_threads * 20 * MIB + 10 * MIB).min(self.cache_bytes / 4);
-        let rest = self.cache_bytes.saturating_sub(memtables + builders);
-        (rest / 8 * 7).max(self.cache_bytes / 5)
+    /// The part of the budget that is counted, in bytes. The rest is for the log's buffers, for the codecs' tables, for
+    /// what the writers of runs keep between them, and for what an allocator loses.
+    pub(crate) fn counted_bytes(&self) -> usize {
+        let writers = self.flush_threads * 6 * MIB;
+        let uncounted = (writers + 8 * MIB).min(self.cache_bytes / 4) + self.cache_bytes / 16;
+        self.cache_bytes - uncounted
     }
 
     pub(crate) fn check(&self) -> Result<()> {

@@ -220,9 +220,9 @@ impl PageBuilder {
         self.entries.is_empty()
     }
 
-    /// About the size of the page in memory if it were built now, in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.keys.len() + self.values.len() + self.entries.len() * PLACE_BYTES
+    /// The size in memory of the page with one more entry of `more` bytes of key and value, in bytes.
+    pub(crate) fn bytes_with(&self, more: usize) -> usize {
+        self.keys.len() + self.values.len() + more + (self.entries.len() + 2) * PLACE_BYTES
     }
 
     pub(crate) fn first_key(&self) -> &[u8] {

@@ -54,6 +54,8 @@ impl Inner {
         }
         self.seal_if_over(SEAL_BYTES);
         self.feed_all()?;
+        self.spare_blocks.clear();
+        self.runs.cache.share();
         let before = self.publisher.visible();
         let is_wanted = || {
             self.feeder.credit.load(Ordering::Relaxed) > 0

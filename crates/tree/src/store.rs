@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 
+use crate::budget::Budget;
 use crate::cache::PageCache;
 use crate::checkpoint::{self, Checkpointer};
 use crate::commit::{CommitState, Durability};
@@ -117,9 +118,11 @@ impl Store {
         let file = disk
             .open(DATA_FILE, true)
             .map_err(Error::io(format!("opening {DATA_FILE}")))?;
+        let budget = Budget::new(options.counted_bytes());
         let runs = Arc::new(RunStore {
             data: DataFile::new(file),
-            cache: PageCache::new(options.page_cache_bytes()),
+            cache: PageCache::new(&budget),
+            budget,
         });
         disk.sync_directory()
             .map_err(Error::io("syncing the store's directory"))?;
@@ -127,7 +130,8 @@ impl Store {
         let opened = checkpoint::open(&runs)?;
         let position = opened.position;
         let size = options.memtable_size();
-        let spare_blocks = Arc::default();
+        let budget = runs.budget.clone();
+        let spare_blocks = SpareBlocks::new(move |bytes| budget.lend(bytes));
         let version = Version {
             active: Arc::new(Memtable::new(size, position.log_start, &spare_blocks)),
             sealed: Vec::new(),

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use chunk::Chunk;
 
+use crate::budget::Lent;
 use crate::merger::{Direction, Merger, Source};
 use crate::run::{Fetch, PartsCursor, Run, RunStore, RunWriter};
 use crate::store::{Inner, Store};
@@ -174,7 +175,7 @@ impl Store {
         Ok(BulkLoader {
             store: self.clone(),
             loads,
-            memory: Lent::take(&inner.runs, wanted, least),
+            memory: inner.runs.budget.lend_up_to(wanted, least),
             used: 0,
             spare: Vec::new(),
             broken: false,
@@ -442,26 +443,6 @@ impl Load {
             parts: writer.finish()?,
             is_leaves,
         })
-    }
-}
-
-/// Memory that the page cache gave up for a while.
-struct Lent {
-    from: Arc<RunStore>,
-    bytes: usize,
-}
-
-impl Lent {
-    fn take(from: &Arc<RunStore>, wanted: usize, least: usize) -> Lent {
-        let bytes = from.cache.lend(wanted, least);
-        let from = from.clone();
-        Lent { from, bytes }
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        self.from.cache.take_back(self.bytes);
     }
 }
 

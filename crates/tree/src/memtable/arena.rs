@@ -5,6 +5,7 @@
 //! block, so links are four bytes and a link of 0 is "none" (offset 0 is never handed out).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -21,6 +22,7 @@ const SPARE_MAX: usize = 2;
 struct Block {
     base: NonNull<u8>,
     capacity: usize,
+    _share: Option<Share>,
 }
 
 // SAFETY: a block owns its memory, like a boxed slice.
@@ -29,14 +31,19 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    fn new(capacity: usize) -> Block {
+    fn new(capacity: usize, share: Option<Share>) -> Block {
         let layout = Block::layout(capacity);
         // SAFETY: the layout has a size of at least 64 bytes.
         let block = unsafe { alloc_zeroed(layout) };
         let Some(base) = NonNull::new(block) else {
             handle_alloc_error(layout)
         };
-        Block { base, capacity }
+        let _share = share;
+        Block {
+            base,
+            capacity,
+            _share,
+        }
     }
 
     fn layout(capacity: usize) -> Layout {
@@ -53,9 +60,33 @@ impl Drop for Block {
     }
 }
 
+/// Whatever a block holds on to of the memory budget.
+type Share = Box<dyn Any + Send + Sync>;
+
 /// Blocks of dropped arenas.
 #[derive(Default)]
-pub(crate) struct SpareBlocks(Mutex<Vec<Block>>);
+pub(crate) struct SpareBlocks {
+    blocks: Mutex<Vec<Block>>,
+    /// Takes a block's bytes from the budget.
+    take_share: Option<Box<dyn Fn(usize) -> Share + Send + Sync>>,
+}
+
+impl SpareBlocks {
+    /// None yet; `take_share` takes the bytes of a new block from the memory budget until its answer is dropped.
+    pub(crate) fn new<T: Any + Send + Sync>(
+        take_share: impl Fn(usize) -> T + Send + Sync + 'static,
+    ) -> Arc<SpareBlocks> {
+        Arc::new(SpareBlocks {
+            blocks: Mutex::default(),
+            take_share: Some(Box::new(move |bytes| Box::new(take_share(bytes)))),
+        })
+    }
+
+    /// Gives the memory of all blocks back.
+    pub(crate) fn clear(&self) {
+        self.blocks.lock().clear();
+    }
+}
 
 /// The memory of one memtable.
 pub(super) struct Arena {
@@ -79,11 +110,14 @@ impl Arena {
     /// one of that size. Its bytes are initialised, but not to zeros.
     pub(super) fn new(capacity: usize, spare: &Arc<SpareBlocks>) -> Arena {
         let capacity = capacity.clamp(64, u32::MAX as usize - PIECE_ALIGN);
-        let mut blocks = spare.0.lock();
+        let mut blocks = spare.blocks.lock();
         let fitting = blocks.iter().position(|block| block.capacity == capacity);
         let reused = fitting.map(|index| blocks.swap_remove(index));
         drop(blocks);
-        let block = reused.unwrap_or_else(|| Block::new(capacity));
+        let block = reused.unwrap_or_else(|| {
+            let share = spare.take_share.as_ref().map(|take| take(capacity));
+            Block::new(capacity, share)
+        });
         let (base, spare) = (block.base, spare.clone());
         let next = AtomicUsize::new(PIECE_ALIGN);
         Arena {
@@ -151,7 +185,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        let mut blocks = self.spare.0.lock();
+        let mut blocks = self.spare.blocks.lock();
         if blocks.len() < SPARE_MAX {
             blocks.extend(self.block.take());
         }

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Run, RunIndex};
+use crate::budget::Lent;
 use crate::data_file::{corrupt, decode_block};
 use crate::disk::AlignedBuf;
 use crate::page::Page;
@@ -36,6 +37,8 @@ struct Ahead {
     end: u64,
     /// How much the next read asks for.
     bytes: usize,
+    /// The buffer's part of the memory budget.
+    memory: Option<Lent>,
 }
 
 impl Ahead {
@@ -57,6 +60,10 @@ impl Ahead {
         // Whatever happens, the buffer does not hold what it held before.
         self.end = 0;
         let len = (range.end - range.start) as usize;
+        if self.memory.as_ref().is_none_or(|memory| memory.bytes < len) {
+            self.memory = None;
+            self.memory = Some(run.store.budget.lend(len));
+        }
         let skip = run.store.data.read(range.start, len, &mut self.buffer)?;
         self.start = range.start - skip as u64;
         self.end = self.start + self.buffer.len() as u64;
@@ -251,7 +258,7 @@ impl PartsCursor {
                 if !self.ahead.holds(&place) {
                     let range = self.range_ahead(run, index, page, backward);
                     self.ahead.read(run, range)?;
-                    if self.fetch == Fetch::Cached {
+                    if self.fetch == Fetch::Cached && !run.store.budget.is_tight() {
                         self.ahead.bytes = (self.ahead.bytes * 2).min(AHEAD_BYTES_MAX);
                     }
                 }

@@ -11,6 +11,7 @@ mod writer;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use crate::budget::Budget;
 use crate::cache::PageCache;
 use crate::data_file::{DataFile, corrupt};
 use crate::page::Page;
@@ -26,6 +27,7 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 pub(crate) struct RunStore {
     pub(crate) data: DataFile,
     pub(crate) cache: PageCache,
+    pub(crate) budget: Arc<Budget>,
 }
 
 /// The figures of a run that are kept in its parent.
@@ -122,11 +124,11 @@ impl Run {
 
     /// Keeps something with the run. False if there is no room for it.
     fn pin<T: Clone>(&self, slot: &OnceLock<T>, value: &T, bytes: usize) -> bool {
-        if !self.store.cache.pin(bytes) {
+        if !self.store.budget.pin(bytes) {
             return false;
         }
         if slot.set(value.clone()).is_err() {
-            self.store.cache.unpin(bytes);
+            self.store.budget.unpin(bytes);
         }
         true
     }
@@ -188,7 +190,7 @@ impl Drop for Run {
             self.filter.get().map(|f| f.len()),
         ];
         for bytes in pins.into_iter().flatten() {
-            self.store.cache.unpin(bytes);
+            self.store.budget.unpin(bytes);
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::index::{RunIndex, separator};
 use super::{Run, RunInfo, RunStore};
+use crate::budget::Lent;
 use crate::data_file::{push_block, seal_block};
 use crate::page::PageBuilder;
 use crate::{Compression, Kind, Result, filter};
@@ -37,6 +38,8 @@ pub(crate) struct RunWriter {
     max_key: Vec<u8>,
     separator: Vec<u8>,
     done: Vec<Arc<Run>>,
+    /// For the blocks, the hashes of keys and the index.
+    _memory: Lent,
 }
 
 impl RunWriter {
@@ -62,6 +65,7 @@ impl RunWriter {
             max_key: Vec::new(),
             separator: Vec::new(),
             done: Vec::new(),
+            _memory: store.budget.lend(run_bytes as usize / 2 * 3),
         }
     }
 
@@ -69,7 +73,7 @@ impl RunWriter {
     pub(crate) fn add(&mut self, key: &[u8], kind: Kind, value: &[u8]) -> Result<()> {
         debug_assert!(self.page.is_empty() || self.page.last_key() < key);
         let bytes = key.len() + value.len();
-        if !self.page.is_empty() && self.page.bytes() + bytes > self.page_bytes {
+        if !self.page.is_empty() && self.page.bytes_with(bytes) > self.page_bytes {
             self.finish_page();
             if self.logical_bytes >= self.run_bytes {
                 self.finish_run()?;
