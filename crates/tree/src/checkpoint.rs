@@ -8,7 +8,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::bytes::{Reader, Writer};
-use crate::data_file::{DATA_FILE, corrupt};
+use crate::data_file::{DATA_FILE, DataFile, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf};
 use crate::node::{Decoder, NodeWriter, StoredNode, SubtreeRef, encode_subtree};
 use crate::run::RunStore;
@@ -20,6 +20,9 @@ use crate::{Error, Result, TreeId, TreeOptions};
 const MAGIC: &[u8; 8] = b"FRONDTRE";
 /// Raised when the format changes so that older code cannot read it.
 const FORMAT_VERSION: u32 = 2;
+
+/// Bytes of a superblock that are used; the rest are zeros.
+pub(crate) const SUPERBLOCK_BYTES: usize = 40;
 
 /// What a checkpoint makes durable besides the trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -164,11 +167,9 @@ pub(crate) struct Superblock {
 }
 
 /// Reads one of the superblocks; `None` if it was never written, or not completely.
-pub(crate) fn read_superblock(store: &RunStore, slot: u64) -> Result<Option<Superblock>> {
+pub(crate) fn read_superblock(data: &DataFile, slot: u64) -> Result<Option<Superblock>> {
     let mut buffer = AlignedBuf::with_capacity(ALIGNMENT);
-    store
-        .data
-        .read(slot * ALIGNMENT as u64, ALIGNMENT, &mut buffer)?;
+    data.read(slot * ALIGNMENT as u64, ALIGNMENT, &mut buffer)?;
     let mut reader = Reader(&buffer);
     let mut read = || {
         let magic = reader.bytes(8)?;
@@ -223,7 +224,10 @@ pub(crate) fn open(store: &Arc<RunStore>) -> Result<Opened> {
         store.data.sync()?;
         return Ok(opened);
     }
-    let slots = [read_superblock(store, 0)?, read_superblock(store, 1)?];
+    let slots = [
+        read_superblock(&store.data, 0)?,
+        read_superblock(&store.data, 1)?,
+    ];
     let Some(newest) = slots
         .into_iter()
         .flatten()

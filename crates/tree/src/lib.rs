@@ -39,6 +39,7 @@ pub mod disk;
 mod error;
 mod feeder;
 mod filter;
+mod inspect;
 mod log;
 mod memtable;
 mod merge;
@@ -54,6 +55,7 @@ mod snapshot;
 mod space;
 mod store;
 mod sync;
+mod verify;
 mod version;
 mod write_set;
 
@@ -61,6 +63,7 @@ pub use bulk::{BulkLoader, Duplicates, Watcher};
 pub use commit::Durability;
 pub use cursor::Cursor;
 pub use error::{Error, Result};
+pub use inspect::{Problem, ProblemKind, Progress};
 pub use merge::{MergeOperator, NoMerge};
 pub use merger::Direction;
 pub use node::TreeStats;
@@ -70,6 +73,7 @@ pub use options::{
 pub use snapshot::{Snapshot, ValueRef};
 pub use space::SpaceStats;
 pub use store::{Store, StoreStats};
+pub use verify::VerifyReport;
 pub use write_set::WriteSet;
 
 pub(crate) use memtable::Memtable;

@@ -318,6 +318,13 @@ pub(crate) fn decode(payload: &[u8]) -> Ops<'_> {
     Ops { rest: payload }
 }
 
+/// Whether all of a payload is operations that an encoder wrote.
+pub(crate) fn is_sound(payload: &[u8]) -> bool {
+    let mut ops = decode(payload);
+    while ops.next().is_some() {}
+    ops.rest.is_empty()
+}
+
 /// An iterator over encoded operations.
 pub(crate) struct Ops<'a> {
     rest: &'a [u8],

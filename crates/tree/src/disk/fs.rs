@@ -12,21 +12,38 @@ use super::{Disk, DiskFile};
 pub struct FsDisk {
     path: PathBuf,
     direct_io: bool,
+    read_only: bool,
 }
 
 impl FsDisk {
     /// A disk over the directory `path`, which is created on first use.
     pub fn new(path: PathBuf, direct_io: bool) -> FsDisk {
-        FsDisk { path, direct_io }
+        FsDisk {
+            path,
+            direct_io,
+            read_only: false,
+        }
+    }
+
+    /// A disk over a directory that nothing is created, changed or deleted in: such calls fail.
+    pub fn read_only(path: PathBuf) -> FsDisk {
+        FsDisk {
+            path,
+            direct_io: true,
+            read_only: true,
+        }
     }
 }
 
 impl Disk for FsDisk {
     fn open(&self, name: &str, direct: bool) -> io::Result<Arc<dyn DiskFile>> {
-        std::fs::create_dir_all(&self.path)?;
         let path = self.path.join(name);
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
+        options.read(true);
+        if !self.read_only {
+            std::fs::create_dir_all(&self.path)?;
+            options.write(true).create(true).truncate(false);
+        }
         if direct && self.direct_io {
             let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
             // Some file systems (tmpfs before Linux 6.6) refuse the flag: buffered then.
@@ -40,7 +57,9 @@ impl Disk for FsDisk {
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        std::fs::create_dir_all(&self.path)?;
+        if !self.read_only {
+            std::fs::create_dir_all(&self.path)?;
+        }
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.path)? {
             if let Ok(name) = entry?.file_name().into_string() {
@@ -51,6 +70,9 @@ impl Disk for FsDisk {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
+        if self.read_only {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         std::fs::remove_file(self.path.join(name))
     }
 

@@ -2,12 +2,14 @@
 
 mod aligned;
 mod fs;
+mod overlay;
 
 use std::io;
 use std::sync::Arc;
 
 pub use aligned::{ALIGNMENT, AlignedBuf};
 pub use fs::FsDisk;
+pub use overlay::OverlayDisk;
 
 /// A directory of files.
 pub trait Disk: Send + Sync {

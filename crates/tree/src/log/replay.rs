@@ -58,6 +58,11 @@ pub(crate) fn replay(
     Ok(walk.position.max(from))
 }
 
+/// Where the oldest segment starts, if there is one.
+pub(crate) fn oldest_position(disk: &dyn Disk) -> Result<Option<u64>> {
+    Ok(segments(disk)?.first().copied())
+}
+
 const MISSING: &str = "a group of the log is missing or damaged, and later ones follow";
 
 /// A segment that is read.

@@ -14,7 +14,9 @@ use std::sync::{Arc, OnceLock};
 
 use crate::run::Run;
 use crate::space::Extent;
-pub(crate) use codec::{Decoder, NodeWriter, SubtreeRef, encode_subtree};
+pub(crate) use codec::{
+    DEPTH_MAX, Decoder, NodeRef, NodeWriter, RunRef, SubtreeRef, encode_subtree,
+};
 pub(crate) use flush::Builder;
 
 /// A tree or a part of one.

@@ -64,7 +64,7 @@ impl RunIndex {
         size_of::<RunIndex>() + self.separators.len() + self.pages.len() * size_of::<PagePlace>()
     }
 
-    fn separator(&self, page: usize) -> &[u8] {
+    pub(crate) fn separator(&self, page: usize) -> &[u8] {
         let start = self.pages[page].separator_at as usize;
         &self.separators[start..self.pages[page + 1].separator_at as usize]
     }

@@ -1,0 +1,348 @@
+//! Reading a store that may be damaged: what cannot be read is noted, and the walk goes on.
+//!
+//! Nothing is written, and nothing here trusts more than the checksums say.
+
+use std::fmt;
+
+use crate::checkpoint::{self, Manifest, Superblock, TreeRef};
+use crate::data_file::{DATA_FILE, DataFile, decode_block};
+use crate::disk::{ALIGNMENT, AlignedBuf, Disk};
+use crate::node::{NodeRef, RunRef};
+use crate::page::Page;
+use crate::run::RunIndex;
+use crate::space::DATA_START;
+use crate::{Error, Result, TreeId};
+
+/// What kind of problem a walk over a store has met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// The disk did not give the bytes.
+    Unreadable,
+    /// Bytes do not carry their checksum, or a superblock is missing.
+    Damaged,
+    /// Bytes carry their checksum, but do not say what they must.
+    Malformed,
+    /// Keys, pivots or numbers of runs do not ascend.
+    Order,
+    /// Keys lie outside of the range that is recorded for them, or figures differ from those recorded.
+    Bounds,
+    /// A filter denies a key that is there.
+    Filter,
+    /// Bytes behind the last block of an extent are not zero.
+    Padding,
+    /// Two things claim the same place.
+    Overlap,
+    /// The log cannot be replayed.
+    Log,
+}
+
+/// One thing that is wrong with a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub file: String,
+    /// Where in the file, in bytes.
+    pub offset: u64,
+    /// The tree that it concerns, if it is one.
+    pub tree: Option<TreeId>,
+    /// What kind of problem it is.
+    pub kind: ProblemKind,
+    /// What is wrong, for people.
+    pub what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at byte {}", self.file, self.offset)?;
+        if let Some(tree) = self.tree {
+            write!(f, ", tree {}", tree.0)?;
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+/// How far a walk over a store is, in bytes of its data file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// What was walked over.
+    pub done_bytes: u64,
+    /// All there is. Free space is part of it, so the walk may end before.
+    pub total_bytes: u64,
+}
+
+/// Reads a store and notes what is wrong.
+pub(crate) struct Inspector<'a> {
+    pub(crate) data: DataFile,
+    pub(crate) file_len: u64,
+    pub(crate) problems: Vec<Problem>,
+    /// The tree that problems belong to.
+    pub(crate) tree: Option<TreeId>,
+    progress: &'a mut dyn FnMut(Progress),
+    done: u64,
+}
+
+impl<'a> Inspector<'a> {
+    /// Opens the data file of a disk, which must be there.
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        progress: &'a mut dyn FnMut(Progress),
+    ) -> Result<Inspector<'a>> {
+        let names = disk
+            .list()
+            .map_err(Error::io("listing the store's files"))?;
+        if !names.iter().any(|name| name == DATA_FILE) {
+            let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+            return Err(Error::io(format!("opening {DATA_FILE}"))(missing));
+        }
+        let file = disk
+            .open(DATA_FILE, true)
+            .map_err(Error::io(format!("opening {DATA_FILE}")))?;
+        let data = DataFile::new(file);
+        Ok(Inspector {
+            file_len: data.len()?,
+            data,
+            problems: Vec::new(),
+            tree: None,
+            progress,
+            done: 0,
+        })
+    }
+
+    /// Notes a problem of the data file.
+    pub(crate) fn note(&mut self, offset: u64, kind: ProblemKind, what: impl Into<String>) {
+        let problem = Problem {
+            file: DATA_FILE.to_owned(),
+            offset,
+            tree: self.tree,
+            kind,
+            what: what.into(),
+        };
+        // A block that is reached on several ways is one problem.
+        if self.problems.last() != Some(&problem) {
+            self.problems.push(problem);
+        }
+    }
+
+    /// Notes an error that a reader returned.
+    fn note_error(&mut self, offset: u64, error: &Error) {
+        match error {
+            Error::Corrupt { offset, what, .. } => {
+                self.note(*offset, ProblemKind::Damaged, *what);
+            }
+            other => self.note(offset, ProblemKind::Unreadable, other.to_string()),
+        }
+    }
+
+    /// Notes an error of the log.
+    pub(crate) fn note_log(&mut self, error: Error) {
+        let (file, offset, what) = match error {
+            Error::Corrupt { file, offset, what } => (file, offset, what.to_owned()),
+            other => ("the log".to_owned(), 0, other.to_string()),
+        };
+        self.problems.push(Problem {
+            file,
+            offset,
+            tree: None,
+            kind: ProblemKind::Log,
+            what,
+        });
+    }
+
+    /// The bytes of an extent; pieces that the disk does not give are noted, and zeros.
+    fn extent(&mut self, offset: u64, len: u64) -> Option<AlignedBuf> {
+        let unit = ALIGNMENT as u64;
+        let inside = offset
+            .checked_add(len)
+            .is_some_and(|end| end <= self.file_len);
+        if offset < DATA_START
+            || !offset.is_multiple_of(unit)
+            || !len.is_multiple_of(unit)
+            || !inside
+        {
+            let what = format!("an extent of {len} bytes here is an impossible one");
+            self.note(offset, ProblemKind::Malformed, what);
+            return None;
+        }
+        let mut bytes = AlignedBuf::default();
+        if self.data.read(offset, len as usize, &mut bytes).is_err() {
+            bytes.clear();
+            let mut piece = AlignedBuf::with_capacity(ALIGNMENT);
+            for at in (offset..offset + len).step_by(ALIGNMENT) {
+                if let Err(error) = self.data.read(at, ALIGNMENT, &mut piece) {
+                    self.note(at, ProblemKind::Unreadable, error.to_string());
+                    piece.clear();
+                    piece.resize(ALIGNMENT);
+                }
+                bytes.extend_from_slice(&piece);
+            }
+        }
+        self.done += len;
+        (self.progress)(Progress {
+            done_bytes: self.done,
+            total_bytes: self.file_len,
+        });
+        Some(bytes)
+    }
+
+    /// Notes bytes that are not zero; `from` is the offset in the file of the first.
+    fn check_zeros(&mut self, bytes: &[u8], from: u64) {
+        if let Some(at) = bytes.iter().position(|byte| *byte != 0) {
+            let what = "bytes that nothing uses are not zero";
+            self.note(from + at as u64, ProblemKind::Padding, what);
+        }
+    }
+
+    /// The payload of a block that has an extent of its own.
+    fn block(&mut self, offset: u64, len: u32) -> Option<Vec<u8>> {
+        let bytes = self.extent(offset, block_extent(len))?;
+        let (block, padding) = bytes.split_at_checked(len as usize)?;
+        self.check_zeros(padding, offset + u64::from(len));
+        match decode_block(block, offset, <[u8]>::to_vec) {
+            Ok(payload) => Some(payload),
+            Err(error) => {
+                self.note_error(offset, &error);
+                None
+            }
+        }
+    }
+
+    /// The superblocks that can be read, the newest one first.
+    pub(crate) fn superblocks(&mut self) -> Vec<Superblock> {
+        let mut found: Vec<Superblock> = Vec::new();
+        let mut empty = Vec::new();
+        for slot in 0..2 {
+            let at = slot * ALIGNMENT as u64;
+            if self.file_len < at + ALIGNMENT as u64 {
+                self.note(
+                    at,
+                    ProblemKind::Damaged,
+                    "the file ends before its superblocks do",
+                );
+                continue;
+            }
+            let mut raw = AlignedBuf::with_capacity(ALIGNMENT);
+            if let Err(error) = self.data.read(at, ALIGNMENT, &mut raw) {
+                self.note_error(at, &error);
+                continue;
+            }
+            match checkpoint::read_superblock(&self.data, slot) {
+                Ok(Some(superblock)) if superblock.generation % 2 == slot => {
+                    let used = checkpoint::SUPERBLOCK_BYTES;
+                    self.check_zeros(&raw[used..], at + used as u64);
+                    found.push(superblock);
+                }
+                Ok(None) if raw.iter().all(|byte| *byte == 0) => empty.push(at),
+                Ok(_) => self.note(at, ProblemKind::Damaged, "a superblock is damaged"),
+                Err(error) => self.note_error(at, &error),
+            }
+        }
+        found.sort_by_key(|superblock| std::cmp::Reverse(superblock.generation));
+        // Only the first checkpoint leaves the other superblock as it was.
+        if let (Some(newest), Some(at)) = (found.first(), empty.first())
+            && newest.generation > 1
+        {
+            self.note(*at, ProblemKind::Damaged, "a superblock is gone");
+        }
+        found
+    }
+
+    pub(crate) fn manifest(&mut self, superblock: &Superblock) -> Option<Manifest> {
+        let at = superblock.manifest_at;
+        let payload = self.block(at, superblock.manifest_len)?;
+        self.parsed(at, Manifest::parse(&payload), "the manifest is malformed")
+    }
+
+    /// The trees of a page of the manifest.
+    pub(crate) fn trees(&mut self, at: u64, len: u32) -> Option<Vec<TreeRef>> {
+        let payload = self.block(at, len)?;
+        let trees = checkpoint::parse_page(&payload);
+        self.parsed(at, trees, "a page of trees is malformed")
+    }
+
+    pub(crate) fn node(&mut self, at: u64, len: u32) -> Option<NodeRef> {
+        let payload = self.block(at, len)?;
+        let node = NodeRef::parse(&payload);
+        self.parsed(at, node, "an internal node is malformed")
+    }
+
+    fn parsed<T>(&mut self, at: u64, value: Option<T>, what: &str) -> Option<T> {
+        if value.is_none() {
+            self.note(at, ProblemKind::Malformed, what);
+        }
+        value
+    }
+
+    /// A run, if its index can be read.
+    pub(crate) fn run(&mut self, run: &RunRef) -> Option<RunImage> {
+        let bytes = self.extent(run.offset, run.len)?;
+        let info = &run.info;
+        let (at, len) = (info.index_at as usize, info.index_len as usize);
+        let offset = run.offset + u64::from(info.index_at);
+        let block = bytes.get(at..at + len).unwrap_or_default();
+        let decode = |payload: &[u8]| RunIndex::decode(payload, info.pages, info.index_at);
+        let index = match decode_block(block, offset, decode) {
+            Ok(index) => self.parsed(offset, index, "the index of a run is malformed")?,
+            Err(error) => {
+                self.note_error(offset, &error);
+                return None;
+            }
+        };
+        Some(RunImage {
+            bytes,
+            offset: run.offset,
+            index,
+        })
+    }
+
+    /// A page of a run.
+    pub(crate) fn page(&mut self, image: &RunImage, page: usize) -> Option<Page> {
+        let (at, len) = image.index.place(page);
+        let offset = image.offset + u64::from(at);
+        let block = image.bytes.get(at as usize..(at + len) as usize);
+        match decode_block(block.unwrap_or_default(), offset, Page::decode) {
+            Ok(Ok(page)) => Some(page),
+            Ok(Err(what)) => {
+                self.note(offset, ProblemKind::Malformed, what);
+                None
+            }
+            Err(error) => {
+                self.note_error(offset, &error);
+                None
+            }
+        }
+    }
+
+    /// The filter of a run. Also checks what lies between and behind the run's blocks.
+    pub(crate) fn filter(&mut self, run: &RunRef, image: &RunImage) -> Option<Vec<u8>> {
+        let info = &run.info;
+        let (last_at, last_len) = image.index.place(image.index.pages() - 1);
+        let pages_end = (last_at + last_len) as usize;
+        let gap = image.bytes.get(pages_end..info.index_at as usize);
+        self.check_zeros(gap.unwrap_or_default(), run.offset + pages_end as u64);
+        let padding = image.bytes.get(info.end() as usize..);
+        self.check_zeros(padding.unwrap_or_default(), run.offset + info.end());
+        let at = u64::from(info.index_at) + u64::from(info.index_len);
+        let block = image.bytes.get(at as usize..info.end() as usize);
+        let offset = run.offset + at;
+        match decode_block(block.unwrap_or_default(), offset, <[u8]>::to_vec) {
+            Ok(filter) => Some(filter),
+            Err(error) => {
+                self.note_error(offset, &error);
+                None
+            }
+        }
+    }
+}
+
+/// The length of the extent of a block that stands alone.
+pub(crate) fn block_extent(len: u32) -> u64 {
+    u64::from(len).next_multiple_of(ALIGNMENT as u64)
+}
+
+/// A run in memory, as its extent holds it.
+pub(crate) struct RunImage {
+    bytes: AlignedBuf,
+    offset: u64,
+    pub(crate) index: RunIndex,
+}

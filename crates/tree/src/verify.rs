@@ -1,0 +1,394 @@
+//! Verifying a store: everything that the newest checkpoint reaches, and the log.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use crate::disk::{Disk, OverlayDisk};
+use crate::inspect::{Inspector, Problem, ProblemKind, Progress, block_extent};
+use crate::node::{DEPTH_MAX, NodeRef, RunRef, SubtreeRef};
+use crate::page::Page;
+use crate::space::DATA_START;
+use crate::store::Store;
+use crate::{Kind, Options, Result, TreeId, filter, log, write_set};
+
+/// What a verification found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VerifyReport {
+    /// What is wrong, in the order in which it was met. Empty for a sound store.
+    pub problems: Vec<Problem>,
+    /// The number of the checkpoint that was verified; 0 if there was none yet.
+    pub checkpoint: u64,
+    /// Trees.
+    pub trees: u64,
+    /// Internal nodes.
+    pub nodes: u64,
+    /// Runs: leaves and parts of buffers.
+    pub runs: u64,
+    /// Pages of runs.
+    pub pages: u64,
+    /// Keys in leaves and messages in buffers.
+    pub entries: u64,
+    /// Length of the data file in bytes.
+    pub file_bytes: u64,
+    /// Bytes of it that the checkpoint reaches, the superblocks included.
+    pub reachable_bytes: u64,
+    /// Bytes of it that are free.
+    pub free_bytes: u64,
+    /// Commits in the log that the next start replays.
+    pub log_frames: u64,
+    /// Bytes at the log's end that are no whole frames: what a crash cut short. The next start drops them.
+    pub log_torn_bytes: u64,
+}
+
+impl VerifyReport {
+    /// Whether nothing is wrong.
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+impl Store {
+    /// Verifies a store that nobody has open: checksums, order, bounds, filters, pivots, places and the log.
+    /// Nothing is changed. `progress` is called now and then.
+    ///
+    /// # Errors
+    /// If there is no store, or its directory cannot be read. What is wrong with the store is in the report.
+    pub fn verify(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport> {
+        let mut walk = Walk::new(&options.disk, progress)?;
+        walk.all(&options.disk);
+        Ok(VerifyReport {
+            problems: walk.inspector.problems,
+            ..walk.report
+        })
+    }
+}
+
+struct Walk<'a> {
+    inspector: Inspector<'a>,
+    report: VerifyReport,
+    /// Offset and length of all that was met.
+    extents: Vec<(u64, u64)>,
+    /// The runs that were met: siblings may share one.
+    runs: HashMap<u64, RunRef>,
+}
+
+/// The keys that may lie in a part of a tree.
+#[derive(Clone, Copy)]
+struct Bounds<'a> {
+    lower: &'a [u8],
+    upper: Option<&'a [u8]>,
+}
+
+impl Bounds<'_> {
+    fn hold(&self, key: &[u8]) -> bool {
+        key >= self.lower && self.upper.is_none_or(|upper| key < upper)
+    }
+}
+
+impl<'a> Walk<'a> {
+    fn new(disk: &Arc<dyn Disk>, progress: &'a mut dyn FnMut(Progress)) -> Result<Walk<'a>> {
+        let inspector = Inspector::open(&**disk, progress)?;
+        let report = VerifyReport {
+            file_bytes: inspector.file_len,
+            ..VerifyReport::default()
+        };
+        Ok(Walk {
+            inspector,
+            report,
+            extents: Vec::new(),
+            runs: HashMap::new(),
+        })
+    }
+
+    fn all(&mut self, disk: &Arc<dyn Disk>) {
+        let log_start = self.checkpoint();
+        self.places();
+        self.log(disk, log_start);
+    }
+
+    /// Walks over all trees. Returns where the replay of the log starts.
+    fn checkpoint(&mut self) -> u64 {
+        let superblocks = self.inspector.superblocks();
+        let Some(newest) = superblocks.first() else {
+            return 0;
+        };
+        self.report.checkpoint = newest.generation;
+        let extent = block_extent(newest.manifest_len);
+        self.extents.push((newest.manifest_at, extent));
+        let Some(manifest) = self.inspector.manifest(newest) else {
+            return 0;
+        };
+        let mut last: Option<TreeId> = None;
+        for (at, len) in manifest.pages {
+            self.extents.push((at, block_extent(len)));
+            for tree in self.inspector.trees(at, len).unwrap_or_default() {
+                self.inspector.tree = Some(tree.id);
+                if last.is_some_and(|last| last >= tree.id) {
+                    let what = "the trees of the manifest do not ascend";
+                    self.inspector.note(at, ProblemKind::Order, what);
+                }
+                if tree.id.0 >= manifest.position.next_tree {
+                    let what = "a tree has an id that was not given out";
+                    self.inspector.note(at, ProblemKind::Bounds, what);
+                }
+                last = Some(tree.id);
+                self.report.trees += 1;
+                let all = Bounds {
+                    lower: &[],
+                    upper: None,
+                };
+                self.subtree(&tree.root, at, all, 0);
+                self.inspector.tree = None;
+            }
+        }
+        manifest.position.log_start
+    }
+
+    fn subtree(&mut self, subtree: &SubtreeRef, at: u64, bounds: Bounds<'_>, depth: u32) {
+        match subtree {
+            SubtreeRef::Empty => {}
+            SubtreeRef::Leaf(run) => {
+                if !bounds.hold(&run.info.min_key) || !bounds.hold(&run.info.max_key) {
+                    let what = "the keys of a leaf lie outside of its parent's range";
+                    self.inspector.note(run.offset, ProblemKind::Bounds, what);
+                }
+                self.run(run, true);
+            }
+            SubtreeRef::Internal(..) if depth > DEPTH_MAX => {
+                let what = "a tree is deeper than any tree can be";
+                self.inspector.note(at, ProblemKind::Malformed, what);
+            }
+            SubtreeRef::Internal(offset, len) => {
+                self.extents.push((*offset, block_extent(*len)));
+                if let Some(node) = self.inspector.node(*offset, *len) {
+                    self.report.nodes += 1;
+                    self.node(&node, *offset, bounds, depth);
+                }
+            }
+        }
+    }
+
+    fn node(&mut self, node: &NodeRef, at: u64, bounds: Bounds<'_>, depth: u32) {
+        if !node.pivots_ascend() {
+            let what = "the pivots of a node do not ascend";
+            self.inspector.note(at, ProblemKind::Order, what);
+        }
+        // The first child takes whatever lies below its pivot.
+        if !node
+            .children
+            .iter()
+            .skip(1)
+            .all(|child| bounds.hold(&child.pivot))
+        {
+            let what = "a pivot lies outside of its node's range";
+            self.inspector.note(at, ProblemKind::Bounds, what);
+        }
+        if node
+            .children
+            .iter()
+            .any(|child| child.pending_from > node.next_number)
+        {
+            let what = "a child waits for a run that was never there";
+            self.inspector.note(at, ProblemKind::Bounds, what);
+        }
+        let numbers = node.runs.iter().map(|(number, _)| *number);
+        let numbers: Vec<u64> = numbers.chain([node.next_number]).collect();
+        if !numbers.is_sorted_by(|a, b| a < b) {
+            let what = "the numbers of a node's runs do not ascend";
+            self.inspector.note(at, ProblemKind::Order, what);
+        }
+        for (_, parts) in &node.runs {
+            let apart = |a: &RunRef, b: &RunRef| a.info.max_key < b.info.min_key;
+            if parts.is_empty() || !parts.is_sorted_by(apart) {
+                let what = "the parts of a run do not ascend, or there are none";
+                self.inspector.note(at, ProblemKind::Order, what);
+            }
+            for part in parts {
+                let reaches = *part.info.max_key >= *bounds.lower
+                    && bounds.upper.is_none_or(|upper| &*part.info.min_key < upper);
+                if !reaches {
+                    let what = "a run in a buffer has no key in its node's range";
+                    self.inspector.note(part.offset, ProblemKind::Bounds, what);
+                }
+                self.run(part, false);
+            }
+        }
+        for (index, child) in node.children.iter().enumerate() {
+            let lower = if index == 0 {
+                bounds.lower
+            } else {
+                &child.pivot
+            };
+            let next = node.children.get(index + 1).map(|next| &*next.pivot);
+            let upper = next.or(bounds.upper);
+            self.subtree(&child.subtree, at, Bounds { lower, upper }, depth + 1);
+        }
+    }
+
+    /// Checks all of a run, once.
+    fn run(&mut self, run: &RunRef, is_leaf: bool) {
+        match self.runs.entry(run.offset) {
+            Entry::Occupied(known) if known.get() == run => return,
+            Entry::Occupied(_) => {}
+            Entry::Vacant(new) => {
+                new.insert(run.clone());
+            }
+        }
+        self.extents.push((run.offset, run.len));
+        self.report.runs += 1;
+        let Some(image) = self.inspector.run(run) else {
+            return;
+        };
+        let filter = self.inspector.filter(run, &image);
+        let mut sums = Sums::default();
+        let mut all_read = true;
+        for number in 0..image.index.pages() {
+            let Some(page) = self.inspector.page(&image, number) else {
+                all_read = false;
+                continue;
+            };
+            self.report.pages += 1;
+            let next =
+                (number + 1 < image.index.pages()).then(|| image.index.separator(number + 1));
+            let bounds = Bounds {
+                lower: image.index.separator(number),
+                upper: next,
+            };
+            let (at, _) = image.index.place(number);
+            let at = run.offset + u64::from(at);
+            for (kind, what) in sums.add(&page, bounds, filter.as_deref(), is_leaf) {
+                self.inspector.note(at, kind, what);
+            }
+        }
+        self.report.entries += sums.entries;
+        if all_read && !sums.agree(run) {
+            let what = "a run has other keys or figures than its parent says";
+            self.inspector.note(run.offset, ProblemKind::Bounds, what);
+        }
+    }
+
+    /// Whether no two things lie in the same place. What nothing reaches is free.
+    fn places(&mut self) {
+        self.extents.sort_unstable();
+        let mut reachable = DATA_START.min(self.report.file_bytes);
+        let mut end = 0;
+        for (offset, len) in self.extents.iter().copied() {
+            if offset < end {
+                let what = "two extents overlap";
+                self.inspector.note(offset, ProblemKind::Overlap, what);
+            }
+            let behind = offset.saturating_add(len);
+            reachable += behind.saturating_sub(end.max(offset));
+            end = end.max(behind);
+        }
+        self.report.reachable_bytes = reachable;
+        self.report.free_bytes = self.report.file_bytes.saturating_sub(reachable);
+    }
+
+    /// Replays the log into nothing.
+    fn log(&mut self, disk: &Arc<dyn Disk>, start: u64) {
+        let oldest = match log::oldest_position(&**disk) {
+            Ok(oldest) => oldest.unwrap_or(start),
+            Err(error) => return self.inspector.note_log(error),
+        };
+        // What lies before the start is not needed any more, but tells of a failing disk all the same.
+        let problems = self.inspector.problems.len();
+        self.replay(disk, oldest.min(start), start);
+        if self.inspector.problems.len() > problems && oldest < start {
+            self.replay(disk, start, start);
+        }
+    }
+
+    /// Reads the log and counts the frames that a start needs.
+    fn replay(&mut self, disk: &Arc<dyn Disk>, from: u64, start: u64) {
+        let overlay = OverlayDisk::new(disk.clone());
+        let (mut frames, mut malformed) = (0, Vec::new());
+        let end = log::replay(&overlay, from, |position, sequence, payload| {
+            frames += u64::from(position >= start);
+            if !write_set::is_sound(payload) {
+                malformed.push(position);
+            }
+            Ok(sequence + write_set::numbers_of(payload))
+        });
+        self.report.log_frames = frames;
+        for position in malformed {
+            self.inspector.note_log(crate::Error::Corrupt {
+                file: "the log".to_owned(),
+                offset: position,
+                what: "a frame holds what no commit wrote",
+            });
+        }
+        match end {
+            Ok(_) => self.report.log_torn_bytes = overlay.cut_bytes(),
+            Err(error) => self.inspector.note_log(error),
+        }
+    }
+}
+
+/// What the pages of a run amount to.
+#[derive(Default)]
+struct Sums {
+    entries: u64,
+    logical_bytes: u64,
+    first: Vec<u8>,
+    last: Vec<u8>,
+}
+
+impl Sums {
+    /// Adds a page and returns what is wrong with it, each thing once.
+    fn add(
+        &mut self,
+        page: &Page,
+        bounds: Bounds<'_>,
+        filter: Option<&[u8]>,
+        is_leaf: bool,
+    ) -> Vec<(ProblemKind, &'static str)> {
+        let mut wrong = Vec::new();
+        let mut note = |kind, what| {
+            if !wrong.contains(&(kind, what)) {
+                wrong.push((kind, what));
+            }
+        };
+        for index in 0..page.count() {
+            let (key, (kind, value)) = (page.key(index), page.message(index));
+            if self.entries == 0 {
+                self.first = key.to_vec();
+            } else if key <= self.last.as_slice() {
+                note(ProblemKind::Order, "the keys of a run do not ascend");
+            }
+            if !bounds.hold(key) {
+                let what = "a page has keys outside of the range that the run's index gives it";
+                note(ProblemKind::Bounds, what);
+            }
+            if is_leaf && kind != Kind::Put {
+                note(
+                    ProblemKind::Malformed,
+                    "a leaf holds a message that is no put",
+                );
+            }
+            if filter.is_some_and(|bits| !filter::may_contain(bits, filter::hash(key))) {
+                note(
+                    ProblemKind::Filter,
+                    "the filter of a run denies a key of this page",
+                );
+            }
+            self.last.clear();
+            self.last.extend_from_slice(key);
+            self.entries += 1;
+            self.logical_bytes += (key.len() + value.len()) as u64;
+        }
+        wrong
+    }
+
+    fn agree(&self, run: &RunRef) -> bool {
+        let info = &run.info;
+        self.entries == info.entries
+            && self.logical_bytes == info.logical_bytes
+            && *self.first == *info.min_key
+            && *self.last == *info.max_key
+    }
+}
+
+#[cfg(test)]
+mod tests;
