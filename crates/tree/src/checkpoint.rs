@@ -44,6 +44,15 @@ pub(crate) struct Checkpointer {
 }
 
 impl Checkpointer {
+    /// A writer for a data file that has no checkpoint.
+    pub(crate) fn new(store: &Arc<RunStore>) -> Checkpointer {
+        Checkpointer {
+            store: store.clone(),
+            generation: 0,
+            manifest: None,
+        }
+    }
+
     /// Makes `trees` durable.
     pub(crate) fn write(&mut self, trees: &Trees, position: Position) -> Result<()> {
         let writer = NodeWriter { store: &self.store };
@@ -206,11 +215,7 @@ pub(crate) struct Opened {
 /// Reads the newest checkpoint, or starts an empty store.
 pub(crate) fn open(store: &Arc<RunStore>) -> Result<Opened> {
     let mut opened = Opened {
-        checkpointer: Checkpointer {
-            store: store.clone(),
-            generation: 0,
-            manifest: None,
-        },
+        checkpointer: Checkpointer::new(store),
         trees: Trees::default(),
         position: Position {
             next_tree: 1,

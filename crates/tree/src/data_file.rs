@@ -170,6 +170,15 @@ pub(crate) fn seal_block(block: &mut [u8], offset: u64) {
     checksum.copy_from_slice(&xxh3_64_with_seed(rest, offset).to_le_bytes());
 }
 
+/// Checks that a block that stands at `offset` carries its checksum.
+pub(crate) fn check_block(block: &[u8], offset: u64) -> Result<()> {
+    let sum = |rest| xxh3_64_with_seed(rest, offset).to_le_bytes();
+    match block.split_at_checked(8) {
+        Some((checksum, rest)) if checksum == sum(rest) => Ok(()),
+        _ => Err(corrupt(offset, "the checksum of a block does not match")),
+    }
+}
+
 /// Checks a block that stands at `offset`, and calls `visit` with its payload.
 pub(crate) fn decode_block<T>(
     block: &[u8],

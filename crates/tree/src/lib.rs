@@ -25,6 +25,7 @@
 //! # }
 //! ```
 
+mod backup;
 mod budget;
 mod bulk;
 mod bytes;
@@ -59,6 +60,7 @@ mod verify;
 mod version;
 mod write_set;
 
+pub use backup::BackupReport;
 pub use bulk::{BulkLoader, Duplicates, Watcher};
 pub use commit::Durability;
 pub use cursor::Cursor;

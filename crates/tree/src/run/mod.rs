@@ -78,6 +78,11 @@ impl Run {
         })
     }
 
+    /// Where it lies.
+    pub(crate) fn store(&self) -> &RunStore {
+        &self.store
+    }
+
     /// Whether the run's keys reach into `lower..upper`; `None` is no upper bound.
     pub(crate) fn overlaps(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
         &*self.info.max_key >= lower && upper.is_none_or(|upper| &*self.info.min_key < upper)
