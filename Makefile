@@ -13,8 +13,9 @@ DOCUMENTS ?= 1000000
 OUT ?= .cache/bench
 CRASHES ?= 10000
 PREEMPTIONS ?= 4
+ENGINES ?= tree rocksdb lmdb fjall redb
 
-.PHONY: help setup setup-build run test fmt lint unit clients bench simulate loom deny clean
+.PHONY: help setup setup-build run test fmt lint unit clients bench bench-engine simulate loom deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +50,10 @@ clients: setup ## Client suites only; SUITES="node mongosh" picks some
 
 bench: setup-build ## Insert DOCUMENTS (1000000) with four indexes into a server of its own; report in OUT
 	DOCUMENTS=$(DOCUMENTS) scripts/bench-w1.sh $(OUT)
+
+bench-engine: setup-build ## Frond's engine beside RocksDB, LMDB, fjall and redb; DOCUMENTS, ENGINES, report in OUT
+	ENGINES="$(ENGINES)" $(if $(filter command line environment,$(origin DOCUMENTS)),DOCUMENTS=$(DOCUMENTS)) \
+	scripts/bench-engine.sh $(if $(filter file,$(origin OUT)),.cache/bench-engine,$(OUT))
 
 simulate: setup-build ## Crash the engine CRASHES (10000) times on a simulated disk
 	FROND_CRASHES=$(CRASHES) cargo test --release --locked -p frond-tree --test crash

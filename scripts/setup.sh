@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs what is missing, and nothing that is there. Usage: scripts/setup.sh build|clients...
+# Installs what is missing, and nothing that is there. Usage: scripts/setup.sh build|clients|bench...
 #
 #   build    a Rust toolchain and a C compiler
 #   clients  the drivers and shells of tests/clients
+#   bench    the engines that benchmarks/engine compares Frond's with
 #
 # System packages come from apt-get, only when missing, with sudo only if not root. Everything else
 # goes under .cache/clients and tests/clients/node_modules, which git ignores. A second run is quick.
@@ -37,6 +38,13 @@ apt_install() {
 setup_build() {
     have cargo || fail "no cargo found: install Rust from https://rustup.rs"
     have cc || apt_install build-essential
+}
+
+setup_bench() {
+    local missing=()
+    [ -f /usr/include/rocksdb/c.h ] || missing+=(librocksdb-dev)
+    ldconfig -p 2>/dev/null | grep -q libjemalloc || missing+=(libjemalloc2)
+    [ "${#missing[@]}" -eq 0 ] || apt_install "${missing[@]}"
 }
 
 # Runs a step once for each content of its inputs: once NAME INPUT... -- COMMAND...
@@ -129,11 +137,12 @@ setup_clients() {
     once java scripts/setup.sh -- java_classes
 }
 
-[ $# -gt 0 ] || fail "usage: scripts/setup.sh build|clients..."
+[ $# -gt 0 ] || fail "usage: scripts/setup.sh build|clients|bench..."
 for group in "$@"; do
     case $group in
         build) setup_build ;;
         clients) setup_clients ;;
+        bench) setup_bench ;;
         *) fail "unknown group: $group" ;;
     esac
 done

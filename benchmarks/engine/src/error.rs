@@ -1,0 +1,45 @@
+//! How a measurement can fail.
+
+use std::fmt::{self, Display};
+use std::io;
+
+/// Shorthand for results of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a measurement ended early.
+#[derive(Debug)]
+pub enum Error {
+    /// An engine returned an error: what was done, and its text.
+    Engine(&'static str, String),
+    /// A file could not be read or written: what was done, and why.
+    File(String, io::Error),
+    /// An engine returned something that was not written.
+    Wrong(String),
+    /// The command line asks for what cannot be.
+    Settings(String),
+}
+
+impl Error {
+    /// Wraps an engine's error.
+    pub fn engine<E: Display>(what: &'static str) -> impl FnOnce(E) -> Error {
+        move |error| Error::Engine(what, error.to_string())
+    }
+
+    /// Wraps an error of the file system.
+    pub fn file(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+        move |error| Error::File(what.into(), error)
+    }
+}
+
+impl Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Engine(what, text) => write!(out, "{what}: {text}"),
+            Error::File(what, error) => write!(out, "{what}: {error}"),
+            Error::Wrong(text) => write!(out, "the engine is wrong: {text}"),
+            Error::Settings(text) => out.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,126 @@
+//! The phases of a measurement, each with its record.
+
+mod read;
+mod settle;
+mod write;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::record::Record;
+use crate::usage::{Meter, Usage};
+use crate::workload::Content;
+
+/// How long and how much.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Documents to load.
+    pub documents: u64,
+    /// Length of a timed phase.
+    pub phase: Duration,
+    /// Longest time for a load, a deletion or a round of replacements.
+    pub write: Duration,
+    /// Longest time for a full scan.
+    pub full_scan: Duration,
+    /// Longest wait for the background work.
+    pub settle: Duration,
+    /// Read everything once before reads are measured.
+    pub warm_up: bool,
+}
+
+/// One store under measurement.
+pub struct Bench {
+    /// The store.
+    pub engine: Box<dyn Engine>,
+    /// What it must hold.
+    pub content: Content,
+    /// Bounds of the phases.
+    pub limits: Limits,
+    /// Where its files are.
+    pub folder: PathBuf,
+    /// Where the records go.
+    pub records: PathBuf,
+    /// Holds what all records of this process have in common.
+    pub template: Record,
+    /// Stands before the names of phases.
+    pub stage: &'static str,
+    /// This process's counters.
+    pub meter: Meter,
+    /// Counters at the start of the newest phase that wrote, and the bytes of keys and values it
+    /// has written.
+    written: (Usage, f64),
+}
+
+impl Bench {
+    /// A bench for an empty store.
+    pub fn new(
+        engine: Box<dyn Engine>,
+        limits: Limits,
+        folder: PathBuf,
+        records: PathBuf,
+        template: Record,
+    ) -> Bench {
+        let meter = Meter::new(&folder);
+        Bench {
+            engine,
+            content: Content::default(),
+            limits,
+            folder,
+            records,
+            template,
+            stage: "",
+            written: (meter.now(), 0.0),
+            meter,
+        }
+    }
+
+    /// A record for a phase.
+    fn record(&self, phase: &str, threads: usize) -> Record {
+        Record {
+            phase: format!("{}{phase}", self.stage),
+            threads,
+            ..self.template.clone()
+        }
+    }
+
+    /// Keeps a record and shows its figures.
+    fn keep(&self, record: &Record) -> Result<()> {
+        let shown = [
+            "documents_per_s",
+            "ops_per_s",
+            "entries_per_s",
+            "p99_us",
+            "cpu_us_per_op",
+            "cpu_s_per_million",
+            "settle_s",
+            "disk_mib",
+        ];
+        let figures: Vec<String> = shown
+            .iter()
+            .filter_map(|name| Some(format!("{name} {:.1}", record.values.get(*name)?)))
+            .collect();
+        eprintln!(
+            "{} {} {} {} x{}: {} {}",
+            record.engine,
+            record.mode,
+            record.scenario,
+            record.phase,
+            record.threads,
+            figures.join(", "),
+            record.notes.join("; "),
+        );
+        record.append(&self.records)
+    }
+
+    /// Records versions and settings.
+    pub fn describe(&self) -> Result<()> {
+        let mut record = self.record("settings", 0);
+        record
+            .notes
+            .push(format!("version {}", self.engine.version()));
+        record.notes.extend(self.engine.settings());
+        self.keep(&record)
+    }
+}

@@ -1,0 +1,195 @@
+//! Tables of figures: a line for each figure, a column for each engine.
+
+use std::collections::BTreeSet;
+
+use super::{BASE, Group};
+
+/// What figures are called, in the order of the tables. A figure that is not here comes last, under
+/// its own name.
+const NAMES: &[(&str, &str)] = &[
+    ("documents", "documents"),
+    ("documents_per_s", "documents/s"),
+    ("last_5_percent_per_s", "documents/s of the last 5%"),
+    ("median_second", "documents in the median second"),
+    ("worst_second", "documents in the worst second"),
+    ("ops_per_s", "operations/s"),
+    ("entries", "entries"),
+    ("entries_per_s", "entries/s"),
+    ("entries_per_op", "entries for an operation"),
+    ("seconds", "seconds"),
+    ("settle_s", "seconds until at rest"),
+    ("settle_cpu_s", "processor seconds until at rest"),
+    ("p50_us", "latency p50, µs"),
+    ("p99_us", "latency p99, µs"),
+    ("p999_us", "latency p99.9, µs"),
+    ("max_us", "latency max, µs"),
+    (
+        "cpu_s_per_million",
+        "processor seconds for a million documents",
+    ),
+    ("cpu_us_per_op", "processor µs for an operation"),
+    (
+        "written_per_logical",
+        "bytes written by the process for a byte of keys and values",
+    ),
+    (
+        "device_written_per_logical",
+        "bytes written to the whole device for a byte of keys and values",
+    ),
+    ("read_bytes_per_document", "bytes read for a document"),
+    ("read_bytes_per_op", "bytes read for an operation"),
+    ("read_calls_per_op", "read calls for an operation"),
+    ("major_faults_per_op", "major page faults for an operation"),
+    (
+        "device_reads_per_op",
+        "reads of the whole device for an operation",
+    ),
+    ("disk_mib", "MiB on disk"),
+    (
+        "disk_per_logical",
+        "bytes on disk for a byte of keys and values",
+    ),
+    ("resident_mib", "MiB resident"),
+    ("resident_max_mib", "MiB resident, high-water mark"),
+    ("cgroup_max_mib", "MiB of the cgroup, peak"),
+];
+
+/// Figures of which aged stores are compared with fresh ones.
+const AGEING: &[&str] = &["ops_per_s", "entries_per_s", "disk_mib"];
+
+fn title(name: &str) -> &str {
+    NAMES
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map_or(name, |(_, title)| *title)
+}
+
+/// A number with about three digits, or with commas if it is large.
+pub fn number(value: f64) -> String {
+    let size = value.abs();
+    if size >= 1000.0 {
+        let digits = format!("{size:.0}");
+        let mut text = if value < 0.0 { "-" } else { "" }.to_owned();
+        for (index, digit) in digits.chars().enumerate() {
+            if index > 0 && (digits.len() - index).is_multiple_of(3) {
+                text.push(',');
+            }
+            text.push(digit);
+        }
+        text
+    } else if size >= 100.0 {
+        format!("{value:.0}")
+    } else if size >= 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+fn head(first: &str, engines: &[&str]) -> String {
+    format!(
+        "| {first} | {} |\n| --- |{}\n",
+        engines.join(" | "),
+        " ---: |".repeat(engines.len())
+    )
+}
+
+/// The table of one phase.
+pub fn of_group(group: &Group<'_>, engines: &[&str]) -> String {
+    let measured: Vec<&str> = engines
+        .iter()
+        .copied()
+        .filter(|engine| group.engines.contains_key(engine))
+        .collect();
+    let present: BTreeSet<&str> = group
+        .engines
+        .values()
+        .flatten()
+        .flat_map(|record| record.values.keys().map(String::as_str))
+        .filter(|name| !name.starts_with("engine:"))
+        .collect();
+    let known = NAMES.iter().map(|(name, _)| *name);
+    let mut names: Vec<&str> = known.filter(|name| present.contains(name)).collect();
+    let others = present
+        .iter()
+        .filter(|name| NAMES.iter().all(|(known, _)| known != *name));
+    names.extend(others);
+
+    let threads = match group.threads {
+        1 => String::new(),
+        threads => format!(", {threads} threads"),
+    };
+    let mut text = format!("### {}{threads}\n\n", group.phase);
+    text += &head("", &measured);
+    for name in names {
+        text += &format!("| {} |", title(name));
+        for engine in &measured {
+            text += &match (group.value(engine, name), group.value(BASE, name)) {
+                (None, _) => " |".to_owned(),
+                (Some(value), Some(base)) if *engine != BASE && base != 0.0 => {
+                    format!(" {} ({:.2}) |", number(value), value / base)
+                }
+                (Some(value), _) => format!(" {} |", number(value)),
+            };
+        }
+        text.push('\n');
+    }
+    text.push('\n');
+    text
+}
+
+/// Compares each scenario with the one that has the same content in a fresh store.
+pub fn aged_and_fresh(groups: &[Group<'_>], engines: &[&str]) -> String {
+    let mut text = String::new();
+    for aged in groups {
+        let scenario = format!("{}-fresh", aged.scenario);
+        let Some(fresh) = groups.iter().find(|fresh| {
+            fresh.scenario == scenario
+                && (fresh.mode, fresh.phase, fresh.threads) == (aged.mode, aged.phase, aged.threads)
+        }) else {
+            continue;
+        };
+        for name in AGEING {
+            let ratios: Vec<Option<f64>> = engines
+                .iter()
+                .map(|engine| Some(aged.value(engine, name)? / fresh.value(engine, name)?))
+                .collect();
+            if aged.phase == "load" || ratios.iter().all(Option::is_none) {
+                continue;
+            }
+            text += &format!("| {}, {}: {} |", aged.scenario, aged.phase, title(name));
+            for ratio in ratios {
+                text += &ratio.map_or(" |".to_owned(), |ratio| format!(" {ratio:.2} |"));
+            }
+            text.push('\n');
+        }
+    }
+    if text.is_empty() {
+        return text;
+    }
+    format!(
+        "## Aged stores and fresh ones of the same content\n\n\
+         The figure of the aged store divided by that of the fresh one.\n\n{}{text}\n",
+        head("scenario and phase", engines)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        for (value, text) in [
+            (0.0, "0.00"),
+            (1.234, "1.23"),
+            (12.34, "12.3"),
+            (123.4, "123"),
+            (1234.4, "1,234"),
+            (1_234_567.0, "1,234,567"),
+            (-1234.0, "-1,234"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
+}

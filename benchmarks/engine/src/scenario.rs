@@ -1,0 +1,170 @@
+//! What one child process does with one store.
+
+use clap::ValueEnum;
+
+use crate::error::Result;
+use crate::phase::Bench;
+use crate::workload::{Content, Done, Order, SECONDARY_KEY_BYTES};
+
+/// A sequence of phases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scenario {
+    /// Load, reads and scans, deletion of a random half, scans.
+    Main,
+    /// Load only.
+    Load,
+    /// Load, deletion of a random half, reads and scans.
+    Delete,
+    /// What `delete` leaves, in a fresh store.
+    DeleteFresh,
+    /// Load, three rounds of replacing everything, reads and scans.
+    Replace,
+    /// What `replace` leaves, in a fresh store.
+    ReplaceFresh,
+    /// Load, deletion of 90% of a table in one operation, scans.
+    Range,
+    /// What `range` leaves, in a fresh store.
+    RangeFresh,
+}
+
+impl Scenario {
+    /// The name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scenario::Main => "main",
+            Scenario::Load => "load",
+            Scenario::Delete => "delete",
+            Scenario::DeleteFresh => "delete-fresh",
+            Scenario::Replace => "replace",
+            Scenario::ReplaceFresh => "replace-fresh",
+            Scenario::Range => "range",
+            Scenario::RangeFresh => "range-fresh",
+        }
+    }
+}
+
+/// Rounds of replacing everything.
+const REPLACEMENTS: u64 = 3;
+/// The secondary table of which 90% are deleted in one operation.
+const CUT_TABLE: usize = 1;
+/// The seed of the order of deletions; replacements take the next ones.
+const SEED: u64 = 20;
+
+fn delete_order(documents: u64) -> Order {
+    Order::new(documents, SEED)
+}
+
+fn replace_order(documents: u64, round: u64) -> Order {
+    Order::new(documents, SEED + 1 + round)
+}
+
+/// Nine tenths of all secondary keys are below this one.
+fn cut_bound() -> [u8; SECONDARY_KEY_BYTES] {
+    let mut bound = [0; SECONDARY_KEY_BYTES];
+    bound[..2].copy_from_slice(&(u16::MAX / 10 * 9).to_be_bytes());
+    bound
+}
+
+/// Runs a scenario. Loads use `threads`, reads each of `read_threads` in turn.
+pub fn run(
+    bench: &mut Bench,
+    scenario: Scenario,
+    threads: usize,
+    read_threads: &[usize],
+) -> Result<()> {
+    bench.describe()?;
+    let documents = bench.limits.documents;
+    let mut fresh = Content {
+        documents,
+        ..Content::default()
+    };
+    match scenario {
+        Scenario::Main => main(bench, threads, read_threads),
+        Scenario::Load => {
+            bench.load(threads)?;
+            bench.settle("settled")
+        }
+        Scenario::Delete => {
+            bench.load(threads)?;
+            bench.settle("settled-load")?;
+            let documents = bench.content.documents;
+            bench.delete(delete_order(documents), documents / 2)?;
+            bench.settle("settled")?;
+            all_reads(bench)
+        }
+        Scenario::DeleteFresh => {
+            fresh.deleted = Some(Done::new(delete_order(documents), documents / 2));
+            load_fresh(bench, fresh)?;
+            all_reads(bench)
+        }
+        Scenario::Replace => {
+            bench.load(threads)?;
+            bench.settle("settled-load")?;
+            for round in 0..REPLACEMENTS {
+                bench.replace(replace_order(bench.content.documents, round))?;
+            }
+            bench.settle("settled")?;
+            all_reads(bench)
+        }
+        Scenario::ReplaceFresh => {
+            fresh.replaced = (0..REPLACEMENTS)
+                .map(|round| Done::new(replace_order(documents, round), documents))
+                .collect();
+            load_fresh(bench, fresh)?;
+            all_reads(bench)
+        }
+        Scenario::Range => {
+            bench.load(threads)?;
+            bench.settle("settled-load")?;
+            if bench.cut(CUT_TABLE, cut_bound())? {
+                bench.settle("settled")?;
+                cut_scans(bench)
+            } else {
+                eprintln!("this engine has no deletion of a range");
+                Ok(())
+            }
+        }
+        Scenario::RangeFresh => {
+            fresh.cut = Some((CUT_TABLE, cut_bound()));
+            load_fresh(bench, fresh)?;
+            cut_scans(bench)
+        }
+    }
+}
+
+fn main(bench: &mut Bench, threads: usize, read_threads: &[usize]) -> Result<()> {
+    bench.load(threads)?;
+    bench.settle("settled")?;
+    if bench.limits.warm_up {
+        bench.warm_up()?;
+    }
+    for threads in read_threads {
+        bench.point_reads(*threads)?;
+        bench.absent_reads(*threads)?;
+        bench.scans(*threads)?;
+    }
+    bench.full_scan(1)?;
+    let documents = bench.content.documents;
+    bench.delete(delete_order(documents), documents / 2)?;
+    bench.settle("settled-delete")?;
+    bench.stage = "half-";
+    bench.scans(1)?;
+    bench.full_scan(1)
+}
+
+fn load_fresh(bench: &mut Bench, content: Content) -> Result<()> {
+    bench.load_content(content)?;
+    bench.settle("settled")
+}
+
+fn all_reads(bench: &Bench) -> Result<()> {
+    bench.point_reads(1)?;
+    bench.scans(1)?;
+    bench.full_scan(1)
+}
+
+fn cut_scans(bench: &Bench) -> Result<()> {
+    bench.scans_of("scan-what-is-left", CUT_TABLE, 1, &cut_bound())?;
+    bench.scans_from_start(CUT_TABLE)?;
+    bench.full_scan(CUT_TABLE)
+}
