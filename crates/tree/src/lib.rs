@@ -51,6 +51,7 @@ mod pace;
 mod page;
 mod publisher;
 mod run;
+mod salvage;
 mod settle;
 mod snapshot;
 mod space;
@@ -72,6 +73,7 @@ pub use node::TreeStats;
 pub use options::{
     Compression, KEY_BYTES_MAX, Options, TreeOptions, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX,
 };
+pub use salvage::{Lost, SalvageReport};
 pub use snapshot::{Snapshot, ValueRef};
 pub use space::SpaceStats;
 pub use store::{Store, StoreStats};

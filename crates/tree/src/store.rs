@@ -178,6 +178,11 @@ impl Store {
         TreeId(self.inner().next_tree.fetch_add(1, Ordering::AcqRel))
     }
 
+    /// Gives out no id below `next`.
+    pub(crate) fn reserve_trees(&self, next: TreeId) {
+        self.inner().next_tree.fetch_max(next.0, Ordering::AcqRel);
+    }
+
     /// A consistent view of everything that is committed now.
     pub fn snapshot(&self) -> Snapshot {
         self.inner().snapshot()

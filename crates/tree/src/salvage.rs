@@ -1,0 +1,418 @@
+//! Salvaging a damaged store: what can be read of it goes into a new one.
+//!
+//! Messages are committed to the new store in the order of their age: first what lies deepest in a tree, then the
+//! buffers above it, oldest run first, at last the log. So the newest message of a key wins, as it did.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::backup::push;
+use crate::checkpoint::Manifest;
+use crate::disk::{Disk, OverlayDisk};
+use crate::inspect::{Inspector, Problem, ProblemKind, Progress};
+use crate::node::{DEPTH_MAX, NodeRef, RunRef, SubtreeRef};
+use crate::store::Store;
+use crate::write_set::{self, Op};
+use crate::{Durability, Error, Kind, Options, Result, TreeId, WriteSet, log};
+
+/// Salvaged messages are committed when they have this many bytes.
+const COMMIT_BYTES: usize = 4 << 20;
+
+/// A range of keys of which something could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Lost {
+    /// The tree.
+    pub tree: TreeId,
+    /// The lower bound of the keys.
+    pub lower: Vec<u8>,
+    /// The upper bound, outside of the range; `None` for no bound.
+    pub upper: Option<Vec<u8>>,
+    /// Whether only newer changes of the keys are lost, and older values may have come back. Otherwise
+    /// the keys are gone, but for those that were changed later.
+    pub only_newer: bool,
+}
+
+impl Lost {
+    fn holds(&self, key: &[u8]) -> bool {
+        key >= &*self.lower && self.upper.as_deref().is_none_or(|upper| key < upper)
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hex = |key: &[u8]| -> String {
+            let shown: String = key
+                .iter()
+                .take(32)
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            if key.len() > 32 { shown + "…" } else { shown }
+        };
+        let upper = self.upper.as_deref().map_or("the end".to_owned(), hex);
+        let (tree, lower) = (self.tree.0, hex(&self.lower));
+        write!(f, "tree {tree}, keys from {lower:?} to {upper:?}: ")?;
+        f.write_str(match self.only_newer {
+            true => "newer changes are lost, older values may have come back",
+            false => "lost, but for what was changed later",
+        })
+    }
+}
+
+/// What was salvaged, and what was not.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SalvageReport {
+    /// What could not be read or is not right.
+    pub problems: Vec<Problem>,
+    /// What is lost by that, as far as it can be named.
+    pub lost: Vec<Lost>,
+    /// Pages of the list of trees that could not be read. Each names up to 256 trees, all lost.
+    pub lost_tree_pages: u64,
+    /// The number of the checkpoint that was read; 0 if none could be.
+    pub checkpoint: u64,
+    /// Whether a newer checkpoint could not be read, so that changes between the two are lost.
+    pub is_older_checkpoint: bool,
+    /// Trees of the new store.
+    pub trees: u64,
+    /// Keys and messages that were taken from the trees.
+    pub messages: u64,
+    /// Commits that were taken from the log.
+    pub log_frames: u64,
+    /// Update messages that were dropped, because what they update is lost.
+    pub dropped_updates: u64,
+}
+
+impl Store {
+    /// Builds a new store of what can be read of a damaged one that nobody has open, which is not changed. The
+    /// new store has the same trees with the same ids and settings. `source` says where the old one is, `target`
+    /// where the new one goes; its merge operator must be the old one's.
+    ///
+    /// Where a newer part is lost, older values come back, also of keys that were deleted. The report says where.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] if there is a store at the target already, or if there is none at the source;
+    /// errors of the target's disk. What is wrong with the source is in the report.
+    pub fn salvage(
+        source: &Options,
+        target: Options,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<SalvageReport> {
+        let inspector = Inspector::open(&*source.disk, progress)?;
+        let names = target
+            .disk
+            .list()
+            .map_err(Error::io("listing the target's files"))?;
+        if names.iter().any(|name| name.ends_with(".frond")) {
+            let text = "the target of a salvage holds a store already".to_owned();
+            return Err(Error::InvalidOption(text));
+        }
+        let mut salvage = Salvage {
+            inspector,
+            target: Store::open(target)?,
+            report: SalvageReport::default(),
+            set: WriteSet::new(),
+        };
+        let log_start = salvage.checkpoint()?;
+        salvage.log(&source.disk, log_start)?;
+        salvage.target.checkpoint()?;
+        salvage.report.trees = salvage.target.stats().trees;
+        salvage.target.close()?;
+        let mut report = salvage.report;
+        report.problems = salvage.inspector.problems;
+        // Siblings may share a run that is damaged.
+        let mut seen = HashSet::new();
+        report
+            .problems
+            .retain(|p| seen.insert((p.file.clone(), p.offset, p.tree, p.kind)));
+        let mut seen = HashSet::new();
+        report.lost.retain(|lost| seen.insert(lost.clone()));
+        Ok(report)
+    }
+}
+
+/// A part of a tree's keys.
+#[derive(Clone, Copy)]
+struct Range<'a> {
+    lower: &'a [u8],
+    upper: Option<&'a [u8]>,
+}
+
+impl Range<'_> {
+    fn holds(&self, key: &[u8]) -> bool {
+        key >= self.lower && self.upper.is_none_or(|upper| key < upper)
+    }
+}
+
+struct Salvage<'a> {
+    inspector: Inspector<'a>,
+    target: Store,
+    report: SalvageReport,
+    /// Messages that are not committed yet.
+    set: WriteSet,
+}
+
+impl Salvage<'_> {
+    /// Takes what the newest readable checkpoint reaches. Returns where the log goes on.
+    fn checkpoint(&mut self) -> Result<u64> {
+        let superblocks = self.inspector.superblocks();
+        let mut found = None;
+        for superblock in &superblocks {
+            found = self
+                .inspector
+                .manifest(superblock)
+                .map(|manifest| (superblock, manifest));
+            if found.is_some() {
+                break;
+            }
+            self.report.is_older_checkpoint = true;
+        }
+        let Some((superblock, manifest)) = found else {
+            return Ok(0);
+        };
+        self.report.checkpoint = superblock.generation;
+        // Of two superblocks the damaged one may have been the newer, unless this is the very first.
+        let problems = &self.inspector.problems;
+        let both = superblocks.len() == 2 || superblock.generation == 1 && problems.is_empty();
+        self.report.is_older_checkpoint |= !both;
+        let Manifest { position, pages } = manifest;
+        self.target.reserve_trees(TreeId(position.next_tree));
+        for (at, len) in pages {
+            let Some(trees) = self.inspector.trees(at, len) else {
+                self.report.lost_tree_pages += 1;
+                continue;
+            };
+            for tree in trees {
+                self.inspector.tree = Some(tree.id);
+                self.set.create_tree(tree.id, &tree.options);
+                let all = Range {
+                    lower: &[],
+                    upper: None,
+                };
+                self.subtree(tree.id, &tree.root, at, all, 0)?;
+                self.commit()?;
+                self.inspector.tree = None;
+            }
+        }
+        Ok(position.log_start)
+    }
+
+    fn subtree(
+        &mut self,
+        tree: TreeId,
+        subtree: &SubtreeRef,
+        at: u64,
+        range: Range<'_>,
+        depth: u32,
+    ) -> Result<()> {
+        match subtree {
+            SubtreeRef::Empty => Ok(()),
+            SubtreeRef::Leaf(run) => self.run(tree, run, &[range], false),
+            SubtreeRef::Internal(..) if depth > DEPTH_MAX => {
+                let what = "a tree is deeper than any tree can be";
+                self.inspector.note(at, ProblemKind::Malformed, what);
+                self.lose(tree, range.lower, range.upper, false);
+                Ok(())
+            }
+            SubtreeRef::Internal(offset, len) => match self.inspector.node(*offset, *len) {
+                Some(node) if node.pivots_ascend() => self.node(tree, &node, *offset, range, depth),
+                Some(_) => {
+                    let what = "the pivots of a node do not ascend";
+                    self.inspector.note(*offset, ProblemKind::Order, what);
+                    self.lose(tree, range.lower, range.upper, false);
+                    Ok(())
+                }
+                None => {
+                    self.lose(tree, range.lower, range.upper, false);
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    fn node(
+        &mut self,
+        tree: TreeId,
+        node: &NodeRef,
+        at: u64,
+        range: Range<'_>,
+        depth: u32,
+    ) -> Result<()> {
+        let range_of = |index: usize| {
+            let own = &*node.children[index].pivot;
+            let next = node.children.get(index + 1).map(|next| &*next.pivot);
+            Range {
+                lower: if index == 0 { range.lower } else { own },
+                upper: next.or(range.upper),
+            }
+        };
+        for (index, child) in node.children.iter().enumerate() {
+            self.subtree(tree, &child.subtree, at, range_of(index), depth + 1)?;
+        }
+        for (number, parts) in &node.runs {
+            // A child that has received the run has what came of it below.
+            let waits = |index: &usize| node.children[*index].pending_from <= *number;
+            let waiting: Vec<Range<'_>> = (0..node.children.len())
+                .filter(waits)
+                .map(range_of)
+                .collect();
+            for part in parts {
+                self.run(tree, part, &waiting, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the messages of a run in some ranges, which ascend.
+    fn run(
+        &mut self,
+        tree: TreeId,
+        run: &RunRef,
+        ranges: &[Range<'_>],
+        only_newer: bool,
+    ) -> Result<()> {
+        let (min, max) = (&*run.info.min_key, &*run.info.max_key);
+        let Some(image) = self.inspector.run(run) else {
+            self.lose_part(tree, min, Some(max), ranges, only_newer);
+            return Ok(());
+        };
+        for number in 0..image.index.pages() {
+            // An older checkpoint may name a place that was given to something else since.
+            let page = self.inspector.page(&image, number).filter(|page| {
+                let (first, last) = (page.key(0), page.key(page.count() - 1));
+                min <= first && first <= last && last <= max
+            });
+            let Some(page) = page else {
+                let lower = image.index.separator(number).max(min);
+                let is_last = number + 1 == image.index.pages();
+                let upper = if is_last {
+                    max
+                } else {
+                    image.index.separator(number + 1)
+                };
+                self.lose_part(tree, lower, Some(upper), ranges, only_newer);
+                continue;
+            };
+            for index in 0..page.count() {
+                let key = page.key(index);
+                if ranges.iter().any(|range| range.holds(key)) {
+                    self.take(tree, key, page.message(index))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one message.
+    fn take(&mut self, tree: TreeId, key: &[u8], message: (Kind, &[u8])) -> Result<()> {
+        if message.0 == Kind::Merge && !self.has_base(tree, key)? {
+            self.report.dropped_updates += 1;
+            return Ok(());
+        }
+        push(&mut self.set, tree, key, message);
+        self.report.messages += 1;
+        if self.set.bytes() >= COMMIT_BYTES {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
+    /// Whether an update message of a key has what it updates: false if that is lost.
+    fn has_base(&mut self, tree: TreeId, key: &[u8]) -> Result<bool> {
+        let is_lost = |lost: &Lost| lost.tree == tree && lost.holds(key);
+        if !self.report.lost.iter().any(is_lost) {
+            return Ok(true);
+        }
+        self.commit()?;
+        self.target.snapshot().contains(tree, key)
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        let set = std::mem::take(&mut self.set);
+        self.target.commit(set, Durability::Logged)
+    }
+
+    fn lose(&mut self, tree: TreeId, lower: &[u8], upper: Option<&[u8]>, only_newer: bool) {
+        self.report.lost.push(Lost {
+            tree,
+            lower: lower.to_vec(),
+            upper: upper.map(<[u8]>::to_vec),
+            only_newer,
+        });
+    }
+
+    /// Notes that keys up to `upper`, which is inside, are lost where they lie in one of the ranges.
+    fn lose_part(
+        &mut self,
+        tree: TreeId,
+        lower: &[u8],
+        last: Option<&[u8]>,
+        ranges: &[Range<'_>],
+        only_newer: bool,
+    ) {
+        // The first key above the last one.
+        let end = last.map(|last| [last, &[0]].concat());
+        for range in ranges {
+            let lower = lower.max(range.lower);
+            let upper = match (end.as_deref(), range.upper) {
+                (Some(end), Some(upper)) => Some(end.min(upper)),
+                (end, upper) => end.or(upper),
+            };
+            if upper.is_none_or(|upper| lower < upper) {
+                self.lose(tree, lower, upper, only_newer);
+            }
+        }
+    }
+
+    /// Takes what the log holds from `start` on, up to the first damage.
+    fn log(&mut self, disk: &Arc<dyn Disk>, start: u64) -> Result<()> {
+        let oldest = match log::oldest_position(&**disk) {
+            Ok(Some(oldest)) => oldest,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                self.inspector.note_log(error);
+                return Ok(());
+            }
+        };
+        if oldest > start {
+            self.inspector.note_log(Error::Corrupt {
+                file: "the log".to_owned(),
+                offset: 0,
+                what: "the log begins behind the checkpoint; what was committed in between is lost",
+            });
+        }
+        let overlay = OverlayDisk::new(disk.clone());
+        let mut failure = None;
+        let outcome = log::replay(&overlay, start.max(oldest), |_, sequence, payload| {
+            let next = sequence + write_set::numbers_of(payload);
+            self.frame(payload).map(|()| next).map_err(|error| {
+                let text = error.to_string();
+                failure = Some(error);
+                Error::Closed(text)
+            })
+        });
+        match (failure, outcome) {
+            (Some(error), _) => return Err(error),
+            (None, Err(error)) => self.inspector.note_log(error),
+            (None, Ok(_)) => {}
+        }
+        Ok(())
+    }
+
+    /// Commits what a frame of the log holds.
+    fn frame(&mut self, payload: &[u8]) -> Result<()> {
+        for op in write_set::decode(payload) {
+            match op {
+                Op::Entry {
+                    tree,
+                    kind,
+                    key,
+                    value,
+                } => self.take(tree, key, (kind, value))?,
+                Op::CreateTree(tree, options, _) => self.set.create_tree(tree, &options),
+                Op::DropTree(tree) => self.set.drop_tree(tree),
+            }
+        }
+        self.report.log_frames += 1;
+        self.commit()
+    }
+}
