@@ -37,7 +37,10 @@ impl Error {
                 EngineError::Io { source, .. } if source.kind() == ErrorKind::StorageFull => {
                     ErrorCode::OutOfDiskSpace
                 }
-                EngineError::Io { .. } | EngineError::UnknownTree(_) => ErrorCode::InternalError,
+                EngineError::Io { .. }
+                | EngineError::UnknownTree(_)
+                | EngineError::NotLoading(_)
+                | EngineError::Duplicate { .. } => ErrorCode::InternalError,
             },
         }
     }
