@@ -76,6 +76,7 @@ impl Engine for Tree {
         Ok(false)
     }
 
+    // Not `Store::settle`: what the store does by itself is measured.
     fn flush(&self) -> Result<()> {
         self.store.checkpoint().map_err(Error::engine("flushing"))
     }
@@ -91,15 +92,17 @@ impl Engine for Tree {
             .iter()
             .map(|table| self.store.tree_stats(*table))
             .collect();
+        let pending: u64 = trees.iter().map(|tree| tree.pending_bytes).sum();
         let height = trees.iter().map(|tree| tree.height).max().unwrap_or(0);
         vec![
             ("cache_hits", stats.cache_hits as f64),
             ("cache_misses", stats.cache_misses as f64),
             ("data_file_reads", stats.reads as f64),
             ("data_file_written_bytes", stats.written_bytes as f64),
-            ("log_bytes", stats.log_bytes as f64),
+            ("log_written_bytes", stats.log_written_bytes as f64),
             ("file_bytes", stats.space.file_bytes as f64),
             ("free_bytes", stats.space.free_bytes as f64),
+            ("pending_message_bytes", pending as f64),
             ("checkpoints", stats.checkpoints as f64),
             ("height", f64::from(height)),
         ]

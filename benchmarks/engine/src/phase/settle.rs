@@ -7,8 +7,9 @@ use crate::error::Result;
 use crate::record::Record;
 use crate::usage::{cgroup_peak_mib, disk_bytes, resident_mib};
 
-/// A store is at rest when it has had no job and has written nothing for this long.
-const QUIET: Duration = Duration::from_secs(1);
+/// A store is at rest when it has had no job and has written nothing for this long. Frond's engine starts
+/// some of its work only when nobody has committed for a second.
+const QUIET: Duration = Duration::from_secs(2);
 const STEP: Duration = Duration::from_millis(50);
 
 impl Bench {

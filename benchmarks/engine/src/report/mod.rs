@@ -15,6 +15,9 @@ use crate::record::Record;
 /// The engine that the others are compared with.
 const BASE: &str = "rocksdb";
 
+/// Modes and their titles.
+const MODES: [(&str, &str); 2] = [("limited", "Little memory"), ("memory", "All in memory")];
+
 /// Records of the same phase, one for each engine.
 struct Group<'a> {
     mode: &'a str,
@@ -87,19 +90,13 @@ pub fn write(records: &Path, out: &Path, notes: &[String]) -> Result<()> {
         let path = out.join(name);
         fs::write(&path, text).map_err(Error::file(format!("writing {}", path.display())))
     };
-    let mut charts = Vec::new();
-    for mode in ["limited", "memory"] {
+    for (mode, _) in MODES {
         if let Some(svg) = chart::loads(&groups, &engines, mode)? {
-            let name = format!("chart-{mode}.svg");
-            save(&name, &svg)?;
-            charts.push(name);
+            save(&format!("chart-{mode}.svg"), &svg)?;
         }
     }
     save("curves.csv", &curves(&records))?;
-    save(
-        "summary.md",
-        &summary(&records, &groups, &engines, &charts, notes),
-    )
+    save("summary.md", &summary(&records, &groups, &engines, notes))
 }
 
 /// The work of each second of all phases that write.
@@ -123,36 +120,32 @@ fn curves(records: &[Record]) -> String {
     text
 }
 
-fn summary(
-    records: &[Record],
-    groups: &[Group<'_>],
-    engines: &[&str],
-    charts: &[String],
-    notes: &[String],
-) -> String {
+fn summary(records: &[Record], groups: &[Group<'_>], engines: &[&str], notes: &[String]) -> String {
     let mut text = "# One workload on several engines\n\n".to_owned();
-    for chart in charts {
-        text += &format!("![Documents a second over the load]({chart})\n\n");
-    }
     text += &format!(
         "Figures are followed by their ratio to {BASE}. Of repetitions the median is shown.\n\n"
     );
+    for (mode, title) in MODES {
+        let overview = table::overview(groups, engines, mode);
+        if !overview.is_empty() {
+            text += &format!(
+                "## {title}: overview\n\n![Documents a second over the load](chart-{mode}.svg)\n\n{overview}"
+            );
+        }
+    }
+    text += &table::aged_and_fresh(groups, engines);
+    text += &remarks(records);
     let mut part = (String::new(), String::new());
     for group in groups.iter().filter(|group| group.phase != "settings") {
         let here = (group.mode.to_owned(), group.scenario.to_owned());
         if here != part {
-            let memory = if group.mode == "limited" {
-                "little memory"
-            } else {
-                "all in memory"
-            };
-            text += &format!("## {memory}: {}\n\n", group.scenario);
+            let mode = MODES.iter().find(|(mode, _)| *mode == group.mode);
+            let title = mode.map_or(group.mode, |(_, title)| title);
+            text += &format!("## {title}: {}\n\n", group.scenario);
             part = here;
         }
         text += &table::of_group(group, engines);
     }
-    text += &table::aged_and_fresh(groups, engines);
-    text += &remarks(records);
     text += &settings(groups, engines);
     text += "## Machine and run\n\n";
     for fact in machine::facts().iter().chain(notes) {

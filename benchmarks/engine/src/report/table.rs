@@ -54,6 +54,33 @@ const NAMES: &[(&str, &str)] = &[
     ("cgroup_max_mib", "MiB of the cgroup, peak"),
 ];
 
+/// The lines of an overview: the phase, the figure, and whether more of it is better.
+const OVERVIEW: &[(&str, &str, bool)] = &[
+    ("load", "documents", true),
+    ("load", "documents_per_s", true),
+    ("load", "last_5_percent_per_s", true),
+    ("load", "worst_second", true),
+    ("load", "p99_us", false),
+    ("load", "max_us", false),
+    ("load", "cpu_s_per_million", false),
+    ("settled", "settle_s", false),
+    ("settled", "written_per_logical", false),
+    ("settled", "disk_per_logical", false),
+    ("settled", "resident_max_mib", false),
+    ("point-primary", "ops_per_s", true),
+    ("point-primary", "cpu_us_per_op", false),
+    ("point-primary", "read_bytes_per_op", false),
+    ("absent-primary", "ops_per_s", true),
+    ("absent-secondary", "ops_per_s", true),
+    ("scan-secondary1", "ops_per_s", true),
+    ("scan-secondary2", "ops_per_s", true),
+    ("scan-secondary3", "ops_per_s", true),
+    ("full-scan-secondary1", "entries_per_s", true),
+    ("delete", "documents_per_s", true),
+    ("half-scan-secondary1", "ops_per_s", true),
+    ("half-full-scan-secondary1", "entries_per_s", true),
+];
+
 /// Figures of which aged stores are compared with fresh ones.
 const AGEING: &[&str] = &["ops_per_s", "entries_per_s", "disk_mib"];
 
@@ -122,20 +149,47 @@ pub fn of_group(group: &Group<'_>, engines: &[&str]) -> String {
     let mut text = format!("### {}{threads}\n\n", group.phase);
     text += &head("", &measured);
     for name in names {
-        text += &format!("| {} |", title(name));
-        for engine in &measured {
-            text += &match (group.value(engine, name), group.value(BASE, name)) {
-                (None, _) => " |".to_owned(),
-                (Some(value), Some(base)) if *engine != BASE && base != 0.0 => {
-                    format!(" {} ({:.2}) |", number(value), value / base)
-                }
-                (Some(value), _) => format!(" {} |", number(value)),
-            };
-        }
-        text.push('\n');
+        text += &line(title(name), group, name, &measured);
     }
     text.push('\n');
     text
+}
+
+/// One figure of all engines, with its ratio to the base.
+fn line(title: &str, group: &Group<'_>, name: &str, engines: &[&str]) -> String {
+    let mut text = format!("| {title} |");
+    for engine in engines {
+        text += &match (group.value(engine, name), group.value(BASE, name)) {
+            (None, _) => " |".to_owned(),
+            (Some(value), Some(base)) if *engine != BASE && base != 0.0 => {
+                format!(" {} ({:.2}) |", number(value), value / base)
+            }
+            (Some(value), _) => format!(" {} |", number(value)),
+        };
+    }
+    text.push('\n');
+    text
+}
+
+/// The main figures of a mode, with one thread.
+pub fn overview(groups: &[Group<'_>], engines: &[&str], mode: &str) -> String {
+    let mut text = String::new();
+    for (phase, name, more_is_better) in OVERVIEW {
+        let group = groups.iter().find(|group| {
+            let here = (group.mode, group.scenario, group.threads);
+            here == (mode, "main", 1) && group.phase == *phase
+        });
+        let Some(group) = group else {
+            continue;
+        };
+        let better = if *more_is_better { "more" } else { "less" };
+        let title = format!("{phase}: {} ({better} is better)", title(name));
+        text += &line(&title, group, name, engines);
+    }
+    if text.is_empty() {
+        return text;
+    }
+    format!("{}{text}\n", head("", engines))
 }
 
 /// Compares each scenario with the one that has the same content in a fresh store.
