@@ -129,7 +129,8 @@ fn summary(records: &[Record], groups: &[Group<'_>], engines: &[&str], notes: &[
         let overview = table::overview(groups, engines, mode);
         if !overview.is_empty() {
             text += &format!(
-                "## {title}: overview\n\n![Documents a second over the load](chart-{mode}.svg)\n\n{overview}"
+                "## {title}: overview\n\n![Documents a second over the load](chart-{mode}.svg)\n\n{overview}{}",
+                table::unfinished(groups, engines, mode)
             );
         }
     }

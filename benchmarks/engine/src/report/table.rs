@@ -192,6 +192,37 @@ pub fn overview(groups: &[Group<'_>], engines: &[&str], mode: &str) -> String {
     format!("{}{text}\n", head("", engines))
 }
 
+/// Says which engines hold fewer documents than others, because their load took too long.
+pub fn unfinished(groups: &[Group<'_>], engines: &[&str], mode: &str) -> String {
+    let load = groups.iter().find(|group| {
+        (group.mode, group.scenario, group.phase, group.threads) == (mode, "main", "load", 1)
+    });
+    let Some(load) = load else {
+        return String::new();
+    };
+    let loaded: Vec<(&str, f64)> = engines
+        .iter()
+        .filter_map(|engine| Some((*engine, load.value(engine, "documents")?)))
+        .collect();
+    let most = loaded
+        .iter()
+        .map(|(_, documents)| *documents)
+        .fold(0.0, f64::max);
+    let fewer: Vec<String> = loaded
+        .iter()
+        .filter(|(_, documents)| *documents < most)
+        .map(|(engine, documents)| format!("{engine} ({})", number(*documents)))
+        .collect();
+    if fewer.is_empty() {
+        return String::new();
+    }
+    format!(
+        "Not all documents were loaded within the time limit by {}. All later figures of these are of a \
+         smaller store, and their ratios compare unlike things.\n\n",
+        fewer.join(", ")
+    )
+}
+
 /// Compares each scenario with the one that has the same content in a fresh store.
 pub fn aged_and_fresh(groups: &[Group<'_>], engines: &[&str]) -> String {
     let mut text = String::new();
@@ -231,6 +262,28 @@ pub fn aged_and_fresh(groups: &[Group<'_>], engines: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unfinished_loads_are_named() {
+        let load = |engine: &str, documents| {
+            let mut record = crate::record::Record {
+                engine: engine.to_owned(),
+                mode: "limited".to_owned(),
+                scenario: "main".to_owned(),
+                phase: "load".to_owned(),
+                threads: 1,
+                ..Default::default()
+            };
+            record.set("documents", documents);
+            record
+        };
+        let records = [load("tree", 12_000.0), load("redb", 9_000.0)];
+        let groups = crate::report::groups(&records);
+        let text = unfinished(&groups, &["tree", "redb"], "limited");
+        assert!(text.contains("by redb (9,000)."), "{text}");
+        assert_eq!(unfinished(&groups, &["tree"], "limited"), "");
+        assert_eq!(unfinished(&groups, &["tree", "redb"], "memory"), "");
+    }
 
     #[test]
     fn numbers_are_short() {
