@@ -15,6 +15,8 @@ fn command_line() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(frond_server::command_line())
+        .subcommand(frond_server::offline::verify_command())
+        .subcommand(frond_server::offline::salvage_command())
         .subcommand(frond_bench::Command::augment_subcommands(
             Command::new("bench")
                 .about("Measure a server")
@@ -27,6 +29,8 @@ fn main() -> ExitCode {
     let arguments = command_line().get_matches();
     match arguments.subcommand() {
         Some(("serve", arguments)) => frond_server::run(arguments),
+        Some(("verify", arguments)) => frond_server::offline::verify(arguments),
+        Some(("salvage", arguments)) => frond_server::offline::salvage(arguments),
         Some(("bench", arguments)) => match frond_bench::Command::from_arg_matches(arguments) {
             Ok(command) => frond_bench::run(command),
             Err(error) => error.exit(),

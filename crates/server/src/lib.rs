@@ -21,6 +21,7 @@ mod log;
 mod memory;
 mod metrics;
 mod net;
+pub mod offline;
 mod random;
 pub mod reference;
 mod reply;

@@ -90,6 +90,28 @@ impl LockFile {
         })
     }
 
+    /// Keeps servers out of a directory while it is read, without a change to it. `None` if no
+    /// server has ever used it.
+    pub fn hold(directory: &Path) -> Result<Option<File>, LockError> {
+        let io = |error| LockError::Io(directory.to_path_buf(), error);
+        std::fs::read_dir(directory).map_err(io)?;
+        let mut file = match File::open(directory.join("mongod.lock")) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io(error)),
+        };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let mut text = String::new();
+                let _ = (&mut file).take(64).read_to_string(&mut text);
+                let pid = text.trim().parse().ok();
+                Err(LockError::Taken(directory.to_path_buf(), pid))
+            }
+            Err(error) => Err(io(error.into())),
+        }
+    }
+
     /// True if the server that had the directory before did not shut down cleanly.
     pub fn was_unclean(&self) -> bool {
         self.unclean
@@ -123,6 +145,25 @@ mod tests {
         assert!(!crashed.was_unclean());
         drop(crashed);
         assert!(LockFile::take(directory.path()).unwrap().was_unclean());
+    }
+
+    #[test]
+    fn readers_keep_servers_out_and_change_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(LockFile::hold(directory.path()).unwrap().is_none());
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        let lock = LockFile::take(directory.path()).unwrap();
+        assert!(matches!(
+            LockFile::hold(directory.path()),
+            Err(LockError::Taken(_, Some(_)))
+        ));
+        drop(lock);
+        let held = LockFile::hold(directory.path()).unwrap();
+        assert!(held.is_some() && LockFile::take(directory.path()).is_err());
+        drop(held);
+        assert!(LockFile::take(directory.path()).unwrap().was_unclean());
+        let error = LockFile::hold(Path::new("/nonexistent/x")).unwrap_err();
+        assert!(error.to_string().ends_with("does not exist"));
     }
 
     #[test]

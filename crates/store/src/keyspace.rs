@@ -10,6 +10,9 @@ pub use frond_tree::{
     Options as EngineOptions, Snapshot, StoreStats as EngineStats, TreeId, TreeOptions, TreeStats,
     WriteSet, disk,
 };
+pub use frond_tree::{
+    Lost, Problem, Progress, SalvageReport as EngineSalvage, VerifyReport as EngineReport,
+};
 
 /// The engine that holds the trees. A cheap handle; clone it freely.
 pub type Engine = frond_tree::Store;

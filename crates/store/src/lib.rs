@@ -13,6 +13,7 @@ pub mod index;
 pub mod keyspace;
 mod merge;
 mod namespace;
+pub mod offline;
 mod options;
 pub mod plan;
 pub mod reference;

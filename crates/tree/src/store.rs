@@ -234,6 +234,16 @@ impl Store {
         self.inner().version.load().trees.contains(tree)
     }
 
+    /// The trees there are, in the order of their ids.
+    pub fn trees(&self) -> Vec<TreeId> {
+        let trees = self.inner().trees();
+        let pages = trees.pages().iter();
+        pages
+            .flat_map(|page| page.trees())
+            .map(|(id, _)| *id)
+            .collect()
+    }
+
     /// Figures about one tree; all zero if it does not exist. Walks its internal nodes.
     pub fn tree_stats(&self, tree: TreeId) -> TreeStats {
         let version = self.inner().version.load_full();

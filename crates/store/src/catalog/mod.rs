@@ -33,7 +33,7 @@ use crate::plan::trial::PlanCache;
 
 pub(crate) use change::aborted;
 pub use change::{CreateIndexesInfo, DropInfo, IndexSelector};
-pub(crate) use persist::{add_multikey, counter_key};
+pub(crate) use persist::{add_multikey, counter_key, put_counter, repair};
 pub use view::View;
 
 /// Identifies a collection for its whole life, also when it is renamed.

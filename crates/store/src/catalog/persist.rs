@@ -85,6 +85,23 @@ pub(super) fn delete_collection(batch: &mut WriteSet, ns: &Namespace) {
     batch.delete(CATALOG_TREE, &collection_key(ns));
 }
 
+/// Replaces a collection's counter.
+pub(crate) fn put_counter(batch: &mut WriteSet, uuid: &Uuid, counts: Counts) {
+    batch.put(CATALOG_TREE, &counter_key(uuid), &counts.to_bytes());
+}
+
+/// Makes sure that a catalog of which parts were lost can be loaded.
+pub(crate) fn repair(engine: &Engine) -> Result<()> {
+    if !engine.has_tree(CATALOG_TREE) {
+        // An empty one is made when it is loaded.
+        return Ok(());
+    }
+    let mut batch = WriteSet::new();
+    batch.put(CATALOG_TREE, FORMAT_KEY, doc! {"format": FORMAT}.as_bytes());
+    engine.commit(batch, Durability::Logged)?;
+    Ok(())
+}
+
 /// Removes a collection's counter.
 pub(super) fn delete_counter(batch: &mut WriteSet, uuid: &Uuid) {
     batch.delete(CATALOG_TREE, &counter_key(uuid));

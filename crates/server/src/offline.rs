@@ -1,0 +1,307 @@
+//! `frond verify` and `frond salvage`: work on a data directory that no server uses.
+
+use std::fmt::Display;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+use frond_store::keyspace::{Problem, Progress};
+use frond_store::offline::{DirectoryReport, SalvageReport, SalvagedCollection};
+
+use crate::lock_file::LockFile;
+
+/// Problems of one kind that are printed; the rest are counted.
+const SHOWN_MAX: usize = 200;
+/// Time between two lines of progress.
+const PROGRESS: Duration = Duration::from_millis(500);
+
+fn directory(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .value_name("DIR")
+        .required(true)
+        .value_parser(value_parser!(PathBuf))
+        .help(help)
+}
+
+/// The arguments of `frond verify`.
+pub fn verify_command() -> Command {
+    Command::new("verify")
+        .about("Check the files of a server that does not run")
+        .long_about(
+            "Reads everything that the last checkpoint reaches, and the log, and checks checksums, order, bounds, \
+             filters and places. Then compares every index and counter with its collection. Changes nothing. The \
+             exit code is 0 for a sound store and 1 otherwise.",
+        )
+        .arg(directory("dbpath", "Directory of the data files"))
+}
+
+/// The arguments of `frond salvage`.
+pub fn salvage_command() -> Command {
+    Command::new("salvage")
+        .about("Build a new data directory from what can be read of a damaged one")
+        .long_about(
+            "Copies all documents that can be read into a new directory and builds their indexes anew. Says what is \
+             lost: where an older part of the files had to be taken, older values come back, also of documents that \
+             were deleted. The damaged directory is not changed. The exit code is 0 if nothing was lost and 1 \
+             otherwise.",
+        )
+        .arg(directory("dbpath", "Directory of the damaged data files"))
+        .arg(directory("out", "Directory for the new ones, empty or missing"))
+}
+
+fn path<'a>(arguments: &'a ArgMatches, name: &str) -> &'a Path {
+    let path = arguments.get_one::<PathBuf>(name);
+    path.map_or(Path::new(""), PathBuf::as_path)
+}
+
+/// Says how far the work is, on a terminal.
+struct Meter {
+    last: Instant,
+    shown: bool,
+}
+
+impl Meter {
+    fn new() -> Meter {
+        Meter {
+            last: Instant::now(),
+            shown: false,
+        }
+    }
+
+    fn show(&mut self, progress: Progress) {
+        if self.last.elapsed() < PROGRESS || !std::io::stderr().is_terminal() {
+            return;
+        }
+        (self.last, self.shown) = (Instant::now(), true);
+        let Progress {
+            done_bytes,
+            total_bytes,
+        } = progress;
+        let (done, total) = (size(done_bytes), size(total_bytes));
+        let _ = write!(std::io::stderr(), "\r{done} of at most {total}   ");
+    }
+
+    fn end(&self) {
+        if self.shown {
+            eprintln!();
+        }
+    }
+}
+
+/// Bytes for people.
+fn size(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["bytes", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return match unit {
+                "bytes" => format!("{bytes} bytes"),
+                _ => format!("{value:.1} {unit}"),
+            };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
+fn fail(name: &str, error: impl Display) -> ExitCode {
+    eprintln!("frond {name}: {error}");
+    ExitCode::FAILURE
+}
+
+/// Runs `frond verify`.
+#[must_use]
+pub fn verify(arguments: &ArgMatches) -> ExitCode {
+    let path = path(arguments, "dbpath");
+    let _lock = match LockFile::hold(path) {
+        Ok(lock) => lock,
+        Err(error) => return fail("verify", error),
+    };
+    let mut meter = Meter::new();
+    let report = frond_store::offline::verify(path, &mut |progress| meter.show(progress));
+    meter.end();
+    match report {
+        Ok(report) => {
+            print!("{}", verified(&report));
+            exit_code(report.problems() == 0)
+        }
+        Err(error) => fail("verify", error),
+    }
+}
+
+fn exit_code(good: bool) -> ExitCode {
+    if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Runs `frond salvage`.
+#[must_use]
+pub fn salvage(arguments: &ArgMatches) -> ExitCode {
+    let (from, to) = (path(arguments, "dbpath"), path(arguments, "out"));
+    let _lock = match LockFile::hold(from) {
+        Ok(lock) => lock,
+        Err(error) => return fail("salvage", error),
+    };
+    let mut meter = Meter::new();
+    let report = frond_store::offline::salvage(from, to, &mut |progress| meter.show(progress));
+    meter.end();
+    match report {
+        Ok(report) => {
+            print!("{}", salvaged(&report));
+            exit_code(report.is_whole())
+        }
+        Err(error) => fail("salvage", error),
+    }
+}
+
+/// Lines of a report.
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    fn push(&mut self, line: impl Display) {
+        self.0.push_str(&line.to_string());
+        self.0.push('\n');
+    }
+
+    /// The first of many things, and how many more there are.
+    fn list(&mut self, what: &str, things: impl ExactSizeIterator<Item = impl Display>) {
+        let more = things.len().saturating_sub(SHOWN_MAX);
+        for thing in things.take(SHOWN_MAX) {
+            self.push(format_args!("{what}: {thing}"));
+        }
+        if more > 0 {
+            self.push(format_args!("{what}: and {more} more"));
+        }
+    }
+}
+
+/// The report of a verification.
+fn verified(report: &DirectoryReport) -> String {
+    let engine = &report.engine;
+    let mut lines = Lines::default();
+    lines.push(format_args!(
+        "checkpoint {}: {} trees, {} nodes, {} runs, {} pages, {} entries",
+        engine.checkpoint, engine.trees, engine.nodes, engine.runs, engine.pages, engine.entries
+    ));
+    lines.push(format_args!(
+        "data file: {}, of which {} are free; log: {} commits to replay",
+        size(engine.file_bytes),
+        size(engine.free_bytes),
+        engine.log_frames
+    ));
+    if engine.log_torn_bytes > 0 {
+        lines.push(format_args!(
+            "the log ends in {} that a crash cut short; the next start drops them",
+            size(engine.log_torn_bytes)
+        ));
+    }
+    lines.list("problem", engine.problems.iter().map(Problem::to_string));
+    for (ns, found) in &report.collections {
+        let entries: u64 = found.indexes.iter().map(|index| index.keys).sum();
+        let (documents, indexes) = (found.documents, found.indexes.len());
+        lines.push(format_args!(
+            "{ns}: {documents} documents, {entries} entries in {indexes} indexes"
+        ));
+        let wrong = found.errors.iter().map(|error| format!("{ns}: {error}"));
+        lines.list("problem", wrong);
+    }
+    lines.list("problem", report.errors.iter());
+    lines.push(match report.problems() {
+        0 => "sound".to_owned(),
+        1 => "1 problem".to_owned(),
+        count => format!("{count} problems"),
+    });
+    lines.0
+}
+
+/// The report of a salvage.
+fn salvaged(report: &SalvageReport) -> String {
+    let engine = &report.engine;
+    let mut lines = Lines::default();
+    lines.list("problem", engine.problems.iter().map(Problem::to_string));
+    if engine.checkpoint == 0 {
+        lines.push("no checkpoint could be read: only the log was");
+    } else if engine.is_older_checkpoint {
+        lines
+            .push("a newer checkpoint could not be read: changes behind the older one may be lost");
+    }
+    if engine.lost_tree_pages > 0 {
+        let pages = engine.lost_tree_pages;
+        lines.push(format_args!(
+            "lost: {pages} parts of the list of trees, up to 256 trees each"
+        ));
+    }
+    let of_documents: usize = report.collections.iter().map(|one| one.lost.len()).sum();
+    for collection in &report.collections {
+        let SalvagedCollection {
+            ns,
+            documents,
+            indexes,
+            ..
+        } = collection;
+        lines.push(format_args!(
+            "{ns}: {documents} documents, {indexes} indexes built"
+        ));
+        if collection.dropped > 0 {
+            let dropped = collection.dropped;
+            lines.push(format_args!(
+                "lost: {ns}: {dropped} documents that were not valid"
+            ));
+        }
+        lines.list(
+            "lost",
+            collection.lost.iter().map(|lost| format!("{ns}: {lost}")),
+        );
+    }
+    let elsewhere = engine.lost.len().saturating_sub(of_documents);
+    if elsewhere > 0 {
+        lines.push(format_args!(
+            "{elsewhere} further ranges were lost of indexes, which are built anew, or of the catalog"
+        ));
+    }
+    lines.list("note", report.errors.iter());
+    lines.push(format_args!(
+        "{} messages of trees and {} commits of the log were taken",
+        engine.messages, engine.log_frames
+    ));
+    lines.push(match report.is_whole() {
+        true => "everything was salvaged",
+        false => "not everything was salvaged",
+    });
+    lines.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_for_people() {
+        for (bytes, text) in [
+            (0, "0 bytes"),
+            (1023, "1023 bytes"),
+            (1536, "1.5 KiB"),
+            (5 << 20, "5.0 MiB"),
+            (3 << 40, "3.0 TiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let mut lines = Lines::default();
+        lines.list(
+            "problem",
+            (0..SHOWN_MAX + 5).map(|number| number.to_string()),
+        );
+        assert_eq!(lines.0.lines().count(), SHOWN_MAX + 1);
+        assert!(lines.0.ends_with("problem: and 5 more\n"));
+    }
+}

@@ -1,0 +1,276 @@
+//! Verifying and salvaging the directory of a store that nobody has open.
+//!
+//! The engine looks at bytes: checksums, order, places. On top of that, indexes and counters are compared with
+//! their documents, or built anew from them.
+
+use std::collections::HashSet;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use frond_bson::{Doc, DocBuf};
+
+use crate::catalog::{self, Collection};
+use crate::error::Result;
+use crate::keyspace::disk::{Disk, FsDisk, OverlayDisk};
+use crate::keyspace::{
+    CATALOG_TREE, COMMIT_BYTES_MAX, Direction, Durability, Engine, EngineOptions, EngineReport,
+    EngineSalvage, Progress, TreeId, WriteSet,
+};
+use crate::merge::{Counts, merge_operator};
+use crate::namespace::Namespace;
+use crate::store::{DocumentStore, StoreOptions};
+use crate::verify::VerifyReport;
+use crate::{IndexSelector, InsertOptions};
+
+/// The database that gets the documents whose collection is not known any more.
+const LOST_DATABASE: &str = "salvaged";
+
+/// What a verification of a directory found.
+#[derive(Debug, Default)]
+pub struct DirectoryReport {
+    /// What the engine found.
+    pub engine: EngineReport,
+    /// What was found in each collection, by name.
+    pub collections: Vec<(Namespace, VerifyReport)>,
+    /// Why collections could not be read, if they could not.
+    pub errors: Vec<String>,
+}
+
+impl DirectoryReport {
+    /// How many things are wrong.
+    pub fn problems(&self) -> usize {
+        let wrong = |report: &VerifyReport| report.errors.len();
+        let in_collections = self.collections.iter().map(|(_, report)| wrong(report));
+        self.engine.problems.len() + in_collections.sum::<usize>() + self.errors.len()
+    }
+}
+
+/// Verifies the store in a directory that nobody has open. No file is changed: what a start would write is kept in memory.
+///
+/// # Errors
+/// If there is no store, or its directory cannot be read. What is wrong with it is in the report.
+pub fn verify(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<DirectoryReport> {
+    let disk: Arc<dyn Disk> = Arc::new(FsDisk::read_only(path.to_owned()));
+    let mut report = DirectoryReport {
+        engine: Engine::verify(&EngineOptions::with_disk(disk.clone()), progress)?,
+        ..DirectoryReport::default()
+    };
+    let overlay = EngineOptions::with_disk(Arc::new(OverlayDisk::new(disk)));
+    let store = match DocumentStore::open_engine(overlay, StoreOptions::default()) {
+        Ok(store) => store,
+        Err(error) => {
+            report
+                .errors
+                .push(format!("the collections cannot be read: {error}"));
+            return Ok(report);
+        }
+    };
+    for collection in by_name(&store) {
+        match store.verify(&collection.ns) {
+            Ok(found) => report.collections.push((collection.ns.clone(), found)),
+            Err(error) => report
+                .errors
+                .push(format!("{} cannot be read: {error}", collection.ns)),
+        }
+    }
+    Ok(report)
+}
+
+/// What was salvaged from a directory.
+#[derive(Debug, Default)]
+pub struct SalvageReport {
+    /// What the engine salvaged, and what it lost.
+    pub engine: EngineSalvage,
+    /// The collections of the new store, by name.
+    pub collections: Vec<SalvagedCollection>,
+    /// What could not be done, besides.
+    pub errors: Vec<String>,
+}
+
+/// A collection of the new store.
+#[derive(Debug)]
+pub struct SalvagedCollection {
+    /// Its name.
+    pub ns: Namespace,
+    /// Its documents.
+    pub documents: u64,
+    /// Documents that were left out: not valid, or not under the key of their `_id`.
+    pub dropped: u64,
+    /// Its indexes, the one on `_id` not counted.
+    pub indexes: u64,
+    /// What is lost of its documents.
+    pub lost: Vec<crate::keyspace::Lost>,
+}
+
+impl SalvageReport {
+    /// Whether all there was is in the new store.
+    pub fn is_whole(&self) -> bool {
+        let engine = &self.engine;
+        engine.problems.is_empty()
+            && engine.lost.is_empty()
+            && !engine.is_older_checkpoint
+            && self.errors.is_empty()
+            && self
+                .collections
+                .iter()
+                .all(|collection| collection.dropped == 0)
+    }
+}
+
+/// Builds a new store in the directory `to` from what can be read of the one in `from`, which nobody has open and
+/// which is not changed. Indexes and counters are made anew from the documents. Documents whose collection
+/// is not known any more go into the database `salvaged`.
+///
+/// # Errors
+/// If there is no store in `from` or one in `to`, and errors of writing to `to`. What could not be salvaged is
+/// in the report.
+pub fn salvage(
+    from: &Path,
+    to: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<SalvageReport> {
+    let source = EngineOptions::with_disk(Arc::new(FsDisk::read_only(from.to_owned())));
+    let target = || EngineOptions {
+        merge: merge_operator(),
+        ..EngineOptions::new(to)
+    };
+    let mut report = SalvageReport {
+        engine: Engine::salvage(&source, target(), progress)?,
+        ..SalvageReport::default()
+    };
+    let engine = Engine::open(target())?;
+    catalog::repair(&engine)?;
+    let store = DocumentStore::open(engine, StoreOptions::default())?;
+    adopt(&store, &mut report)?;
+    for collection in by_name(&store) {
+        let salvaged = repair(&store, &collection, &mut report)?;
+        report.collections.push(salvaged);
+    }
+    store.engine().close()?;
+    Ok(report)
+}
+
+fn by_name(store: &DocumentStore) -> Vec<Arc<Collection>> {
+    let mut found: Vec<_> = store.catalog().view().iter().cloned().collect();
+    found.sort_by(|a, b| a.ns.cmp(&b.ns));
+    found
+}
+
+/// Whether an entry of a tree is a document under the key of its `_id`.
+fn document<'a>(key: &[u8], value: &'a [u8], buffer: &mut Vec<u8>) -> Option<&'a Doc> {
+    let doc = Doc::validate(value).ok()?;
+    buffer.clear();
+    frond_bson::key::encode(&doc.get("_id")?, buffer);
+    (buffer == key).then_some(doc)
+}
+
+/// Puts the documents of trees that no collection knows into collections of their own.
+fn adopt(store: &DocumentStore, report: &mut SalvageReport) -> Result<()> {
+    let mut known: HashSet<TreeId> = HashSet::from([CATALOG_TREE]);
+    for collection in store.catalog().view().iter() {
+        known.insert(collection.primary);
+        known.extend(collection.indexes.iter().map(|index| index.tree));
+    }
+    for tree in store.engine().trees() {
+        if known.contains(&tree) {
+            continue;
+        }
+        let (snapshot, mut buffer) = (store.engine().snapshot(), Vec::new());
+        let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+        let mut cursor = snapshot.cursor(tree, low, high, Direction::Forward)?;
+        let ns = Namespace::new(LOST_DATABASE, &format!("tree_{}", tree.0))?;
+        let mut adopted = 0;
+        loop {
+            let (mut docs, mut bytes): (Vec<DocBuf>, _) = (Vec::new(), 0);
+            while bytes < COMMIT_BYTES_MAX
+                && let Some((key, value)) = cursor.next()?
+            {
+                if let Some(doc) = document(key, value, &mut buffer) {
+                    bytes += value.len();
+                    docs.push(doc.to_owned());
+                }
+            }
+            if docs.is_empty() {
+                break;
+            }
+            let options = InsertOptions {
+                ordered: false,
+                durability: Durability::Logged,
+            };
+            let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
+            adopted += store.insert(&ns, &docs, options)?.inserted;
+        }
+        if adopted > 0 {
+            let text = format!(
+                "tree {} belongs to no collection: its documents are in {ns}",
+                tree.0
+            );
+            report.errors.push(text);
+            let mut batch = WriteSet::new();
+            batch.drop_tree(tree);
+            store.engine().commit(batch, Durability::Logged)?;
+        }
+    }
+    Ok(())
+}
+
+/// Counts the documents of a collection and builds its indexes anew.
+fn repair(
+    store: &DocumentStore,
+    collection: &Collection,
+    report: &mut SalvageReport,
+) -> Result<SalvagedCollection> {
+    let (engine, tree) = (store.engine(), collection.primary);
+    if !engine.has_tree(tree) {
+        let text = format!("the documents of {} are lost, all of them", collection.ns);
+        report.errors.push(text);
+        let mut batch = WriteSet::new();
+        batch.create_tree(tree, &collection.tree_options);
+        engine.commit(batch, Durability::Logged)?;
+    }
+    let (mut counts, mut dropped) = (Counts::default(), 0);
+    let (snapshot, mut buffer) = (engine.snapshot(), Vec::new());
+    let mut batch = WriteSet::new();
+    let mut cursor =
+        snapshot.cursor(tree, Bound::Unbounded, Bound::Unbounded, Direction::Forward)?;
+    while let Some((key, value)) = cursor.next()? {
+        if document(key, value, &mut buffer).is_some() {
+            counts.add_document(value.len());
+            continue;
+        }
+        dropped += 1;
+        batch.delete(tree, key);
+        if batch.bytes() > COMMIT_BYTES_MAX {
+            engine.commit(std::mem::take(&mut batch), Durability::Logged)?;
+        }
+    }
+    catalog::put_counter(&mut batch, &collection.uuid, counts);
+    engine.commit(batch, Durability::Logged)?;
+
+    let specs: Vec<DocBuf> = collection
+        .indexes
+        .iter()
+        .map(|index| index.spec.doc.clone())
+        .collect();
+    store.drop_indexes(&collection.ns, &IndexSelector::All)?;
+    let mut indexes = 0;
+    for spec in &specs {
+        match store.create_indexes(&collection.ns, &[spec]) {
+            Ok(_) => indexes += 1,
+            Err(error) => report.errors.push(format!(
+                "index {:?} of {} was not built: {error}",
+                spec.get_str("name").unwrap_or_default(),
+                collection.ns
+            )),
+        }
+    }
+    let lost = report.engine.lost.iter().filter(|lost| lost.tree == tree);
+    Ok(SalvagedCollection {
+        ns: collection.ns.clone(),
+        documents: u64::try_from(counts.documents).unwrap_or(0),
+        dropped,
+        indexes,
+        lost: lost.cloned().collect(),
+    })
+}

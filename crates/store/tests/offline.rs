@@ -1,0 +1,156 @@
+//! Verifying and salvaging directories of collections.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+
+use common::{INSERT, ns, open_with};
+use frond_bson::{Doc, DocBuf, doc};
+use frond_store::keyspace::{CATALOG_TREE, TreeId, WriteSet};
+use frond_store::{DocumentStore, Durability, EngineOptions, FindRequest, OpContext, offline};
+
+fn open(path: &Path) -> DocumentStore {
+    open_with(EngineOptions::new(path))
+}
+
+/// A closed store of two collections with indexes.
+fn fill(path: &Path) {
+    let store = open(path);
+    for (name, documents) in [("shop.orders", 3000), ("shop.people", 50)] {
+        let indexes = [
+            doc! {"key": doc!{"n": 1}, "name": "n_1"},
+            doc! {"key": doc!{"tags": 1, "n": -1}, "name": "tags_1_n_-1"},
+            doc! {"key": doc!{"u": 1}, "name": "u_1", "unique": true},
+        ];
+        let indexes: Vec<&Doc> = indexes.iter().map(|index| &**index).collect();
+        store.create_indexes(&ns(name), &indexes).unwrap();
+        let docs: Vec<DocBuf> = (0..documents)
+            .map(|number| {
+                let mut doc = doc! {"_id": number, "n": number % 7, "u": number};
+                doc.push_array("tags", |tags| {
+                    tags.push("a");
+                    tags.push(number % 3);
+                });
+                doc
+            })
+            .collect();
+        let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
+        assert_eq!(
+            store.insert(&ns(name), &docs, INSERT).unwrap().inserted,
+            documents as usize
+        );
+    }
+    store.engine().close().unwrap();
+}
+
+fn find(store: &DocumentStore, name: &str, filter: &Doc) -> usize {
+    let request = FindRequest {
+        filter: Some(filter),
+        ..FindRequest::default()
+    };
+    let mut cursor = store.find(&ns(name), &request, &OpContext::new()).unwrap();
+    let mut found = 0;
+    while cursor.next().unwrap().is_some() {
+        found += 1;
+    }
+    found
+}
+
+/// Makes one change to a directory's trees behind the back of the document store.
+fn change(path: &Path, change: impl FnOnce(&DocumentStore, &mut WriteSet)) {
+    let store = open(path);
+    let mut batch = WriteSet::new();
+    change(&store, &mut batch);
+    store.engine().commit(batch, Durability::Synced).unwrap();
+    store.engine().close().unwrap();
+}
+
+fn tree_of(store: &DocumentStore, name: &str) -> TreeId {
+    store.catalog().collection(&ns(name)).unwrap().primary
+}
+
+#[test]
+fn a_sound_directory_is_sound_and_salvaged_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    fill(&from);
+    let report = offline::verify(&from, &mut |_| {}).unwrap();
+    assert_eq!(report.problems(), 0, "{report:?}");
+    assert_eq!(report.collections.len(), 2);
+    assert_eq!(report.collections[0].1.documents, 3000);
+    assert_eq!(report.collections[0].1.indexes.len(), 4);
+    let salvaged = offline::salvage(&from, &to, &mut |_| {}).unwrap();
+    assert!(salvaged.is_whole(), "{salvaged:?}");
+    let report = offline::verify(&to, &mut |_| {}).unwrap();
+    assert_eq!(report.problems(), 0, "{report:?}");
+    assert_eq!(report.collections[0].1.indexes.len(), 4);
+    assert_eq!(find(&open(&to), "shop.orders", &doc! {"tags": 2}), 1000);
+    assert!(
+        offline::salvage(&from, &to, &mut |_| {}).is_err(),
+        "over a store"
+    );
+    assert!(
+        offline::verify(directory.path(), &mut |_| {}).is_err(),
+        "no store"
+    );
+}
+
+#[test]
+fn a_wrong_index_is_found_and_built_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    fill(&from);
+    change(&from, |store, batch| {
+        let collection = store.catalog().collection(&ns("shop.people")).unwrap();
+        batch.put(collection.index("n_1").unwrap().tree, b"nonsense", b"");
+        // A document that is none.
+        batch.put(collection.primary, b"key", b"nonsense");
+    });
+    let report = offline::verify(&from, &mut |_| {}).unwrap();
+    assert!(
+        report.engine.is_sound() && report.problems() > 1,
+        "{report:?}"
+    );
+    let salvaged = offline::salvage(&from, &to, &mut |_| {}).unwrap();
+    assert_eq!(salvaged.collections[1].dropped, 1);
+    assert_eq!(salvaged.collections[1].documents, 50);
+    let report = offline::verify(&to, &mut |_| {}).unwrap();
+    assert_eq!(report.problems(), 0, "{report:?}");
+}
+
+#[test]
+fn documents_without_a_catalog_are_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    fill(&from);
+    let mut orders = TreeId(0);
+    change(&from, |store, batch| {
+        orders = tree_of(store, "shop.orders");
+        batch.drop_tree(CATALOG_TREE);
+    });
+    let salvaged = offline::salvage(&from, &to, &mut |_| {}).unwrap();
+    assert!(!salvaged.is_whole() && salvaged.collections.len() == 2);
+    assert_eq!(offline::verify(&to, &mut |_| {}).unwrap().problems(), 0);
+    let name = format!("salvaged.tree_{}", orders.0);
+    assert_eq!(find(&open(&to), &name, &doc! {"n": 1}), 429);
+}
+
+#[test]
+fn damage_is_found_and_the_rest_is_salvaged() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    fill(&from);
+    let path = from.join("data.frond");
+    let mut bytes = std::fs::read(&path).unwrap();
+    for at in (8192..bytes.len()).step_by(bytes.len() / 6) {
+        bytes[at] ^= 1;
+    }
+    std::fs::write(&path, bytes).unwrap();
+    let report = offline::verify(&from, &mut |_| {}).unwrap();
+    assert!(!report.engine.is_sound(), "{report:?}");
+    let salvaged = offline::salvage(&from, &to, &mut |_| {}).unwrap();
+    assert!(!salvaged.is_whole(), "{salvaged:?}");
+    let report = offline::verify(&to, &mut |_| {}).unwrap();
+    assert_eq!(report.problems(), 0, "{report:?}");
+}
