@@ -114,6 +114,13 @@ impl Bench {
         record.append(&self.records)
     }
 
+    /// Records why the rest is not measured.
+    pub fn remark(&self, text: &str) -> Result<()> {
+        let mut record = self.record("not-measured", 0);
+        record.notes.push(text.to_owned());
+        self.keep(&record)
+    }
+
     /// Records versions and settings.
     pub fn describe(&self) -> Result<()> {
         let mut record = self.record("settings", 0);

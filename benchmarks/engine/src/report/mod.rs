@@ -18,7 +18,7 @@ const BASE: &str = "rocksdb";
 /// Modes and their titles.
 const MODES: [(&str, &str); 2] = [("limited", "Little memory"), ("memory", "All in memory")];
 
-/// Records of the same phase, one for each engine.
+/// Records of the same phase, with threads 0 for those without figures, one for each engine.
 struct Group<'a> {
     mode: &'a str,
     scenario: &'a str,
@@ -137,7 +137,7 @@ fn summary(records: &[Record], groups: &[Group<'_>], engines: &[&str], notes: &[
     text += &table::aged_and_fresh(groups, engines);
     text += &remarks(records);
     let mut part = (String::new(), String::new());
-    for group in groups.iter().filter(|group| group.phase != "settings") {
+    for group in groups.iter().filter(|group| group.threads > 0) {
         let here = (group.mode.to_owned(), group.scenario.to_owned());
         if here != part {
             let mode = MODES.iter().find(|(mode, _)| *mode == group.mode);
