@@ -211,16 +211,12 @@ impl<'a> Inspector<'a> {
     pub(crate) fn superblocks(&mut self) -> Vec<Superblock> {
         let mut found: Vec<Superblock> = Vec::new();
         let mut empty = Vec::new();
+        if self.file_len < DATA_START {
+            // A start takes it for new: all there may be is in the log.
+            return found;
+        }
         for slot in 0..2 {
             let at = slot * ALIGNMENT as u64;
-            if self.file_len < at + ALIGNMENT as u64 {
-                self.note(
-                    at,
-                    ProblemKind::Damaged,
-                    "the file ends before its superblocks do",
-                );
-                continue;
-            }
             let mut raw = AlignedBuf::with_capacity(ALIGNMENT);
             if let Err(error) = self.data.read(at, ALIGNMENT, &mut raw) {
                 self.note_error(at, &error);
