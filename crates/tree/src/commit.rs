@@ -146,7 +146,7 @@ impl Inner {
         }
         version.active.note_last_sequence(last);
         if set.changes_trees() {
-            self.change_trees(&version, set.payload());
+            self.change_trees(&version, set.payload(), last);
         }
         let delay = match version.sealed.len() {
             0 => Duration::ZERO,
@@ -216,9 +216,11 @@ impl Inner {
         self.feeder.wake();
     }
 
-    /// Creates and drops the trees that a write set says; called under the commit lock.
-    pub(crate) fn change_trees(&self, version: &Version, payload: &[u8]) {
+    /// Creates and drops the trees that a write set with the last sequence number `last` says; called under
+    /// the commit lock.
+    pub(crate) fn change_trees(&self, version: &Version, payload: &[u8], last: u64) {
         let mut trees = (*version.trees).clone();
+        trees.changed_at = last;
         for op in write_set::decode(payload) {
             match op {
                 Op::CreateTree(id, options, state) => {

@@ -307,7 +307,10 @@ impl Inner {
             let again = self.version.load_full();
             // If the version did not change around the look at the number, all commits up to it are in the
             // version's memtables, and none of its trees holds a later one.
-            if Arc::ptr_eq(&version, &again) {
+            if version.trees.changed_at > sequence {
+                // Trees come and go with their commit, which is about to become visible.
+                self.publisher.wait(version.trees.changed_at);
+            } else if Arc::ptr_eq(&version, &again) {
                 let operator = self.options.merge.clone();
                 return Snapshot {
                     version,
@@ -386,7 +389,8 @@ impl Inner {
     fn change_trees_replayed(&self, version: &Version, payload: &[u8]) {
         let changes = |op: write_set::Op<'_>| !matches!(op, write_set::Op::Entry { .. });
         if write_set::decode(payload).any(changes) {
-            self.change_trees(version, payload);
+            // All of the replay is visible before there is a snapshot.
+            self.change_trees(version, payload, 0);
         }
     }
 

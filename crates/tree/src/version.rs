@@ -26,6 +26,8 @@ pub(crate) struct Trees {
     /// In the order of ids; none is empty.
     pages: Vec<Arc<TreePage>>,
     len: usize,
+    /// The sequence number of the last commit that created or dropped a tree.
+    pub(crate) changed_at: u64,
 }
 
 /// Up to 256 trees whose ids are neighbours: the unit in which a checkpoint writes them.

@@ -1,4 +1,4 @@
-//! Backups of snapshots while writes go on.
+//! Snapshots, and backups of them, while writes go on.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -141,4 +141,54 @@ fn a_backup_does_not_copy_damage() {
     let target = options(&directory.path().join("copy"));
     let error = store.snapshot().backup(target, &mut |_| {});
     assert!(matches!(error, Err(Error::Corrupt { .. })), "{error:?}");
+}
+
+#[test]
+fn a_snapshot_sees_trees_come_and_go_with_their_commits() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(options(directory.path())).unwrap();
+    let mut set = WriteSet::new();
+    set.create_tree(TreeId(0), &tree_options(0));
+    store.commit(set, Durability::Logged).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let snapshot = store.snapshot();
+                let there = snapshot.get(TreeId(0), b"there").unwrap();
+                let tree = there.map(|id| TreeId(u32::from_be_bytes((*id).try_into().unwrap())));
+                let Some(tree) = tree.filter(|tree| tree.0 > 0) else {
+                    continue;
+                };
+                assert_eq!(
+                    snapshot.get(tree, b"key").unwrap().as_deref(),
+                    Some(&b"value"[..])
+                );
+                let next = TreeId(tree.0 + 1);
+                assert!(matches!(
+                    snapshot.get(next, b""),
+                    Err(Error::UnknownTree(_))
+                ));
+            }
+        });
+        for _ in 0..3000 {
+            let tree = store.allocate_tree();
+            let mut set = WriteSet::new();
+            set.create_tree(tree, &tree_options(0));
+            set.put(tree, b"key", b"value");
+            for filler in 0..50u32 {
+                set.put(TreeId(0), &filler.to_be_bytes(), b"");
+            }
+            set.put(TreeId(0), b"there", &tree.0.to_be_bytes());
+            store.commit(set, Durability::Logged).unwrap();
+            let mut set = WriteSet::new();
+            set.drop_tree(tree);
+            for filler in 0..50u32 {
+                set.put(TreeId(0), &filler.to_be_bytes(), b"");
+            }
+            set.put(TreeId(0), b"there", &0u32.to_be_bytes());
+            store.commit(set, Durability::Logged).unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
 }
