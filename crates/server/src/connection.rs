@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use frond_bson::{Doc, DocBuf};
+use frond_store::Progress;
 use frond_wire::Compressor;
 use parking_lot::Mutex;
 
@@ -66,6 +67,8 @@ pub struct Running {
     pub command: Vec<u8>,
     /// The client's session.
     pub session: Option<SessionId>,
+    /// How far it has come, for operations that tell.
+    pub progress: Option<Arc<Progress>>,
 }
 
 impl Running {

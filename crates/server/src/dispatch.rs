@@ -238,6 +238,7 @@ fn begin(
     running.started = Some(started);
     running.kind = operation.kind;
     running.session = None;
+    running.progress = None;
     running.keep_command(request.body);
     running.namespace.clear();
     running.namespace.push_str(request.db);

@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
-use frond_store::{DocumentStore, EngineOptions, StoreOptions};
+use frond_store::{DocumentStore, EngineOptions, OpContext, StoreOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exec::{panic_text, worker_threads};
@@ -130,6 +131,8 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), Stop> {
     let server = Server::new(settings, log.clone(), store, port)
         .map(Arc::new)
         .map_err(|error| Stop::new(1, format!("cannot start a thread: {error}")))?;
+    let resumed = resume_index_builds(&server)
+        .map_err(|error| Stop::new(1, format!("cannot start a thread: {error}")))?;
     accept_all(&server, addresses, unix.as_mut()).map_err(|error| Stop::address(&error))?;
     tokio::spawn(sweep(server.clone()));
     for ip in &ips {
@@ -169,6 +172,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), Stop> {
     signals.until_stop(&server).await;
     server.stop();
     goodbye(&server).await;
+    resumed.stop();
     drop(unix);
     tokio::task::block_in_place(|| server.store.engine().close())
         .map_err(|error| Stop::new(exit::DATA_ERROR, format!("closing the data files: {error}")))?;
@@ -303,6 +307,53 @@ async fn goodbye(server: &Server) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     server.cursors.kill_all();
+}
+
+/// The thread that builds the indexes whose build the last run of the server did not finish.
+struct ResumedBuilds {
+    context: OpContext,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl ResumedBuilds {
+    /// Interrupts what is left to do; the next run of the server begins it anew.
+    fn stop(self) {
+        self.context.killed.store(true, Ordering::Relaxed);
+        // A panic in it is logged already.
+        let _ = tokio::task::block_in_place(|| self.thread.join());
+    }
+}
+
+fn resume_index_builds(server: &Arc<Server>) -> std::io::Result<ResumedBuilds> {
+    let context = OpContext::new();
+    let (server, limits) = (server.clone(), context.clone());
+    let thread = std::thread::Builder::new()
+        .name("frond-indexes".into())
+        .spawn(move || {
+            for build in server.store.resume_index_builds(&limits) {
+                let mut attributes = doc! {"namespace": build.ns.as_str()};
+                attributes.push_array("indexes", |names| {
+                    build
+                        .indexes
+                        .iter()
+                        .for_each(|name| names.push(name.as_str()));
+                });
+                let (id, context) = (20_660, "IndexBuildsCoordinator");
+                let Err(error) = build.outcome else {
+                    let done = "Index build: done, after it was cut short";
+                    server
+                        .log
+                        .info(Component::Index, id, context, done, &attributes);
+                    continue;
+                };
+                attributes.push("error", &error.to_string());
+                let failed = "Index build: failed, after it was cut short";
+                server
+                    .log
+                    .error(Component::Index, id, context, failed, &attributes);
+            }
+        })?;
+    Ok(ResumedBuilds { context, thread })
 }
 
 /// Closes idle cursors and forgets old sessions.

@@ -55,6 +55,8 @@ pub enum Component {
     Command,
     /// The engine and its files.
     Storage,
+    /// Index builds.
+    Index,
 }
 
 impl Component {
@@ -64,6 +66,7 @@ impl Component {
             Component::Network => "NETWORK",
             Component::Command => "COMMAND",
             Component::Storage => "STORAGE",
+            Component::Index => "INDEX",
         }
     }
 }

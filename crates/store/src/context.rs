@@ -1,10 +1,11 @@
 //! The limits of one operation: a deadline and a switch that stops it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use frond_query::error::ErrorCode;
+use parking_lot::Mutex;
 
 use crate::error::{Result, command};
 
@@ -18,8 +19,35 @@ pub struct OpContext {
     pub deadline: Option<Instant>,
     /// Set by `killOp`, `killCursors` or a closed connection: `Interrupted` (11601).
     pub killed: Arc<AtomicBool>,
+    /// Where a long operation shows how far it has come.
+    pub progress: Option<Arc<Progress>>,
     /// Steps since the last check.
     steps: u32,
+}
+
+/// How far a long operation has come.
+#[derive(Debug, Default)]
+pub struct Progress {
+    step: Mutex<&'static str>,
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+impl Progress {
+    /// What is done now, how much of it, and how much there is; `None` if nothing was shown yet.
+    pub fn get(&self) -> Option<(&'static str, u64, u64)> {
+        let step = *self.step.lock();
+        let (done, total) = (&self.done, &self.total);
+        let figures = (done.load(Ordering::Relaxed), total.load(Ordering::Relaxed));
+        (!step.is_empty()).then_some((step, figures.0, figures.1))
+    }
+
+    pub(crate) fn set(&self, step: &'static str, done: u64, total: u64) {
+        let mut now = self.step.lock();
+        *now = step;
+        self.done.store(done, Ordering::Relaxed);
+        self.total.store(total, Ordering::Relaxed);
+    }
 }
 
 impl OpContext {

@@ -6,9 +6,9 @@
 //! copied or boxed on the way.
 
 pub use frond_tree::{
-    Compression, Cursor, Direction, Durability, Error as EngineError, KEY_BYTES_MAX, MergeOperator,
-    Options as EngineOptions, Snapshot, StoreStats as EngineStats, TreeId, TreeOptions, TreeStats,
-    WriteSet, disk,
+    BulkLoader, Compression, Cursor, Direction, Duplicates, Durability, Error as EngineError,
+    KEY_BYTES_MAX, MergeOperator, Options as EngineOptions, Snapshot, StoreStats as EngineStats,
+    TreeId, TreeOptions, TreeStats, WriteSet, disk,
 };
 pub use frond_tree::{
     Lost, Problem, Progress, SalvageReport as EngineSalvage, VerifyReport as EngineReport,

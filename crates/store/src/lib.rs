@@ -25,7 +25,7 @@ pub mod write;
 
 pub use aggregate::AggregateRequest;
 pub use catalog::{CreateIndexesInfo, DropInfo, IndexSelector};
-pub use context::OpContext;
+pub use context::{OpContext, Progress};
 pub use error::{Error, Result};
 pub use exec::cursor::QueryCursor;
 pub use explain::Verbosity;
@@ -35,7 +35,7 @@ pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};
 pub use plan::Hint;
 pub use stats::{CollectionStats, DatabaseStats};
-pub use store::{CollectionInfo, DatabaseInfo, DocumentStore, StoreOptions};
+pub use store::{CollectionInfo, DatabaseInfo, DocumentStore, ResumedBuild, StoreOptions};
 pub use verify::{IndexReport, VerifyReport};
 pub use write::WriteError;
 pub use write::delete::DeleteRequest;

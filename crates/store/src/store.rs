@@ -6,11 +6,11 @@ use std::sync::Arc;
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_query::error::ErrorCode;
 
-use crate::catalog::{Catalog, CreateIndexesInfo, DropInfo, IndexSelector, Uuid, View};
+use crate::catalog::{Catalog, Collection, CreateIndexesInfo, DropInfo, IndexSelector, Uuid, View};
 use crate::context::OpContext;
 use crate::error::{Result, command};
-use crate::index::Usage;
 use crate::index::spec::IndexSpec;
+use crate::index::{Index, Usage};
 use crate::keyspace::{Durability, Engine, EngineOptions};
 use crate::merge::merge_operator;
 use crate::namespace::{Namespace, check_database_name};
@@ -44,6 +44,17 @@ pub struct CollectionInfo {
     pub options: DocBuf,
     /// Its identity.
     pub uuid: Uuid,
+}
+
+/// What became of index builds that were cut short.
+#[derive(Debug)]
+pub struct ResumedBuild {
+    /// The collection.
+    pub ns: Namespace,
+    /// The names of the indexes.
+    pub indexes: Vec<String>,
+    /// Whether they are built now.
+    pub outcome: Result<()>,
 }
 
 /// Collections of documents over an engine. A cheap handle: clones share everything.
@@ -179,6 +190,19 @@ impl DocumentStore {
     /// `CannotCreateIndex` (67), `IndexOptionsConflict` (85), `IndexKeySpecsConflict` (86),
     /// `DuplicateKey` (11000) and others, see [`IndexSpec::parse`]. Then no index is created.
     pub fn create_indexes(&self, ns: &Namespace, specs: &[&Doc]) -> Result<CreateIndexesInfo> {
+        self.build_indexes(ns, specs, &OpContext::new())
+    }
+
+    /// As [`DocumentStore::create_indexes`], within limits. Shows its progress in the context.
+    ///
+    /// # Errors
+    /// As there, and the limits of the context.
+    pub fn build_indexes(
+        &self,
+        ns: &Namespace,
+        specs: &[&Doc],
+        context: &OpContext,
+    ) -> Result<CreateIndexesInfo> {
         if specs.is_empty() {
             return Err(command(
                 ErrorCode::BadValue,
@@ -189,7 +213,27 @@ impl DocumentStore {
             .iter()
             .map(|spec| IndexSpec::parse(spec))
             .collect::<Result<_>>()?;
-        crate::index::build::create(&self.catalog, ns, specs)
+        crate::index::build::create(&self.catalog, ns, specs, context)
+    }
+
+    /// Builds the indexes whose build was cut short when the store was last open, by a crash or by its end. To be
+    /// called once after each opening; until it is done, nothing uses these indexes. Returns what became of
+    /// each collection's; an index that could not be built is gone, unless the build was interrupted again.
+    pub fn resume_index_builds(&self, context: &OpContext) -> Vec<ResumedBuild> {
+        let unfinished = self.catalog.unfinished_indexes();
+        let resume = |(collection, indexes): (Arc<Collection>, Vec<Arc<Index>>)| {
+            let outcome =
+                crate::index::build::resume(&self.catalog, &collection, &indexes, context);
+            ResumedBuild {
+                ns: collection.ns.clone(),
+                indexes: indexes
+                    .iter()
+                    .map(|index| index.spec.name.clone())
+                    .collect(),
+                outcome,
+            }
+        };
+        unfinished.into_iter().map(resume).collect()
     }
 
     /// Drops indexes. Returns how many there were before.

@@ -1,5 +1,7 @@
 //! `createIndexes`
 
+use std::sync::Arc;
+
 use frond_bson::DocBuf;
 
 use super::{Command, Traits};
@@ -43,7 +45,12 @@ impl Command for CreateIndexes {
                 "Must specify at least one index to create",
             ));
         }
-        let made = cx.server.store.create_indexes(&namespace, &specs)?;
+        let progress = cx.limits.progress.insert(Arc::default()).clone();
+        cx.connection.running.lock().progress = Some(progress);
+        let made = cx
+            .server
+            .store
+            .build_indexes(&namespace, &specs, &cx.limits)?;
         cx.settle()?;
         let mut reply = DocBuf::new();
         reply.push("numIndexesBefore", made.before as i32);

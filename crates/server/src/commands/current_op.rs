@@ -156,6 +156,14 @@ fn describe(server: &Server, connection: &Connection, idle: bool) -> Option<DocB
         out.push("op", running.kind);
         out.push("ns", &running.namespace);
         out.push("command", &running.command_doc());
+        if let Some((step, done, total)) = running.progress.as_ref().and_then(|shown| shown.get()) {
+            // Estimates of the total may be too low.
+            let total = total.max(done);
+            let percent = (done * 100).checked_div(total).unwrap_or(100);
+            out.push("msg", &format!("{step}: {done}/{total} {percent}%"));
+            let progress = doc! {"done": done as i64, "total": total as i64};
+            out.push("progress", &progress);
+        }
     }
     Some(out)
 }

@@ -7,10 +7,10 @@ use frond_bson::{Doc, DocBuf};
 use frond_query::error::ErrorCode;
 use parking_lot::RwLock;
 
-use super::{Catalog, Collection, DROPPED, INDEXES_MAX, Shared, Uuid, View, persist};
+use super::{Catalog, Collection, DROPPED, Shared, Uuid, View, persist};
 use crate::error::{Result, command};
 use crate::index::Index;
-use crate::index::spec::{Comparison, ID_INDEX_NAME, IndexSpec};
+use crate::index::spec::ID_INDEX_NAME;
 use crate::keyspace::{Durability, WriteSet};
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
@@ -48,14 +48,6 @@ pub enum IndexSelector {
     Names(Vec<String>),
 }
 
-/// Indexes that were registered and are now to be filled, see [`Catalog::register_indexes`].
-pub(crate) struct Registered {
-    /// The new indexes, not ready.
-    pub indexes: Vec<Arc<Index>>,
-    /// Indexes that the collection had before.
-    pub before: usize,
-}
-
 fn random_uuid() -> Uuid {
     let mut uuid: Uuid = rand::random();
     // Version 4 (random), variant 1, by RFC 9562.
@@ -81,14 +73,24 @@ impl Catalog {
 
     /// Changes an existing collection: waits for its writers, commits, publishes. `after` is its
     /// next version; `None` drops it.
-    fn replace(
+    pub(super) fn replace(
         &self,
         before: &Arc<Collection>,
         after: Option<Collection>,
         batch: WriteSet,
     ) -> Result<()> {
+        self.replace_with(before, || Ok((after, batch)))
+    }
+
+    /// As [`Catalog::replace`], with what `change` makes when there are no writers.
+    pub(super) fn replace_with(
+        &self,
+        before: &Arc<Collection>,
+        change: impl FnOnce() -> Result<(Option<Collection>, WriteSet)>,
+    ) -> Result<()> {
         let shared = before.shared.clone();
         let mut gate = shared.gate.write();
+        let (after, batch) = change()?;
         shared.epoch.fetch_add(1, Ordering::SeqCst);
         let version = after.as_ref().map_or(DROPPED, |after| after.version);
         let done = self.commit(batch, |view| {
@@ -264,144 +266,7 @@ impl Catalog {
         }
     }
 
-    /// Creates the trees of new indexes and registers them as not ready: from here on writers keep
-    /// them up to date. Indexes that exist already are left out.
-    ///
-    /// # Errors
-    /// See [`IndexSpec::compare`]; `CannotCreateIndex` (67) if there would be too many;
-    /// `IndexBuildAlreadyInProgress` (285) if the same one is being built.
-    pub(crate) fn register_indexes(
-        &self,
-        ns: &Namespace,
-        specs: Vec<IndexSpec>,
-    ) -> Result<Registered> {
-        let _changing = self.changing.lock();
-        let collection = self.existing(ns)?;
-        let before = index_count(&collection);
-        let mut new: Vec<Arc<Index>> = Vec::new();
-        for spec in specs {
-            if self.is_new(&collection, &new, &spec)? {
-                let tree = self.engine.allocate_tree();
-                new.push(Arc::new(Index::new(spec, tree, false, 0)));
-            }
-        }
-        if new.is_empty() {
-            return Ok(Registered {
-                indexes: new,
-                before,
-            });
-        }
-        let mut batch = WriteSet::new();
-        for index in &new {
-            batch.create_tree(index.tree, &index.spec.tree);
-            persist::put_index(&mut batch, &collection.uuid, index);
-        }
-        let all = collection.indexes.iter().chain(&new).cloned().collect();
-        self.replace(&collection, Some(collection.with_indexes(all)), batch)?;
-        Ok(Registered {
-            indexes: new,
-            before,
-        })
-    }
-
-    /// Whether an index does not exist yet and may be created.
-    fn is_new(
-        &self,
-        collection: &Collection,
-        new: &[Arc<Index>],
-        spec: &IndexSpec,
-    ) -> Result<bool> {
-        if spec.is_id_index() {
-            return Ok(false);
-        }
-        for existing in collection.indexes.iter().chain(new) {
-            if spec.compare(&existing.spec)? == Comparison::Identical {
-                if !existing.ready && !new.iter().any(|index| Arc::ptr_eq(index, existing)) {
-                    return Err(command(
-                        ErrorCode::IndexBuildAlreadyInProgress,
-                        format!("Index build already in progress: {}", spec.name),
-                    ));
-                }
-                return Ok(false);
-            }
-        }
-        if collection.indexes.len() + new.len() + 1 >= INDEXES_MAX {
-            return Err(command(
-                ErrorCode::CannotCreateIndex,
-                format!(
-                    "add index fails, too many indexes for {} key:{}",
-                    collection.ns,
-                    text::document(&spec.key)
-                ),
-            ));
-        }
-        Ok(true)
-    }
-
-    /// The collection with this identity, whatever its name is now.
-    fn by_uuid(&self, uuid: &Uuid) -> Option<Arc<Collection>> {
-        self.view().iter().find(|one| one.uuid == *uuid).cloned()
-    }
-
-    /// The current name of the collection with this identity.
-    pub(crate) fn name_of(&self, uuid: &Uuid) -> Option<Namespace> {
-        self.by_uuid(uuid).map(|collection| collection.ns.clone())
-    }
-
-    /// Makes filled indexes ready for queries. Returns the number of indexes afterwards.
-    ///
-    /// # Errors
-    /// `IndexBuildAborted` (276) if the collection or one of the indexes was dropped meanwhile.
-    pub(crate) fn finish_indexes(&self, uuid: &Uuid, built: &[Arc<Index>]) -> Result<usize> {
-        let _changing = self.changing.lock();
-        let collection = self.by_uuid(uuid).ok_or_else(aborted)?;
-        let is_built = |index: &Arc<Index>| built.iter().any(|other| other.tree == index.tree);
-        if collection
-            .indexes
-            .iter()
-            .filter(|index| is_built(index))
-            .count()
-            < built.len()
-        {
-            return Err(aborted());
-        }
-        // Writers that add multikey bits to the old version are kept out while bits are copied.
-        let shared = collection.shared.clone();
-        let mut gate = shared.gate.write();
-        let mut batch = WriteSet::new();
-        let mut all = Vec::with_capacity(collection.indexes.len());
-        for index in &collection.indexes {
-            if is_built(index) {
-                let ready = index.to_ready();
-                persist::put_index(&mut batch, uuid, &ready);
-                all.push(Arc::new(ready));
-            } else {
-                all.push(index.clone());
-            }
-        }
-        let after = collection.with_indexes(all);
-        let (count, version) = (index_count(&after), after.version);
-        shared.epoch.fetch_add(1, Ordering::SeqCst);
-        let done = self.commit(batch, |view| view.insert(Arc::new(after)));
-        shared.epoch.fetch_add(1, Ordering::SeqCst);
-        if done.is_ok() {
-            *gate = version;
-        }
-        done.map(|()| count)
-    }
-
-    /// Removes indexes whose build failed. One that is gone already is no error.
-    pub(crate) fn abandon_indexes(&self, uuid: &Uuid, failed: &[Arc<Index>]) -> Result<()> {
-        let _changing = self.changing.lock();
-        match self.by_uuid(uuid) {
-            Some(collection) => self.remove_indexes(&collection, |index| {
-                failed.iter().any(|other| other.tree == index.tree)
-            }),
-            None => Ok(()),
-        }
-    }
-
-    fn remove_indexes(
+    pub(super) fn remove_indexes(
         &self,
         collection: &Arc<Collection>,
         remove: impl Fn(&Arc<Index>) -> bool,
@@ -416,7 +281,7 @@ impl Catalog {
         }
         let mut batch = WriteSet::new();
         for index in &gone {
-            batch.drop_tree(index.tree);
+            index.trees().for_each(|tree| batch.drop_tree(tree));
             persist::delete_index(&mut batch, &collection.uuid, index);
         }
         self.replace(collection, Some(collection.with_indexes(kept)), batch)
@@ -449,15 +314,6 @@ impl Catalog {
         })?;
         Ok(before)
     }
-
-    /// Removes what index builds left behind that a crash cut short.
-    pub(super) fn drop_unfinished_indexes(&self) -> Result<()> {
-        let collections: Vec<_> = self.view().iter().cloned().collect();
-        for collection in collections {
-            self.remove_indexes(&collection, |index| !index.ready)?;
-        }
-        Ok(())
-    }
 }
 
 /// Adds the removal of a collection to a write set.
@@ -466,7 +322,7 @@ fn stage_drop(batch: &mut WriteSet, collection: &Collection) {
     persist::delete_counter(batch, &collection.uuid);
     batch.drop_tree(collection.primary);
     for index in &collection.indexes {
-        batch.drop_tree(index.tree);
+        index.trees().for_each(|tree| batch.drop_tree(tree));
         persist::delete_index(batch, &collection.uuid, index);
     }
 }
@@ -507,12 +363,4 @@ fn name_of_key(collection: &Collection, key: &Doc) -> Result<String> {
             ),
         )),
     }
-}
-
-/// Error 276.
-pub(crate) fn aborted() -> crate::error::Error {
-    command(
-        ErrorCode::IndexBuildAborted,
-        "Index build aborted: the collection or the index was dropped",
-    )
 }

@@ -12,6 +12,7 @@
 //! - Whether an index is multikey is set in memory before the commit of the document that made it
 //!   so, and read after the snapshot was taken.
 
+mod building;
 mod change;
 mod persist;
 mod view;
@@ -31,7 +32,7 @@ use crate::merge::Counts;
 use crate::namespace::Namespace;
 use crate::plan::trial::PlanCache;
 
-pub(crate) use change::aborted;
+pub(crate) use building::aborted;
 pub use change::{CreateIndexesInfo, DropInfo, IndexSelector};
 pub(crate) use persist::{add_multikey, counter_key, put_counter, repair};
 pub use view::View;
@@ -151,8 +152,8 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Reads the catalog of an engine; writes the first entry if it is new. Trees of index builds
-    /// that a crash cut short are dropped.
+    /// Reads the catalog of an engine; writes the first entry if it is new. Indexes whose
+    /// build a crash cut short begin anew, see [`crate::DocumentStore::resume_index_builds`].
     pub fn open(engine: Engine) -> Result<Catalog> {
         let view = persist::load(&engine)?;
         let catalog = Catalog {
@@ -160,7 +161,7 @@ impl Catalog {
             current: ArcSwap::from_pointee(view),
             changing: Mutex::new(()),
         };
-        catalog.drop_unfinished_indexes()?;
+        catalog.restart_unfinished_indexes()?;
         Ok(catalog)
     }
 

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `0x01` | `{format: 1}` |
 //! | `0x02` database `0x00` collection | `{uuid, tree, options}` |
-//! | `0x03` uuid, number of the index (4 bytes, big-endian) | `{spec, tree, ready}` |
+//! | `0x03` uuid, number of the index (4 bytes, big-endian) | `{spec, tree, ready}`, while it is built also `sides` |
 //! | `0x04` uuid | the counter: documents and bytes, see [`crate::merge`] |
 //! | `0x05` uuid, number of the index | the fields that have met an array, one bit each |
 //!
@@ -109,11 +109,18 @@ pub(super) fn delete_counter(batch: &mut WriteSet, uuid: &Uuid) {
 
 /// Stores an index's entry.
 pub(super) fn put_index(batch: &mut WriteSet, uuid: &Uuid, index: &Index) {
-    let value = doc! {
+    let mut value = doc! {
         "spec": &index.spec.doc,
         "tree": i64::from(index.tree.0),
         "ready": index.ready,
     };
+    if !index.sides.is_empty() {
+        value.push_array("sides", |sides| {
+            for tree in &index.sides {
+                sides.push(i64::from(tree.0));
+            }
+        });
+    }
     let key = index_key(INDEX, uuid, index.tree);
     batch.put(CATALOG_TREE, &key, value.as_bytes());
 }
@@ -218,12 +225,20 @@ fn load_indexes(snapshot: &Snapshot) -> Result<HashMap<Uuid, Vec<Arc<Index>>>> {
             .ok_or_else(wrong)?;
         let tree = tree_id(&entry).ok_or_else(wrong)?;
         let multikey = snapshot.get(CATALOG_TREE, &index_key(MULTIKEY, &uuid, tree))?;
-        let index = Index::new(
+        let mut sides = Vec::new();
+        for (_, side) in entry.get_array("sides").unwrap_or(Doc::empty()).iter() {
+            let side = side
+                .as_i64_lossless()
+                .and_then(|side| u32::try_from(side).ok());
+            sides.push(side.map(TreeId).ok_or_else(wrong)?);
+        }
+        let mut index = Index::new(
             IndexSpec::parse(entry.get_doc("spec").ok_or_else(wrong)?)?,
             tree,
             entry.get_bool("ready").ok_or_else(wrong)?,
             multikey.map_or(0, |bits| merge::read_bits(&bits)),
         );
+        index.sides = sides;
         found.entry(uuid).or_default().push(Arc::new(index));
     }
     Ok(found)

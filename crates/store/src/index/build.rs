@@ -1,28 +1,58 @@
 //! Filling new indexes over existing documents, while writes go on.
 //!
-//! The indexes are registered first: from then on every writer keeps them up to date, and no query
-//! uses them. Then the documents are read in the order of `_id`, some at a time, each part on a new
-//! snapshot. The entries of a part are committed with its primary keys guarded: if a document of
-//! the part was changed meanwhile, the commit fails and the part is read again. So a document that
-//! a writer changes is never overtaken by entries of its old state. Documents inserted behind the
-//! scan have their entries from their writers.
+//! The indexes of a small collection are filled in the commit that registers them. Otherwise:
+//!
+//! 1. The indexes are registered, each with a tree that is to be loaded. From then on every writer keeps them
+//!    up to date, and no query uses them.
+//! 2. A snapshot is taken; every writer that did not know of the indexes has committed before it. The documents
+//!    are read once, and the entries of all indexes go through one bulk loader, which puts them
+//!    below what the writers have written. For each entry the last word is the writers', if they
+//!    touched it, or the snapshot's.
+//! 3. The indexes are made ready in one commit.
+//!
+//! In a unique index the fields alone are the key, so two documents could overwrite each other's entry unseen while
+//! its keys are not all known. So writers leave the tree of a unique index alone while it is built, and
+//! note in a *side tree*, under fields and `_id`, which entries came and went. After the load, side
+//! trees are worked into the index: writers change to a new side tree, so that the old one is
+//! final, until little is left. The last one is worked in while the collection has no writers. Two
+//! documents with the same fields meet there, and the build fails.
+//!
+//! If a build fails, its indexes disappear. If the process ends, it is resumed from the start.
 
 use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use frond_bson::Doc;
+use frond_bson::{Doc, key};
 use frond_query::error::ErrorCode;
 
 use super::keys::IndexKeys;
 use super::{Index, entry};
-use crate::catalog::{self, Catalog, Collection, CreateIndexesInfo, aborted};
-use crate::error::{Error, Result};
+use crate::catalog::{self, Catalog, Collection, CreateIndexesInfo, Uuid, aborted};
+use crate::context::OpContext;
+use crate::error::{Error, Result, corrupt};
 use crate::index::spec::IndexSpec;
-use crate::keyspace::{COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Direction, Durability, WriteSet};
+use crate::keyspace::{
+    BulkLoader, COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Cursor, Direction, Duplicates, Durability,
+    Engine, EngineError, Snapshot, TreeId, WriteSet,
+};
 use crate::namespace::Namespace;
-use crate::write::staging::key_hash;
-use crate::write::{Retry, duplicate};
+use crate::write::duplicate;
+
+/// What a side tree holds for an entry that is there, before what its encoding lost; and for one that is gone.
+const PRESENT: u8 = 1;
+const ABSENT: u8 = 0;
+/// A side tree with at most this many entries is small enough to keep writers waiting.
+const LAST_ENTRIES: u64 = 2000;
+/// Side trees before the last one, however fast the writers are.
+const SIDES_MAX: usize = 8;
+/// Documents or entries between two looks at what else happens.
+const STEPS_BETWEEN_LOOKS: u64 = 1024;
+
+/// What is shown of a build's steps.
+const SCANNING: &str = "Index Build: scanning collection";
+const LOADING: &str = "Index Build: inserting keys from external sorter into index";
+const DRAINING: &str = "Index Build: draining writes received during build";
 
 /// Creates indexes.
 ///
@@ -32,191 +62,392 @@ pub fn create(
     catalog: &Catalog,
     ns: &Namespace,
     specs: Vec<IndexSpec>,
+    context: &OpContext,
 ) -> Result<CreateIndexesInfo> {
     let created_collection = catalog.collection(ns).is_none();
     let uuid = catalog.ensure_collection(ns)?.uuid;
     let registered = catalog.register_indexes(ns, specs)?;
-    if registered.indexes.is_empty() {
-        return Ok(CreateIndexesInfo {
-            before: registered.before,
-            after: registered.before,
-            created_collection,
-        });
+    let mut info = CreateIndexesInfo {
+        before: registered.before,
+        after: registered.after,
+        created_collection,
+    };
+    if !registered.building.is_empty() {
+        info.after = run(catalog, ns, &uuid, &registered.building, context, false)?;
     }
-    let filled = Build {
+    Ok(info)
+}
+
+/// Builds indexes again whose build was cut short. If it fails, the indexes are gone, unless it was only interrupted.
+pub(crate) fn resume(
+    catalog: &Catalog,
+    collection: &Collection,
+    indexes: &[Arc<Index>],
+    context: &OpContext,
+) -> Result<()> {
+    run(
         catalog,
-        ns: ns.clone(),
+        &collection.ns,
+        &collection.uuid,
+        indexes,
+        context,
+        true,
+    )?;
+    Ok(())
+}
+
+/// Builds indexes that are registered. Returns the number of the collection's indexes afterwards.
+fn run(
+    catalog: &Catalog,
+    ns: &Namespace,
+    uuid: &Uuid,
+    indexes: &[Arc<Index>],
+    context: &OpContext,
+    keep_interrupted: bool,
+) -> Result<usize> {
+    let build = Build {
+        catalog,
         uuid,
-        indexes: &registered.indexes,
-        keys: Vec::new(),
-        end: None,
+        indexes,
+        context,
+    };
+    build.run().or_else(|error| {
+        if keep_interrupted && error.code() == ErrorCode::Interrupted {
+            return Err(error);
+        }
+        catalog.abandon_indexes(uuid, indexes)?;
+        Err(in_build(ns, error))
+    })
+}
+
+/// An error of a document, as the error of a build.
+fn in_build(ns: &Namespace, error: Error) -> Error {
+    match error {
+        Error::Command(error) if error.code() != ErrorCode::IndexBuildAborted => {
+            let context = format!("Index build failed: {ns}");
+            let details = error.details().map(ToOwned::to_owned);
+            let error = error.context(context);
+            match details {
+                Some(details) => error.with_details(details),
+                None => error,
+            }
+            .into()
+        }
+        other => other,
     }
-    .run();
-    match filled.and_then(|()| catalog.finish_indexes(&uuid, &registered.indexes)) {
-        Ok(after) => Ok(CreateIndexesInfo {
-            before: registered.before,
-            after,
-            created_collection,
-        }),
-        Err(error) => {
-            catalog.abandon_indexes(&uuid, &registered.indexes)?;
-            Err(match error {
-                Error::Command(error) if error.code() != ErrorCode::IndexBuildAborted => {
-                    let context = format!("Index build failed: {ns}");
-                    let details = error.details().map(ToOwned::to_owned);
-                    let error = error.context(context);
-                    match details {
-                        Some(details) => error.with_details(details),
-                        None => error,
-                    }
-                    .into()
-                }
-                other => other,
-            })
+}
+
+/// Fills new, empty indexes of a collection without writers, if it is small enough for one commit. Returns whether it
+/// is; if not, the write set and the indexes are to be forgotten.
+pub(crate) fn fill_at_once(
+    engine: &Engine,
+    collection: &Collection,
+    indexes: &[Arc<Index>],
+    batch: &mut WriteSet,
+) -> Result<bool> {
+    if collection.counts().documents > COMMIT_DOCUMENTS_MAX as i64 {
+        return Ok(false);
+    }
+    let snapshot = engine.snapshot();
+    let mut cursor = all(&snapshot, collection.primary)?;
+    let mut entries = Entries::of(indexes);
+    let mut uniques = HashSet::new();
+    let mut documents = 0;
+    while let Some((id, doc)) = cursor.next()? {
+        documents += 1;
+        if documents > COMMIT_DOCUMENTS_MAX || batch.bytes() > COMMIT_BYTES_MAX {
+            return Ok(false);
+        }
+        let put = |place: usize, key: &[u8], value: &[u8]| {
+            let index: &Index = &indexes[place];
+            if index.spec.unique && !uniques.insert((place, key.to_vec())) {
+                return Err(duplicate::of_index(collection, index, key));
+            }
+            batch.put(index.tree, key, value);
+            Ok(())
+        };
+        entries
+            .visit(Doc::from_trusted(doc), id, put)
+            .map_err(|error| in_build(&collection.ns, error))?;
+    }
+    for (index, bits) in indexes.iter().zip(entries.multikey) {
+        if bits != 0 {
+            index.add_multikey(bits);
+            catalog::add_multikey(batch, &collection.uuid, index, bits);
+            index.stored_multikey(bits);
         }
     }
+    Ok(true)
+}
+
+fn all(snapshot: &Snapshot, tree: TreeId) -> Result<Cursor, EngineError> {
+    let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+    snapshot.cursor(tree, low, high, Direction::Forward)
+}
+
+/// The entries of one document after the other in several indexes.
+struct Entries<'a> {
+    indexes: &'a [Arc<Index>],
+    /// The fields of each index that have met an array.
+    multikey: Vec<u32>,
+    keys: IndexKeys,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Entries<'_> {
+    fn of(indexes: &[Arc<Index>]) -> Entries<'_> {
+        Entries {
+            indexes,
+            multikey: vec![0; indexes.len()],
+            keys: IndexKeys::default(),
+            key: Vec::new(),
+            value: Vec::new(),
+        }
+    }
+
+    /// Calls `put` with the place of an index, and key and value of an entry, for each entry of a document.
+    fn visit(
+        &mut self,
+        doc: &Doc,
+        id: &[u8],
+        mut put: impl FnMut(usize, &[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        for (place, index) in self.indexes.iter().enumerate() {
+            self.keys.generate(&index.spec, doc, id.len())?;
+            self.multikey[place] |= self.keys.multikey();
+            for (fields, lost) in self.keys.iter() {
+                entry::write(
+                    &index.spec,
+                    fields,
+                    id,
+                    lost,
+                    &mut self.key,
+                    &mut self.value,
+                );
+                put(place, &self.key, &self.value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes the key and the value of a side tree for an entry that is there, with what its encoding lost, or gone.
+pub(crate) fn write_side(
+    fields: &[u8],
+    id: &[u8],
+    lost: Option<&[u8]>,
+    key: &mut Vec<u8>,
+    value: &mut Vec<u8>,
+) {
+    key.clear();
+    key.extend_from_slice(fields);
+    key.extend_from_slice(id);
+    value.clear();
+    value.push(if lost.is_some() { PRESENT } else { ABSENT });
+    value.extend_from_slice(lost.unwrap_or_default());
 }
 
 struct Build<'a> {
     catalog: &'a Catalog,
-    /// The name at the start; it may change meanwhile.
-    ns: Namespace,
-    uuid: catalog::Uuid,
+    uuid: &'a Uuid,
     indexes: &'a [Arc<Index>],
-    /// The keys of one document in each index.
-    keys: Vec<IndexKeys>,
-    /// The last document that was there when the indexes were registered.
-    end: Option<Vec<u8>>,
+    context: &'a OpContext,
 }
 
 impl Build<'_> {
-    fn run(&mut self) -> Result<()> {
-        self.keys
-            .resize_with(self.indexes.len(), IndexKeys::default);
-        self.end = self.with_collection(|build, collection| build.last_key(collection))?;
-        let mut from: Bound<Vec<u8>> = Bound::Unbounded;
-        let mut retry = Retry::default();
-        loop {
-            // After conflicts the parts get smaller, so that each meets fewer writers.
-            let documents = (COMMIT_DOCUMENTS_MAX >> retry.conflicts().min(10)).max(1);
-            let part =
-                self.with_collection(|build, collection| build.part(collection, &from, documents));
-            match part {
-                Ok(Some(last)) => {
-                    from = Bound::Excluded(last);
-                    retry = Retry::default();
+    fn run(&self) -> Result<usize> {
+        let multikey = self.load()?;
+        self.work_in_sides()?;
+        let last = |collection: &Collection, built: &[Arc<Index>]| {
+            built.iter().try_for_each(|index| match index.side() {
+                Some(side) => self.work_in(collection, index, side),
+                None => Ok(()),
+            })
+        };
+        self.catalog
+            .finish_indexes(self.uuid, self.indexes, &multikey, last)
+    }
+
+    /// Fails if the operation is to end, or what it builds was dropped.
+    fn look(&self) -> Result<()> {
+        self.context.check()?;
+        match self.catalog.has_indexes(self.uuid, self.indexes) {
+            true => Ok(()),
+            false => Err(aborted()),
+        }
+    }
+
+    fn show(&self, step: &'static str, done: u64, total: u64) {
+        if let Some(progress) = &self.context.progress {
+            progress.set(step, done, total);
+        }
+    }
+
+    /// Loads what a snapshot holds into the trees. Returns the fields of each index that have met an array.
+    fn load(&self) -> Result<Vec<u32>> {
+        let collection = self.catalog.by_uuid(self.uuid).ok_or_else(aborted)?;
+        let loads: Vec<(TreeId, Duplicates)> = self
+            .indexes
+            .iter()
+            .map(|index| match index.spec.unique {
+                true => (index.tree, Duplicates::Fail),
+                false => (index.tree, Duplicates::LastWins),
+            })
+            .collect();
+        let loaded = || {
+            let mut loader = self.catalog.engine().bulk_loader(&loads, None)?;
+            let multikey = self.scan(&collection, &mut loader)?;
+            let go_on = |done, total| {
+                self.show(LOADING, done, total);
+                self.look().is_ok()
+            };
+            if !loader.merge(&go_on)? {
+                self.look()?;
+            }
+            loader.finish()?;
+            Ok(multikey)
+        };
+        loaded().map_err(|error| match error {
+            Error::Engine(EngineError::Duplicate { tree, key, .. }) => {
+                match self.indexes.iter().find(|index| index.tree == tree) {
+                    Some(index) => duplicate::of_index(&collection, index, &key),
+                    None => aborted(),
                 }
-                Ok(None) => return Ok(()),
-                Err(error) => retry.after(error)?,
             }
-        }
+            Error::Engine(EngineError::UnknownTree(_) | EngineError::NotLoading(_)) => aborted(),
+            other => other,
+        })
     }
 
-    /// Runs one part while the collection cannot be dropped.
-    fn with_collection<R>(
-        &mut self,
-        mut part: impl FnMut(&mut Self, &Collection) -> Result<R>,
-    ) -> Result<R> {
-        loop {
-            let ns = self.ns.clone();
-            let done = self.catalog.write(&ns, |collection| {
-                (collection.uuid == self.uuid).then(|| part(self, collection))
-            });
-            match done {
-                Some(Some(result)) => return result,
-                // Renamed or dropped: look for it by its identity.
-                _ => self.ns = self.catalog.name_of(&self.uuid).ok_or_else(aborted)?,
-            }
-        }
-    }
-
-    fn last_key(&self, collection: &Collection) -> Result<Option<Vec<u8>>> {
+    /// Reads all documents and hands their entries to the loader.
+    fn scan(&self, collection: &Collection, loader: &mut BulkLoader) -> Result<Vec<u32>> {
+        // The indexes are registered: every writer that did not know of them has committed.
         let snapshot = self.catalog.engine().snapshot();
-        let (low, high) = (Bound::Unbounded, Bound::Unbounded);
-        let mut cursor = snapshot.cursor(collection.primary, low, high, Direction::Backward)?;
-        Ok(cursor.next()?.map(|(key, _)| key.to_vec()))
+        let mut cursor = all(&snapshot, collection.primary)?;
+        let mut entries = Entries::of(self.indexes);
+        let total = u64::try_from(collection.counts().documents).unwrap_or(0);
+        let mut documents: u64 = 0;
+        while let Some((id, doc)) = cursor.next()? {
+            if documents.is_multiple_of(STEPS_BETWEEN_LOOKS) {
+                self.look()?;
+                self.show(SCANNING, documents, total.max(documents));
+            }
+            documents += 1;
+            entries.visit(Doc::from_trusted(doc), id, |place, key, value| {
+                Ok(loader.add(place, key, value)?)
+            })?;
+        }
+        Ok(entries.multikey)
     }
 
-    /// Fills in some documents behind `from`. Returns the last primary key, `None` at the end.
-    fn part(
+    /// Works side trees into the unique indexes until little is left in the last ones.
+    fn work_in_sides(&self) -> Result<()> {
+        for _ in 0..SIDES_MAX {
+            let (collection, built) = self.catalog.built(self.uuid, self.indexes)?;
+            let entries = |index: &Arc<Index>| {
+                let side = index.side()?;
+                Some(self.catalog.engine().tree_stats(side).entries_estimate)
+            };
+            let most = built.iter().filter_map(entries).max();
+            if most.is_none_or(|most| most <= LAST_ENTRIES) {
+                return Ok(());
+            }
+            for (index, side) in self.catalog.change_sides(self.uuid, self.indexes)? {
+                self.work_in(&collection, &index, side)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Works a side tree that nobody writes to any more into its index.
+    fn work_in(&self, collection: &Collection, index: &Index, side: TreeId) -> Result<()> {
+        let engine = self.catalog.engine();
+        let total = engine.tree_stats(side).entries_estimate;
+        let snapshot = engine.snapshot();
+        let mut cursor = all(&snapshot, side)?;
+        let mut change = KeyChange::default();
+        let mut batch = WriteSet::new();
+        let mut steps: u64 = 0;
+        let damaged = || corrupt(format!("a side tree of index '{}'", index.spec.name));
+        while let Some((key, value)) = cursor.next()? {
+            if steps.is_multiple_of(STEPS_BETWEEN_LOOKS) {
+                self.context.check()?;
+                self.show(DRAINING, steps, total.max(steps));
+            }
+            steps += 1;
+            let end = entry::fields_end(&index.spec, key).ok_or_else(damaged)?;
+            let (fields, id) = key.split_at(end);
+            let (state, lost) = value.split_first().ok_or_else(damaged)?;
+            if change.fields != fields || change.is_empty() {
+                change.stage(collection, index, &snapshot, &mut batch)?;
+                change.fields.extend_from_slice(fields);
+                if batch.bytes() > COMMIT_BYTES_MAX {
+                    engine.commit(std::mem::take(&mut batch), Durability::Logged)?;
+                }
+            }
+            match *state {
+                PRESENT => change.present.push((id.to_vec(), lost.to_vec())),
+                _ => change.absent.push(id.to_vec()),
+            }
+        }
+        change.stage(collection, index, &snapshot, &mut batch)?;
+        Ok(engine.commit(batch, Durability::Logged)?)
+    }
+}
+
+/// What writers did to the entries with the same fields in a unique index.
+#[derive(Default)]
+struct KeyChange {
+    fields: Vec<u8>,
+    /// Documents that have such an entry, and what its encoding lost.
+    present: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Documents that have none any more.
+    absent: Vec<Vec<u8>>,
+}
+
+impl KeyChange {
+    fn is_empty(&self) -> bool {
+        self.present.is_empty() && self.absent.is_empty()
+    }
+
+    /// Changes the entry of the index, and starts anew.
+    ///
+    /// # Errors
+    /// `DuplicateKey` (11000) if more than one document is left with these fields.
+    fn stage(
         &mut self,
         collection: &Collection,
-        from: &Bound<Vec<u8>>,
-        documents: usize,
-    ) -> Result<Option<Vec<u8>>> {
-        let is_there =
-            |index: &Arc<Index>| collection.indexes.iter().any(|one| one.tree == index.tree);
-        if !self.indexes.iter().all(is_there) {
-            return Err(aborted());
+        index: &Index,
+        snapshot: &Snapshot,
+        batch: &mut WriteSet,
+    ) -> Result<()> {
+        let KeyChange {
+            fields,
+            present,
+            absent,
+        } = std::mem::take(self);
+        if present.is_empty() && absent.is_empty() {
+            return Ok(());
         }
-        let Some(end) = &self.end else {
-            return Ok(None);
+        let held = snapshot.get(index.tree, &fields)?;
+        let holder = match &held {
+            Some(value) => {
+                let end = key::skip(value, key::Direction::Ascending);
+                let id = end.and_then(|end| value.get(..end));
+                Some(id.ok_or_else(|| corrupt(format!("an entry of index '{}'", index.spec.name)))?)
+            }
+            None => None,
         };
-        let engine = self.catalog.engine();
-        let snapshot = engine.snapshot();
-        let lower = match from {
-            Bound::Excluded(key) => Bound::Excluded(key.as_slice()),
-            _ => Bound::Unbounded,
-        };
-        let upper = Bound::Included(end.as_slice());
-        let mut cursor = snapshot.cursor(collection.primary, lower, upper, Direction::Forward)?;
-        let mut batch = WriteSet::with_snapshot(&snapshot);
-        let mut multikey = vec![0; self.indexes.len()];
-        let mut uniques = HashSet::new();
-        let (mut key, mut value) = (Vec::new(), Vec::new());
-        let mut last = None;
-        let mut count = 0;
-        'documents: while count < documents && batch.bytes() < COMMIT_BYTES_MAX {
-            let Some((id, doc)) = cursor.next()? else {
-                break;
-            };
-            for (index, keys) in self.indexes.iter().zip(&mut self.keys) {
-                keys.generate(&index.spec, Doc::from_trusted(doc), id.len())?;
-                if !index.spec.unique {
-                    continue;
-                }
-                for (fields, lost) in keys.iter() {
-                    if uniques.contains(&key_hash(index.tree, fields)) {
-                        // Perhaps a duplicate inside of this part. The next part will see.
-                        break 'documents;
-                    }
-                    entry::write(&index.spec, fields, id, lost, &mut key, &mut value);
-                    let taken = snapshot.get(index.tree, &key)?;
-                    if taken.is_some_and(|taken| !taken.starts_with(id)) {
-                        return Err(duplicate::of_index(collection, index, fields));
-                    }
-                }
+        let stays = holder.filter(|holder| !absent.iter().any(|id| id == holder));
+        match present.as_slice() {
+            [] if holder.is_some() && stays.is_none() => batch.delete(index.tree, &fields),
+            [] => {}
+            [(id, lost)] if stays.is_none_or(|holder| holder == id) => {
+                batch.put(index.tree, &fields, &[id.as_slice(), lost].concat());
             }
-            batch.guard(collection.primary, id);
-            for ((index, keys), multikey) in self.indexes.iter().zip(&self.keys).zip(&mut multikey)
-            {
-                *multikey |= keys.multikey();
-                for (fields, lost) in keys.iter() {
-                    entry::write(&index.spec, fields, id, lost, &mut key, &mut value);
-                    if index.spec.unique {
-                        uniques.insert(key_hash(index.tree, fields));
-                        batch.put_guarded(index.tree, &key, &value);
-                    } else {
-                        batch.put(index.tree, &key, &value);
-                    }
-                }
-            }
-            last = Some(id.to_vec());
-            count += 1;
+            _ => return Err(duplicate::of_index(collection, index, &fields)),
         }
-        if last.is_none() {
-            return Ok(None);
-        }
-        for (index, bits) in self.indexes.iter().zip(&multikey) {
-            if !index.is_multikey_stored(*bits) {
-                index.add_multikey(*bits);
-                catalog::add_multikey(&mut batch, &self.uuid, index, *bits);
-            }
-        }
-        engine.commit(batch, Durability::Logged)?;
-        for (index, bits) in self.indexes.iter().zip(multikey) {
-            index.stored_multikey(bits);
-        }
-        Ok(last)
+        Ok(())
     }
 }

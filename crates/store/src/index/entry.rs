@@ -61,19 +61,20 @@ pub fn split_at<'a>(
     Some(EntryParts { fields, id, lost })
 }
 
+/// Where the fields end in a key that begins with them.
+pub fn fields_end(spec: &IndexSpec, key: &[u8]) -> Option<usize> {
+    let mut fields = spec.fields.iter();
+    fields.try_fold(0, |end, field| {
+        Some(end + key::skip(key.get(end..)?, field.direction)?)
+    })
+}
+
 /// Takes a stored entry apart.
 pub fn split<'a>(spec: &IndexSpec, key: &'a [u8], value: &'a [u8]) -> Result<EntryParts<'a>> {
-    let mut end = 0;
     let parts = if spec.unique {
         split_at(spec, key, value, key.len())
     } else {
-        spec.fields
-            .iter()
-            .try_for_each(|field| {
-                end += key::skip(key.get(end..)?, field.direction)?;
-                Some(())
-            })
-            .and_then(|()| split_at(spec, key, value, end))
+        fields_end(spec, key).and_then(|end| split_at(spec, key, value, end))
     };
     parts.ok_or_else(|| corrupt(format!("an entry of index '{}'", spec.name)))
 }

@@ -22,6 +22,8 @@ pub struct Index {
     pub tree: TreeId,
     /// Whether queries may use it. Writers keep an index up to date while it is being built.
     pub ready: bool,
+    /// Side trees, only of a unique index that is being built; writers write to the last one. See [`build`].
+    pub sides: Vec<TreeId>,
     /// One bit for each field that has met an array, from the lowest. Only ever gains bits.
     multikey: AtomicU32,
     /// Those of the bits that a commit has stored in the catalog.
@@ -66,6 +68,7 @@ impl Index {
             spec,
             tree,
             ready,
+            sides: Vec::new(),
             multikey: AtomicU32::new(multikey),
             multikey_stored: AtomicU32::new(multikey),
             uses: Usage::default(),
@@ -78,6 +81,25 @@ impl Index {
         let stored = self.multikey_stored.load(Ordering::SeqCst);
         ready.multikey_stored.store(stored, Ordering::SeqCst);
         ready
+    }
+
+    /// The same index, being built, with these side trees.
+    pub fn with_sides(&self, sides: Vec<TreeId>) -> Index {
+        Index {
+            ready: false,
+            sides,
+            ..self.to_ready()
+        }
+    }
+
+    /// The side tree that writers write to instead of the index.
+    pub fn side(&self) -> Option<TreeId> {
+        self.sides.last().copied()
+    }
+
+    /// All trees of the index.
+    pub fn trees(&self) -> impl Iterator<Item = TreeId> {
+        std::iter::once(self.tree).chain(self.sides.iter().copied())
     }
 
     /// The fields that have met an array. A reader asks after it took its snapshot: the bit is set

@@ -12,7 +12,7 @@ use super::duplicate;
 use crate::catalog::{self, Collection};
 use crate::error::{Error, Result, command};
 use crate::index::keys::IndexKeys;
-use crate::index::{Index, entry};
+use crate::index::{Index, build, entry};
 use crate::keyspace::{
     CATALOG_TREE, COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Durability, Engine, KEY_BYTES_MAX,
     Snapshot, TreeId, WriteSet,
@@ -229,10 +229,18 @@ impl<'a> Staging<'a> {
                 value,
                 ..
             } = &mut *self.buffers;
-            old_keys.generate(&index.spec, old, key.len())?;
+            generate_old(old_keys, index, old, key.len())?;
             for (fields, lost) in old_keys.iter() {
                 entry::write(&index.spec, fields, key, lost, entry_key, value);
-                delete_entry(&mut self.batch, &mut self.uniques, index, entry_key, fields);
+                delete_entry(
+                    &mut self.batch,
+                    &mut self.uniques,
+                    index,
+                    entry_key,
+                    value,
+                    fields,
+                    key,
+                );
             }
         }
         self.batch.delete_guarded(collection.primary, key);
@@ -261,12 +269,13 @@ impl<'a> Staging<'a> {
                 continue;
             }
             keys.generate(&index.spec, new, id_bytes)?;
-            if !index.spec.unique {
+            // While a unique index is built, nobody knows all of its keys.
+            if !index.spec.unique || index.side().is_some() {
                 continue;
             }
             old_keys.clear();
             if let Some(change) = change {
-                old_keys.generate(&index.spec, change.old, id_bytes)?;
+                generate_old(old_keys, index, change.old, id_bytes)?;
             }
             // One document's own keys are distinct, so they cannot collide with each other.
             let mut staged = Staged::Done;
@@ -307,16 +316,27 @@ impl<'a> Staging<'a> {
         old_keys.clear();
         if let Some(change) = change {
             // It had these keys when it was stored, so they can be generated again.
-            let generated = old_keys.generate(&index.spec, change.old, id.len());
+            let generated = generate_old(old_keys, index, change.old, id.len());
             debug_assert!(generated.is_ok());
         }
         for (fields, lost) in old_keys.missing_in(new_keys) {
             entry::write(&index.spec, fields, id, lost, key, value);
-            delete_entry(&mut self.batch, &mut self.uniques, index, key, fields);
+            delete_entry(
+                &mut self.batch,
+                &mut self.uniques,
+                index,
+                key,
+                value,
+                fields,
+                id,
+            );
         }
         for (fields, lost) in new_keys.missing_in(old_keys) {
             entry::write(&index.spec, fields, id, lost, key, value);
-            if index.spec.unique {
+            if let Some(side) = index.side() {
+                build::write_side(fields, id, Some(lost), key, value);
+                self.batch.put(side, key, value);
+            } else if index.spec.unique {
                 self.uniques.insert(key_hash(index.tree, fields));
                 self.batch.put_guarded(index.tree, key, value);
             } else {
@@ -357,14 +377,31 @@ fn delete_entry(
     batch: &mut WriteSet,
     uniques: &mut HashSet64,
     index: &Index,
-    key: &[u8],
+    key: &mut Vec<u8>,
+    value: &mut Vec<u8>,
     fields: &[u8],
+    id: &[u8],
 ) {
-    if index.spec.unique {
+    if let Some(side) = index.side() {
+        build::write_side(fields, id, None, key, value);
+        batch.put(side, key, value);
+    } else if index.spec.unique {
         uniques.insert(key_hash(index.tree, fields));
         batch.delete_guarded(index.tree, key);
     } else {
         batch.delete(index.tree, key);
+    }
+}
+
+/// The keys of a document that is stored. When an index is being built, the document may be one that cannot have
+/// keys in it: then there are no entries either.
+fn generate_old(keys: &mut IndexKeys, index: &Index, old: &Doc, id_bytes: usize) -> Result<()> {
+    match keys.generate(&index.spec, old, id_bytes) {
+        Err(_) if !index.ready => {
+            keys.clear();
+            Ok(())
+        }
+        generated => Ok(generated?),
     }
 }
 

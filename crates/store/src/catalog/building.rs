@@ -1,0 +1,292 @@
+//! Indexes that are being built: registered, caught up, made ready, abandoned.
+//!
+//! [`crate::index::build`] tells how a build goes.
+
+use std::sync::Arc;
+
+use frond_query::error::ErrorCode;
+
+use super::change::index_count;
+use super::{Catalog, Collection, INDEXES_MAX, Uuid, persist};
+use crate::error::{Result, command};
+use crate::index::spec::{Comparison, IndexSpec};
+use crate::index::{Index, build};
+use crate::keyspace::{TreeId, WriteSet};
+use crate::namespace::Namespace;
+use crate::text;
+
+/// What became of indexes that were to be created.
+pub(crate) struct Registered {
+    /// Indexes that are to be built.
+    pub building: Vec<Arc<Index>>,
+    /// Indexes that the collection had before.
+    pub before: usize,
+    /// Indexes that it has now, ready for queries.
+    pub after: usize,
+}
+
+impl Catalog {
+    /// Creates the trees of new indexes and registers them as not ready: from here on writers keep
+    /// them up to date. Indexes that exist already are left out. Those of a small collection are filled at once.
+    ///
+    /// # Errors
+    /// See [`IndexSpec::compare`]; `CannotCreateIndex` (67) if there would be too many;
+    /// `IndexBuildAlreadyInProgress` (285) if the same one is being built; what is wrong with the
+    /// documents of a small collection.
+    pub(crate) fn register_indexes(
+        &self,
+        ns: &Namespace,
+        specs: Vec<IndexSpec>,
+    ) -> Result<Registered> {
+        let _changing = self.changing.lock();
+        let collection = self.existing(ns)?;
+        let before = index_count(&collection);
+        let mut new: Vec<Arc<Index>> = Vec::new();
+        for spec in specs {
+            if self.is_new(&collection, &new, &spec)? {
+                let tree = self.engine.allocate_tree();
+                new.push(Arc::new(Index::new(spec, tree, false, 0)));
+            }
+        }
+        let mut registered = Registered {
+            building: Vec::new(),
+            before,
+            after: before + new.len(),
+        };
+        if new.is_empty() {
+            return Ok(registered);
+        }
+        self.replace_with(&collection, || {
+            let mut batch = WriteSet::new();
+            for index in &new {
+                batch.create_tree(index.tree, &index.spec.tree);
+            }
+            let filled = build::fill_at_once(&self.engine, &collection, &new, &mut batch)?;
+            if filled {
+                new.iter_mut()
+                    .for_each(|index| *index = Arc::new(index.to_ready()));
+            } else {
+                batch.clear();
+                for index in &mut new {
+                    *index = Arc::new(self.begin_building(&mut batch, index));
+                }
+                registered.building.clone_from(&new);
+            }
+            for index in &new {
+                persist::put_index(&mut batch, &collection.uuid, index);
+            }
+            let all = collection.indexes.iter().chain(&new).cloned().collect();
+            Ok((Some(collection.with_indexes(all)), batch))
+        })?;
+        Ok(registered)
+    }
+
+    /// Creates the trees of an index that is to be built.
+    fn begin_building(&self, batch: &mut WriteSet, index: &Index) -> Index {
+        batch.create_tree_to_load(index.tree, &index.spec.tree);
+        let mut sides = Vec::new();
+        if index.spec.unique {
+            sides.push(self.engine.allocate_tree());
+        }
+        for side in &sides {
+            batch.create_tree(*side, &index.spec.tree);
+        }
+        index.with_sides(sides)
+    }
+
+    /// Whether an index does not exist yet and may be created.
+    fn is_new(
+        &self,
+        collection: &Collection,
+        new: &[Arc<Index>],
+        spec: &IndexSpec,
+    ) -> Result<bool> {
+        if spec.is_id_index() {
+            return Ok(false);
+        }
+        for existing in collection.indexes.iter().chain(new) {
+            if spec.compare(&existing.spec)? == Comparison::Identical {
+                if !existing.ready && !new.iter().any(|index| Arc::ptr_eq(index, existing)) {
+                    return Err(command(
+                        ErrorCode::IndexBuildAlreadyInProgress,
+                        format!("Index build already in progress: {}", spec.name),
+                    ));
+                }
+                return Ok(false);
+            }
+        }
+        if collection.indexes.len() + new.len() + 1 >= INDEXES_MAX {
+            return Err(command(
+                ErrorCode::CannotCreateIndex,
+                format!(
+                    "add index fails, too many indexes for {} key:{}",
+                    collection.ns,
+                    text::document(&spec.key)
+                ),
+            ));
+        }
+        Ok(true)
+    }
+
+    /// The collection with this identity, whatever its name is now.
+    pub(crate) fn by_uuid(&self, uuid: &Uuid) -> Option<Arc<Collection>> {
+        self.view().iter().find(|one| one.uuid == *uuid).cloned()
+    }
+
+    /// The collection and those of its indexes that are `built`.
+    pub(crate) fn built(
+        &self,
+        uuid: &Uuid,
+        built: &[Arc<Index>],
+    ) -> Result<(Arc<Collection>, Vec<Arc<Index>>)> {
+        let collection = self.by_uuid(uuid).ok_or_else(aborted)?;
+        let mut found = Vec::with_capacity(built.len());
+        for index in built {
+            let same = |other: &&Arc<Index>| other.tree == index.tree;
+            let index = collection.indexes.iter().find(same);
+            found.push(index.cloned().ok_or_else(aborted)?);
+        }
+        Ok((collection, found))
+    }
+
+    /// Whether the collection and all of these indexes are still there.
+    pub(crate) fn has_indexes(&self, uuid: &Uuid, built: &[Arc<Index>]) -> bool {
+        self.built(uuid, built).is_ok()
+    }
+
+    /// Gives each unique one of the indexes a new side tree. What was in the one before is final then; it is
+    /// returned with its index. Those before it are dropped.
+    ///
+    /// # Errors
+    /// `IndexBuildAborted` (276) if the collection or one of the indexes was dropped meanwhile.
+    pub(crate) fn change_sides(
+        &self,
+        uuid: &Uuid,
+        built: &[Arc<Index>],
+    ) -> Result<Vec<(Arc<Index>, TreeId)>> {
+        let _changing = self.changing.lock();
+        let (collection, built) = self.built(uuid, built)?;
+        let mut closed = Vec::new();
+        self.replace_with(&collection, || {
+            let mut batch = WriteSet::new();
+            let mut all = collection.indexes.clone();
+            for index in &mut all {
+                let is_built = built.iter().any(|other| other.tree == index.tree);
+                let Some((last, older)) = index.sides.split_last() else {
+                    continue;
+                };
+                if !is_built {
+                    continue;
+                }
+                older.iter().for_each(|side| batch.drop_tree(*side));
+                let side = self.engine.allocate_tree();
+                batch.create_tree(side, &index.spec.tree);
+                let after = Arc::new(index.with_sides(vec![*last, side]));
+                persist::put_index(&mut batch, uuid, &after);
+                closed.push((after.clone(), *last));
+                *index = after;
+            }
+            Ok((Some(collection.with_indexes(all)), batch))
+        })?;
+        Ok(closed)
+    }
+
+    /// Makes built indexes ready for queries, with the fields that have met an array. `last` does what is left to do
+    /// when there are no more writers. Returns the number of indexes afterwards.
+    ///
+    /// # Errors
+    /// `IndexBuildAborted` (276) if the collection or one of the indexes was dropped meanwhile; errors of `last`.
+    pub(crate) fn finish_indexes(
+        &self,
+        uuid: &Uuid,
+        built: &[Arc<Index>],
+        multikey: &[u32],
+        last: impl FnOnce(&Collection, &[Arc<Index>]) -> Result<()>,
+    ) -> Result<usize> {
+        let _changing = self.changing.lock();
+        let (collection, built) = self.built(uuid, built)?;
+        let mut count = 0;
+        self.replace_with(&collection, || {
+            last(&collection, &built)?;
+            let mut batch = WriteSet::new();
+            let mut all = collection.indexes.clone();
+            for index in &mut all {
+                let Some(at) = built.iter().position(|other| other.tree == index.tree) else {
+                    continue;
+                };
+                let ready = index.to_ready();
+                let bits = multikey.get(at).copied().unwrap_or(0);
+                ready.add_multikey(bits);
+                if !ready.is_multikey_stored(bits) {
+                    persist::add_multikey(&mut batch, uuid, &ready, bits);
+                    ready.stored_multikey(bits);
+                }
+                index.sides.iter().for_each(|side| batch.drop_tree(*side));
+                persist::put_index(&mut batch, uuid, &ready);
+                *index = Arc::new(ready);
+            }
+            let after = collection.with_indexes(all);
+            count = index_count(&after);
+            Ok((Some(after), batch))
+        })?;
+        Ok(count)
+    }
+
+    /// Removes indexes whose build failed. One that is gone already is no error.
+    pub(crate) fn abandon_indexes(&self, uuid: &Uuid, failed: &[Arc<Index>]) -> Result<()> {
+        let _changing = self.changing.lock();
+        match self.by_uuid(uuid) {
+            Some(collection) => self.remove_indexes(&collection, |index| {
+                failed.iter().any(|other| other.tree == index.tree)
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives indexes whose build was cut short, by a crash or by the end of the process, new trees: they are to be
+    /// built from the start.
+    pub(super) fn restart_unfinished_indexes(&self) -> Result<()> {
+        let collections: Vec<_> = self.view().iter().cloned().collect();
+        for collection in collections {
+            if collection.indexes.iter().all(|index| index.ready) {
+                continue;
+            }
+            let mut batch = WriteSet::new();
+            let mut all = collection.indexes.clone();
+            for index in all.iter_mut().filter(|index| !index.ready) {
+                index.trees().for_each(|tree| batch.drop_tree(tree));
+                persist::delete_index(&mut batch, &collection.uuid, index);
+                let tree = self.engine.allocate_tree();
+                let fresh = Index::new(index.spec.clone(), tree, false, 0);
+                *index = Arc::new(self.begin_building(&mut batch, &fresh));
+                persist::put_index(&mut batch, &collection.uuid, index);
+            }
+            self.replace(&collection, Some(collection.with_indexes(all)), batch)?;
+        }
+        Ok(())
+    }
+
+    /// The indexes that wait to be built since the catalog was opened.
+    pub(crate) fn unfinished_indexes(&self) -> Vec<(Arc<Collection>, Vec<Arc<Index>>)> {
+        let view = self.view();
+        let unfinished = |collection: &Arc<Collection>| -> Vec<Arc<Index>> {
+            let indexes = collection.indexes.iter();
+            indexes.filter(|index| !index.ready).cloned().collect()
+        };
+        let mut found: Vec<_> = view
+            .iter()
+            .map(|collection| (collection.clone(), unfinished(collection)))
+            .filter(|(_, indexes)| !indexes.is_empty())
+            .collect();
+        found.sort_by(|(a, _), (b, _)| a.ns.cmp(&b.ns));
+        found
+    }
+}
+
+/// Error 276.
+pub(crate) fn aborted() -> crate::error::Error {
+    command(
+        ErrorCode::IndexBuildAborted,
+        "Index build aborted: the collection or the index was dropped",
+    )
+}
