@@ -42,7 +42,8 @@ impl Progress {
         (!step.is_empty()).then_some((step, figures.0, figures.1))
     }
 
-    pub(crate) fn set(&self, step: &'static str, done: u64, total: u64) {
+    /// Shows what is done now, how much of it, and how much there is.
+    pub fn set(&self, step: &'static str, done: u64, total: u64) {
         let mut now = self.step.lock();
         *now = step;
         self.done.store(done, Ordering::Relaxed);

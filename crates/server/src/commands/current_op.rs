@@ -172,6 +172,8 @@ fn describe(server: &Server, connection: &Connection, idle: bool) -> Option<DocB
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::sync::Arc;
+
     use super::*;
     use crate::testing::TestServer;
 
@@ -204,5 +206,25 @@ mod tests {
             1
         );
         assert!(stage(&server.server, &doc! {"x": true}).is_err());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_index_build_shows_how_far_it_has_come() {
+        let server = TestServer::new();
+        let connection = server.server.connections.list().remove(0);
+        let progress = Arc::new(frond_store::Progress::default());
+        {
+            let mut running = connection.running.lock();
+            running.active = true;
+            running.progress = Some(progress.clone());
+        }
+        let described = || describe(&server.server, &connection, false).unwrap();
+        assert_eq!(described().get_str("msg"), None);
+        progress.set("Index Build: scanning collection", 300, 1200);
+        let shown = described();
+        let message = "Index Build: scanning collection: 300/1200 25%";
+        assert_eq!(shown.get_str("msg"), Some(message));
+        let progress = shown.get_doc("progress").unwrap();
+        assert_eq!(progress, &*doc! {"done": 300i64, "total": 1200i64});
     }
 }
