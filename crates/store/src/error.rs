@@ -37,7 +37,11 @@ impl Error {
                 EngineError::Io { source, .. } if source.kind() == ErrorKind::StorageFull => {
                     ErrorCode::OutOfDiskSpace
                 }
-                EngineError::Io { .. }
+                EngineError::Stalled {
+                    disk_full: true, ..
+                } => ErrorCode::OutOfDiskSpace,
+                EngineError::Stalled { .. }
+                | EngineError::Io { .. }
                 | EngineError::UnknownTree(_)
                 | EngineError::NotLoading(_)
                 | EngineError::Duplicate { .. } => ErrorCode::InternalError,

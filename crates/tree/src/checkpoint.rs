@@ -20,9 +20,8 @@ use crate::{Error, Result, TreeId, TreeOptions};
 const MAGIC: &[u8; 8] = b"FRONDTRE";
 /// Raised when the format changes so that older code cannot read it.
 const FORMAT_VERSION: u32 = 2;
-
-/// Bytes of a superblock that are used; the rest are zeros.
-pub(crate) const SUPERBLOCK_BYTES: usize = 40;
+/// A superblock is stored twice in its slot, so that one damaged copy does no harm.
+pub(crate) const SUPERBLOCK_COPY_BYTES: usize = ALIGNMENT / 2;
 
 /// What a checkpoint makes durable besides the trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,6 +40,8 @@ pub(crate) struct Checkpointer {
     generation: u64,
     /// The manifest that the durable superblock names.
     manifest: Option<Arc<Extent>>,
+    /// The manifests of superblocks that could not be written.
+    doubtful: Vec<Arc<Extent>>,
 }
 
 impl Checkpointer {
@@ -50,6 +51,7 @@ impl Checkpointer {
             store: store.clone(),
             generation: 0,
             manifest: None,
+            doubtful: Vec::new(),
         }
     }
 
@@ -85,19 +87,26 @@ impl Checkpointer {
         let stored = writer.write_block(&manifest)?;
         data.sync()?;
 
-        self.generation += 1;
+        // Only a success counts: another try must not write over the last superblock that is durable.
+        let generation = self.generation + 1;
+        let mut copy = Vec::with_capacity(SUPERBLOCK_COPY_BYTES);
+        copy.extend_from_slice(MAGIC);
+        copy.put_u32(FORMAT_VERSION);
+        copy.put_u32(stored.len);
+        copy.put_u64(generation);
+        copy.put_u64(stored.extent.offset);
+        copy.resize(SUPERBLOCK_COPY_BYTES - 8, 0);
+        copy.put_u64(xxh3_64(&copy));
         let mut superblock = AlignedBuf::with_capacity(ALIGNMENT);
-        superblock.extend_from_slice(MAGIC);
-        superblock.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        superblock.extend_from_slice(&stored.len.to_le_bytes());
-        superblock.extend_from_slice(&self.generation.to_le_bytes());
-        superblock.extend_from_slice(&stored.extent.offset.to_le_bytes());
-        let checksum = xxh3_64(&superblock);
-        superblock.extend_from_slice(&checksum.to_le_bytes());
-        superblock.pad();
-        data.write_raw(&superblock, self.generation % 2 * ALIGNMENT as u64)?;
+        superblock.extend_from_slice(&copy);
+        superblock.extend_from_slice(&copy);
+        // Should the write fail, its superblock may be found after a crash all the same.
+        self.doubtful.push(stored.extent.clone());
+        data.write_raw(&superblock, generation % 2 * ALIGNMENT as u64)?;
         data.sync()?;
+        self.generation = generation;
         self.manifest = Some(stored.extent);
+        self.doubtful.clear();
         data.space.checkpoint_durable();
         data.cut()
     }
@@ -175,18 +184,18 @@ pub(crate) struct Superblock {
     pub(crate) manifest_len: u32,
 }
 
-/// Reads one of the superblocks; `None` if it was never written, or not completely.
+/// Reads one of the superblocks; `None` if neither of its copies is whole.
 pub(crate) fn read_superblock(data: &DataFile, slot: u64) -> Result<Option<Superblock>> {
     let mut buffer = AlignedBuf::with_capacity(ALIGNMENT);
     data.read(slot * ALIGNMENT as u64, ALIGNMENT, &mut buffer)?;
-    let mut reader = Reader(&buffer);
-    let mut read = || {
+    let read = |copy: &[u8]| {
+        let mut reader = Reader(copy);
         let magic = reader.bytes(8)?;
         let version = reader.u32()?;
         let manifest_len = reader.u32()?;
         let (generation, manifest_at) = (reader.u64()?, reader.u64()?);
-        let checksum = reader.u64()?;
-        (checksum == xxh3_64(buffer.get(..32)?) && magic == MAGIC).then_some((
+        let (fields, checksum) = copy.split_at_checked(SUPERBLOCK_COPY_BYTES - 8)?;
+        (Reader(checksum).u64()? == xxh3_64(fields) && magic == MAGIC).then_some((
             version,
             Superblock {
                 generation,
@@ -195,7 +204,11 @@ pub(crate) fn read_superblock(data: &DataFile, slot: u64) -> Result<Option<Super
             },
         ))
     };
-    match read() {
+    let copies = buffer[..ALIGNMENT].chunks(SUPERBLOCK_COPY_BYTES);
+    let newest = copies
+        .filter_map(read)
+        .max_by_key(|(_, superblock)| superblock.generation);
+    match newest {
         Some((FORMAT_VERSION, superblock)) => Ok(Some(superblock)),
         Some(_) => Err(corrupt(
             slot * ALIGNMENT as u64,
@@ -229,6 +242,9 @@ pub(crate) fn open(store: &Arc<RunStore>) -> Result<Opened> {
         store.data.sync()?;
         return Ok(opened);
     }
+    // After a crash of the process alone, what it had not synced can be read but is not durable. The
+    // superblock that counts must be, because what only the other one reaches is overwritten from now on.
+    store.data.sync()?;
     let slots = [
         read_superblock(&store.data, 0)?,
         read_superblock(&store.data, 1)?,

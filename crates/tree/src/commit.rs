@@ -150,6 +150,7 @@ impl Inner {
         }
         let delay = match version.sealed.len() {
             0 => Duration::ZERO,
+            _ if self.options.inline => Duration::ZERO,
             waiting => state.pace.delay(
                 &self.feeder.speed,
                 Memtable::ops_bytes(set.len(), set.bytes()),
@@ -176,24 +177,42 @@ impl Inner {
     }
 
     /// Takes the commit lock with `bytes` reserved in the active memtable. Seals a full memtable, and
-    /// waits while too many sealed ones are not fed yet.
+    /// waits while too many sealed ones are not fed yet. Fails if they cannot be fed for now.
     pub(crate) fn make_room(
         &self,
         bytes: usize,
     ) -> Result<parking_lot::MutexGuard<'_, CommitState>> {
         let mut state = self.commit_lock.lock();
         loop {
+            self.check_running()?;
             let version = self.version.load();
             if version.active.reserve(bytes) {
                 return Ok(state);
             }
-            if version.sealed.len() >= SEALED_MAX {
-                self.check_running()?;
-                self.room.wait(&mut state);
-                self.check_running()?;
-                continue;
+            let is_full = version.sealed.len() >= SEALED_MAX;
+            drop(version);
+            if !is_full {
+                self.seal(bytes);
             }
-            self.seal(bytes);
+            if self.options.inline {
+                drop(state);
+                let fed = self.feed_all();
+                self.check_running()?;
+                // There is a new memtable, or none could be made.
+                if is_full && fed.is_err() {
+                    return Err(self
+                        .feeder
+                        .stall()
+                        .or(fed.err())
+                        .unwrap_or_else(|| Error::Closed("a feed failed".to_owned())));
+                }
+                state = self.commit_lock.lock();
+            } else if is_full {
+                if let Some(error) = self.feeder.stall() {
+                    return Err(error);
+                }
+                self.room.wait(&mut state);
+            }
         }
     }
 

@@ -5,12 +5,13 @@
 //! length of the uncompressed payload (4), codec (1), three zeros, payload.
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::disk::{ALIGNMENT, AlignedBuf, DiskFile};
+use crate::error::is_disk_full;
 use crate::space::{Extent, Space};
 use crate::{Compression, Error, Result, compress};
 
@@ -38,6 +39,8 @@ pub(crate) struct DataFile {
     reads: AtomicU64,
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
+    /// Why nothing may be written any more.
+    failure: OnceLock<String>,
 }
 
 impl DataFile {
@@ -48,6 +51,7 @@ impl DataFile {
             reads: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
+            failure: OnceLock::new(),
         }
     }
 
@@ -92,19 +96,40 @@ impl DataFile {
         Ok(())
     }
 
+    /// Writes aligned bytes. A failure for want of room may be tried again, any other is final.
     pub(crate) fn write_raw(&self, bytes: &AlignedBuf, offset: u64) -> Result<()> {
+        self.check_writable()?;
         self.written_bytes
             .fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.file.write_at(bytes, offset).map_err(Error::io(format!(
-            "writing {} bytes of {DATA_FILE} at {offset}",
-            bytes.len()
-        )))
+        self.file.write_at(bytes, offset).map_err(|error| {
+            if !is_disk_full(&error) {
+                let _ = self.failure.set(format!("writing {DATA_FILE}: {error}"));
+            }
+            let context = format!("writing {} bytes of {DATA_FILE} at {offset}", bytes.len());
+            Error::io(context)(error)
+        })
     }
 
+    /// Makes all writes durable. A failure is final: the system may have dropped what it could not
+    /// write, and would call the next sync a success.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.file
-            .sync()
-            .map_err(Error::io(format!("syncing {DATA_FILE}")))
+        self.check_writable()?;
+        self.file.sync().map_err(|error| {
+            let _ = self.failure.set(format!("syncing {DATA_FILE}: {error}"));
+            Error::io(format!("syncing {DATA_FILE}"))(error)
+        })
+    }
+
+    /// Why nothing may be written any more, if so.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        match self.failure.get() {
+            Some(failure) => Err(Error::Closed(failure.clone())),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn len(&self) -> Result<u64> {

@@ -55,6 +55,14 @@ pub enum Error {
     },
     /// An option has a value outside its bounds.
     InvalidOption(String),
+    /// The memtables are full, and feeding them to the trees fails for now: nothing is lost, the store
+    /// tries again by itself, and commits succeed once a try does.
+    Stalled {
+        /// Whether the disk is full; otherwise the trees cannot be read.
+        disk_full: bool,
+        /// What failed.
+        reason: String,
+    },
     /// The store was closed, or stopped after a background failure that this text names.
     Closed(String),
 }
@@ -75,6 +83,17 @@ impl Error {
         let context = context.into();
         move |source| Error::Io { context, source }
     }
+
+    /// Whether the error says that there is no room on the disk.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if is_disk_full(source))
+    }
+}
+
+/// Whether an operation failed for want of room, and may succeed later.
+pub(crate) fn is_disk_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
 }
 
 impl fmt::Display for Error {
@@ -98,6 +117,12 @@ impl fmt::Display for Error {
                 write!(f, "a {what} of {bytes} bytes is over the limit of {limit}")
             }
             Error::InvalidOption(text) => f.write_str(text),
+            Error::Stalled { reason, .. } => {
+                write!(
+                    f,
+                    "the memtables are full and cannot be fed to the trees now: {reason}"
+                )
+            }
             Error::Closed(text) => write!(f, "the store is closed: {text}"),
         }
     }

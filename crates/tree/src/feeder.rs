@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -31,9 +32,22 @@ pub(crate) struct Feeder {
     pub(crate) speed: FeedSpeed,
     /// Bytes that settling may write.
     pub(crate) credit: AtomicU64,
-    /// One feed, flush or checkpoint at a time.
-    pub(crate) working: Mutex<()>,
+    /// One feed, flush or checkpoint at a time. Whether a checkpoint is owed.
+    pub(crate) working: Mutex<bool>,
+    /// Why the last feed failed, while it is tried again and again.
+    stalled: Mutex<Option<Stall>>,
 }
+
+/// A failure that may go away.
+#[derive(Clone)]
+struct Stall {
+    disk_full: bool,
+    reason: String,
+}
+
+/// The pause before a feed that failed is tried again, at first and at most.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 struct Signal {
@@ -60,6 +74,9 @@ impl Feeder {
 
     /// Starts the thread of a store.
     pub(crate) fn start(inner: &Arc<Inner>) -> Result<()> {
+        if inner.options.inline {
+            return Ok(());
+        }
         inner.feeder.crew.start(inner.options.flush_threads - 1)?;
         let for_thread = inner.clone();
         let thread = std::thread::Builder::new()
@@ -79,13 +96,18 @@ impl Feeder {
     fn run(&self, inner: &Inner) {
         let mut watch = IdleWatch::new();
         let mut settled = false;
+        let mut pause: Option<Duration> = None;
         loop {
             let mut signal = self.signal.lock();
-            while !signal.work && !signal.stop {
-                if settled {
-                    self.wake.wait(&mut signal);
-                } else if self.wake.wait_for(&mut signal, IDLE_CHECK).timed_out() {
-                    break;
+            if let Some(pause) = pause.filter(|_| !signal.stop) {
+                self.wake.wait_for(&mut signal, pause);
+            } else {
+                while !signal.work && !signal.stop {
+                    if settled {
+                        self.wake.wait(&mut signal);
+                    } else if self.wake.wait_for(&mut signal, IDLE_CHECK).timed_out() {
+                        break;
+                    }
                 }
             }
             if signal.stop {
@@ -94,23 +116,37 @@ impl Feeder {
             let work = std::mem::take(&mut signal.work);
             drop(signal);
             // A panic here would leave committers waiting for ever.
-            let outcome = catch_unwind(AssertUnwindSafe(|| match work {
+            let outcome = catch_unwind(AssertUnwindSafe(|| match work || pause.is_some() {
                 true => inner.feed_all().map(|()| false),
                 false => inner.settle_when_idle(&mut watch),
             }));
-            let failure = match outcome {
+            pause = match outcome {
                 Ok(Ok(done)) => {
                     settled = done;
-                    continue;
+                    None
                 }
-                Ok(Err(error)) => error.to_string(),
-                Err(_) => "a defect of the engine; the standard error names it".to_owned(),
+                Ok(Err(error)) if !inner.may_go_away(&error) => {
+                    inner.fail(format!("feeding the trees failed: {error}"));
+                    return;
+                }
+                Ok(Err(_)) => Some(pause.map_or(PAUSE_MIN, |pause| (pause * 2).min(PAUSE_MAX))),
+                Err(_) => {
+                    inner.fail(DEFECT.to_owned());
+                    return;
+                }
             };
-            inner.fail(format!("feeding the trees failed: {failure}"));
-            return;
         }
     }
+
+    /// The error of a commit that needs room, if none can be made for now.
+    pub(crate) fn stall(&self) -> Option<Error> {
+        let stall = self.stalled.lock().clone()?;
+        let Stall { disk_full, reason } = stall;
+        Some(Error::Stalled { disk_full, reason })
+    }
 }
+
+const DEFECT: &str = "a defect of the engine; the standard error names it";
 
 /// One memtable on its way into the trees.
 struct Feed {
@@ -154,34 +190,83 @@ impl Work for Feed {
     }
 
     fn panicked(&self) {
-        self.fail(Error::Closed(
-            "a defect of the engine; the standard error names it".to_owned(),
-        ));
+        self.fail(Error::Closed(DEFECT.to_owned()));
     }
 }
 
 impl Inner {
     /// Feeds every sealed memtable, each followed by a checkpoint.
     pub(crate) fn feed_all(&self) -> Result<()> {
-        let _working = self.feeder.working.lock();
-        while let Some(memtable) = self.version.load().sealed.last().cloned() {
+        let mut owes_checkpoint = self.feeder.working.lock();
+        let result = self.feed_sealed(&mut owes_checkpoint);
+        drop(owes_checkpoint);
+        self.note_outcome(&result);
+        result
+    }
+
+    /// Feeds every sealed memtable, and writes a checkpoint after each and if one is owed. Called by the holder
+    /// of the lock on `working`.
+    pub(crate) fn feed_sealed(&self, owes_checkpoint: &mut bool) -> Result<()> {
+        let mut fed = None;
+        loop {
+            if *owes_checkpoint {
+                self.write_checkpoint()?;
+                *owes_checkpoint = false;
+                if let Some(bytes) = fed.take() {
+                    self.feeder.speed.end(bytes);
+                    let credit = bytes as u64 * CREDIT;
+                    self.feeder.credit.fetch_add(credit, Ordering::Relaxed);
+                }
+            }
+            let Some(memtable) = self.version.load().sealed.last().cloned() else {
+                return Ok(());
+            };
             self.feeder.speed.begin();
             self.feed(&memtable)?;
-            self.write_checkpoint()?;
-            self.feeder.speed.end(memtable.bytes());
-            let credit = memtable.bytes() as u64 * CREDIT;
-            self.feeder.credit.fetch_add(credit, Ordering::Relaxed);
+            *owes_checkpoint = true;
+            fed = Some(memtable.bytes());
         }
-        Ok(())
+    }
+
+    /// Whether a failure of a feed or a checkpoint may go away: nothing was published then, what was
+    /// written is released, and the memtables are still there.
+    fn may_go_away(&self, error: &Error) -> bool {
+        matches!(error, Error::Io { .. } | Error::Corrupt { .. })
+            && self.runs.data.failure().is_none()
+    }
+
+    /// Stops the store after a failure that is final, and notes one that may go away.
+    fn note_outcome(&self, result: &Result<()>) {
+        let stall = match result {
+            Ok(()) => None,
+            Err(error) if self.may_go_away(error) => Some(Stall {
+                disk_full: error.is_disk_full(),
+                reason: error.to_string(),
+            }),
+            Err(error) => {
+                self.fail(format!("feeding the trees failed: {error}"));
+                None
+            }
+        };
+        let is_stalled = stall.is_some();
+        *self.feeder.stalled.lock() = stall;
+        if is_stalled {
+            // Under the lock, so that nobody misses it between a check and a wait.
+            let _state = self.commit_lock.lock();
+            self.room.notify_all();
+        }
     }
 
     /// Seals what there is, feeds it and writes a checkpoint.
     pub(crate) fn checkpoint_all(&self) -> Result<()> {
         self.check_running()?;
         self.seal_if_over(0);
-        self.feed_all()?;
-        let _working = self.feeder.working.lock();
-        self.write_checkpoint()
+        let mut owes_checkpoint = self.feeder.working.lock();
+        *owes_checkpoint = true;
+        let result = self.feed_sealed(&mut owes_checkpoint);
+        drop(owes_checkpoint);
+        self.note_outcome(&result);
+        result
     }
 
     /// Seals the active memtable if it has more than `bytes` bytes.
@@ -217,7 +302,7 @@ impl Inner {
             })
             .collect();
         // The largest is taken first, so that the threads end at about the same time.
-        parts.sort_by_key(|part| part.bytes);
+        parts.sort_by_key(|part| (part.bytes, part.id));
         let feed = Arc::new(Feed {
             memtable: memtable.clone(),
             parts: Mutex::new(parts),
@@ -274,7 +359,7 @@ impl Inner {
     }
 
     /// Makes the current trees durable and lets the log before them go.
-    pub(crate) fn write_checkpoint(&self) -> Result<()> {
+    fn write_checkpoint(&self) -> Result<()> {
         let (version, position) = {
             let state = self.commit_lock.lock();
             let version = self.version.load_full();

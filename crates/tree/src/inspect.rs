@@ -224,8 +224,14 @@ impl<'a> Inspector<'a> {
             }
             match checkpoint::read_superblock(&self.data, slot) {
                 Ok(Some(superblock)) if superblock.generation % 2 == slot => {
-                    let used = checkpoint::SUPERBLOCK_BYTES;
-                    self.check_zeros(&raw[used..], at + used as u64);
+                    let (first, second) = raw.split_at(checkpoint::SUPERBLOCK_COPY_BYTES);
+                    if first != second {
+                        self.note(
+                            at,
+                            ProblemKind::Damaged,
+                            "one of the two copies of a superblock is damaged",
+                        );
+                    }
                     found.push(superblock);
                 }
                 Ok(None) if raw.iter().all(|byte| *byte == 0) => empty.push(at),

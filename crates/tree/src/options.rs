@@ -37,7 +37,7 @@ pub enum Compression {
 pub struct TreeOptions {
     /// Compression of leaf pages. Buffers are always compressed with LZ4, unless this is `None`.
     pub compression: Compression,
-    /// Largest uncompressed size of a leaf in bytes (`pageSize`), 64 KiB to 64 MiB.
+    /// Largest uncompressed size of a leaf in bytes (`pageSize`), 4 KiB to 64 MiB.
     pub node_bytes: u32,
     /// Uncompressed size of a page in bytes (`readPageSize`), 1 KiB to 1 MiB.
     pub page_bytes: u32,
@@ -55,9 +55,9 @@ impl Default for TreeOptions {
 
 impl TreeOptions {
     pub(crate) fn check(&self) -> Result<()> {
-        if !(64 << 10..=64 << 20).contains(&self.node_bytes) {
+        if !(4 << 10..=64 << 20).contains(&self.node_bytes) {
             return Err(Error::InvalidOption(format!(
-                "pageSize is {}; it must be between 65536 and 67108864 bytes",
+                "pageSize is {}; it must be between 4096 and 67108864 bytes",
                 self.node_bytes
             )));
         }
@@ -88,6 +88,11 @@ pub struct Options {
     pub fanout: usize,
     /// Background threads that feed and flush, 1 to 64.
     pub flush_threads: usize,
+    /// No background threads, so that one thread's calls alone decide what is written and when. A committer that fills a
+    /// memtable feeds it and writes the checkpoint before it goes on. The log is written with each
+    /// 16th commit; it is synced by [`crate::Durability::Synced`], [`crate::Store::flush_log`] and
+    /// [`crate::Store::close`] only, not at an interval. For tests that replay; slow otherwise.
+    pub inline: bool,
     /// Resolves update messages.
     pub merge: Arc<dyn MergeOperator>,
 }
@@ -109,6 +114,7 @@ impl Options {
             journal_commit_interval: Duration::from_millis(100),
             fanout: 16,
             flush_threads: cores.clamp(1, 8),
+            inline: false,
             merge: Arc::new(NoMerge),
         }
     }
@@ -136,9 +142,9 @@ impl Options {
             ));
         }
         let memtable = self.memtable_size();
-        if !(64 << 10..=1 << 30).contains(&memtable) {
+        if !(16 << 10..=1 << 30).contains(&memtable) {
             return bad(format!(
-                "a memtable of {memtable} bytes; it must be between 64 KiB and 1 GiB"
+                "a memtable of {memtable} bytes; it must be between 16 KiB and 1 GiB"
             ));
         }
         if !(4..=1024).contains(&self.fanout) {

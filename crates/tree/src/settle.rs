@@ -90,8 +90,9 @@ impl Inner {
                 wanted = is_wanted();
                 let (_, _, written) = self.runs.data.io_figures();
                 if written - saved >= CHECKPOINT_BYTES {
-                    let _working = self.feeder.working.lock();
-                    self.write_checkpoint()?;
+                    let mut owes_checkpoint = self.feeder.working.lock();
+                    *owes_checkpoint = true;
+                    self.feed_sealed(&mut owes_checkpoint)?;
                     saved = written;
                 }
             }
@@ -100,8 +101,9 @@ impl Inner {
             }
         }
         if changed {
-            let _working = self.feeder.working.lock();
-            self.write_checkpoint()?;
+            let mut owes_checkpoint = self.feeder.working.lock();
+            *owes_checkpoint = true;
+            self.feed_sealed(&mut owes_checkpoint)?;
         }
         Ok(wanted)
     }

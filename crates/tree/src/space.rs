@@ -2,7 +2,7 @@
 //!
 //! An extent is freed when the last handle to it is dropped, that is, when no version and no snapshot
 //! reaches it. The durable superblock may still reach it, so it is handed out again only after the next
-//! checkpoint that began later is durable.
+//! checkpoint that began later is durable. An extent that no checkpoint can have met is handed out again at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,16 +18,22 @@ pub(crate) const DATA_START: u64 = 2 * ALIGNMENT as u64;
 pub(crate) struct Extent {
     pub(crate) offset: u64,
     pub(crate) len: u64,
+    /// Checkpoints that were captured before this was handed out.
+    born: u64,
     space: Arc<Space>,
 }
 
+/// Older than every checkpoint.
+const FROM_DISK: u64 = 0;
+
 impl Drop for Extent {
     fn drop(&mut self) {
-        self.space
-            .inner
-            .lock()
-            .released
-            .push((self.offset, self.len));
+        let mut inner = self.space.inner.lock();
+        if self.born == inner.captured {
+            inner.give(self.offset, self.len);
+        } else {
+            inner.released.push((self.offset, self.len));
+        }
     }
 }
 
@@ -42,6 +48,8 @@ struct Inner {
     free: BTreeMap<u64, u64>,
     /// Where the file ends.
     end: u64,
+    /// Checkpoints that were captured, and one.
+    captured: u64,
     /// Released since the last checkpoint began.
     released: Vec<(u64, u64)>,
     /// Released before the running checkpoint began.
@@ -64,6 +72,7 @@ impl Space {
     pub(crate) fn new() -> Arc<Space> {
         let inner = Inner {
             end: DATA_START,
+            captured: FROM_DISK + 1,
             ..Inner::default()
         };
         Arc::new(Space {
@@ -99,6 +108,7 @@ impl Space {
         Some(Arc::new(Extent {
             offset,
             len,
+            born: FROM_DISK,
             space: self.clone(),
         }))
     }
@@ -131,10 +141,12 @@ impl Space {
                 at
             }
         };
+        let born = inner.captured;
         drop(inner);
         Arc::new(Extent {
             offset,
             len,
+            born,
             space: self.clone(),
         })
     }
@@ -142,6 +154,7 @@ impl Space {
     /// Called when a checkpoint has captured what it will make durable.
     pub(crate) fn checkpoint_captured(&self) {
         let mut inner = self.inner.lock();
+        inner.captured += 1;
         let mut released = std::mem::take(&mut inner.released);
         inner.waiting.append(&mut released);
     }
@@ -233,6 +246,7 @@ mod tests {
         let second = space.allocate(1);
         assert_eq!((first.offset, first.len), (DATA_START, 2 * K4));
         assert_eq!(second.offset, DATA_START + 2 * K4);
+        space.checkpoint_captured();
         drop(first);
         assert_eq!(space.allocate(1).offset, DATA_START + 3 * K4);
         space.checkpoint_captured();

@@ -60,6 +60,7 @@ pub(crate) struct Inner {
     pub(crate) next_tree: AtomicU32,
     pub(crate) figures: Figures,
     failure: OnceLock<String>,
+    is_closed: Mutex<bool>,
 }
 
 /// Counters of what the store did since it was opened.
@@ -150,13 +151,16 @@ impl Store {
             next_tree: AtomicU32::new(position.next_tree),
             figures: Figures::default(),
             failure: OnceLock::new(),
+            is_closed: Mutex::new(false),
             options,
         });
         let end = log::replay(&*disk, position.log_start, |at, sequence, payload| {
             inner.replay_frame(at, sequence, payload)
         })?;
         if inner.options.journal {
-            let log = Log::open(disk, end, inner.options.journal_commit_interval)?;
+            let options = &inner.options;
+            let interval = (!options.inline).then_some(options.journal_commit_interval);
+            let log = Log::open(disk, end, interval, options.memtable_size())?;
             let _ = inner.log.set(log);
         } else {
             // The next checkpoint names the end of the old log.
@@ -338,15 +342,24 @@ impl Inner {
         self.room.notify_all();
     }
 
+    /// Only the first call does anything. If the store has failed, what is logged is still made durable.
     fn close(&self) -> Result<()> {
-        if self.failure.get().is_some() {
+        let mut is_closed = self.is_closed.lock();
+        if std::mem::replace(&mut *is_closed, true) {
             return Ok(());
         }
-        let result = self.checkpoint_all();
+        let result = match (self.failure.get(), self.log.get()) {
+            (None, _) => self.checkpoint_all(),
+            (Some(_), Some(_)) => Ok(()),
+            (Some(failure), None) => Err(Error::Closed(failure.clone())),
+        };
         self.fail("close was called".to_owned());
         self.feeder.stop();
         match self.log.get() {
-            Some(log) => result.and(log.close()),
+            Some(log) => {
+                let logged = log.close();
+                result.and(logged)
+            }
             None => result,
         }
     }

@@ -451,7 +451,7 @@ impl Inner {
     fn install(&self, loads: Vec<(TreeId, Vec<Arc<Run>>)>) -> Result<()> {
         self.check_running()?;
         // Nothing is fed meanwhile, so the roots stay as they are; trees can only be dropped.
-        let _working = self.feeder.working.lock();
+        let mut owes_checkpoint = self.feeder.working.lock();
         let trees = self.trees();
         let mut roots = Vec::with_capacity(loads.len());
         for (id, leaves) in loads {
@@ -475,6 +475,7 @@ impl Inner {
                 ..(*version).clone()
             }));
         }
-        self.write_checkpoint()
+        *owes_checkpoint = true;
+        self.feed_sealed(&mut owes_checkpoint)
     }
 }

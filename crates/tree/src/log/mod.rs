@@ -24,9 +24,15 @@ use segment::SegmentWriter;
 /// The log thread writes at the latest when it has this many bytes.
 const WRITE_BYTES: usize = 1 << 20;
 
+/// Without a log thread the committer of each such frame writes.
+const INLINE_FRAMES: u64 = 16;
+
 /// The open log.
 pub(crate) struct Log {
     shared: Arc<Shared>,
+    /// The log thread has it, if there is one.
+    writer: Mutex<Option<SegmentWriter>>,
+    is_inline: bool,
     thread: Mutex<Option<JoinHandle<()>>>,
     written: Arc<AtomicU64>,
 }
@@ -44,6 +50,8 @@ struct State {
     /// The group of the frames that are not written yet, and the number of its first operation.
     buffer: Vec<u8>,
     sequence: u64,
+    /// Frames in it.
+    frames: u64,
     /// Position behind the last frame in `buffer`.
     end: u64,
     /// Everything before this position is durable.
@@ -57,8 +65,14 @@ struct State {
 }
 
 impl Log {
-    /// Opens the log for appending at `end`, in a new segment.
-    pub(crate) fn open(disk: Arc<dyn Disk>, end: u64, interval: Duration) -> Result<Log> {
+    /// Opens the log for appending at `end`, in a new segment of about `segment_bytes`. It is synced at each
+    /// `interval`; without one there is no log thread, and committers do all.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        end: u64,
+        interval: Option<Duration>,
+        segment_bytes: usize,
+    ) -> Result<Log> {
         let state = State {
             end,
             durable: end,
@@ -70,7 +84,16 @@ impl Log {
             progress: Condvar::new(),
         });
         let written = Arc::default();
-        let mut writer = SegmentWriter::open(disk, end, Arc::clone(&written))?;
+        let mut writer = SegmentWriter::open(disk, end, segment_bytes, Arc::clone(&written))?;
+        let Some(interval) = interval else {
+            return Ok(Log {
+                shared,
+                writer: Mutex::new(Some(writer)),
+                is_inline: true,
+                thread: Mutex::new(None),
+                written,
+            });
+        };
         let for_thread = shared.clone();
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
@@ -85,6 +108,8 @@ impl Log {
             .map_err(Error::io("starting the log thread"))?;
         Ok(Log {
             shared,
+            writer: Mutex::new(None),
+            is_inline: false,
             thread: Mutex::new(Some(thread)),
             written,
         })
@@ -100,20 +125,57 @@ impl Log {
             });
         }
         let mut state = self.shared.state.lock();
-        while state.buffer.len() > BUFFER_BYTES_MAX && state.failure.is_none() {
+        while !self.is_inline && state.buffer.len() > BUFFER_BYTES_MAX && state.failure.is_none() {
             self.shared.work.notify_one();
             self.shared.progress.wait(&mut state);
         }
         state.check()?;
+        if state.stop {
+            return Err(Error::Closed("close was called".to_owned()));
+        }
         let was_empty = state.buffer.is_empty();
         if was_empty {
             state.sequence = sequence;
         }
         state.end += group::push_frame(&mut state.buffer, payload) as u64;
-        if was_empty || state.buffer.len() >= WRITE_BYTES {
+        state.frames += 1;
+        let end = state.end;
+        let is_due = state.buffer.len() >= WRITE_BYTES || state.frames >= INLINE_FRAMES;
+        if !self.is_inline && (was_empty || state.buffer.len() >= WRITE_BYTES) {
             self.shared.work.notify_one();
         }
-        Ok(state.end)
+        drop(state);
+        if self.is_inline && is_due {
+            // The frame is in the log, so the commit goes on; the next one will be told.
+            let _ = self.write_inline(false);
+        }
+        Ok(end)
+    }
+
+    /// Writes what is in the buffer, syncs, deletes old segments: what the log thread does if there is one.
+    fn write_inline(&self, must_sync: bool) -> Result<()> {
+        let mut slot = self.writer.lock();
+        let Some(writer) = &mut *slot else {
+            return Ok(());
+        };
+        let mut state = self.shared.state.lock();
+        state.check()?;
+        let mut buffer = std::mem::take(&mut state.buffer);
+        state.frames = 0;
+        let (end, keep_from, sequence) = (state.end, state.keep_from, state.sequence);
+        drop(state);
+        let mut result = writer.write(&mut buffer, sequence);
+        if result.is_ok() && must_sync {
+            result = writer.sync();
+        }
+        let result = result.and_then(|()| writer.delete_before(keep_from));
+        let mut state = self.shared.state.lock();
+        match &result {
+            Ok(()) if must_sync => state.durable = end,
+            Ok(()) => {}
+            Err(error) => state.failure = Some(error.to_string()),
+        }
+        result
     }
 
     /// The position behind the last frame.
@@ -128,6 +190,12 @@ impl Log {
 
     /// Waits until everything before `position` is durable.
     pub(crate) fn wait_durable(&self, position: u64) -> Result<()> {
+        if self.is_inline {
+            if self.shared.state.lock().durable < position {
+                self.write_inline(true)?;
+            }
+            return Ok(());
+        }
         let mut state = self.shared.state.lock();
         if state.durable < position && state.wanted < position {
             state.wanted = position;
@@ -144,7 +212,12 @@ impl Log {
     pub(crate) fn release_before(&self, position: u64) {
         let mut state = self.shared.state.lock();
         state.keep_from = state.keep_from.max(position);
+        drop(state);
         self.shared.work.notify_one();
+        if self.is_inline {
+            // A failure is remembered for the next commit.
+            let _ = self.write_inline(false);
+        }
     }
 
     /// Writes and syncs what is left, and ends the thread.

@@ -256,7 +256,8 @@ mod tests {
             groups: vec![0],
         };
         let bytes = Arc::default();
-        let mut writer = SegmentWriter::open(Arc::new(log.disk()), 0, Arc::clone(&bytes)).unwrap();
+        let mut writer =
+            SegmentWriter::open(Arc::new(log.disk()), 0, 1 << 20, Arc::clone(&bytes)).unwrap();
         let mut sequence = 1;
         for group in 0..3 {
             let (mut buffer, first) = (Vec::new(), sequence);
@@ -370,13 +371,13 @@ mod tests {
     #[test]
     fn a_missing_segment_is_an_error() {
         let log = write_log(true);
-        SegmentWriter::open(Arc::new(log.disk()), log.end, Arc::default()).unwrap();
+        SegmentWriter::open(Arc::new(log.disk()), log.end, 1 << 20, Arc::default()).unwrap();
         assert_eq!(log.replay(0), Ok((log.frames.clone(), log.end)));
         std::fs::remove_file(log.file()).unwrap();
         assert_eq!(log.replay(0), Err(0));
         assert_eq!(log.replay(log.end), Ok((Vec::new(), log.end)));
         let log = write_log(true);
-        SegmentWriter::open(Arc::new(log.disk()), log.end, Arc::default()).unwrap();
+        SegmentWriter::open(Arc::new(log.disk()), log.end, 1 << 20, Arc::default()).unwrap();
         log.flip(log.groups[2]);
         assert_eq!(
             log.replay(0),

@@ -7,8 +7,8 @@ use super::group;
 use crate::disk::{Disk, DiskFile};
 use crate::{Error, Result};
 
-/// A new segment is started when one has this many bytes.
-const SEGMENT_BYTES: u64 = 64 << 20;
+/// The largest size at which a new segment is started.
+const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 /// A compressed group's buffer is not kept when it is larger than this.
 const PACKED_BYTES_MAX: usize = 4 << 20;
 
@@ -59,6 +59,8 @@ pub(super) struct SegmentWriter {
     len: u64,
     /// Position of the next group.
     end: u64,
+    /// A new segment is started when one has this many bytes.
+    segment_bytes: u64,
     /// Everything before this position is durable.
     durable: u64,
     /// Position up to which segments were deleted.
@@ -74,6 +76,7 @@ impl SegmentWriter {
     pub(super) fn open(
         disk: Arc<dyn Disk>,
         start: u64,
+        segment_bytes: usize,
         written: Arc<AtomicU64>,
     ) -> Result<SegmentWriter> {
         let file = open_segment(&*disk, start)?;
@@ -85,6 +88,7 @@ impl SegmentWriter {
             start,
             len: 0,
             end: start,
+            segment_bytes: (segment_bytes as u64).min(SEGMENT_BYTES_MAX),
             durable: start,
             kept_from: 0,
             packed: Vec::new(),
@@ -97,7 +101,7 @@ impl SegmentWriter {
         if buffer.is_empty() {
             return Ok(());
         }
-        if self.len >= SEGMENT_BYTES {
+        if self.len >= self.segment_bytes {
             // What a segment holds is durable before the next one exists, so only the last
             // segment may end in a torn group.
             self.sync()?;
