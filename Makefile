@@ -11,7 +11,7 @@ DBPATH ?= data
 SUITES ?=
 DOCUMENTS ?= 1000000
 OUT ?= .cache/bench
-CRASHES ?= 10000
+FROND_CRASHES ?= 100000
 PREEMPTIONS ?= 4
 ENGINES ?= tree rocksdb lmdb fjall redb
 
@@ -55,8 +55,9 @@ bench-engine: setup-build ## Frond's engine beside RocksDB, LMDB, fjall and redb
 	ENGINES="$(ENGINES)" $(if $(filter command line environment,$(origin DOCUMENTS)),DOCUMENTS=$(DOCUMENTS)) \
 	scripts/bench-engine.sh $(if $(filter file,$(origin OUT)),.cache/bench-engine,$(OUT))
 
-simulate: setup-build ## Crash the engine CRASHES (10000) times on a simulated disk
-	FROND_CRASHES=$(CRASHES) cargo test --release --locked -p frond-tree --test crash
+simulate: setup-build ## Crash the engine FROND_CRASHES (100000) times on a simulated disk, and flip every bit
+	FROND_CRASHES=$(FROND_CRASHES) FROND_FLIP_STEP=1 \
+		cargo test --release --locked -p frond-tree --test simulation -- --nocapture
 
 loom: setup-build ## Check the engine's lock-free parts with up to PREEMPTIONS (4) interruptions a run
 	FROND_PREEMPTIONS=$(PREEMPTIONS) cargo test --locked -p frond-tree --test loom

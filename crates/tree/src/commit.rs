@@ -146,6 +146,7 @@ impl Inner {
         }
         version.active.note_last_sequence(last);
         if set.changes_trees() {
+            version.active.note_tree_changes();
             self.change_trees(&version, set.payload(), last);
         }
         let delay = match version.sealed.len() {

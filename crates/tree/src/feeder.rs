@@ -209,8 +209,7 @@ impl Inner {
     pub(crate) fn feed_sealed(&self, owes_checkpoint: &mut bool) -> Result<()> {
         let mut fed = None;
         loop {
-            if *owes_checkpoint {
-                self.write_checkpoint()?;
+            if *owes_checkpoint && self.write_checkpoint()? {
                 *owes_checkpoint = false;
                 if let Some(bytes) = fed.take() {
                     self.feeder.speed.end(bytes);
@@ -358,18 +357,32 @@ impl Inner {
         }
     }
 
-    /// Makes the current trees durable and lets the log before them go.
-    fn write_checkpoint(&self) -> Result<()> {
-        let (version, position) = {
+    /// Makes the current trees durable and lets the log before them go. False if that has to wait for a feed.
+    fn write_checkpoint(&self) -> Result<bool> {
+        let (version, position, unfed) = {
             let state = self.commit_lock.lock();
             let version = self.version.load_full();
+            let changes_trees = version.memtables().any(|memtable| memtable.changes_trees());
+            if changes_trees && !self.options.journal {
+                // Trees that were created or dropped by commits that are not fed yet would be durable
+                // without the rest of these commits.
+                if version.active.changes_trees() {
+                    self.seal(0);
+                }
+                return Ok(false);
+            }
             let position = Position {
                 log_start: version.log_start(),
                 sequence: state.next_sequence - 1,
                 next_tree: self.next_tree.load(Ordering::Acquire),
             };
-            (version, position)
+            let log = self.log.get().filter(|_| changes_trees);
+            (version, position, log.map(|log| (log, log.end())))
         };
+        if let Some((log, end)) = unfed {
+            // For the same reason the log of these commits, and of those before them, must be durable.
+            log.wait_durable(end)?;
+        }
         let trees = version.trees.clone();
         drop(version);
         self.checkpointer.lock().write(&trees, position)?;
@@ -377,6 +390,6 @@ impl Inner {
             log.release_before(position.log_start);
         }
         self.figures.checkpoints.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(true)
     }
 }

@@ -160,7 +160,12 @@ impl Store {
         if inner.options.journal {
             let options = &inner.options;
             let interval = (!options.inline).then_some(options.journal_commit_interval);
-            let log = Log::open(disk, end, interval, options.memtable_size())?;
+            // About as much as a checkpoint lets go; less costs more syncs than it saves space.
+            let segment_bytes = match options.inline {
+                true => options.memtable_size(),
+                false => options.memtable_size().max(1 << 20),
+            };
+            let log = Log::open(disk, end, interval, segment_bytes)?;
             let _ = inner.log.set(log);
         } else {
             // The next checkpoint names the end of the old log.

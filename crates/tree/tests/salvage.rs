@@ -47,7 +47,12 @@ fn fill(store: &Store, random: &mut SmallRng, commits: u64) {
             let key = format!("{:05}", random.random_range(0..30_000));
             set.delete(TreeId(0), key.as_bytes());
         }
-        store.commit(set, Durability::Logged).unwrap();
+        // So that the log has many groups.
+        let how = match number % 50 {
+            0 => Durability::Synced,
+            _ => Durability::Logged,
+        };
+        store.commit(set, how).unwrap();
     }
 }
 
@@ -220,7 +225,9 @@ fn the_older_checkpoint_is_taken_when_the_newer_is_damaged() {
     for slot in 0..2 {
         let copy = case.copy();
         change(&copy.join("data.frond"), |bytes| {
-            bytes[slot * 4096 + 9] ^= 1
+            for copy in 0..2 {
+                bytes[slot * 4096 + copy * 2048 + 9] ^= 1;
+            }
         });
         let (report, found) = case.salvage(&copy);
         assert!(report.checkpoint > 0 && report.is_older_checkpoint);

@@ -168,7 +168,9 @@ impl Log {
         if result.is_ok() && must_sync {
             result = writer.sync();
         }
-        let result = result.and_then(|()| writer.delete_before(keep_from));
+        if result.is_ok() {
+            writer.delete_before(keep_from);
+        }
         let mut state = self.shared.state.lock();
         match &result {
             Ok(()) if must_sync => state.durable = end,
@@ -281,7 +283,8 @@ fn run(shared: &Shared, writer: &mut SegmentWriter, interval: Duration) {
                 next_sync = Instant::now() + interval;
                 writer.sync()?;
             }
-            writer.delete_before(keep_from)
+            writer.delete_before(keep_from);
+            Ok(())
         });
         spare = buffer;
         spare.clear();

@@ -131,21 +131,17 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Deletes the segments that end at or before `position`.
-    pub(super) fn delete_before(&mut self, position: u64) -> Result<()> {
+    /// Deletes the segments that end at or before `position`. One that cannot be deleted only costs its space,
+    /// and the next call tries again.
+    pub(super) fn delete_before(&mut self, position: u64) {
         if position <= self.kept_from {
-            return Ok(());
-        }
-        let starts = segments(&*self.disk)?;
-        for pair in starts.windows(2) {
-            if pair[1] <= position && pair[0] != self.start {
-                let name = segment_name(pair[0]);
-                self.disk
-                    .remove(&name)
-                    .map_err(Error::io(format!("deleting {name}")))?;
-            }
+            return;
         }
         self.kept_from = position;
-        Ok(())
+        for pair in segments(&*self.disk).unwrap_or_default().windows(2) {
+            if pair[1] <= position && pair[0] != self.start {
+                let _ = self.disk.remove(&segment_name(pair[0]));
+            }
+        }
     }
 }

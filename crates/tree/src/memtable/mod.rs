@@ -10,7 +10,7 @@ mod source;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -27,6 +27,8 @@ pub(crate) struct Memtable {
     arena: Arena,
     lists: RwLock<HashMap<TreeId, Arc<TreeList>>>,
     room: Room,
+    /// Whether a write set for this memtable creates or drops trees.
+    changes_trees: AtomicBool,
     /// Position in the log of the first frame whose entries are here.
     pub(crate) log_start: u64,
 }
@@ -46,6 +48,7 @@ impl Memtable {
             arena: Arena::new(bytes, spare),
             lists: RwLock::default(),
             room: Room::new(),
+            changes_trees: AtomicBool::new(false),
             log_start,
         }
     }
@@ -77,6 +80,15 @@ impl Memtable {
     /// Called under the commit lock, for each write set.
     pub(crate) fn note_last_sequence(&self, sequence: u64) {
         self.room.note_last_sequence(sequence);
+    }
+
+    /// Called under the commit lock, for a write set that creates or drops trees.
+    pub(crate) fn note_tree_changes(&self) {
+        self.changes_trees.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn changes_trees(&self) -> bool {
+        self.changes_trees.load(Ordering::Acquire)
     }
 
     /// The last sequence number in a sealed memtable.

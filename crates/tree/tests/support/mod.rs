@@ -1,29 +1,18 @@
-//! A disk in memory that loses, tears and reorders what was not synced when it crashes.
+//! A disk in memory with faults. What happened on it depends on its calls and its seed alone.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use frond_tree::disk::{Disk, DiskFile};
 use rand::rngs::SmallRng;
-use rand::{Rng, RngExt};
+use rand::{RngExt, SeedableRng};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Unsynced writes are torn at multiples of this.
 const SECTOR: usize = 512;
 
-#[derive(Clone, Default)]
-struct File {
-    /// What reads see.
-    current: Vec<u8>,
-    /// What is on the platter, and what was done since the last sync.
-    durable: Vec<u8>,
-    unsynced: Vec<Change>,
-    /// Whether the file's name is durable.
-    named: bool,
-    /// Deleted, but the deletion is not durable.
-    removed: bool,
-}
-
+/// A change of a file that may be lost until it is synced.
 #[derive(Clone)]
 enum Change {
     Write(u64, Vec<u8>),
@@ -45,45 +34,229 @@ impl Change {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
+struct File {
+    /// What reads see.
+    current: Vec<u8>,
+    /// What is on the platter, and what was done since the last sync.
+    durable: Vec<u8>,
+    unsynced: Vec<Change>,
+    /// The change that the crash hit: a crash of the machine may leave it, in part.
+    last: Option<Change>,
+}
+
+/// What an operation does; also the first part of its trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Open,
+    List,
+    Remove,
+    SyncDirectory,
+    Read,
+    Write,
+    Sync,
+    Len,
+    SetLen,
+}
+
+pub const EIO: i32 = 5;
+pub const ENOSPC: i32 = 28;
+
+/// Fails operations.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    pub kind: Kind,
+    /// The start of the names of the files that it hits.
+    pub file: &'static str,
+    /// Operations that are spared before, and those that fail then.
+    pub after: u64,
+    pub times: u64,
+    /// Only reads and writes that touch this part of the file.
+    pub place: Option<std::ops::Range<u64>>,
+    /// What the system says: `EIO` or `ENOSPC`.
+    pub code: i32,
+}
+
+#[derive(Clone, Default)]
 struct State {
-    files: BTreeMap<String, File>,
+    files: Vec<File>,
+    /// The directory as it is, and as it is on the platter.
+    names: BTreeMap<String, usize>,
+    durable_names: BTreeMap<String, usize>,
     operations: u64,
+    trace: u64,
     /// From this operation on everything fails.
     crash_at: Option<u64>,
+    faults: Vec<Fault>,
+    /// Room for the files whose names start so, in bytes.
+    room: Option<(&'static str, u64)>,
+    random: Option<SmallRng>,
 }
 
 /// The simulated disk; clones are the same disk.
 #[derive(Clone, Default)]
 pub struct SimDisk(Arc<Mutex<State>>);
 
+fn crashed() -> io::Error {
+    io::Error::other("the machine crashed")
+}
+
 impl State {
-    fn tick(&mut self) -> io::Result<()> {
+    /// Counts an operation and decides whether it fails.
+    fn tick(&mut self, kind: Kind, name: &str, range: std::ops::Range<u64>) -> io::Result<()> {
         self.operations += 1;
-        match self.crash_at {
-            Some(at) if self.operations >= at => Err(io::Error::other("the machine crashed")),
-            _ => Ok(()),
+        let mut words = Vec::with_capacity(64);
+        for word in [kind as u64, range.start, range.end] {
+            words.extend_from_slice(&word.to_le_bytes());
         }
+        words.extend_from_slice(name.as_bytes());
+        self.trace = xxh3_64_with_seed(&words, self.trace);
+        if self.crash_at.is_some_and(|at| self.operations >= at) {
+            return Err(crashed());
+        }
+        for fault in &mut self.faults {
+            let touches =
+                |place: &std::ops::Range<u64>| place.start < range.end && range.start < place.end;
+            if fault.kind == kind
+                && name.starts_with(fault.file)
+                && fault.place.as_ref().is_none_or(touches)
+                && fault.times > 0
+            {
+                if fault.after > 0 {
+                    fault.after -= 1;
+                    continue;
+                }
+                fault.times -= 1;
+                return Err(io::Error::from_raw_os_error(fault.code));
+            }
+        }
+        Ok(())
+    }
+
+    fn random(&mut self) -> &mut SmallRng {
+        self.random
+            .get_or_insert_with(|| SmallRng::seed_from_u64(0))
+    }
+
+    /// How much longer a file may grow.
+    fn room_for(&self, name: &str) -> u64 {
+        match self.room {
+            Some((prefix, room)) if name.starts_with(prefix) => {
+                room.saturating_sub(self.used(prefix))
+            }
+            _ => u64::MAX,
+        }
+    }
+
+    /// Bytes in the files whose names start so.
+    fn used(&self, prefix: &str) -> u64 {
+        let files = self
+            .names
+            .iter()
+            .filter(|(name, _)| name.starts_with(prefix));
+        files
+            .map(|(_, file)| self.files[*file].current.len() as u64)
+            .sum()
     }
 }
 
 impl SimDisk {
+    /// An empty disk whose faults follow a seed.
+    pub fn new(seed: u64) -> SimDisk {
+        let disk = SimDisk::default();
+        disk.lock().random = Some(SmallRng::seed_from_u64(seed));
+        disk
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
     /// Crashes after this many more operations.
     pub fn crash_after(&self, operations: u64) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.lock();
         state.crash_at = Some(state.operations + operations);
     }
 
-    /// The disk as it is found after a crash: of the changes that were not synced any may be there, in part.
+    pub fn has_crashed(&self) -> bool {
+        let state = self.lock();
+        state.crash_at.is_some_and(|at| state.operations >= at)
+    }
+
+    pub fn operations(&self) -> u64 {
+        self.lock().operations
+    }
+
+    /// A hash of all operations so far.
+    pub fn trace(&self) -> u64 {
+        self.lock().trace
+    }
+
+    pub fn add_fault(&self, fault: Fault) {
+        self.lock().faults.push(fault);
+    }
+
+    pub fn clear_faults(&self) {
+        let mut state = self.lock();
+        state.faults.clear();
+        state.room = None;
+    }
+
+    /// Leaves room for this many more bytes in the files whose names start with `prefix`.
+    pub fn fill(&self, prefix: &'static str, left: u64) {
+        let mut state = self.lock();
+        let used = state.used(prefix);
+        state.room = Some((prefix, used + left));
+    }
+
+    /// Names and lengths of the files.
+    pub fn files(&self) -> Vec<(String, usize)> {
+        let state = self.lock();
+        let len = |file: &usize| state.files[*file].current.len();
+        state
+            .names
+            .iter()
+            .map(|(name, file)| (name.clone(), len(file)))
+            .collect()
+    }
+
+    pub fn flip_bit(&self, name: &str, bit: usize) {
+        let mut state = self.lock();
+        let file = state.names[name];
+        state.files[file].current[bit / 8] ^= 1 << (bit % 8);
+    }
+
+    /// The disk as it is now, without faults: another one that can be changed by itself.
+    pub fn copy(&self) -> SimDisk {
+        let mut state = self.lock().clone();
+        state.crash_at = None;
+        state.faults.clear();
+        state.room = None;
+        state.files.iter_mut().for_each(|file| file.last = None);
+        SimDisk(Arc::new(Mutex::new(state)))
+    }
+
+    /// The disk after a crash of the process: all that was written can be read, and is as durable as before.
+    pub fn after_kill(&self) -> SimDisk {
+        self.copy()
+    }
+
+    /// The disk after a crash of the machine: of what was not synced any part may be there.
     pub fn after_crash(&self, random: &mut SmallRng) -> SimDisk {
-        let state = self.0.lock().unwrap();
-        let mut files = BTreeMap::new();
-        for (name, file) in &state.files {
-            if !file.named && random.random_bool(0.5) || file.removed && random.random_bool(0.5) {
-                continue;
+        let mut state = self.lock().clone();
+        let mut names = BTreeMap::new();
+        let all = state.names.iter().chain(&state.durable_names);
+        let all: Vec<String> = all.map(|(name, _)| name.clone()).collect();
+        for name in all {
+            let (now, then) = (state.names.get(&name), state.durable_names.get(&name));
+            let found = if random.random_bool(0.5) { now } else { then };
+            if let Some(file) = found {
+                names.insert(name, *file);
             }
-            let mut bytes = file.durable.clone();
-            let mut changes = file.unsynced.clone();
+        }
+        for file in &mut state.files {
+            let mut changes = std::mem::take(&mut file.unsynced);
+            changes.extend(file.last.take());
             if random.random_bool(0.5) {
                 for index in (1..changes.len()).rev() {
                     changes.swap(index, random.random_range(0..=index));
@@ -91,143 +264,168 @@ impl SimDisk {
             }
             let keep = random.random_range(0.0..=1.0);
             for change in changes {
-                match (change, random.random_range(0..4)) {
-                    (change, _) if !random.random_bool(keep) => drop(change),
-                    (Change::Write(offset, mut data), 0) => {
-                        let sectors = data.len() / SECTOR;
-                        data.truncate(random.random_range(0..=sectors) * SECTOR);
-                        Change::Write(offset, data).apply(&mut bytes);
+                if !random.random_bool(keep) {
+                    continue;
+                }
+                match change {
+                    Change::Write(offset, data) if random.random_bool(0.25) => {
+                        tear(random, offset, &data, &mut file.durable);
                     }
-                    (change, _) => change.apply(&mut bytes),
+                    change => change.apply(&mut file.durable),
                 }
             }
-            let file = File {
-                current: bytes.clone(),
-                durable: bytes,
-                named: true,
-                ..File::default()
-            };
-            files.insert(name.clone(), file);
+            file.current = file.durable.clone();
         }
-        SimDisk(Arc::new(Mutex::new(State {
-            files,
-            ..State::default()
-        })))
+        state.durable_names = names.clone();
+        state.names = names;
+        (state.crash_at, state.room) = (None, None);
+        state.faults.clear();
+        SimDisk(Arc::new(Mutex::new(state)))
     }
+}
 
-    /// Flips one bit somewhere in the file `name`; returns where.
-    pub fn flip_bit(&self, name: &str, random: &mut SmallRng) -> usize {
-        let mut state = self.0.lock().unwrap();
-        let file = state.files.get_mut(name).unwrap();
-        let at = random.random_range(0..file.current.len());
-        file.current[at] ^= 1 << (random.next_u32() % 8);
-        at
+/// Writes a prefix of the sectors, or any of them.
+fn tear(random: &mut SmallRng, offset: u64, data: &[u8], bytes: &mut Vec<u8>) {
+    let any = random.random_bool(0.5);
+    let upto = random.random_range(0..=data.len().div_ceil(SECTOR));
+    for (index, sector) in data.chunks(SECTOR).enumerate() {
+        if index < upto || any && random.random_bool(0.5) {
+            let at = offset + (index * SECTOR) as u64;
+            Change::Write(at, sector.to_vec()).apply(bytes);
+        }
     }
 }
 
 struct SimFile {
     disk: SimDisk,
     name: String,
+    index: usize,
 }
 
 impl Disk for SimDisk {
     fn open(&self, name: &str, _direct: bool) -> io::Result<Arc<dyn DiskFile>> {
-        let mut state = self.0.lock().unwrap();
-        state.tick()?;
-        let file = state.files.entry(name.to_owned()).or_default();
-        if file.removed {
-            *file = File::default();
+        let mut state = self.lock();
+        let ticked = state.tick(Kind::Open, name, 0..0);
+        if !state.names.contains_key(name) {
+            let index = state.files.len();
+            state.files.push(File::default());
+            state.names.insert(name.to_owned(), index);
         }
-        drop(state);
+        ticked?;
         Ok(Arc::new(SimFile {
             disk: self.clone(),
             name: name.to_owned(),
+            index: state.names[name],
         }))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let state = self.0.lock().unwrap();
-        Ok(state
-            .files
-            .iter()
-            .filter(|(_, f)| !f.removed)
-            .map(|(name, _)| name.clone())
-            .collect())
+        let mut state = self.lock();
+        state.tick(Kind::List, "", 0..0)?;
+        Ok(state.names.keys().cloned().collect())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let mut state = self.0.lock().unwrap();
-        state.tick()?;
-        match state.files.get_mut(name) {
-            Some(file) => file.removed = true,
-            None => return Err(io::ErrorKind::NotFound.into()),
+        let mut state = self.lock();
+        let ticked = state.tick(Kind::Remove, name, 0..0);
+        if ticked.is_err() && state.crash_at != Some(state.operations) {
+            return ticked;
         }
-        Ok(())
+        state.names.remove(name).ok_or(io::ErrorKind::NotFound)?;
+        ticked
     }
 
     fn sync_directory(&self) -> io::Result<()> {
-        let mut state = self.0.lock().unwrap();
-        state.tick()?;
-        state.files.retain(|_, file| !file.removed);
-        state.files.values_mut().for_each(|file| file.named = true);
+        let mut state = self.lock();
+        state.tick(Kind::SyncDirectory, "", 0..0)?;
+        state.durable_names = state.names.clone();
         Ok(())
     }
 }
 
 impl SimFile {
-    fn change(&self, change: Change) -> io::Result<()> {
-        let mut state = self.disk.0.lock().unwrap();
-        let ticked = state.tick();
-        let Some(file) = state.files.get_mut(&self.name) else {
-            return Err(io::ErrorKind::NotFound.into());
-        };
-        // The operation that the crash hits may have reached the disk.
-        file.unsynced.push(change.clone());
-        ticked?;
-        change.apply(&mut file.current);
-        Ok(())
+    /// Makes a change, of which the operation that a crash or a fault hits may leave a part.
+    fn change(&self, state: &mut State, change: Change, ticked: io::Result<()>) -> io::Result<()> {
+        let is_last = state.crash_at == Some(state.operations);
+        let file = &mut state.files[self.index];
+        if ticked.is_ok() {
+            change.apply(&mut file.current);
+            file.unsynced.push(change);
+        } else if is_last {
+            file.last = Some(change);
+        }
+        ticked
     }
 }
 
 impl DiskFile for SimFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let mut state = self.disk.0.lock().unwrap();
-        state.tick()?;
-        let range = offset as usize..offset as usize + buffer.len();
-        let bytes = state
-            .files
-            .get(&self.name)
-            .and_then(|file| file.current.get(range));
+        let mut state = self.disk.lock();
+        let end = offset + buffer.len() as u64;
+        state.tick(Kind::Read, &self.name, offset..end)?;
+        let bytes = state.files[self.index]
+            .current
+            .get(offset as usize..end as usize);
         buffer.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.change(Change::Write(offset, bytes.to_vec()))
+        let mut state = self.disk.lock();
+        let end = offset + bytes.len() as u64;
+        let mut ticked = state.tick(Kind::Write, &self.name, offset..end);
+        state.trace = xxh3_64_with_seed(bytes, state.trace);
+        let mut bytes = bytes.to_vec();
+        let len = state.files[self.index].current.len() as u64;
+        let fits = (len + state.room_for(&self.name).min(1 << 40)).max(offset) - offset;
+        if ticked.is_ok() && (bytes.len() as u64) > fits {
+            // A full disk may have taken a part.
+            let part = state.random().random_range(0..=fits as usize);
+            bytes.truncate(part);
+            self.change(&mut state, Change::Write(offset, bytes), Ok(()))?;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if ticked.is_err() && !self.disk_crashed(&state) {
+            // A failed write may have reached the disk in part, and reads see that part.
+            let part = state.random().random_range(0..=bytes.len());
+            bytes.truncate(part);
+            self.change(&mut state, Change::Write(offset, bytes), Ok(()))?;
+            return std::mem::replace(&mut ticked, Ok(()));
+        }
+        self.change(&mut state, Change::Write(offset, bytes), ticked)
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut state = self.disk.0.lock().unwrap();
-        state.tick()?;
-        let file = state
-            .files
-            .get_mut(&self.name)
-            .ok_or(io::ErrorKind::NotFound)?;
-        file.unsynced.clear();
-        file.durable = file.current.clone();
-        Ok(())
+        let mut state = self.disk.lock();
+        let ticked = state.tick(Kind::Sync, &self.name, 0..0);
+        if ticked.is_err() && self.disk_crashed(&state) {
+            return ticked;
+        }
+        let changes = std::mem::take(&mut state.files[self.index].unsynced);
+        for change in changes {
+            // After a failed sync the system believes that all is written, but any of it may be lost.
+            if ticked.is_ok() || state.random().random_bool(0.5) {
+                change.apply(&mut state.files[self.index].durable);
+            }
+        }
+        ticked
     }
 
     fn len(&self) -> io::Result<u64> {
-        let mut state = self.disk.0.lock().unwrap();
-        state.tick()?;
-        Ok(state
-            .files
-            .get(&self.name)
-            .map_or(0, |file| file.current.len() as u64))
+        let mut state = self.disk.lock();
+        state.tick(Kind::Len, &self.name, 0..0)?;
+        Ok(state.files[self.index].current.len() as u64)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.change(Change::SetLen(len))
+        let mut state = self.disk.lock();
+        let ticked = state.tick(Kind::SetLen, &self.name, len..len);
+        self.change(&mut state, Change::SetLen(len), ticked)
+    }
+}
+
+impl SimFile {
+    fn disk_crashed(&self, state: &State) -> bool {
+        state.crash_at.is_some_and(|at| state.operations >= at)
     }
 }

@@ -1,0 +1,98 @@
+//! Every bit of a small store is flipped, one at a time: each flip is named, or changes no answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use frond_tree::{Durability, Error, Options, Result, Store};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+use crate::model::{Adder, Model, check_store, commits_in, write_set};
+use crate::setting;
+use crate::support::SimDisk;
+
+fn options(disk: &SimDisk) -> Options {
+    let mut options = Options::with_disk(Arc::new(disk.clone()));
+    options.cache_bytes = 8 << 20;
+    options.memtable_bytes = Some(16 << 10);
+    options.fanout = 4;
+    options.inline = true;
+    options.merge = Arc::new(Adder);
+    options
+}
+
+/// A store with trees of every kind, of which some commits are only in the log. Its content after each commit
+/// that only the log holds, and how many were synced before the last group was written.
+fn build(seed: u64) -> (SimDisk, Vec<Model>, usize) {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let disk = SimDisk::new(seed);
+    let store = Store::open(options(&disk)).unwrap();
+    let mut model = Model::default();
+    let mut commit = |model: &mut Model, how| {
+        let commit = model.random_commit(&mut random, &store);
+        store.commit(write_set(&commit), how).unwrap();
+        model.apply(&commit);
+    };
+    for _ in 0..150 {
+        commit(&mut model, Durability::Logged);
+    }
+    store.checkpoint().unwrap();
+    let mut models = vec![model.clone()];
+    for _ in 0..12 {
+        commit(&mut model, Durability::Synced);
+        models.push(model.clone());
+    }
+    let synced = models.len() - 2;
+    disk.crash_after(0);
+    drop(store);
+    (disk.after_kill(), models, synced)
+}
+
+/// The content of a damaged store is right, or the damage is named.
+fn check(disk: &SimDisk, name: &str, models: &[Model], synced: usize) -> Result<()> {
+    let mut random = SmallRng::seed_from_u64(0);
+    let is_log = name.starts_with("log");
+    let store = Store::open(options(disk))?;
+    let outcome = commits_in(&store.snapshot()).and_then(|commits| {
+        let lost = models[models.len() - 1].commits - commits;
+        let most = if is_log { models.len() - 1 - synced } else { 0 };
+        assert!(lost as usize <= most, "{lost} commits are lost");
+        let expected = &models[models.len() - 1 - lost as usize];
+        check_store(&store, expected, &mut random)
+    });
+    disk.crash_after(0);
+    outcome
+}
+
+#[test]
+fn every_flipped_bit_is_named_or_changes_nothing() {
+    let step = setting("FROND_FLIP_STEP", 257) as usize;
+    let (disk, models, synced) = build(setting("FROND_SEED", 1));
+    let bits: Vec<(String, usize)> = (disk.files().into_iter())
+        .flat_map(|(name, len)| {
+            let bits = (0..len * 8).step_by(step);
+            bits.map(move |bit| (name.clone(), bit))
+        })
+        .collect();
+    let (next, named) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some((name, bit)) = bits.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let copy = disk.copy();
+                    copy.flip_bit(name, *bit);
+                    match check(&copy, name, &models, synced) {
+                        Ok(()) => {}
+                        Err(Error::Corrupt { file, .. }) if file == *name => {
+                            named.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Err(error) => panic!("bit {bit} of {name}: {error}"),
+                    }
+                }
+            });
+        }
+    });
+    let named = named.into_inner();
+    println!("{} bits flipped, {named} named", bits.len());
+    assert!(named > bits.len() / 20);
+}

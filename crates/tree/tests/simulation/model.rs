@@ -1,0 +1,258 @@
+//! What a store must hold, and random work for it.
+
+use std::collections::BTreeMap;
+use std::ops::Bound::{Included, Unbounded};
+
+use frond_tree::{
+    Compression, Direction, Error, MergeOperator, Result, Snapshot, Store, TreeId, TreeOptions,
+    WriteSet,
+};
+use rand::RngExt;
+use rand::rngs::SmallRng;
+
+/// The tree that is there from the first commit on, and its key that counts commits.
+pub const FIRST: TreeId = TreeId(1);
+const MARKER: &[u8] = b"~commits";
+
+pub type Tree = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Adds numbers; a sum of zero is an absent key.
+pub struct Adder;
+
+fn number(bytes: &[u8]) -> i64 {
+    bytes
+        .try_into()
+        .map_or(bytes.len() as i64, i64::from_le_bytes)
+}
+
+impl MergeOperator for Adder {
+    fn apply(&self, _: TreeId, _: &[u8], base: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+        let sum = base.map_or(0, number).wrapping_add(number(delta));
+        (sum != 0).then(|| sum.to_le_bytes().to_vec())
+    }
+
+    fn combine(&self, _: TreeId, _: &[u8], older: &[u8], newer: &[u8]) -> Vec<u8> {
+        let sum = number(older).wrapping_add(number(newer));
+        sum.to_le_bytes().to_vec()
+    }
+}
+
+#[derive(Debug, Clone)]
+pub enum Op {
+    Create(TreeId, TreeOptions),
+    Drop(TreeId),
+    Put(TreeId, Vec<u8>, Vec<u8>),
+    Delete(TreeId, Vec<u8>),
+    Merge(TreeId, Vec<u8>, i64),
+}
+
+/// The operations of one commit.
+pub type Commit = Vec<Op>;
+
+pub fn write_set(commit: &Commit) -> WriteSet {
+    let mut set = WriteSet::new();
+    for op in commit {
+        match op {
+            Op::Create(tree, options) => set.create_tree(*tree, options),
+            Op::Drop(tree) => set.drop_tree(*tree),
+            Op::Put(tree, key, value) => set.put(*tree, key, value),
+            Op::Delete(tree, key) => set.delete(*tree, key),
+            Op::Merge(tree, key, delta) => set.merge(*tree, key, &delta.to_le_bytes()),
+        }
+    }
+    set
+}
+
+/// The content of a store.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Model {
+    pub trees: BTreeMap<TreeId, Tree>,
+    /// How many commits there were.
+    pub commits: u64,
+}
+
+impl Model {
+    pub fn apply(&mut self, commit: &Commit) {
+        self.commits += 1;
+        for op in commit {
+            match op {
+                Op::Create(tree, _) => {
+                    self.trees.insert(*tree, Tree::new());
+                }
+                Op::Drop(tree) => {
+                    self.trees.remove(tree);
+                }
+                Op::Put(tree, key, value) => {
+                    self.tree(*tree).insert(key.clone(), value.clone());
+                }
+                Op::Delete(tree, key) => {
+                    self.tree(*tree).remove(key);
+                }
+                Op::Merge(tree, key, delta) => {
+                    let content = self.tree(*tree);
+                    let base = content.get(key).map(Vec::as_slice);
+                    match Adder.apply(*tree, key, base, &delta.to_le_bytes()) {
+                        Some(value) => content.insert(key.clone(), value),
+                        None => content.remove(key),
+                    };
+                }
+            }
+        }
+    }
+
+    fn tree(&mut self, tree: TreeId) -> &mut Tree {
+        self.trees.get_mut(&tree).unwrap()
+    }
+
+    /// A random commit that may follow.
+    pub fn random_commit(&self, random: &mut SmallRng, store: &Store) -> Commit {
+        let mut commit = Vec::new();
+        let mut trees: Vec<TreeId> = self.trees.keys().copied().collect();
+        let first = self.commits == 0;
+        if first || trees.len() < 6 && random.random_bool(0.02) {
+            let tree = match first {
+                true => FIRST,
+                false => store.allocate_tree(),
+            };
+            assert!(
+                !self.trees.contains_key(&tree),
+                "an id of a tree is used twice"
+            );
+            commit.push(Op::Create(tree, random_options(random)));
+            trees.push(tree);
+        } else if trees.len() > 1 && random.random_bool(0.01) {
+            let tree = trees.remove(random.random_range(1..trees.len()));
+            commit.push(Op::Drop(tree));
+        }
+        let ops = match random.random_range(0..20) {
+            0 => random.random_range(1..200),
+            1..5 => random.random_range(1..40),
+            _ => random.random_range(1..6),
+        };
+        for _ in 0..ops {
+            let tree = trees[random.random_range(0..trees.len())];
+            let key = self.random_key(random, tree);
+            commit.push(match random.random_range(0..100) {
+                0..60 => Op::Put(tree, key, random_value(random)),
+                60..80 => Op::Delete(tree, key),
+                _ => Op::Merge(tree, key, random.random_range(-3..=3)),
+            });
+        }
+        let count = (self.commits + 1).to_string().into_bytes();
+        commit.push(Op::Put(FIRST, MARKER.to_vec(), count));
+        commit
+    }
+
+    /// Even trees take ascending keys, odd ones random ones.
+    fn random_key(&self, random: &mut SmallRng, tree: TreeId) -> Vec<u8> {
+        let number = random.random_range(0..400u64);
+        if tree.0.is_multiple_of(2) && random.random_bool(0.9) {
+            return format!("{:06}{:03}", self.commits + 1, number).into_bytes();
+        }
+        let mut key = format!("k{number:04}").into_bytes();
+        if random.random_bool(0.01) {
+            key.resize(random.random_range(5..2000), b'x');
+        }
+        key
+    }
+}
+
+fn random_value(random: &mut SmallRng) -> Vec<u8> {
+    let len = match random.random_range(0..300) {
+        0 => random.random_range(0..40_000),
+        1..30 => random.random_range(0..1000),
+        30..200 => random.random_range(0..60),
+        _ => 0,
+    };
+    let noise = random.random::<u8>();
+    (0..len)
+        .map(|i| noise.wrapping_mul((i / 3) as u8))
+        .collect()
+}
+
+fn random_options(random: &mut SmallRng) -> TreeOptions {
+    let codecs = [
+        Compression::Zstd,
+        Compression::Zlib,
+        Compression::Lz4,
+        Compression::Snappy,
+        Compression::None,
+    ];
+    TreeOptions {
+        compression: codecs[random.random_range(0..codecs.len())],
+        node_bytes: 4096 << random.random_range(0..4),
+        page_bytes: 1024 << random.random_range(0..3),
+    }
+}
+
+/// How many commits a snapshot shows.
+pub fn commits_in(snapshot: &Snapshot) -> Result<u64> {
+    match snapshot.get(FIRST, MARKER) {
+        Ok(found) => Ok(found.map_or(0, |count| String::from_utf8_lossy(&count).parse().unwrap())),
+        Err(Error::UnknownTree(_)) => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+/// Compares a tree with what it must hold: walks both ways, seeks, and point reads.
+pub fn check_tree(
+    snapshot: &Snapshot,
+    tree: TreeId,
+    expected: &Tree,
+    random: &mut SmallRng,
+) -> Result<()> {
+    let mut forward = snapshot.cursor(tree, Unbounded, Unbounded, Direction::Forward)?;
+    let mut rest = expected.iter();
+    while let Some((key, value)) = forward.next()? {
+        let (expected_key, expected_value) = rest.next().expect("a key too many");
+        assert!(
+            key == expected_key,
+            "{tree:?}: {key:?} is not {expected_key:?}"
+        );
+        assert!(
+            value == expected_value,
+            "{tree:?}: another value of {key:?}"
+        );
+    }
+    assert!(
+        rest.next().is_none(),
+        "{tree:?}: keys are missing at the end"
+    );
+    let mut backward = snapshot.cursor(tree, Unbounded, Unbounded, Direction::Backward)?;
+    let mut rest = expected.iter().rev();
+    while let Some((key, value)) = backward.next()? {
+        let found = Some((key.to_vec(), value.to_vec()));
+        let next = rest.next().map(|(key, value)| (key.clone(), value.clone()));
+        assert!(found == next, "{tree:?}: backward at {key:?}");
+    }
+    assert!(
+        rest.next().is_none(),
+        "{tree:?}: keys are missing at the front"
+    );
+    for _ in 0..5 {
+        let key = format!("k{:04}", random.random_range(0..420u32)).into_bytes();
+        let found = snapshot.get(tree, &key)?.map(|value| value.to_vec());
+        assert!(
+            found.as_ref() == expected.get(&key),
+            "{tree:?}: read of {key:?}"
+        );
+        let mut cursor = snapshot.cursor(tree, Included(&key), Unbounded, Direction::Forward)?;
+        let next = expected.range(key.clone()..).next();
+        let found = cursor.next()?.map(|(key, _)| key.to_vec());
+        assert!(
+            found.as_ref() == next.map(|(key, _)| key),
+            "{tree:?}: seek of {key:?}"
+        );
+    }
+    Ok(())
+}
+
+/// Compares all trees.
+pub fn check_store(store: &Store, expected: &Model, random: &mut SmallRng) -> Result<()> {
+    let snapshot = store.snapshot();
+    assert_eq!(store.stats().trees, expected.trees.len() as u64);
+    for (tree, content) in &expected.trees {
+        check_tree(&snapshot, *tree, content, random)?;
+    }
+    Ok(())
+}

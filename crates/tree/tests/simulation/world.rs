@@ -1,0 +1,423 @@
+//! One store through many lives: each opens it, works, and ends in a crash, mostly.
+
+use std::sync::Arc;
+
+use frond_tree::{Durability, Error, Options, Snapshot, Store};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::model::{Adder, Commit, Model, check_store, check_tree, commits_in, write_set};
+use crate::support::{EIO, Fault, Kind, SimDisk};
+
+/// What a seed led to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Outcome {
+    pub crashes: u64,
+    pub faults: u64,
+    pub commits: u64,
+    /// A hash of all operations of the disk.
+    pub trace: u64,
+}
+
+/// A store and what is known about it.
+struct World {
+    random: SmallRng,
+    disk: SimDisk,
+    inline: bool,
+    journal: bool,
+    fanout: usize,
+    memtable_bytes: usize,
+    /// What was found at the last look, and is durable.
+    base: Model,
+    /// Commits after it, and how many of them must survive.
+    pending: Vec<Commit>,
+    safe: usize,
+    /// The content with all pending commits, but for the last one while it is unknown whether it happened.
+    now: Model,
+    doubt: bool,
+    /// Whether this life knows what survived the last one.
+    looked: bool,
+    outcome: Outcome,
+}
+
+/// How a life goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    /// A crash at an operation of the work.
+    Crash,
+    /// A crash while the store is opened.
+    CrashInOpen,
+    /// A crash while it is closed.
+    CrashInClose,
+    /// Reads of the data file fail, once or for a while.
+    Reads,
+    /// The data file cannot grow for a while.
+    FullData,
+    /// No file can grow.
+    Full,
+    /// An operation that changes something fails.
+    Changes,
+    None,
+}
+
+/// Why the work ended.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    Enough,
+    Crashed,
+    Failed,
+}
+
+/// Runs one seed. `inline` decides all, and so does the machine's scheduler without it.
+pub fn run(seed: u64, inline: bool) -> Outcome {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mut world = World {
+        disk: SimDisk::new(random.random()),
+        inline,
+        journal: random.random_bool(0.9),
+        fanout: random.random_range(4..8),
+        memtable_bytes: 16 << 10 << random.random_range(0..3),
+        base: Model::default(),
+        pending: Vec::new(),
+        safe: 0,
+        now: Model::default(),
+        doubt: false,
+        looked: false,
+        outcome: Outcome::default(),
+        random,
+    };
+    let lives = world.random.random_range(4..16);
+    for _ in 0..lives {
+        world.live();
+    }
+    let store = world.open().expect("a disk without faults");
+    world.look(&store).expect("a disk without faults");
+    world.disk.crash_after(0);
+    drop(store);
+    world.outcome.trace = world.disk.trace();
+    world.outcome
+}
+
+impl World {
+    fn options(&self) -> Options {
+        let mut options = Options::with_disk(Arc::new(self.disk.clone()));
+        options.cache_bytes = 8 << 20;
+        options.memtable_bytes = Some(self.memtable_bytes);
+        options.fanout = self.fanout;
+        options.inline = self.inline;
+        options.flush_threads = 2;
+        options.journal = self.journal;
+        options.journal_commit_interval = std::time::Duration::from_millis(1);
+        options.merge = Arc::new(Adder);
+        options
+    }
+
+    fn open(&self) -> Result<Store, Error> {
+        Store::open(self.options())
+    }
+
+    fn chance(&mut self, share: f64) -> bool {
+        self.random.random_bool(share)
+    }
+
+    fn live(&mut self) {
+        self.looked = false;
+        let trouble = match self.random.random_range(0..100) {
+            0..45 => Trouble::Crash,
+            45..60 => Trouble::CrashInOpen,
+            60..70 => Trouble::CrashInClose,
+            // A store with threads tries again after pauses.
+            70..78 if self.inline => Trouble::Reads,
+            78..84 if self.inline => Trouble::FullData,
+            84..87 => Trouble::Full,
+            87..97 => Trouble::Changes,
+            _ => Trouble::None,
+        };
+        let reach = match self.random.random_range(0..3) {
+            0 => 20,
+            1 => 100,
+            _ => 400,
+        };
+        let after = self.random.random_range(1..reach);
+        if trouble == Trouble::CrashInOpen {
+            self.disk.crash_after(after % 25 + 1);
+        }
+        let early = self.chance(0.2);
+        if early {
+            self.arm(trouble, after % 10);
+        }
+        let opened = self.open();
+        let Ok(store) = opened else {
+            let error = opened.err();
+            let is_allowed = early || trouble == Trouble::CrashInOpen;
+            assert!(is_allowed, "{trouble:?}: not opened: {error:?}");
+            assert!(
+                matches!(error, Some(Error::Io { .. } | Error::Closed(_))),
+                "{trouble:?}: {error:?}"
+            );
+            self.outcome.crashes += 1;
+            self.disk = self.disk.after_crash(&mut self.random);
+            return;
+        };
+        if trouble != Trouble::CrashInOpen && !early {
+            self.look(&store).expect("a disk without faults");
+            if trouble == Trouble::Crash {
+                self.disk.crash_after(after);
+            }
+            self.arm(trouble, after % 40);
+        }
+        let steps = self.random.random_range(1..300);
+        let end = self.work(&store, trouble, steps);
+        self.end(store, trouble, end);
+    }
+
+    /// Makes the trouble happen from now on, if it is one that the disk makes.
+    fn arm(&mut self, trouble: Trouble, after: u64) {
+        let fault = |kind, file, after, times, place| Fault {
+            kind,
+            file,
+            after,
+            times,
+            place,
+            code: EIO,
+        };
+        match trouble {
+            Trouble::Reads => {
+                let times = if self.chance(0.5) { 1 } else { u64::MAX };
+                let place = self.chance(0.5).then(|| {
+                    let start = self.random.random_range(0..60) * 4096;
+                    start..start + 4096 * self.random.random_range(1..10)
+                });
+                self.disk
+                    .add_fault(fault(Kind::Read, "data", after, times, place));
+            }
+            Trouble::FullData => {
+                let left = self.random.random_range(0..40_000);
+                self.disk.fill("data", left);
+            }
+            Trouble::Full => {
+                let left = self.random.random_range(0..40_000);
+                self.disk.fill("", left);
+            }
+            Trouble::Changes => {
+                let kinds = [
+                    (Kind::Write, "data"),
+                    (Kind::Write, "log"),
+                    (Kind::Sync, "data"),
+                    (Kind::Sync, "log"),
+                    (Kind::SetLen, ""),
+                    (Kind::Open, "log"),
+                    (Kind::Remove, "log"),
+                    (Kind::SyncDirectory, ""),
+                ];
+                let (kind, file) = kinds[self.random.random_range(0..kinds.len())];
+                let times = if self.chance(0.7) { 1 } else { u64::MAX };
+                let after = match kind {
+                    Kind::Write | Kind::Sync => after,
+                    _ => after % 3,
+                };
+                self.disk.add_fault(fault(kind, file, after, times, None));
+            }
+            _ => return,
+        }
+        self.outcome.faults += 1;
+    }
+
+    /// Compares the store with what must be there, and takes over what survived.
+    fn look(&mut self, store: &Store) -> Result<(), Error> {
+        let found = commits_in(&store.snapshot())?;
+        let survived = found
+            .checked_sub(self.base.commits)
+            .expect("durable commits are lost") as usize;
+        assert!(
+            survived >= self.safe,
+            "{survived} commits survived of {} that were acknowledged as durable",
+            self.safe
+        );
+        assert!(survived <= self.pending.len(), "commits from nowhere");
+        let mut model = self.base.clone();
+        for commit in &self.pending[..survived] {
+            model.apply(commit);
+        }
+        check_store(store, &model, &mut self.random)?;
+        self.now = model.clone();
+        (self.base, self.safe, self.doubt) = (model, 0, false);
+        self.pending.clear();
+        self.looked = true;
+        Ok(())
+    }
+
+    /// Commits and reads until something ends it.
+    fn work(&mut self, store: &Store, trouble: Trouble, steps: usize) -> End {
+        // Not every life has looked: what is there now decides what comes after it.
+        if !self.looked && self.look(store).is_err() {
+            return self.after_failure(trouble);
+        }
+        let mut held: Option<(Snapshot, Model)> = None;
+        for _ in 0..steps {
+            let outcome = match self.random.random_range(0..100) {
+                0..88 => self.commit(store),
+                88..90 => store.checkpoint().map(|()| self.safe = self.pending.len()),
+                90..92 => store.flush_log().map(|()| self.safe = self.pending.len()),
+                92..94 => {
+                    held = Some((store.snapshot(), self.now.clone()));
+                    Ok(())
+                }
+                94..96 => match &held {
+                    Some((snapshot, model)) => check_one(snapshot, model, &mut self.random),
+                    None => Ok(()),
+                },
+                _ => check_one(&store.snapshot(), &self.now, &mut self.random),
+            };
+            let Err(error) = outcome else { continue };
+            if self.disk.has_crashed() {
+                return End::Crashed;
+            }
+            match (trouble, &error) {
+                (Trouble::Reads | Trouble::FullData | Trouble::Full, Error::Stalled { .. }) => {
+                    let disk_full = trouble != Trouble::Reads;
+                    assert!(
+                        matches!(error, Error::Stalled { disk_full: full, .. } if full == disk_full)
+                    );
+                    self.check_reads(store, trouble);
+                    if self.chance(0.5) {
+                        self.recover(store);
+                    }
+                }
+                (Trouble::Reads | Trouble::FullData, Error::Io { .. }) => {}
+                (Trouble::Full | Trouble::Changes, Error::Io { .. } | Error::Closed(_)) => {
+                    // A later success must not hide it.
+                    if self.stopped(store) {
+                        self.check_reads(store, trouble);
+                        return End::Failed;
+                    }
+                }
+                _ => panic!("{trouble:?}: {error}"),
+            }
+        }
+        End::Enough
+    }
+
+    fn after_failure(&self, trouble: Trouble) -> End {
+        if self.disk.has_crashed() {
+            return End::Crashed;
+        }
+        assert!(
+            matches!(trouble, Trouble::Reads),
+            "{trouble:?}: the content cannot be read"
+        );
+        End::Failed
+    }
+
+    /// One random commit; notes what it leads to.
+    fn commit(&mut self, store: &Store) -> Result<(), Error> {
+        if self.doubt {
+            return Err(Error::Closed("a commit is in doubt".to_owned()));
+        }
+        let commit = self.now.random_commit(&mut self.random, store);
+        let how = match self.journal && self.random.random_bool(0.15) {
+            true => Durability::Synced,
+            false => Durability::Logged,
+        };
+        let outcome = store.commit(write_set(&commit), how);
+        match &outcome {
+            Ok(()) => {
+                self.outcome.commits += 1;
+                self.now.apply(&commit);
+                self.pending.push(commit);
+                if how == Durability::Synced {
+                    self.safe = self.pending.len();
+                }
+            }
+            // These say that nothing was done.
+            Err(Error::Stalled { .. }) => {}
+            Err(_) => {
+                self.pending.push(commit);
+                self.doubt = true;
+            }
+        }
+        outcome
+    }
+
+    /// Whether the store takes no commits any more.
+    fn stopped(&mut self, store: &Store) -> bool {
+        if self.doubt {
+            let key = b"k".to_vec();
+            for how in [Durability::Logged, Durability::Synced] {
+                let commit = vec![crate::model::Op::Delete(crate::model::FIRST, key.clone())];
+                let again = store.commit(write_set(&commit), how);
+                assert!(again.is_err(), "a store that failed takes a commit");
+            }
+        }
+        self.doubt
+    }
+
+    /// Readers go on, whatever happened to writers.
+    fn check_reads(&mut self, store: &Store, trouble: Trouble) {
+        let snapshot = store.snapshot();
+        let outcome = commits_in(&snapshot).and_then(|commits| {
+            let mut model = self.now.clone();
+            if commits > model.commits && self.doubt {
+                model.apply(self.pending.last().expect("a commit in doubt"));
+            }
+            assert_eq!(commits, model.commits, "readers see other commits");
+            check_one(&snapshot, &model, &mut self.random)
+        });
+        match outcome {
+            Ok(()) => {}
+            Err(Error::Io { context, .. }) if trouble == Trouble::Reads => {
+                assert!(context.contains("data.frond"), "{context}");
+            }
+            Err(error) => panic!("{trouble:?}: a reader failed: {error}"),
+        }
+    }
+
+    /// The trouble goes away, and the store goes on by itself.
+    fn recover(&mut self, store: &Store) {
+        self.disk.clear_faults();
+        for _ in 0..20 {
+            let outcome = self.commit(store);
+            if outcome.is_err() && !self.doubt {
+                panic!("not recovered: {outcome:?}");
+            }
+        }
+    }
+
+    /// Ends a life.
+    fn end(&mut self, store: Store, trouble: Trouble, end: End) {
+        let closes = end != End::Crashed && (trouble == Trouble::CrashInClose || self.chance(0.4));
+        if closes {
+            if trouble == Trouble::CrashInClose {
+                let after = self.random.random_range(1..25);
+                self.disk.crash_after(after);
+            }
+            if self.chance(0.5) {
+                self.disk.clear_faults();
+            }
+            if store.close().is_ok() && self.looked {
+                self.safe = self.pending.len() - usize::from(self.doubt);
+            }
+        }
+        self.outcome.crashes += 1;
+        // The kernel forgets what it could not write only when the machine goes down.
+        let is_kill = trouble != Trouble::Changes && trouble != Trouble::Full && self.chance(0.2);
+        self.disk.crash_after(0);
+        drop(store);
+        self.disk = match is_kill {
+            true => self.disk.after_kill(),
+            false => self.disk.after_crash(&mut self.random),
+        };
+    }
+}
+
+/// Compares one tree.
+fn check_one(snapshot: &Snapshot, model: &Model, random: &mut SmallRng) -> Result<(), Error> {
+    if model.trees.is_empty() {
+        return Ok(());
+    }
+    let which = random.random_range(0..model.trees.len());
+    let Some((tree, content)) = model.trees.iter().nth(which) else {
+        return Ok(());
+    };
+    check_tree(snapshot, *tree, content, random)
+}
