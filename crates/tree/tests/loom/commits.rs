@@ -184,3 +184,38 @@ pub(crate) fn a_snapshot_holds_all_that_is_visible() {
     writer.join().unwrap();
     reader.join().unwrap();
 }
+
+/// The trees of a version change before the commit that changes them is visible. Here a version is the
+/// number of that commit, as `Trees::changed_at`.
+pub(crate) fn a_snapshot_sees_trees_with_their_commit() {
+    let (changed_at, publisher) = (AtomicUsize::new(0), Publisher::new(0));
+    let shared = Arc::new((changed_at, publisher));
+    let other = shared.clone();
+    let writer = thread::spawn(move || {
+        let (changed_at, publisher) = &*other;
+        publisher.publish(1, 1);
+        changed_at.store(2, Ordering::Release);
+        publisher.publish(2, 2);
+    });
+    let reader = thread::spawn(move || {
+        let (changed_at, publisher) = &*shared;
+        let mut version = changed_at.load(Ordering::Acquire);
+        let sequence = loop {
+            let sequence = publisher.visible();
+            let again = changed_at.load(Ordering::Acquire);
+            if version as u64 > sequence {
+                publisher.wait(version as u64);
+            } else if version == again {
+                break sequence;
+            }
+            version = again;
+        };
+        assert_eq!(
+            version == 2,
+            sequence >= 2,
+            "version {version} at {sequence}"
+        );
+    });
+    writer.join().unwrap();
+    reader.join().unwrap();
+}

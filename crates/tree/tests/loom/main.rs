@@ -76,6 +76,10 @@ const MODELS: &[Model] = &[
         "commits::a_snapshot_holds_all_that_is_visible",
         commits::a_snapshot_holds_all_that_is_visible,
     ),
+    (
+        "commits::a_snapshot_sees_trees_with_their_commit",
+        commits::a_snapshot_sees_trees_with_their_commit,
+    ),
 ];
 
 fn main() {
