@@ -11,7 +11,8 @@ pub use frond_tree::{
     TreeId, TreeOptions, TreeStats, WriteSet, disk,
 };
 pub use frond_tree::{
-    Lost, Problem, Progress, SalvageReport as EngineSalvage, VerifyReport as EngineReport,
+    Lost, Problem, ProblemKind, Progress, SalvageReport as EngineSalvage,
+    VerifyReport as EngineReport,
 };
 
 /// The engine that holds the trees. A cheap handle; clone it freely.

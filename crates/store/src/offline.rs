@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::keyspace::disk::{Disk, FsDisk, OverlayDisk};
 use crate::keyspace::{
     CATALOG_TREE, COMMIT_BYTES_MAX, Direction, Durability, Engine, EngineOptions, EngineReport,
-    EngineSalvage, Progress, TreeId, WriteSet,
+    EngineSalvage, Problem, ProblemKind, Progress, TreeId, WriteSet,
 };
 use crate::merge::{Counts, merge_operator};
 use crate::namespace::Namespace;
@@ -104,17 +104,18 @@ pub struct SalvagedCollection {
 }
 
 impl SalvageReport {
-    /// Whether all there was is in the new store.
+    /// Whether all there was is in the new store, as far as can be known.
     pub fn is_whole(&self) -> bool {
         let engine = &self.engine;
-        engine.problems.is_empty()
-            && engine.lost.is_empty()
+        let of_log = |problem: &Problem| problem.kind == ProblemKind::Log;
+        engine.lost.is_empty()
+            && engine.lost_tree_pages == 0
+            && engine.dropped_updates == 0
             && !engine.is_older_checkpoint
+            && (engine.checkpoint > 0 || engine.problems.is_empty())
+            && !engine.problems.iter().any(of_log)
             && self.errors.is_empty()
-            && self
-                .collections
-                .iter()
-                .all(|collection| collection.dropped == 0)
+            && self.collections.iter().all(|one| one.dropped == 0)
     }
 }
 
