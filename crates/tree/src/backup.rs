@@ -23,6 +23,8 @@ use crate::{Durability, Error, Kind, Options, Result, TreeId, WriteSet};
 
 /// A write set of memtable messages is committed when it has this many bytes.
 const COMMIT_BYTES: usize = 4 << 20;
+/// And when it has this many range deletes.
+pub(crate) const COMMIT_RANGES: usize = 1000;
 
 /// What a backup copied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -123,6 +125,14 @@ impl Snapshot {
                     continue;
                 };
                 let mut set = WriteSet::new();
+                // The messages that are left are newer than the range deletes over them.
+                for range in source.ranges().ranges() {
+                    set.delete_range(id, &range.lower, range.upper.as_deref());
+                    messages += 1;
+                    if set.len() >= COMMIT_RANGES {
+                        store.commit(std::mem::take(&mut set), Durability::Logged)?;
+                    }
+                }
                 source.seek(None);
                 while let Some(key) = source.key() {
                     push(&mut set, id, key, source.message());

@@ -257,7 +257,7 @@ impl Inner {
                 Op::DropTree(id) => {
                     trees.remove(id);
                 }
-                Op::Entry { .. } => {}
+                Op::Entry { .. } | Op::DeleteRange { .. } => {}
             }
         }
         self.version.store(Arc::new(Version {

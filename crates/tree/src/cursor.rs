@@ -7,6 +7,7 @@ use crate::memtable::MemSource;
 use crate::merge::Resolver;
 use crate::merger::{Direction, Merger, Source};
 use crate::node::{BufferRun, Subtree};
+use crate::range::RangeSet;
 use crate::run::{Fetch, PartsCursor, Run};
 use crate::snapshot::Snapshot;
 use crate::{Kind, Result, TreeId};
@@ -49,7 +50,7 @@ impl Cursor {
             .filter_map(|memtable| {
                 MemSource::new(memtable, tree, snapshot.sequence, resolver.clone())
             })
-            .map(Source::Mem)
+            .map(Source::memtable)
             .collect();
         let mut cursor = Cursor {
             snapshot,
@@ -59,7 +60,7 @@ impl Cursor {
             upper: upper.map(<[u8]>::to_vec),
             direction,
             memtables: sources.len(),
-            merger: Merger::new(sources, direction),
+            merger: Merger::new(sources, direction)?,
             path_lower: Vec::new(),
             path_upper: None,
             key: Vec::new(),
@@ -234,31 +235,65 @@ impl Cursor {
     }
 
     fn open_path_at(&mut self, key: &[u8]) -> Result<()> {
-        for source in self.open_path(|node| node.child_of(key))? {
-            let mut source = Source::Runs(source);
-            source.seek(key)?;
-            self.merger.sources.push(source);
+        self.merger.sources.truncate(self.memtables);
+        match self.alive_from(key) {
+            // What the tree has from here on is deleted.
+            None => self.path_upper = None,
+            Some(alive) if !self.in_range(&alive) => self.path_upper = None,
+            Some(alive) => {
+                for mut source in self.open_path(|node| node.child_of(&alive))? {
+                    source.seek(&alive)?;
+                    self.merger.sources.push(source);
+                }
+            }
         }
-        self.merger.rebuild();
-        Ok(())
+        self.merger.rebuild()
     }
 
     fn open_path_before(&mut self, key: Option<&[u8]>) -> Result<()> {
-        for source in self.open_path(|node| node.child_before(key))? {
-            let mut source = Source::Runs(source);
-            source.seek_before(key)?;
+        self.merger.sources.truncate(self.memtables);
+        let alive = self.alive_before(key);
+        let alive = alive.as_deref().or(key);
+        if alive.is_some_and(<[u8]>::is_empty) {
+            self.path_lower.clear();
+            return self.merger.rebuild();
+        }
+        for mut source in self.open_path(|node| node.child_before(alive))? {
+            source.seek_before(alive)?;
             self.merger.sources.push(source);
         }
-        self.merger.rebuild();
-        Ok(())
+        self.merger.rebuild()
+    }
+
+    /// The first key from `key` on that no range delete of a memtable covers, if there is one.
+    fn alive_from(&self, key: &[u8]) -> Option<Arc<[u8]>> {
+        let mut alive: Arc<[u8]> = key.into();
+        let memtables = &self.merger.sources[..self.memtables];
+        while let Some(range) = memtables.iter().find_map(|m| m.ranges.covering(&alive)) {
+            alive = range.upper.clone()?;
+        }
+        Some(alive)
+    }
+
+    /// The key below which the first key below `key` lies that no range delete of a memtable covers;
+    /// `None` if that is `key` itself.
+    fn alive_before(&self, key: Option<&[u8]>) -> Option<Arc<[u8]>> {
+        let mut alive: Option<Arc<[u8]>> = None;
+        let memtables = &self.merger.sources[..self.memtables];
+        while let Some(range) = memtables
+            .iter()
+            .find_map(|m| m.ranges.covering_below(alive.as_deref().or(key)))
+        {
+            alive = Some(range.lower.clone());
+        }
+        alive
     }
 
     /// Replaces the sources of the path: the buffers from the root down, newest run first, then the leaf.
     fn open_path(
         &mut self,
         choose: impl Fn(&crate::node::Internal) -> usize,
-    ) -> Result<Vec<PartsCursor>> {
-        self.merger.sources.truncate(self.memtables);
+    ) -> Result<Vec<Source>> {
         let mut runs: Vec<&BufferRun> = Vec::new();
         let mut leaf: Option<Arc<Run>> = None;
         let (mut lower, mut upper): (&[u8], Option<&[u8]>) = (&[], None);
@@ -283,12 +318,15 @@ impl Cursor {
         let mut sources = Vec::with_capacity(runs.len() + 1);
         for run in runs {
             let parts = run.parts_in(lower, upper);
-            if !parts.is_empty() {
-                sources.push(PartsCursor::new(parts, Fetch::Cached, None));
+            let ranges = run.ranges.clip(lower, upper);
+            if !parts.is_empty() || !ranges.is_empty() {
+                let cursor = PartsCursor::new(parts, Fetch::Cached, None);
+                sources.push(Source::runs(cursor, ranges));
             }
         }
         if let Some(leaf) = leaf {
-            sources.push(PartsCursor::new(vec![leaf], Fetch::Cached, None));
+            let cursor = PartsCursor::new(vec![leaf], Fetch::Cached, None);
+            sources.push(Source::runs(cursor, RangeSet::default()));
         }
         self.path_lower = lower.to_vec();
         self.path_upper = upper.map(<[u8]>::to_vec);

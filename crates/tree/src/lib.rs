@@ -50,6 +50,7 @@ mod options;
 mod pace;
 mod page;
 mod publisher;
+mod range;
 mod run;
 mod salvage;
 mod settle;

@@ -1,55 +1,97 @@
 //! Merges sources of messages, newest first, into one walk over keys.
 
+use std::sync::Arc;
+
 use crate::memtable::MemSource;
 use crate::merge::Resolver;
+use crate::range::{KeyRange, Place, RangeSet};
 use crate::run::PartsCursor;
 use crate::{Kind, Result};
 
-/// Where messages come from.
-pub(crate) enum Source {
+/// Steps through deleted keys before a source is sent to the end of the range that covers them.
+const STEPS_MAX: usize = 4;
+
+/// Where messages come from, and what range deletes lie below them: they cover the same keys in all
+/// older sources, not in this one.
+pub(crate) struct Source {
+    messages: Messages,
+    pub(crate) ranges: RangeSet,
+}
+
+enum Messages {
     Mem(MemSource),
     Runs(PartsCursor),
 }
 
 impl Source {
+    pub(crate) fn memtable(source: MemSource) -> Source {
+        Source {
+            ranges: source.ranges(),
+            messages: Messages::Mem(source),
+        }
+    }
+
+    pub(crate) fn runs(source: PartsCursor, ranges: RangeSet) -> Source {
+        Source {
+            ranges,
+            messages: Messages::Runs(source),
+        }
+    }
+
     pub(crate) fn key(&self) -> Option<&[u8]> {
-        match self {
-            Source::Mem(source) => source.key(),
-            Source::Runs(source) => source.key(),
+        match &self.messages {
+            Messages::Mem(source) => source.key(),
+            Messages::Runs(source) => source.key(),
         }
     }
 
     fn message(&self) -> (Kind, &[u8]) {
-        match self {
-            Source::Mem(source) => source.message(),
-            Source::Runs(source) => source.message(),
+        match &self.messages {
+            Messages::Mem(source) => source.message(),
+            Messages::Runs(source) => source.message(),
         }
     }
 
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
-        match self {
-            Source::Mem(source) => source.seek(Some(key)),
-            Source::Runs(source) => source.seek(key)?,
+        match &mut self.messages {
+            Messages::Mem(source) => source.seek(Some(key)),
+            Messages::Runs(source) => source.seek(key)?,
         }
         Ok(())
     }
 
     pub(crate) fn seek_before(&mut self, key: Option<&[u8]>) -> Result<()> {
-        match self {
-            Source::Mem(source) => source.seek_before(key),
-            Source::Runs(source) => source.seek_before(key)?,
+        match &mut self.messages {
+            Messages::Mem(source) => source.seek_before(key),
+            Messages::Runs(source) => source.seek_before(key)?,
         }
         Ok(())
     }
 
     fn step(&mut self, direction: Direction) -> Result<()> {
-        match (self, direction) {
-            (Source::Mem(source), Direction::Forward) => source.step(),
-            (Source::Mem(source), Direction::Backward) => source.step_back(),
-            (Source::Runs(source), Direction::Forward) => source.step()?,
-            (Source::Runs(source), Direction::Backward) => source.step_back()?,
+        match (&mut self.messages, direction) {
+            (Messages::Mem(source), Direction::Forward) => source.step(),
+            (Messages::Mem(source), Direction::Backward) => source.step_back(),
+            (Messages::Runs(source), Direction::Forward) => source.step()?,
+            (Messages::Runs(source), Direction::Backward) => source.step_back()?,
         }
         Ok(())
+    }
+
+    /// Moves on to the first key that is not in `range`.
+    fn pass(&mut self, range: &KeyRange, direction: Direction) -> Result<()> {
+        for _ in 0..STEPS_MAX {
+            self.step(direction)?;
+            if self.key().is_none_or(|key| !range.contains(key)) {
+                return Ok(());
+            }
+        }
+        match (direction, &range.upper) {
+            (Direction::Forward, Some(upper)) => self.seek(upper),
+            // There is no key below the empty one, so this ends the walk.
+            (Direction::Forward, None) => self.seek_before(Some(&[])),
+            (Direction::Backward, _) => self.seek_before(Some(&range.lower)),
+        }
     }
 }
 
@@ -63,35 +105,109 @@ pub enum Direction {
 }
 
 /// A binary heap of sources by their keys; of equal keys the source with the lowest index, the newest, is on top.
+/// A key that a range delete of a newer source covers is never on top.
 pub(crate) struct Merger {
     pub(crate) sources: Vec<Source>,
     heap: Vec<usize>,
     direction: Direction,
+    /// The sources with range deletes.
+    ranged: Vec<usize>,
+    /// A gap between all their ranges: no key in it is deleted.
+    gap: Option<Gap>,
 }
+
+/// From one key on and below another; `None` where nothing bounds it.
+type Gap = (Option<Arc<[u8]>>, Option<Arc<[u8]>>);
 
 impl Merger {
     /// A merger of sources that are positioned already, newest first.
-    pub(crate) fn new(sources: Vec<Source>, direction: Direction) -> Merger {
+    pub(crate) fn new(sources: Vec<Source>, direction: Direction) -> Result<Merger> {
         let mut merger = Merger {
             sources,
             heap: Vec::new(),
             direction,
+            ranged: Vec::new(),
+            gap: None,
         };
-        merger.rebuild();
-        merger
+        merger.rebuild()?;
+        Ok(merger)
     }
 
     /// Called after sources were moved from outside.
-    pub(crate) fn rebuild(&mut self) {
+    pub(crate) fn rebuild(&mut self) -> Result<()> {
         self.heap.clear();
+        self.ranged.clear();
+        self.gap = None;
         for (index, source) in self.sources.iter().enumerate() {
             if source.key().is_some() {
                 self.heap.push(index);
+            }
+            if !source.ranges.is_empty() {
+                self.ranged.push(index);
             }
         }
         for at in (0..self.heap.len() / 2).rev() {
             self.sift_down(at);
         }
+        self.pass_deleted()
+    }
+
+    /// Moves the sources on top on until the first key is one that no newer source has deleted.
+    fn pass_deleted(&mut self) -> Result<()> {
+        if self.ranged.is_empty() {
+            return Ok(());
+        }
+        while let Some(top) = self.heap.first().copied() {
+            let Some(range) = self.range_over(top) else {
+                break;
+            };
+            self.sources[top].pass(&range, self.direction)?;
+            self.settle_top();
+        }
+        Ok(())
+    }
+
+    /// A range of a newer source that covers the key of `source`.
+    fn range_over(&mut self, source: usize) -> Option<KeyRange> {
+        let key = self.sources[source].key()?;
+        if let Some((after, before)) = &self.gap
+            && after.as_deref().is_none_or(|after| key >= after)
+            && before.as_deref().is_none_or(|before| key < before)
+        {
+            return None;
+        }
+        let (mut after, mut before): Gap = (None, None);
+        let mut is_gap = true;
+        for ranged in &self.ranged {
+            match self.sources[*ranged].ranges.place(key) {
+                Place::Inside(range) if *ranged < source => return Some(range.clone()),
+                Place::Inside(_) => is_gap = false,
+                Place::Between(from, to) => {
+                    if from > after.as_ref() {
+                        after = from.cloned();
+                    }
+                    if let Some(to) = to
+                        && before.as_ref().is_none_or(|before| to < before)
+                    {
+                        before = Some(to.clone());
+                    }
+                }
+            }
+        }
+        if is_gap {
+            self.gap = Some((after, before));
+        }
+        None
+    }
+
+    /// Puts the heap in order after its first source has moved.
+    fn settle_top(&mut self) {
+        if let Some(top) = self.heap.first()
+            && self.sources[*top].key().is_none()
+        {
+            self.heap.swap_remove(0);
+        }
+        self.sift_down(0);
     }
 
     /// The first key and its newest message.
@@ -107,11 +223,8 @@ impl Merger {
             return Ok(());
         };
         self.sources[top].step(self.direction)?;
-        if self.sources[top].key().is_none() {
-            self.heap.swap_remove(0);
-        }
-        self.sift_down(0);
-        Ok(())
+        self.settle_top();
+        self.pass_deleted()
     }
 
     /// Moves on until the first key is another one than `key`.
@@ -148,7 +261,16 @@ impl Merger {
                         break;
                     }
                 }
-                _ => break,
+                _ => {
+                    // What older sources have there is not seen, so a range below the
+                    // messages is what they stand on.
+                    let ranged = self.ranged.iter();
+                    let mut ranges = ranged.map(|ranged| &self.sources[*ranged].ranges);
+                    if ranges.any(|ranges| ranges.covering(key).is_some()) {
+                        fold.add(key, Kind::Delete, &[]);
+                    }
+                    break;
+                }
             }
         }
         Ok(if at_bottom {
@@ -185,5 +307,123 @@ impl Merger {
             self.heap.swap(child, at);
             at = child;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memtable::Memtable;
+    use crate::write_set::decode;
+    use crate::{NoMerge, TreeId, WriteSet};
+
+    const TREE: TreeId = TreeId(1);
+
+    fn resolver() -> Resolver {
+        Resolver {
+            tree: TREE,
+            operator: Arc::new(NoMerge),
+        }
+    }
+
+    /// A memtable of operations like `+a` (put), `-a` (delete), `~a` (update message) and `x a c` (range delete).
+    fn source(operations: &str) -> Source {
+        let mut set = WriteSet::new();
+        for operation in operations.split(", ") {
+            let (code, key) = operation.split_at(1);
+            match code {
+                "+" => set.put(TREE, key.as_bytes(), b"v"),
+                "-" => set.delete(TREE, key.as_bytes()),
+                "~" => set.merge(TREE, key.as_bytes(), b"d"),
+                _ => {
+                    let (lower, upper) = key.trim().split_once(' ').unwrap_or((key.trim(), ""));
+                    let upper = (!upper.is_empty()).then_some(upper.as_bytes());
+                    set.delete_range(TREE, lower.as_bytes(), upper);
+                }
+            }
+        }
+        let memtable = Arc::new(Memtable::new(1 << 20, 0, &Arc::default()));
+        assert!(memtable.reserve(set.memtable_bytes()));
+        memtable.insert(decode(set.payload()), 1, set.memtable_bytes());
+        Source::memtable(MemSource::new(&memtable, TREE, u64::MAX, resolver()).unwrap())
+    }
+
+    /// What is left of the sources, newest first, as a flush to a buffer sees it.
+    fn walk(sources: &[&str], direction: Direction) -> String {
+        let mut sources: Vec<Source> = sources.iter().map(|text| source(text)).collect();
+        for source in &mut sources {
+            match direction {
+                Direction::Forward => source.seek(&[]).unwrap(),
+                Direction::Backward => source.seek_before(None).unwrap(),
+            }
+        }
+        let mut merger = Merger::new(sources, direction).unwrap();
+        let mut found = Vec::new();
+        while let Some((key, kind, _)) = merger.peek() {
+            let key = key.to_vec();
+            let kind = match kind {
+                Kind::Merge => merger.fold(&key, &resolver(), false).unwrap().0,
+                kind => kind,
+            };
+            merger.skip(&key).unwrap();
+            let code = match kind {
+                Kind::Put => '+',
+                Kind::Delete => '-',
+                Kind::Merge => '~',
+            };
+            found.push(format!("{code}{}", String::from_utf8(key).unwrap()));
+        }
+        if direction == Direction::Backward {
+            found.reverse();
+        }
+        found.join(" ")
+    }
+
+    #[test]
+    fn range_deletes_hide_what_is_older() {
+        for (sources, expected) in [
+            (&["+a, +b, +c"][..], "+a +b +c"),
+            // In one memtable the order counts.
+            (&["+a, +b, +c, x b c"], "+a +c"),
+            (&["+a, x a b, +b, +a"], "+a +b"),
+            (&["+a, +b, x  , +c"], "+c"),
+            // Between sources it is the newer one that deletes.
+            (&["x b d", "+a, +b, +c, +d"], "+a +d"),
+            (&["+a, +b, +c, +d", "x b d"], "+a +b +c +d"),
+            (&["+c, x b", "+a, +b, +d"], "+a"),
+            (&["x b, +c", "+a, +b, +d"], "+a +c"),
+            (&["+a", "x a c, +b", "+a, +b, +c"], "+a +b +c"),
+            (&["x a b", "x b c", "x c d", "+a, +b, +c, +d"], "+d"),
+            (
+                &["x b y", "+a, +b, +c, +d, +e, +f, +g, +h, +i, +j, +z"],
+                "+a +z",
+            ),
+            (&["x b", "+a, +b, +c, +d, +e, +f, +g, +h, +i, +j"], "+a"),
+            // Update messages stop at a range delete, and are no update messages any more.
+            (&["~a, ~z", "+b"], "~a +b ~z"),
+            (&["+a, x a b, ~a"], "+a"),
+            (&["~a, x a b"], ""),
+            (&["~a", "x a b, +b"], "+a +b"),
+            (&["~a", "~a, x a b, ~a", "-a"], "+a"),
+            (&["~a", "~a", "~a"], "~a"),
+            (&["~c", "x a b", "~c"], "~c"),
+        ] {
+            for direction in [Direction::Forward, Direction::Backward] {
+                let found = walk(sources, direction);
+                assert_eq!(found, expected, "{sources:?} {direction:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_memtable_resolves_update_messages_above_its_range_deletes() {
+        // When a memtable is fed, its range deletes may go ahead of its messages.
+        let mut source = source("+a, x a b, ~a, ~c");
+        source.ranges = RangeSet::default();
+        source.seek(&[]).unwrap();
+        let mut merger = Merger::new(vec![source], Direction::Forward).unwrap();
+        assert!(matches!(merger.peek(), Some((b"a", Kind::Put, b"d"))));
+        merger.step().unwrap();
+        assert!(matches!(merger.peek(), Some((b"c", Kind::Merge, b"d"))));
     }
 }

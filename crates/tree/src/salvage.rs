@@ -7,11 +7,12 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::backup::push;
+use crate::backup::{COMMIT_RANGES, push};
 use crate::checkpoint::Manifest;
 use crate::disk::{Disk, OverlayDisk};
 use crate::inspect::{Inspector, Problem, ProblemKind, Progress};
 use crate::node::{DEPTH_MAX, NodeRef, RunRef, SubtreeRef};
+use crate::range::KeyRange;
 use crate::store::Store;
 use crate::write_set::{self, Op};
 use crate::{Durability, Error, Kind, Options, Result, TreeId, WriteSet, log};
@@ -111,6 +112,7 @@ impl Store {
             target: Store::open(target)?,
             report: SalvageReport::default(),
             set: WriteSet::new(),
+            ranges: 0,
         };
         let log_start = salvage.checkpoint()?;
         salvage.log(&source.disk, log_start)?;
@@ -149,6 +151,8 @@ struct Salvage<'a> {
     report: SalvageReport,
     /// Messages that are not committed yet.
     set: WriteSet,
+    /// Range deletes among them.
+    ranges: usize,
 }
 
 impl Salvage<'_> {
@@ -248,14 +252,20 @@ impl Salvage<'_> {
         for (index, child) in node.children.iter().enumerate() {
             self.subtree(tree, &child.subtree, at, range_of(index), depth + 1)?;
         }
-        for (number, parts) in &node.runs {
+        for run in &node.runs {
             // A child that has received the run has what came of it below.
-            let waits = |index: &usize| node.children[*index].pending_from <= *number;
+            let waits = |index: &usize| node.children[*index].pending_from <= run.number;
             let waiting: Vec<Range<'_>> = (0..node.children.len())
                 .filter(waits)
                 .map(range_of)
                 .collect();
-            for part in parts {
+            for waits in &waiting {
+                // Below the run's messages, above all that came before.
+                for range in run.ranges.clip(waits.lower, waits.upper).ranges() {
+                    self.take_range(tree, &range.lower, range.upper.as_deref())?;
+                }
+            }
+            for part in &run.parts {
                 self.run(tree, part, &waiting, true)?;
             }
         }
@@ -316,6 +326,23 @@ impl Salvage<'_> {
         Ok(())
     }
 
+    /// Takes one range delete. What was lost there does not matter any more.
+    fn take_range(&mut self, tree: TreeId, lower: &[u8], upper: Option<&[u8]>) -> Result<()> {
+        let Some(range) = KeyRange::new(lower, upper) else {
+            return Ok(());
+        };
+        let is_over =
+            |lost: &Lost| lost.tree == tree && range.covers(&lost.lower, lost.upper.as_deref());
+        self.report.lost.retain(|lost| !is_over(lost));
+        self.set.delete_range(tree, lower, upper);
+        self.report.messages += 1;
+        self.ranges += 1;
+        if self.ranges >= COMMIT_RANGES {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
     /// Whether an update message of a key has what it updates: false if that is lost.
     fn has_base(&mut self, tree: TreeId, key: &[u8]) -> Result<bool> {
         let is_lost = |lost: &Lost| lost.tree == tree && lost.holds(key);
@@ -327,6 +354,7 @@ impl Salvage<'_> {
     }
 
     fn commit(&mut self) -> Result<()> {
+        self.ranges = 0;
         let set = std::mem::take(&mut self.set);
         self.target.commit(set, Durability::Logged)
     }
@@ -410,6 +438,7 @@ impl Salvage<'_> {
                 } => self.take(tree, key, (kind, value))?,
                 Op::CreateTree(tree, options, _) => self.set.create_tree(tree, &options),
                 Op::DropTree(tree) => self.set.drop_tree(tree),
+                Op::DeleteRange { tree, lower, upper } => self.take_range(tree, lower, upper)?,
             }
         }
         self.report.log_frames += 1;

@@ -141,7 +141,7 @@ impl Snapshot {
 /// Walks one path from a root and hands the messages of the key to `lookup`.
 fn search(root: &Subtree, key: &[u8], lookup: &mut Lookup<'_>) -> Result<()> {
     let hash = filter::hash(key);
-    let mut visit = |run: &Run| -> Result<bool> {
+    let visit = |run: &Run, lookup: &mut Lookup<'_>| -> Result<bool> {
         let Some((page, index)) = run.get(key, hash)? else {
             return Ok(false);
         };
@@ -152,13 +152,17 @@ fn search(root: &Subtree, key: &[u8], lookup: &mut Lookup<'_>) -> Result<()> {
     loop {
         match at {
             Subtree::Empty => return Ok(()),
-            Subtree::Leaf(run) => return visit(run).map(|_| ()),
+            Subtree::Leaf(run) => return visit(run, lookup).map(|_| ()),
             Subtree::Internal(node) => {
                 let child = &node.children[node.child_of(key)];
                 for run in node.pending(child) {
                     if let Some(part) = run.part_of(key)
-                        && visit(part)?
+                        && visit(part, lookup)?
                     {
+                        return Ok(());
+                    }
+                    if run.ranges.covering(key).is_some() {
+                        lookup.take(Kind::Delete, &[], || Held::Bytes(Vec::new()));
                         return Ok(());
                     }
                 }

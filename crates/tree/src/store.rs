@@ -376,6 +376,9 @@ impl Inner {
                 write_set::Op::Entry { key, value, .. } => {
                     Memtable::op_bytes_max(key.len(), value.len()) + Memtable::LIST_BYTES
                 }
+                write_set::Op::DeleteRange { lower, upper, .. } => {
+                    Memtable::range_bytes(lower, upper) + Memtable::LIST_BYTES
+                }
                 _ => 0,
             })
             .sum();
@@ -405,7 +408,12 @@ impl Inner {
     }
 
     fn change_trees_replayed(&self, version: &Version, payload: &[u8]) {
-        let changes = |op: write_set::Op<'_>| !matches!(op, write_set::Op::Entry { .. });
+        let changes = |op: write_set::Op<'_>| {
+            matches!(
+                op,
+                write_set::Op::CreateTree(..) | write_set::Op::DropTree(_)
+            )
+        };
         if write_set::decode(payload).any(changes) {
             // All of the replay is visible before there is a snapshot.
             self.change_trees(version, payload, 0);

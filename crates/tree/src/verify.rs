@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::disk::{Disk, OverlayDisk};
 use crate::inspect::{Inspector, Problem, ProblemKind, Progress, block_extent};
-use crate::node::{DEPTH_MAX, NodeRef, RunRef, SubtreeRef};
+use crate::node::{BufferRef, DEPTH_MAX, NodeRef, RunRef, SubtreeRef};
 use crate::page::Page;
 use crate::space::DATA_START;
 use crate::store::Store;
@@ -192,17 +192,22 @@ impl<'a> Walk<'a> {
             let what = "a child waits for a run that was never there";
             self.inspector.note(at, ProblemKind::Bounds, what);
         }
-        let numbers = node.runs.iter().map(|(number, _)| *number);
+        let numbers = node.runs.iter().map(|run| run.number);
         let numbers: Vec<u64> = numbers.chain([node.next_number]).collect();
         if !numbers.is_sorted_by(|a, b| a < b) {
             let what = "the numbers of a node's runs do not ascend";
             self.inspector.note(at, ProblemKind::Order, what);
         }
-        for (_, parts) in &node.runs {
+        for BufferRef { parts, ranges, .. } in &node.runs {
             let apart = |a: &RunRef, b: &RunRef| a.info.max_key < b.info.min_key;
-            if parts.is_empty() || !parts.is_sorted_by(apart) {
-                let what = "the parts of a run do not ascend, or there are none";
+            if parts.is_empty() && ranges.is_empty() || !parts.is_sorted_by(apart) {
+                let what = "the parts of a run do not ascend, or it is empty";
                 self.inspector.note(at, ProblemKind::Order, what);
+            }
+            let (lower, upper) = (bounds.lower, bounds.upper);
+            if ranges.overlapping(lower, upper).len() != ranges.ranges().len() {
+                let what = "a range delete in a buffer reaches no key of its node's range";
+                self.inspector.note(at, ProblemKind::Bounds, what);
             }
             for part in parts {
                 let reaches = *part.info.max_key >= *bounds.lower

@@ -1,5 +1,6 @@
 //! A write set: the operations of one commit, encoded once as the payload of its log frame.
 
+use crate::bytes::Writer;
 use crate::options::{KEY_BYTES_MAX, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX};
 use crate::snapshot::Snapshot;
 use crate::{Compression, Error, Memtable, Result, TreeId, TreeOptions, compress};
@@ -36,6 +37,7 @@ impl Kind {
 
 const OP_CREATE_TREE: u8 = 3;
 const OP_DROP_TREE: u8 = 4;
+const OP_DELETE_RANGE: u8 = 5;
 const OP_CREATE_TREE_TO_LOAD: u8 = 6;
 
 /// How a new tree begins.
@@ -59,6 +61,12 @@ pub(crate) enum Op<'a> {
     CreateTree(TreeId, TreeOptions, NewTree),
     /// The end of a tree.
     DropTree(TreeId),
+    /// The end of the keys from `lower` on and below `upper`, or of all for `None`.
+    DeleteRange {
+        tree: TreeId,
+        lower: &'a [u8],
+        upper: Option<&'a [u8]>,
+    },
 }
 
 /// Operations that are committed together or not at all. Later operations on a key win over earlier ones.
@@ -72,6 +80,8 @@ pub struct WriteSet {
     ops: u64,
     /// An upper bound of the memtable bytes that the operations take.
     memtable_bytes: usize,
+    /// What range deletes count for in it.
+    range_bytes: usize,
     /// Trees that have operations here.
     trees: Vec<TreeId>,
     /// For each guarded key its hash and where it stands: in the payload or in `extra`.
@@ -126,6 +136,7 @@ impl WriteSet {
         self.guards.clear();
         self.ops = 0;
         self.memtable_bytes = 0;
+        self.range_bytes = 0;
         self.trees.clear();
         self.changes_trees = false;
         self.failure = None;
@@ -144,6 +155,45 @@ impl WriteSet {
     /// Applies a delta to the value of a key, without reading it.
     pub fn merge(&mut self, tree: TreeId, key: &[u8], delta: &[u8]) {
         self.push(Kind::Merge, tree, key, delta);
+    }
+
+    /// Removes every key from `lower` on and below `upper`, or every key from `lower` on for `None`. It costs
+    /// the same whatever lies there: nothing is read, and one message is written. Bounds
+    /// with nothing between them do nothing.
+    ///
+    /// This is blind: it takes part in no conflict, not even over keys that others guard. A writer
+    /// that needs that also guards a key which stands for the range, as the others do.
+    ///
+    /// A range delete counts as 4 KiB against the limit of a write set.
+    pub fn delete_range(&mut self, tree: TreeId, lower: &[u8], upper: Option<&[u8]>) {
+        if upper.is_some_and(|upper| lower >= upper) {
+            return;
+        }
+        let key_len = lower.len().max(upper.map_or(0, <[u8]>::len));
+        let bytes = self.bytes_counted() + Memtable::range_bytes(lower, upper);
+        let failure = if key_len > KEY_BYTES_MAX {
+            Some(("key", key_len, KEY_BYTES_MAX))
+        } else if bytes > WRITE_SET_BYTES_MAX {
+            Some(("write set", bytes, WRITE_SET_BYTES_MAX))
+        } else {
+            None
+        };
+        if let Some((what, bytes, limit)) = failure {
+            let error = Error::TooLarge { what, bytes, limit };
+            self.failure.get_or_insert(error);
+            return;
+        }
+        self.payload.push(OP_DELETE_RANGE);
+        self.payload.extend_from_slice(&tree.0.to_le_bytes());
+        self.payload.put_key(lower);
+        self.payload.push(u8::from(upper.is_some()));
+        if let Some(upper) = upper {
+            self.payload.put_key(upper);
+        }
+        self.range_bytes += Memtable::range_bytes(lower, upper);
+        self.ops += 1;
+        self.memtable_bytes += Memtable::range_bytes(lower, upper);
+        self.note_tree(tree);
     }
 
     /// Sets the value of a key that must not have changed since the snapshot.
@@ -210,10 +260,10 @@ impl WriteSet {
         let too_large = |what, bytes, limit| Some(Error::TooLarge { what, bytes, limit });
         let failure = if let Err(error) = check_sizes(key, value) {
             Some(error)
-        } else if self.payload.len() + key.len() + value.len() > WRITE_SET_BYTES_MAX {
+        } else if self.bytes_counted() + key.len() + value.len() > WRITE_SET_BYTES_MAX {
             too_large(
                 "write set",
-                self.payload.len() + value.len(),
+                self.bytes_counted() + value.len(),
                 WRITE_SET_BYTES_MAX,
             )
         } else {
@@ -234,6 +284,16 @@ impl WriteSet {
         self.payload.extend_from_slice(value);
         self.ops += 1;
         self.memtable_bytes += Memtable::op_bytes_max(key.len(), value.len());
+        self.note_tree(tree);
+        Some(start..start + key.len())
+    }
+
+    /// What counts against the limit of a write set.
+    fn bytes_counted(&self) -> usize {
+        self.payload.len() + self.range_bytes
+    }
+
+    fn note_tree(&mut self, tree: TreeId) {
         if !self.trees.contains(&tree) {
             self.memtable_bytes += Memtable::LIST_BYTES;
             // Past this many a tree may be counted again, which only reserves too much.
@@ -241,7 +301,6 @@ impl WriteSet {
                 self.trees.push(tree);
             }
         }
-        Some(start..start + key.len())
     }
 
     fn push_guard(
@@ -337,6 +396,15 @@ impl<'a> Ops<'a> {
         Some(taken)
     }
 
+    fn take_u16(&mut self) -> Option<usize> {
+        Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?).into())
+    }
+
+    fn take_key(&mut self) -> Option<&'a [u8]> {
+        let len = self.take_u16()?;
+        self.take(len)
+    }
+
     fn take_u32(&mut self) -> Option<u32> {
         Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
     }
@@ -358,9 +426,17 @@ impl<'a> Iterator for Ops<'a> {
                 Some(Op::CreateTree(tree, options, state))
             }
             OP_DROP_TREE => Some(Op::DropTree(tree)),
+            OP_DELETE_RANGE => {
+                let lower = self.take_key()?;
+                let upper = match self.take(1)? {
+                    [0] => None,
+                    _ => Some(self.take_key()?),
+                };
+                Some(Op::DeleteRange { tree, lower, upper })
+            }
             _ => {
                 let kind = Kind::from_byte(code)?;
-                let key_len = u16::from_le_bytes(self.take(2)?.try_into().ok()?) as usize;
+                let key_len = self.take_u16()?;
                 let value_len = self.take_u32()? as usize;
                 Some(Op::Entry {
                     tree,
@@ -408,7 +484,10 @@ mod tests {
         set.merge(TreeId(8), b"", b"+1");
         set.drop_tree(TreeId(9));
         set.create_tree_to_load(TreeId(10), &TreeOptions::default());
-        assert_eq!(set.len(), 6);
+        set.delete_range(TreeId(7), b"a", Some(b"k"));
+        set.delete_range(TreeId(7), b"", None);
+        set.delete_range(TreeId(7), b"k", Some(b"k"));
+        assert_eq!(set.len(), 8);
         assert_eq!(set.guarded_key(&set.guards()[0]), b"gone");
         let text: Vec<String> = decode(set.payload())
             .map(|op| match op {
@@ -425,6 +504,11 @@ mod tests {
                     format!("create {} {} {state:?}", tree.0, options.node_bytes)
                 }
                 Op::DropTree(tree) => format!("drop {}", tree.0),
+                Op::DeleteRange { tree, lower, upper } => {
+                    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                    let upper = upper.map_or("the end".to_owned(), text);
+                    format!("{} delete {} to {upper}", tree.0, text(lower))
+                }
             })
             .collect();
         let expected = [
@@ -434,10 +518,12 @@ mod tests {
             "8 Merge =+1",
             "drop 9",
             "create 10 4194304 ToBeLoaded",
+            "7 delete a to k",
+            "7 delete  to the end",
         ];
         assert_eq!(text, expected);
         for cut in 0..set.payload().len() {
-            assert!(decode(&set.payload()[..cut]).count() <= 6);
+            assert!(decode(&set.payload()[..cut]).count() <= 8);
         }
     }
 
@@ -454,6 +540,21 @@ mod tests {
             set.take_failure(),
             Err(Error::TooLarge { what: "value", .. })
         ));
-        assert!(set.take_failure().is_ok());
+        set.delete_range(TreeId(1), b"", Some(&vec![0; KEY_BYTES_MAX + 1]));
+        assert!(matches!(
+            set.take_failure(),
+            Err(Error::TooLarge { what: "key", .. })
+        ));
+        assert!(set.is_empty() && set.take_failure().is_ok());
+        for _ in 0..=WRITE_SET_BYTES_MAX / 4096 {
+            set.delete_range(TreeId(1), b"", None);
+        }
+        assert!(matches!(
+            set.take_failure(),
+            Err(Error::TooLarge {
+                what: "write set",
+                ..
+            })
+        ));
     }
 }

@@ -60,6 +60,9 @@ fn write(store: &Store, stop: &AtomicBool) {
             TreeId(0),
             format!("{:05}", (random >> 40) % 20_000).as_bytes(),
         );
+        if number % 20 == 0 {
+            set.delete_range(TreeId(300), &key.as_bytes()[..4], Some(key.as_bytes()));
+        }
         store.commit(set, Durability::Logged).unwrap();
     }
 }

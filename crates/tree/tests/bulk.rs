@@ -228,6 +228,19 @@ fn duplicates_fail_a_load_that_wants_it() {
 fn change(random: &mut SmallRng, set: &mut WriteSet, tree: TreeId, model: &mut Map) {
     let key = random_key(random);
     let value = vec![b'c'; random.random_range(0..80)];
+    if random.random_bool(0.02) {
+        // A few keys mostly, and now and then most of them.
+        let mut upper = key.clone();
+        let at = if random.random_bool(0.02) {
+            1
+        } else {
+            key.len() - 2
+        };
+        upper.truncate(at + 1);
+        upper[at] = upper[at].saturating_add(1);
+        set.delete_range(tree, &key, Some(&upper));
+        model.retain(|other, _| *other < key || *other >= upper);
+    }
     match random.random_range(0..3) {
         0 => {
             set.put(tree, &key, &value);

@@ -47,6 +47,11 @@ fn fill(store: &Store, random: &mut SmallRng, commits: u64) {
             let key = format!("{:05}", random.random_range(0..30_000));
             set.delete(TreeId(0), key.as_bytes());
         }
+        if number % 20 == 0 {
+            let from = random.random_range(0..29_900u32);
+            let [lower, upper] = [from, from + 50].map(|key| format!("{key:05}"));
+            set.delete_range(TreeId(0), lower.as_bytes(), Some(upper.as_bytes()));
+        }
         // So that the log has many groups.
         let how = match number % 50 {
             0 => Durability::Synced,

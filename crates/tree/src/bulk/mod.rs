@@ -17,6 +17,7 @@ use chunk::Chunk;
 
 use crate::budget::Lent;
 use crate::merger::{Direction, Merger, Source};
+use crate::range::RangeSet;
 use crate::run::{Fetch, PartsCursor, Run, RunStore, RunWriter};
 use crate::store::{Inner, Store};
 use crate::version::Version;
@@ -407,9 +408,9 @@ impl Load {
         for run in runs.into_iter().rev() {
             let mut cursor = PartsCursor::new(run.parts, Fetch::Stream, None);
             cursor.seek(&[])?;
-            sources.push(Source::Runs(cursor));
+            sources.push(Source::runs(cursor, RangeSet::default()));
         }
-        let mut entries = Merger::new(sources, Direction::Forward);
+        let mut entries = Merger::new(sources, Direction::Forward)?;
         let mut writer = self.writer(is_leaves);
         let (mut key_now, mut newest) = (Vec::new(), Vec::new());
         let mut since_watched = 0;

@@ -4,20 +4,23 @@
 //! A sealed memtable no longer changes; background threads feed it to the trees.
 
 mod arena;
+mod ranges;
 mod room;
 mod skiplist;
 mod source;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
+use crate::range::KeyRange;
 use crate::write_set::Op;
 use crate::{Kind, TreeId};
 use arena::Arena;
 pub(crate) use arena::SpareBlocks;
+use ranges::Ranges;
 use room::Room;
 use skiplist::{Entry, HEIGHT_MAX, List, Splice};
 pub(crate) use source::MemSource;
@@ -29,6 +32,8 @@ pub(crate) struct Memtable {
     room: Room,
     /// Whether a write set for this memtable creates or drops trees.
     changes_trees: AtomicBool,
+    /// What range deletes count for, beside the arena.
+    range_bytes: AtomicUsize,
     /// Position in the log of the first frame whose entries are here.
     pub(crate) log_start: u64,
 }
@@ -37,6 +42,7 @@ pub(crate) struct Memtable {
 pub(crate) struct TreeList {
     list: List,
     splice: Mutex<Splice>,
+    ranges: Ranges,
     entries: AtomicU64,
     bytes: AtomicU64,
 }
@@ -49,6 +55,7 @@ impl Memtable {
             lists: RwLock::default(),
             room: Room::new(),
             changes_trees: AtomicBool::new(false),
+            range_bytes: AtomicUsize::new(0),
             log_start,
         }
     }
@@ -63,13 +70,18 @@ impl Memtable {
         encoded + ops * 14
     }
 
+    /// What a range delete counts for. It takes less, but the number of them is to be bounded too.
+    pub(crate) fn range_bytes(lower: &[u8], upper: Option<&[u8]>) -> usize {
+        4096 + lower.len() + upper.map_or(0, <[u8]>::len)
+    }
+
     /// Bytes that the first operation on a tree takes besides.
     pub(crate) const LIST_BYTES: usize = 16 + 4 * HEIGHT_MAX + 8;
 
     /// Reserves room and registers a writer; called under the commit lock. False if it is full.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
         let capacity = self.arena.capacity();
-        self.room.reserve(bytes, || self.arena.used(), capacity)
+        self.room.reserve(bytes, || self.bytes(), capacity)
     }
 
     /// Gives a reservation back that is not used.
@@ -107,15 +119,12 @@ impl Memtable {
         let mut last: Option<(TreeId, Arc<TreeList>)> = None;
         let mut random = sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         for op in ops {
-            let Op::Entry {
-                tree,
-                kind,
-                key,
-                value,
-            } = op
-            else {
-                sequence += 1;
-                continue;
+            let tree = match &op {
+                Op::Entry { tree, .. } | Op::DeleteRange { tree, .. } => *tree,
+                Op::CreateTree(..) | Op::DropTree(_) => {
+                    sequence += 1;
+                    continue;
+                }
             };
             let list = match &last {
                 Some((id, list)) if *id == tree => list,
@@ -123,6 +132,17 @@ impl Memtable {
                     Some(list) => &last.insert((tree, list)).1,
                     None => break,
                 },
+            };
+            let (kind, key, value) = match op {
+                Op::Entry {
+                    kind, key, value, ..
+                } => (kind, key, value),
+                Op::DeleteRange { lower, upper, .. } => {
+                    self.insert_range(list, lower, upper, sequence);
+                    sequence += 1;
+                    continue;
+                }
+                _ => continue,
             };
             random ^= random << 13;
             random ^= random >> 7;
@@ -152,6 +172,14 @@ impl Memtable {
         self.cancel(reserved);
     }
 
+    fn insert_range(&self, list: &TreeList, lower: &[u8], upper: Option<&[u8]>, sequence: u64) {
+        if let Some(range) = KeyRange::new(lower, upper) {
+            list.ranges.insert(range, sequence);
+            let bytes = Memtable::range_bytes(lower, upper);
+            self.range_bytes.fetch_add(bytes, Ordering::AcqRel);
+        }
+    }
+
     /// Whether no write set is being inserted.
     pub(crate) fn is_quiet(&self) -> bool {
         self.room.is_quiet()
@@ -164,12 +192,12 @@ impl Memtable {
 
     /// The share that is used, 0 to 1.
     pub(crate) fn fill(&self) -> f64 {
-        self.arena.used() as f64 / self.arena.capacity() as f64
+        self.bytes() as f64 / self.arena.capacity() as f64
     }
 
-    /// Bytes used.
+    /// Bytes used, and what range deletes count for.
     pub(crate) fn bytes(&self) -> usize {
-        self.arena.used()
+        self.arena.used() + self.range_bytes.load(Ordering::Acquire)
     }
 
     /// The trees that have entries here, with the number of entries and their bytes.
@@ -212,6 +240,7 @@ impl Memtable {
         let new = Arc::new(TreeList {
             list,
             splice: Mutex::new(list.splice()),
+            ranges: Ranges::default(),
             entries: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         });
@@ -220,7 +249,8 @@ impl Memtable {
     }
 }
 
-/// Calls `visit` with the versions of `key` up to `sequence`, newest first, until it returns false.
+/// Calls `visit` with the versions of `key` up to `sequence`, newest first, until it returns false. A range delete
+/// over the key is a delete of it.
 pub(crate) fn for_versions(
     memtable: &Memtable,
     tree: TreeId,
@@ -231,12 +261,19 @@ pub(crate) fn for_versions(
     let Some(list) = memtable.list(tree) else {
         return;
     };
+    let floor = list.ranges.floor(key, sequence);
     let mut at = list.list.seek(&memtable.arena, key, sequence);
     while at != 0 {
         let entry = list.list.entry(&memtable.arena, at);
-        if entry.key != key || !visit(entry.kind, entry.value) {
+        if entry.key != key || entry.sequence < floor {
+            break;
+        }
+        if !visit(entry.kind, entry.value) {
             return;
         }
         at = list.list.next(&memtable.arena, at);
+    }
+    if floor > 0 {
+        visit(Kind::Delete, &[]);
     }
 }

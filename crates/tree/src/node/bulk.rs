@@ -8,6 +8,7 @@ use super::{Child, Internal, Subtree};
 use crate::Result;
 use crate::memtable::{MemSource, Memtable};
 use crate::merger::{Direction, Merger, Source};
+use crate::range::RangeSet;
 use crate::run::Run;
 
 impl Builder {
@@ -23,17 +24,21 @@ impl Builder {
             Subtree::Internal(node) => node.edit(),
             _ => gathering(),
         };
-        let mut messages = Merger::new(vec![Source::Mem(source)], Direction::Forward);
-        self.push_run(&mut node, &mut messages, None)?;
+        self.gather(&mut node, vec![Source::memtable(source)])?;
         if node.runs.len() > RUNS_MAX {
             // Nothing can be flushed, so the buffer is kept short by making one run of all.
             let sources = pending_sources(&node, &node.children[0], None)?;
-            let mut messages = Merger::new(sources, Direction::Forward);
-            let mut merged = gathering();
-            self.push_run(&mut merged, &mut messages, None)?;
-            node = merged;
+            node = gathering();
+            self.gather(&mut node, sources)?;
         }
         Ok(Subtree::Internal(Arc::new(node)))
+    }
+
+    /// Adds messages as one run. Its range deletes are all kept: what they delete is still to come.
+    fn gather(&self, node: &mut Internal, sources: Vec<Source>) -> Result<()> {
+        let ranges = RangeSet::union(sources.iter().map(|source| &source.ranges));
+        let mut messages = Merger::new(sources, Direction::Forward)?;
+        self.push_messages(node, &mut messages, &ranges, ranges.clone(), None)
     }
 
     /// The tree with `leaves` at the bottom and the messages that `gathered` in its root on top of them.
@@ -61,6 +66,9 @@ impl Builder {
             for child in &mut node.children[reached] {
                 child.pending_bytes += share;
             }
+        }
+        for run in &gathered.runs {
+            node.count_pending(&run.ranges);
         }
         Subtree::Internal(Arc::new(node))
     }

@@ -7,6 +7,7 @@ use super::{BufferRun, Child, Internal, StoredNode, Subtree};
 use crate::bytes::{Reader, Writer};
 use crate::data_file::{corrupt, push_block, seal_block};
 use crate::disk::ALIGNMENT;
+use crate::range::{KeyRange, RangeSet};
 use crate::run::{Run, RunInfo, RunStore};
 use crate::space::Extent;
 use crate::{Compression, Result};
@@ -92,8 +93,20 @@ fn encode_internal(node: &Internal) -> Vec<u8> {
         for part in &run.parts {
             encode_run(part, &mut out);
         }
+        encode_ranges(&run.ranges, &mut out);
     }
     out
+}
+
+fn encode_ranges(ranges: &RangeSet, out: &mut Vec<u8>) {
+    out.put_u32(ranges.ranges().len() as u32);
+    for range in ranges.ranges() {
+        out.put_key(&range.lower);
+        out.push(u8::from(range.upper.is_some()));
+        if let Some(upper) = &range.upper {
+            out.put_key(upper);
+        }
+    }
 }
 
 fn encode_run(run: &Run, out: &mut Vec<u8>) {
@@ -136,6 +149,23 @@ impl RunRef {
     }
 }
 
+fn parse_ranges(reader: &mut Reader<'_>) -> Option<RangeSet> {
+    let mut ranges = Vec::new();
+    for _ in 0..reader.u32()? {
+        let lower = reader.key()?;
+        let upper = match reader.u8()? {
+            0 => None,
+            1 => Some(reader.key()?),
+            _ => return None,
+        };
+        ranges.push(KeyRange::new(lower, upper)?);
+    }
+    let count = ranges.len();
+    let set = RangeSet::new(ranges);
+    // Ranges that overlap or touch were written by nobody.
+    (set.ranges().len() == count).then_some(set)
+}
+
 /// A reference to a subtree as it stands on disk, not followed.
 #[derive(Debug)]
 pub(crate) enum SubtreeRef {
@@ -161,8 +191,16 @@ impl SubtreeRef {
 pub(crate) struct NodeRef {
     pub(crate) next_number: u64,
     pub(crate) children: Vec<ChildRef>,
-    /// Number and parts of each run, oldest first.
-    pub(crate) runs: Vec<(u64, Vec<RunRef>)>,
+    /// Oldest first.
+    pub(crate) runs: Vec<BufferRef>,
+}
+
+/// A run of a [`NodeRef`]'s buffer.
+pub(crate) struct BufferRef {
+    pub(crate) number: u64,
+    pub(crate) parts: Vec<RunRef>,
+    /// Range deletes over everything that is older than the run.
+    pub(crate) ranges: RangeSet,
 }
 
 /// A child of a [`NodeRef`].
@@ -194,7 +232,12 @@ impl NodeRef {
             for _ in 0..reader.u32()? {
                 parts.push(RunRef::parse(&mut reader)?);
             }
-            runs.push((number, parts));
+            let ranges = parse_ranges(&mut reader)?;
+            runs.push(BufferRef {
+                number,
+                parts,
+                ranges,
+            });
         }
         let node = NodeRef {
             next_number,
@@ -257,10 +300,13 @@ impl<'a> Decoder<'a> {
             });
         }
         let mut runs = Vec::with_capacity(node.runs.len());
-        for (number, parts) in node.runs {
-            let parts = parts.into_iter().map(|part| self.run(part));
-            let parts = parts.collect::<Result<_>>()?;
-            runs.push(BufferRun { number, parts });
+        for run in node.runs {
+            let parts = run.parts.into_iter().map(|part| self.run(part));
+            runs.push(BufferRun {
+                number: run.number,
+                ranges: run.ranges,
+                parts: parts.collect::<Result<_>>()?,
+            });
         }
         Ok(Internal {
             children,

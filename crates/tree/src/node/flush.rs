@@ -6,6 +6,7 @@ use super::{BufferRun, Child, Internal, Subtree};
 use crate::memtable::{MemSource, Memtable};
 use crate::merge::Resolver;
 use crate::merger::{Direction, Merger, Source};
+use crate::range::RangeSet;
 use crate::run::{Fetch, PartsCursor, Run, RunStore, RunWriter};
 use crate::{Compression, Kind, Result, TreeOptions, filter};
 
@@ -35,28 +36,55 @@ impl Builder {
             return Ok(root.clone());
         };
         source.seek(None);
-        let Some(first) = source.key() else {
-            return Ok(root.clone());
+        let mut messages = Source::memtable(source);
+        let mut root = root.clone();
+        let behind = |root: &Subtree, messages: &Source| {
+            let (last, first) = (root.max_key(), messages.key());
+            first.is_none_or(|first| last.is_some_and(|last| last < first))
         };
-        let at_right_edge = root.max_key().is_some_and(|last| last < first);
-        let mut messages = Merger::new(vec![Source::Mem(source)], Direction::Forward);
-        let pieces = match root {
-            Subtree::Internal(node) if at_right_edge => {
-                self.append_to_node(node, &mut messages, bytes)?
-            }
-            Subtree::Internal(node) => {
-                let mut node = node.edit();
-                self.push_run(&mut node, &mut messages, None)?;
-                self.settle(node, None)?
-            }
-            Subtree::Leaf(leaf) if at_right_edge => {
+        if !messages.ranges.is_empty() && behind(&root, &messages) {
+            // The messages that are left are newer than the range deletes, so these can go first; they
+            // do not keep the others from the right edge.
+            let none = PartsCursor::new(Vec::new(), Fetch::Stream, None);
+            let deletes = Source::runs(none, std::mem::take(&mut messages.ranges));
+            root = self.push_to_root(&root, deletes, 0)?;
+        }
+        let Some(first) = messages.key() else {
+            return Ok(root);
+        };
+        let at_right_edge =
+            messages.ranges.is_empty() && behind(&root, &messages) && root.takes_leaves_from(first);
+        if !at_right_edge {
+            return self.push_to_root(&root, messages, bytes);
+        }
+        let mut messages = Merger::new(vec![messages], Direction::Forward)?;
+        let pieces = match &root {
+            Subtree::Internal(node) => self.append_to_node(node, &mut messages, bytes)?,
+            Subtree::Leaf(leaf) => {
                 let mut node = Internal::new(vec![Child::new(&[], root.clone(), 0)]);
                 let last = node.children.remove(0);
                 self.append_to_leaf(&node, &last, leaf, &mut messages, bytes)?
             }
+            // Nothing lies behind the last key of an empty tree: it has none.
+            Subtree::Empty => return Ok(root),
+        };
+        Ok(self.grow(pieces))
+    }
+
+    /// The tree after messages that may lie anywhere.
+    fn push_to_root(&self, root: &Subtree, messages: Source, bytes: u64) -> Result<Subtree> {
+        let pieces = match root {
+            Subtree::Internal(node) => {
+                let mut node = node.edit();
+                let ranges = messages.ranges.clone();
+                let mut messages = Merger::new(vec![messages], Direction::Forward)?;
+                self.push_run(&mut node, &mut messages, &ranges, None)?;
+                drop(messages);
+                self.settle(node, None)?
+            }
             Subtree::Leaf(_) | Subtree::Empty => {
                 let mut parent = Internal::new(vec![Child::new(&[], root.clone(), 0)]);
-                self.rewrite_leaves(&mut parent, 0..1, messages.sources, bytes, None)?;
+                self.rewrite_leaves(&mut parent, 0..1, vec![messages], bytes, None)?;
                 parent.children
             }
         };
@@ -126,15 +154,17 @@ impl Builder {
     ) -> Result<Vec<Child>> {
         let next_number = node.next_number;
         let is_small = leaf.info.logical_bytes < u64::from(self.options.node_bytes) / 2;
-        if is_small
-            && node
-                .pending(last)
-                .all(|run| run.parts_in(&last.pivot, None).is_empty())
-        {
+        let is_pending = |run: &BufferRun| {
+            !run.parts_in(&last.pivot, None).is_empty()
+                || !run.ranges.overlapping(&last.pivot, None).is_empty()
+        };
+        if is_small && !node.pending(last).any(is_pending) {
             let mut cursor = PartsCursor::new(vec![leaf.clone()], Fetch::Stream, None);
             cursor.seek(&[])?;
-            messages.sources.push(Source::Runs(cursor));
-            messages.rebuild();
+            messages
+                .sources
+                .push(Source::runs(cursor, RangeSet::default()));
+            messages.rebuild()?;
             let mut pieces =
                 self.leaves(messages, None, bytes + leaf.info.logical_bytes, next_number)?;
             if let Some(first) = pieces.first_mut() {
@@ -203,9 +233,10 @@ impl Builder {
         };
         let bound = node.upper_of(index, upper).map(<[u8]>::to_vec);
         let sources = pending_sources(node, &child, bound.as_deref())?;
-        let mut messages = Merger::new(sources, Direction::Forward);
+        let ranges = RangeSet::union(sources.iter().map(|source| &source.ranges));
+        let mut messages = Merger::new(sources, Direction::Forward)?;
         let mut below = below.edit();
-        self.push_run(&mut below, &mut messages, bound.as_deref())?;
+        self.push_run(&mut below, &mut messages, &ranges, bound.as_deref())?;
         // Their read-ahead must not stay in memory while the levels below are flushed.
         drop(messages);
         let mut pieces = self.settle(below, bound.as_deref())?;
@@ -213,11 +244,33 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds messages up to `upper` to a node's buffer as one run.
+    /// Adds messages up to `upper` to a node's buffer as one run, and `ranges`, all range deletes among them.
     pub(super) fn push_run(
         &self,
         node: &mut Internal,
         messages: &mut Merger,
+        ranges: &RangeSet,
+        upper: Option<&[u8]>,
+    ) -> Result<()> {
+        let waiting = match ranges.is_empty() {
+            true => RangeSet::default(),
+            false => node.delete_ranges(ranges, upper, |child| self.flush_bytes(child)),
+        };
+        self.push_messages(node, messages, ranges, waiting, upper)?;
+        if !ranges.is_empty() {
+            node.drop_received();
+        }
+        Ok(())
+    }
+
+    /// Adds messages up to `upper` to a node's buffer as one run above the range deletes `waiting`: those of
+    /// `ranges` that children still need.
+    pub(super) fn push_messages(
+        &self,
+        node: &mut Internal,
+        messages: &mut Merger,
+        ranges: &RangeSet,
+        waiting: RangeSet,
         upper: Option<&[u8]>,
     ) -> Result<()> {
         let compression = match self.options.compression {
@@ -239,6 +292,11 @@ impl Builder {
             }
             key_now.clear();
             key_now.extend_from_slice(key);
+            // A delete says nothing more where a range delete lies below it.
+            if kind == Kind::Delete && ranges.covering(key).is_some() {
+                messages.skip(&key_now)?;
+                continue;
+            }
             let value_len = if kind == Kind::Merge {
                 let (kind, value) = messages.fold(&key_now, &self.resolver, false)?;
                 writer.add(&key_now, kind, &value)?;
@@ -251,9 +309,10 @@ impl Builder {
             messages.skip(&key_now)?;
         }
         let parts = writer.finish()?;
-        if !parts.is_empty() {
+        if !parts.is_empty() || !waiting.is_empty() {
             node.runs.push(BufferRun {
                 number: node.next_number,
+                ranges: waiting,
                 parts,
             });
             node.next_number += 1;
@@ -281,17 +340,22 @@ impl Builder {
             let mut own = pending_sources(node, &child, bound.as_deref())?;
             bytes += child.pending_bytes;
             if let Subtree::Leaf(leaf) = &child.subtree {
-                let mut cursor = PartsCursor::new(vec![leaf.clone()], Fetch::Stream, None);
-                cursor.seek(&child.pivot)?;
-                own.push(Source::Runs(cursor));
-                bytes += leaf.info.logical_bytes;
+                let deleted = sources.iter().chain(&own).map(|source| &source.ranges);
+                let deleted = RangeSet::union(deleted);
+                // A leaf without a live key is not even read.
+                if !deleted.covers_keys(&leaf.info.min_key, &leaf.info.max_key) {
+                    let mut cursor = PartsCursor::new(vec![leaf.clone()], Fetch::Stream, None);
+                    cursor.seek(&child.pivot)?;
+                    own.push(Source::runs(cursor, RangeSet::default()));
+                    bytes += leaf.info.logical_bytes;
+                }
             }
             streams.push((own, bound));
         }
         let mut output = self.leaf_output(bytes);
         for (mut own, bound) in streams {
             sources.append(&mut own);
-            let mut messages = Merger::new(std::mem::take(&mut sources), Direction::Forward);
+            let mut messages = Merger::new(std::mem::take(&mut sources), Direction::Forward)?;
             self.write_leaves(&mut messages, bound.as_deref(), &mut output)?;
         }
         let mut pieces = self.children_of(output.finish()?, node.next_number);
@@ -304,12 +368,15 @@ impl Builder {
         let limit = u64::from(self.options.node_bytes) / 2;
         let mut index = 0;
         while index + 1 < node.children.len() {
-            let sizes = [&node.children[index], &node.children[index + 1]].map(leaf_bytes);
-            match sizes {
-                [Some(first), Some(second)] if first + second < limit => {
-                    self.rewrite_leaves(node, index..index + 2, Vec::new(), 0, upper)?;
-                }
-                _ => {}
+            let (mut end, mut sum) = (index, 0);
+            while let Some(child) = node.children.get(end)
+                && let Some(bytes) = leaf_bytes(child)
+                && sum + bytes < limit
+            {
+                (end, sum) = (end + 1, sum + bytes);
+            }
+            if end > index + 1 {
+                self.rewrite_leaves(node, index..end, Vec::new(), 0, upper)?;
             }
             index += 1;
         }
@@ -336,8 +403,9 @@ impl Builder {
             for run in &mut runs {
                 run.parts
                     .retain(|part| part.overlaps(&pivot, upper.as_deref()));
+                run.ranges = run.ranges.clip(&pivot, upper.as_deref());
             }
-            runs.retain(|run| !run.parts.is_empty());
+            runs.retain(|run| !run.is_empty());
             for child in &mut children {
                 child.pending_from = child.pending_from.min(node.next_number);
             }
@@ -450,7 +518,7 @@ impl Internal {
         self.drop_received();
     }
 
-    /// Forgets the parts of runs that no child waits for.
+    /// Forgets what runs hold that no child waits for.
     fn drop_received(&mut self) {
         let children = &self.children;
         for run in &mut self.runs {
@@ -466,7 +534,8 @@ impl Internal {
                     .any(|(_, child)| child.pending_from <= number)
             });
         }
-        self.runs.retain(|run| !run.parts.is_empty());
+        self.drop_received_ranges();
+        self.runs.retain(|run| !run.is_empty());
     }
 }
 
@@ -495,10 +564,11 @@ pub(super) fn pending_sources(
     let mut sources = Vec::new();
     for run in node.pending(child) {
         let parts = run.parts_in(&child.pivot, upper);
-        if !parts.is_empty() {
+        let ranges = run.ranges.clip(&child.pivot, upper);
+        if !parts.is_empty() || !ranges.is_empty() {
             let mut cursor = PartsCursor::new(parts, Fetch::Stream, upper);
             cursor.seek(&child.pivot)?;
-            sources.push(Source::Runs(cursor));
+            sources.push(Source::runs(cursor, ranges));
         }
     }
     Ok(sources)

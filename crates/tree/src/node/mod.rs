@@ -8,14 +8,16 @@
 mod bulk;
 mod codec;
 mod flush;
+mod ranges;
 mod settle;
 
 use std::sync::{Arc, OnceLock};
 
+use crate::range::RangeSet;
 use crate::run::Run;
 use crate::space::Extent;
 pub(crate) use codec::{
-    DEPTH_MAX, Decoder, NodeRef, NodeWriter, RunRef, SubtreeRef, encode_subtree,
+    BufferRef, DEPTH_MAX, Decoder, NodeRef, NodeWriter, RunRef, SubtreeRef, encode_subtree,
 };
 pub(crate) use flush::Builder;
 
@@ -60,10 +62,12 @@ pub(crate) struct Child {
     pub(crate) pending_bytes: u64,
 }
 
-/// A run of a buffer, in parts that follow each other in key order.
+/// A run of a buffer: range deletes, and above them messages in parts that follow each other in key order.
 #[derive(Clone)]
 pub(crate) struct BufferRun {
     pub(crate) number: u64,
+    /// Range deletes: they cover everything that is older than this run.
+    pub(crate) ranges: RangeSet,
     pub(crate) parts: Vec<Arc<Run>>,
 }
 
@@ -129,6 +133,10 @@ impl Internal {
 }
 
 impl BufferRun {
+    fn is_empty(&self) -> bool {
+        self.parts.is_empty() && self.ranges.is_empty()
+    }
+
     /// The part that may hold `key`.
     pub(crate) fn part_of(&self, key: &[u8]) -> Option<&Arc<Run>> {
         self.parts
