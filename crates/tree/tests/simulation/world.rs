@@ -376,7 +376,14 @@ impl World {
     fn recover(&mut self, store: &Store) {
         self.disk.clear_faults();
         for _ in 0..20 {
-            let outcome = self.commit(store);
+            let mut outcome = self.commit(store);
+            // A feeder tries again after a pause of two seconds at most.
+            let start = std::time::Instant::now();
+            while !self.inline && matches!(outcome, Err(Error::Stalled { .. })) {
+                assert!(start.elapsed().as_secs() < 60, "not recovered");
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                outcome = self.commit(store);
+            }
             if outcome.is_err() && !self.doubt {
                 panic!("not recovered: {outcome:?}");
             }
