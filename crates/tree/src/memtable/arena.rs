@@ -8,7 +8,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -99,8 +99,7 @@ pub(super) struct Arena {
 }
 
 // SAFETY: the block is owned by the arena. Pieces are disjoint; bytes of a piece are written by the
-// one thread that allocated it before the piece is linked (with release ordering) and are immutable
-// afterwards, except for the words read and written as atomics.
+// one thread that allocated it before the piece is linked (under a lock) and are immutable afterwards.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
@@ -164,22 +163,11 @@ impl Arena {
     ///
     /// # Safety
     /// `offset..offset + len` lies in a piece whose bytes were written before the caller learnt
-    /// its offset through an acquiring load, and holds no atomic word.
+    /// its offset under a lock.
     pub(super) unsafe fn bytes(&self, offset: u32, len: usize) -> &[u8] {
         debug_assert!(offset as usize + len <= self.capacity);
         // SAFETY: in bounds, initialised (blocks begin as zeros) and immutable, as the caller promises.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset as usize), len) }
-    }
-
-    /// An atomic word inside a piece.
-    ///
-    /// # Safety
-    /// `offset` is a multiple of four inside a piece, and the word there is only ever used as
-    /// an atomic one.
-    pub(super) unsafe fn word(&self, offset: u32) -> &AtomicU32 {
-        debug_assert!(offset as usize + 4 <= self.capacity && offset.is_multiple_of(4));
-        // SAFETY: in bounds and aligned, and only accessed atomically, as the caller promises.
-        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset as usize).cast()) }
     }
 }
 

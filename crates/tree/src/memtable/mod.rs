@@ -4,25 +4,27 @@
 //! A sealed memtable no longer changes; background threads feed it to the trees.
 
 mod arena;
+mod entry;
+mod index;
 mod ranges;
 mod room;
-mod skiplist;
 mod source;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 use crate::range::KeyRange;
 use crate::write_set::Op;
 use crate::{Kind, TreeId};
 use arena::Arena;
 pub(crate) use arena::SpareBlocks;
+use entry::{Entry, Link};
+use index::Index;
 use ranges::Ranges;
 use room::Room;
-use skiplist::{Entry, HEIGHT_MAX, List, Splice};
 pub(crate) use source::MemSource;
 
 /// One memtable.
@@ -32,6 +34,8 @@ pub(crate) struct Memtable {
     room: Room,
     /// Whether a write set for this memtable creates or drops trees.
     changes_trees: AtomicBool,
+    /// Bytes of the nodes that order the entries.
+    node_bytes: AtomicUsize,
     /// What range deletes count for, beside the arena.
     range_bytes: AtomicUsize,
     /// Position in the log of the first frame whose entries are here.
@@ -40,8 +44,7 @@ pub(crate) struct Memtable {
 
 /// The entries of one tree.
 pub(crate) struct TreeList {
-    list: List,
-    splice: Mutex<Splice>,
+    index: RwLock<Index>,
     ranges: Ranges,
     entries: AtomicU64,
     bytes: AtomicU64,
@@ -55,6 +58,7 @@ impl Memtable {
             lists: RwLock::default(),
             room: Room::new(),
             changes_trees: AtomicBool::new(false),
+            node_bytes: AtomicUsize::new(0),
             range_bytes: AtomicUsize::new(0),
             log_start,
         }
@@ -62,7 +66,7 @@ impl Memtable {
 
     /// Bytes that an operation may take.
     pub(crate) fn op_bytes_max(key_len: usize, value_len: usize) -> usize {
-        skiplist::entry_bytes_max(key_len, value_len)
+        index::entry_bytes_max(key_len, value_len)
     }
 
     /// About how many bytes operations take whose encoding has `encoded` bytes.
@@ -76,7 +80,7 @@ impl Memtable {
     }
 
     /// Bytes that the first operation on a tree takes besides.
-    pub(crate) const LIST_BYTES: usize = 16 + 4 * HEIGHT_MAX + 8;
+    pub(crate) const LIST_BYTES: usize = index::LIST_BYTES;
 
     /// Reserves room and registers a writer; called under the commit lock. False if it is full.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
@@ -117,7 +121,6 @@ impl Memtable {
         reserved: usize,
     ) {
         let mut last: Option<(TreeId, Arc<TreeList>)> = None;
-        let mut random = sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         for op in ops {
             let tree = match &op {
                 Op::Entry { tree, .. } | Op::DeleteRange { tree, .. } => *tree,
@@ -128,10 +131,7 @@ impl Memtable {
             };
             let list = match &last {
                 Some((id, list)) if *id == tree => list,
-                _ => match self.list_or_new(tree) {
-                    Some(list) => &last.insert((tree, list)).1,
-                    None => break,
-                },
+                _ => &last.insert((tree, self.list_or_new(tree))).1,
             };
             let (kind, key, value) = match op {
                 Op::Entry {
@@ -144,32 +144,32 @@ impl Memtable {
                 }
                 _ => continue,
             };
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            // Each level is a quarter as likely as the one below it.
-            let height = 1 + (random.trailing_ones() / 2) as usize;
             let entry = Entry {
                 key,
                 sequence,
                 kind,
                 value,
             };
-            let inserted = match list.splice.try_lock() {
-                Some(mut splice) => list.list.insert(&self.arena, &mut splice, height, &entry),
-                None => {
-                    let mut splice = list.list.splice();
-                    list.list.insert(&self.arena, &mut splice, height, &entry)
-                }
-            };
-            // The reservation covers the largest size of every entry.
-            assert!(inserted, "a memtable overflowed its reservation");
+            let stored = entry.store(&self.arena);
+            assert!(stored.is_some(), "a memtable overflowed its reservation");
+            self.insert_link(list, stored.unwrap_or(0));
             list.entries.fetch_add(1, Ordering::Relaxed);
             list.bytes
                 .fetch_add((key.len() + value.len()) as u64, Ordering::Relaxed);
             sequence += 1;
         }
         self.cancel(reserved);
+    }
+
+    fn insert_link(&self, list: &TreeList, link: Link) {
+        let mut index = list.index.write();
+        let before = index.bytes();
+        index.insert(&self.arena, link);
+        let more = index.bytes() - before;
+        drop(index);
+        if more > 0 {
+            self.node_bytes.fetch_add(more, Ordering::AcqRel);
+        }
     }
 
     fn insert_range(&self, list: &TreeList, lower: &[u8], upper: Option<&[u8]>, sequence: u64) {
@@ -197,7 +197,9 @@ impl Memtable {
 
     /// Bytes used, and what range deletes count for.
     pub(crate) fn bytes(&self) -> usize {
-        self.arena.used() + self.range_bytes.load(Ordering::Acquire)
+        let others = [&self.node_bytes, &self.range_bytes];
+        let others = others.map(|bytes| bytes.load(Ordering::Acquire));
+        self.arena.used() + others.iter().sum::<usize>()
     }
 
     /// The trees that have entries here, with the number of entries and their bytes.
@@ -228,24 +230,24 @@ impl Memtable {
         self.lists.read().get(&tree).cloned()
     }
 
-    fn list_or_new(&self, tree: TreeId) -> Option<Arc<TreeList>> {
+    fn list_or_new(&self, tree: TreeId) -> Arc<TreeList> {
         if let Some(list) = self.list(tree) {
-            return Some(list);
+            return list;
         }
         let mut lists = self.lists.write();
         if let Some(list) = lists.get(&tree) {
-            return Some(list.clone());
+            return list.clone();
         }
-        let list = List::new(&self.arena)?;
+        let index = Index::new();
+        (self.node_bytes).fetch_add(index.bytes(), Ordering::AcqRel);
         let new = Arc::new(TreeList {
-            list,
-            splice: Mutex::new(list.splice()),
+            index: RwLock::new(index),
             ranges: Ranges::default(),
             entries: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         });
         lists.insert(tree, new.clone());
-        Some(new)
+        new
     }
 }
 
@@ -262,18 +264,19 @@ pub(crate) fn for_versions(
         return;
     };
     let floor = list.ranges.floor(key, sequence);
-    let mut at = list.list.seek(&memtable.arena, key, sequence);
-    while at != 0 {
-        let entry = list.list.entry(&memtable.arena, at);
+    let mut done = false;
+    let index = list.index.read();
+    let newest = index.seek(&memtable.arena, key, sequence);
+    index.walk(newest, |link| {
+        let entry = Entry::at(&memtable.arena, link);
         if entry.key != key || entry.sequence < floor {
-            break;
+            return false;
         }
-        if !visit(entry.kind, entry.value) {
-            return;
-        }
-        at = list.list.next(&memtable.arena, at);
-    }
-    if floor > 0 {
+        done = !visit(entry.kind, entry.value);
+        !done
+    });
+    drop(index);
+    if floor > 0 && !done {
         visit(Kind::Delete, &[]);
     }
 }

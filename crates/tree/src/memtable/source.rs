@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::entry::{Entry, Link};
 use super::ranges::View;
-use super::skiplist::{Entry, Link};
 use super::{Memtable, TreeList};
 use crate::merge::Resolver;
 use crate::range::RangeSet;
@@ -11,6 +11,9 @@ use crate::{Kind, TreeId};
 
 /// A position at a key, with its newest message that the snapshot sees. Update messages of a key
 /// are folded into one. Messages that a newer range delete covers are passed over.
+///
+/// Links are taken out of the index some at a time: entries never move, and what is inserted later is too new
+/// for the snapshot.
 pub(crate) struct MemSource {
     memtable: Arc<Memtable>,
     list: Arc<TreeList>,
@@ -18,6 +21,10 @@ pub(crate) struct MemSource {
     resolver: Resolver,
     /// The visible range deletes, if there are any.
     ranges: Option<Arc<View>>,
+    /// Entries that follow each other in the direction of the walk. Forward, `links[next]` is `at`;
+    /// backward, it is the first one that was not looked at.
+    links: Vec<Link>,
+    next: usize,
     /// The newest visible version of the key here; 0 past either end.
     at: Link,
     /// What the versions of the key amount to, when it takes more than one of them.
@@ -41,6 +48,8 @@ impl MemSource {
             sequence,
             resolver,
             ranges,
+            links: Vec::new(),
+            next: 0,
             at: 0,
             folded: None,
         })
@@ -57,21 +66,8 @@ impl MemSource {
         self.ranges.as_ref().map_or(0, |view| view.floor(key))
     }
 
-    /// Whether the entry was deleted by a range delete.
-    fn is_deleted(&self, at: Link) -> bool {
-        let Some(view) = &self.ranges else {
-            return false;
-        };
-        let entry = self.entry_at(at);
-        entry.sequence < view.floor(entry.key)
-    }
-
     fn entry_at(&self, at: Link) -> Entry<'_> {
-        self.list.list.entry(&self.memtable.arena, at)
-    }
-
-    fn after(&self, at: Link) -> Link {
-        self.list.list.next(&self.memtable.arena, at)
+        Entry::at(&self.memtable.arena, at)
     }
 
     pub(crate) fn key(&self) -> Option<&[u8]> {
@@ -91,66 +87,131 @@ impl MemSource {
 
     /// Goes to the first key, or the first at or after `key`.
     pub(crate) fn seek(&mut self, key: Option<&[u8]>) {
-        let (list, arena) = (&self.list.list, &self.memtable.arena);
-        let at = match key {
-            Some(key) => list.seek(arena, key, u64::MAX),
-            None => list.first(arena),
+        let index = self.list.index.read();
+        let place = match key {
+            Some(key) => index.seek(&self.memtable.arena, key, u64::MAX),
+            None => index.first(),
         };
-        self.settle_forward(at);
+        index.copy_from(place, &mut self.links);
+        drop(index);
+        self.next = 0;
+        self.settle_forward();
     }
 
     /// Goes to the last key, or the last one below `key`.
     pub(crate) fn seek_before(&mut self, key: Option<&[u8]>) {
-        let (list, arena) = (&self.list.list, &self.memtable.arena);
-        let mut oldest = list.seek_before(arena, key);
-        let mut found = 0;
-        while oldest != 0 {
-            let key = self.entry_at(oldest).key;
-            let newest = list.seek(arena, key, self.sequence);
-            if newest != 0 && self.entry_at(newest).key == key && !self.is_deleted(newest) {
-                found = newest;
-                break;
-            }
-            oldest = list.seek_before(arena, Some(key));
-        }
-        self.settle(found);
+        let index = self.list.index.read();
+        let place = match key {
+            Some(key) => index.seek(&self.memtable.arena, key, u64::MAX),
+            None => index.end(),
+        };
+        index.copy_before(place, &mut self.links);
+        drop(index);
+        self.next = 0;
+        self.settle_backward();
     }
 
     pub(crate) fn step(&mut self) {
-        if self.at == 0 {
-            return;
+        if self.at != 0 {
+            self.leave_key();
+            self.settle_forward();
         }
-        self.settle_forward(self.next_key(self.at));
-    }
-
-    /// The first entry of the next key.
-    fn next_key(&self, at: Link) -> Link {
-        let mut next = self.after(at);
-        while next != 0 && self.entry_at(next).key == self.entry_at(at).key {
-            next = self.after(next);
-        }
-        next
     }
 
     pub(crate) fn step_back(&mut self) {
         if self.at != 0 {
-            let key = self.entry_at(self.at).key.to_vec();
-            self.seek_before(Some(&key));
+            self.settle_backward();
         }
     }
 
-    /// Skips versions that are too new, and keys that are deleted, from `at` on.
-    fn settle_forward(&mut self, mut at: Link) {
-        while at != 0 {
-            at = if self.entry_at(at).sequence > self.sequence {
-                self.after(at)
-            } else if self.is_deleted(at) {
-                self.next_key(at)
+    /// The entry at `next` of a forward walk, or 0.
+    fn here(&self) -> Link {
+        self.links.get(self.next).copied().unwrap_or(0)
+    }
+
+    /// Moves a forward walk to the next entry.
+    fn advance(&mut self) {
+        self.next += 1;
+        if self.next < self.links.len() {
+            return;
+        }
+        let Some(last) = self.links.last() else {
+            return;
+        };
+        let arena = &self.memtable.arena;
+        let entry = Entry::at(arena, *last);
+        let index = self.list.index.read();
+        // Behind an entry is where the next older version of its key would be.
+        let place = index.seek(arena, entry.key, entry.sequence - 1);
+        index.copy_from(place, &mut self.links);
+        drop(index);
+        self.next = 0;
+    }
+
+    /// Moves a forward walk behind all versions of the key that it is at.
+    fn leave_key(&mut self) {
+        let from = self.here();
+        loop {
+            self.advance();
+            let here = self.here();
+            if here == 0 || self.entry_at(here).key != self.entry_at(from).key {
+                return;
+            }
+        }
+    }
+
+    /// Skips versions that are too new, and keys that are deleted.
+    fn settle_forward(&mut self) {
+        loop {
+            let here = self.here();
+            if here == 0 {
+                break;
+            }
+            let entry = self.entry_at(here);
+            if entry.sequence > self.sequence {
+                self.advance();
+            } else if entry.sequence < self.floor(entry.key) {
+                self.leave_key();
             } else {
                 break;
-            };
+            }
         }
-        self.settle(at);
+        self.settle(self.here());
+    }
+
+    /// Finds the newest visible version of the next key before. Older versions of a key come first here.
+    fn settle_backward(&mut self) {
+        let mut found = 0;
+        loop {
+            if self.next == self.links.len() && !self.refill_backward() {
+                break;
+            }
+            let here = self.links[self.next];
+            let entry = self.entry_at(here);
+            if found != 0 && self.entry_at(found).key != entry.key {
+                break;
+            }
+            if entry.sequence <= self.sequence && entry.sequence >= self.floor(entry.key) {
+                found = here;
+            }
+            self.next += 1;
+        }
+        self.settle(found);
+    }
+
+    /// False at the start of the list.
+    fn refill_backward(&mut self) -> bool {
+        let Some(last) = self.links.last() else {
+            return false;
+        };
+        let arena = &self.memtable.arena;
+        let entry = Entry::at(arena, *last);
+        let index = self.list.index.read();
+        let place = index.seek(arena, entry.key, entry.sequence);
+        index.copy_before(place, &mut self.links);
+        drop(index);
+        self.next = 0;
+        !self.links.is_empty()
     }
 
     fn settle(&mut self, at: Link) {
@@ -159,22 +220,23 @@ impl MemSource {
         if at == 0 || self.entry_at(at).kind != Kind::Merge {
             return;
         }
-        let key = self.entry_at(at).key;
-        let floor = self.floor(key);
-        let mut fold = self.resolver.fold(self.entry_at(at).value);
-        let mut next = self.after(at);
-        while next != 0 {
-            let entry = self.entry_at(next);
+        let newest = self.entry_at(at);
+        let (key, floor) = (newest.key, self.floor(newest.key));
+        let mut fold = self.resolver.fold(newest.value);
+        let mut done = false;
+        let arena = &self.memtable.arena;
+        let index = self.list.index.read();
+        let older = index.seek(arena, key, newest.sequence - 1);
+        index.walk(older, |link| {
+            let entry = Entry::at(arena, link);
             if entry.key != key || entry.sequence < floor {
-                break;
+                return false;
             }
-            if fold.add(key, entry.kind, entry.value) {
-                self.folded = Some(fold.finish(key));
-                return;
-            }
-            next = self.after(next);
-        }
-        if floor > 0 {
+            done = fold.add(key, entry.kind, entry.value);
+            !done
+        });
+        drop(index);
+        if floor > 0 && !done {
             fold.add(key, Kind::Delete, &[]);
         }
         self.folded = Some(fold.finish(key));

@@ -6,7 +6,6 @@
 mod real;
 
 use loom::cell::UnsafeCell;
-use loom::sync::atomic::AtomicU32;
 
 /// Bytes that one cell stands for.
 const CELL_BYTES: usize = 4;
@@ -15,7 +14,6 @@ pub(crate) struct Arena {
     real: real::Arena,
     /// Every access to bytes of the arena accesses their cells too.
     cells: Vec<UnsafeCell<bool>>,
-    words: Vec<AtomicU32>,
 }
 
 // SAFETY: as for the arena itself; the cells check it.
@@ -27,7 +25,6 @@ impl Arena {
         Arena {
             real: real::Arena::new(capacity, &Default::default()),
             cells: (0..count).map(|_| UnsafeCell::new(false)).collect(),
-            words: (0..count).map(|_| AtomicU32::new(u32::MAX)).collect(),
         }
     }
 
@@ -61,12 +58,5 @@ impl Arena {
         }
         // SAFETY: the caller's promise.
         unsafe { self.real.bytes(offset, len) }
-    }
-
-    /// # Safety
-    /// As the arena's.
-    pub(crate) unsafe fn word(&self, offset: u32) -> &AtomicU32 {
-        assert!(offset.is_multiple_of(4));
-        &self.words[offset as usize / CELL_BYTES]
     }
 }

@@ -12,19 +12,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 mod arena;
 mod commits;
-mod lists;
+mod entries;
 mod sync;
 
+#[path = "../../src/memtable/entry.rs"]
+#[allow(dead_code, reason = "the models do not call all of it")]
+mod entry;
 #[path = "../../src/publisher.rs"]
 #[allow(dead_code, unused_imports, reason = "the models do not call all of it")]
 mod publisher;
 #[path = "../../src/memtable/room.rs"]
 mod room;
-#[path = "../../src/memtable/skiplist.rs"]
-#[allow(dead_code, unused_imports, reason = "the models do not call all of it")]
-mod skiplist;
 
-/// The kinds of messages, as far as the list knows them.
+/// The kinds of messages, as far as an entry knows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Put,
@@ -45,20 +45,8 @@ type Model = (&'static str, fn());
 
 const MODELS: &[Model] = &[
     (
-        "lists::two_writers_lose_nothing",
-        lists::two_writers_lose_nothing,
-    ),
-    (
-        "lists::writers_meet_on_one_key",
-        lists::writers_meet_on_one_key,
-    ),
-    (
-        "lists::a_reader_sees_whole_entries_in_order",
-        lists::a_reader_sees_whole_entries_in_order,
-    ),
-    (
-        "lists::a_seek_finds_what_was_there",
-        lists::a_seek_finds_what_was_there,
+        "entries::a_reader_sees_whole_entries",
+        entries::a_reader_sees_whole_entries,
     ),
     (
         "commits::become_visible_in_order",

@@ -1,0 +1,600 @@
+//! The order of one tree's entries in a memtable: a B+-tree in memory over entries that lie in the arena.
+//!
+//! A node keeps eight bytes of each key beside the link to its entry, so that a search looks at few cache
+//! lines and at hardly any entry. The eight bytes are taken behind the prefix that all keys of the list share; when a key
+//! comes that does not share it, all of them are taken anew. Entries are never removed. Where keys ascend,
+//! nodes are filled to the brim.
+//!
+//! Order: key ascending, then sequence number descending, so that the newest version of a key comes first.
+
+use std::cmp::Ordering;
+
+use super::arena::Arena;
+use super::entry::{Entry, HEADER_BYTES, Link};
+
+/// Entries of a leaf and children of an inner node.
+const WIDTH: usize = 32;
+/// Nodes that are allocated at once.
+const CHUNK: usize = 32;
+/// More levels than any memtable can have: entries are addressed with 32 bits.
+const HEIGHT_MAX: usize = 9;
+
+/// The most bytes that an entry takes: in the arena, and in nodes that are half full.
+pub(super) fn entry_bytes_max(key_len: usize, value_len: usize) -> usize {
+    HEADER_BYTES as usize + key_len + value_len + 8 + 2 * (size_of::<Leaf>() / WIDTH + 1)
+}
+
+/// What an empty list takes.
+pub(super) const LIST_BYTES: usize = size_of::<Leaf>() + size_of::<Index>() + 128;
+
+/// Eight bytes of a key, for comparisons without the key.
+type Head = u64;
+
+/// What a search looks for.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    head: Head,
+    key: &'a [u8],
+    sequence: u64,
+}
+
+/// Neighbouring entries, and the leaves beside this one.
+struct Leaf {
+    count: usize,
+    heads: [Head; WIDTH],
+    links: [Link; WIDTH],
+    next: u32,
+    previous: u32,
+}
+
+/// Children, and the first entry below each of them.
+struct Inner {
+    count: usize,
+    heads: [Head; WIDTH],
+    links: [Link; WIDTH],
+    children: [u32; WIDTH],
+}
+
+const NONE: u32 = u32::MAX;
+
+/// A place among the entries.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    leaf: u32,
+    slot: usize,
+}
+
+/// Nodes, in chunks.
+struct Nodes<T> {
+    chunks: Vec<Vec<T>>,
+}
+
+impl<T> Nodes<T> {
+    fn push(&mut self, node: T) -> u32 {
+        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+            // Many trees have few entries in a memtable: the first chunk starts with one node.
+            let room = if self.chunks.is_empty() { 1 } else { CHUNK };
+            self.chunks.push(Vec::with_capacity(room));
+        }
+        let chunks = self.chunks.len();
+        let chunk = &mut self.chunks[chunks - 1];
+        chunk.push(node);
+        ((chunks - 1) * CHUNK + chunk.len() - 1) as u32
+    }
+
+    fn get(&self, index: u32) -> &T {
+        &self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+    }
+
+    fn get_mut(&mut self, index: u32) -> &mut T {
+        &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+    }
+
+    fn bytes(&self) -> usize {
+        let room = match self.chunks.as_slice() {
+            [only] => only.capacity(),
+            chunks => chunks.len() * CHUNK,
+        };
+        room * size_of::<T>()
+    }
+}
+
+/// The order of one tree's entries.
+pub(super) struct Index {
+    leaves: Nodes<Leaf>,
+    inners: Nodes<Inner>,
+    root: u32,
+    /// Levels of inner nodes above the leaves.
+    height: usize,
+    /// The last leaf, where ascending keys go.
+    last: u32,
+    /// The prefix that all keys share; heads are taken behind it. `None` while there are no keys.
+    prefix: Option<Box<[u8]>>,
+}
+
+impl Index {
+    pub(super) fn new() -> Index {
+        let mut leaves = Nodes { chunks: Vec::new() };
+        let root = leaves.push(Leaf::new());
+        Index {
+            leaves,
+            inners: Nodes { chunks: Vec::new() },
+            root,
+            height: 0,
+            last: root,
+            prefix: None,
+        }
+    }
+
+    /// Bytes of memory that the nodes take.
+    pub(super) fn bytes(&self) -> usize {
+        self.leaves.bytes() + self.inners.bytes()
+    }
+
+    /// The first entry at or behind (`key`, `sequence`).
+    pub(super) fn seek(&self, arena: &Arena, key: &[u8], sequence: u64) -> Place {
+        let Some(head) = self.head(key) else {
+            // The key does not share the prefix, so it lies before or behind all others.
+            return match self.first_link() {
+                Some(link) if key < Entry::at(arena, link).key => self.first(),
+                _ => self.end(),
+            };
+        };
+        let target = Target {
+            head,
+            key,
+            sequence,
+        };
+        let mut node = self.root;
+        for _ in 0..self.height {
+            let inner = self.inners.get(node);
+            node = inner.children[inner.child_of(arena, target)];
+        }
+        let slot = self.leaves.get(node).search(arena, target);
+        Place { leaf: node, slot }
+    }
+
+    /// The first entry.
+    pub(super) fn first(&self) -> Place {
+        let mut leaf = self.root;
+        for _ in 0..self.height {
+            leaf = self.inners.get(leaf).children[0];
+        }
+        Place { leaf, slot: 0 }
+    }
+
+    /// Behind the last entry.
+    pub(super) fn end(&self) -> Place {
+        let (leaf, slot) = (self.last, self.leaves.get(self.last).count);
+        Place { leaf, slot }
+    }
+
+    /// The first entry.
+    fn first_link(&self) -> Option<Link> {
+        let leaf = self.leaves.get(self.first().leaf);
+        (leaf.count > 0).then(|| leaf.links[0])
+    }
+
+    /// Replaces `links` with some entries from a place on: none only at the end.
+    pub(super) fn copy_from(&self, place: Place, links: &mut Vec<Link>) {
+        links.clear();
+        let leaf = self.leaves.get(place.leaf);
+        links.extend_from_slice(&leaf.links[place.slot..leaf.count]);
+        if links.is_empty() && leaf.next != NONE {
+            let next = self.leaves.get(leaf.next);
+            links.extend_from_slice(&next.links[..next.count]);
+        }
+    }
+
+    /// Replaces `links` with some entries before a place, the nearest first: none only at the start.
+    pub(super) fn copy_before(&self, place: Place, links: &mut Vec<Link>) {
+        links.clear();
+        let leaf = self.leaves.get(place.leaf);
+        links.extend(leaf.links[..place.slot].iter().rev());
+        if links.is_empty() && leaf.previous != NONE {
+            let previous = self.leaves.get(leaf.previous);
+            links.extend(previous.links[..previous.count].iter().rev());
+        }
+    }
+
+    /// Calls `visit` with the entries from a place on, until it returns false.
+    pub(super) fn walk(&self, place: Place, mut visit: impl FnMut(Link) -> bool) {
+        let (mut node, mut slot) = (place.leaf, place.slot);
+        while node != NONE {
+            let leaf = self.leaves.get(node);
+            for link in &leaf.links[slot..leaf.count] {
+                if !visit(*link) {
+                    return;
+                }
+            }
+            (node, slot) = (leaf.next, 0);
+        }
+    }
+
+    /// Adds an entry that lies in the arena. Its key and sequence number together are new.
+    pub(super) fn insert(&mut self, arena: &Arena, link: Link) {
+        let entry = Entry::at(arena, link);
+        let head = match self.head(entry.key) {
+            Some(head) => head,
+            None => self.share_less(arena, entry.key),
+        };
+        let target = Target {
+            head,
+            key: entry.key,
+            sequence: entry.sequence,
+        };
+        // Ascending keys need no search.
+        let last = self.leaves.get_mut(self.last);
+        if last.count > 0
+            && last.count < WIDTH
+            && last.compare(arena, last.count - 1, target) == Ordering::Less
+        {
+            last.insert(last.count, head, link);
+            return;
+        }
+        let mut path = [(NONE, 0); HEIGHT_MAX];
+        let mut node = self.root;
+        for step in path.iter_mut().take(self.height) {
+            let inner = self.inners.get(node);
+            let child = inner.child_of(arena, target);
+            *step = (node, child);
+            node = inner.children[child];
+        }
+        let leaf = self.leaves.get_mut(node);
+        let slot = leaf.search(arena, target);
+        if leaf.count < WIDTH {
+            leaf.insert(slot, head, link);
+            return;
+        }
+        let right = self.split_leaf(node, slot, head, link);
+        let (head, link) = (
+            self.leaves.get(right).heads[0],
+            self.leaves.get(right).links[0],
+        );
+        self.insert_child(&path, head, link, right);
+    }
+
+    /// Splits a full leaf and adds an entry at `slot`; returns the new leaf on the right.
+    fn split_leaf(&mut self, node: u32, slot: usize, head: Head, link: Link) -> u32 {
+        let right = self.leaves.push(Leaf::new());
+        let leaf = self.leaves.get_mut(node);
+        let (next, is_last) = (leaf.next, leaf.next == NONE);
+        leaf.next = right;
+        let mut new = Leaf::new();
+        (new.next, new.previous) = (next, node);
+        if is_last && slot == WIDTH {
+            new.insert(0, head, link);
+        } else {
+            let middle = WIDTH / 2;
+            new.heads[..WIDTH - middle].copy_from_slice(&leaf.heads[middle..]);
+            new.links[..WIDTH - middle].copy_from_slice(&leaf.links[middle..]);
+            new.count = WIDTH - middle;
+            leaf.count = middle;
+            if slot <= middle {
+                leaf.insert(slot, head, link);
+            } else {
+                new.insert(slot - middle, head, link);
+            }
+        }
+        *self.leaves.get_mut(right) = new;
+        match is_last {
+            true => self.last = right,
+            false => self.leaves.get_mut(next).previous = right,
+        }
+        right
+    }
+
+    /// Adds a child behind the path's one, from the lowest level up.
+    fn insert_child(
+        &mut self,
+        path: &[(u32, usize); HEIGHT_MAX],
+        mut head: Head,
+        mut link: Link,
+        mut child: u32,
+    ) {
+        for (node, slot) in path[..self.height].iter().rev() {
+            let inner = self.inners.get_mut(*node);
+            if inner.count < WIDTH {
+                inner.insert(slot + 1, head, link, child);
+                return;
+            }
+            let mut new = Inner::new();
+            if slot + 1 == WIDTH {
+                new.insert(0, head, link, child);
+            } else {
+                let middle = WIDTH / 2;
+                let moved = WIDTH - middle;
+                new.heads[..moved].copy_from_slice(&inner.heads[middle..]);
+                new.links[..moved].copy_from_slice(&inner.links[middle..]);
+                new.children[..moved].copy_from_slice(&inner.children[middle..]);
+                (new.count, inner.count) = (moved, middle);
+                match (slot + 1).checked_sub(middle) {
+                    Some(slot) if slot > 0 => new.insert(slot, head, link, child),
+                    _ => inner.insert(slot + 1, head, link, child),
+                }
+            }
+            (head, link) = (new.heads[0], new.links[0]);
+            child = self.inners.push(new);
+        }
+        // The root was split. What is said of its first child is never looked at.
+        let mut root = Inner::new();
+        root.insert(0, 0, 0, self.root);
+        root.insert(1, head, link, child);
+        self.root = self.inners.push(root);
+        self.height += 1;
+    }
+
+    /// The head of a key; `None` if it does not share the prefix of the others.
+    fn head(&self, key: &[u8]) -> Option<Head> {
+        key.strip_prefix(&**self.prefix.as_ref()?).map(head_of)
+    }
+
+    /// Takes all heads anew, behind the prefix that `key` shares with the others. Returns the key's head.
+    fn share_less(&mut self, arena: &Arena, key: &[u8]) -> Head {
+        let shared = match &self.prefix {
+            Some(prefix) => prefix.iter().zip(key).take_while(|(a, b)| a == b).count(),
+            None => key.len(),
+        };
+        self.prefix = Some(key[..shared].into());
+        let new_head = |link: Link| match link {
+            0 => 0,
+            link => head_of(&Entry::at(arena, link).key[shared..]),
+        };
+        for leaf in self.leaves.chunks.iter_mut().flatten() {
+            for slot in 0..leaf.count {
+                leaf.heads[slot] = new_head(leaf.links[slot]);
+            }
+        }
+        for inner in self.inners.chunks.iter_mut().flatten() {
+            for slot in 0..inner.count {
+                inner.heads[slot] = new_head(inner.links[slot]);
+            }
+        }
+        head_of(&key[shared..])
+    }
+}
+
+/// The first eight bytes, filled up with zeros: of two keys with different heads the one with the lower head is lower.
+fn head_of(key: &[u8]) -> Head {
+    match key.first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..key.len()].copy_from_slice(key);
+            u64::from_be_bytes(bytes)
+        }
+    }
+}
+
+/// The order of an entry and a target with the same head.
+fn compare_entry(arena: &Arena, link: Link, target: Target<'_>) -> Ordering {
+    let entry = Entry::at(arena, link);
+    entry
+        .key
+        .cmp(target.key)
+        .then_with(|| target.sequence.cmp(&entry.sequence))
+}
+
+impl Leaf {
+    fn new() -> Leaf {
+        Leaf {
+            count: 0,
+            heads: [0; WIDTH],
+            links: [0; WIDTH],
+            next: NONE,
+            previous: NONE,
+        }
+    }
+
+    fn compare(&self, arena: &Arena, slot: usize, target: Target<'_>) -> Ordering {
+        (self.heads[slot].cmp(&target.head))
+            .then_with(|| compare_entry(arena, self.links[slot], target))
+    }
+
+    /// The first slot at or behind the target.
+    fn search(&self, arena: &Arena, target: Target<'_>) -> usize {
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = (low + high) / 2;
+            match self.compare(arena, middle, target) {
+                Ordering::Less => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        low
+    }
+
+    fn insert(&mut self, slot: usize, head: Head, link: Link) {
+        self.heads.copy_within(slot..self.count, slot + 1);
+        self.links.copy_within(slot..self.count, slot + 1);
+        (self.heads[slot], self.links[slot]) = (head, link);
+        self.count += 1;
+    }
+}
+
+impl Inner {
+    fn new() -> Inner {
+        Inner {
+            count: 0,
+            heads: [0; WIDTH],
+            links: [0; WIDTH],
+            children: [NONE; WIDTH],
+        }
+    }
+
+    /// The child that the target belongs to: the last whose first entry is at or before it, or the first.
+    fn child_of(&self, arena: &Arena, target: Target<'_>) -> usize {
+        let (mut low, mut high) = (1, self.count);
+        while low < high {
+            let middle = (low + high) / 2;
+            let order = (self.heads[middle].cmp(&target.head))
+                .then_with(|| compare_entry(arena, self.links[middle], target));
+            match order {
+                Ordering::Greater => high = middle,
+                _ => low = middle + 1,
+            }
+        }
+        low - 1
+    }
+
+    fn insert(&mut self, slot: usize, head: Head, link: Link, child: u32) {
+        self.heads.copy_within(slot..self.count, slot + 1);
+        self.links.copy_within(slot..self.count, slot + 1);
+        self.children.copy_within(slot..self.count, slot + 1);
+        (self.heads[slot], self.links[slot], self.children[slot]) = (head, link, child);
+        self.count += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::Kind;
+
+    fn next_random(state: &mut u64) -> u64 {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        *state
+    }
+
+    struct List {
+        arena: Arena,
+        index: Index,
+        model: BTreeMap<(Vec<u8>, u64), u64>,
+        sequence: u64,
+    }
+
+    impl List {
+        fn new() -> List {
+            List {
+                arena: Arena::new(4 << 20, &Arc::default()),
+                index: Index::new(),
+                model: BTreeMap::new(),
+                sequence: 0,
+            }
+        }
+
+        fn insert(&mut self, key: &[u8]) {
+            self.sequence += 1;
+            let entry = Entry {
+                key,
+                sequence: self.sequence,
+                kind: Kind::Put,
+                value: &self.sequence.to_le_bytes(),
+            };
+            let link = entry.store(&self.arena).unwrap();
+            self.index.insert(&self.arena, link);
+            let order = (key.to_vec(), u64::MAX - self.sequence);
+            self.model.insert(order, self.sequence);
+        }
+
+        fn sequences(&self, links: &[Link]) -> Vec<u64> {
+            let sequence = |link: &Link| Entry::at(&self.arena, *link).sequence;
+            links.iter().map(sequence).collect()
+        }
+
+        /// All entries, found by steps in one direction.
+        fn walk(&self, forward: bool) -> Vec<u64> {
+            let (mut found, mut links) = (Vec::new(), Vec::new());
+            let mut place = if forward {
+                self.index.first()
+            } else {
+                self.index.end()
+            };
+            loop {
+                match forward {
+                    true => self.index.copy_from(place, &mut links),
+                    false => self.index.copy_before(place, &mut links),
+                }
+                let Some(last) = links.last() else {
+                    return found;
+                };
+                found.extend(self.sequences(&links));
+                let last = Entry::at(&self.arena, *last);
+                // Behind an entry is where the next older version of its key would be.
+                let sequence = last.sequence - u64::from(forward);
+                place = self.index.seek(&self.arena, last.key, sequence);
+            }
+        }
+
+        fn check(&self, keys: &[Vec<u8>]) {
+            let expected: Vec<u64> = self.model.values().copied().collect();
+            assert_eq!(self.walk(true), expected);
+            let backward: Vec<u64> = expected.into_iter().rev().collect();
+            assert_eq!(self.walk(false), backward);
+            let mut links = Vec::new();
+            for key in keys {
+                for sequence in [0, self.sequence / 2, u64::MAX] {
+                    let target = (key.clone(), u64::MAX - sequence);
+                    let place = self.index.seek(&self.arena, key, sequence);
+                    self.index.copy_from(place, &mut links);
+                    let expected = self.model.range(&target..).next().map(|(_, s)| *s);
+                    assert_eq!(self.sequences(&links).first().copied(), expected);
+                    self.index.copy_before(place, &mut links);
+                    let expected = self.model.range(..&target).next_back().map(|(_, s)| *s);
+                    assert_eq!(self.sequences(&links).first().copied(), expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keeps_order_and_versions() {
+        let numbers = |random: u64, _: u64| (random as u32 % 500).to_be_bytes().to_vec();
+        let ascending = |_: u64, step: u64| step.to_be_bytes().to_vec();
+        let descending = |_: u64, step: u64| (u64::MAX - step).to_be_bytes().to_vec();
+        let mixed = |random: u64, step: u64| match step % 3 {
+            0 => step.to_be_bytes().to_vec(),
+            _ => random.to_be_bytes()[..random as usize % 9].to_vec(),
+        };
+        // Each key shares less with those before it, until nothing is left.
+        let shrinking = |random: u64, step: u64| {
+            let shared = 20usize.saturating_sub(step as usize / 100);
+            let rest = random.to_string();
+            [&b"http://www.site.example"[..shared], rest.as_bytes()].concat()
+        };
+        let long =
+            |random: u64, _: u64| format!("the same beginning {}", random % 900).into_bytes();
+        let kinds: [&dyn Fn(u64, u64) -> Vec<u8>; 6] =
+            [&numbers, &ascending, &descending, &mixed, &shrinking, &long];
+        for kind in kinds {
+            let (mut list, mut random, mut keys) = (List::new(), 42, Vec::new());
+            assert!(list.walk(true).is_empty() && list.walk(false).is_empty());
+            for step in 0..4000 {
+                let key = kind(next_random(&mut random), step);
+                list.insert(&key);
+                if step % 40 == 0 {
+                    let above = [&key[..], b"\0"].concat();
+                    keys.extend([key[..key.len() / 2].to_vec(), above, key]);
+                }
+            }
+            keys.push(b"\xff\xff".to_vec());
+            list.check(&keys);
+        }
+    }
+
+    #[test]
+    fn ascending_keys_fill_the_nodes() {
+        let mut list = List::new();
+        for step in 0..10_000u64 {
+            list.insert(&step.to_be_bytes());
+        }
+        assert!(list.index.bytes() < 10_000 * size_of::<Leaf>() / WIDTH * 5 / 4);
+    }
+
+    #[test]
+    fn a_full_arena_refuses() {
+        let arena = Arena::new(256, &Arc::default());
+        let entry = Entry {
+            key: &[1; 300],
+            sequence: 1,
+            kind: Kind::Put,
+            value: &[],
+        };
+        assert!(entry.store(&arena).is_none());
+    }
+}
