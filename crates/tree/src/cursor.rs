@@ -18,13 +18,14 @@ pub struct Cursor {
     snapshot: Snapshot,
     tree: TreeId,
     resolver: Resolver,
-    lower: Bound<Vec<u8>>,
-    upper: Bound<Vec<u8>>,
+    /// The walk is over the keys from `lower` on and below `upper`; `None` is no bound.
+    lower: Vec<u8>,
+    upper: Option<Vec<u8>>,
     direction: Direction,
     /// The memtables' sources, then those of the path.
     merger: Merger,
     memtables: usize,
-    /// The range of the leaf at the end of the path: the lower bound, and the upper one if there is one.
+    /// The range of the leaf at the end of the path, within the bounds.
     path_lower: Vec<u8>,
     path_upper: Option<Vec<u8>>,
     /// The key that was returned last, and its value if that is made of update messages.
@@ -56,8 +57,16 @@ impl Cursor {
             snapshot,
             tree,
             resolver,
-            lower: lower.map(<[u8]>::to_vec),
-            upper: upper.map(<[u8]>::to_vec),
+            lower: match lower {
+                Bound::Included(lower) => lower.to_vec(),
+                Bound::Excluded(lower) => just_above(lower),
+                Bound::Unbounded => Vec::new(),
+            },
+            upper: match upper {
+                Bound::Included(upper) => Some(just_above(upper)),
+                Bound::Excluded(upper) => Some(upper.to_vec()),
+                Bound::Unbounded => None,
+            },
             direction,
             memtables: sources.len(),
             merger: Merger::new(sources, direction)?,
@@ -83,30 +92,21 @@ impl Cursor {
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.leave_key()?;
         while !self.done {
-            let in_path = match (self.merger.peek_key(), self.direction) {
-                (Some(key), Direction::Forward) => {
-                    self.path_upper.as_deref().is_none_or(|upper| key < upper)
-                }
-                (Some(key), Direction::Backward) => key >= self.path_lower.as_slice(),
-                (None, _) => false,
-            };
-            if !in_path {
+            let Some((key, kind, _)) = self.merger.peek().filter(|(key, ..)| self.in_path(key))
+            else {
                 self.next_path()?;
                 continue;
-            }
-            let Some((key, kind, _)) = self.merger.peek() else {
-                break;
             };
-            if !self.in_range(key) {
-                break;
+            // A source that is alone needs nobody to skip the key in the others.
+            if kind != Kind::Put || !self.merger.is_single() {
+                self.key.clear();
+                self.key.extend_from_slice(key);
             }
-            self.key.clear();
-            self.key.extend_from_slice(key);
             match kind {
                 Kind::Put => {
                     self.at_key = true;
-                    let value = self.merger.peek().map_or(&[][..], |(_, _, value)| value);
-                    return Ok(Some((&self.key, value)));
+                    let found = self.merger.peek();
+                    return Ok(found.map(|(key, _, value)| (key, value)));
                 }
                 Kind::Delete => self.merger.skip(&self.key)?,
                 Kind::Merge => {
@@ -119,7 +119,6 @@ impl Cursor {
                 }
             }
         }
-        self.done = true;
         Ok(None)
     }
 
@@ -132,11 +131,7 @@ impl Cursor {
         (self.at_key, self.folded, self.done) = (false, None, false);
         match self.direction {
             Direction::Forward => self.start_forward(key),
-            Direction::Backward => {
-                let mut above = key.to_vec();
-                above.push(0);
-                self.start_backward(Some(&above))
-            }
+            Direction::Backward => self.start_backward(Some(&just_above(key))),
         }
     }
 
@@ -153,37 +148,16 @@ impl Cursor {
         Ok(())
     }
 
-    /// Whether a key lies on the near side of the bound that ends the walk.
-    fn in_range(&self, key: &[u8]) -> bool {
+    /// Whether the next key lies within the path and the bounds.
+    fn in_path(&self, key: &[u8]) -> bool {
         match self.direction {
-            Direction::Forward => match &self.upper {
-                Bound::Included(upper) => key <= upper.as_slice(),
-                Bound::Excluded(upper) => key < upper.as_slice(),
-                Bound::Unbounded => true,
-            },
-            Direction::Backward => match &self.lower {
-                Bound::Included(lower) => key >= lower.as_slice(),
-                Bound::Excluded(lower) => key > lower.as_slice(),
-                Bound::Unbounded => true,
-            },
+            Direction::Forward => self.path_upper.as_deref().is_none_or(|upper| key < upper),
+            Direction::Backward => key >= self.path_lower.as_slice(),
         }
     }
 
     fn start_forward(&mut self, key: &[u8]) -> Result<()> {
-        let start = match &self.lower {
-            Bound::Included(lower) => lower.as_slice().max(key).to_vec(),
-            // The smallest key above the bound.
-            Bound::Excluded(lower) => {
-                let mut above = lower.clone();
-                above.push(0);
-                if above.as_slice() < key {
-                    key.to_vec()
-                } else {
-                    above
-                }
-            }
-            Bound::Unbounded => key.to_vec(),
-        };
+        let start = self.lower.as_slice().max(key).to_vec();
         for source in &mut self.merger.sources[..self.memtables] {
             source.seek(&start)?;
         }
@@ -192,15 +166,7 @@ impl Cursor {
 
     /// Starts below `before`, or at the end.
     fn start_backward(&mut self, before: Option<&[u8]>) -> Result<()> {
-        let mut start = match &self.upper {
-            Bound::Included(upper) => {
-                let mut above = upper.clone();
-                above.push(0);
-                Some(above)
-            }
-            Bound::Excluded(upper) => Some(upper.clone()),
-            Bound::Unbounded => None,
-        };
+        let mut start = self.upper.clone();
         if let Some(before) = before
             && start.as_deref().is_none_or(|start| before < start)
         {
@@ -215,8 +181,9 @@ impl Cursor {
     fn next_path(&mut self) -> Result<()> {
         match self.direction {
             Direction::Forward => match self.path_upper.take() {
-                // Nothing between the end of this path and the bound: the walk may end here.
-                Some(upper) if self.in_range(&upper) => self.open_path_at(&upper),
+                Some(upper) if self.upper.as_ref().is_none_or(|bound| upper < *bound) => {
+                    self.open_path_at(&upper)
+                }
                 _ => {
                     self.done = true;
                     Ok(())
@@ -224,8 +191,7 @@ impl Cursor {
             },
             Direction::Backward => {
                 let lower = std::mem::take(&mut self.path_lower);
-                // No key is below the empty one.
-                if lower.is_empty() || !self.in_range(&lower) {
+                if lower <= self.lower {
                     self.done = true;
                     return Ok(());
                 }
@@ -236,10 +202,11 @@ impl Cursor {
 
     fn open_path_at(&mut self, key: &[u8]) -> Result<()> {
         self.merger.sources.truncate(self.memtables);
-        match self.alive_from(key) {
-            // What the tree has from here on is deleted.
-            None => self.path_upper = None,
-            Some(alive) if !self.in_range(&alive) => self.path_upper = None,
+        let alive = self.alive_from(key);
+        let bound = self.upper.as_deref();
+        match alive.filter(|alive| bound.is_none_or(|bound| **alive < *bound)) {
+            // What the tree has from here on is deleted, or behind the bound.
+            None => self.path_upper = self.upper.clone(),
             Some(alive) => {
                 for mut source in self.open_path(|node| node.child_of(&alive))? {
                     source.seek(&alive)?;
@@ -255,7 +222,7 @@ impl Cursor {
         let alive = self.alive_before(key);
         let alive = alive.as_deref().or(key);
         if alive.is_some_and(<[u8]>::is_empty) {
-            self.path_lower.clear();
+            self.path_lower.clone_from(&self.lower);
             return self.merger.rebuild();
         }
         for mut source in self.open_path(|node| node.child_before(alive))? {
@@ -315,6 +282,11 @@ impl Cursor {
                 }
             }
         }
+        let lower = lower.max(&self.lower);
+        let upper = match (upper, self.upper.as_deref()) {
+            (Some(upper), Some(bound)) => Some(upper.min(bound)),
+            (upper, bound) => upper.or(bound),
+        };
         let mut sources = Vec::with_capacity(runs.len() + 1);
         for run in runs {
             let parts = run.parts_in(lower, upper);
@@ -325,11 +297,16 @@ impl Cursor {
             }
         }
         if let Some(leaf) = leaf {
-            let cursor = PartsCursor::new(vec![leaf], Fetch::Cached, None);
+            let cursor = PartsCursor::new(vec![leaf], Fetch::Cached, upper);
             sources.push(Source::runs(cursor, RangeSet::default()));
         }
         self.path_lower = lower.to_vec();
         self.path_upper = upper.map(<[u8]>::to_vec);
         Ok(sources)
     }
+}
+
+/// The smallest key above `key`.
+fn just_above(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
 }
