@@ -84,6 +84,19 @@ impl PageCache {
         }
     }
 
+    /// A page, without making it look used.
+    pub(crate) fn peek_page(&self, run: u64, page: u32) -> Option<Arc<Page>> {
+        match self.cache.peek(&(run, page))? {
+            Cached::Page(page) => Some(page),
+            _ => None,
+        }
+    }
+
+    /// Whether there is so much room that pages may be kept that nobody has read yet.
+    pub(crate) fn has_room(&self) -> bool {
+        self.cache.weight() < self.budget.for_cache() / 4 * 3
+    }
+
     pub(crate) fn insert_page(&self, run: u64, page: u32, value: Arc<Page>) {
         self.share();
         self.cache.insert((run, page), Cached::Page(value));

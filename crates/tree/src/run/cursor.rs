@@ -249,8 +249,9 @@ impl PartsCursor {
         };
         let place = place(run, index, page);
         let in_cache = || match self.fetch {
-            Fetch::Cached if !self.ahead.holds(&place) => run.cached_page(page),
-            _ => None,
+            _ if self.ahead.holds(&place) => None,
+            Fetch::Cached => run.cached_page(page),
+            Fetch::Stream => run.peek_page(page),
         };
         let found = match in_cache() {
             Some(found) => found,

@@ -156,6 +156,11 @@ impl Run {
         self.store.cache.page(self.id, page as u32)
     }
 
+    /// As `cached_page`, for a walk that does not come back.
+    fn peek_page(&self, page: usize) -> Option<Arc<Page>> {
+        self.store.cache.peek_page(self.id, page as u32)
+    }
+
     fn cache_page(&self, page: usize, decoded: &Arc<Page>) {
         let cache = &self.store.cache;
         cache.insert_page(self.id, page as u32, decoded.clone());

@@ -7,7 +7,7 @@ use super::index::{RunIndex, separator};
 use super::{Run, RunInfo, RunStore};
 use crate::budget::Lent;
 use crate::data_file::{push_block, seal_block};
-use crate::page::PageBuilder;
+use crate::page::{Page, PageBuilder};
 use crate::{Compression, Kind, Result, filter};
 
 /// Larger buffers than this are not kept for the next writer of a thread.
@@ -37,6 +37,8 @@ pub(crate) struct RunWriter {
     /// Last key of the last finished page, and the separator before it.
     max_key: Vec<u8>,
     separator: Vec<u8>,
+    /// The first pages of the current run, for the cache.
+    kept: Vec<Arc<Page>>,
     done: Vec<Arc<Run>>,
     /// For the blocks, the hashes of keys and the index.
     _memory: Lent,
@@ -64,6 +66,7 @@ impl RunWriter {
             min_key: Vec::new(),
             max_key: Vec::new(),
             separator: Vec::new(),
+            kept: Vec::new(),
             done: Vec::new(),
             _memory: store.budget.lend(run_bytes as usize / 2 * 3),
         }
@@ -109,10 +112,21 @@ impl RunWriter {
         self.max_key.clear();
         self.max_key.extend_from_slice(self.page.last_key());
         self.page.build(&mut self.payload);
+        self.keep_page();
         push_block(&mut self.blocks, self.compression, &self.payload);
         let len = self.blocks.len() - start;
         RunIndex::push(&mut self.index, len as u32, &self.separator);
         self.starts.push(start);
+    }
+
+    /// Keeps the page for the cache while that has room: then nobody has to read it.
+    fn keep_page(&mut self) {
+        if self.kept.len() == self.starts.len()
+            && self.store.cache.has_room()
+            && let Ok(page) = Page::decode(&self.payload)
+        {
+            self.kept.push(Arc::new(page));
+        }
     }
 
     fn finish_run(&mut self) -> Result<()> {
@@ -151,7 +165,11 @@ impl RunWriter {
             min_key: self.min_key.as_slice().into(),
             max_key: self.max_key.as_slice().into(),
         };
-        self.done.push(Run::new(&self.store, extent, info));
+        let run = Run::new(&self.store, extent, info);
+        for (index, page) in self.kept.drain(..).enumerate() {
+            run.cache_page(index, &page);
+        }
+        self.done.push(run);
         self.blocks.clear();
         self.index.clear();
         self.hashes.clear();
