@@ -181,7 +181,11 @@ fn all_of_a_sound_store_is_salvaged() {
 fn what_is_not_salvaged_is_called_lost() {
     let mut case = Case::new(8000);
     let (mut with_loss, mut gone, mut reborn) = (0, 0, 0);
-    for _ in 0..60 {
+    // How much is pending in buffers, where older values lie below, differs from run to run.
+    for round in 0..300 {
+        if round >= 60 && with_loss > 20 && gone > 0 && reborn > 0 {
+            break;
+        }
         let copy = case.copy();
         let mut places = Vec::new();
         change(&copy.join("data.frond"), |bytes| {
