@@ -72,8 +72,13 @@ impl Engine for Tree {
         }))
     }
 
-    fn delete_range(&self, _table: usize, _lower: &[u8], _upper: &[u8]) -> Result<bool> {
-        Ok(false)
+    fn delete_range(&self, table: usize, lower: &[u8], upper: &[u8]) -> Result<bool> {
+        let mut set = WriteSet::new();
+        set.delete_range(self.tables[table], lower, Some(upper));
+        self.store
+            .commit(set, Durability::Logged)
+            .map_err(Error::engine("deleting a range"))?;
+        Ok(true)
     }
 
     // Not `Store::settle`: what the store does by itself is measured.
