@@ -201,6 +201,12 @@ fn verified(report: &DirectoryReport) -> String {
             size(engine.log_torn_bytes)
         ));
     }
+    if engine.log_lost_bytes > 0 {
+        lines.push(format_args!(
+            "the log has {} from before the checkpoint that a crash took; nobody needs them",
+            size(engine.log_lost_bytes)
+        ));
+    }
     lines.list("problem", engine.problems.iter().map(Problem::to_string));
     for (ns, found) in &report.collections {
         let entries: u64 = found.indexes.iter().map(|index| index.keys).sum();

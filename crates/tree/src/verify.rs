@@ -39,6 +39,9 @@ pub struct VerifyReport {
     pub log_frames: u64,
     /// Bytes at the log's end that are no whole frames: what a crash cut short. The next start drops them.
     pub log_torn_bytes: u64,
+    /// Bytes of the log from before the checkpoint that are no whole groups: a crash took them before they were durable,
+    /// or they were damaged since. Nobody needs them.
+    pub log_lost_bytes: u64,
 }
 
 impl VerifyReport {
@@ -291,26 +294,22 @@ impl<'a> Walk<'a> {
         self.report.free_bytes = self.report.file_bytes.saturating_sub(reachable);
     }
 
-    /// Replays the log into nothing.
+    /// Replays the log into nothing, and looks at what it still has from before: nobody needs that any more, but it
+    /// tells of a failing disk all the same.
     fn log(&mut self, disk: &Arc<dyn Disk>, start: u64) {
-        let oldest = match log::oldest_position(&**disk) {
-            Ok(oldest) => oldest.unwrap_or(start),
-            Err(error) => return self.inspector.note_log(error),
-        };
-        // What lies before the start is not needed any more, but tells of a failing disk all the same.
-        let problems = self.inspector.problems.len();
-        self.replay(disk, oldest.min(start), start);
-        if self.inspector.problems.len() > problems && oldest < start {
-            self.replay(disk, start, start);
-        }
+        let overlay = OverlayDisk::new(disk.clone());
+        let inspector = &mut self.inspector;
+        self.report.log_lost_bytes =
+            log::check_passed(&overlay, start, |error| inspector.note_log(error));
+        self.replay(disk, start);
     }
 
     /// Reads the log and counts the frames that a start needs.
-    fn replay(&mut self, disk: &Arc<dyn Disk>, from: u64, start: u64) {
+    fn replay(&mut self, disk: &Arc<dyn Disk>, start: u64) {
         let overlay = OverlayDisk::new(disk.clone());
         let (mut frames, mut malformed) = (0, Vec::new());
-        let end = log::replay(&overlay, from, |position, sequence, payload| {
-            frames += u64::from(position >= start);
+        let end = log::replay(&overlay, start, |position, sequence, payload| {
+            frames += 1;
             if !write_set::is_sound(payload) {
                 malformed.push(position);
             }

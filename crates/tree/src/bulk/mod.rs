@@ -237,8 +237,11 @@ impl BulkLoader {
             load.close_run()?;
         }
         (self.spare, self.used) = (Vec::new(), 0);
-        let threads = self.store.inner.inner.options.flush_threads;
-        let threads = threads.min(self.loads.len()).max(1);
+        let options = &self.store.inner.inner.options;
+        let threads = match options.inline {
+            true => 1,
+            false => options.flush_threads.min(self.loads.len()).max(1),
+        };
         let fan_in = self.memory.bytes / MERGE_BYTES / threads;
         let fan_in = fan_in.clamp(FAN_IN_MIN, FAN_IN_MAX);
         let total = self.loads.iter().map(|load| load.entries_to_merge(fan_in));

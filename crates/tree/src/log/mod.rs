@@ -18,7 +18,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::disk::Disk;
 use crate::{Error, Result};
 use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
-pub(crate) use replay::{oldest_position, replay};
+pub(crate) use replay::{check_passed, oldest_position, replay};
 use segment::SegmentWriter;
 
 /// The log thread writes at the latest when it has this many bytes.

@@ -58,6 +58,25 @@ pub(crate) fn replay(
     Ok(walk.position.max(from))
 }
 
+/// Checks the groups in front of `start`, which a replay from there passes over. Each segment stands for itself: a crash
+/// may bring back some of those that were deleted. Calls `note` for damaged groups that were durable once, and
+/// returns how many bytes are no groups, but may never have been durable.
+pub(crate) fn check_passed(disk: &dyn Disk, start: u64, mut note: impl FnMut(Error)) -> u64 {
+    let mut lost = 0;
+    let starts = segments(disk).unwrap_or_else(|error| {
+        note(error);
+        Vec::new()
+    });
+    for first in starts.into_iter().take_while(|first| *first < start) {
+        let segment = Segment::open(disk, first);
+        match segment.and_then(|segment| segment.check_passed(start)) {
+            Ok(bytes) => lost += bytes,
+            Err(error) => note(error),
+        }
+    }
+    lost
+}
+
 /// Where the oldest segment starts, if there is one.
 pub(crate) fn oldest_position(disk: &dyn Disk) -> Result<Option<u64>> {
     Ok(segments(disk)?.first().copied())
@@ -129,6 +148,35 @@ impl Segment {
             at += starts as u64;
         }
         Ok(None)
+    }
+
+    /// Reads the groups in front of `end`, and returns how many bytes are none.
+    fn check_passed(&self, end: u64) -> Result<u64> {
+        let (mut at, mut position, mut lost) = (0, self.start, 0);
+        while at < self.len && position < end {
+            let header = self.header(at)?.filter(|found| found.position == position);
+            let mut scan = at + 1;
+            if let Some(header) = header {
+                scan = at + HEADER_BYTES as u64 + u64::from(header.stored_bytes);
+                let frames = self.frames(at, &header)?;
+                if frames.is_some_and(|frames| group::payloads(&frames).all(|it| it.is_some())) {
+                    (at, position) = (scan, header.end());
+                    continue;
+                }
+            }
+            let mut next = None;
+            while let Some((found_at, header)) = self.find_header(scan, position)? {
+                if header.durable > position {
+                    return Err(self.corrupt(at, MISSING));
+                }
+                next = next.or(Some((found_at, header.position)));
+                scan = found_at + 1;
+            }
+            let (next_at, next_position) = next.unwrap_or((self.len, end));
+            lost += next_at - at;
+            (at, position) = (next_at, next_position);
+        }
+        Ok(lost)
     }
 
     fn corrupt(&self, offset: u64, what: &'static str) -> Error {

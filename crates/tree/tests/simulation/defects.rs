@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use frond_tree::{Durability, Error, Options, Result, Store, TreeId, TreeOptions, WriteSet};
+use frond_tree::disk::Disk;
+use frond_tree::{
+    Duplicates, Durability, Error, Options, Result, Store, TreeId, TreeOptions, WriteSet,
+};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
@@ -315,4 +318,75 @@ fn several_threads_may_commit_and_read_without_background_threads() {
     let store = Store::open(options(&disk.after_kill(), true)).unwrap();
     let synced = |thread: u64| (0..141).all(|step| has(&store, thread * 1000 + step));
     assert!((1..5).all(synced));
+}
+
+/// They were called damage, because others between them stayed deleted.
+#[test]
+fn segments_that_a_crash_brings_back_are_no_problem() {
+    let disk = SimDisk::new(7);
+    disk.add_fault(Fault {
+        times: u64::MAX,
+        ..fault(Kind::Remove, "log", EIO)
+    });
+    for number in 0..5 {
+        let store = Store::open(options(&disk, true)).unwrap();
+        put(&store, number, Durability::Synced).unwrap();
+        put(&store, number, Durability::Synced).unwrap();
+        store.checkpoint().unwrap();
+        store.close().unwrap();
+    }
+    disk.clear_faults();
+    let logs: Vec<(String, usize)> = (disk.files().into_iter())
+        .filter(|(name, _)| name.starts_with("log"))
+        .collect();
+    assert_eq!(logs.len(), 5);
+    disk.remove(&logs[1].0).unwrap();
+    let verify = |disk: &SimDisk| Store::verify(&options(disk, true), &mut |_| {}).unwrap();
+    let report = verify(&disk);
+    assert_eq!(
+        (report.problems.as_slice(), report.log_lost_bytes),
+        (&[][..], 0)
+    );
+
+    // What is damaged in them is still told: surely, if what follows shows that it was durable once.
+    let (name, len) = &logs[2];
+    for (bit, is_sure) in [(80, true), (8 * len - 1, false)] {
+        let copy = disk.copy();
+        copy.flip_bit(name, bit);
+        let report = verify(&copy);
+        assert_eq!(report.problems.len(), usize::from(is_sure), "{report:?}");
+        assert!(report.problems.iter().all(|problem| problem.file == *name));
+        assert_eq!(report.log_lost_bytes > 0, !is_sure);
+        let store = Store::open(options(&copy, true)).unwrap();
+        assert!((0..5).all(|number| has(&store, number)), "nobody needs it");
+    }
+}
+
+/// Its trees were merged on several threads, so that a simulation did not replay.
+#[test]
+fn a_load_of_several_trees_replays_without_background_threads() {
+    let run = || {
+        let disk = SimDisk::new(8);
+        let mut options = options(&disk, true);
+        options.cache_bytes = 64 << 20;
+        options.flush_threads = 4;
+        let store = Store::open(options).unwrap();
+        let trees = [TREE, OTHER];
+        let mut set = WriteSet::new();
+        for tree in trees {
+            set.create_tree_to_load(tree, &TreeOptions::default());
+        }
+        store.commit(set, Durability::Logged).unwrap();
+        let loads = trees.map(|tree| (tree, Duplicates::LastWins));
+        let mut loader = store.bulk_loader(&loads, Some(1)).unwrap();
+        for number in 0..20_000u64 {
+            let key = number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+            loader.add(number as usize % 2, &key, &key).unwrap();
+        }
+        loader.finish().unwrap();
+        drop(store);
+        disk.trace()
+    };
+    let first = run();
+    assert!((0..5).all(|_| run() == first));
 }

@@ -1,5 +1,6 @@
 //! The engine on a simulated disk: crashes at any operation, torn, lost and reordered writes, failing
-//! operations, full disks, flipped bits. After each crash the content is compared with a model.
+//! operations, full disks, flipped bits. After each crash the content is compared with a model, and some of what crashes
+//! leave is verified.
 //!
 //! `FROND_CRASHES` sets the number of crashes, `FROND_SEED` the first seed, `FROND_FLIP_STEP` which bits are flipped:
 //! each one, or each so many. A failure names the seed; `FROND_SEED=<seed> FROND_CRASHES=1` runs it again.
@@ -42,6 +43,7 @@ fn survives_crashes_at_random_operations() {
     let wanted = setting("FROND_CRASHES", CRASHES);
     let (next, crashes) = (AtomicU64::new(first), AtomicU64::new(0));
     let (faults, commits) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (loads, verified) = (AtomicU64::new(0), AtomicU64::new(0));
     let failed = Mutex::new(Vec::new());
     let reported = Mutex::new(Instant::now());
     std::thread::scope(|scope| {
@@ -55,6 +57,8 @@ fn survives_crashes_at_random_operations() {
                             crashes.fetch_add(outcome.crashes, Ordering::Relaxed);
                             faults.fetch_add(outcome.faults, Ordering::Relaxed);
                             commits.fetch_add(outcome.commits, Ordering::Relaxed);
+                            loads.fetch_add(outcome.loads, Ordering::Relaxed);
+                            verified.fetch_add(outcome.verified, Ordering::Relaxed);
                         }
                         Err(_) => {
                             println!("seed {seed} failed");
@@ -77,10 +81,12 @@ fn survives_crashes_at_random_operations() {
         }
     });
     println!(
-        "{} crashes, {} faults, {} commits, seeds {first} to {}",
+        "{} crashes, {} verified, {} faults, {} commits, {} loads, seeds {first} to {}",
         crashes.load(Ordering::Relaxed),
+        verified.load(Ordering::Relaxed),
         faults.load(Ordering::Relaxed),
         commits.load(Ordering::Relaxed),
+        loads.load(Ordering::Relaxed),
         next.load(Ordering::Relaxed) - 1
     );
     let failed = failed.into_inner().unwrap();

@@ -37,13 +37,16 @@ impl MergeOperator for Adder {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Op {
     Create(TreeId, TreeOptions),
+    /// A tree that waits for a bulk loader.
+    CreateToLoad(TreeId, TreeOptions),
     Drop(TreeId),
     Put(TreeId, Vec<u8>, Vec<u8>),
     Delete(TreeId, Vec<u8>),
     Merge(TreeId, Vec<u8>, i64),
+    DeleteRange(TreeId, Vec<u8>, Option<Vec<u8>>),
 }
 
 /// The operations of one commit.
@@ -54,10 +57,12 @@ pub fn write_set(commit: &Commit) -> WriteSet {
     for op in commit {
         match op {
             Op::Create(tree, options) => set.create_tree(*tree, options),
+            Op::CreateToLoad(tree, options) => set.create_tree_to_load(*tree, options),
             Op::Drop(tree) => set.drop_tree(*tree),
             Op::Put(tree, key, value) => set.put(*tree, key, value),
             Op::Delete(tree, key) => set.delete(*tree, key),
             Op::Merge(tree, key, delta) => set.merge(*tree, key, &delta.to_le_bytes()),
+            Op::DeleteRange(tree, lower, upper) => set.delete_range(*tree, lower, upper.as_deref()),
         }
     }
     set
@@ -67,6 +72,8 @@ pub fn write_set(commit: &Commit) -> WriteSet {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Model {
     pub trees: BTreeMap<TreeId, Tree>,
+    /// What was done to the trees that wait for a bulk loader.
+    pub loading: BTreeMap<TreeId, Vec<Op>>,
     /// How many commits there were.
     pub commits: u64,
 }
@@ -79,29 +86,34 @@ impl Model {
                 Op::Create(tree, _) => {
                     self.trees.insert(*tree, Tree::new());
                 }
+                Op::CreateToLoad(tree, _) => {
+                    self.trees.insert(*tree, Tree::new());
+                    self.loading.insert(*tree, Vec::new());
+                }
                 Op::Drop(tree) => {
                     self.trees.remove(tree);
+                    self.loading.remove(tree);
                 }
-                Op::Put(tree, key, value) => {
-                    self.tree(*tree).insert(key.clone(), value.clone());
-                }
-                Op::Delete(tree, key) => {
-                    self.tree(*tree).remove(key);
-                }
-                Op::Merge(tree, key, delta) => {
-                    let content = self.tree(*tree);
-                    let base = content.get(key).map(Vec::as_slice);
-                    match Adder.apply(*tree, key, base, &delta.to_le_bytes()) {
-                        Some(value) => content.insert(key.clone(), value),
-                        None => content.remove(key),
-                    };
+                Op::Put(tree, ..)
+                | Op::Delete(tree, _)
+                | Op::Merge(tree, ..)
+                | Op::DeleteRange(tree, ..) => {
+                    let content = self.trees.get_mut(tree).unwrap();
+                    change(*tree, content, op);
+                    if let Some(ops) = self.loading.get_mut(tree) {
+                        ops.push(op.clone());
+                    }
                 }
             }
         }
     }
 
-    fn tree(&mut self, tree: TreeId) -> &mut Tree {
-        self.trees.get_mut(&tree).unwrap()
+    /// What a loader brought lies below everything that was committed.
+    pub fn finish_load(&mut self, tree: TreeId, mut content: Tree) {
+        for op in self.loading.remove(&tree).unwrap() {
+            change(tree, &mut content, &op);
+        }
+        self.trees.insert(tree, content);
     }
 
     /// A random commit that may follow.
@@ -118,7 +130,11 @@ impl Model {
                 !self.trees.contains_key(&tree),
                 "an id of a tree is used twice"
             );
-            commit.push(Op::Create(tree, random_options(random)));
+            let options = random_options(random);
+            commit.push(match !first && random.random_bool(0.4) {
+                true => Op::CreateToLoad(tree, options),
+                false => Op::Create(tree, options),
+            });
             trees.push(tree);
         } else if trees.len() > 1 && random.random_bool(0.01) {
             let tree = trees.remove(random.random_range(1..trees.len()));
@@ -132,6 +148,17 @@ impl Model {
         for _ in 0..ops {
             let tree = trees[random.random_range(0..trees.len())];
             let key = self.random_key(random, tree);
+            // They stand for much in memory, so most trees get few.
+            let ranges = if tree.0.is_multiple_of(3) {
+                0.05
+            } else {
+                0.005
+            };
+            if random.random_bool(ranges) {
+                let upper = random_upper(random, &key);
+                commit.push(Op::DeleteRange(tree, key, upper));
+                continue;
+            }
             commit.push(match random.random_range(0..100) {
                 0..60 => Op::Put(tree, key, random_value(random)),
                 60..80 => Op::Delete(tree, key),
@@ -144,7 +171,7 @@ impl Model {
     }
 
     /// Even trees take ascending keys, odd ones random ones.
-    fn random_key(&self, random: &mut SmallRng, tree: TreeId) -> Vec<u8> {
+    pub fn random_key(&self, random: &mut SmallRng, tree: TreeId) -> Vec<u8> {
         let number = random.random_range(0..400u64);
         if tree.0.is_multiple_of(2) && random.random_bool(0.9) {
             return format!("{:06}{:03}", self.commits + 1, number).into_bytes();
@@ -157,7 +184,48 @@ impl Model {
     }
 }
 
-fn random_value(random: &mut SmallRng) -> Vec<u8> {
+/// Changes a tree as an operation on its keys says.
+fn change(tree: TreeId, content: &mut Tree, op: &Op) {
+    match op {
+        Op::Put(_, key, value) => {
+            content.insert(key.clone(), value.clone());
+        }
+        Op::Delete(_, key) => {
+            content.remove(key);
+        }
+        Op::Merge(_, key, delta) => {
+            let base = content.get(key).map(Vec::as_slice);
+            match Adder.apply(tree, key, base, &delta.to_le_bytes()) {
+                Some(value) => content.insert(key.clone(), value),
+                None => content.remove(key),
+            };
+        }
+        Op::DeleteRange(_, lower, upper) => {
+            let mut gone = content.split_off(lower);
+            if let Some(upper) = upper {
+                content.append(&mut gone.split_off(upper));
+            }
+        }
+        Op::Create(..) | Op::CreateToLoad(..) | Op::Drop(_) => unreachable!("not about keys"),
+    }
+}
+
+/// The end of a range: most ranges are short, some reach to the end of the tree.
+fn random_upper(random: &mut SmallRng, lower: &[u8]) -> Option<Vec<u8>> {
+    match random.random_range(0..20) {
+        0 => None,
+        1 => Some(b"z".to_vec()),
+        _ => {
+            let mut upper = lower.to_vec();
+            let last = upper.len() - 1 - random.random_range(0..3);
+            upper.truncate(last + 1);
+            upper[last] = upper[last].saturating_add(random.random_range(1..4));
+            Some(upper)
+        }
+    }
+}
+
+pub fn random_value(random: &mut SmallRng) -> Vec<u8> {
     let len = match random.random_range(0..300) {
         0 => random.random_range(0..40_000),
         1..30 => random.random_range(0..1000),
@@ -252,6 +320,8 @@ pub fn check_store(store: &Store, expected: &Model, random: &mut SmallRng) -> Re
     let snapshot = store.snapshot();
     assert_eq!(store.stats().trees, expected.trees.len() as u64);
     for (tree, content) in &expected.trees {
+        let is_loading = expected.loading.contains_key(tree);
+        assert_eq!(store.is_loading(*tree), is_loading, "{tree:?} is loading");
         check_tree(&snapshot, *tree, content, random)?;
     }
     Ok(())

@@ -1,12 +1,17 @@
 //! One store through many lives: each opens it, works, and ends in a crash, mostly.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use frond_tree::{Durability, Error, Options, Snapshot, Store};
+use frond_tree::{
+    Duplicates, Durability, Error, Options, Problem, ProblemKind, Snapshot, Store, TreeId,
+};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::model::{Adder, Commit, Model, check_store, check_tree, commits_in, write_set};
+use crate::model::{
+    Adder, Commit, Model, Op, Tree, check_store, check_tree, commits_in, random_value, write_set,
+};
 use crate::support::{EIO, Fault, Kind, SimDisk};
 
 /// What a seed led to.
@@ -15,6 +20,9 @@ pub struct Outcome {
     pub crashes: u64,
     pub faults: u64,
     pub commits: u64,
+    /// Bulk loads that were finished, and crashed stores that were verified.
+    pub loads: u64,
+    pub verified: u64,
     /// A hash of all operations of the disk.
     pub trace: u64,
 }
@@ -27,11 +35,15 @@ struct World {
     journal: bool,
     fanout: usize,
     memtable_bytes: usize,
+    /// Whether what a crash leaves is verified.
+    verifies: bool,
     /// What was found at the last look, and is durable.
     base: Model,
     /// Commits after it, and how many of them must survive.
     pending: Vec<Commit>,
     safe: usize,
+    /// What loaders brought since then, and whether it must survive.
+    loaded: BTreeMap<TreeId, (Tree, bool)>,
     /// The content with all pending commits, but for the last one while it is unknown whether it happened.
     now: Model,
     doubt: bool,
@@ -77,9 +89,11 @@ pub fn run(seed: u64, inline: bool) -> Outcome {
         journal: random.random_bool(0.9),
         fanout: random.random_range(4..8),
         memtable_bytes: 16 << 10 << random.random_range(0..3),
+        verifies: seed.is_multiple_of(3),
         base: Model::default(),
         pending: Vec::new(),
         safe: 0,
+        loaded: BTreeMap::new(),
         now: Model::default(),
         doubt: false,
         looked: false,
@@ -101,7 +115,8 @@ pub fn run(seed: u64, inline: bool) -> Outcome {
 impl World {
     fn options(&self) -> Options {
         let mut options = Options::with_disk(Arc::new(self.disk.clone()));
-        options.cache_bytes = 8 << 20;
+        // What a full cache gives up is not the same each time, and reads are a part of the trace.
+        options.cache_bytes = if self.inline { 64 << 20 } else { 8 << 20 };
         options.memtable_bytes = Some(self.memtable_bytes);
         options.fanout = self.fanout;
         options.inline = self.inline;
@@ -157,6 +172,7 @@ impl World {
             );
             self.outcome.crashes += 1;
             self.disk = self.disk.after_crash(&mut self.random);
+            self.verify();
             return;
         };
         if trouble != Trouble::CrashInOpen && !early {
@@ -239,7 +255,18 @@ impl World {
         for commit in &self.pending[..survived] {
             model.apply(commit);
         }
+        for (tree, (content, is_safe)) in &self.loaded {
+            if !model.loading.contains_key(tree) {
+                continue;
+            }
+            let waits = store.is_loading(*tree);
+            assert!(!waits || !is_safe, "the load of {tree:?} is lost");
+            if !waits {
+                model.finish_load(*tree, content.clone());
+            }
+        }
         check_store(store, &model, &mut self.random)?;
+        self.loaded.clear();
         self.now = model.clone();
         (self.base, self.safe, self.doubt) = (model, 0, false);
         self.pending.clear();
@@ -256,8 +283,10 @@ impl World {
         let mut held: Option<(Snapshot, Model)> = None;
         for _ in 0..steps {
             let outcome = match self.random.random_range(0..100) {
-                0..88 => self.commit(store),
-                88..90 => store.checkpoint().map(|()| self.safe = self.pending.len()),
+                0..86 => self.commit(store),
+                86 => self.load(store),
+                87 => self.saved(store.settle()),
+                88..90 => self.saved(store.checkpoint()),
                 90..92 => store.flush_log().map(|()| self.safe = self.pending.len()),
                 92..94 => {
                     held = Some((store.snapshot(), self.now.clone()));
@@ -296,6 +325,80 @@ impl World {
             }
         }
         End::Enough
+    }
+
+    /// After a checkpoint everything is durable.
+    fn saved(&mut self, outcome: Result<(), Error>) -> Result<(), Error> {
+        outcome?;
+        self.safe = self.pending.len();
+        for (_, is_safe) in self.loaded.values_mut() {
+            *is_safe = true;
+        }
+        Ok(())
+    }
+
+    /// Fills trees that wait for it, while commits go on.
+    fn load(&mut self, store: &Store) -> Result<(), Error> {
+        let mut trees: Vec<TreeId> = self.now.loading.keys().copied().collect();
+        if self.doubt || trees.is_empty() {
+            return Ok(());
+        }
+        while trees.len() > 2 || trees.len() == 2 && self.chance(0.5) {
+            trees.remove(self.random.random_range(0..trees.len()));
+        }
+        let places: Vec<_> = (trees.iter())
+            .map(|tree| (*tree, Duplicates::LastWins))
+            .collect();
+        let mut loader = store.bulk_loader(&places, Some(1))?;
+        let mut contents = vec![Tree::new(); trees.len()];
+        let count = match self.random.random_range(0..4) {
+            0 => self.random.random_range(0..4000),
+            _ => self.random.random_range(0..200),
+        };
+        for _ in 0..count {
+            let place = self.random.random_range(0..trees.len());
+            let mut key = self.now.random_key(&mut self.random, trees[place]);
+            if count > 500 {
+                key.extend(self.random.random_range(0..100u8).to_string().bytes());
+            }
+            let value = random_value(&mut self.random);
+            loader.add(place, &key, &value)?;
+            contents[place].insert(key, value);
+            if self.chance(0.005) {
+                self.commit(store)?;
+            }
+        }
+        if self.chance(0.2) {
+            // It is given up, in the middle or before the last step.
+            let stop = self.chance(0.5);
+            let merged = loader.merge(&|_, _| !stop)?;
+            assert!(merged || stop);
+            return Ok(());
+        }
+        let are_there = trees.iter().all(|tree| self.now.trees.contains_key(tree));
+        let outcome = loader.finish();
+        match &outcome {
+            Err(Error::UnknownTree(_)) if !are_there => return Ok(()),
+            _ => assert!(are_there || outcome.is_err(), "a tree is gone"),
+        }
+        for (tree, content) in trees.into_iter().zip(contents) {
+            if store.is_loading(tree) || !self.now.loading.contains_key(&tree) {
+                assert!(outcome.is_err(), "{tree:?} still waits");
+                continue;
+            }
+            self.now.finish_load(tree, content.clone());
+            self.loaded.insert(tree, (content, outcome.is_ok()));
+            let creates = |op: &Op| matches!(op, Op::CreateToLoad(created, _) if *created == tree);
+            let created = self
+                .pending
+                .iter()
+                .position(|commit| commit.iter().any(creates));
+            if let Some(created) = created.filter(|_| outcome.is_ok()) {
+                self.safe = self.safe.max(created + 1);
+            }
+        }
+        self.outcome.loads += u64::from(outcome.is_ok());
+        outcome
     }
 
     fn after_failure(&self, trouble: Trouble) -> End {
@@ -414,6 +517,32 @@ impl World {
             true => self.disk.after_kill(),
             false => self.disk.after_crash(&mut self.random),
         };
+        self.verify();
+    }
+
+    /// A crash damages nothing, but for a superblock that was being written.
+    fn verify(&mut self) {
+        if !self.verifies {
+            return;
+        }
+        let mut options = self.options();
+        options.disk = Arc::new(self.disk.copy());
+        let report = match Store::verify(&options, &mut |_| {}) {
+            Ok(report) => report,
+            Err(error) => {
+                let was_there = self.base.commits > 0 || self.safe > 0;
+                assert!(!was_there, "not verified: {error}");
+                return;
+            }
+        };
+        let is_torn = |problem: &&Problem| {
+            problem.kind == ProblemKind::Damaged
+                && problem.file == "data.frond"
+                && problem.offset < 8192
+        };
+        let (torn, wrong): (Vec<_>, Vec<_>) = report.problems.iter().partition(is_torn);
+        assert!(wrong.is_empty() && torn.len() < 2, "{report:?}");
+        self.outcome.verified += 1;
     }
 }
 
