@@ -208,13 +208,23 @@ pub(crate) fn read_superblock(data: &DataFile, slot: u64) -> Result<Option<Super
     let newest = copies
         .filter_map(read)
         .max_by_key(|(_, superblock)| superblock.generation);
+    let unknown = || {
+        let what = "the store has a format that this version does not know";
+        Err(corrupt(slot * ALIGNMENT as u64, what))
+    };
     match newest {
         Some((FORMAT_VERSION, superblock)) => Ok(Some(superblock)),
-        Some(_) => Err(corrupt(
-            slot * ALIGNMENT as u64,
-            "the store has a format that this version does not know",
-        )),
-        None => Ok(None),
+        Some(_) => unknown(),
+        None => {
+            // Other versions have their checksum elsewhere.
+            let mut reader = Reader(&buffer);
+            let is_ours = reader.bytes(8) == Some(MAGIC);
+            match reader.u32() {
+                Some(FORMAT_VERSION) | None => Ok(None),
+                Some(_) if is_ours => unknown(),
+                Some(_) => Ok(None),
+            }
+        }
     }
 }
 
@@ -255,7 +265,12 @@ pub(crate) fn open(store: &Arc<RunStore>) -> Result<Opened> {
         .max_by_key(|slot| slot.generation)
     else {
         // Nothing but superblocks is written before the first checkpoint is complete, unless
-        // that checkpoint was cut short: then all is still in the log.
+        // that checkpoint was cut short: then all is still in the log. It is the second superblock that it writes.
+        let mut first = AlignedBuf::with_capacity(ALIGNMENT);
+        store.data.read(0, ALIGNMENT, &mut first)?;
+        if first.iter().any(|byte| *byte != 0) {
+            return Err(corrupt(0, "both superblocks are damaged"));
+        }
         return Ok(opened);
     };
     opened.checkpointer.generation = newest.generation;
