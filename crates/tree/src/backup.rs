@@ -67,7 +67,7 @@ impl Snapshot {
             .open(DATA_FILE, true)
             .map_err(Error::io(format!("creating {DATA_FILE}")))?;
         // Nothing is read through this handle.
-        let budget = Budget::new(0);
+        let budget = Budget::new(0, 0);
         let store = Arc::new(RunStore {
             data: DataFile::new(file),
             cache: PageCache::new(&budget),

@@ -1,7 +1,10 @@
 //! The memory budget of a store.
 //!
 //! Memtables, nodes that are being built, loaders and read-ahead take what they need; indexes and filters of runs may
-//! be pinned up to a share; the cache of pages has what is left, and shrinks before anything else grows.
+//! be pinned up to a share; the cache of pages has what is left.
+//!
+//! What writing takes while it goes on is kept free for it also while it rests: the memory of pages that are dropped
+//! is scattered among that of others, and no allocator can give it to anybody else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,15 +17,18 @@ const PIN_COST: u64 = 32;
 /// Counts who has how much of the budget.
 pub(crate) struct Budget {
     bytes: u64,
+    /// Of these, kept free for writers.
+    for_writers: u64,
     pinned: AtomicU64,
     lent: AtomicU64,
 }
 
 impl Budget {
-    /// A budget of `bytes` bytes.
-    pub(crate) fn new(bytes: usize) -> Arc<Budget> {
+    /// A budget of `bytes` bytes, of which `for_writers` are taken, or kept free.
+    pub(crate) fn new(bytes: usize, for_writers: usize) -> Arc<Budget> {
         Arc::new(Budget {
             bytes: bytes as u64,
+            for_writers: for_writers as u64,
             pinned: AtomicU64::new(0),
             lent: AtomicU64::new(0),
         })
@@ -32,7 +38,7 @@ impl Budget {
     /// than half of what is not lent.
     pub(crate) fn pin(&self, bytes: usize) -> bool {
         let bytes = bytes as u64 + PIN_COST;
-        let limit = self.bytes.saturating_sub(self.lent()) / 2;
+        let limit = self.bytes.saturating_sub(self.taken()) / 2;
         if self.pinned.fetch_add(bytes, Ordering::Relaxed) + bytes > limit {
             self.pinned.fetch_sub(bytes, Ordering::Relaxed);
             return false;
@@ -68,9 +74,14 @@ impl Budget {
         self.lent.load(Ordering::Relaxed)
     }
 
+    /// What is lent or kept free.
+    fn taken(&self) -> u64 {
+        self.lent().max(self.for_writers)
+    }
+
     /// Whether the cache has little left: then nobody should read far ahead.
     pub(crate) fn is_tight(&self) -> bool {
-        self.pinned() + self.lent() > self.bytes / 4 * 3
+        self.pinned() + self.taken() > self.bytes / 4 * 3
     }
 
     /// All of the budget.
@@ -80,7 +91,7 @@ impl Budget {
 
     /// What the cache of pages may have now.
     pub(crate) fn for_cache(&self) -> u64 {
-        let rest = self.bytes.saturating_sub(self.pinned() + self.lent());
+        let rest = self.bytes.saturating_sub(self.pinned() + self.taken());
         rest.max(self.bytes / CACHE_SHARE_MIN)
     }
 }
@@ -106,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_cache_has_what_nobody_else_takes() {
-        let budget = Budget::new(64 * MIB);
+        let budget = Budget::new(64 * MIB, 0);
         assert!(budget.pin(20 * MIB));
         assert!(!budget.pin(20 * MIB), "more than half");
         assert!(budget.for_cache() <= 44 << 20);
@@ -121,5 +132,10 @@ mod tests {
         assert_eq!(budget.lend_up_to(100 * MIB, MIB).bytes, 32 * MIB);
         let _most = budget.lend(60 * MIB);
         assert_eq!(budget.lend_up_to(100 * MIB, MIB).bytes, MIB);
+
+        let budget = Budget::new(64 * MIB, 24 * MIB);
+        assert_eq!(budget.for_cache(), 40 << 20);
+        let _lent = budget.lend(20 * MIB);
+        assert_eq!(budget.for_cache(), 40 << 20, "kept free for this");
     }
 }

@@ -27,6 +27,9 @@ const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 /// Larger buffers than this are not kept for the next read of a thread.
 const SPARE_BYTES_MAX: usize = 256 << 10;
 
+/// Smaller free ranges are not given back to the file system.
+const PUNCH_BYTES_MIN: u64 = 64 << 10;
+
 thread_local! {
     static SPARE_BUFFER: Cell<AlignedBuf> = Cell::default();
     static SPARE_PAYLOAD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
@@ -136,6 +139,14 @@ impl DataFile {
         self.file
             .len()
             .map_err(Error::io(format!("asking for the length of {DATA_FILE}")))
+    }
+
+    /// Gives free space inside the file back to the file system, where that can be done. Otherwise it only costs its
+    /// space, so errors do not matter.
+    pub(crate) fn punch_free(&self) {
+        self.space.visit_free(PUNCH_BYTES_MIN, |offset, len| {
+            let _ = self.file.punch_hole(offset, len);
+        });
     }
 
     /// Cuts the file when at least an eighth of it (and 16 MiB) lies behind what is in use.

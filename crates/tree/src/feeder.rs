@@ -30,6 +30,8 @@ pub(crate) struct Feeder {
     crew: Crew,
     /// How fast memtables are fed, for committers.
     pub(crate) speed: FeedSpeed,
+    /// Where the log of the last checkpoint starts.
+    last_log_start: AtomicU64,
     /// Bytes that settling may write.
     pub(crate) credit: AtomicU64,
     /// One feed, flush or checkpoint at a time. Whether a checkpoint is owed.
@@ -387,7 +389,12 @@ impl Inner {
         drop(version);
         self.checkpointer.lock().write(&trees, position)?;
         if let Some(log) = self.log.get() {
-            log.release_before(position.log_start);
+            // With its log, the checkpoint before can stand in for this one when it is damaged.
+            let before = self
+                .feeder
+                .last_log_start
+                .swap(position.log_start, Ordering::Relaxed);
+            log.release_before(before);
         }
         self.figures.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(true)

@@ -78,7 +78,7 @@ pub struct Options {
     pub disk: Arc<dyn Disk>,
     /// The memory budget in bytes: memtables, pages, filters and what is being built.
     pub cache_bytes: usize,
-    /// Size of a memtable in bytes; `None` takes an eighth of the budget, at most 64 MiB.
+    /// Size of a memtable in bytes; `None` takes a tenth of the budget, at most 64 MiB.
     pub memtable_bytes: Option<usize>,
     /// Keep a write-ahead log. Without it a crash loses what came after the last checkpoint.
     pub journal: bool,
@@ -122,7 +122,7 @@ impl Options {
     /// The size of a memtable in bytes.
     pub(crate) fn memtable_size(&self) -> usize {
         self.memtable_bytes
-            .unwrap_or((self.cache_bytes / 8).clamp(MIB, 64 * MIB))
+            .unwrap_or((self.cache_bytes / 10).clamp(MIB, 64 * MIB))
     }
 
     /// The part of the budget that is counted, in bytes. The rest is for the log's buffers, for the codecs' tables, for
@@ -131,6 +131,13 @@ impl Options {
         let writers = self.flush_threads * 6 * MIB;
         let uncounted = (writers + 8 * MIB).min(self.cache_bytes / 4) + self.cache_bytes / 16;
         self.cache_bytes - uncounted
+    }
+
+    /// What writing takes at most, in bytes: the active memtable, one that is being fed and one that waits, and for
+    /// each thread that feeds a leaf while it is written and what it is merged from.
+    pub(crate) fn writers_bytes(&self) -> usize {
+        let feeders = (self.flush_threads * 10 * MIB).min(self.cache_bytes / 8);
+        self.memtable_size() * 3 + feeders
     }
 
     pub(crate) fn check(&self) -> Result<()> {

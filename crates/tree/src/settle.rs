@@ -20,7 +20,7 @@ const SEAL_BYTES: usize = 1 << 20;
 /// Bytes that settling may write for each byte that was fed.
 pub(crate) const CREDIT: u64 = 3;
 /// A checkpoint is written when settling has written so much, so that space is used again.
-const CHECKPOINT_BYTES: u64 = 128 << 20;
+const CHECKPOINT_BYTES: u64 = 64 << 20;
 
 /// Notices that nobody commits.
 pub(crate) struct IdleWatch {
@@ -52,7 +52,13 @@ impl Inner {
         if !watch.is_idle(self.publisher.visible()) {
             return Ok(false);
         }
-        self.seal_if_over(SEAL_BYTES);
+        // The log of what is fed can go, so it is all fed if there is anything to do at all.
+        let bytes = if self.pending_trees().is_empty() {
+            SEAL_BYTES
+        } else {
+            0
+        };
+        self.seal_if_over(bytes);
         self.feed_all()?;
         self.spare_blocks.clear();
         self.runs.cache.share();
@@ -63,27 +69,45 @@ impl Inner {
                 && !self.feeder.has_work()
         };
         let done = self.settle_all(is_wanted)?;
+        if done {
+            self.give_back_space()?;
+        }
         Ok(done || self.feeder.credit.load(Ordering::Relaxed) == 0)
     }
 
     /// Feeds everything that is committed and moves all messages down to the leaves.
     pub(crate) fn settle_now(&self) -> Result<()> {
         self.checkpoint_all()?;
-        self.settle_all(|| true).map(|_| ())
+        self.settle_all(|| true)?;
+        self.give_back_space()
+    }
+
+    /// Gives space that is not needed back to the file system.
+    fn give_back_space(&self) -> Result<()> {
+        self.runs.data.punch_free();
+        if let Some(log) = self.log.get() {
+            // Both superblocks should stand for the trees as they are: then no log before is needed.
+            let mut owes_checkpoint = self.feeder.working.lock();
+            *owes_checkpoint = true;
+            self.feed_sealed(&mut owes_checkpoint)?;
+            log.leave_segment();
+        }
+        Ok(())
+    }
+
+    fn pending_trees(&self) -> Vec<TreeId> {
+        let trees = self.trees();
+        let pages = trees.pages().iter().flat_map(|page| page.trees());
+        let pending = pages.filter(|(_, tree)| !tree.loading && tree.root.has_pending());
+        pending.map(|(id, _)| *id).collect()
     }
 
     /// Flushes until nothing is pending, or until `is_wanted` says no; then the answer is false.
     fn settle_all(&self, is_wanted: impl Fn() -> bool) -> Result<bool> {
-        let ids: Vec<TreeId> = {
-            let trees = self.trees();
-            let pages = trees.pages().iter().flat_map(|page| page.trees());
-            let pending = pages.filter(|(_, tree)| !tree.loading && tree.root.has_pending());
-            pending.map(|(id, _)| *id).collect()
-        };
         let (_, _, mut saved) = self.runs.data.io_figures();
         let mut changed = false;
         let mut wanted = true;
-        for id in ids {
+        for id in self.pending_trees() {
             wanted = is_wanted();
             while wanted && self.settle_tree_once(id)? {
                 changed = true;

@@ -151,6 +151,23 @@ impl Space {
         })
     }
 
+    /// Calls `visit` with every free range of at least `least` bytes. Nobody gets the range meanwhile.
+    pub(crate) fn visit_free(&self, least: u64, mut visit: impl FnMut(u64, u64)) {
+        let mut from = 0;
+        loop {
+            let mut inner = self.inner.lock();
+            let next = inner.free.range(from..).find(|(_, len)| **len >= least);
+            let Some((offset, len)) = next.map(|(offset, len)| (*offset, *len)) else {
+                return;
+            };
+            inner.free.remove(&offset);
+            drop(inner);
+            visit(offset, len);
+            self.inner.lock().give(offset, len);
+            from = offset + len;
+        }
+    }
+
     /// Called when a checkpoint has captured what it will make durable.
     pub(crate) fn checkpoint_captured(&self) {
         let mut inner = self.inner.lock();

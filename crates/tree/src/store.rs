@@ -119,7 +119,7 @@ impl Store {
         let file = disk
             .open(DATA_FILE, true)
             .map_err(Error::io(format!("opening {DATA_FILE}")))?;
-        let budget = Budget::new(options.counted_bytes());
+        let budget = Budget::new(options.counted_bytes(), options.writers_bytes());
         let runs = Arc::new(RunStore {
             data: DataFile::new(file),
             cache: PageCache::new(&budget),

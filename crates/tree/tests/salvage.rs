@@ -197,8 +197,7 @@ fn what_is_not_salvaged_is_called_lost() {
         });
         let (report, found) = case.salvage(&copy);
         if report.is_older_checkpoint {
-            // The manifest itself: the log has what came after the older checkpoint.
-            assert!(found == case.content, "{places:?}");
+            // The manifest itself. What the older checkpoint reaches may have been used again.
             continue;
         }
         with_loss += u32::from(!report.lost.is_empty());

@@ -6,6 +6,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustix::fs::FallocateFlags;
+
 use super::{Disk, DiskFile};
 
 /// Files in a directory, with direct I/O where the file system has it.
@@ -98,6 +100,11 @@ impl DiskFile for FsFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+
+    fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(&self.0, flags, offset, len)?)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

@@ -40,4 +40,8 @@ pub trait DiskFile: Send + Sync {
     }
     /// Cuts or extends the file.
     fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Says that nobody needs these bytes any more: afterwards they may be zeros and take no space.
+    fn punch_hole(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
 }

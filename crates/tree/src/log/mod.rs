@@ -60,6 +60,8 @@ struct State {
     wanted: u64,
     /// Segments older than this position can go.
     keep_from: u64,
+    /// The current segment is to be left if it is not needed any more.
+    leave_segment: bool,
     failure: Option<String>,
     stop: bool,
 }
@@ -163,6 +165,7 @@ impl Log {
         let mut buffer = std::mem::take(&mut state.buffer);
         state.frames = 0;
         let (end, keep_from, sequence) = (state.end, state.keep_from, state.sequence);
+        let leave_segment = std::mem::take(&mut state.leave_segment);
         drop(state);
         let mut result = writer.write(&mut buffer, sequence);
         if result.is_ok() && must_sync {
@@ -170,6 +173,9 @@ impl Log {
         }
         if result.is_ok() {
             writer.delete_before(keep_from);
+            if leave_segment {
+                writer.leave_segment();
+            }
         }
         let mut state = self.shared.state.lock();
         match &result {
@@ -222,6 +228,15 @@ impl Log {
         }
     }
 
+    /// Deletes also the current segment if it is not needed any more.
+    pub(crate) fn leave_segment(&self) {
+        self.shared.state.lock().leave_segment = true;
+        self.shared.work.notify_one();
+        if self.is_inline {
+            let _ = self.write_inline(false);
+        }
+    }
+
     /// Writes and syncs what is left, and ends the thread.
     pub(crate) fn close(&self) -> Result<()> {
         let end = self.end();
@@ -260,6 +275,7 @@ fn run(shared: &Shared, writer: &mut SegmentWriter, interval: Duration) {
             && state.wanted <= state.durable
             && state.buffer.len() < WRITE_BYTES
             && state.keep_from <= writer.kept_from
+            && !state.leave_segment
         {
             let is_dirty = state.end > state.durable;
             if is_dirty && Instant::now() >= next_sync {
@@ -275,6 +291,7 @@ fn run(shared: &Shared, writer: &mut SegmentWriter, interval: Duration) {
         let mut buffer = std::mem::replace(&mut state.buffer, std::mem::take(&mut spare));
         let must_sync = state.wanted > state.durable || state.stop || Instant::now() >= next_sync;
         let (end, stop, keep_from) = (state.end, state.stop, state.keep_from);
+        let leave_segment = std::mem::take(&mut state.leave_segment);
         let sequence = state.sequence;
         drop(state);
 
@@ -284,6 +301,9 @@ fn run(shared: &Shared, writer: &mut SegmentWriter, interval: Duration) {
                 writer.sync()?;
             }
             writer.delete_before(keep_from);
+            if leave_segment {
+                writer.leave_segment();
+            }
             Ok(())
         });
         spare = buffer;

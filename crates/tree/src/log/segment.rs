@@ -131,15 +131,31 @@ impl SegmentWriter {
         Ok(())
     }
 
+    /// Starts a new segment if nothing in the current one is needed, so that it can be deleted too.
+    pub(super) fn leave_segment(&mut self) {
+        if self.kept_from < self.end || self.len == 0 {
+            return;
+        }
+        // A failure only costs the space.
+        if let Ok(file) = open_segment(&*self.disk, self.end) {
+            self.file = file;
+            (self.start, self.len) = (self.end, 0);
+            self.delete();
+        }
+    }
+
     /// Deletes the segments that end at or before `position`. One that cannot be deleted only costs its space,
     /// and the next call tries again.
     pub(super) fn delete_before(&mut self, position: u64) {
-        if position <= self.kept_from {
-            return;
+        if position > self.kept_from {
+            self.kept_from = position;
+            self.delete();
         }
-        self.kept_from = position;
+    }
+
+    fn delete(&self) {
         for pair in segments(&*self.disk).unwrap_or_default().windows(2) {
-            if pair[1] <= position && pair[0] != self.start {
+            if pair[1] <= self.kept_from && pair[0] != self.start {
                 let _ = self.disk.remove(&segment_name(pair[0]));
             }
         }
