@@ -27,6 +27,7 @@
 
 mod backup;
 mod budget;
+mod buffers;
 mod bulk;
 mod bytes;
 mod cache;

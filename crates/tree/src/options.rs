@@ -48,7 +48,7 @@ impl Default for TreeOptions {
         TreeOptions {
             compression: Compression::Zstd,
             node_bytes: 4 << 20,
-            page_bytes: 4 << 10,
+            page_bytes: 8 << 10,
         }
     }
 }

@@ -7,6 +7,7 @@
 use std::cmp::Ordering;
 
 use crate::Kind;
+use crate::buffers::PageBytes;
 use crate::bytes::{Reader, Writer};
 
 /// Bytes of an entry's place in memory: offset of its key (4 bytes), length of the key (2), kind (1), a zero.
@@ -22,7 +23,7 @@ const COLUMN_U32: u8 = 4;
 
 /// A page in memory: the places of its entries and of the end, then keys and values.
 pub(crate) struct Page {
-    bytes: Box<[u8]>,
+    bytes: PageBytes,
     count: usize,
 }
 
@@ -53,7 +54,8 @@ impl Page {
         if size > BYTES_MAX {
             return None;
         }
-        let mut bytes = Vec::with_capacity(size);
+        let mut buffer = PageBytes::with_capacity(size);
+        let bytes = buffer.bytes_mut();
         bytes.resize(places, 0);
         for index in 0..count {
             let (key_len, value_len) = (key_lens.get(index) as usize, value_lens.get(index));
@@ -71,7 +73,7 @@ impl Page {
         }
         let end = u64::from(u32::try_from(bytes.len()).ok()?);
         bytes[PLACE_BYTES * count..][..PLACE_BYTES].copy_from_slice(&end.to_le_bytes());
-        let bytes = bytes.into_boxed_slice();
+        let bytes = buffer;
         Some(Page { bytes, count })
     }
 
@@ -89,7 +91,7 @@ impl Page {
 
     /// Bytes of memory that the page takes.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes.len()
+        self.bytes.capacity()
     }
 
     /// Number of entries, at least one.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::store::Inner;
-use crate::{Result, TreeId};
+use crate::{Result, TreeId, buffers};
 
 /// How often the feeder looks whether nobody commits.
 pub(crate) const IDLE_CHECK: Duration = Duration::from_millis(250);
@@ -61,6 +61,7 @@ impl Inner {
         self.seal_if_over(bytes);
         self.feed_all()?;
         self.spare_blocks.clear();
+        buffers::clear();
         self.runs.cache.share();
         let before = self.publisher.visible();
         let is_wanted = || {
