@@ -1,5 +1,6 @@
 //! The background thread that feeds sealed memtables to the trees and writes checkpoints.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -356,6 +357,7 @@ impl Inner {
                 operator: self.options.merge.clone(),
             },
             fanout: self.options.fanout,
+            allowance: Cell::new(u64::MAX),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Feeding a memtable to a tree, and moving pending messages down.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::{BufferRun, Child, Internal, Subtree};
@@ -14,6 +15,12 @@ use crate::{Compression, Kind, Result, TreeOptions, filter};
 pub(super) const RUNS_MAX: usize = 16;
 /// From this many on, each feed flushes a share of the children, so that the limit is not hit by all at once.
 const RUNS_SMOOTH: usize = RUNS_MAX / 2;
+/// So many runs only gather while flushes are put off.
+const RUNS_HARD: usize = RUNS_MAX * 2;
+/// Bytes that the flushes of a feed may read and write for each byte that is fed, and besides. On average they need
+/// about half of that; without a limit the trees' large flushes fall into the same feed now and then.
+const ALLOWANCE: u64 = 10;
+const ALLOWANCE_NODES: u64 = 4;
 
 /// Builds new versions of one tree. Old versions are not touched.
 pub(crate) struct Builder {
@@ -21,6 +28,8 @@ pub(crate) struct Builder {
     pub(crate) options: TreeOptions,
     pub(crate) resolver: Resolver,
     pub(crate) fanout: usize,
+    /// About how many bytes flushes may still read and write, unless they must.
+    pub(crate) allowance: Cell<u64>,
 }
 
 impl Builder {
@@ -31,6 +40,8 @@ impl Builder {
         memtable: &Arc<Memtable>,
         bytes: u64,
     ) -> Result<Subtree> {
+        let besides = u64::from(self.options.node_bytes) * ALLOWANCE_NODES;
+        self.allowance.set(bytes * ALLOWANCE + besides);
         let (tree, resolver) = (self.resolver.tree, self.resolver.clone());
         let Some(mut source) = MemSource::new(memtable, tree, u64::MAX, resolver) else {
             return Ok(root.clone());
@@ -183,7 +194,8 @@ impl Builder {
             true => node.children.len().div_ceil(RUNS_MAX - RUNS_SMOOTH),
             false => 0,
         };
-        loop {
+        // What is put off is done by the next feeds.
+        while self.allowance.get() > 0 || node.runs.len() > RUNS_HARD {
             let is_due = |(index, pending): &(usize, u64)| {
                 quota > 0 || *pending >= self.flush_bytes(&node.children[*index])
             };
@@ -207,6 +219,11 @@ impl Builder {
         Ok(self.split(node))
     }
 
+    fn spend(&self, bytes: u64) {
+        self.allowance
+            .set(self.allowance.get().saturating_sub(bytes));
+    }
+
     /// How many pending bytes make a flush worth its cost. It differs by up to a quarter between
     /// children, so that those that fill alike are not all due in one feed.
     fn flush_bytes(&self, child: &Child) -> u64 {
@@ -228,6 +245,7 @@ impl Builder {
         upper: Option<&[u8]>,
     ) -> Result<()> {
         let child = node.children[index].clone();
+        self.spend(child.pending_bytes);
         let Subtree::Internal(below) = &child.subtree else {
             return self.rewrite_leaves(node, index..index + 1, Vec::new(), 0, upper);
         };
