@@ -4,6 +4,7 @@
 //! would hold the memory of dropped pages beside that of new ones, and the process would outgrow its budget.
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -12,9 +13,10 @@ const STEP_BYTES: usize = 512;
 /// Larger buffers are not kept.
 const KEPT_BYTES_MAX: usize = 16 << 10;
 const CLASSES: usize = KEPT_BYTES_MAX / STEP_BYTES;
-/// The most bytes that wait to be used again, for each size.
-const WAITING_BYTES_MAX: usize = 8 << 20;
+/// The most bytes that wait to be used again.
+const WAITING_BYTES_MAX: usize = 12 << 20;
 
+static WAITING_BYTES: AtomicUsize = AtomicUsize::new(0);
 static WAITING: [Mutex<Vec<Vec<u8>>>; CLASSES] = [const { Mutex::new(Vec::new()) }; CLASSES];
 
 /// The size class of a buffer with room for `bytes`; `None` for those that are not kept.
@@ -33,7 +35,11 @@ impl PageBytes {
             return PageBytes(Vec::with_capacity(bytes));
         };
         let waiting = WAITING[class].lock().pop();
-        PageBytes(waiting.unwrap_or_else(|| Vec::with_capacity((class + 1) * STEP_BYTES)))
+        if let Some(buffer) = waiting {
+            WAITING_BYTES.fetch_sub(buffer.capacity(), Ordering::Relaxed);
+            return PageBytes(buffer);
+        }
+        PageBytes(Vec::with_capacity((class + 1) * STEP_BYTES))
     }
 
     /// The buffer, to be filled up to its capacity.
@@ -65,9 +71,10 @@ impl Drop for PageBytes {
             return;
         };
         buffer.clear();
-        let mut waiting = WAITING[class].lock();
-        if (waiting.len() + 1) * capacity <= WAITING_BYTES_MAX {
-            waiting.push(buffer);
+        // A little more may wait when several threads come at once.
+        if WAITING_BYTES.load(Ordering::Relaxed) + capacity <= WAITING_BYTES_MAX {
+            WAITING_BYTES.fetch_add(capacity, Ordering::Relaxed);
+            WAITING[class].lock().push(buffer);
         }
     }
 }
@@ -75,7 +82,9 @@ impl Drop for PageBytes {
 /// Gives the memory of waiting buffers back to the allocator.
 pub(crate) fn clear() {
     for waiting in &WAITING {
-        std::mem::take(&mut *waiting.lock());
+        let buffers = std::mem::take(&mut *waiting.lock());
+        let bytes = buffers.iter().map(Vec::capacity).sum();
+        WAITING_BYTES.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
