@@ -136,11 +136,14 @@ impl SegmentWriter {
         if self.kept_from < self.end || self.len == 0 {
             return;
         }
-        // A failure only costs the space.
-        if let Ok(file) = open_segment(&*self.disk, self.end) {
-            self.file = file;
-            (self.start, self.len) = (self.end, 0);
-            self.delete();
+        match open_segment(&*self.disk, self.end) {
+            Ok(file) => {
+                self.file = file;
+                (self.start, self.len) = (self.end, 0);
+                self.delete();
+            }
+            // The new file may be there. A replay would start with it, so the next group must stand in it.
+            Err(_) => self.len = u64::MAX,
         }
     }
 

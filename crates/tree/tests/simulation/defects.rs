@@ -390,3 +390,33 @@ fn a_load_of_several_trees_replays_without_background_threads() {
     let first = run();
     assert!((0..5).all(|_| run() == first));
 }
+
+/// A new segment that was there but could not be made durable stayed behind empty, and a replay began with it.
+#[test]
+fn the_log_goes_on_in_a_segment_that_could_not_be_begun() {
+    for kind in [Kind::Open, Kind::SyncDirectory] {
+        let disk = SimDisk::new(1);
+        let store = Store::open(options(&disk, true)).unwrap();
+        for number in 0..40 {
+            put(&store, number, Durability::Logged).unwrap();
+        }
+        let file = if kind == Kind::Open { "log" } else { "" };
+        disk.add_fault(fault(kind, file, EIO));
+        // Settling leaves the log's current segment behind.
+        store.settle().unwrap();
+        for number in 40..50 {
+            put(&store, number, Durability::Synced).unwrap();
+        }
+        // Now a replay starts behind where the new segment was to begin.
+        store.checkpoint().unwrap();
+        for number in 50..60 {
+            put(&store, number, Durability::Synced).unwrap();
+        }
+        disk.crash_after(0);
+        drop(store);
+        let mut options = options(&disk, true);
+        options.disk = Arc::new(disk.after_crash(&mut SmallRng::seed_from_u64(1)));
+        let store = Store::open(options).unwrap();
+        assert!((0..60).all(|number| has(&store, number)), "{kind:?}");
+    }
+}
