@@ -12,6 +12,8 @@ use crate::bytes::{Reader, Writer};
 
 /// Bytes of an entry's place in memory: offset of its key (4 bytes), length of the key (2), kind (1), a zero.
 const PLACE_BYTES: usize = 8;
+/// Bytes of a key's head in memory.
+const HEAD_BYTES: usize = 8;
 
 /// No page is larger in memory: the largest key and value, with room to spare.
 const BYTES_MAX: usize = 64 << 20;
@@ -21,10 +23,14 @@ const COLUMN_U8: u8 = 1;
 const COLUMN_U16: u8 = 2;
 const COLUMN_U32: u8 = 4;
 
-/// A page in memory: the places of its entries and of the end, then keys and values.
+/// A page in memory: a head of each key, the places of the entries and of the end, then keys and values.
+///
+/// A head is eight bytes of a key behind the prefix that all of them share, so that a search looks at neighbouring
+/// numbers and at hardly any key.
 pub(crate) struct Page {
     bytes: PageBytes,
     count: usize,
+    prefix_len: usize,
 }
 
 impl Page {
@@ -49,7 +55,8 @@ impl Page {
         if values.len() != value_bytes {
             return None;
         }
-        let places = PLACE_BYTES * (count + 1);
+        let heads = HEAD_BYTES * count;
+        let places = heads + PLACE_BYTES * (count + 1);
         let size = places + count * prefix.len() + suffix_bytes + value_bytes;
         if size > BYTES_MAX {
             return None;
@@ -66,21 +73,27 @@ impl Page {
             Kind::from_byte(kind)?;
             let key_len = u16::try_from(prefix.len() + key_len).ok()?;
             let place = bytes.len() as u64 | u64::from(key_len) << 32 | u64::from(kind) << 48;
-            bytes[PLACE_BYTES * index..][..PLACE_BYTES].copy_from_slice(&place.to_le_bytes());
+            bytes[heads + PLACE_BYTES * index..][..PLACE_BYTES]
+                .copy_from_slice(&place.to_le_bytes());
+            bytes[HEAD_BYTES * index..][..HEAD_BYTES].copy_from_slice(&head(suffix).to_ne_bytes());
             bytes.extend_from_slice(prefix);
             bytes.extend_from_slice(suffix);
             bytes.extend_from_slice(value);
         }
         let end = u64::from(u32::try_from(bytes.len()).ok()?);
-        bytes[PLACE_BYTES * count..][..PLACE_BYTES].copy_from_slice(&end.to_le_bytes());
-        let bytes = buffer;
-        Some(Page { bytes, count })
+        bytes[heads + PLACE_BYTES * count..][..PLACE_BYTES].copy_from_slice(&end.to_le_bytes());
+        Some(Page {
+            bytes: buffer,
+            count,
+            prefix_len: prefix.len(),
+        })
     }
 
     /// Offset of an entry, length of its key, kind.
     fn place(&self, index: usize) -> (usize, usize, u8) {
         let mut place = [0; PLACE_BYTES];
-        place.copy_from_slice(&self.bytes[PLACE_BYTES * index..][..PLACE_BYTES]);
+        let at = HEAD_BYTES * self.count + PLACE_BYTES * index;
+        place.copy_from_slice(&self.bytes[at..][..PLACE_BYTES]);
         let place = u64::from_le_bytes(place);
         (
             place as u32 as usize,
@@ -113,18 +126,45 @@ impl Page {
         (kind, &self.bytes[at + key_len..end])
     }
 
+    fn head(&self, index: usize) -> u64 {
+        let mut head = [0; HEAD_BYTES];
+        head.copy_from_slice(&self.bytes[HEAD_BYTES * index..][..HEAD_BYTES]);
+        u64::from_ne_bytes(head)
+    }
+
     /// Index of the first entry at or after `key` (the count if there is none), and whether it is that key.
     pub(crate) fn search(&self, key: &[u8]) -> (usize, bool) {
+        let shared = &self.key(0)[..self.prefix_len];
+        let Some(suffix) = key.strip_prefix(shared) else {
+            return match key < shared {
+                true => (0, false),
+                false => (self.count, false),
+            };
+        };
+        let target = head(suffix);
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = (low + high) / 2;
-            match self.key(middle).cmp(key) {
+            let order = (self.head(middle).cmp(&target)).then_with(|| self.key(middle).cmp(key));
+            match order {
                 Ordering::Less => low = middle + 1,
                 Ordering::Equal => return (middle, true),
                 Ordering::Greater => high = middle,
             }
         }
         (low, false)
+    }
+}
+
+/// The first eight bytes, filled up with zeros: of two with different heads the one with the lower head is lower.
+fn head(suffix: &[u8]) -> u64 {
+    match suffix.first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; HEAD_BYTES];
+            bytes[..suffix.len()].copy_from_slice(suffix);
+            u64::from_be_bytes(bytes)
+        }
     }
 }
 
@@ -224,7 +264,12 @@ impl PageBuilder {
 
     /// The size in memory of the page with one more entry of `more` bytes of key and value, in bytes.
     pub(crate) fn bytes_with(&self, more: usize) -> usize {
-        self.keys.len() + self.values.len() + more + (self.entries.len() + 2) * PLACE_BYTES
+        let entries = self.entries.len() + 1;
+        self.keys.len()
+            + self.values.len()
+            + more
+            + entries * (HEAD_BYTES + PLACE_BYTES)
+            + PLACE_BYTES
     }
 
     pub(crate) fn first_key(&self) -> &[u8] {

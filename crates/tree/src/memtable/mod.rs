@@ -227,6 +227,10 @@ impl Memtable {
     }
 
     fn list(&self, tree: TreeId) -> Option<Arc<TreeList>> {
+        // Every list has a node. A snapshot that sees an entry also sees that there is one.
+        if self.node_bytes.load(Ordering::Acquire) == 0 {
+            return None;
+        }
         self.lists.read().get(&tree).cloned()
     }
 
