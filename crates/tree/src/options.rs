@@ -129,7 +129,7 @@ impl Options {
     /// what the writers of runs keep between them, and for what an allocator loses.
     pub(crate) fn counted_bytes(&self) -> usize {
         let writers = self.flush_threads * 6 * MIB;
-        let uncounted = (writers + 8 * MIB).min(self.cache_bytes / 4) + self.cache_bytes / 16;
+        let uncounted = (writers + 8 * MIB).min(self.cache_bytes / 4) + self.cache_bytes / 8;
         self.cache_bytes - uncounted
     }
 
