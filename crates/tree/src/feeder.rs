@@ -98,7 +98,8 @@ impl Feeder {
 
     fn run(&self, inner: &Inner) {
         let mut watch = IdleWatch::new();
-        let mut settled = false;
+        // What was settled before the store was opened is.
+        let mut settled = true;
         let mut pause: Option<Duration> = None;
         loop {
             let mut signal = self.signal.lock();
@@ -263,6 +264,11 @@ impl Inner {
     pub(crate) fn checkpoint_all(&self) -> Result<()> {
         self.check_running()?;
         self.seal_if_over(0);
+        self.checkpoint_trees()
+    }
+
+    /// Feeds what is sealed and writes a checkpoint, also if nothing is.
+    pub(crate) fn checkpoint_trees(&self) -> Result<()> {
         let mut owes_checkpoint = self.feeder.working.lock();
         *owes_checkpoint = true;
         let result = self.feed_sealed(&mut owes_checkpoint);

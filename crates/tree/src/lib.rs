@@ -2,7 +2,7 @@
 //!
 //! Writes are messages. A commit appends one frame to the log and inserts its messages into a memtable. Full memtables
 //! are fed to the trees in the background, where messages travel down in batches, so that a
-//! random insert costs a fraction of a sequential write. Readers see snapshots and take no locks.
+//! random insert costs a fraction of a sequential write. Readers see snapshots and block nobody.
 //!
 //! ```
 //! use frond_tree::{Direction, Durability, Options, Store, TreeOptions, WriteSet};

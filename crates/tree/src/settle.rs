@@ -88,9 +88,7 @@ impl Inner {
         self.runs.data.punch_free();
         if let Some(log) = self.log.get() {
             // Both superblocks should stand for the trees as they are: then no log before is needed.
-            let mut owes_checkpoint = self.feeder.working.lock();
-            *owes_checkpoint = true;
-            self.feed_sealed(&mut owes_checkpoint)?;
+            self.checkpoint_trees()?;
             log.leave_segment();
         }
         Ok(())
@@ -115,9 +113,7 @@ impl Inner {
                 wanted = is_wanted();
                 let (_, _, written) = self.runs.data.io_figures();
                 if written - saved >= CHECKPOINT_BYTES {
-                    let mut owes_checkpoint = self.feeder.working.lock();
-                    *owes_checkpoint = true;
-                    self.feed_sealed(&mut owes_checkpoint)?;
+                    self.checkpoint_trees()?;
                     saved = written;
                 }
             }
@@ -126,9 +122,7 @@ impl Inner {
             }
         }
         if changed {
-            let mut owes_checkpoint = self.feeder.working.lock();
-            *owes_checkpoint = true;
-            self.feed_sealed(&mut owes_checkpoint)?;
+            self.checkpoint_trees()?;
         }
         Ok(wanted)
     }
