@@ -358,7 +358,7 @@ fn keep_session(server: &Server, state: &mut ClientState, session: SessionId) {
 }
 
 /// Commands that may be sent again with the same `txnNumber`.
-const RETRYABLE: &[&str] = &["insert", "update", "delete", "findAndModify"];
+const RETRYABLE: &[&str] = &["insert", "update", "delete", "findAndModify", "bulkWrite"];
 
 /// The arguments that every command has.
 struct Common {

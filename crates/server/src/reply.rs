@@ -78,7 +78,7 @@ pub fn cursor_reply(name: &str, batch: Vec<DocBuf>, id: i64, namespace: &str) ->
 
 /// Bytes of error messages in one reply. Further errors have their code and an empty message, so
 /// that a bulk of many failures still fits into a reply, as in MongoDB.
-const ERROR_BYTES_MAX: usize = 1 << 20;
+pub const ERROR_BYTES_MAX: usize = 1 << 20;
 
 /// The failures of a bulk write, by the index of their statement.
 #[derive(Default)]
@@ -98,6 +98,11 @@ impl WriteErrors {
     /// The last failure, for `getLastError`.
     pub fn last(&self) -> Option<&Failure> {
         self.0.last().map(|(_, failure)| failure)
+    }
+
+    /// All of them, in the order of their places.
+    pub fn into_iter(self) -> impl Iterator<Item = (usize, Failure)> {
+        self.0.into_iter()
     }
 
     /// True if the statement at this place failed.

@@ -18,6 +18,7 @@ fn update(f: &Fixture, filter: &Doc, change: &Doc, upsert: bool) -> UpdateOutcom
     let request = UpdateRequest {
         filter,
         update: Value::Document(change),
+        sort: None,
         upsert,
         multi: false,
         array_filters: Vec::new(),

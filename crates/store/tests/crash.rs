@@ -67,6 +67,7 @@ fn counters_indexes_and_acknowledged_documents_agree_after_a_crash() {
                 let update = UpdateRequest {
                     filter: &filter,
                     update: Value::Document(&change),
+                    sort: None,
                     upsert: false,
                     multi: i % 5 == 0,
                     array_filters: Vec::new(),

@@ -47,6 +47,7 @@ fn filters_and_projections_evaluate_expressions() {
     let update = UpdateRequest {
         filter: &filter,
         update: Value::Document(&doc! {"$set": {"seen": true}}),
+        sort: None,
         upsert: false,
         multi: true,
         array_filters: Vec::new(),

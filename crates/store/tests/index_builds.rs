@@ -24,6 +24,7 @@ fn update(store: &DocumentStore, filter: &Doc, change: &Doc) {
     let request = UpdateRequest {
         filter,
         update: Value::Document(change),
+        sort: None,
         upsert: false,
         multi: false,
         array_filters: Vec::new(),
@@ -218,6 +219,7 @@ fn a_duplicate_that_comes_during_the_build_is_found() {
                     let request = UpdateRequest {
                         filter: &doc! {"_id": 3},
                         update: Value::Document(&doc! {"$set": {"u": 5}}),
+                        sort: None,
                         upsert: false,
                         multi: false,
                         array_filters: Vec::new(),

@@ -325,6 +325,7 @@ fn change(f: &Fixture, c: &Namespace, random: &mut Random) {
     let request = UpdateRequest {
         filter: &filter,
         update: Value::Document(&update),
+        sort: None,
         upsert: false,
         multi: random.one_in(3),
         array_filters: Vec::new(),

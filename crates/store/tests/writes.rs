@@ -16,6 +16,7 @@ fn request<'a>(filter: &'a Doc, update: &'a Doc) -> UpdateRequest<'a> {
     UpdateRequest {
         filter,
         update: Value::Document(update),
+        sort: None,
         upsert: false,
         multi: false,
         array_filters: Vec::new(),
@@ -165,6 +166,7 @@ fn upserts_insert_what_they_do_not_find() {
             &f,
             &c,
             &UpdateRequest {
+                sort: None,
                 upsert: true,
                 multi,
                 ..request(filter, change)

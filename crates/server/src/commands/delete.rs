@@ -87,7 +87,8 @@ impl Command for Delete {
     }
 }
 
-fn delete_once(
+/// Runs one delete statement, or says what an earlier try of the same retryable write did.
+pub fn delete_once(
     cx: &Context<'_>,
     namespace: &Namespace,
     request: &DeleteRequest<'_>,

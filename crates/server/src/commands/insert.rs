@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::metrics::Op;
 use crate::reply::{WriteErrors, push_count};
-use crate::sessions::Recorded;
+use crate::sessions::{Recorded, RetryableWrite};
 use crate::statements::Statements;
 
 /// Inserts documents.
@@ -58,38 +58,14 @@ impl Command for Insert {
         cx.check_batch(documents.len())?;
         cx.server.metrics.count(Op::Insert, documents.len() as u64);
         let mut reply = DocBuf::new();
-        let (n, errors) = match cx.retry_session() {
-            None => insert(cx, &namespace, &documents, options)?,
-            Some(session) => {
-                let statements = Statements::parse(&args, documents.len())?;
-                let mut retry = session.begin()?;
-                // Only what was not inserted by an earlier try.
-                let (todo, places): (Vec<&Doc>, Vec<usize>) = documents
-                    .iter()
-                    .enumerate()
-                    .filter(|(at, _)| retry.executed(statements.id(*at)).is_none())
-                    .map(|(at, document)| (*document, at))
-                    .unzip();
-                let before = documents.len() - todo.len();
-                let (n, errors) = if todo.is_empty() {
-                    (0, WriteErrors::default())
-                } else {
-                    insert(cx, &namespace, &todo, options)?
-                };
-                // In an ordered insert nothing after the first error was tried.
-                let tried = if options.ordered {
-                    n + usize::from(!errors.is_empty())
-                } else {
-                    todo.len()
-                };
-                for (at, place) in places.iter().enumerate().take(tried) {
-                    if !errors.failed(at) {
-                        retry.record(statements.id(*place), Recorded::Insert);
-                    }
-                }
-                (before + n, errors.at(&places))
-            }
-        };
+        let session = cx.retry_session();
+        let mut retry = session
+            .as_ref()
+            .map(|session| session.begin())
+            .transpose()?;
+        let ids = Statements::parse(&args, documents.len())?;
+        let ids: Vec<i32> = (0..documents.len()).map(|at| ids.id(at)).collect();
+        let (n, errors) = insert_once(cx, &namespace, &documents, options, retry.as_mut(), &ids)?;
         cx.server.metrics.documents_inserted.add(n as u64);
         cx.state.last_error.inserted(n as u64);
         if let Some(failure) = errors.last() {
@@ -99,6 +75,46 @@ impl Command for Insert {
         errors.write(&mut reply);
         Ok(reply)
     }
+}
+
+/// Inserts what no earlier try of the same retryable write inserted. `ids` are the numbers of the
+/// statements. Says how many are there now, and which failed.
+pub fn insert_once(
+    cx: &Context<'_>,
+    namespace: &Namespace,
+    documents: &[&Doc],
+    options: InsertOptions,
+    retry: Option<&mut RetryableWrite<'_>>,
+    ids: &[i32],
+) -> Result<(usize, WriteErrors)> {
+    let Some(retry) = retry else {
+        return insert(cx, namespace, documents, options);
+    };
+    let id = |at: usize| ids.get(at).copied().unwrap_or(-1);
+    let (todo, places): (Vec<&Doc>, Vec<usize>) = documents
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| retry.executed(id(*at)).is_none())
+        .map(|(at, document)| (*document, at))
+        .unzip();
+    let before = documents.len() - todo.len();
+    let (n, errors) = if todo.is_empty() {
+        (0, WriteErrors::default())
+    } else {
+        insert(cx, namespace, &todo, options)?
+    };
+    // In an ordered insert nothing after the first error was tried.
+    let tried = if options.ordered {
+        n + usize::from(!errors.is_empty())
+    } else {
+        todo.len()
+    };
+    for (at, place) in places.iter().enumerate().take(tried) {
+        if !errors.failed(at) {
+            retry.record(id(*place), Recorded::Insert);
+        }
+    }
+    Ok((before + n, errors.at(&places)))
 }
 
 /// Inserts and says how many there were, and which failed.

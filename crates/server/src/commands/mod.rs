@@ -13,6 +13,7 @@ use crate::metrics::{Class, Op};
 
 pub mod aggregate;
 pub mod build_info;
+pub mod bulk_write;
 pub mod coll_stats;
 pub mod connection_status;
 pub mod count;
@@ -72,6 +73,7 @@ pub mod whatsmyuri;
 pub static COMMANDS: &[&dyn Command] = &[
     &aggregate::Aggregate,
     &build_info::BuildInfo,
+    &bulk_write::BulkWrite,
     &coll_stats::CollStats,
     &connection_status::ConnectionStatus,
     &count::Count,

@@ -139,7 +139,8 @@ pub struct Updated {
     pub upserted: Option<OwnedValue>,
 }
 
-fn update_once(
+/// Runs one update statement, or says what an earlier try of the same retryable write did.
+pub fn update_once(
     cx: &Context<'_>,
     namespace: &Namespace,
     request: &UpdateRequest<'_>,
@@ -217,10 +218,18 @@ pub fn parse_statement<'a>(
     let args = Arguments::new("update.updates", statement);
     args.only(STATEMENT)?;
     refuse_collation(&args, "update")?;
-    for name in ["c", "upsertSupplied", "sort"] {
+    for name in ["c", "upsertSupplied"] {
         if args.get(name).is_some_and(|value| value.truthy()) {
             return Err(lacking("update", name));
         }
+    }
+    let multi = args.flag("multi")?.unwrap_or(false);
+    let sort = args.doc_field("sort")?;
+    if multi && sort.is_some() {
+        return Err(Failure::new(
+            ErrorCode::FailedToParse,
+            "Cannot specify sort with multi=true",
+        ));
     }
     let update = match args.get("u") {
         Some(value @ (Value::Document(_) | Value::Array(_))) => value,
@@ -236,7 +245,8 @@ pub fn parse_statement<'a>(
         filter: args.doc_field("q")?.ok_or_else(|| args.missing("q"))?,
         update,
         upsert: args.flag("upsert")?.unwrap_or(false),
-        multi: args.flag("multi")?.unwrap_or(false),
+        multi,
+        sort,
         array_filters: args.documents("arrayFilters")?.unwrap_or_default(),
         hint: hint(&args)?,
         variables,

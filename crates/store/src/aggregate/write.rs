@@ -254,6 +254,7 @@ impl Target<'_> {
                     _ => Value::Document(&update),
                 },
                 // A pipeline is for documents that are there; others are inserted as they are.
+                sort: None,
                 upsert: not_matched == WhenNotMatched::Insert && variables.is_none(),
                 multi: false,
                 array_filters: Vec::new(),

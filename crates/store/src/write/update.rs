@@ -26,6 +26,8 @@ pub struct UpdateRequest<'a> {
     pub filter: &'a Doc,
     /// What to do: a document of operators, a replacement, or an array of pipeline stages.
     pub update: Value<'a>,
+    /// Which document is the first, if only one is updated.
+    pub sort: Option<&'a Doc>,
     /// Whether to insert a document if none matches.
     pub upsert: bool,
     /// Whether to update all documents that match, not only the first.
@@ -109,7 +111,7 @@ pub fn update(
         ns,
         question: Question::parse(
             Some(request.filter),
-            None,
+            request.sort,
             request.hint,
             &environment(request.variables),
         )?,

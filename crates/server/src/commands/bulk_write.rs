@@ -1,0 +1,602 @@
+//! `bulkWrite`: inserts, updates and deletes over several collections in one command (MongoDB 8.0).
+
+use frond_bson::{Doc, DocBuf, OwnedValue};
+use frond_store::{InsertOptions, Namespace};
+
+use super::delete::{self, delete_once};
+use super::insert::insert_once;
+use super::update::{self, Updated, update_once};
+use super::{Command, Traits};
+use crate::arguments::Arguments;
+use crate::context::{Context, lacking};
+use crate::cursors::Cursor;
+use crate::failure::{ErrorCode, Failure, Result};
+use crate::metrics::Op;
+use crate::reply::{BatchOptions, ERROR_BYTES_MAX, first_batch, push_count};
+use crate::sessions::RetryableWrite;
+use crate::statements::Statements;
+
+/// The namespace of the cursor over the results.
+const CURSOR_NAMESPACE: &str = "admin.$cmd.bulkWrite";
+
+/// Inserts, updates and deletes over several collections.
+pub struct BulkWrite;
+
+impl Command for BulkWrite {
+    fn names(&self) -> &'static [&'static str] {
+        &["bulkWrite"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Inserts, updates and deletes documents of several collections."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &[
+            "ops",
+            "nsInfo",
+            "ordered",
+            "bypassDocumentValidation",
+            "let",
+            "errorsOnly",
+            "cursor",
+            "stmtId",
+            "stmtIds",
+        ]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            on_collection: false,
+            ..Traits::WRITE.admin()
+        }
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let args = cx.args();
+        args.flag("bypassDocumentValidation")?;
+        let ordered = args.flag("ordered")?.unwrap_or(true);
+        let errors_only = args.flag("errorsOnly")?.unwrap_or(false);
+        let batch = BatchOptions::of_cursor_field(&args)?;
+        let variables = args.variables()?;
+        let namespaces = namespaces(&cx.documents("nsInfo")?)?;
+        let documents = cx.documents("ops")?;
+        cx.check_batch(documents.len())?;
+        let ids = Statements::parse(&args, documents.len())?;
+        // Everything is read before anything is done: a malformed operation fails the command.
+        let operations: Vec<Operation<'_>> = documents
+            .iter()
+            .map(|operation| Operation::parse(operation, &namespaces))
+            .collect::<Result<_>>()?;
+        let session = cx.retry_session();
+        let mut retry = session
+            .as_ref()
+            .map(|session| session.begin())
+            .transpose()?;
+
+        let mut results = Results::new(errors_only);
+        let mut at = 0;
+        while let Some(operation) = operations.get(at) {
+            if ordered && results.errors > 0 {
+                break;
+            }
+            at += match operation {
+                Operation::Insert { namespace, .. } => insert_run(
+                    cx,
+                    namespace,
+                    operations.get(at..).unwrap_or_default(),
+                    InsertOptions {
+                        ordered,
+                        durability: cx.write_concern.durability,
+                    },
+                    retry.as_mut(),
+                    (at, &ids),
+                    &mut results,
+                )?,
+                Operation::Update {
+                    namespace,
+                    statement,
+                } => {
+                    cx.server.metrics.count(Op::Update, 1);
+                    let done = update::parse_statement(statement, variables.as_deref()).and_then(
+                        |request| update_once(cx, namespace, &request, retry.as_mut(), ids.id(at)),
+                    );
+                    results.updated(at, done);
+                    1
+                }
+                Operation::Delete {
+                    namespace,
+                    statement,
+                } => {
+                    cx.server.metrics.count(Op::Delete, 1);
+                    let done = delete::parse_statement(statement, variables.as_deref()).and_then(
+                        |request| delete_once(cx, namespace, &request, retry.as_mut(), ids.id(at)),
+                    );
+                    results.deleted(at, done);
+                    1
+                }
+            };
+        }
+        cx.server.metrics.documents_inserted.add(results.inserted);
+        cx.server.metrics.documents_updated.add(results.modified);
+        cx.server.metrics.documents_deleted.add(results.deleted);
+        if let Some(failure) = results.last_failure.take() {
+            cx.state.last_error.failed(failure);
+        }
+        let counts = results.counts();
+        let cursor = Cursor::fixed(CURSOR_NAMESPACE, results.items);
+        let mut reply = first_batch(cx, cursor, batch)?;
+        reply.push_all(&counts);
+        Ok(reply)
+    }
+}
+
+/// Reads `nsInfo`: the collections that operations name by their place in it.
+fn namespaces(infos: &[&Doc]) -> Result<Vec<Namespace>> {
+    infos
+        .iter()
+        .map(|info| {
+            let args = Arguments::new("bulkWrite.nsInfo", info);
+            args.only(&[
+                "ns",
+                "collectionUUID",
+                "encryptionInformation",
+                "isTimeseriesNamespace",
+            ])?;
+            for name in [
+                "collectionUUID",
+                "encryptionInformation",
+                "isTimeseriesNamespace",
+            ] {
+                if args.get(name).is_some_and(|value| value.truthy()) {
+                    return Err(lacking("bulkWrite", name));
+                }
+            }
+            let name = args.str("ns")?.ok_or_else(|| args.missing("ns"))?;
+            Ok(Namespace::parse(name)?)
+        })
+        .collect()
+}
+
+/// One element of `ops`.
+enum Operation<'a> {
+    Insert {
+        namespace: &'a Namespace,
+        document: &'a Doc,
+    },
+    /// The statement as the command `update` has it.
+    Update {
+        namespace: &'a Namespace,
+        statement: DocBuf,
+    },
+    /// The statement as the command `delete` has it.
+    Delete {
+        namespace: &'a Namespace,
+        statement: DocBuf,
+    },
+}
+
+/// The names of an operation's fields, here and in the command for one collection, where those
+/// without one are not.
+type Renamed = &'static [(&'static str, &'static str)];
+
+const UPDATE_FIELDS: Renamed = &[
+    ("filter", "q"),
+    ("updateMods", "u"),
+    ("multi", "multi"),
+    ("upsert", "upsert"),
+    ("upsertSupplied", "upsertSupplied"),
+    ("arrayFilters", "arrayFilters"),
+    ("hint", "hint"),
+    ("collation", "collation"),
+    ("constants", "c"),
+    ("sort", "sort"),
+];
+
+const DELETE_FIELDS: Renamed = &[
+    ("filter", "q"),
+    ("multi", ""),
+    ("hint", "hint"),
+    ("collation", "collation"),
+];
+
+impl<'a> Operation<'a> {
+    fn parse(operation: &'a Doc, namespaces: &'a [Namespace]) -> Result<Operation<'a>> {
+        let Some((kind, place)) = operation.first() else {
+            return Err(Failure::bad_value("BulkWrite: an operation is empty"));
+        };
+        let namespace = |name| {
+            let args = Arguments::new(name, operation);
+            let place = match place {
+                value if value.is_number() => crate::arguments::whole(&value),
+                other => return Err(args.wrong_type(kind, &other, "type 'int'")),
+            };
+            usize::try_from(place)
+                .ok()
+                .and_then(|place| namespaces.get(place))
+                .ok_or_else(|| {
+                    Failure::bad_value(format!(
+                        "BulkWrite ops entry {name} has an invalid nsInfo index."
+                    ))
+                })
+        };
+        match kind {
+            "insert" => {
+                let args = Arguments::new("BulkWriteInsertOp", operation);
+                args.only(&["insert", "document"])?;
+                Ok(Operation::Insert {
+                    namespace: namespace("BulkWriteInsertOp")?,
+                    document: args
+                        .doc_field("document")?
+                        .ok_or_else(|| args.missing("document"))?,
+                })
+            }
+            "update" => Ok(Operation::Update {
+                namespace: namespace("BulkWriteUpdateOp")?,
+                statement: renamed(
+                    "BulkWriteUpdateOp",
+                    operation,
+                    UPDATE_FIELDS,
+                    &["filter", "updateMods"],
+                )?,
+            }),
+            "delete" => {
+                let mut statement =
+                    renamed("BulkWriteDeleteOp", operation, DELETE_FIELDS, &["filter"])?;
+                let args = Arguments::new("BulkWriteDeleteOp", operation);
+                let multi = args.flag("multi")?.unwrap_or(false);
+                statement.push("limit", i32::from(!multi));
+                Ok(Operation::Delete {
+                    namespace: namespace("BulkWriteDeleteOp")?,
+                    statement,
+                })
+            }
+            other => Err(Failure::new(
+                ErrorCode::BadValue,
+                format!(
+                    "Unrecognized bulkWrite operation '{other}'; expected insert, update or delete"
+                ),
+            )),
+        }
+    }
+}
+
+/// The operation as a statement of the command for one collection.
+fn renamed(
+    name: &'static str,
+    operation: &Doc,
+    fields: Renamed,
+    required: &[&str],
+) -> Result<DocBuf> {
+    let args = Arguments::new(name, operation);
+    let mut statement = DocBuf::with_capacity(operation.len_bytes());
+    for (field, value) in operation.iter().skip(1) {
+        let Some((_, there)) = fields.iter().find(|(here, _)| *here == field) else {
+            return Err(args.unknown(field));
+        };
+        if !there.is_empty() {
+            statement.push(there, value);
+        }
+    }
+    for field in required {
+        if !operation.contains_key(field) {
+            return Err(args.missing(field));
+        }
+    }
+    Ok(statement)
+}
+
+/// Runs the inserts into one collection that `operations` begins with, together. Returns how many
+/// operations are done with.
+fn insert_run(
+    cx: &Context<'_>,
+    namespace: &Namespace,
+    operations: &[Operation<'_>],
+    options: InsertOptions,
+    retry: Option<&mut RetryableWrite<'_>>,
+    (first, ids): (usize, &Statements),
+    results: &mut Results,
+) -> Result<usize> {
+    let documents: Vec<&Doc> = operations
+        .iter()
+        .map_while(|operation| match operation {
+            Operation::Insert {
+                namespace: other,
+                document,
+            } if other == &namespace => Some(*document),
+            _ => None,
+        })
+        .collect();
+    cx.server.metrics.count(Op::Insert, documents.len() as u64);
+    let ids: Vec<i32> = (first..first + documents.len())
+        .map(|at| ids.id(at))
+        .collect();
+    match insert_once(cx, namespace, &documents, options, retry, &ids) {
+        Ok((_, errors)) => {
+            let mut errors = errors.into_iter().peekable();
+            for place in 0..documents.len() {
+                match errors.next_if(|(failed, _)| *failed == place) {
+                    None => results.inserted(first + place),
+                    Some((_, failure)) => {
+                        results.failed(first + place, failure, false);
+                        if options.ordered {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        // The collection as a whole cannot be written: each of the documents failed.
+        Err(failure) => {
+            for place in 0..documents.len() {
+                results.failed(first + place, failure.clone(), false);
+                if options.ordered {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(documents.len())
+}
+
+/// What became of the operations.
+#[derive(Default)]
+struct Results {
+    errors_only: bool,
+    items: Vec<DocBuf>,
+    errors: u64,
+    error_bytes: usize,
+    last_failure: Option<Failure>,
+    inserted: u64,
+    matched: u64,
+    modified: u64,
+    upserted: u64,
+    deleted: u64,
+}
+
+impl Results {
+    fn new(errors_only: bool) -> Results {
+        Results {
+            errors_only,
+            ..Results::default()
+        }
+    }
+
+    fn inserted(&mut self, at: usize) {
+        self.inserted += 1;
+        self.done(at, 1, None, None);
+    }
+
+    fn updated(&mut self, at: usize, done: Result<Updated>) {
+        match done {
+            Ok(done) => {
+                if done.upserted.is_some() {
+                    self.upserted += 1;
+                } else {
+                    self.matched += done.n;
+                }
+                self.modified += done.modified;
+                self.done(at, done.n, Some(done.modified), done.upserted);
+            }
+            Err(failure) => self.failed(at, failure, true),
+        }
+    }
+
+    fn deleted(&mut self, at: usize, done: Result<u64>) {
+        match done {
+            Ok(n) => {
+                self.deleted += n;
+                self.done(at, n, None, None);
+            }
+            Err(failure) => self.failed(at, failure, false),
+        }
+    }
+
+    fn done(&mut self, at: usize, n: u64, modified: Option<u64>, upserted: Option<OwnedValue>) {
+        if self.errors_only {
+            return;
+        }
+        let mut item = DocBuf::new();
+        item.push("ok", 1.0);
+        item.push("idx", at as i32);
+        push_count(&mut item, "n", n);
+        if let Some(modified) = modified {
+            push_count(&mut item, "nModified", modified);
+        }
+        if let Some(id) = upserted {
+            item.push_doc("upserted", |upserted| upserted.push("_id", &id));
+        }
+        self.items.push(item);
+    }
+
+    fn failed(&mut self, at: usize, failure: Failure, is_update: bool) {
+        self.errors += 1;
+        let mut item = DocBuf::new();
+        item.push("ok", 0.0);
+        item.push("idx", at as i32);
+        item.push("code", failure.code.code());
+        // As in the other write commands: many failures do not make a reply without bounds.
+        let fits = self.error_bytes < ERROR_BYTES_MAX;
+        self.error_bytes += failure.message.len();
+        item.push("errmsg", if fits { failure.message.as_str() } else { "" });
+        if let Some(details) = failure.details.as_ref().filter(|_| fits) {
+            item.push_all(details);
+        }
+        item.push("n", 0);
+        if is_update {
+            item.push("nModified", 0);
+        }
+        self.items.push(item);
+        self.last_failure = Some(failure);
+    }
+
+    fn counts(&self) -> DocBuf {
+        let mut counts = DocBuf::new();
+        push_count(&mut counts, "nErrors", self.errors);
+        push_count(&mut counts, "nInserted", self.inserted);
+        push_count(&mut counts, "nMatched", self.matched);
+        push_count(&mut counts, "nModified", self.modified);
+        push_count(&mut counts, "nUpserted", self.upserted);
+        push_count(&mut counts, "nDeleted", self.deleted);
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::{DocBuf, doc};
+
+    use crate::sessions::SessionId;
+    use crate::testing::TestServer;
+
+    fn bulk(ops: &DocBuf, options: &DocBuf) -> DocBuf {
+        let mut command = doc! {"bulkWrite": 1};
+        command.push_all(ops);
+        command.push(
+            "nsInfo",
+            doc! {"a": [{"ns": "test.a"}, {"ns": "other.b"}]}
+                .get("a")
+                .unwrap(),
+        );
+        command.push_all(options);
+        command
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn several_collections_are_written() {
+        let mut server = TestServer::new();
+        let ops = doc! {"ops": [
+            {"insert": 0, "document": {"_id": 1, "x": 1}},
+            {"insert": 0, "document": {"_id": 2, "x": 1}},
+            {"insert": 1, "document": {"_id": 3}},
+            {"update": 0, "filter": {"x": 1}, "updateMods": {"$set": {"y": 1}}, "multi": true},
+            {"update": 1, "filter": {"_id": 9}, "updateMods": {"$set": {"y": 1}}, "upsert": true},
+            {"update": 0, "filter": {}, "sort": {"_id": -1}, "updateMods": {"$set": {"z": 1}}},
+            {"delete": 1, "filter": {}, "multi": true},
+            {"delete": 0, "filter": {"z": 1}},
+        ]};
+        let reply = server.run("admin", bulk(&ops, &doc! {}));
+        let expected = doc! {
+            "cursor": {
+                "firstBatch": [
+                    {"ok": 1.0, "idx": 0, "n": 1},
+                    {"ok": 1.0, "idx": 1, "n": 1},
+                    {"ok": 1.0, "idx": 2, "n": 1},
+                    {"ok": 1.0, "idx": 3, "n": 2, "nModified": 2},
+                    {"ok": 1.0, "idx": 4, "n": 1, "nModified": 0, "upserted": {"_id": 9}},
+                    {"ok": 1.0, "idx": 5, "n": 1, "nModified": 1},
+                    {"ok": 1.0, "idx": 6, "n": 2},
+                    {"ok": 1.0, "idx": 7, "n": 1},
+                ],
+                "id": 0i64,
+                "ns": "admin.$cmd.bulkWrite",
+            },
+            "nErrors": 0, "nInserted": 3, "nMatched": 3, "nModified": 3, "nUpserted": 1,
+            "nDeleted": 3, "ok": 1.0,
+        };
+        assert_eq!(reply, expected);
+        let found = server.run("test", doc! {"find": "a"});
+        assert_eq!(
+            server.batch(&found, "firstBatch"),
+            [doc! {"_id": 1, "x": 1, "y": 1}]
+        );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn failures_are_named_and_end_an_ordered_bulk() {
+        let mut server = TestServer::new();
+        let ops = doc! {"ops": [
+            {"insert": 0, "document": {"_id": 1}},
+            {"insert": 0, "document": {"_id": 1}},
+            {"update": 0, "filter": {"_id": 1}, "updateMods": {"$inc": {"_id": 1}}},
+            {"insert": 0, "document": {"_id": 2}},
+        ]};
+        let reply = server.run("admin", bulk(&ops, &doc! {"errorsOnly": true}));
+        let items = server.batch(&reply, "firstBatch");
+        assert_eq!(items.len(), 1);
+        let error = items.first().unwrap();
+        assert_eq!(error.get_i32("idx"), Some(1));
+        assert_eq!(error.get_i32("code"), Some(11000));
+        assert_eq!(error.get_doc("keyValue"), Some(&*doc! {"_id": 1}));
+        assert_eq!(
+            (reply.get_i32("nErrors"), reply.get_i32("nInserted")),
+            (Some(1), Some(1))
+        );
+        let reply = server.run("admin", bulk(&ops, &doc! {"ordered": false}));
+        assert_eq!(
+            (reply.get_i32("nErrors"), reply.get_i32("nInserted")),
+            (Some(3), Some(1))
+        );
+        let codes: Vec<_> = server
+            .batch(&reply, "firstBatch")
+            .iter()
+            .map(|item| item.get_i32("code"))
+            .collect();
+        assert_eq!(codes, [Some(11000), Some(11000), Some(66), None]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn results_come_in_batches() {
+        let mut server = TestServer::new();
+        let ops = doc! {"ops": [
+            {"insert": 0, "document": {"_id": 1}},
+            {"insert": 1, "document": {"_id": 1}},
+            {"insert": 0, "document": {"_id": 2}},
+        ]};
+        let reply = server.run("admin", bulk(&ops, &doc! {"cursor": {"batchSize": 1}}));
+        assert_eq!(server.batch(&reply, "firstBatch").len(), 1);
+        let id = reply.get_doc("cursor").unwrap().get_i64("id").unwrap();
+        let more = server.run(
+            "admin",
+            doc! {"getMore": id, "collection": "$cmd.bulkWrite"},
+        );
+        assert_eq!(server.batch(&more, "nextBatch").len(), 2);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_retry_does_nothing_again() {
+        let mut server = TestServer::new();
+        let lsid = SessionId::random().to_doc();
+        let ops = doc! {"ops": [
+            {"insert": 0, "document": {"_id": 1, "n": 0}},
+            {"update": 0, "filter": {"_id": 1}, "updateMods": {"$inc": {"n": 1}}},
+            {"insert": 1, "document": {"_id": 1}},
+            {"delete": 1, "filter": {"_id": 1}},
+        ]};
+        let options = doc! {"lsid": &lsid, "txnNumber": 1i64};
+        let first = server.run("admin", bulk(&ops, &options));
+        assert_eq!(server.run("admin", bulk(&ops, &options)), first);
+        let found = server.run("test", doc! {"find": "a"});
+        assert_eq!(
+            server.batch(&found, "firstBatch"),
+            [doc! {"_id": 1, "n": 1}]
+        );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn wrong_bulks_are_refused() {
+        let mut server = TestServer::new();
+        let cases = [
+            (doc! {"ops": []}, 16),
+            (doc! {"ops": [{"insert": 2, "document": {}}]}, 2),
+            (doc! {"ops": [{"insert": -1, "document": {}}]}, 2),
+            (doc! {"ops": [{"insert": "a", "document": {}}]}, 14),
+            (doc! {"ops": [{"insert": 0}]}, 40414),
+            (doc! {"ops": [{"insert": 0, "document": {}, "x": 1}]}, 40415),
+            (doc! {"ops": [{"update": 0, "filter": {}}]}, 40414),
+            (
+                doc! {"ops": [{"delete": 0, "filter": {}, "limit": 1}]},
+                40415,
+            ),
+            (doc! {"ops": [{"replace": 0}]}, 2),
+            (doc! {}, 40414),
+        ];
+        for (ops, code) in cases {
+            assert_eq!(server.code("admin", bulk(&ops, &doc! {})), code, "{ops:?}");
+        }
+        let good = doc! {"ops": [{"insert": 0, "document": {}}]};
+        assert_eq!(server.code("test", bulk(&good, &doc! {})), 13);
+    }
+}
