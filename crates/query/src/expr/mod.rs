@@ -4,10 +4,13 @@
 //! operator is one function in a file of [`operators`] and one line in its table.
 
 mod calendar;
+pub(crate) mod date_parse;
 mod node;
 pub(crate) mod operators;
 mod parse;
+pub(crate) mod unit;
 mod value;
+pub(crate) mod zone;
 
 #[cfg(test)]
 mod tests;

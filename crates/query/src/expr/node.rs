@@ -130,6 +130,13 @@ impl Node {
                     }
                     function(&values)
                 }
+                (Eval::Given(function), nodes) => {
+                    let mut values = Vec::with_capacity(nodes.len());
+                    for node in nodes {
+                        values.push(node.eval_given(context)?);
+                    }
+                    function(&values)
+                }
                 (Eval::Lazy(function), nodes) => function(nodes, context),
                 _ => Err(Error::internal(format!(
                     "{} was parsed with {} arguments",
@@ -139,6 +146,14 @@ impl Node {
             },
             Node::Special(special) => special.eval(context),
         }
+    }
+
+    /// The value of an argument: missing only if it was not given, null if it is missing.
+    pub(crate) fn eval_given<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
+        Ok(match self.eval(context)? {
+            Val::Missing if !self.is_absent() => Val::NULL,
+            value => value,
+        })
     }
 
     /// Whether an optional argument was not given.

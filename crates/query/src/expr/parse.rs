@@ -136,11 +136,14 @@ impl<'v> Parser<'v> {
         argument: Value<'_>,
     ) -> Result<Node> {
         let Value::Document(doc) = argument else {
-            return Err(Error::failed_to_parse(format!(
-                "{} requires an object as an argument, found: {}",
-                operator.name,
-                argument.type_name()
-            )));
+            return Err(Error::location(
+                named_codes(operator.name).object,
+                format!(
+                    "{} only supports an object as its argument, found: {}",
+                    operator.name,
+                    argument.type_name()
+                ),
+            ));
         };
         let nodes = self.named_nodes(operator.name, names, doc)?;
         Ok(Node::Call(operator, nodes))
@@ -155,9 +158,10 @@ impl<'v> Parser<'v> {
     ) -> Result<Vec<Node>> {
         for (name, _) in doc.iter() {
             if !names.iter().any(|known| known.name == name) {
-                return Err(Error::failed_to_parse(format!(
-                    "Unrecognized argument to {operator}: {name}"
-                )));
+                return Err(Error::location(
+                    named_codes(operator).unknown,
+                    format!("Unrecognized argument to {operator}: {name}"),
+                ));
             }
         }
         let mut nodes = Vec::with_capacity(names.len());
@@ -165,10 +169,10 @@ impl<'v> Parser<'v> {
             nodes.push(match doc.get(known.name) {
                 Some(value) => self.parse(value)?,
                 None if known.required => {
-                    return Err(Error::failed_to_parse(format!(
-                        "Missing '{}' parameter to {operator}",
-                        known.name
-                    )));
+                    return Err(Error::location(
+                        named_codes(operator).missing(known.name),
+                        format!("Missing '{}' parameter to {operator}", known.name),
+                    ));
                 }
                 None => Node::Absent,
             });
@@ -232,6 +236,69 @@ impl<'v> Parser<'v> {
         let result = parse(self, first)?;
         self.bound.truncate(outer);
         Ok(result)
+    }
+}
+
+/// The codes of errors in the named arguments of an operator.
+struct NamedCodes {
+    /// The argument is no document.
+    object: i32,
+    /// It has a name that is not known.
+    unknown: i32,
+    /// It lacks a name; the names in order, the last code is that of the others.
+    missing: &'static [(&'static str, i32)],
+}
+
+impl NamedCodes {
+    fn missing(&self, name: &str) -> i32 {
+        let found = self.missing.iter().find(|(known, _)| *known == name);
+        found.or(self.missing.last()).map_or(9, |(_, code)| *code)
+    }
+}
+
+/// Each operator has numbers of its own; those that are not here fail with 9.
+fn named_codes(operator: &str) -> NamedCodes {
+    let (object, unknown, missing): (i32, i32, &'static [(&'static str, i32)]) = match operator {
+        "$dateToString" => (18629, 18534, &[("date", 18628)]),
+        "$dateFromString" => (40540, 40541, &[("dateString", 40542)]),
+        "$dateToParts" => (40524, 40520, &[("date", 40522)]),
+        "$dateFromParts" => (40519, 40518, &[]),
+        "$dateAdd" | "$dateSubtract" => (5166400, 5166401, &[("", 5166402)]),
+        "$dateDiff" => (
+            5166301,
+            5166302,
+            &[
+                ("startDate", 5166303),
+                ("endDate", 5166304),
+                ("unit", 5166305),
+            ],
+        ),
+        "$dateTrunc" => (5439007, 5439008, &[("date", 5439009), ("unit", 5439010)]),
+        "$trim" | "$ltrim" | "$rtrim" => (50696, 50694, &[("input", 50695)]),
+        "$replaceOne" | "$replaceAll" => (
+            51751,
+            51750,
+            &[("input", 51749), ("find", 51748), ("replacement", 51747)],
+        ),
+        "$regexMatch" | "$regexFind" | "$regexFindAll" => {
+            (51103, 31024, &[("input", 31022), ("regex", 31023)])
+        }
+        "$firstN" | "$lastN" | "$minN" | "$maxN" => {
+            (5787900, 5787901, &[("n", 5787906), ("input", 5787907)])
+        }
+        "$sortArray" => (2942500, 2942501, &[("input", 2942502), ("sortBy", 2942503)]),
+        "$setField" => (
+            4161100,
+            4161101,
+            &[("field", 4161102), ("value", 4161103), ("input", 4161109)],
+        ),
+        "$unsetField" => (4161100, 4161101, &[("field", 4161102), ("input", 4161109)]),
+        _ => (9, 9, &[("", 9)]),
+    };
+    NamedCodes {
+        object,
+        unknown,
+        missing,
     }
 }
 

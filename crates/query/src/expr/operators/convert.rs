@@ -5,6 +5,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::expr::node::{Context, Node};
 use crate::expr::parse::{optional, required};
 use crate::expr::value::Val;
+use crate::expr::zone::Zone;
 use frond_bson::{Decimal128, ObjectId, Value, tag, type_code_of_name, type_name_of_code};
 
 pub(super) const OPERATORS: &[Operator] = &[
@@ -162,7 +163,7 @@ fn to_type<'a>(value: &Value<'_>, to: u8) -> Result<Val<'a>> {
                 Value::Double(_) | Value::Decimal128(_) => Some(whole(value, unsupported)?),
                 Value::Timestamp(t) => Some(i64::from(t.time) * 1000),
                 Value::ObjectId(id) => Some(i64::from(id.seconds()) * 1000),
-                Value::String(text) => Some(super::date_text::parse_iso(text, None)?),
+                Value::String(text) => Some(crate::expr::date_parse::parse(text, &Zone::UTC)?),
                 _ => None,
             };
             ms.map(|ms| Val::Ref(Value::DateTime(ms)))

@@ -1,11 +1,12 @@
 //! Dates: their parts, and dates from parts.
 
-use super::{Eval, Operator, named, one, special};
+use super::{Eval, Operator, given, one, special};
 use crate::error::{Error, Result};
 use crate::expr::calendar::{Civil, DAY_MS, iso_days};
 use crate::expr::node::Node;
 use crate::expr::parse::{Named, Parser, optional, required};
 use crate::expr::value::Val;
+use crate::expr::zone::Zone;
 use frond_bson::{DocBuf, Timestamp, Value};
 
 pub(super) const OPERATORS: &[Operator] = &[
@@ -40,12 +41,12 @@ pub(super) const OPERATORS: &[Operator] = &[
     part("$isoWeekYear", |a| {
         one_part(a, |c| Value::Int64(c.iso_week().0))
     }),
-    named(
+    given(
         "$dateToParts",
         &[required("date"), optional("timezone"), optional("iso8601")],
         to_parts,
     ),
-    named("$dateFromParts", FROM_PARTS, from_parts),
+    special("$dateFromParts", parse_from_parts, Eval::Given(from_parts)),
     one("$tsSecond", |v| timestamp_part("$tsSecond", v, |t| t.time)),
     one("$tsIncrement", |v| {
         timestamp_part("$tsIncrement", v, |t| t.increment)
@@ -54,7 +55,7 @@ pub(super) const OPERATORS: &[Operator] = &[
 
 /// An operator on a date: the date itself, or `{date: .., timezone: ..}`.
 const fn part(name: &'static str, f: for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>) -> Operator {
-    special(name, parse_part, Eval::Many(f))
+    special(name, parse_part, Eval::Given(f))
 }
 
 fn parse_part(
@@ -118,14 +119,13 @@ pub(super) fn moment(value: &Val<'_>) -> Result<Option<i64>> {
     }
 }
 
-/// The offset of a time zone from UTC in milliseconds; `None` if it is null. A zone that was not
-/// given is UTC.
-pub(super) fn zone(value: &Val<'_>) -> Result<Option<i64>> {
+/// The time zone that a value names; `None` if it is null. A zone that was not given is UTC.
+pub(super) fn zone(value: &Val<'_>) -> Result<Option<Zone>> {
     match value {
-        Val::Missing => Ok(Some(0)),
+        Val::Missing => Ok(Some(Zone::UTC)),
         value if value.is_nullish() => Ok(None),
         value => match value.or_null() {
-            Value::String(name) => offset(name).map(Some),
+            Value::String(name) => Zone::parse(name).map(Some),
             other => Err(Error::location(
                 40517,
                 format!(
@@ -135,41 +135,6 @@ pub(super) fn zone(value: &Val<'_>) -> Result<Option<i64>> {
             )),
         },
     }
-}
-
-/// Reads `UTC`, `GMT`, `Z`, `+02`, `-0530` or `+05:30`. Names of places need a time zone database,
-/// which this crate does not read.
-pub(super) fn offset(name: &str) -> Result<i64> {
-    if matches!(name, "UTC" | "GMT" | "Z" | "utc" | "Etc/UTC" | "Etc/GMT") {
-        return Ok(0);
-    }
-    let unknown = || {
-        Error::location(
-            40485,
-            format!(
-                "unrecognized time zone identifier: \"{name}\"; this server knows UTC and offsets \
-                 such as \"+05:30\""
-            ),
-        )
-    };
-    let (sign, digits) = match (name.strip_prefix('+'), name.strip_prefix('-')) {
-        (Some(digits), _) => (1, digits),
-        (_, Some(digits)) => (-1, digits),
-        _ => return Err(unknown()),
-    };
-    let digits: String = digits.chars().filter(|c| *c != ':').collect();
-    if !matches!(digits.len(), 2 | 4) || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(unknown());
-    }
-    let (hours, minutes) = digits.split_at(2);
-    let number = |text: &str| text.parse::<i64>().unwrap_or(0);
-    Ok(sign * (number(hours) * 60 + number(minutes)) * 60_000)
-}
-
-/// A date as local time. Error 15 at the ends of time, where the offset does not fit.
-pub(super) fn local(ms: i64, offset: i64) -> Result<i64> {
-    ms.checked_add(offset)
-        .ok_or_else(|| Error::overflow("date overflow"))
 }
 
 /// `2024-01-31T12:00:00.000Z`; `None` for years that this has no room for.
@@ -190,10 +155,10 @@ fn one_part<'a>(
     let [date, timezone] = values else {
         return Ok(Val::NULL);
     };
-    let (Some(ms), Some(offset)) = (moment(date)?, zone(timezone)?) else {
+    let (Some(ms), Some(zone)) = (moment(date)?, zone(timezone)?) else {
         return Ok(Val::NULL);
     };
-    Ok(Val::Ref(pick(&Civil::at(local(ms, offset)?))))
+    Ok(Val::Ref(pick(&Civil::at(zone.local(ms)?))))
 }
 
 fn to_parts<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
@@ -214,10 +179,10 @@ fn to_parts<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
             ));
         }
     };
-    let (Some(ms), Some(offset)) = (moment(date)?, zone(timezone)?) else {
+    let (Some(ms), Some(zone)) = (moment(date)?, zone(timezone)?) else {
         return Ok(Val::NULL);
     };
-    let c = Civil::at(local(ms, offset)?);
+    let c = Civil::at(zone.local(ms)?);
     let mut parts = DocBuf::new();
     if iso {
         let (year, week) = c.iso_week();
@@ -268,6 +233,43 @@ const FROM_PARTS: &[Named] = &[
     optional("timezone"),
 ];
 
+/// Bounds of the parts that are no year, second or millisecond.
+const PART_RANGE: std::ops::RangeInclusive<i64> = -32_768..=32_767;
+
+fn parse_from_parts(
+    parser: &mut Parser<'_>,
+    operator: &'static Operator,
+    argument: Value<'_>,
+) -> Result<Node> {
+    if let Value::Document(doc) = argument {
+        let has = |names: &[&str]| names.iter().any(|name| doc.contains_key(name));
+        if has(&["year"]) {
+            if has(&["isoWeekYear", "isoWeek", "isoDayOfWeek"]) {
+                return Err(mixed());
+            }
+        } else if has(&["isoWeekYear"]) {
+            if has(&["month", "day"]) {
+                return Err(mixed());
+            }
+        } else {
+            // Unknown names are told first.
+            parser.named(operator, FROM_PARTS, argument)?;
+            return Err(Error::location(
+                40516,
+                "$dateFromParts requires either 'year' or 'isoWeekYear' to be present",
+            ));
+        }
+    }
+    parser.named(operator, FROM_PARTS, argument)
+}
+
+fn mixed() -> Error {
+    Error::location(
+        40489,
+        "$dateFromParts does not allow mixing natural dates with ISO dates",
+    )
+}
+
 fn from_parts<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     let [
         year,
@@ -300,33 +302,50 @@ fn from_parts<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
             )
         }),
     };
-    let by_week = !iso_year.is_missing();
-    if year.is_missing() && !by_week {
-        return Err(Error::location(
-            40516,
-            "$dateFromParts requires either 'year' or 'isoWeekYear' to be present",
-        ));
-    }
-    let mixed = if by_week {
-        [year, month, day].iter().any(|v| !v.is_missing())
-    } else {
-        [iso_week, iso_day].iter().any(|v| !v.is_missing())
+    let by_week = year.is_missing();
+    // Parts beyond these bounds would overflow on the way.
+    let bounded = |value: &Val<'_>, name: &str, default: i64| {
+        let part = number(value, name, default)?;
+        match part {
+            Some(part) if !PART_RANGE.contains(&part) => Err(Error::location(
+                31034,
+                format!(
+                    "'{name}' must evaluate to a value in the range [{}, {}]; value {part} is not \
+                     in range",
+                    PART_RANGE.start(),
+                    PART_RANGE.end()
+                ),
+            )),
+            part => Ok(part),
+        }
     };
-    if mixed {
-        return Err(Error::location(
-            40489,
-            "$dateFromParts does not allow mixing natural dates with ISO dates",
-        ));
-    }
-    let parts = [
-        number(if by_week { iso_year } else { year }, "year", 1970)?,
-        number(if by_week { iso_week } else { month }, "month", 1)?,
-        number(if by_week { iso_day } else { day }, "day", 1)?,
-        number(hour, "hour", 0)?,
-        number(minute, "minute", 0)?,
+    let (hour, minute) = (bounded(hour, "hour", 0)?, bounded(minute, "minute", 0)?);
+    let (second, millisecond) = (
         number(second, "second", 0)?,
         number(millisecond, "millisecond", 0)?,
-        zone(timezone)?,
+    );
+    let zone = zone(timezone)?;
+    let (year_name, range_code) = if by_week {
+        ("isoWeekYear", 31095)
+    } else {
+        ("year", 40523)
+    };
+    let parts = [
+        number(if by_week { iso_year } else { year }, year_name, 1970)?,
+        if by_week {
+            bounded(iso_week, "isoWeek", 1)?
+        } else {
+            bounded(month, "month", 1)?
+        },
+        if by_week {
+            bounded(iso_day, "isoDayOfWeek", 1)?
+        } else {
+            bounded(day, "day", 1)?
+        },
+        hour,
+        minute,
+        second,
+        millisecond,
     ];
     let [
         Some(year),
@@ -336,15 +355,19 @@ fn from_parts<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
         Some(minute),
         Some(second),
         Some(millisecond),
-        Some(offset),
     ] = parts
     else {
         return Ok(Val::NULL);
     };
+    let Some(zone) = zone else {
+        return Ok(Val::NULL);
+    };
     if !(1..=9999).contains(&year) {
         return Err(Error::location(
-            40523,
-            format!("'year' must evaluate to an integer in the range 1 to 9999, found {year}"),
+            range_code,
+            format!(
+                "'{year_name}' must evaluate to an integer in the range 1 to 9999, found {year}"
+            ),
         ));
     }
     let clock = Civil {
@@ -363,7 +386,7 @@ fn from_parts<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     } else {
         clock.to_ms()
     };
-    match ms.and_then(|ms| ms.checked_sub(offset)) {
+    match ms.and_then(|ms| zone.to_utc(ms)) {
         Some(ms) => Ok(Val::Ref(Value::DateTime(ms))),
         None => Err(Error::new(
             crate::error::ErrorCode::DurationOverflow,

@@ -65,6 +65,9 @@ pub(crate) enum Eval {
     Two(for<'a> fn(Val<'a>, Val<'a>) -> Result<Val<'a>>),
     /// Any number; optional ones that were not given are missing.
     Many(for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>),
+    /// As `Many`, but an argument that was given and is missing is null: only one that was not given
+    /// is missing.
+    Given(for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>),
     /// Evaluates its arguments itself, as far as it needs them.
     Lazy(for<'a> fn(&'a [Node], &Context<'a>) -> Result<Val<'a>>),
     /// Never called: parsing gives another node.
@@ -127,6 +130,19 @@ const fn named(
         name,
         arguments: Arguments::Named(names),
         eval: Eval::Many(f),
+    }
+}
+
+/// As `named`, for functions that tell arguments that were not given from missing ones.
+const fn given(
+    name: &'static str,
+    names: &'static [Named],
+    f: for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>,
+) -> Operator {
+    Operator {
+        name,
+        arguments: Arguments::Named(names),
+        eval: Eval::Given(f),
     }
 }
 

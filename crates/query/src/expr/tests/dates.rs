@@ -158,21 +158,21 @@ fn text() {
                 "Unmatched '%'",
             ),
             ("{$dateToString: {date: '$d', format: 5}}", 18533, "string"),
-            ("{$dateToString: {date: '$old'}}", 18537, "year -1"),
+            ("{$dateToString: {date: '$old'}}", 18537, "0-9999: -1"),
             (
                 "{$dateToString: {}}",
-                9,
+                18628,
                 "Missing 'date' parameter to $dateToString",
             ),
             (
                 "{$dateFromString: {dateString: '2023-02-29'}}",
                 241,
-                "out of range",
+                "The parsed date was invalid",
             ),
             (
                 "{$dateFromString: {dateString: '2024-02-29T25:00'}}",
                 241,
-                "out of range",
+                "The parsed time was invalid",
             ),
             ("{$dateFromString: {dateString: 5}}", 241, "int"),
             (
@@ -183,7 +183,7 @@ fn text() {
             (
                 "{$dateFromString: {dateString: '2024-02-29x', format: '%Y-%m-%d'}}",
                 241,
-                "trailing data",
+                "Trailing data",
             ),
         ],
     );
@@ -283,12 +283,12 @@ fn arithmetic() {
             ),
             (
                 "{$dateAdd: {startDate: '$d', unit: 'year', amount: NumberLong('9223372036854775807')}}",
-                159,
-                "overflow",
+                5976500,
+                "amount",
             ),
             (
                 "{$dateTrunc: {date: '$d', unit: 'day', binSize: 0}}",
-                5439017,
+                5439018,
                 "greater than 0",
             ),
             (
@@ -298,8 +298,108 @@ fn arithmetic() {
             ),
             (
                 "{$dateDiff: {startDate: 'x', endDate: '$d', unit: 'week'}}",
-                16006,
+                5166307,
                 "string",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn places() {
+    // 2024-02-29 and 2024-07-04, 12:34:56.789Z.
+    check(
+        "{w: Date(1709210096789), s: Date(1720096496789), z: 'America/New_York'}",
+        &[
+            ("{$hour: {date: '$w', timezone: 'Europe/Berlin'}}", "13"),
+            ("{$hour: {date: '$s', timezone: 'Europe/Berlin'}}", "14"),
+            ("{$hour: {date: '$w', timezone: '$z'}}", "7"),
+            ("{$hour: {date: '$w', timezone: '$none'}}", "null"),
+            (
+                "{$dateToString: {date: '$s', timezone: '$z', format: '%Y-%m-%d %H:%M %z %Z'}}",
+                "'2024-07-04 08:34 -0400 -240'",
+            ),
+            (
+                "{$dateToString: {date: '$s', timezone: 'Asia/Kathmandu'}}",
+                "'2024-07-04T18:19:56.789'",
+            ),
+            (
+                "{$dateToParts: {date: '$w', timezone: 'Pacific/Auckland'}}",
+                "{year: 2024, month: 3, day: 1, hour: 1, minute: 34, second: 56, millisecond: 789}",
+            ),
+            (
+                "{$dateFromParts: {year: 2024, month: 7, day: 4, hour: 8, minute: 34, second: 56, millisecond: 789, timezone: '$z'}}",
+                "Date(1720096496789)",
+            ),
+            (
+                "{$dateFromString: {dateString: '2024-07-04T08:34:56.789', timezone: '$z'}}",
+                "Date(1720096496789)",
+            ),
+            (
+                "{$dateTrunc: {date: '$s', unit: 'day', timezone: '$z'}}",
+                "Date(1720065600000)",
+            ),
+            ("{$dateFromParts: {year: '$none'}}", "null"),
+            (
+                "{$dateAdd: {startDate: '$s', unit: 'day', amount: 1, timezone: '$none'}}",
+                "null",
+            ),
+        ],
+    );
+    check_errors(
+        "{d: Date(0)}",
+        &[
+            (
+                "{$hour: {date: '$d', timezone: 'america/new_york'}}",
+                40485,
+                "america/new_york",
+            ),
+            ("{$hour: {date: '$d', timezone: 'EST5'}}", 40485, "EST5"),
+            (
+                "{$dateToString: {date: null, timezone: 'Nowhere'}}",
+                40485,
+                "Nowhere",
+            ),
+            ("{$dateToString: {date: null, format: '%Q'}}", 18536, "'%Q'"),
+            ("{$dateToString: 5}", 18629, "object"),
+            ("{$dateToString: {date: 1, x: 1}}", 18534, "x"),
+            ("{$dateFromString: {x: 1}}", 40541, "x"),
+            ("{$dateFromString: {}}", 40542, "dateString"),
+            ("{$dateToParts: 1}", 40524, "object"),
+            ("{$dateFromParts: 1}", 40519, "object"),
+            ("{$dateFromParts: {x: 1}}", 40518, "x"),
+            (
+                "{$dateFromParts: {year: 2000, month: 40000}}",
+                31034,
+                "'month'",
+            ),
+            ("{$dateFromParts: {isoWeekYear: 0}}", 31095, "isoWeekYear"),
+            (
+                "{$dateAdd: {startDate: 'x', unit: 'day', amount: 1}}",
+                5166403,
+                "date",
+            ),
+            (
+                "{$dateAdd: {startDate: '$d', unit: 5, amount: 1}}",
+                5166404,
+                "unit",
+            ),
+            ("{$dateAdd: 5}", 5166400, "object"),
+            (
+                "{$dateAdd: {startDate: '$d', unit: 'day'}}",
+                5166402,
+                "amount",
+            ),
+            (
+                "{$dateTrunc: {date: '$d', unit: 'day', binSize: 'x'}}",
+                5439017,
+                "string",
+            ),
+            ("{$dateTrunc: {date: 5, unit: 'day'}}", 5439012, "int"),
+            (
+                "{$dateDiff: {startDate: '$d', endDate: '$d', unit: 'day', q: 1}}",
+                5166302,
+                "q",
             ),
         ],
     );

@@ -102,7 +102,7 @@ fn parts_and_search() {
             ),
             ("{$trim: {input: 1}}", 50699, "string"),
             ("{$trim: {input: 'x', chars: 1}}", 50700, "chars"),
-            ("{$trim: {chars: 'x'}}", 9, "input"),
+            ("{$trim: {chars: 'x'}}", 50695, "input"),
         ],
     );
 }
