@@ -184,6 +184,7 @@ fn filter_paths(expr: &Expr, found: &mut dyn FnMut(String)) {
         Expr::Not(inner) => filter_paths(inner, found),
         Expr::Leaf(leaf) => found(leaf.path.as_str().to_owned()),
         Expr::Computed(computed) => computed.expression().fields(found),
+        Expr::Schema(_) => found(String::new()),
         Expr::False => {}
     }
 }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use frond_bson::{Doc, Value};
 
-use super::{Computed, Expr, Leaf};
+use super::{Computed, Expr, Leaf, Schema};
 use crate::error::Error;
 use crate::paths::walk;
 
@@ -37,6 +37,7 @@ pub(crate) fn matches_document(expr: &Expr, doc: &Doc, state: &mut State) -> boo
     combine(expr, state, &mut |atom, state| match atom {
         Atom::Leaf(leaf) => leaf_matches(leaf, doc, state),
         Atom::Computed(computed) => computed.matches(doc, state),
+        Atom::Schema(schema) => schema.accepts(Value::Document(doc), state),
     })
 }
 
@@ -45,7 +46,7 @@ pub(crate) fn matches_value(expr: &Expr, value: Value<'_>, state: &mut State) ->
     combine(expr, state, &mut |atom, state| match atom {
         Atom::Leaf(leaf) => leaf.op.matches(Some(value), state),
         // The parser refuses it inside $elemMatch.
-        Atom::Computed(_) => false,
+        Atom::Computed(_) | Atom::Schema(_) => false,
     })
 }
 
@@ -53,6 +54,7 @@ pub(crate) fn matches_value(expr: &Expr, value: Value<'_>, state: &mut State) ->
 enum Atom<'e> {
     Leaf(&'e Leaf),
     Computed(&'e Computed),
+    Schema(&'e Schema),
 }
 
 fn combine<F>(expr: &Expr, state: &mut State, atom: &mut F) -> bool
@@ -62,6 +64,7 @@ where
     match expr {
         Expr::Leaf(leaf) => atom(Atom::Leaf(leaf), state),
         Expr::Computed(computed) => atom(Atom::Computed(computed), state),
+        Expr::Schema(schema) => atom(Atom::Schema(schema), state),
         Expr::And(children) => {
             let saved = state.positional;
             let all = children.iter().all(|child| combine(child, state, atom));

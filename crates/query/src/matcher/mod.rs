@@ -6,9 +6,12 @@
 //! Every operator lives in one file of `operators/` and has one line in the table there.
 
 mod eval;
+mod failure;
 mod operators;
 mod parse;
+mod schema;
 
+pub use failure::explain_failure;
 pub use operators::array::ElemMatch;
 pub use operators::bits::{BitTest, BitTestKind};
 pub use operators::comparison::{Comparison, Relation};
@@ -18,6 +21,9 @@ pub use operators::modulo::Modulo;
 pub(crate) use operators::reference;
 pub use operators::regex::{Pattern, Prefix};
 pub use operators::type_set::TypeSet;
+pub use schema::Schema;
+
+use std::sync::Arc;
 
 use frond_bson::{Doc, Value};
 
@@ -42,6 +48,8 @@ pub enum Expr {
     Leaf(Leaf),
     /// `$expr`.
     Computed(Computed),
+    /// `$jsonSchema`.
+    Schema(Arc<Schema>),
     /// Never holds: `$alwaysFalse`, `$all: []`.
     False,
 }

@@ -236,7 +236,7 @@ fn of_element(conditions: &Expr) -> Intervals {
             _ => Intervals::all(),
         },
         Expr::Leaf(leaf) => of_op(&leaf.op).map_or_else(Intervals::all, |(ranges, _)| ranges),
-        Expr::Nor(_) | Expr::Computed(_) => Intervals::all(),
+        Expr::Nor(_) | Expr::Computed(_) | Expr::Schema(_) => Intervals::all(),
         Expr::False => Intervals::none(),
     }
 }
@@ -330,7 +330,9 @@ impl Conditions {
                 }
             }
             Expr::False => self.impossible = true,
-            Expr::Or(_) | Expr::Nor(_) | Expr::Computed(_) => self.says_more = true,
+            Expr::Or(_) | Expr::Nor(_) | Expr::Computed(_) | Expr::Schema(_) => {
+                self.says_more = true;
+            }
         }
     }
 

@@ -416,7 +416,7 @@ fn paths_all(expr: &Expr, has: &impl Fn(&str) -> bool) -> bool {
         Expr::Not(child) => paths_all(child, has),
         Expr::False => true,
         // It may read anything.
-        Expr::Computed(_) => false,
+        Expr::Computed(_) | Expr::Schema(_) => false,
         Expr::Leaf(leaf) => {
             let inner_is_fine = match &leaf.op {
                 Op::ElemMatch(condition) => matches!(**condition, ElemMatch::Value(_)),

@@ -33,6 +33,7 @@ fn check(expr: &Expr) -> Result<()> {
         Expr::Nor(_) => refuse("$nor"),
         Expr::Not(_) => refuse("$not"),
         Expr::Computed(_) => refuse("$expr"),
+        Expr::Schema(_) => refuse("$jsonSchema"),
         Expr::False => refuse("$alwaysFalse"),
     }
 }

@@ -140,6 +140,7 @@ fn add_expr(expr: &Expr, hasher: &mut Xxh3) {
             add_expr(child, hasher);
         }
         Expr::Computed(_) => hasher.update(b"$"),
+        Expr::Schema(_) => hasher.update(b"s"),
         Expr::False => hasher.update(b"f"),
         Expr::Leaf(leaf) => {
             hasher.update(leaf.path.as_str().as_bytes());

@@ -48,6 +48,14 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// The comparison with a constant.
+    pub(crate) fn new(relation: Relation, operand: Value<'_>) -> Comparison {
+        Comparison {
+            relation,
+            operand: operand.to_owned(),
+        }
+    }
+
     /// The relation.
     pub fn relation(&self) -> Relation {
         self.relation
@@ -84,10 +92,7 @@ pub(crate) fn compare(relation: Relation, operand: Value<'_>) -> Result<Op> {
     if matches!(operand, Value::Undefined) {
         return Err(Error::bad_value("cannot compare to undefined"));
     }
-    Ok(Op::Compare(Comparison {
-        relation,
-        operand: operand.to_owned(),
-    }))
+    Ok(Op::Compare(Comparison::new(relation, operand)))
 }
 
 pub(crate) fn parse_eq(field: &Field<'_>, operand: Value<'_>) -> Result<Option<Expr>> {

@@ -13,6 +13,7 @@ pub(crate) mod membership;
 pub(crate) mod modulo;
 pub(crate) mod regex;
 pub(crate) mod regex_syntax;
+pub(crate) mod schema;
 pub(crate) mod type_set;
 
 use frond_bson::Value;
@@ -59,6 +60,7 @@ const DOCUMENT_OPERATORS: &[(&str, DocumentParser)] = &[
     ("$and", logical::parse_and),
     ("$comment", logical::parse_comment),
     ("$expr", expr::parse),
+    ("$jsonSchema", schema::parse),
     ("$nor", logical::parse_nor),
     ("$or", logical::parse_or),
 ];
@@ -76,7 +78,7 @@ const UNSUPPORTED_FIELD_OPERATORS: &[&str] = &[
 ];
 
 /// Operators that MongoDB knows in the place of a field and this server does not.
-const UNSUPPORTED_DOCUMENT_OPERATORS: &[&str] = &["$jsonSchema", "$sampleRate", "$text", "$where"];
+const UNSUPPORTED_DOCUMENT_OPERATORS: &[&str] = &["$sampleRate", "$text", "$where"];
 
 fn lookup<P: Copy>(table: &[(&str, P)], name: &str) -> Option<P> {
     table

@@ -8,7 +8,7 @@ use crate::display;
 use crate::error::{Error, Result};
 
 /// A set of BSON types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TypeSet {
     /// Bit `n` stands for the type byte `n`; MinKey (0xFF) is bit 0.
     bits: u128,
@@ -26,6 +26,23 @@ impl TypeSet {
     pub fn contains_code(self, type_byte: u8) -> bool {
         self.bits & bit(type_byte) != 0
     }
+
+    /// Adds a type by its name, or all numbers.
+    pub(crate) fn add_alias(&mut self, alias: &str) -> Result<()> {
+        if alias == "number" {
+            NUMBERS.iter().for_each(|code| self.bits |= bit(*code));
+            return Ok(());
+        }
+        match type_code_of_name(alias) {
+            Some(code) => {
+                self.bits |= bit(code);
+                Ok(())
+            }
+            None => Err(Error::bad_value(format!(
+                "Unknown type name alias: {alias}"
+            ))),
+        }
+    }
 }
 
 fn bit(type_byte: u8) -> u128 {
@@ -38,15 +55,7 @@ fn bit(type_byte: u8) -> u128 {
 
 fn add(set: &mut TypeSet, argument: &Value<'_>) -> Result<()> {
     match argument {
-        Value::String("number") => NUMBERS.iter().for_each(|code| set.bits |= bit(*code)),
-        Value::String(alias) => match type_code_of_name(alias) {
-            Some(code) => set.bits |= bit(code),
-            None => {
-                return Err(Error::bad_value(format!(
-                    "Unknown type name alias: {alias}"
-                )));
-            }
-        },
+        Value::String(alias) => set.add_alias(alias)?,
         number if number.is_number() => {
             let code = number.as_i64_lossless();
             set.bits |= match code {
@@ -76,7 +85,7 @@ fn add(set: &mut TypeSet, argument: &Value<'_>) -> Result<()> {
 }
 
 pub(crate) fn parse(field: &Field<'_>, argument: Value<'_>) -> Result<Option<Expr>> {
-    let mut set = TypeSet { bits: 0 };
+    let mut set = TypeSet::default();
     match argument {
         Value::Array(items) => {
             for item in items.values() {
