@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use crate::collate::{Bytes, Collate, Foreign, Rules};
 use crate::{Doc, MAX_DEPTH, Value, number, tag};
 
 /// The place of a type among the types. Types of one class compare by value with one another.
@@ -37,23 +38,28 @@ pub fn canonical_class(type_code: u8) -> u8 {
 /// Documents compare element by element: class, then name, then value; arrays in the same way without
 /// names. Binary compares by length, subtype and bytes, text by its bytes.
 pub fn compare(a: &Value<'_>, b: &Value<'_>) -> Ordering {
-    at_depth(a, b, 0)
+    at_depth(a, b, 0, &Bytes)
+}
+
+/// As [`compare`], with strings in the order of `rules`.
+pub(crate) fn compare_by(a: &Value<'_>, b: &Value<'_>, rules: &dyn Collate) -> Ordering {
+    at_depth(a, b, 0, &Foreign(rules))
 }
 
 /// Compares two documents in MongoDB's order, see [`compare`].
 pub fn compare_docs(a: &Doc, b: &Doc) -> Ordering {
-    documents(a, b, true, 0)
+    documents(a, b, true, 0, &Bytes)
 }
 
-fn at_depth(a: &Value<'_>, b: &Value<'_>, depth: usize) -> Ordering {
+fn at_depth<R: Rules>(a: &Value<'_>, b: &Value<'_>, depth: usize, rules: &R) -> Ordering {
     match (a, b) {
         (Value::Int32(a), Value::Int32(b)) => a.cmp(b),
         (Value::Int64(a), Value::Int64(b)) => a.cmp(b),
         (Value::String(a) | Value::Symbol(a), Value::String(b) | Value::Symbol(b)) => {
-            a.as_bytes().cmp(b.as_bytes())
+            rules.compare(a, b)
         }
-        (Value::Document(a), Value::Document(b)) => documents(a, b, true, depth),
-        (Value::Array(a), Value::Array(b)) => documents(a, b, false, depth),
+        (Value::Document(a), Value::Document(b)) => documents(a, b, true, depth, rules),
+        (Value::Array(a), Value::Array(b)) => documents(a, b, false, depth, rules),
         (
             Value::Binary {
                 subtype: s,
@@ -91,7 +97,7 @@ fn at_depth(a: &Value<'_>, b: &Value<'_>, depth: usize) -> Ordering {
         (
             Value::JavaScriptWithScope { code: a, scope: s },
             Value::JavaScriptWithScope { code: b, scope: t },
-        ) => a.cmp(b).then_with(|| documents(s, t, true, depth)),
+        ) => a.cmp(b).then_with(|| documents(s, t, true, depth, rules)),
         _ => {
             let classes = canonical_class(a.type_code()).cmp(&canonical_class(b.type_code()));
             classes.then_with(|| number::compare(a, b).unwrap_or(Ordering::Equal))
@@ -99,7 +105,7 @@ fn at_depth(a: &Value<'_>, b: &Value<'_>, depth: usize) -> Ordering {
     }
 }
 
-fn documents(a: &Doc, b: &Doc, names: bool, depth: usize) -> Ordering {
+fn documents<R: Rules>(a: &Doc, b: &Doc, names: bool, depth: usize, rules: &R) -> Ordering {
     // Validated documents are never this deep; damaged ones must not exhaust the stack.
     if depth > MAX_DEPTH || a.as_bytes() == b.as_bytes() {
         return Ordering::Equal;
@@ -116,7 +122,7 @@ fn documents(a: &Doc, b: &Doc, names: bool, depth: usize) -> Ordering {
         }
         if order.is_eq() {
             order = match (x.value(), y.value()) {
-                (Some(x), Some(y)) => at_depth(&x, &y, depth + 1),
+                (Some(x), Some(y)) => at_depth(&x, &y, depth + 1, rules),
                 (x, y) => x.is_some().cmp(&y.is_some()),
             };
         }

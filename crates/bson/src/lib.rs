@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod array_buf;
+mod collate;
 mod compare;
 mod convert;
 mod decimal128;
@@ -24,6 +25,7 @@ mod validate;
 mod value;
 
 pub use array_buf::ArrayBuf;
+pub use collate::{Collate, Collator};
 pub use compare::{canonical_class, compare, compare_docs};
 pub use convert::ToValue;
 pub use decimal128::{Decimal128, ParseDecimalError, Rounding};

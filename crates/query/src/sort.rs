@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use frond_bson::key::{Direction, encode_directed};
-use frond_bson::{Doc, Value};
+use frond_bson::key::Direction;
+use frond_bson::{Collator, Doc, Value};
 
 use crate::display;
 use crate::error::{Error, Result};
@@ -15,6 +15,7 @@ pub struct SortSpec {
     paths: KeyPaths,
     directions: Box<[Direction]>,
     natural: Option<Direction>,
+    collator: Collator,
 }
 
 impl SortSpec {
@@ -45,6 +46,7 @@ impl SortSpec {
             paths,
             directions: directions.into(),
             natural: None,
+            collator: Collator::default(),
         })
     }
 
@@ -67,7 +69,21 @@ impl SortSpec {
             paths: KeyPaths::new([])?,
             directions: Box::new([]),
             natural: Some(natural),
+            collator: Collator::default(),
         })
+    }
+
+    /// The same order with strings compared by `collator`.
+    pub fn collated(self, collator: &Collator) -> SortSpec {
+        SortSpec {
+            collator: collator.clone(),
+            ..self
+        }
+    }
+
+    /// How strings compare.
+    pub fn collator(&self) -> &Collator {
+        &self.collator
     }
 
     /// Whether the specification names no field: `{}` or `{$natural: …}`.
@@ -112,7 +128,8 @@ impl SortSpec {
             let buffer = if is_first { &mut *key } else { &mut candidate };
             buffer.clear();
             for (value, direction) in values.iter().zip(&self.directions) {
-                encode_directed(&value.unwrap_or(Value::Null), *direction, buffer);
+                let value = value.unwrap_or(Value::Null);
+                (self.collator).encode_directed(&value, *direction, buffer);
             }
             if !is_first && candidate < *key {
                 std::mem::swap(key, &mut candidate);

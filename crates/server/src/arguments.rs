@@ -110,6 +110,7 @@ impl<'a> Arguments<'a> {
         Ok(Some(frond_query::expr::evaluate_variables(
             expressions,
             now_ms(),
+            frond_bson::Collator::BINARY,
         )?))
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use frond_bson::{ArrayBuf, Doc, Value};
+use frond_bson::{ArrayBuf, Collator, Doc, Value};
 use frond_query::Environment;
 use frond_query::matcher::Filter;
 use frond_query::projection::Projection;
@@ -86,7 +86,7 @@ impl Question {
                 Some(filter) => Filter::parse_with(filter, environment)?,
                 None => Filter::all(),
             }),
-            sort: SortSpec::parse(sort.unwrap_or(Doc::empty()))?,
+            sort: SortSpec::parse(sort.unwrap_or(Doc::empty()))?.collated(environment.collator),
             hint: Hint::parse(hint)?,
             shown: None,
             limits: KeyLimits::default(),
@@ -183,7 +183,7 @@ impl DocumentStore {
         request: &FindRequest<'_>,
         context: &OpContext,
     ) -> Result<(Projection, Option<Planned>)> {
-        let environment = environment(request.variables);
+        let environment = environment(request.variables, Collator::BINARY);
         let projection = request.projection.unwrap_or(Doc::empty());
         let projection = Projection::parse_with(projection, &environment)?;
         let shown = projection.needed_paths().map(BTreeSet::from_iter);
@@ -236,7 +236,12 @@ impl DocumentStore {
         request: &CountRequest<'_>,
         context: &OpContext,
     ) -> Result<u64> {
-        let question = Question::parse(request.filter, None, request.hint, &environment(None))?;
+        let question = Question::parse(
+            request.filter,
+            None,
+            request.hint,
+            &environment(None, Collator::BINARY),
+        )?;
         let limit = request.limit.unwrap_or(u64::MAX);
         if question.filter.is_empty() && question.hint.is_none() {
             return Ok(self
@@ -270,7 +275,7 @@ impl DocumentStore {
         hint: Option<Value<'_>>,
         context: &OpContext,
     ) -> Result<ArrayBuf> {
-        let question = Question::parse(filter, None, hint, &environment(None))?;
+        let question = Question::parse(filter, None, hint, &environment(None, Collator::BINARY))?;
         let shown = BTreeSet::from([path.to_owned()]);
         let question = question.showing(Some(shown));
         match question.plan(self.catalog(), ns, context)? {

@@ -3,11 +3,12 @@
 use super::number::put_number;
 use super::type_bits::TypeBits;
 use super::{Direction, tags};
+use crate::collate::{Bytes, Collate, Foreign, Rules};
 use crate::{Doc, MAX_DEPTH, Value, tag};
 
 /// Appends the ascending encoding of `value`.
 pub fn encode(value: &Value<'_>, out: &mut Vec<u8>) {
-    Encoder { out, lost: None }.value(value, 0);
+    directed(value, Direction::Ascending, out, None, &Bytes);
 }
 
 /// Appends the descending encoding of `value`: the ascending one with all bytes inverted.
@@ -17,7 +18,7 @@ pub fn encode_descending(value: &Value<'_>, out: &mut Vec<u8>) {
 
 /// Appends the encoding of `value` in the given direction.
 pub fn encode_directed(value: &Value<'_>, direction: Direction, out: &mut Vec<u8>) {
-    directed(value, direction, out, None);
+    directed(value, direction, out, None, &Bytes);
 }
 
 /// Appends the encoding of `value`, and to `lost` what is needed to restore it exactly.
@@ -27,17 +28,30 @@ pub fn encode_typed(
     out: &mut Vec<u8>,
     lost: &mut TypeBits,
 ) {
-    directed(value, direction, out, Some(lost));
+    directed(value, direction, out, Some(lost), &Bytes);
 }
 
-fn directed(
+/// As [`encode_typed`], with strings in the order of `rules`: in the place of the text of a string is
+/// that of its sort key.
+pub(crate) fn encode_by(
     value: &Value<'_>,
     direction: Direction,
     out: &mut Vec<u8>,
     lost: Option<&mut TypeBits>,
+    rules: &dyn Collate,
+) {
+    directed(value, direction, out, lost, &Foreign(rules));
+}
+
+fn directed<R: Rules>(
+    value: &Value<'_>,
+    direction: Direction,
+    out: &mut Vec<u8>,
+    lost: Option<&mut TypeBits>,
+    rules: &R,
 ) {
     let start = out.len();
-    Encoder { out, lost }.value(value, 0);
+    Encoder { out, lost, rules }.value(value, 0);
     if direction == Direction::Descending {
         invert_from(out, start);
     }
@@ -50,12 +64,13 @@ pub(super) fn invert_from(out: &mut [u8], start: usize) {
     }
 }
 
-struct Encoder<'o> {
+struct Encoder<'o, R> {
     out: &'o mut Vec<u8>,
     lost: Option<&'o mut TypeBits>,
+    rules: &'o R,
 }
 
-impl Encoder<'_> {
+impl<R: Rules> Encoder<'_, R> {
     fn value(&mut self, value: &Value<'_>, depth: usize) {
         match value {
             // These write their first byte themselves: it depends on the value.
@@ -73,11 +88,11 @@ impl Encoder<'_> {
                 put_number(value, self.out, self.lost.as_deref_mut());
             }
             Value::String(s) => {
-                self.text(s.as_bytes());
+                self.string(s);
                 self.lose(false);
             }
             Value::Symbol(s) => {
-                self.text(s.as_bytes());
+                self.string(s);
                 self.lose(true);
             }
             Value::Document(d) => self.document(d, depth),
@@ -115,6 +130,11 @@ impl Encoder<'_> {
         if let Some(lost) = &mut self.lost {
             lost.bit(bit);
         }
+    }
+
+    fn string(&mut self, text: &str) {
+        let rules = self.rules;
+        rules.with_key(text, |bytes| self.text(bytes));
     }
 
     /// Text up to an end byte that sorts before every other byte; 0x00 and 0x01 are escaped.

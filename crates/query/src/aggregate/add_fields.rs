@@ -1,5 +1,6 @@
 //! Adding computed fields to documents: `$addFields` and `$set`.
 
+use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::expr::{Context, Node, Parser};
 use crate::paths::check_field_path;
@@ -23,7 +24,11 @@ impl AddFields {
     ///
     /// Errors: 40177 if it is empty, 31249 and 31250 for colliding paths, those of paths and
     /// expressions.
-    pub(crate) fn parse(stage: &str, spec: &Doc, variables: Option<&Doc>) -> Result<AddFields> {
+    pub(crate) fn parse(
+        stage: &str,
+        spec: &Doc,
+        environment: &Environment<'_>,
+    ) -> Result<AddFields> {
         let parse = || {
             if spec.is_empty() {
                 return Err(Error::location(
@@ -32,7 +37,7 @@ impl AddFields {
                 ));
             }
             let mut root = AddFields::default();
-            read(&mut Parser::new(variables), &mut root, spec, "")?;
+            read(&mut Parser::new(environment), &mut root, spec, "")?;
             Ok(root)
         };
         parse().map_err(|error: Error| error.context(format!("Invalid {stage}")))

@@ -74,8 +74,11 @@ impl Pipeline {
                 all
             }
         };
-        let rest = self.stages.into_iter().skip(taken).collect();
-        (front, Pipeline { stages: rest }.limited_sorts())
+        let rest = Pipeline {
+            stages: self.stages.into_iter().skip(taken).collect(),
+            collator: self.collator,
+        };
+        (front, rest.limited_sorts())
     }
 
     /// Tells each `$sort` how many documents the `$skip` and `$limit` behind it leave, so that it

@@ -23,7 +23,7 @@ pub use update::UpdatePipeline;
 
 use crate::environment::Environment;
 use crate::error::{Error, ErrorCode, Result};
-use frond_bson::{Doc, Value};
+use frond_bson::{Collator, Doc, Value};
 use stages::{Place, Stage};
 
 /// Most stages of a pipeline, as in MongoDB.
@@ -36,6 +36,7 @@ const MAX_NESTED_PIPELINES: usize = 20;
 #[derive(Clone, Debug, Default)]
 pub struct Pipeline {
     stages: Vec<Stage>,
+    collator: Collator,
 }
 
 /// What parsing a stage can refer to.
@@ -127,7 +128,15 @@ impl Pipeline {
             }
             (operator.parse)(argument, context, &mut stages)?;
         }
-        Ok(Pipeline { stages })
+        Ok(Pipeline {
+            stages,
+            collator: context.environment.collator.clone(),
+        })
+    }
+
+    /// How the stages compare strings.
+    pub fn collator(&self) -> &Collator {
+        &self.collator
     }
 
     /// The number of stages after parsing; some stages of the user are two here.

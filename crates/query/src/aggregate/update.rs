@@ -16,17 +16,13 @@ pub struct UpdatePipeline {
 }
 
 impl UpdatePipeline {
-    /// Reads the stages. `variables` are the values of the command's `let`.
+    /// Reads the stages.
     ///
     /// # Errors
     /// 72 for stages that an update may not have, else as [`super::Pipeline::parse`].
-    pub fn parse(array: &Doc, variables: Option<&Doc>) -> Result<UpdatePipeline> {
+    pub fn parse(array: &Doc, environment: &Environment<'_>) -> Result<UpdatePipeline> {
         let context = ParseContext {
-            environment: Environment {
-                variables,
-                // Only filters take the time when they are parsed, and updates have none.
-                now_ms: 0,
-            },
+            environment: *environment,
             depth: 0,
         };
         let mut parsed = Vec::new();

@@ -22,8 +22,9 @@ pub(crate) use node::{FieldPath, Node, check_bytes};
 pub(crate) use operators::reference;
 pub(crate) use parse::{MISSING, Parser, check_variable_name, field_path};
 
+use crate::environment::Environment;
 use crate::error::{Error, Result};
-use frond_bson::{Doc, DocBuf, OwnedValue, Value};
+use frond_bson::{Collator, Doc, DocBuf, OwnedValue, Value};
 
 /// The values of a command's `let`: each expression is evaluated once, without a document, and may
 /// use the variables before it. A missing value is held as `undefined`, which a variable gives back
@@ -32,11 +33,16 @@ use frond_bson::{Doc, DocBuf, OwnedValue, Value};
 /// # Errors
 /// Those of [`Expr::parse`] and [`Expr::eval`]; 9 for names that a user may not give; 4890500 for
 /// an expression that reads the document.
-pub fn evaluate_variables(variables: &Doc, now_ms: i64) -> Result<DocBuf> {
+pub fn evaluate_variables(variables: &Doc, now_ms: i64, collator: &Collator) -> Result<DocBuf> {
     let mut values = DocBuf::new();
     for (name, value) in variables.iter() {
         check_variable_name(name)?;
-        let expression = Expr::parse(&value, Some(&values))?;
+        let environment = Environment {
+            variables: Some(&values),
+            now_ms,
+            collator,
+        };
+        let expression = Expr::parse(&value, &environment)?;
         let mut reads_document = false;
         expression.fields(|_| reads_document = true);
         if reads_document {
@@ -61,13 +67,13 @@ pub struct Expr {
 }
 
 impl Expr {
-    /// Reads an expression. `variables` are the values of a command's `let`, by name.
+    /// Reads an expression with the variables and the collator of its surroundings.
     ///
     /// # Errors
     /// MongoDB's codes for what is wrong: 168 for an unknown operator, 16020 for a wrong number of
     /// arguments, 17276 for an undefined variable, and so on.
-    pub fn parse(value: &Value<'_>, variables: Option<&Doc>) -> Result<Expr> {
-        let node = Parser::new(variables).parse(*value)?;
+    pub fn parse(value: &Value<'_>, environment: &Environment<'_>) -> Result<Expr> {
+        let node = Parser::new(environment).parse(*value)?;
         Ok(Expr { node })
     }
 

@@ -3,7 +3,7 @@
 use super::operators::{Eval, Operator};
 use super::value::Val;
 use crate::error::{Error, Result};
-use frond_bson::{ArrayBuf, Doc, DocBuf, OwnedValue, Value};
+use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Value};
 
 /// One node of an expression. Nesting is bounded by that of the document it was parsed from.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(crate) enum Node {
     Array(Vec<Node>),
     /// An operator and its arguments.
     Call(&'static Operator, Vec<Node>),
+    /// An operator that compares values, its arguments, and how strings compare.
+    Collated(&'static Operator, Vec<Node>, Collator),
     /// An operator that has a form of its own, such as those that bind variables.
     Special(Box<dyn Special>),
 }
@@ -123,13 +125,7 @@ impl Node {
             Node::Call(operator, arguments) => match (operator.eval, &**arguments) {
                 (Eval::One(function), [a]) => function(a.eval(context)?),
                 (Eval::Two(function), [a, b]) => function(a.eval(context)?, b.eval(context)?),
-                (Eval::Many(function), nodes) => {
-                    let mut values = Vec::with_capacity(nodes.len());
-                    for node in nodes {
-                        values.push(node.eval(context)?);
-                    }
-                    function(&values)
-                }
+                (Eval::Many(function), nodes) => function(&all(nodes, context)?),
                 (Eval::Given(function), nodes) => {
                     let mut values = Vec::with_capacity(nodes.len());
                     for node in nodes {
@@ -138,11 +134,11 @@ impl Node {
                     function(&values)
                 }
                 (Eval::Lazy(function), nodes) => function(nodes, context),
-                _ => Err(Error::internal(format!(
-                    "{} was parsed with {} arguments",
-                    operator.name,
-                    arguments.len()
-                ))),
+                _ => Err(misparsed(operator, arguments)),
+            },
+            Node::Collated(operator, arguments, collator) => match operator.eval {
+                Eval::Collated(function) => function(&all(arguments, context)?, collator),
+                _ => Err(misparsed(operator, arguments)),
             },
             Node::Special(special) => special.eval(context),
         }
@@ -168,12 +164,29 @@ impl Node {
             Node::Variable(..) => {}
             Node::Root(path) => found(path),
             Node::Object(fields) => fields.iter().for_each(|(_, node)| node.fields(found)),
-            Node::Array(nodes) | Node::Call(_, nodes) => {
+            Node::Array(nodes) | Node::Call(_, nodes) | Node::Collated(_, nodes, _) => {
                 nodes.iter().for_each(|node| node.fields(found));
             }
             Node::Special(special) => special.visit(&mut |node| node.fields(found)),
         }
     }
+}
+
+/// The values of all arguments.
+fn all<'a>(nodes: &'a [Node], context: &Context<'a>) -> Result<Vec<Val<'a>>> {
+    let mut values = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        values.push(node.eval(context)?);
+    }
+    Ok(values)
+}
+
+fn misparsed(operator: &Operator, arguments: &[Node]) -> Error {
+    Error::internal(format!(
+        "{} was parsed with {} arguments",
+        operator.name,
+        arguments.len()
+    ))
 }
 
 impl FieldPath {

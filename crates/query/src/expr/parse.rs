@@ -1,9 +1,10 @@
 //! Reading expressions from BSON.
 
 use super::node::{FieldPath, Node};
-use super::operators::{self, Arguments, Operator};
+use super::operators::{self, Arguments, Eval, Operator};
+use crate::environment::Environment;
 use crate::error::{Error, ErrorCode, Result};
-use frond_bson::{Doc, OwnedValue, Value};
+use frond_bson::{Collator, Doc, OwnedValue, Value};
 
 /// How a variable without a value is held among the values of `let`. Nothing else needs this old
 /// type there: drivers no longer send it.
@@ -13,18 +14,34 @@ pub(crate) const MISSING: Value<'static> = Value::Undefined;
 pub(crate) struct Parser<'v> {
     /// Values of `let`, known before evaluation.
     constants: Option<&'v Doc>,
+    /// How the operators that compare values see strings.
+    collator: &'v Collator,
     /// Names bound around the current place and their numbers.
     bound: Vec<(String, u32)>,
     next_variable: u32,
 }
 
 impl<'v> Parser<'v> {
-    /// A parser with the variables of `let`.
-    pub(crate) fn new(constants: Option<&'v Doc>) -> Parser<'v> {
+    /// A parser with the variables of `let` and the collator.
+    pub(crate) fn new(environment: &Environment<'v>) -> Parser<'v> {
         Parser {
-            constants,
+            constants: environment.variables,
+            collator: environment.collator,
             bound: Vec::new(),
             next_variable: 0,
+        }
+    }
+
+    /// How strings compare, for operators and accumulators that compare values.
+    pub(crate) fn collator(&self) -> &'v Collator {
+        self.collator
+    }
+
+    /// The node of an operator with its arguments.
+    fn call(&self, operator: &'static Operator, nodes: Vec<Node>) -> Node {
+        match operator.eval {
+            Eval::Collated(_) => Node::Collated(operator, nodes, self.collator.clone()),
+            _ => Node::Call(operator, nodes),
         }
     }
 
@@ -125,7 +142,7 @@ impl<'v> Parser<'v> {
         if max < Arguments::MANY {
             nodes.resize_with(max, || Node::Absent);
         }
-        Ok(Node::Call(operator, nodes))
+        Ok(self.call(operator, nodes))
     }
 
     /// Reads the arguments of an operator that takes a document of named ones.
@@ -146,7 +163,7 @@ impl<'v> Parser<'v> {
             ));
         };
         let nodes = self.named_nodes(operator.name, names, doc)?;
-        Ok(Node::Call(operator, nodes))
+        Ok(self.call(operator, nodes))
     }
 
     /// The named arguments in the order of `names`; those not given are absent.

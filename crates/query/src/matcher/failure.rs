@@ -41,7 +41,7 @@ pub(crate) enum Detail {
 /// # Errors
 /// Those of parsing the filter.
 pub fn explain_failure(filter: &Doc, doc: &Doc, environment: &Environment<'_>) -> Result<DocBuf> {
-    let clause = document(filter, Context::top(Some(environment)))?;
+    let clause = document(filter, Context::top(environment))?;
     for detail in [Detail::Full, Detail::Brief] {
         let explainer = Explainer {
             doc,

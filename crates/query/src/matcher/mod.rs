@@ -25,7 +25,7 @@ pub use schema::Schema;
 
 use std::sync::Arc;
 
-use frond_bson::{Doc, Value};
+use frond_bson::{Collator, Doc, Value};
 
 use crate::environment::Environment;
 use crate::error::{Error, Result};
@@ -124,14 +124,19 @@ impl Filter {
     /// a wrong argument, 9 (`FailedToParse`), 14 (`TypeMismatch`), 15 (`Overflow`) for a filter that
     /// nests too deep, and 238 (`NotImplemented`) for an operator that this server lacks.
     pub fn parse(filter: &Doc) -> Result<Filter> {
-        let root = parse::document(filter, Context::top(None))?;
+        Filter::parse_collated(filter, Collator::BINARY)
+    }
+
+    /// As [`Filter::parse`], with conditions that compare strings by `collator`.
+    pub fn parse_collated(filter: &Doc, collator: &Collator) -> Result<Filter> {
+        let root = parse::document(filter, Context::without_expressions(collator))?;
         Ok(Filter { root })
     }
 
     /// Parses the filter document of a query, which may hold `$expr`. Fails as [`Filter::parse`], and
     /// with the codes of a wrong expression.
     pub fn parse_with(filter: &Doc, environment: &Environment<'_>) -> Result<Filter> {
-        let root = parse::document(filter, Context::top(Some(environment)))?;
+        let root = parse::document(filter, Context::top(environment))?;
         Ok(Filter { root })
     }
 

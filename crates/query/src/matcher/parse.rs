@@ -1,6 +1,6 @@
 //! From a filter document to an [`Expr`] tree.
 
-use frond_bson::{Doc, Value};
+use frond_bson::{Collator, Doc, Value};
 
 use super::operators::{self, comparison, regex};
 use super::{Expr, Leaf, Op, Relation};
@@ -20,15 +20,26 @@ pub(crate) struct Context<'e> {
     pub(crate) in_element: bool,
     /// What `$expr` may refer to; without it the operator is refused.
     pub(crate) environment: Option<&'e Environment<'e>>,
+    /// How conditions compare strings.
+    pub(crate) collator: &'e Collator,
 }
 
 impl<'e> Context<'e> {
-    /// The start of a filter.
-    pub(crate) fn top(environment: Option<&'e Environment<'e>>) -> Context<'e> {
+    /// The start of a filter that may hold `$expr`.
+    pub(crate) fn top(environment: &'e Environment<'e>) -> Context<'e> {
+        Context {
+            environment: Some(environment),
+            ..Context::without_expressions(environment.collator)
+        }
+    }
+
+    /// The start of a filter that may not.
+    pub(crate) fn without_expressions(collator: &'e Collator) -> Context<'e> {
         Context {
             depth: 0,
             in_element: false,
-            environment,
+            environment: None,
+            collator,
         }
     }
 
@@ -83,7 +94,7 @@ pub(crate) fn document(filter: &Doc, context: Context<'_>) -> Result<Expr> {
     for (name, value) in filter.iter() {
         if name.starts_with('$') {
             if context.in_element && is_db_ref_field(name) {
-                conditions.push(implicit(Path::new(name), value)?);
+                conditions.push(implicit(Path::new(name), value, context)?);
             } else {
                 conditions.extend(operators::parse_document_operator(name, value, context)?);
             }
@@ -99,7 +110,7 @@ pub(crate) fn document(filter: &Doc, context: Context<'_>) -> Result<Expr> {
                 };
                 field_operators(&field, &mut conditions)?;
             }
-            None => conditions.push(implicit(path, value)?),
+            None => conditions.push(implicit(path, value, context)?),
         }
     }
     Ok(all_of(conditions))
@@ -132,10 +143,10 @@ pub(crate) fn all_of(conditions: Vec<Expr>) -> Expr {
 }
 
 /// `field: value` without an operator: equality, or a match of a regular expression.
-fn implicit(path: Path, value: Value<'_>) -> Result<Expr> {
+fn implicit(path: Path, value: Value<'_>, context: Context<'_>) -> Result<Expr> {
     let op = match value {
         Value::Regex { pattern, options } => regex::compile(pattern, options)?,
-        value => comparison::compare(Relation::Eq, value)?,
+        value => comparison::compare(Relation::Eq, value, context.collator)?,
     };
     Ok(Expr::Leaf(Leaf { path, op }))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use frond_bson::{Doc, Value};
+use frond_bson::{Collator, Doc, Value};
 
 use super::node::{Node, Rule};
 use super::slice::Slice;
@@ -308,7 +308,10 @@ impl<'e> Parser<'e> {
             ));
         }
         self.elem_match = true;
-        field.insert(Rule::ElemMatch(Box::new(ElemMatch::parse(argument)?)))
+        field.insert(Rule::ElemMatch(Box::new(ElemMatch::parse(
+            argument,
+            self.environment.map_or(Collator::BINARY, |e| e.collator),
+        )?)))
     }
 
     /// `name: {$operator: …}`: an expression.
@@ -348,7 +351,7 @@ impl<'e> Parser<'e> {
             ));
         };
         self.kind = Some(Kind::Inclusion);
-        let expression = Expr::parse(&expression, environment.variables)?;
+        let expression = Expr::parse(&expression, environment)?;
         field.insert(Rule::Computed(Arc::new(expression)))
     }
 }

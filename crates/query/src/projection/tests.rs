@@ -10,6 +10,7 @@ fn project(spec: &str, document: &str, positional: Option<usize>) -> Result<Stri
     let environment = Environment {
         variables: None,
         now_ms: 1_000,
+        ..Environment::default()
     };
     let projected =
         Projection::parse_with(&json(spec), &environment)?.apply(&json(document), positional)?;

@@ -3,7 +3,7 @@
 use super::path::Component;
 use crate::error::{Error, Result};
 use crate::matcher::Filter;
-use frond_bson::{Doc, DocBuf, Value};
+use frond_bson::{Collator, Doc, DocBuf, Value};
 use std::collections::BTreeMap;
 
 /// The array filters of an update, by the name they give the element.
@@ -20,7 +20,7 @@ impl std::fmt::Debug for ArrayFilters {
 
 impl ArrayFilters {
     /// Reads the filters; each is a query on one name.
-    pub(crate) fn parse(filters: &[&Doc]) -> Result<ArrayFilters> {
+    pub(crate) fn parse(filters: &[&Doc], collator: &Collator) -> Result<ArrayFilters> {
         let mut by_name = BTreeMap::new();
         for spec in filters {
             let mut name = None;
@@ -30,8 +30,8 @@ impl ArrayFilters {
                     "Cannot use an expression without a top-level field name in arrayFilters",
                 ));
             };
-            let filter =
-                Filter::parse(spec).map_err(|error| error.context("Error parsing array filter"))?;
+            let filter = Filter::parse_collated(spec, collator)
+                .map_err(|error| error.context("Error parsing array filter"))?;
             if by_name.insert(name.clone(), filter).is_some() {
                 return Err(Error::failed_to_parse(format!(
                     "Found multiple array filters with the same top-level field name {name}"

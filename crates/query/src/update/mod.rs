@@ -21,9 +21,10 @@ pub use touched::{Paths, Touched};
 pub use upsert::{upsert_base, upsert_base_for_replacement};
 
 use crate::aggregate::UpdatePipeline;
+use crate::environment::Environment;
 use crate::error::{Error, ErrorCode, Result};
 use array_filters::ArrayFilters;
-use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES, ObjectId, Timestamp, Value};
+use frond_bson::{Collator, Doc, DocBuf, MAX_DOCUMENT_BYTES, ObjectId, Timestamp, Value};
 use operators::{Argument, Scope};
 use std::sync::Arc;
 use tree::{Fields, Leaf, Node};
@@ -96,11 +97,23 @@ impl Update {
     /// MongoDB's: 9 for unknown operators and misused array filters, 40 for conflicting paths, 52
     /// and 56 for bad names, 14 and 2 for bad operands.
     pub fn parse(update: &Doc, array_filters: &[&Doc]) -> Result<Update> {
+        Update::parse_collated(update, array_filters, Collator::BINARY)
+    }
+
+    /// As [`Update::parse`]; operators and array filters compare strings by `collator`.
+    ///
+    /// # Errors
+    /// As [`Update::parse`].
+    pub fn parse_collated(
+        update: &Doc,
+        array_filters: &[&Doc],
+        collator: &Collator,
+    ) -> Result<Update> {
         let is_operators = update
             .first()
             .is_some_and(|(name, _)| name.starts_with('$'));
         if is_operators {
-            return parse_operators(update, array_filters);
+            return parse_operators(update, array_filters, collator);
         }
         if !array_filters.is_empty() {
             return Err(Error::failed_to_parse(
@@ -114,17 +127,19 @@ impl Update {
     }
 
     /// Reads the `u` of an update statement: a document, or an array of pipeline stages, which see
-    /// the values of `variables` (the command's `let`).
+    /// the variables of the environment.
     ///
     /// # Errors
     /// As [`Update::parse`]; 9 for other types.
     pub fn parse_value(
         update: &Value<'_>,
         array_filters: &[&Doc],
-        variables: Option<&Doc>,
+        environment: &Environment<'_>,
     ) -> Result<Update> {
         match update {
-            Value::Document(update) => Update::parse(update, array_filters),
+            Value::Document(update) => {
+                Update::parse_collated(update, array_filters, environment.collator)
+            }
             Value::Array(stages) => {
                 if !array_filters.is_empty() {
                     return Err(Error::failed_to_parse(
@@ -132,7 +147,7 @@ impl Update {
                     ));
                 }
                 Ok(Update {
-                    kind: Kind::Pipeline(UpdatePipeline::parse(stages, variables)?),
+                    kind: Kind::Pipeline(UpdatePipeline::parse(stages, environment)?),
                 })
             }
             other => Err(Error::failed_to_parse(format!(
@@ -220,8 +235,8 @@ impl Update {
     }
 }
 
-fn parse_operators(update: &Doc, array_filters: &[&Doc]) -> Result<Update> {
-    let filters = ArrayFilters::parse(array_filters)?;
+fn parse_operators(update: &Doc, array_filters: &[&Doc], collator: &Collator) -> Result<Update> {
+    let filters = ArrayFilters::parse(array_filters, collator)?;
     let mut root = Node::Fields(Arc::default());
     let mut parsed = Vec::new();
     for (name, fields) in update.iter() {
@@ -240,7 +255,11 @@ fn parse_operators(update: &Doc, array_filters: &[&Doc]) -> Result<Update> {
             )));
         };
         for (path, value) in fields.iter() {
-            let argument = Argument { path, value };
+            let argument = Argument {
+                path,
+                value,
+                collator,
+            };
             for (path, modifier) in (operator.parse)(&argument)? {
                 let components = path::parse(&path)?;
                 if components.len() + crate::raw::depth(&value) > path::MAX_DEPTH {

@@ -1,6 +1,6 @@
 //! `explain`
 
-use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
+use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc};
 use frond_query::Environment;
 use frond_query::aggregate::Pipeline;
 use frond_store::{FindRequest, Verbosity};
@@ -153,6 +153,7 @@ fn explain_pipeline(
     let environment = Environment {
         variables: request.variables,
         now_ms: now_ms(),
+        collator: Collator::BINARY,
     };
     let pipeline = Pipeline::parse(request.pipeline, &environment)?;
     let stages = pipeline.len();

@@ -8,7 +8,7 @@ mod write;
 
 use std::sync::Arc;
 
-use frond_bson::{Doc, DocBuf, Value};
+use frond_bson::{Collator, Doc, DocBuf, Value};
 use frond_query::aggregate::{
     DocSource, Docs, ExecContext, Pipeline, STAGE_MEMORY_BYTES_MAX, Source,
 };
@@ -121,6 +121,7 @@ impl Runner<'_> {
         hint: Option<Hint>,
     ) -> Result<Opened> {
         let (front, rest) = pipeline.split_front();
+        let sort = SortSpec::parse(front.sort.as_deref().unwrap_or(Doc::empty()))?;
         let seed: u64 = rand::random();
         let context = ExecContext {
             now_ms: now_ms(),
@@ -140,7 +141,7 @@ impl Runner<'_> {
         };
         let question = Question {
             filter: Arc::new(front.filter),
-            sort: SortSpec::parse(front.sort.as_deref().unwrap_or(Doc::empty()))?,
+            sort: sort.collated(rest.collator()),
             hint,
             shown: rest.needed_fields(),
             limits: KeyLimits::default(),
@@ -189,7 +190,10 @@ impl DocumentStore {
         request: &AggregateRequest<'_>,
         context: &OpContext,
     ) -> Result<QueryCursor> {
-        let pipeline = Pipeline::parse(request.pipeline, &environment(request.variables))?;
+        let pipeline = Pipeline::parse(
+            request.pipeline,
+            &environment(request.variables, Collator::BINARY),
+        )?;
         if ns.is_none() && !pipeline.has_documents() {
             return Err(command(
                 ErrorCode::InvalidNamespace,

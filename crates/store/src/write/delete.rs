@@ -1,6 +1,6 @@
 //! `delete`: one document or all that match.
 
-use frond_bson::{Doc, Value};
+use frond_bson::{Collator, Doc, Value};
 
 use super::environment;
 use super::modify::{Change, Effect, Target};
@@ -54,7 +54,7 @@ pub fn delete(
             Some(request.filter),
             None,
             request.hint,
-            &environment(request.variables),
+            &environment(request.variables, Collator::BINARY),
         )?,
         context,
         durability,

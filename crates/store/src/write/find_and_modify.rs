@@ -1,6 +1,6 @@
 //! `findAndModify`: changes one document and returns it, as it was or as it is.
 
-use frond_bson::{Doc, DocBuf, OwnedValue, Value};
+use frond_bson::{Collator, Doc, DocBuf, OwnedValue, Value};
 use frond_query::error::ErrorCode;
 use frond_query::projection::Projection;
 use frond_query::update::Update;
@@ -85,7 +85,7 @@ pub fn find_and_modify(
 ) -> Result<FindAndModifyOutcome> {
     check(request)?;
     let filter = request.filter.unwrap_or(Doc::empty());
-    let environment = environment(request.variables);
+    let environment = environment(request.variables, Collator::BINARY);
     let projection = request.projection.unwrap_or(Doc::empty());
     let projection = Projection::parse_with(projection, &environment)?;
     let target = Target {
@@ -106,7 +106,7 @@ pub fn find_and_modify(
             ..FindAndModifyOutcome::default()
         });
     };
-    let update = Update::parse_value(update, &request.array_filters, request.variables)?;
+    let update = Update::parse_value(update, &request.array_filters, &environment)?;
     let mut attempts = 0;
     loop {
         let mut apply = Apply::new(&update);

@@ -17,7 +17,7 @@ pub mod update;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use frond_bson::{Doc, Timestamp};
+use frond_bson::{Collator, Doc, Timestamp};
 use frond_query::Environment;
 
 use crate::error::Error;
@@ -39,10 +39,14 @@ pub(crate) fn now_ms() -> i64 {
 }
 
 /// What expressions in filters and projections refer to, as of now.
-pub(crate) fn environment(variables: Option<&Doc>) -> Environment<'_> {
+pub(crate) fn environment<'a>(
+    variables: Option<&'a Doc>,
+    collator: &'a Collator,
+) -> Environment<'a> {
     Environment {
         variables,
         now_ms: now_ms(),
+        collator,
     }
 }
 

@@ -1,6 +1,6 @@
 //! `update`: one document or many, and upserts.
 
-use frond_bson::{Doc, DocBuf, ObjectId, OwnedValue, Value};
+use frond_bson::{Collator, Doc, DocBuf, ObjectId, OwnedValue, Value};
 use frond_query::error::ErrorCode;
 use frond_query::update::{ApplyContext, Update};
 
@@ -99,7 +99,8 @@ pub fn update(
     durability: Durability,
     context: &OpContext,
 ) -> Result<UpdateOutcome> {
-    let update = Update::parse_value(&request.update, &request.array_filters, request.variables)?;
+    let environment = environment(request.variables, Collator::BINARY);
+    let update = Update::parse_value(&request.update, &request.array_filters, &environment)?;
     if request.multi && update.is_replacement() {
         return Err(command(
             ErrorCode::FailedToParse,
@@ -113,7 +114,7 @@ pub fn update(
             Some(request.filter),
             request.sort,
             request.hint,
-            &environment(request.variables),
+            &environment,
         )?,
         context,
         durability,

@@ -1,40 +1,50 @@
 //! `$min`, `$max`, `$minN`, `$maxN`.
 
-use super::{Accumulator, Operator, counted, plain};
+use super::{Accumulator, Operator, collated, counted_collated};
 use crate::error::Result;
 use crate::expr::{Context, Val};
-use frond_bson::{ArrayBuf, OwnedValue, compare};
+use frond_bson::{ArrayBuf, Collator, OwnedValue};
 use std::cmp::Ordering;
 
 pub(super) const OPERATORS: &[Operator] = &[
     Operator {
         name: "$min",
-        parse: |p, _, v| plain(p, v, || Box::new(Best::new(Ordering::Less))),
+        parse: |p, _, v| collated(p, v, |c| Box::new(Best::new(Ordering::Less, c))),
     },
     Operator {
         name: "$max",
-        parse: |p, _, v| plain(p, v, || Box::new(Best::new(Ordering::Greater))),
+        parse: |p, _, v| collated(p, v, |c| Box::new(Best::new(Ordering::Greater, c))),
     },
     Operator {
         name: "$minN",
-        parse: |p, name, v| counted(p, name, v, |n| Box::new(BestN::new(Ordering::Less, n))),
+        parse: |p, name, v| {
+            counted_collated(p, name, v, |n, c| {
+                Box::new(BestN::new(Ordering::Less, n, c))
+            })
+        },
     },
     Operator {
         name: "$maxN",
-        parse: |p, name, v| counted(p, name, v, |n| Box::new(BestN::new(Ordering::Greater, n))),
+        parse: |p, name, v| {
+            counted_collated(p, name, v, |n, c| {
+                Box::new(BestN::new(Ordering::Greater, n, c))
+            })
+        },
     },
 ];
 
 /// The value that goes first; null and missing values do not take part.
 struct Best {
     wanted: Ordering,
+    collator: Collator,
     value: Option<OwnedValue>,
 }
 
 impl Best {
-    fn new(wanted: Ordering) -> Best {
+    fn new(wanted: Ordering, collator: Collator) -> Best {
         Best {
             wanted,
+            collator,
             value: None,
         }
     }
@@ -47,7 +57,7 @@ impl Accumulator for Best {
         }
         let value = value.or_null();
         let better = (self.value.as_ref())
-            .is_none_or(|best| compare(&value, &best.as_value()) == self.wanted);
+            .is_none_or(|best| self.collator.compare(&value, &best.as_value()) == self.wanted);
         if !better {
             return Ok(0);
         }
@@ -64,14 +74,16 @@ impl Accumulator for Best {
 /// The `n` values that go first, best first.
 struct BestN {
     wanted: Ordering,
+    collator: Collator,
     n: usize,
     values: Vec<OwnedValue>,
 }
 
 impl BestN {
-    fn new(wanted: Ordering, n: usize) -> BestN {
+    fn new(wanted: Ordering, n: usize, collator: Collator) -> BestN {
         BestN {
             wanted,
+            collator,
             n,
             values: Vec::new(),
         }
@@ -85,8 +97,9 @@ impl Accumulator for BestN {
         }
         let value = value.or_null();
         // After its equals, so that the first come stay.
-        let at =
-            (self.values).partition_point(|kept| compare(&value, &kept.as_value()) != self.wanted);
+        let at = self
+            .values
+            .partition_point(|kept| self.collator.compare(&value, &kept.as_value()) != self.wanted);
         if at >= self.n {
             return Ok(0);
         }

@@ -1,9 +1,9 @@
 //! `$push`, `$addToSet`, `$first`, `$last`, `$firstN`, `$lastN`.
 
-use super::{Accumulator, Operator, counted, plain};
+use super::{Accumulator, Operator, collated, counted, plain};
 use crate::error::Result;
 use crate::expr::{Context, Val};
-use frond_bson::{ArrayBuf, OwnedValue, Value, key};
+use frond_bson::{ArrayBuf, Collator, OwnedValue, Value};
 use std::collections::{HashSet, VecDeque};
 
 pub(super) const OPERATORS: &[Operator] = &[
@@ -13,7 +13,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     },
     Operator {
         name: "$addToSet",
-        parse: |p, _, v| plain(p, v, || Box::new(AddToSet::default())),
+        parse: |p, _, v| collated(p, v, |c| Box::new(AddToSet::new(c))),
     },
     Operator {
         name: "$first",
@@ -65,11 +65,21 @@ impl Accumulator for Push {
     }
 }
 
-#[derive(Default)]
 struct AddToSet {
+    collator: Collator,
     /// Keys of the values, which are the same for equal numbers of different types.
     seen: HashSet<Vec<u8>>,
     values: ArrayBuf,
+}
+
+impl AddToSet {
+    fn new(collator: Collator) -> AddToSet {
+        AddToSet {
+            collator,
+            seen: HashSet::new(),
+            values: ArrayBuf::new(),
+        }
+    }
 }
 
 impl Accumulator for AddToSet {
@@ -78,7 +88,7 @@ impl Accumulator for AddToSet {
             return Ok(0);
         };
         let mut bytes = Vec::new();
-        key::encode(&value, &mut bytes);
+        self.collator.encode(&value, &mut bytes);
         let size = bytes.len();
         if !self.seen.insert(bytes) {
             return Ok(0);

@@ -8,7 +8,7 @@ mod sums;
 
 use crate::error::{Error, Result};
 use crate::expr::{Context, Node, Parser, Val};
-use frond_bson::{Doc, OwnedValue, Value};
+use frond_bson::{Collator, Doc, OwnedValue, Value};
 use std::fmt::Debug;
 
 /// One accumulator operator.
@@ -38,6 +38,10 @@ pub(crate) enum Start {
     Plain(fn() -> Box<dyn Accumulator>),
     /// With a number of values to keep, evaluated once per group.
     Counted(fn(usize) -> Box<dyn Accumulator>, usize),
+    /// The same for each group, comparing strings by a collator.
+    Collated(fn(Collator) -> Box<dyn Accumulator>, Collator),
+    /// Both.
+    CountedCollated(fn(usize, Collator) -> Box<dyn Accumulator>, usize, Collator),
     /// By a sort order.
     Sorted(Box<order::Order>),
 }
@@ -47,6 +51,8 @@ impl Start {
         match self {
             Start::Plain(make) => make(),
             Start::Counted(make, n) => make(*n),
+            Start::Collated(make, collator) => make(collator.clone()),
+            Start::CountedCollated(make, n, collator) => make(*n, collator.clone()),
             Start::Sorted(order) => order.begin(),
         }
     }
@@ -95,13 +101,52 @@ fn plain(
     })
 }
 
-/// The parts `n` and `input` of accumulators that keep several values.
+/// An accumulator of any expression that compares values.
+fn collated(
+    parser: &mut Parser<'_>,
+    argument: Value<'_>,
+    start: fn(Collator) -> Box<dyn Accumulator>,
+) -> Result<Plan> {
+    Ok(Plan {
+        input: parser.parse(argument)?,
+        start: Start::Collated(start, parser.collator().clone()),
+    })
+}
+
+/// As [`counted`], of an accumulator that compares values.
+fn counted_collated(
+    parser: &mut Parser<'_>,
+    name: &str,
+    argument: Value<'_>,
+    start: fn(usize, Collator) -> Box<dyn Accumulator>,
+) -> Result<Plan> {
+    let (input, n) = counted_parts(parser, name, argument)?;
+    Ok(Plan {
+        input,
+        start: Start::CountedCollated(start, n, parser.collator().clone()),
+    })
+}
+
+/// An accumulator that keeps several values.
 fn counted(
     parser: &mut Parser<'_>,
     name: &str,
     argument: Value<'_>,
     start: fn(usize) -> Box<dyn Accumulator>,
 ) -> Result<Plan> {
+    let (input, n) = counted_parts(parser, name, argument)?;
+    Ok(Plan {
+        input,
+        start: Start::Counted(start, n),
+    })
+}
+
+/// The parts `n` and `input` of accumulators that keep several values.
+fn counted_parts(
+    parser: &mut Parser<'_>,
+    name: &str,
+    argument: Value<'_>,
+) -> Result<(Node, usize)> {
     let Value::Document(doc) = argument else {
         return Err(Error::location(
             5787900,
@@ -115,10 +160,7 @@ fn counted(
     let input = doc
         .get("input")
         .ok_or_else(|| Error::location(5787907, format!("{name} requires an 'input' field")))?;
-    Ok(Plan {
-        input: parser.parse(input)?,
-        start: Start::Counted(start, number(parser, name, doc)?),
-    })
+    Ok((parser.parse(input)?, number(parser, name, doc)?))
 }
 
 fn check_names(operator: &str, doc: &Doc, known: &[&str], code: i32) -> Result<()> {

@@ -70,7 +70,7 @@ fn parse(
     Ok(Plan {
         input: parser.parse(output)?,
         start: Start::Sorted(Box::new(Order {
-            sort: std::sync::Arc::new(SortSpec::parse(sort)?),
+            sort: std::sync::Arc::new(SortSpec::parse(sort)?.collated(parser.collator())),
             bottom,
             n,
         })),

@@ -5,7 +5,7 @@ use super::{Stage, group};
 use crate::aggregate::ParseContext;
 use crate::display;
 use crate::error::{Error, Result};
-use frond_bson::{ArrayBuf, Doc, DocBuf, Value, canonical_class, compare, doc};
+use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, canonical_class, doc};
 use std::sync::Arc;
 
 /// Becomes `$group` by a `$switch` over the boundaries, and `$sort` by `_id`.
@@ -23,6 +23,7 @@ pub(super) fn parse(
             ),
         ));
     };
+    let collator = context.environment.collator;
     let (mut by, mut boundaries, mut default, mut output) = (None, None, None, None);
     for (name, value) in spec.iter() {
         match (name, value) {
@@ -38,7 +39,7 @@ pub(super) fn parse(
                     ),
                 ));
             }
-            ("boundaries", Value::Array(array)) => boundaries = Some(check(array)?),
+            ("boundaries", Value::Array(array)) => boundaries = Some(check(array, collator)?),
             ("boundaries", _) => {
                 return Err(Error::location(
                     40200,
@@ -73,7 +74,7 @@ pub(super) fn parse(
             "$bucket requires 'groupBy' and 'boundaries' to be specified.",
         ));
     };
-    check_default(default, &boundaries)?;
+    check_default(default, &boundaries, collator)?;
     let mut group = DocBuf::new();
     group.push("_id", &doc! {"$switch": switch(by, &boundaries, default)});
     match output {
@@ -81,7 +82,7 @@ pub(super) fn parse(
         None => group.push("count", &doc! {"$sum": 1}),
     }
     group::parse(Value::Document(&group), context, out)?;
-    out.push(Stage::Sort(Arc::new(Sort::new(doc! {"_id": 1})?)));
+    out.push(Stage::Sort(Arc::new(Sort::new(doc! {"_id": 1}, collator)?)));
     Ok(())
 }
 
@@ -109,7 +110,7 @@ fn not_constant(value: &Value<'_>) -> Error {
 }
 
 /// The boundaries: at least two, ascending, of one kind.
-fn check(array: &Doc) -> Result<Vec<Value<'_>>> {
+fn check<'v>(array: &'v Doc, collator: &Collator) -> Result<Vec<Value<'v>>> {
     let values: Vec<Value<'_>> = array.values().map(constant).collect::<Result<_>>()?;
     if values.len() < 2 {
         return Err(Error::location(
@@ -133,7 +134,7 @@ fn check(array: &Doc) -> Result<Vec<Value<'_>>> {
                 ),
             ));
         }
-        if compare(lower, upper).is_ge() {
+        if collator.compare(lower, upper).is_ge() {
             return Err(Error::location(
                 40194,
                 format!(
@@ -148,11 +149,15 @@ fn check(array: &Doc) -> Result<Vec<Value<'_>>> {
     Ok(values)
 }
 
-fn check_default(default: Option<Value<'_>>, boundaries: &[Value<'_>]) -> Result<()> {
+fn check_default(
+    default: Option<Value<'_>>,
+    boundaries: &[Value<'_>],
+    collator: &Collator,
+) -> Result<()> {
     if let (Some(default), Some(first), Some(last)) =
         (default, boundaries.first(), boundaries.last())
-        && compare(&default, first).is_ge()
-        && compare(&default, last).is_lt()
+        && collator.compare(&default, first).is_ge()
+        && collator.compare(&default, last).is_lt()
     {
         return Err(Error::location(
             40199,

@@ -19,7 +19,7 @@ pub(super) fn parse(
     context: &ParseContext<'_>,
     out: &mut Vec<Stage>,
 ) -> Result<()> {
-    let node = Parser::new(context.environment.variables).parse(argument)?;
+    let node = Parser::new(&context.environment).parse(argument)?;
     out.push(Stage::Documents(Arc::new(Documents { node })));
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::aggregate::exec::{Blocking, ExecContext, Fault, Memory, Source};
 use crate::display;
 use crate::error::{Error, Result};
 use crate::expr::{Context, Node, Parser};
-use frond_bson::{Doc, DocBuf, OwnedValue, Value, doc, key};
+use frond_bson::{Collator, Doc, DocBuf, OwnedValue, Value, doc};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -16,6 +16,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Group {
     id: Node,
+    /// Ids that are equal so are one group.
+    collator: Collator,
     fields: Vec<(Box<str>, Plan)>,
 }
 
@@ -44,7 +46,7 @@ pub(super) fn parse(
             "a group's fields must be specified in an object",
         ));
     };
-    let mut parser = Parser::new(context.environment.variables);
+    let mut parser = Parser::new(&context.environment);
     let mut id = None;
     let mut fields: Vec<(Box<str>, Plan)> = Vec::new();
     for (name, value) in spec.iter() {
@@ -68,7 +70,11 @@ pub(super) fn parse(
     }
     let id =
         id.ok_or_else(|| Error::location(15955, "a group specification must include an _id"))?;
-    out.push(Stage::Group(Arc::new(Group { id, fields })));
+    out.push(Stage::Group(Arc::new(Group {
+        id,
+        collator: context.environment.collator.clone(),
+        fields,
+    })));
     Ok(())
 }
 
@@ -206,7 +212,8 @@ pub(super) fn parse_sort_by_count(
     }
     let group = doc! {"_id": argument, "count": {"$sum": 1}};
     parse(Value::Document(&group), context, out)?;
-    out.push(Stage::Sort(Arc::new(Sort::new(doc! {"count": -1})?)));
+    let sort = Sort::new(doc! {"count": -1}, context.environment.collator)?;
+    out.push(Stage::Sort(Arc::new(sort)));
     Ok(())
 }
 
@@ -257,7 +264,7 @@ impl<'g> Groups<'g> {
         let id = self.stage.id.eval(&context)?;
         let id = id.or_null();
         self.scratch.clear();
-        key::encode(&id, &mut self.scratch);
+        self.stage.collator.encode(&id, &mut self.scratch);
         let at = match self.by_key.get(&self.scratch) {
             Some(at) => *at,
             None => {

@@ -7,7 +7,7 @@ use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::expr::{Context, FieldPath, Node, Parser, Val, check_bytes, field_path};
 use crate::paths::check_field_path;
-use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
+use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value};
 use std::sync::Arc;
 
 /// `{$lookup: {from: .., localField: .., foreignField: .., let: .., pipeline: [..], as: ..}}`.
@@ -22,6 +22,7 @@ pub(crate) struct Lookup {
     bindings: Vec<(String, Node)>,
     /// Values of the command's `let`.
     outer: Option<DocBuf>,
+    collator: Collator,
     stages: DocBuf,
     /// Read once where nothing depends on the document.
     pipeline: Option<Pipeline>,
@@ -103,7 +104,7 @@ pub(super) fn parse(
              specified",
         ));
     }
-    let mut parser = Parser::new(context.environment.variables);
+    let mut parser = Parser::new(&context.environment);
     let mut nodes = Vec::new();
     for (name, value) in bindings.unwrap_or(Doc::empty()).iter() {
         crate::expr::check_variable_name(name)?;
@@ -140,6 +141,7 @@ pub(super) fn parse(
         pipeline: nodes.is_empty().then_some(pipeline),
         bindings: nodes,
         outer: context.environment.variables.map(Doc::to_owned),
+        collator: context.environment.collator.clone(),
         stages: stages.to_owned(),
         depth,
         into: into.split('.').map(Into::into).collect(),
@@ -208,6 +210,7 @@ impl Lookup {
                     environment: Environment {
                         variables: Some(&variables),
                         now_ms,
+                        collator: &self.collator,
                     },
                     depth: self.depth,
                 };
@@ -218,11 +221,14 @@ impl Lookup {
             let filter = equals_any(doc, local, foreign);
             let mut stages = Vec::with_capacity(pipeline.stages.len() + 1);
             let own_source = usize::from(pipeline.has_own_source());
-            super::filter::parse(
-                Value::Document(&filter),
-                &ParseContext::default(),
-                &mut stages,
-            )?;
+            let context = ParseContext {
+                environment: Environment {
+                    collator: &self.collator,
+                    ..Environment::default()
+                },
+                ..ParseContext::default()
+            };
+            super::filter::parse(Value::Document(&filter), &context, &mut stages)?;
             pipeline.stages.splice(own_source..own_source, stages);
         }
         Ok(pipeline)

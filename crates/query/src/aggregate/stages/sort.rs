@@ -5,7 +5,7 @@ use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{Blocking, ExecContext, Fault, Memory, Source};
 use crate::error::{Error, Result};
 use crate::sort::SortSpec;
-use frond_bson::{DocBuf, Value};
+use frond_bson::{Collator, DocBuf, Value};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ pub(crate) struct Sort {
 
 impl Sort {
     /// A stage by a specification that was checked before or is refused here.
-    pub(super) fn new(spec: DocBuf) -> Result<Sort> {
+    pub(super) fn new(spec: DocBuf, collator: &Collator) -> Result<Sort> {
         Ok(Sort {
-            order: SortSpec::parse(&spec)?,
+            order: SortSpec::parse(&spec)?.collated(collator),
             spec,
             limit: None,
         })
@@ -40,7 +40,7 @@ impl Sort {
 
 pub(super) fn parse(
     argument: Value<'_>,
-    _context: &ParseContext<'_>,
+    context: &ParseContext<'_>,
     out: &mut Vec<Stage>,
 ) -> Result<()> {
     let Value::Document(spec) = argument else {
@@ -60,7 +60,8 @@ pub(super) fn parse(
             "the order '$natural' of the stage '$sort'",
         ));
     }
-    out.push(Stage::Sort(Arc::new(Sort::new(spec.to_owned())?)));
+    let sort = Sort::new(spec.to_owned(), context.environment.collator)?;
+    out.push(Stage::Sort(Arc::new(sort)));
     Ok(())
 }
 

@@ -101,7 +101,7 @@ pub(super) fn add_fields(
             ),
         ));
     };
-    let fields = AddFields::parse(stage, spec, context.environment.variables)?;
+    let fields = AddFields::parse(stage, spec, &context.environment)?;
     push(Transform::Add(fields), out);
     Ok(())
 }
@@ -167,7 +167,7 @@ pub(super) fn replace_root(
             "BSON field '$replaceRoot.newRoot' is missing but a required field",
         ));
     };
-    let node = Parser::new(context.environment.variables).parse(new_root)?;
+    let node = Parser::new(&context.environment).parse(new_root)?;
     push(Transform::Replace(node, "'newRoot' expression "), out);
     Ok(())
 }
@@ -177,7 +177,7 @@ pub(super) fn replace_with(
     context: &ParseContext<'_>,
     out: &mut Vec<Stage>,
 ) -> Result<()> {
-    let node = Parser::new(context.environment.variables).parse(argument)?;
+    let node = Parser::new(&context.environment).parse(argument)?;
     push(Transform::Replace(node, "'replacement document' "), out);
     Ok(())
 }

@@ -37,6 +37,7 @@ fn parse(stages: &str) -> Result<Pipeline> {
         &Environment {
             variables: None,
             now_ms: NOW,
+            ..Environment::default()
         },
     )
 }

@@ -5,7 +5,14 @@ use crate::update::{ApplyContext, Update};
 
 fn apply(doc: &str, stages: &str) -> Result<(DocBuf, bool)> {
     let variables = json("{v: 7}");
-    let update = Update::parse_value(&value(stages).as_value(), &[], Some(&variables))?;
+    let update = Update::parse_value(
+        &value(stages).as_value(),
+        &[],
+        &Environment {
+            variables: Some(&variables),
+            ..Environment::default()
+        },
+    )?;
     assert!(update.is_pipeline() && update.paths_touched().affects("any"));
     let doc = json(doc);
     let applied = update.apply(&doc, &ApplyContext::at(NOW))?;
@@ -57,8 +64,12 @@ fn pipelines_update_documents() {
             "{stages}"
         );
     }
-    let error = Update::parse_value(&value("[]").as_value(), &[&json("{e: 1}")], None);
+    let error = Update::parse_value(
+        &value("[]").as_value(),
+        &[&json("{e: 1}")],
+        &Environment::default(),
+    );
     assert_eq!(error.unwrap_err().code().code(), 9);
-    let error = Update::parse_value(&Value::Int32(1), &[], None);
+    let error = Update::parse_value(&Value::Int32(1), &[], &Environment::default());
     assert_eq!(error.unwrap_err().code().code(), 9);
 }

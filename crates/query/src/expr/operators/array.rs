@@ -1,17 +1,17 @@
 //! Arrays: elements, slices, ranges, order, conversion from and to documents.
 
-use super::{Arguments, Operator, many, named, one, two};
+use super::{Arguments, Operator, collated, many, named, named_collated, one, two};
 use crate::error::{Error, Result};
 use crate::expr::node::check_bytes;
 use crate::expr::parse::{optional, required};
 use crate::expr::value::Val;
 use crate::sort::SortSpec;
-use frond_bson::{ArrayBuf, Doc, DocBuf, Value, compare};
+use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value};
 
 pub(super) const OPERATORS: &[Operator] = &[
     two("$arrayElemAt", array_elem_at),
     many("$concatArrays", 0, Arguments::MANY, concat_arrays),
-    two("$in", is_in),
+    collated("$in", 2, 2, is_in),
     one("$isArray", |v| Ok(v.as_array().is_some().into())),
     one("$size", size),
     many("$slice", 2, 3, slice),
@@ -29,24 +29,24 @@ pub(super) const OPERATORS: &[Operator] = &[
             values.drain(..values.len().saturating_sub(n));
         })
     }),
-    named("$minN", &[required("n"), required("input")], |a| {
+    named_collated("$minN", &[required("n"), required("input")], |a, c| {
         some("$minN", a, |values, n| {
             values.retain(|v| !v.is_nullish());
-            values.sort_by(compare);
+            values.sort_by(|a, b| c.compare(a, b));
             values.truncate(n);
         })
     }),
-    named("$maxN", &[required("n"), required("input")], |a| {
+    named_collated("$maxN", &[required("n"), required("input")], |a, c| {
         some("$maxN", a, |values, n| {
             values.retain(|v| !v.is_nullish());
-            values.sort_by(|a, b| compare(b, a));
+            values.sort_by(|a, b| c.compare(b, a));
             values.truncate(n);
         })
     }),
-    many("$indexOfArray", 2, 4, index_of_array),
+    collated("$indexOfArray", 2, 4, index_of_array),
     one("$arrayToObject", array_to_object),
     one("$objectToArray", object_to_array),
-    named(
+    named_collated(
         "$sortArray",
         &[required("input"), required("sortBy")],
         sort_array,
@@ -141,7 +141,10 @@ fn concat_arrays<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     Ok(Val::array(all))
 }
 
-fn is_in<'a>(value: Val<'a>, array: Val<'a>) -> Result<Val<'a>> {
+fn is_in<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
+    let [value, array] = values else {
+        return Ok(false.into());
+    };
     let Some(elements) = array.as_array() else {
         return Err(Error::location(
             40081,
@@ -154,7 +157,7 @@ fn is_in<'a>(value: Val<'a>, array: Val<'a>) -> Result<Val<'a>> {
     let Some(value) = value.get() else {
         return Ok(false.into());
     };
-    let found = elements.values().any(|v| compare(&v, &value).is_eq());
+    let found = (elements.values()).any(|v| collator.compare(&v, &value).is_eq());
     Ok(found.into())
 }
 
@@ -331,7 +334,7 @@ fn end<'a>(
 fn some<'a>(
     operator: &str,
     values: &[Val<'a>],
-    keep: fn(&mut Vec<Value<'_>>, usize),
+    keep: impl FnOnce(&mut Vec<Value<'_>>, usize),
 ) -> Result<Val<'a>> {
     let [n, input] = values else {
         return Ok(Val::NULL);
@@ -366,7 +369,7 @@ pub(crate) fn positive_n(operator: &str, n: &Val<'_>) -> Result<usize> {
     }
 }
 
-fn index_of_array<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
+fn index_of_array<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
     let [array, value, start, end] = values else {
         return Ok(Val::NULL);
     };
@@ -387,7 +390,7 @@ fn index_of_array<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     let found = (elements.values().enumerate())
         .skip(start)
         .take(end.saturating_sub(start))
-        .find(|(_, v)| compare(v, &value).is_eq());
+        .find(|(_, v)| collator.compare(v, &value).is_eq());
     Ok(found.map_or(-1, |(at, _)| at as i32).into())
 }
 
@@ -548,7 +551,7 @@ fn object_to_array<'a>(value: Val<'a>) -> Result<Val<'a>> {
     Ok(Val::array(array))
 }
 
-fn sort_array<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
+fn sort_array<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
     let [input, order] = values else {
         return Ok(Val::NULL);
     };
@@ -567,7 +570,7 @@ fn sort_array<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     let mut elements: Vec<Value<'_>> = array.values().collect();
     match order.or_null() {
         Value::Document(spec) => {
-            let spec = SortSpec::parse(spec)?;
+            let spec = SortSpec::parse(spec)?.collated(collator);
             let mut keyed = Vec::with_capacity(elements.len());
             for element in elements {
                 keyed.push((spec.key(element.as_doc().unwrap_or(Doc::empty()))?, element));
@@ -576,8 +579,8 @@ fn sort_array<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
             elements = keyed.into_iter().map(|(_, element)| element).collect();
         }
         direction => match direction.as_i64_lossless() {
-            Some(1) => elements.sort_by(compare),
-            Some(-1) => elements.sort_by(|a, b| compare(b, a)),
+            Some(1) => elements.sort_by(|a, b| collator.compare(a, b)),
+            Some(-1) => elements.sort_by(|a, b| collator.compare(b, a)),
             _ => {
                 return Err(Error::location(
                     2942507,

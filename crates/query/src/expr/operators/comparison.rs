@@ -1,25 +1,41 @@
 //! `$cmp`, `$eq`, `$ne`, `$gt`, `$gte`, `$lt`, `$lte`: MongoDB's order across all types.
 
-use super::{Operator, two};
+use super::{Operator, collated};
+use crate::error::Result;
 use crate::expr::value::Val;
-use frond_bson::compare;
+use frond_bson::Collator;
 use std::cmp::Ordering;
 
 pub(super) const OPERATORS: &[Operator] = &[
-    two("$cmp", |a, b| Ok((order(&a, &b) as i32).into())),
-    two("$eq", |a, b| Ok(order(&a, &b).is_eq().into())),
-    two("$ne", |a, b| Ok(order(&a, &b).is_ne().into())),
-    two("$gt", |a, b| Ok(order(&a, &b).is_gt().into())),
-    two("$gte", |a, b| Ok(order(&a, &b).is_ge().into())),
-    two("$lt", |a, b| Ok(order(&a, &b).is_lt().into())),
-    two("$lte", |a, b| Ok(order(&a, &b).is_le().into())),
+    collated("$cmp", 2, 2, |v, c| Ok((ordering(v, c) as i32).into())),
+    collated("$eq", 2, 2, |v, c| holds(v, c, Ordering::is_eq)),
+    collated("$ne", 2, 2, |v, c| holds(v, c, Ordering::is_ne)),
+    collated("$gt", 2, 2, |v, c| holds(v, c, Ordering::is_gt)),
+    collated("$gte", 2, 2, |v, c| holds(v, c, Ordering::is_ge)),
+    collated("$lt", 2, 2, |v, c| holds(v, c, Ordering::is_lt)),
+    collated("$lte", 2, 2, |v, c| holds(v, c, Ordering::is_le)),
 ];
 
+fn ordering(values: &[Val<'_>], collator: &Collator) -> Ordering {
+    match values {
+        [a, b] => order(a, b, collator),
+        _ => Ordering::Equal,
+    }
+}
+
+fn holds<'a>(
+    values: &[Val<'_>],
+    collator: &Collator,
+    relation: fn(Ordering) -> bool,
+) -> Result<Val<'a>> {
+    Ok(relation(ordering(values, collator)).into())
+}
+
 /// The order of values; missing ones go before all others except `MinKey`.
-pub(crate) fn order(a: &Val<'_>, b: &Val<'_>) -> Ordering {
+pub(crate) fn order(a: &Val<'_>, b: &Val<'_>, collator: &Collator) -> Ordering {
     use frond_bson::Value::MinKey;
     match (a.get(), b.get()) {
-        (Some(a), Some(b)) => compare(&a, &b),
+        (Some(a), Some(b)) => collator.compare(&a, &b),
         (None, None) => Ordering::Equal,
         (None, Some(MinKey)) => Ordering::Greater,
         (Some(MinKey), None) => Ordering::Less,

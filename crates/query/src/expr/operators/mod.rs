@@ -26,7 +26,7 @@ use super::node::{Context, Node};
 use super::parse::{Named, Parser};
 use super::value::Val;
 use crate::error::{Error, ErrorCode, Result};
-use frond_bson::Value;
+use frond_bson::{Collator, Value};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
@@ -68,6 +68,8 @@ pub(crate) enum Eval {
     /// As `Many`, but an argument that was given and is missing is null: only one that was not given
     /// is missing.
     Given(for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>),
+    /// Any number, as `Many`, of an operator that compares values: strings by the collator.
+    Collated(for<'a> fn(&[Val<'a>], &Collator) -> Result<Val<'a>>),
     /// Evaluates its arguments itself, as far as it needs them.
     Lazy(for<'a> fn(&'a [Node], &Context<'a>) -> Result<Val<'a>>),
     /// Never called: parsing gives another node.
@@ -109,6 +111,20 @@ const fn many(
     }
 }
 
+/// An operator that compares values.
+const fn collated(
+    name: &'static str,
+    min: usize,
+    max: usize,
+    f: for<'a> fn(&[Val<'a>], &Collator) -> Result<Val<'a>>,
+) -> Operator {
+    Operator {
+        name,
+        arguments: Arguments::Count { min, max },
+        eval: Eval::Collated(f),
+    }
+}
+
 const fn lazy(
     name: &'static str,
     arguments: Arguments,
@@ -143,6 +159,19 @@ const fn given(
         name,
         arguments: Arguments::Named(names),
         eval: Eval::Given(f),
+    }
+}
+
+/// As `collated`, with named arguments.
+const fn named_collated(
+    name: &'static str,
+    names: &'static [Named],
+    f: for<'a> fn(&[Val<'a>], &Collator) -> Result<Val<'a>>,
+) -> Operator {
+    Operator {
+        name,
+        arguments: Arguments::Named(names),
+        eval: Eval::Collated(f),
     }
 }
 

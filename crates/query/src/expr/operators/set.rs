@@ -1,16 +1,16 @@
 //! Sets: arrays compared without order and repetition.
 
-use super::{Arguments, Operator, many, one, two};
+use super::{Arguments, Operator, collated, one};
 use crate::error::{Error, Result};
 use crate::expr::value::Val;
-use frond_bson::{ArrayBuf, Value, compare};
+use frond_bson::{ArrayBuf, Collator, Value};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    many("$setUnion", 0, Arguments::MANY, union),
-    many("$setIntersection", 0, Arguments::MANY, intersection),
-    two("$setDifference", difference),
-    many("$setEquals", 2, Arguments::MANY, equals),
-    two("$setIsSubset", is_subset),
+    collated("$setUnion", 0, Arguments::MANY, union),
+    collated("$setIntersection", 0, Arguments::MANY, intersection),
+    collated("$setDifference", 2, 2, difference),
+    collated("$setEquals", 2, Arguments::MANY, equals),
+    collated("$setIsSubset", 2, 2, is_subset),
     one("$allElementsTrue", |v| {
         Ok(elements_of("$allElementsTrue", 17040, &v)?
             .iter()
@@ -26,14 +26,14 @@ pub(super) const OPERATORS: &[Operator] = &[
 ];
 
 /// The elements in order, each once.
-fn sorted(mut values: Vec<Value<'_>>) -> Vec<Value<'_>> {
-    values.sort_by(compare);
-    values.dedup_by(|a, b| compare(a, b).is_eq());
+fn sorted<'v>(mut values: Vec<Value<'v>>, collator: &Collator) -> Vec<Value<'v>> {
+    values.sort_by(|a, b| collator.compare(a, b));
+    values.dedup_by(|a, b| collator.compare(a, b).is_eq());
     values
 }
 
-fn has(sorted: &[Value<'_>], value: &Value<'_>) -> bool {
-    sorted.binary_search_by(|v| compare(v, value)).is_ok()
+fn has(sorted: &[Value<'_>], value: &Value<'_>, collator: &Collator) -> bool {
+    (sorted.binary_search_by(|v| collator.compare(v, value))).is_ok()
 }
 
 fn elements_of<'v>(operator: &str, code: i32, value: &'v Val<'_>) -> Result<Vec<Value<'v>>> {
@@ -63,7 +63,7 @@ fn operand<'v>(operator: &str, code: i32, value: &'v Val<'_>) -> Result<Vec<Valu
     }
 }
 
-fn union<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
+fn union<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
     let mut all = Vec::new();
     for value in values {
         if value.is_nullish() {
@@ -71,20 +71,20 @@ fn union<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
         }
         all.extend(operand("$setUnion", 17043, value)?);
     }
-    Ok(Val::array(sorted(all).into_iter().collect()))
+    Ok(Val::array(sorted(all, collator).into_iter().collect()))
 }
 
-fn intersection<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
+fn intersection<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
     let mut common: Option<Vec<Value<'_>>> = None;
     for value in values {
         if value.is_nullish() {
             return Ok(Val::NULL);
         }
-        let next = sorted(operand("$setIntersection", 17047, value)?);
+        let next = sorted(operand("$setIntersection", 17047, value)?, collator);
         common = Some(match common {
             None => next,
             Some(mut before) => {
-                before.retain(|v| has(&next, v));
+                before.retain(|v| has(&next, v, collator));
                 before
             }
         });
@@ -92,7 +92,10 @@ fn intersection<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     Ok(Val::array(common.unwrap_or_default().into_iter().collect()))
 }
 
-fn difference<'a>(a: Val<'a>, b: Val<'a>) -> Result<Val<'a>> {
+fn difference<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
+    let [a, b] = values else {
+        return Ok(Val::NULL);
+    };
     if a.is_nullish() || b.is_nullish() {
         return Ok(Val::NULL);
     }
@@ -106,17 +109,17 @@ fn difference<'a>(a: Val<'a>, b: Val<'a>) -> Result<Val<'a>> {
             ),
         )),
     };
-    part(&a, 17048, "First")?;
-    part(&b, 17049, "Second")?;
-    let excluded = sorted(operand("$setDifference", 17049, &b)?);
+    part(a, 17048, "First")?;
+    part(b, 17049, "Second")?;
+    let excluded = sorted(operand("$setDifference", 17049, b)?, collator);
     let mut seen: Vec<Value<'_>> = Vec::new();
     let mut left = ArrayBuf::new();
     // The first array keeps its order.
-    for value in operand("$setDifference", 17048, &a)? {
-        if has(&excluded, &value) {
+    for value in operand("$setDifference", 17048, a)? {
+        if has(&excluded, &value, collator) {
             continue;
         }
-        if let Err(at) = seen.binary_search_by(|v| compare(v, &value)) {
+        if let Err(at) = seen.binary_search_by(|v| collator.compare(v, &value)) {
             seen.insert(at, value);
             left.push_value(&value);
         }
@@ -124,24 +127,27 @@ fn difference<'a>(a: Val<'a>, b: Val<'a>) -> Result<Val<'a>> {
     Ok(Val::array(left))
 }
 
-fn equals<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
+fn equals<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
     let mut first: Option<Vec<Value<'_>>> = None;
     let mut equal = true;
     for value in values {
-        let next = sorted(operand("$setEquals", 17044, value)?);
+        let next = sorted(operand("$setEquals", 17044, value)?, collator);
         match &first {
             None => first = Some(next),
             Some(first) => {
                 equal &= first.len() == next.len()
-                    && first.iter().zip(&next).all(|(a, b)| compare(a, b).is_eq());
+                    && (first.iter().zip(&next)).all(|(a, b)| collator.compare(a, b).is_eq());
             }
         }
     }
     Ok(equal.into())
 }
 
-fn is_subset<'a>(a: Val<'a>, b: Val<'a>) -> Result<Val<'a>> {
-    let part = operand("$setIsSubset", 17046, &a)?;
-    let whole = sorted(operand("$setIsSubset", 17042, &b)?);
-    Ok(part.iter().all(|v| has(&whole, v)).into())
+fn is_subset<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
+    let [a, b] = values else {
+        return Ok(Val::NULL);
+    };
+    let part = operand("$setIsSubset", 17046, a)?;
+    let whole = sorted(operand("$setIsSubset", 17042, b)?, collator);
+    Ok(part.iter().all(|v| has(&whole, v, collator)).into())
 }

@@ -1,10 +1,10 @@
 //! `$sum`, `$avg`, `$min`, `$max` and deviations over the arguments, or over one array.
 
-use super::{Arguments, Operator, many};
+use super::{Arguments, Operator, collated, many};
 use crate::accumulate::{Average, Deviation, Sum};
 use crate::error::Result;
 use crate::expr::value::Val;
-use frond_bson::{Value, compare};
+use frond_bson::{Collator, Value};
 use std::cmp::Ordering;
 
 pub(super) const OPERATORS: &[Operator] = &[
@@ -20,9 +20,11 @@ pub(super) const OPERATORS: &[Operator] = &[
         each(arguments, |v| average.add(&v));
         Ok(average.result().map_or(Val::NULL, Val::from))
     }),
-    many("$min", 0, Arguments::MANY, |a| extreme(a, Ordering::Less)),
-    many("$max", 0, Arguments::MANY, |a| {
-        extreme(a, Ordering::Greater)
+    collated("$min", 0, Arguments::MANY, |a, c| {
+        extreme(a, Ordering::Less, c)
+    }),
+    collated("$max", 0, Arguments::MANY, |a, c| {
+        extreme(a, Ordering::Greater, c)
     }),
     many("$stdDevPop", 0, Arguments::MANY, |a| {
         Ok(deviation(a).population().map_or(Val::NULL, Val::from))
@@ -49,13 +51,13 @@ fn deviation(arguments: &[Val<'_>]) -> Deviation {
     deviation
 }
 
-fn extreme<'a>(arguments: &[Val<'a>], wanted: Ordering) -> Result<Val<'a>> {
+fn extreme<'a>(arguments: &[Val<'a>], wanted: Ordering, collator: &Collator) -> Result<Val<'a>> {
     let mut best: Option<Value<'_>> = None;
     each(arguments, |value| {
         if value.is_nullish() {
             return;
         }
-        if best.is_none_or(|b| compare(&value, &b) == wanted) {
+        if best.is_none_or(|b| collator.compare(&value, &b) == wanted) {
             best = Some(value);
         }
     });

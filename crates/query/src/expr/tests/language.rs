@@ -4,6 +4,14 @@ use super::*;
 
 const DOC: &str = "{_id: 1, a: {b: {c: 5}}, n: null, l: [{x: 1, y: [{z: 1}, {z: 2}]}, 7, {x: 2}, {w: 3}, [{x: 9}]], s: 'text', t: true}";
 
+/// Surroundings with these variables.
+fn with(variables: &Doc) -> Environment<'_> {
+    Environment {
+        variables: Some(variables),
+        ..Environment::default()
+    }
+}
+
 #[test]
 fn paths_follow_documents_and_map_arrays() {
     check(
@@ -93,7 +101,7 @@ fn variables_are_bound_and_shadowed() {
         ],
     );
     let constants = json("{k: {v: 4}}");
-    let parse = |text: &str| Expr::parse(&value(text).as_value(), Some(&constants));
+    let parse = |text: &str| Expr::parse(&value(text).as_value(), &with(&constants));
     let doc = json("{}");
     let result = parse("{$add: ['$$k.v', 1]}")
         .unwrap()
@@ -192,16 +200,18 @@ fn comparison_uses_the_order_of_all_types() {
 fn fields_that_are_read_are_known() {
     let expr = Expr::parse(
         &value("{$map: {input: '$l', as: 'e', in: {$add: ['$$e.x', '$a.b', {$switch: {branches: [{case: '$t', then: '$$ROOT'}]}}]}}}").as_value(),
-        None,
+        &Environment::default(),
     )
     .unwrap();
     let mut fields = Vec::new();
     expr.fields(|path| fields.push(path));
     assert_eq!(fields, ["l", "a.b", "t", ""]);
-    let field = Expr::parse(&value("'$a.b'").as_value(), None).unwrap();
+    let field = Expr::parse(&value("'$a.b'").as_value(), &Environment::default()).unwrap();
     assert_eq!(field.as_field().as_deref(), Some("a.b"));
     assert_eq!(
-        Expr::parse(&Value::Int32(5), None).unwrap().as_constant(),
+        Expr::parse(&Value::Int32(5), &Environment::default())
+            .unwrap()
+            .as_constant(),
         Some(Value::Int32(5))
     );
 }
@@ -242,15 +252,16 @@ fn variables_of_a_command_are_evaluated_once() {
     ];
     for (expressions, values) in cases {
         assert_eq!(
-            evaluate_variables(&json(expressions), NOW).unwrap(),
+            evaluate_variables(&json(expressions), NOW, Collator::BINARY).unwrap(),
             json(values),
             "{expressions}"
         );
     }
-    let now = evaluate_variables(&json("{t: '$$NOW', z: '$$REMOVE'}"), NOW).unwrap();
+    let now =
+        evaluate_variables(&json("{t: '$$NOW', z: '$$REMOVE'}"), NOW, Collator::BINARY).unwrap();
     assert!(matches!(now.get("t"), Some(Value::DateTime(NOW))));
     // A missing value is a missing value where the variable is used.
-    let kind = Expr::parse(&value("{$type: '$$z'}").as_value(), Some(&now)).unwrap();
+    let kind = Expr::parse(&value("{$type: '$$z'}").as_value(), &with(&now)).unwrap();
     let kind = kind.eval_owned(Doc::empty(), NOW).unwrap().unwrap();
     assert_eq!(kind.as_value().as_str(), Some("missing"));
 
@@ -267,7 +278,7 @@ fn variables_of_a_command_are_evaluated_once() {
         ("{a: {$divide: [1, 0]}}", 2),
     ];
     for (expressions, code) in errors {
-        let error = evaluate_variables(&json(expressions), NOW).unwrap_err();
+        let error = evaluate_variables(&json(expressions), NOW, Collator::BINARY).unwrap_err();
         assert_eq!(error.code().code(), code, "{expressions}: {error}");
     }
 }

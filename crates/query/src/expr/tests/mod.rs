@@ -19,7 +19,7 @@ const NOW: i64 = 1_700_000_000_000;
 fn eval(doc: &str, expression: &str) -> Result<String> {
     let doc = json(doc);
     let expression = value(expression);
-    let expr = Expr::parse(&expression.as_value(), None)?;
+    let expr = Expr::parse(&expression.as_value(), &Environment::default())?;
     Ok(match expr.eval_owned(&doc, NOW)? {
         Some(value) => canonical(&value.as_value()),
         None => "<missing>".to_owned(),

@@ -166,7 +166,7 @@ fn nothing_panics() {
         let expression = expression(&mut rng, &pool, 0);
         let mut root = doc! {"l": [{"x": 1}, 5, {"x": [1, 2]}]};
         root.push("v", &pool[rng.random_range(0..pool.len())]);
-        let Ok(expr) = Expr::parse(&Value::Document(&expression), None) else {
+        let Ok(expr) = Expr::parse(&Value::Document(&expression), &Environment::default()) else {
             refusals += 1;
             continue;
         };

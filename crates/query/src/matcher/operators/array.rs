@@ -1,6 +1,6 @@
 //! `$all`, `$elemMatch` and `$size`.
 
-use frond_bson::{Doc, Value};
+use frond_bson::{Collator, Doc, Value};
 
 use super::super::eval::{self, State};
 use super::super::parse::{self, Context, Field};
@@ -31,8 +31,8 @@ impl ElemMatch {
     }
 
     /// Parses the argument of an `$elemMatch` that stands outside a filter, in a projection.
-    pub fn parse(argument: Value<'_>) -> Result<ElemMatch> {
-        elem_match(Context::top(None), argument)
+    pub fn parse(argument: Value<'_>, collator: &Collator) -> Result<ElemMatch> {
+        elem_match(Context::without_expressions(collator), argument)
     }
 
     /// The index of the first element of an array that satisfies the condition.
@@ -134,7 +134,7 @@ pub(crate) fn parse_all(field: &Field<'_>, argument: Value<'_>) -> Result<Option
                 return Err(Error::bad_value("no $ expressions in $all"));
             }
             Value::Regex { pattern, options } => regex::compile(pattern, options)?,
-            item => comparison::compare(Relation::Eq, item)?,
+            item => comparison::compare(Relation::Eq, item, field.context.collator)?,
         };
         conditions.push(field.leaf(op));
     }

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use frond_bson::{OwnedValue, Value, canonical_class};
+use frond_bson::{Collator, OwnedValue, Value, canonical_class};
 
 use super::super::parse::Field;
 use super::super::{Expr, Op};
@@ -45,14 +45,16 @@ impl Relation {
 pub struct Comparison {
     relation: Relation,
     operand: OwnedValue,
+    collator: Collator,
 }
 
 impl Comparison {
     /// The comparison with a constant.
-    pub(crate) fn new(relation: Relation, operand: Value<'_>) -> Comparison {
+    pub(crate) fn new(relation: Relation, operand: Value<'_>, collator: &Collator) -> Comparison {
         Comparison {
             relation,
             operand: operand.to_owned(),
+            collator: collator.clone(),
         }
     }
 
@@ -64,6 +66,11 @@ impl Comparison {
     /// The constant.
     pub fn value(&self) -> Value<'_> {
         self.operand.as_value()
+    }
+
+    /// How strings compare.
+    pub fn collator(&self) -> &Collator {
+        &self.collator
     }
 
     /// Values of other types than the operand's do not match, with MongoDB's exceptions: null
@@ -83,27 +90,29 @@ impl Comparison {
         if value.is_nan() || operand.is_nan() {
             return value.is_nan() && operand.is_nan() && self.relation.includes_equal();
         }
-        self.relation.holds(frond_bson::compare(&value, &operand))
+        self.relation.holds(self.collator.compare(&value, &operand))
     }
 }
 
 /// The condition that a value compares so with `operand`.
-pub(crate) fn compare(relation: Relation, operand: Value<'_>) -> Result<Op> {
+pub(crate) fn compare(relation: Relation, operand: Value<'_>, collator: &Collator) -> Result<Op> {
     if matches!(operand, Value::Undefined) {
         return Err(Error::bad_value("cannot compare to undefined"));
     }
-    Ok(Op::Compare(Comparison::new(relation, operand)))
+    Ok(Op::Compare(Comparison::new(relation, operand, collator)))
 }
 
 pub(crate) fn parse_eq(field: &Field<'_>, operand: Value<'_>) -> Result<Option<Expr>> {
-    Ok(Some(field.leaf(compare(Relation::Eq, operand)?)))
+    let op = compare(Relation::Eq, operand, field.context.collator)?;
+    Ok(Some(field.leaf(op)))
 }
 
 pub(crate) fn parse_ne(field: &Field<'_>, operand: Value<'_>) -> Result<Option<Expr>> {
     if matches!(operand, Value::Regex { .. }) {
         return Err(Error::bad_value("Can't have regex as arg to $ne."));
     }
-    Ok(Some(field.not(compare(Relation::Eq, operand)?)))
+    let op = compare(Relation::Eq, operand, field.context.collator)?;
+    Ok(Some(field.not(op)))
 }
 
 pub(crate) fn parse_lt(field: &Field<'_>, operand: Value<'_>) -> Result<Option<Expr>> {
@@ -129,5 +138,6 @@ fn inequality(field: &Field<'_>, relation: Relation, operand: Value<'_>) -> Resu
             field.path
         )));
     }
-    Ok(Some(field.leaf(compare(relation, operand)?)))
+    let op = compare(relation, operand, field.context.collator)?;
+    Ok(Some(field.leaf(op)))
 }

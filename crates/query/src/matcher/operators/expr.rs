@@ -45,7 +45,7 @@ pub(crate) fn parse(context: Context<'_>, argument: Value<'_>) -> Result<Option<
             "$expr can only be applied to the top-level document",
         ));
     }
-    let expression = Arc::new(expr::Expr::parse(&argument, environment.variables)?);
+    let expression = Arc::new(expr::Expr::parse(&argument, environment)?);
     Ok(Some(Expr::Computed(Computed {
         expression,
         now_ms: environment.now_ms,

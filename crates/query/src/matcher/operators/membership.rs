@@ -1,6 +1,6 @@
 //! `$in` and `$nin`.
 
-use frond_bson::{OwnedValue, Value, compare};
+use frond_bson::{Collator, OwnedValue, Value};
 
 use super::super::eval::State;
 use super::super::parse::{Field, operators_of};
@@ -11,10 +11,11 @@ use crate::error::{Error, Result};
 /// The values and regular expressions of an `$in`.
 #[derive(Clone, Debug)]
 pub struct InSet {
-    /// Sorted by MongoDB's order, without repetition.
+    /// Sorted by MongoDB's order and the collator, without repetition.
     values: Vec<OwnedValue>,
     patterns: Vec<Pattern>,
     has_null: bool,
+    collator: Collator,
 }
 
 impl InSet {
@@ -26,6 +27,11 @@ impl InSet {
     /// The regular expressions, as listed.
     pub fn patterns(&self) -> &[Pattern] {
         &self.patterns
+    }
+
+    /// How strings compare.
+    pub fn collator(&self) -> &Collator {
+        &self.collator
     }
 
     /// Whether null is listed: then missing fields match.
@@ -40,7 +46,7 @@ impl InSet {
         (self.has_null && value.is_nullish())
             || self
                 .values
-                .binary_search_by(|known| compare(&known.as_value(), &value))
+                .binary_search_by(|known| self.collator.compare(&known.as_value(), &value))
                 .is_ok()
             || self
                 .patterns
@@ -49,7 +55,7 @@ impl InSet {
     }
 }
 
-fn parse_set(name: &str, argument: Value<'_>) -> Result<Op> {
+fn parse_set(name: &str, argument: Value<'_>, collator: &Collator) -> Result<Op> {
     let Value::Array(items) = argument else {
         return Err(Error::bad_value(format!("{name} needs an array")));
     };
@@ -57,6 +63,7 @@ fn parse_set(name: &str, argument: Value<'_>) -> Result<Op> {
         values: Vec::new(),
         patterns: Vec::new(),
         has_null: false,
+        collator: collator.clone(),
     };
     for item in items.values() {
         match item {
@@ -74,16 +81,24 @@ fn parse_set(name: &str, argument: Value<'_>) -> Result<Op> {
         }
     }
     set.values
-        .sort_by(|a, b| compare(&a.as_value(), &b.as_value()));
+        .sort_by(|a, b| collator.compare(&a.as_value(), &b.as_value()));
     set.values
-        .dedup_by(|a, b| compare(&a.as_value(), &b.as_value()).is_eq());
+        .dedup_by(|a, b| collator.compare(&a.as_value(), &b.as_value()).is_eq());
     Ok(Op::In(set))
 }
 
 pub(crate) fn parse_in(field: &Field<'_>, argument: Value<'_>) -> Result<Option<Expr>> {
-    Ok(Some(field.leaf(parse_set("$in", argument)?)))
+    Ok(Some(field.leaf(parse_set(
+        "$in",
+        argument,
+        field.context.collator,
+    )?)))
 }
 
 pub(crate) fn parse_nin(field: &Field<'_>, argument: Value<'_>) -> Result<Option<Expr>> {
-    Ok(Some(field.not(parse_set("$nin", argument)?)))
+    Ok(Some(field.not(parse_set(
+        "$nin",
+        argument,
+        field.context.collator,
+    )?)))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use frond_bson::{Doc, OwnedValue, Value, tag};
+use frond_bson::{Collator, Doc, OwnedValue, Value, tag};
 
 use super::{Allowed, Dependency, Needs, Otherwise, Property, Rule, Schema, same};
 use crate::error::{Error, Result};
@@ -250,7 +250,7 @@ fn scalars(keywords: &Keywords<'_>, rules: &mut Vec<Rule>) -> Result<()> {
                 if !bound.is_number() {
                     return Err(wrong(name, "must be a number"));
                 }
-                let comparison = Comparison::new(relation, bound);
+                let comparison = Comparison::new(relation, bound, Collator::BINARY);
                 rules.push(Rule::Bound(name, exclusive, comparison));
             }
             None if keywords.get(exclusive).is_some() => {

@@ -205,6 +205,7 @@ fn expressions() {
     let environment = Environment {
         variables: Some(&variables),
         now_ms: 1_000,
+        ..Environment::default()
     };
     for (filter, passing, failing) in [
         (

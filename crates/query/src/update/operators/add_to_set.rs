@@ -4,7 +4,7 @@ use super::{Argument, Change, Modifier, Operator, Placed, Target};
 use crate::display;
 use crate::error::{Error, Result};
 use crate::raw;
-use frond_bson::{Doc, OwnedValue, Value, compare};
+use frond_bson::{Collator, Doc, OwnedValue, Value};
 
 /// `{$addToSet: {<path>: <value> | {$each: [<value>, ..]}}}`.
 pub(super) const ADD_TO_SET: Operator = Operator {
@@ -18,7 +18,9 @@ fn parse(argument: &Argument<'_>) -> Result<Vec<Placed>> {
         Value::Document(spec) if spec.first().is_some_and(|(name, _)| name == "$each") => {
             for (name, value) in spec.iter() {
                 match (name, value) {
-                    ("$each", Value::Array(each)) => add_new(&mut values, each.values()),
+                    ("$each", Value::Array(each)) => {
+                        add_new(&mut values, each.values(), argument.collator);
+                    }
                     ("$each", other) => {
                         return Err(Error::type_mismatch(format!(
                             "The argument to $each in $addToSet must be an array but it was of \
@@ -38,14 +40,19 @@ fn parse(argument: &Argument<'_>) -> Result<Vec<Placed>> {
         value => values.push(value),
     }
     argument.here(AddToSet {
+        collator: argument.collator.clone(),
         values: values.into_iter().map(OwnedValue::from).collect(),
     })
 }
 
 /// Adds the values that are not there yet.
-fn add_new<'a>(to: &mut Vec<Value<'a>>, values: impl Iterator<Item = Value<'a>>) {
+fn add_new<'a>(
+    to: &mut Vec<Value<'a>>,
+    values: impl Iterator<Item = Value<'a>>,
+    collator: &Collator,
+) {
     for value in values {
-        if !to.iter().any(|v| compare(v, &value).is_eq()) {
+        if !to.iter().any(|v| collator.compare(v, &value).is_eq()) {
             to.push(value);
         }
     }
@@ -53,6 +60,7 @@ fn add_new<'a>(to: &mut Vec<Value<'a>>, values: impl Iterator<Item = Value<'a>>)
 
 #[derive(Debug)]
 struct AddToSet {
+    collator: Collator,
     values: Vec<OwnedValue>,
 }
 
@@ -76,7 +84,7 @@ impl Modifier for AddToSet {
                 if missing.is_empty() {
                     break;
                 }
-                missing.retain(|v| compare(v, &value).is_ne());
+                missing.retain(|v| self.collator.compare(v, &value).is_ne());
             }
             if missing.is_empty() {
                 return Ok(Change::Keep);

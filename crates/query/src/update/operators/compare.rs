@@ -2,7 +2,7 @@
 
 use super::{Change, Modifier, Operator, Target};
 use crate::error::Result;
-use frond_bson::OwnedValue;
+use frond_bson::{Collator, OwnedValue};
 use std::cmp::Ordering;
 
 /// `{$min: {<path>: <value>}}`: sets the value if it is less in the order of all types.
@@ -11,6 +11,7 @@ pub(super) const MIN: Operator = Operator {
     parse: |argument| {
         argument.here(Compare {
             value: argument.value.into(),
+            collator: argument.collator.clone(),
             replaces: Ordering::Less,
         })
     },
@@ -22,6 +23,7 @@ pub(super) const MAX: Operator = Operator {
     parse: |argument| {
         argument.here(Compare {
             value: argument.value.into(),
+            collator: argument.collator.clone(),
             replaces: Ordering::Greater,
         })
     },
@@ -30,6 +32,7 @@ pub(super) const MAX: Operator = Operator {
 #[derive(Debug)]
 struct Compare {
     value: OwnedValue,
+    collator: Collator,
     /// How `value` compares with the present one where it takes its place.
     replaces: Ordering,
 }
@@ -38,7 +41,7 @@ impl Modifier for Compare {
     fn modify<'a>(&'a self, target: &Target<'a>) -> Result<Change<'a>> {
         let value = self.value.as_value();
         match target.value {
-            Some(present) if frond_bson::compare(&value, &present) != self.replaces => {
+            Some(present) if self.collator.compare(&value, &present) != self.replaces => {
                 Ok(Change::Keep)
             }
             _ => Ok(Change::Value(value)),

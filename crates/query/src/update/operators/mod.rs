@@ -14,7 +14,7 @@ mod unset;
 
 use super::ApplyContext;
 use crate::error::Result;
-use frond_bson::{Doc, DocBuf, Value};
+use frond_bson::{Collator, Doc, DocBuf, Value};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -53,6 +53,8 @@ pub(crate) fn find(name: &str) -> Option<&'static Operator> {
 pub(crate) struct Argument<'a> {
     pub(crate) path: &'a str,
     pub(crate) value: Value<'a>,
+    /// How strings compare, for operators that compare values.
+    pub(crate) collator: &'a Collator,
 }
 
 /// A modifier and the path it works on.

@@ -3,7 +3,7 @@
 use super::{Argument, Change, Modifier, Operator, Placed, Scope, Target};
 use crate::error::{Error, Result};
 use crate::matcher::Filter;
-use frond_bson::{ArrayBuf, Doc, DocBuf, OwnedValue, Value, compare};
+use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Value};
 use std::fmt;
 
 /// `{$pull: {<path>: <value> | <condition>}}`: removes the elements that equal or match.
@@ -35,21 +35,22 @@ const DOCUMENT_CONDITIONS: [&str; 9] = [
 ];
 
 fn parse_pull(argument: &Argument<'_>) -> Result<Vec<Placed>> {
+    let parse = |filter: &Doc| Filter::parse_collated(filter, argument.collator);
     let condition = match argument.value {
         Value::Document(spec) => match spec.first() {
             Some((name, _)) if name.starts_with('$') && !DOCUMENT_CONDITIONS.contains(&name) => {
                 let mut wrapped = DocBuf::new();
                 wrapped.push(ELEMENT, spec);
-                Condition::Element(Filter::parse(&wrapped)?)
+                Condition::Element(parse(&wrapped)?)
             }
-            _ => Condition::Fields(Filter::parse(spec)?),
+            _ => Condition::Fields(parse(spec)?),
         },
         value @ Value::Regex { .. } => {
             let mut wrapped = DocBuf::new();
             wrapped.push(ELEMENT, value);
-            Condition::Element(Filter::parse(&wrapped)?)
+            Condition::Element(parse(&wrapped)?)
         }
-        value => Condition::Equals(vec![value.into()]),
+        value => Condition::Equals(vec![value.into()], argument.collator.clone()),
     };
     argument.here(Pull {
         name: "$pull",
@@ -66,14 +67,17 @@ fn parse_pull_all(argument: &Argument<'_>) -> Result<Vec<Placed>> {
     };
     argument.here(Pull {
         name: "$pullAll",
-        condition: Condition::Equals(values.values().map(OwnedValue::from).collect()),
+        condition: Condition::Equals(
+            values.values().map(OwnedValue::from).collect(),
+            argument.collator.clone(),
+        ),
     })
 }
 
 /// Which elements go.
 enum Condition {
     /// Those equal to one of the values.
-    Equals(Vec<OwnedValue>),
+    Equals(Vec<OwnedValue>, Collator),
     /// Documents whose fields match.
     Fields(Filter),
     /// Elements that match as the value of [`ELEMENT`].
@@ -83,8 +87,8 @@ enum Condition {
 impl Condition {
     fn takes(&self, value: &Value<'_>) -> bool {
         match self {
-            Condition::Equals(values) => {
-                values.iter().any(|v| compare(&v.as_value(), value).is_eq())
+            Condition::Equals(values, collator) => {
+                (values.iter()).any(|v| collator.compare(&v.as_value(), value).is_eq())
             }
             Condition::Fields(filter) => match value {
                 Value::Document(doc) => filter.matches(doc),
@@ -102,7 +106,7 @@ impl Condition {
 impl fmt::Debug for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Condition::Equals(_) => "Equals",
+            Condition::Equals(..) => "Equals",
             Condition::Fields(_) => "Fields",
             Condition::Element(_) => "Element",
         })

@@ -4,7 +4,7 @@ use super::{Argument, Change, Modifier, Operator, Placed, Target};
 use crate::display;
 use crate::error::{Error, Result};
 use crate::raw;
-use frond_bson::{ArrayBuf, Doc, OwnedValue, Value, compare};
+use frond_bson::{ArrayBuf, Collator, Doc, OwnedValue, Value};
 use std::cmp::Ordering;
 
 /// `{$push: {<path>: <value> | {$each: [..], $position: n, $sort: .., $slice: n}}}`.
@@ -23,7 +23,10 @@ fn parse(argument: &Argument<'_>) -> Result<Vec<Placed>> {
             });
         }
     };
-    let mut push = Push::default();
+    let mut push = Push {
+        collator: argument.collator.clone(),
+        ..Push::default()
+    };
     for (name, value) in spec.iter() {
         match (name, value) {
             ("$each", Value::Array(each)) => {
@@ -118,15 +121,16 @@ fn parse_sort(value: Value<'_>) -> Result<Sort> {
 }
 
 impl Sort {
-    fn compare(&self, a: &Value<'_>, b: &Value<'_>) -> Ordering {
+    fn compare(&self, a: &Value<'_>, b: &Value<'_>, collator: &Collator) -> Ordering {
         let directed = |order: Ordering, descending: bool| {
             if descending { order.reverse() } else { order }
         };
         match self {
-            Sort::Whole { descending } => directed(compare(a, b), *descending),
+            Sort::Whole { descending } => directed(collator.compare(a, b), *descending),
             Sort::Fields(fields) => (fields.iter())
                 .map(|(path, descending)| {
-                    directed(compare(&field(a, path), &field(b, path)), *descending)
+                    let order = collator.compare(&field(a, path), &field(b, path));
+                    directed(order, *descending)
                 })
                 .find(|order| order.is_ne())
                 .unwrap_or(Ordering::Equal),
@@ -147,6 +151,8 @@ struct Push {
     values: Vec<OwnedValue>,
     position: Option<i64>,
     sort: Option<Sort>,
+    /// How `sort` compares strings.
+    collator: Collator,
     slice: Option<i64>,
 }
 
@@ -161,7 +167,7 @@ impl Push {
         };
         values.splice(at..at, self.values.iter().map(OwnedValue::as_value));
         if let Some(sort) = &self.sort {
-            values.sort_by(|a, b| sort.compare(a, b));
+            values.sort_by(|a, b| sort.compare(a, b, &self.collator));
         }
         match self.slice {
             None => {}

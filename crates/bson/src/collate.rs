@@ -1,0 +1,257 @@
+//! Orders of strings other than that of their bytes.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::key::{Direction, TypeBits};
+use crate::{Doc, Value, compare, key};
+
+/// An order of strings by the rules of a language.
+///
+/// `compare` must be a total preorder, and the bytes of `sort_key` must compare as `compare` does:
+/// strings that are equal have equal keys.
+pub trait Collate: Send + Sync + fmt::Debug {
+    /// How two strings compare.
+    fn compare(&self, a: &str, b: &str) -> Ordering;
+
+    /// Appends bytes that compare as the string does.
+    fn sort_key(&self, text: &str, out: &mut Vec<u8>);
+
+    /// The specification with all its options, as a client sees it. Two orders are the same if and
+    /// only if their specifications are, byte for byte.
+    fn spec(&self) -> &Doc;
+}
+
+/// How strings inside values compare: by their UTF-8 bytes, which is the default and costs nothing,
+/// or by the rules of a language. Cloning is cheap.
+#[derive(Clone, Default)]
+pub struct Collator(Option<Arc<dyn Collate>>);
+
+impl Collator {
+    /// The order of the bytes, MongoDB's `{locale: "simple"}`.
+    pub const BINARY: &'static Collator = &Collator(None);
+
+    /// The order by these rules.
+    pub fn new(rules: Arc<dyn Collate>) -> Collator {
+        Collator(Some(rules))
+    }
+
+    /// Whether strings compare by their bytes.
+    pub fn is_binary(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The specification with all its options; `None` for the order of the bytes.
+    pub fn spec(&self) -> Option<&Doc> {
+        self.0.as_deref().map(Collate::spec)
+    }
+
+    /// How two values compare, strings inside documents and arrays included. Names of fields always
+    /// compare by their bytes.
+    pub fn compare(&self, a: &Value<'_>, b: &Value<'_>) -> Ordering {
+        match &self.0 {
+            None => compare::compare(a, b),
+            Some(rules) => compare::compare_by(a, b, &**rules),
+        }
+    }
+
+    /// As [`key::encode`], in this order. Such a key of a string cannot be decoded.
+    pub fn encode(&self, value: &Value<'_>, out: &mut Vec<u8>) {
+        self.encode_directed(value, Direction::Ascending, out);
+    }
+
+    /// As [`key::encode_directed`], in this order.
+    pub fn encode_directed(&self, value: &Value<'_>, direction: Direction, out: &mut Vec<u8>) {
+        match &self.0 {
+            None => key::encode_directed(value, direction, out),
+            Some(rules) => key::encode_by(value, direction, out, None, &**rules),
+        }
+    }
+
+    /// As [`key::encode_typed`], in this order.
+    pub fn encode_typed(
+        &self,
+        value: &Value<'_>,
+        direction: Direction,
+        out: &mut Vec<u8>,
+        lost: &mut TypeBits,
+    ) {
+        match &self.0 {
+            None => key::encode_typed(value, direction, out, lost),
+            Some(rules) => key::encode_by(value, direction, out, Some(lost), &**rules),
+        }
+    }
+
+    /// Whether the order of this value against others can differ from that by bytes: it is a string,
+    /// or a document or an array, which may hold some.
+    pub fn affects(&self, value: &Value<'_>) -> bool {
+        !self.is_binary()
+            && matches!(
+                value,
+                Value::String(_)
+                    | Value::Symbol(_)
+                    | Value::Document(_)
+                    | Value::Array(_)
+                    | Value::JavaScriptWithScope { .. }
+            )
+    }
+}
+
+impl PartialEq for Collator {
+    fn eq(&self, other: &Collator) -> bool {
+        match (&self.0, &other.0) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b) || a.spec() == b.spec(),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Collator {}
+
+impl fmt::Debug for Collator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.spec() {
+            None => f.write_str("Collator(simple)"),
+            Some(spec) => write!(f, "Collator({spec:?})"),
+        }
+    }
+}
+
+/// The rules of strings, resolved where values are compared and encoded: with those of the bytes the
+/// compiler leaves no trace of them.
+pub(crate) trait Rules {
+    fn compare(&self, a: &str, b: &str) -> Ordering;
+
+    /// Calls `write` with bytes that compare as the text does.
+    fn with_key(&self, text: &str, write: impl FnOnce(&[u8]));
+}
+
+/// The rules of the bytes.
+pub(crate) struct Bytes;
+
+impl Rules for Bytes {
+    #[inline]
+    fn compare(&self, a: &str, b: &str) -> Ordering {
+        a.as_bytes().cmp(b.as_bytes())
+    }
+
+    #[inline]
+    fn with_key(&self, text: &str, write: impl FnOnce(&[u8])) {
+        write(text.as_bytes());
+    }
+}
+
+/// Rules that are known only at run time.
+pub(crate) struct Foreign<'c>(pub(crate) &'c dyn Collate);
+
+impl Rules for Foreign<'_> {
+    fn compare(&self, a: &str, b: &str) -> Ordering {
+        self.0.compare(a, b)
+    }
+
+    fn with_key(&self, text: &str, write: impl FnOnce(&[u8])) {
+        let mut key = Vec::with_capacity(text.len() * 2 + 8);
+        self.0.sort_key(text, &mut key);
+        write(&key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::{DocBuf, array, doc};
+
+    /// Strings compare without regard to ASCII case.
+    #[derive(Debug)]
+    struct NoCase(DocBuf);
+
+    impl Collate for NoCase {
+        fn compare(&self, a: &str, b: &str) -> Ordering {
+            a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
+        }
+
+        fn sort_key(&self, text: &str, out: &mut Vec<u8>) {
+            out.extend_from_slice(text.to_ascii_lowercase().as_bytes());
+        }
+
+        fn spec(&self) -> &Doc {
+            &self.0
+        }
+    }
+
+    fn no_case(locale: &str) -> Collator {
+        Collator::new(Arc::new(NoCase(doc! {"locale": locale})))
+    }
+
+    #[test]
+    fn strings_everywhere_in_values_are_collated_and_names_are_not() {
+        let collator = no_case("x");
+        let docs = [
+            doc! {"v": "b"},
+            doc! {"v": "A"},
+            doc! {"v": "a\0B"},
+            doc! {"v": {"n": "B"}},
+            doc! {"v": {"n": "a"}},
+            doc! {"v": {"N": "a"}},
+            doc! {"v": array!["c", "B"]},
+            doc! {"v": array!["C", {"x": "b"}]},
+            doc! {"v": 5},
+            doc! {"v": true},
+        ];
+        for a in &docs {
+            for b in &docs {
+                let (x, y) = (a.get("v").unwrap(), b.get("v").unwrap());
+                for direction in [Direction::Ascending, Direction::Descending] {
+                    let key = |value: &Value<'_>| {
+                        let (mut key, mut bits) = (Vec::new(), TypeBits::default());
+                        collator.encode_typed(value, direction, &mut key, &mut bits);
+                        let mut plain = Vec::new();
+                        collator.encode_directed(value, direction, &mut plain);
+                        assert_eq!(key, plain);
+                        assert_eq!(key::skip(&key, direction), Some(key.len()));
+                        key
+                    };
+                    let order = match direction {
+                        Direction::Ascending => key(&x).cmp(&key(&y)),
+                        Direction::Descending => key(&y).cmp(&key(&x)),
+                    };
+                    assert_eq!(order, collator.compare(&x, &y), "{a:?} {b:?}");
+                }
+            }
+        }
+        let equal = |a: &DocBuf, b: &DocBuf| {
+            (collator.compare(&Value::Document(a), &Value::Document(b))).is_eq()
+        };
+        assert!(equal(&doc! {"v": {"n": "B"}}, &doc! {"v": {"n": "b"}}));
+        assert!(!equal(&doc! {"v": {"n": "B"}}, &doc! {"v": {"N": "b"}}));
+        assert!(equal(&doc! {"v": ["x", 1]}, &doc! {"v": ["X", 1.0]}));
+    }
+
+    #[test]
+    fn collators_are_equal_by_their_specifications() {
+        assert_eq!(no_case("x"), no_case("x"));
+        assert_ne!(no_case("x"), no_case("y"));
+        assert_ne!(no_case("x"), Collator::default());
+        assert_eq!(*Collator::BINARY, Collator::default());
+    }
+
+    #[test]
+    fn only_values_that_hold_strings_are_affected() {
+        let collator = no_case("x");
+        for (value, affected) in [
+            (Value::String(""), true),
+            (Value::Document(Doc::empty()), true),
+            (Value::Array(Doc::empty()), true),
+            (Value::Int32(1), false),
+            (Value::Null, false),
+            (Value::MaxKey, false),
+        ] {
+            assert_eq!(collator.affects(&value), affected, "{value:?}");
+            assert!(!Collator::BINARY.affects(&value));
+        }
+    }
+}
