@@ -3,25 +3,27 @@
 #
 #   scripts/bench-w1.sh OUT
 #
-# Builds for release, starts a server in a memory cgroup, runs `frond bench insert` against it, and
+# Builds for release, starts a server in a memory cgroup, runs `frond bench` against it, and
 # samples the server's resident memory and the group's usage each second. OUT gets the benchmark's
 # report, memory.csv, server.log and run.md. From the environment:
 #
 #   DOCUMENTS       10000000   documents to insert
 #   MEMORY_MIB      512        limit of the cgroup; 0 for none
-#   BENCH_OPTIONS              more options for `frond bench insert`, such as "--journal"
+#   WORKLOAD        insert     or multikey: each document has an array of 100 strings
+#   BENCH_OPTIONS              more options for `frond bench`, such as "--journal"
 #   SERVER_OPTIONS             more options for `frond serve`
 #   DBPATH                     folder for the data, kept [default: a temporary one beside OUT]
 #   SERVER                     binary to measure [default: target/release/frond, built first]
 set -euo pipefail
 
-[ $# -eq 1 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -eq 1 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 2; }
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/lib/memory-cgroup.sh
 
 documents=${DOCUMENTS:-10000000}
+workload=${WORKLOAD:-insert}
 memory_mib=${MEMORY_MIB:-512}
 read -ra bench_options <<<"${BENCH_OPTIONS:-}"
 read -ra server_options <<<"${SERVER_OPTIONS:-}"
@@ -87,7 +89,7 @@ sample >"$out/memory.csv" &
 sampler=$!
 
 status=0
-"$binary" bench insert --uri "mongodb://127.0.0.1:$port" --documents "$documents" --out "$out" \
+"$binary" bench "$workload" --uri "mongodb://127.0.0.1:$port" --documents "$documents" --out "$out" \
     "${bench_options[@]}" || status=$?
 
 high_water=$(awk '$1 == "VmHWM:" { printf "%.0f", $2 / 1024 }' "/proc/$server/status" 2>/dev/null || echo 0)
@@ -100,7 +102,7 @@ sampler=
 
 column_max() { awk -F, -v c="$1" 'NR > 1 && $c > m { m = $c } END { printf "%.0f", m }' "$out/memory.csv"; }
 {
-    echo "# Indexed insertion with $documents documents"
+    echo "# frond bench $workload with $documents documents"
     echo
     echo "| what | value |"
     echo "| --- | --- |"

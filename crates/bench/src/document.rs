@@ -27,6 +27,9 @@ const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 /// Marks a place for a random letter in the templates.
 const ANY: u8 = b'?';
 
+/// A string of an array of the multikey workload, of the length that the workload's authors show.
+const ELEMENT: &[u8] = b"?????????";
+
 const URI: &[u8] = b"https://??????????.example/??????????/???????????????????????";
 const NAME: &[u8] = b"????????? ??????????????";
 const ORIGIN: &[u8] = b"????????.??????.example";
@@ -43,21 +46,26 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// A generator of documents `{_id, URI, name, origin, creation, expiration}`.
+    /// A generator of documents `{_id, URI, name, origin, creation, expiration}`. `URI` is a string
+    /// if `elements` is 0, else an array of so many short strings.
     #[must_use]
-    pub fn new(seed: u64) -> Self {
+    pub fn new(seed: u64, elements: usize) -> Self {
         let mut template = vec![0; 4];
         let mut letters_at = Vec::new();
         let id_at = field(&mut template, 0x07, "_id", &[0; 12]);
-        for (name, text) in [("URI", URI), ("name", NAME), ("origin", ORIGIN)] {
-            let mut value = Vec::with_capacity(text.len() + 5);
-            value.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
-            value.extend_from_slice(text);
-            value.push(0);
-            let at = field(&mut template, 0x02, name, &value) + 4;
-            let places = text.iter().enumerate().filter(|(_, byte)| **byte == ANY);
-            letters_at.extend(places.map(|(index, _)| at + index));
+        if elements == 0 {
+            string(&mut template, "URI", URI, &mut letters_at);
+        } else {
+            let array_at = field(&mut template, 0x04, "URI", &[0; 4]);
+            for index in 0..elements {
+                string(&mut template, &index.to_string(), ELEMENT, &mut letters_at);
+            }
+            template.push(0);
+            let length = (template.len() - array_at) as u32;
+            template[array_at..array_at + 4].copy_from_slice(&length.to_le_bytes());
         }
+        string(&mut template, "name", NAME, &mut letters_at);
+        string(&mut template, "origin", ORIGIN, &mut letters_at);
         let creation_at = field(&mut template, 0x09, "creation", &[0; 8]);
         let expiration_at = field(&mut template, 0x09, "expiration", &[0; 8]);
         template.push(0);
@@ -118,6 +126,17 @@ impl Generator {
     }
 }
 
+/// Appends a string, and the places of its random letters to `letters_at`.
+fn string(out: &mut Vec<u8>, name: &str, text: &[u8], letters_at: &mut Vec<usize>) {
+    let mut value = Vec::with_capacity(text.len() + 5);
+    value.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
+    value.extend_from_slice(text);
+    value.push(0);
+    let at = field(out, 0x02, name, &value) + 4;
+    let places = text.iter().enumerate().filter(|(_, byte)| **byte == ANY);
+    letters_at.extend(places.map(|(index, _)| at + index));
+}
+
 /// Appends a BSON element and returns where its value starts.
 fn field(out: &mut Vec<u8>, tag: u8, name: &str, value: &[u8]) -> usize {
     out.push(tag);
@@ -163,13 +182,13 @@ mod tests {
 
     fn make(seed: u64, number: u64) -> Vec<u8> {
         let mut out = Vec::new();
-        Generator::new(seed).append(number, &mut out);
+        Generator::new(seed, 0).append(number, &mut out);
         out
     }
 
     #[test]
     fn a_document_is_valid_bson_with_the_fields_of_the_workload() {
-        let generator = Generator::new(7);
+        let generator = Generator::new(7, 0);
         assert!((190..=220).contains(&generator.document_bytes()));
         for number in [0, 1, 9_999, 10_000, 16_777_216, u64::from(u32::MAX) + 5] {
             let bytes = make(7, number);
@@ -195,11 +214,29 @@ mod tests {
     }
 
     #[test]
+    fn an_array_has_strings_that_do_not_repeat() {
+        let generator = Generator::new(7, 100);
+        let mut bytes = Vec::new();
+        generator.append(5, &mut bytes);
+        let doc = Doc::validate(&bytes).unwrap();
+        let array = doc.get_array("URI").unwrap();
+        let strings: HashSet<&str> = array.values().filter_map(|value| value.as_str()).collect();
+        assert_eq!(strings.len(), 100);
+        assert!(
+            strings
+                .iter()
+                .all(|text| text.len() == ELEMENT.len() && !text.contains('?'))
+        );
+        assert_eq!(array.iter().last().unwrap().0, "99");
+        assert!(doc.get_str("name").is_some());
+    }
+
+    #[test]
     fn documents_depend_on_seed_and_number_only() {
         assert_eq!(make(1, 5), make(1, 5));
         assert_ne!(make(1, 5), make(2, 5));
         assert_ne!(make(1, 5), make(1, 6));
-        let generator = Generator::new(1);
+        let generator = Generator::new(1, 0);
         let mut batch = Vec::new();
         for number in 0..10 {
             generator.append(number, &mut batch);
@@ -210,7 +247,7 @@ mod tests {
 
     #[test]
     fn ids_are_unique_and_grow_and_strings_do_not_repeat() {
-        let generator = Generator::new(3);
+        let generator = Generator::new(3, 0);
         let mut last = [0; 12];
         let mut seen = HashSet::new();
         for number in 0..50_000 {
@@ -229,6 +266,6 @@ mod tests {
         }
         // The counter wraps at 2^24; the seconds keep the ids apart.
         assert_ne!(generator.id(5), generator.id(5 + (1 << 24)));
-        assert_ne!(Generator::new(4).id(5), generator.id(5));
+        assert_ne!(Generator::new(4, 0).id(5), generator.id(5));
     }
 }

@@ -19,13 +19,16 @@ mod uri;
 use std::process::ExitCode;
 
 pub use error::Error;
-pub use insert::Options as InsertOptions;
+pub use insert::{MultikeyOptions, Options as InsertOptions};
 
 /// What `frond bench` can run.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Insert documents into a collection with secondary indexes, until they outgrow memory
     Insert(InsertOptions),
+    /// The same with an array of strings in the first indexed field, so that each document makes
+    /// an index entry for each string
+    Multikey(MultikeyOptions),
 }
 
 /// Runs a workload to its end, with its progress and its report. The code is 0 when all was done,
@@ -34,6 +37,7 @@ pub enum Command {
 pub fn run(command: Command) -> ExitCode {
     let result = match command {
         Command::Insert(options) => insert::run(&options),
+        Command::Multikey(options) => insert::run(&options.into_insert()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

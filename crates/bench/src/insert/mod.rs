@@ -6,7 +6,7 @@ mod prepare;
 mod progress;
 mod worker;
 
-pub use options::{Options, Plan};
+pub use options::{MultikeyOptions, Options, Plan};
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub fn run(options: &Options) -> Result<()> {
         acknowledged: plan.acknowledged,
         journal: plan.journal,
     };
-    let target = client.insert_target(&plan.database, &options.collection, concern);
+    let target = client.insert_target(&plan.database, &plan.collection, concern);
     let already = prepare::prepare(&mut client, options, &plan)?;
     let server = ServerFacts::ask(&mut client);
 
@@ -86,6 +86,7 @@ pub fn run(options: &Options) -> Result<()> {
         compressor: client.compressor().map(|compressor| compressor.name()),
         machine: Machine::read(),
         requested: options.documents,
+        index_entries: options.index_entries(),
         documents: outcome.documents,
         elapsed: outcome.elapsed,
         speed: outcome.timeline.speed_of_part(0.0, 1.0),
@@ -99,7 +100,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut result = match outcome.error {
         Some(error) => Err(error),
         None if outcome.documents < options.documents => Err(Error::Stopped),
-        None => prepare::check_count(&mut client, options, &plan, already + outcome.documents),
+        None => prepare::check_count(&mut client, &plan, already + outcome.documents),
     };
     if let Err(error) = &result {
         summary.ending = error.to_string();
@@ -170,7 +171,12 @@ fn watch(
 fn folder(options: &Options, started: jiff::Timestamp) -> PathBuf {
     options.out.clone().unwrap_or_else(|| {
         let time = started.strftime("%Y%m%d-%H%M%S");
-        PathBuf::from(format!("frond-bench-insert-{time}"))
+        let workload = if options.elements == 0 {
+            "insert"
+        } else {
+            "multikey"
+        };
+        PathBuf::from(format!("frond-bench-{workload}-{time}"))
     })
 }
 
@@ -181,10 +187,11 @@ fn settings(options: &Options, plan: &Plan) -> Vec<(&'static str, String)> {
         ("uri", options.uri.clone()),
         (
             "namespace",
-            format!("{}.{}", plan.database, options.collection),
+            format!("{}.{}", plan.database, plan.collection),
         ),
         ("documents", options.documents.to_string()),
         ("indexes", options.indexed_fields().join(", ")),
+        ("strings in URI", options.elements.max(1).to_string()),
         ("threads", options.threads.to_string()),
         ("batch", options.batch.to_string()),
         ("acknowledged", yes_no(plan.acknowledged)),

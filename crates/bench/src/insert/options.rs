@@ -7,6 +7,30 @@ use crate::document::INDEXED_FIELDS;
 use crate::error::{Error, Result};
 use crate::uri::Uri;
 
+/// Command line of `frond bench multikey`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct MultikeyOptions {
+    /// Strings in the array URI
+    #[arg(long, default_value_t = 100, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub elements: u32,
+
+    /// Everything else.
+    #[command(flatten)]
+    pub insert: Options,
+}
+
+impl MultikeyOptions {
+    /// The settings of the insertion workload with arrays.
+    #[must_use]
+    pub fn into_insert(self) -> Options {
+        Options {
+            elements: self.elements,
+            ..self.insert
+        }
+    }
+}
+
 /// Command line of `frond bench insert`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
@@ -18,9 +42,9 @@ pub struct Options {
     #[arg(long, value_name = "NAME")]
     pub db: Option<String>,
 
-    /// Collection
-    #[arg(long, default_value = "w1", value_name = "NAME")]
-    pub collection: String,
+    /// Collection [default: w1, or w2 with arrays]
+    #[arg(long, value_name = "NAME")]
+    pub collection: Option<String>,
 
     /// Documents to insert
     #[arg(long, default_value_t = 1_000_000, value_name = "N",
@@ -73,6 +97,10 @@ pub struct Options {
     /// Show no progress, only the result
     #[arg(long)]
     pub quiet: bool,
+
+    /// Strings in the array `URI`; 0 makes it one string.
+    #[arg(skip)]
+    pub elements: u32,
 }
 
 fn report_every(text: &str) -> std::result::Result<f64, String> {
@@ -89,6 +117,8 @@ pub struct Plan {
     pub uri: Uri,
     /// Database name.
     pub database: String,
+    /// Collection name.
+    pub collection: String,
     /// False is w: 0.
     pub acknowledged: bool,
     /// True is j: true.
@@ -108,10 +138,13 @@ impl Options {
                 "--journal waits for an answer, which --write-concern 0 does not get".to_owned(),
             ));
         }
-        if self.collection.is_empty() || self.collection.contains(['$', '\0']) {
+        let collection = self.collection.clone().unwrap_or_else(|| {
+            let workload = if self.elements == 0 { "w1" } else { "w2" };
+            workload.to_owned()
+        });
+        if collection.is_empty() || collection.contains(['$', '\0']) {
             return Err(Error::Settings(format!(
-                "--collection {:?} is not a collection name",
-                self.collection
+                "--collection {collection:?} is not a collection name"
             )));
         }
         let database = self
@@ -126,11 +159,22 @@ impl Options {
         }
         Ok(Plan {
             database,
+            collection,
             acknowledged,
             journal,
             report_every: Duration::from_secs_f64(self.report_every),
             uri,
         })
+    }
+
+    /// Entries that a document has in all indexes, the one on `_id` not counted.
+    #[must_use]
+    pub fn index_entries(&self) -> u64 {
+        let of_the_first = u64::from(self.elements.max(1));
+        match u64::from(self.indexes) {
+            0 => 0,
+            indexes => of_the_first + indexes - 1,
+        }
     }
 
     /// Fields that get an index.
@@ -215,9 +259,14 @@ mod tests {
             };
             assert!(error.contains(part), "{args:?}: {error}");
         }
-        assert_eq!(
-            parse(&["--indexes", "2"]).unwrap().indexed_fields(),
-            ["URI", "name"]
-        );
+        let two = parse(&["--indexes", "2"]).unwrap();
+        assert_eq!(two.indexed_fields(), ["URI", "name"]);
+        assert_eq!(two.index_entries(), 2);
+        let arrays = Options {
+            elements: 100,
+            ..two
+        };
+        assert_eq!(arrays.index_entries(), 101);
+        assert_eq!(arrays.plan().unwrap().collection, "w2");
     }
 }

@@ -15,13 +15,13 @@ const NAMESPACE_NOT_FOUND: i32 = 26;
 pub fn prepare(client: &mut Client, options: &Options, plan: &Plan) -> Result<u64> {
     check_limits(client, options, plan)?;
     if options.drop {
-        drop_collection(client, options, plan)?;
+        drop_collection(client, plan)?;
     }
-    let already = count(client, options, plan)?;
+    let already = count(client, plan)?;
     if already > 0 && !options.keep {
         return Err(Error::Settings(format!(
             "{}.{} holds {already} documents: --drop drops them, --keep keeps them",
-            plan.database, options.collection
+            plan.database, plan.collection
         )));
     }
     create_indexes(client, options, plan)?;
@@ -38,7 +38,7 @@ fn check_limits(client: &Client, options: &Options, plan: &Plan) -> Result<()> {
         )));
     }
     // An element of an array costs up to ten bytes more than the document.
-    let bytes = batch * (Generator::new(0).document_bytes() + 10) + 1024;
+    let bytes = batch * (Generator::new(0, options.elements as usize).document_bytes() + 10) + 1024;
     let most = match Dialect::choose(limits.wire_version, plan.acknowledged) {
         Dialect::QueryCommand => limits.document_bytes,
         Dialect::Message | Dialect::Opcode => limits.message_bytes,
@@ -51,9 +51,9 @@ fn check_limits(client: &Client, options: &Options, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-fn drop_collection(client: &mut Client, options: &Options, plan: &Plan) -> Result<()> {
+fn drop_collection(client: &mut Client, plan: &Plan) -> Result<()> {
     let mut command = DocBuf::new();
-    command.push("drop", options.collection.as_str());
+    command.push("drop", plan.collection.as_str());
     match client.command(&plan.database, &command) {
         Err(Error::Server { code, message, .. })
             if code == NAMESPACE_NOT_FOUND || message == "ns not found" =>
@@ -65,9 +65,9 @@ fn drop_collection(client: &mut Client, options: &Options, plan: &Plan) -> Resul
 }
 
 /// Documents in the collection. Old servers report an error for one that does not exist.
-fn count(client: &mut Client, options: &Options, plan: &Plan) -> Result<u64> {
+fn count(client: &mut Client, plan: &Plan) -> Result<u64> {
     let mut command = DocBuf::new();
-    command.push("count", options.collection.as_str());
+    command.push("count", plan.collection.as_str());
     match client.command(&plan.database, &command) {
         Ok(reply) => number_counted(&reply),
         Err(Error::Server { code, message, .. })
@@ -97,7 +97,7 @@ fn create_indexes(client: &mut Client, options: &Options, plan: &Plan) -> Result
     };
     if Dialect::choose(client.limits().wire_version, true) == Dialect::Opcode {
         // Before the command existed an index was made by inserting its description.
-        let namespace = format!("{}.{}", plan.database, options.collection);
+        let namespace = format!("{}.{}", plan.database, plan.collection);
         let target = client.insert_target(&plan.database, "system.indexes", concern);
         for field in fields {
             let mut index = index_on(field);
@@ -111,7 +111,7 @@ fn create_indexes(client: &mut Client, options: &Options, plan: &Plan) -> Result
         return Ok(());
     }
     let mut command = DocBuf::new();
-    command.push("createIndexes", options.collection.as_str());
+    command.push("createIndexes", plan.collection.as_str());
     command.push_array("indexes", |indexes| {
         for field in fields {
             indexes.push(&index_on(field));
@@ -130,13 +130,8 @@ fn index_on(field: &str) -> DocBuf {
 
 /// Asks the server whether all documents are in. This is what a run without acknowledgement has
 /// to show for itself.
-pub fn check_count(
-    client: &mut Client,
-    options: &Options,
-    plan: &Plan,
-    expected: u64,
-) -> Result<()> {
-    let counted = count(client, options, plan)?;
+pub fn check_count(client: &mut Client, plan: &Plan, expected: u64) -> Result<()> {
+    let counted = count(client, plan)?;
     if counted == expected {
         return Ok(());
     }

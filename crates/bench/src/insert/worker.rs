@@ -74,7 +74,7 @@ fn insert_all(
     meter: &Meter,
 ) -> Result<()> {
     let mut builder = Builder {
-        generator: Generator::new(options.seed),
+        generator: Generator::new(options.seed, options.elements as usize),
         claimed,
         total: options.documents,
         batch: u64::from(options.batch),

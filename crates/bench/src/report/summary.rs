@@ -27,6 +27,8 @@ pub struct Summary {
     pub machine: Machine,
     /// Documents to insert.
     pub requested: u64,
+    /// Entries of each document in all secondary indexes.
+    pub index_entries: u64,
     /// Documents inserted.
     pub documents: u64,
     /// From the first batch to the last answer.
@@ -54,6 +56,11 @@ impl Summary {
         Some(self.exit_speed? / self.early_speed?)
     }
 
+    /// Index entries a second at so many documents a second.
+    fn entries(&self, documents: Option<f64>) -> Option<f64> {
+        Some(documents? * self.index_entries as f64)
+    }
+
     /// Numbers of the run as (name, value), values as people read them.
     #[must_use]
     pub fn figures(&self) -> Vec<(&'static str, String)> {
@@ -68,6 +75,11 @@ impl Summary {
             ("speed on average", speed(self.speed)),
             ("speed from 10% to 20%", speed(self.early_speed)),
             ("exit speed (last 5%)", speed(self.exit_speed)),
+            ("index entries on average", speed(self.entries(self.speed))),
+            (
+                "index entries at exit",
+                speed(self.entries(self.exit_speed)),
+            ),
             (
                 "exit speed / early speed",
                 self.steadiness()
@@ -130,6 +142,8 @@ impl Summary {
             ("documents_per_s", self.speed),
             ("documents_per_s_from_10_to_20_percent", self.early_speed),
             ("exit_documents_per_s", self.exit_speed),
+            ("index_entries_per_s", self.entries(self.speed)),
+            ("exit_index_entries_per_s", self.entries(self.exit_speed)),
             ("exit_over_early", self.steadiness()),
             ("server_resident_max_mib", self.resident_max_mib),
         ] {
