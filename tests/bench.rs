@@ -1,4 +1,4 @@
-//! `frond bench insert` against the server of the same binary.
+//! `frond bench` against the server of the same binary.
 
 #![allow(clippy::unwrap_used)]
 
@@ -49,11 +49,15 @@ impl Server {
     }
 
     fn bench(&self, out: &Path, more: &[&str]) -> Command {
+        self.bench_of("insert", out, more)
+    }
+
+    fn bench_of(&self, workload: &str, out: &Path, more: &[&str]) -> Command {
         let mut command = Command::new(FROND);
         command
             .args([
                 "bench",
-                "insert",
+                workload,
                 "--quiet",
                 "--report-every",
                 "0.1",
@@ -140,6 +144,44 @@ fn insertion_with_indexes_ends_with_a_whole_report() {
         for file in ["trace.csv", "summary.md", "chart.svg", "chart.html"] {
             assert!(out.join(file).exists(), "{name}: {file}");
         }
+    }
+}
+
+#[test]
+fn arrays_make_an_index_entry_for_each_string() {
+    let server = Server::start();
+    let out = server.folder.path().join("multikey");
+    let more = ["--documents", "500", "--elements", "30", "--batch", "100"];
+    let done = server.bench_of("multikey", &out, &more).output().unwrap();
+    let text = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{text}");
+    let summary = summary(&out);
+    let figure = |name| summary.get_f64(name).unwrap();
+    let entries = figure("index_entries_per_s") / figure("documents_per_s");
+    assert!((entries - 33.0).abs() < 1e-6, "{entries}");
+}
+
+#[test]
+fn documents_are_found_in_turns_with_pings() {
+    let server = Server::start();
+    let done = Command::new(FROND)
+        .args([
+            "bench",
+            "roundtrip",
+            "--documents",
+            "1000",
+            "--seconds",
+            "1",
+        ])
+        .args(["--rounds", "1", "--threads", "2", "--uri"])
+        .arg(format!("mongodb://127.0.0.1:{}/", server.port))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{text}");
+    let text = String::from_utf8_lossy(&done.stdout);
+    for figure in ["ping, median", "find by _id, median", "find / ping"] {
+        assert!(text.contains(figure), "{text}");
     }
 }
 

@@ -114,7 +114,7 @@ impl Generator {
     /// An ObjectId as a driver would make it: seconds, five bytes of the process, a counter. Ids
     /// grow with the number (but for the second in which the counter wraps), and no two numbers
     /// below 2^32 * 10,000 share one.
-    fn id(&self, number: u64) -> [u8; 12] {
+    pub fn id(&self, number: u64) -> [u8; 12] {
         let seconds = EPOCH_S.wrapping_add((number / DOCUMENTS_PER_SECOND) as u32);
         let process = SplitMix64::new(self.seed, u64::MAX).next().to_be_bytes();
         let counter = (number as u32).to_be_bytes();

@@ -12,6 +12,8 @@ mod machine;
 mod meter;
 mod monitor;
 mod report;
+mod roundtrip;
+mod signals;
 mod stream;
 mod timeline;
 mod uri;
@@ -20,6 +22,7 @@ use std::process::ExitCode;
 
 pub use error::Error;
 pub use insert::{MultikeyOptions, Options as InsertOptions};
+pub use roundtrip::Options as RoundtripOptions;
 
 /// What `frond bench` can run.
 #[derive(Debug, clap::Subcommand)]
@@ -29,6 +32,8 @@ pub enum Command {
     /// The same with an array of strings in the first indexed field, so that each document makes
     /// an index entry for each string
     Multikey(MultikeyOptions),
+    /// Find documents by their `_id`, in turns with bare pings
+    Roundtrip(RoundtripOptions),
 }
 
 /// Runs a workload to its end, with its progress and its report. The code is 0 when all was done,
@@ -38,6 +43,9 @@ pub fn run(command: Command) -> ExitCode {
     let result = match command {
         Command::Insert(options) => insert::run(&options),
         Command::Multikey(options) => insert::run(&options.into_insert()),
+        Command::Roundtrip(options) => {
+            signals::stop_on_signals().and_then(|stop| roundtrip::run(&options, &stop))
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,10 +10,8 @@ pub use options::{MultikeyOptions, Options, Plan};
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::client::{Client, WriteConcern};
 use crate::error::{Error, Result};
@@ -21,6 +19,7 @@ use crate::machine::Machine;
 use crate::meter::{Meter, Percentiles};
 use crate::monitor::{Figures, ServerFacts};
 use crate::report::{self, Row, Summary, Trace};
+use crate::signals::stop_on_signals;
 use progress::Progress;
 
 /// Runs the workload to its end and leaves its report, also when it ends early.
@@ -110,17 +109,6 @@ pub fn run(options: &Options) -> Result<()> {
     }
     print!("{}", summary.to_text(&out));
     result
-}
-
-/// Asks threads to end on the first signal; a second one ends the process at once.
-fn stop_on_signals() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .map_err(|error| Error::Io("handling signals".to_owned(), error))?;
-    }
-    Ok(stop)
 }
 
 /// Writes the trace and shows progress until the threads are done.
