@@ -169,6 +169,7 @@ error_codes! {
     LinearizableReadConcernError = 187,
     PrimarySteppedDown = 189,
     FailPointEnabled = 192,
+    FailPointSetFailed = 193,
     ViewPipelineMaxSizeExceeded = 195,
     InvalidIndexSpecificationOption = 197,
     CannotBuildIndexKeys = 201,

@@ -12,6 +12,7 @@ use crate::concern::{WriteConcern, check_read_concern};
 use crate::connection::{ClientState, Connection};
 use crate::context::{Context, lacking};
 use crate::exec::Work;
+use crate::fail_points::Effect;
 use crate::failure::{ErrorCode, Failure, Result};
 use crate::log::{Component, Severity};
 use crate::metrics::Class;
@@ -38,6 +39,8 @@ pub struct Answer {
     pub more_to_come: bool,
     /// Wait this long before the reply goes out.
     pub wait: Option<Duration>,
+    /// Close the connection instead.
+    pub close: bool,
 }
 
 impl Answer {
@@ -49,6 +52,7 @@ impl Answer {
             reply,
             more_to_come: false,
             wait: None,
+            close: false,
         }
     }
 }
@@ -60,8 +64,16 @@ pub fn run_command(
     state: &mut ClientState,
     request: &CommandRequest<'_>,
 ) -> Answer {
+    let effect = effect(server, connection, request).unwrap_or_default();
+    if let Some(failure) = effect.failure().or_else(|| closing(&effect)) {
+        return Answer {
+            wait: effect.block,
+            close: effect.close,
+            ..Answer::failed(&failure)
+        };
+    }
     let mut more_to_come = false;
-    let mut wait = None;
+    let mut wait = effect.block;
     match try_command(
         server,
         connection,
@@ -71,15 +83,42 @@ pub fn run_command(
         &mut wait,
     ) {
         Ok(mut reply) => {
+            effect.add_to(&mut reply);
             reply.push("ok", 1.0);
             Answer {
                 reply,
                 more_to_come,
                 wait,
+                close: false,
             }
         }
         Err(failure) => Answer::failed(&failure),
     }
+}
+
+/// What a fail point does to this command.
+fn effect(
+    server: &Server,
+    connection: &Connection,
+    request: &CommandRequest<'_>,
+) -> Option<Effect> {
+    if !server.fail_points.is_on() {
+        return None;
+    }
+    let (name, value) = request.body.first()?;
+    let (_, command) = commands::find(name)?;
+    server
+        .fail_points
+        .of(proper_name(command), connection.application(), || {
+            format!("{}.{}", request.db, value.as_str().unwrap_or_default())
+        })
+}
+
+/// The failure of a command whose connection a fail point closes; nobody sees it.
+fn closing(effect: &Effect) -> Option<Failure> {
+    effect
+        .close
+        .then(|| Failure::new(ErrorCode::NetworkTimeout, "closed by a fail point"))
 }
 
 fn try_command(
@@ -153,7 +192,7 @@ fn try_command(
             };
             let reply = command.run(&mut cx)?;
             *more_to_come = cx.more_to_come;
-            *wait = cx.wait;
+            *wait = (*wait).max(cx.wait);
             Ok(reply)
         },
     )

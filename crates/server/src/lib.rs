@@ -12,6 +12,7 @@ mod cursors;
 mod dispatch;
 mod engine_stats;
 mod exec;
+mod fail_points;
 mod failure;
 mod last_error;
 mod legacy;

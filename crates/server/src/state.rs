@@ -12,6 +12,7 @@ use crate::commands;
 use crate::connection::Connections;
 use crate::cursors::Cursors;
 use crate::exec::Executor;
+use crate::fail_points::FailPoints;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::sessions::Sessions;
@@ -35,6 +36,8 @@ pub struct Server {
     pub metrics: Metrics,
     /// Runs commands.
     pub executor: Executor,
+    /// Failures on demand.
+    pub fail_points: FailPoints,
     /// When it started.
     pub started: Instant,
     /// Names this run of the server, so that a client sees a restart.
@@ -72,6 +75,7 @@ impl Server {
             sessions: Sessions::default(),
             connections: Connections::default(),
             metrics: Metrics::new(commands::COMMANDS.len()),
+            fail_points: FailPoints::default(),
             started: Instant::now(),
             process_id: ObjectId::new(),
             port,

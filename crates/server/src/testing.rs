@@ -27,13 +27,19 @@ pub struct TestServer {
 impl TestServer {
     /// A new, empty one.
     pub fn new() -> TestServer {
+        TestServer::with(|_| {})
+    }
+
+    /// A new, empty one with other settings.
+    pub fn with(change: impl FnOnce(&mut Settings)) -> TestServer {
         let directory = tempfile::tempdir().unwrap();
-        let settings = Settings {
+        let mut settings = Settings {
             db_path: directory.path().to_path_buf(),
             log_path: Some(directory.path().join("log")),
             quiet: true,
             ..Settings::default()
         };
+        change(&mut settings);
         let mut engine = EngineOptions::new(directory.path());
         engine.cache_bytes = 32 << 20;
         let store = DocumentStore::open_engine(engine, StoreOptions::default()).unwrap();

@@ -15,6 +15,7 @@ pub mod aggregate;
 pub mod build_info;
 pub mod bulk_write;
 pub mod coll_stats;
+pub mod configure_fail_point;
 pub mod connection_status;
 pub mod count;
 pub mod create;
@@ -75,6 +76,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &build_info::BuildInfo,
     &bulk_write::BulkWrite,
     &coll_stats::CollStats,
+    &configure_fail_point::ConfigureFailPoint,
     &connection_status::ConnectionStatus,
     &count::Count,
     &create::Create,

@@ -61,9 +61,8 @@ static PARAMETERS: &[Parameter] = &[
         }),
     },
     Parameter {
-        // Commands that only MongoDB's own tests use are not there.
         name: "enableTestCommands",
-        get: |_| own(false),
+        get: |server| own(server.settings.test_commands),
         set: None,
     },
     Parameter {

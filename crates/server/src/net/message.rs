@@ -138,6 +138,9 @@ fn op_msg(
             crate::dispatch::Answer::failed(&failure)
         }
     };
+    if answer.close {
+        return Handled::close();
+    }
     if request.flags.has(Flags::MORE_TO_COME) {
         return Handled::default();
     }

@@ -90,6 +90,8 @@ pub struct Settings {
     pub slow_operation: Duration,
     /// An idle cursor is dropped after this time.
     pub cursor_timeout: Duration,
+    /// Whether there are commands that only tests need.
+    pub test_commands: bool,
     /// What was given and where, for `getCmdLineOpts`: configuration key to value.
     pub given: BTreeMap<&'static str, Given>,
     /// The configuration file that was read.
@@ -120,6 +122,7 @@ impl Default for Settings {
             pid_file: None,
             slow_operation: Duration::from_millis(100),
             cursor_timeout: Duration::from_secs(600),
+            test_commands: false,
             given: BTreeMap::new(),
             config_file: None,
             notes: Vec::new(),

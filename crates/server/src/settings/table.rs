@@ -424,6 +424,14 @@ pub static SETTINGS: &[Setting] = &[
     },
     Setting {
         flag: "",
+        key: "setParameter.enableTestCommands",
+        aliases: &[],
+        kind: Kind::Switch(false),
+        help: "Have configureFailPoint, which makes commands fail on demand",
+        apply: |s, v| switch(v).map(|on| s.test_commands = on),
+    },
+    Setting {
+        flag: "",
         key: "security.authorization",
         aliases: &[],
         kind: Kind::Choice(&["disabled"]),
@@ -436,8 +444,8 @@ pub static SETTINGS: &[Setting] = &[
 pub fn parse_text(kind: Kind, value: &str) -> Result<Given, String> {
     match kind {
         Kind::Switch(_) => match value {
-            "true" => Ok(Given::Switch(true)),
-            "false" => Ok(Given::Switch(false)),
+            "true" | "1" => Ok(Given::Switch(true)),
+            "false" | "0" => Ok(Given::Switch(false)),
             _ => Err(format!("must be true or false, not '{value}'")),
         },
         Kind::Text(_) => Ok(Given::Text(value.to_string())),

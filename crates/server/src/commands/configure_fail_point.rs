@@ -1,0 +1,129 @@
+//! `configureFailPoint`
+
+use frond_bson::{DocBuf, Value};
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::fail_points::Mode;
+use crate::failure::{ErrorCode, Failure, Result};
+use crate::reply::push_count;
+
+/// Makes commands fail on demand.
+pub struct ConfigureFailPoint;
+
+impl Command for ConfigureFailPoint {
+    fn names(&self) -> &'static [&'static str] {
+        &["configureFailPoint"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Makes commands fail on demand (`failCommand`), for tests; only with `enableTestCommands`."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["mode", "data"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CHEAP.admin()
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        if !cx.server.settings.test_commands {
+            return Err(Failure::new(
+                ErrorCode::CommandNotFound,
+                "no such command: 'configureFailPoint' (start the server with --setParameter \
+                 enableTestCommands=1)",
+            ));
+        }
+        let args = cx.args();
+        match cx.body.first() {
+            Some((_, Value::String("failCommand"))) => {}
+            Some((_, Value::String(name))) => {
+                return Err(Failure::new(
+                    ErrorCode::FailPointSetFailed,
+                    format!("{name} not found; this server has the fail point 'failCommand'"),
+                ));
+            }
+            _ => return Err(Failure::bad_value("the fail point's name must be a string")),
+        }
+        let mode = args.get("mode").ok_or_else(|| args.missing("mode"))?;
+        let acted = cx
+            .server
+            .fail_points
+            .set(Mode::parse(&mode)?, args.doc_field("data")?)?;
+        let mut reply = DocBuf::new();
+        push_count(&mut reply, "count", acted);
+        Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn it_is_off_unless_asked_for() {
+        let mut server = TestServer::new();
+        let command = doc! {"configureFailPoint": "failCommand", "mode": "off"};
+        assert_eq!(server.code("admin", command), 59);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn commands_fail_as_they_are_told_to() {
+        let mut server = TestServer::with(|settings| settings.test_commands = true);
+        let set = |mode: &frond_bson::DocBuf, data: &frond_bson::DocBuf| {
+            let mut command = doc! {"configureFailPoint": "failCommand"};
+            command.push_all(mode);
+            command.push("data", data);
+            command
+        };
+        let ping = || doc! {"ping": 1};
+        server.run(
+            "admin",
+            set(
+                &doc! {"mode": {"times": 1}},
+                &doc! {"failCommands": ["ping"], "errorCode": 91, "errorLabels": ["Retry"]},
+            ),
+        );
+        let answer = server.answer("test", &ping(), false).reply;
+        assert_eq!(answer.get_i32("code"), Some(91));
+        assert_eq!(answer.get_str("codeName"), Some("ShutdownInProgress"));
+        assert!(answer.get_array("errorLabels").is_some());
+        server.run("test", ping());
+
+        let data = doc! {
+            "failCommands": ["insert"], "writeConcernError": {"code": 64, "errmsg": "late"},
+        };
+        let reply = server.run("admin", set(&doc! {"mode": "alwaysOn"}, &data));
+        assert_eq!(reply.get_i32("count"), Some(1));
+        let reply = server.run("test", doc! {"insert": "c", "documents": [{}]});
+        assert_eq!(reply.get_i32("n"), Some(1));
+        assert!(reply.get_doc("writeConcernError").is_some());
+
+        let data = doc! {"failCommands": ["ping"], "closeConnection": true};
+        server.run("admin", set(&doc! {"mode": "alwaysOn"}, &data));
+        assert!(server.answer("test", &ping(), false).close);
+        let data = doc! {"failCommands": ["ping"], "blockConnection": true, "blockTimeMS": 7};
+        server.run("admin", set(&doc! {"mode": "alwaysOn"}, &data));
+        let answer = server.answer("test", &ping(), false);
+        assert_eq!(answer.wait.unwrap().as_millis(), 7);
+        server.run(
+            "admin",
+            doc! {"configureFailPoint": "failCommand", "mode": "off"},
+        );
+        assert!(!server.answer("test", &ping(), false).close);
+
+        for (command, code) in [
+            (doc! {"configureFailPoint": "failCommand"}, 40414),
+            (doc! {"configureFailPoint": 1, "mode": "off"}, 2),
+            (doc! {"configureFailPoint": "other", "mode": "off"}, 193),
+        ] {
+            assert_eq!(server.code("admin", command.clone()), code, "{command:?}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The fail point `failCommand`: commands that fail, wait or lose their connection on demand, so
+//! that the authors of applications and drivers can test what they do then. Only with
+//! `--setParameter enableTestCommands=1`. Described in MongoDB's driver specifications under
+//! "failCommand".
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
+use parking_lot::Mutex;
+
+use crate::arguments::{Arguments, whole};
+use crate::failure::{ErrorCode, Failure, Result};
+
+/// When a fail point acts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mode {
+    /// Never.
+    Off,
+    /// Each time.
+    AlwaysOn,
+    /// So many times more.
+    Times(u64),
+    /// After so many times.
+    Skip(u64),
+    /// With this probability, from 0 to 1.
+    Probability(f64),
+}
+
+impl Mode {
+    /// Reads `mode`: `"off"`, `"alwaysOn"`, `{times: n}`, `{skip: n}` or
+    /// `{activationProbability: p}`.
+    pub fn parse(value: &Value<'_>) -> Result<Mode> {
+        let wrong = || Failure::bad_value(format!("unknown mode of a fail point: {value:?}"));
+        let mode = match value {
+            Value::String("off") => return Ok(Mode::Off),
+            Value::String("alwaysOn") => return Ok(Mode::AlwaysOn),
+            Value::Document(mode) => mode,
+            _ => return Err(wrong()),
+        };
+        let (name, value) = mode.first().ok_or_else(wrong)?;
+        if !value.is_number() {
+            return Err(wrong());
+        }
+        let count = || u64::try_from(whole(&value)).map_err(|_| wrong());
+        match name {
+            "times" => count().map(Mode::Times),
+            "skip" => count().map(Mode::Skip),
+            "activationProbability" => match value.as_f64() {
+                Some(p) if (0.0..=1.0).contains(&p) => Ok(Mode::Probability(p)),
+                _ => Err(wrong()),
+            },
+            _ => Err(wrong()),
+        }
+    }
+
+    /// Whether it acts this time.
+    fn acts(&mut self) -> bool {
+        match self {
+            Mode::Off => false,
+            Mode::AlwaysOn => true,
+            Mode::Times(0) => {
+                *self = Mode::Off;
+                false
+            }
+            Mode::Times(left) => {
+                *left -= 1;
+                true
+            }
+            Mode::Skip(0) => true,
+            Mode::Skip(left) => {
+                *left -= 1;
+                false
+            }
+            Mode::Probability(p) => {
+                let fraction = (crate::random::bits() >> 11) as f64 / (1u64 << 53) as f64;
+                fraction < *p
+            }
+        }
+    }
+}
+
+/// What happens to a command.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Effect {
+    /// It waits this long first.
+    pub block: Option<Duration>,
+    /// The connection is closed, and the command not run.
+    pub close: bool,
+    /// The command is not run, and answered with this code.
+    pub error: Option<i32>,
+    /// `errorLabels` of the reply.
+    pub labels: Option<ArrayBuf>,
+    /// `writeConcernError` of the reply.
+    pub write_concern_error: Option<DocBuf>,
+}
+
+impl Effect {
+    /// The reply instead of running the command.
+    pub fn failure(&self) -> Option<Failure> {
+        let code = self.error?;
+        let mut failure = Failure::new(
+            ErrorCode::from_code(code),
+            "Failing command via 'failCommand' failpoint",
+        );
+        if let Some(labels) = &self.labels {
+            let mut details = DocBuf::new();
+            details.push("errorLabels", labels);
+            failure.details = Some(Box::new(details));
+        }
+        Some(failure)
+    }
+
+    /// Adds what the reply of a command that was run is to have.
+    pub fn add_to(&self, reply: &mut DocBuf) {
+        if let Some(error) = &self.write_concern_error {
+            reply.push("writeConcernError", error);
+            if let Some(labels) = &self.labels {
+                reply.push("errorLabels", labels);
+            }
+        }
+    }
+}
+
+/// The data of `failCommand`.
+#[derive(Debug)]
+struct FailCommand {
+    mode: Mode,
+    acted: u64,
+    commands: Vec<String>,
+    application: Option<String>,
+    namespace: Option<String>,
+    effect: Effect,
+}
+
+/// The fail points of a server.
+#[derive(Debug, Default)]
+pub struct FailPoints {
+    /// Whether there is anything to look at.
+    on: AtomicBool,
+    fail_command: Mutex<Option<FailCommand>>,
+}
+
+impl FailPoints {
+    /// Sets `failCommand`. Returns how often it acted before.
+    ///
+    /// # Errors
+    /// `BadValue` and `TypeMismatch` for data that it does not take.
+    pub fn set(&self, mode: Mode, data: Option<&Doc>) -> Result<u64> {
+        let args = Arguments::new("failCommand", data.unwrap_or(Doc::empty()));
+        args.only(&[
+            "failCommands",
+            "errorCode",
+            "closeConnection",
+            "errorLabels",
+            "writeConcernError",
+            "appName",
+            "namespace",
+            "blockConnection",
+            "blockTimeMS",
+            "failInternalCommands",
+        ])?;
+        let strings = |name: &str| -> Result<Vec<String>> {
+            let list = args.array(name)?.into_iter().flat_map(|list| list.values());
+            list.map(|value| match value.as_str() {
+                Some(text) => Ok(text.to_owned()),
+                None => Err(args.wrong_type(name, &value, "type 'string'")),
+            })
+            .collect()
+        };
+        strings("errorLabels")?;
+        let block = args.flag("blockConnection")?.unwrap_or(false);
+        let effect = Effect {
+            block: match (block, args.u64("blockTimeMS")?) {
+                (false, _) => None,
+                (true, Some(ms)) => Some(Duration::from_millis(ms)),
+                (true, None) => return Err(args.missing("blockTimeMS")),
+            },
+            close: args.flag("closeConnection")?.unwrap_or(false),
+            error: args
+                .i64("errorCode")?
+                .map(|code| i32::try_from(code).unwrap_or(i32::MAX)),
+            labels: args
+                .array("errorLabels")?
+                .map(|labels| labels.values().collect()),
+            write_concern_error: args.doc_field("writeConcernError")?.map(Doc::to_owned),
+        };
+        let new = FailCommand {
+            mode,
+            acted: 0,
+            commands: strings("failCommands")?,
+            application: args.str("appName")?.map(str::to_owned),
+            namespace: args.str("namespace")?.map(str::to_owned),
+            effect,
+        };
+        let mut current = self.fail_command.lock();
+        let acted = current.as_ref().map_or(0, |old| old.acted);
+        self.on.store(mode != Mode::Off, Ordering::Relaxed);
+        *current = Some(new);
+        Ok(acted)
+    }
+
+    /// Whether any command may fail.
+    pub fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+
+    /// What happens to this command. `name` is its proper name.
+    pub fn of(
+        &self,
+        name: &str,
+        application: Option<&str>,
+        namespace: impl FnOnce() -> String,
+    ) -> Option<Effect> {
+        if !self.is_on() {
+            return None;
+        }
+        let mut current = self.fail_command.lock();
+        let point = current.as_mut()?;
+        let meant = point.commands.iter().any(|command| command == name)
+            && (point.application.is_none() || point.application.as_deref() == application)
+            && point
+                .namespace
+                .as_ref()
+                .is_none_or(|meant| *meant == namespace());
+        if !meant || !point.mode.acts() {
+            return None;
+        }
+        point.acted += 1;
+        Some(point.effect.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use super::*;
+
+    #[test]
+    fn modes_count() {
+        let acts = |mode: &DocBuf, tries: usize| -> usize {
+            let mut mode = Mode::parse(&mode.get("mode").unwrap()).unwrap();
+            (0..tries).filter(|_| mode.acts()).count()
+        };
+        assert_eq!(acts(&doc! {"mode": "alwaysOn"}, 5), 5);
+        assert_eq!(acts(&doc! {"mode": "off"}, 5), 0);
+        assert_eq!(acts(&doc! {"mode": {"times": 2}}, 5), 2);
+        assert_eq!(acts(&doc! {"mode": {"skip": 2}}, 5), 3);
+        assert_eq!(acts(&doc! {"mode": {"activationProbability": 1.0}}, 5), 5);
+        assert_eq!(acts(&doc! {"mode": {"activationProbability": 0}}, 5), 0);
+        for wrong in [
+            doc! {"mode": "on"},
+            doc! {"mode": {"times": -1}},
+            doc! {"mode": {"times": "x"}},
+            doc! {"mode": {"activationProbability": 2}},
+            doc! {"mode": {}},
+            doc! {"mode": 1},
+        ] {
+            assert!(
+                Mode::parse(&wrong.get("mode").unwrap()).is_err(),
+                "{wrong:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_what_is_meant_fails() {
+        let points = FailPoints::default();
+        let name = || "test.c".to_owned();
+        assert_eq!(points.of("find", None, name), None);
+        let data = doc! {"failCommands": ["find"], "errorCode": 91, "appName": "a"};
+        assert_eq!(points.set(Mode::AlwaysOn, Some(&data)).unwrap(), 0);
+        assert_eq!(points.of("insert", Some("a"), name), None);
+        assert_eq!(points.of("find", None, name), None);
+        let effect = points.of("find", Some("a"), name).unwrap();
+        assert_eq!(effect.failure().unwrap().code.code(), 91);
+        let data = doc! {"failCommands": ["find"], "closeConnection": true, "namespace": "test.d"};
+        assert_eq!(points.set(Mode::AlwaysOn, Some(&data)).unwrap(), 1);
+        assert_eq!(points.of("find", None, name), None);
+        assert!(points.of("find", None, || "test.d".into()).unwrap().close);
+        points.set(Mode::Off, None).unwrap();
+        assert_eq!(points.of("find", None, || "test.d".into()), None);
+        for wrong in [
+            doc! {"failCommands": [1]},
+            doc! {"blockConnection": true},
+            doc! {"nonsense": 1},
+        ] {
+            assert!(
+                points.set(Mode::AlwaysOn, Some(&wrong)).is_err(),
+                "{wrong:?}"
+            );
+        }
+    }
+}
