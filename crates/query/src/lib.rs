@@ -9,6 +9,7 @@ mod display;
 mod environment;
 pub mod error;
 pub mod expr;
+mod hash;
 pub mod matcher;
 mod number;
 pub mod paths;
@@ -21,3 +22,4 @@ mod testing;
 pub mod update;
 
 pub use environment::Environment;
+pub use hash::hash64;

@@ -19,7 +19,7 @@ pub fn compatibility() -> String {
     for family in frond_query::reference::families() {
         section(&mut page, family.title, &family.names, &family.lacking);
     }
-    for options in frond_store::reference::OPTIONS {
+    for options in frond_store::reference::options() {
         section(&mut page, options.title, options.names, options.lacking);
     }
     page

@@ -1,46 +1,56 @@
 //! Which options of collections and indexes are lacking, for the page on compatibility.
 
+use crate::index::kinds::KINDS;
+
 /// One family of options.
 pub struct Options {
     /// Whose options they are.
     pub title: &'static str,
     /// Those that work.
-    pub names: &'static [&'static str],
+    pub names: Vec<&'static str>,
     /// Those that MongoDB has and this server does not: an error names them.
-    pub lacking: &'static [&'static str],
+    pub lacking: Vec<&'static str>,
 }
 
-/// Options of `create` and of `createIndexes`.
-pub const OPTIONS: &[Options] = &[
-    Options {
-        title: "Collection options",
-        names: &[
-            "collation (simple)",
-            "compression",
-            "pageSize",
-            "readPageSize",
-        ],
-        lacking: &crate::options::NOT_SUPPORTED,
-    },
-    Options {
-        title: "Index options",
-        names: &[
-            "collation (simple)",
-            "compression",
-            "hidden",
-            "name",
-            "pageSize",
-            "partialFilterExpression",
-            "readPageSize",
-            "sparse",
-            "unique",
-            "v",
-        ],
-        lacking: &crate::index::spec::NOT_SUPPORTED,
-    },
-    Options {
-        title: "Index kinds",
-        names: &["1 and -1", "compound", "multikey", "over parallel arrays"],
-        lacking: &["2d", "2dsphere", "hashed", "text", "wildcard"],
-    },
-];
+/// Options of `create`, options and kinds of `createIndexes`.
+pub fn options() -> Vec<Options> {
+    let (there, lacking): (Vec<_>, Vec<_>) = KINDS.iter().partition(|kind| kind.parse.is_some());
+    let mut of_indexes = vec![
+        "collation (simple)",
+        "compression",
+        "hidden",
+        "name",
+        "pageSize",
+        "partialFilterExpression",
+        "readPageSize",
+        "sparse",
+        "unique",
+        "v",
+    ];
+    of_indexes.extend(there.iter().flat_map(|kind| kind.options));
+    of_indexes.sort_unstable();
+    let mut kinds = vec!["1 and -1", "compound", "multikey", "over parallel arrays"];
+    kinds.extend(there.iter().skip(1).map(|kind| kind.name));
+    vec![
+        Options {
+            title: "Collection options",
+            names: vec![
+                "collation (simple)",
+                "compression",
+                "pageSize",
+                "readPageSize",
+            ],
+            lacking: crate::options::NOT_SUPPORTED.to_vec(),
+        },
+        Options {
+            title: "Index options",
+            names: of_indexes,
+            lacking: crate::index::spec::not_supported(),
+        },
+        Options {
+            title: "Index kinds",
+            names: kinds,
+            lacking: lacking.iter().map(|kind| kind.name).collect(),
+        },
+    ]
+}

@@ -417,3 +417,18 @@ fn through_unique_indexes() {
         check(seed, seed % 3 != 0, &indexes);
     }
 }
+
+/// A hashed field holds no array.
+#[test]
+fn through_hashed_indexes() {
+    for seed in 400..420 {
+        let indexes = [
+            doc! {"key": {"b": "hashed"}},
+            doc! {"key": {"a": -1, "d.e": "hashed", "c": 1}},
+            doc! {"key": {"d.f": "hashed", "a": 1}},
+            doc! {"key": {"c": "hashed"}, "sparse": true},
+            doc! {"key": {"a": "hashed"}, "partialFilterExpression": {"a": {"$gt": 1}}},
+        ];
+        check(seed, false, &indexes);
+    }
+}

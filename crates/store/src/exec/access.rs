@@ -142,7 +142,7 @@ impl Executor {
     ) -> Result<Executor> {
         let may_repeat = match &access {
             Access::Or(_) => true,
-            Access::Index(access) => access.may_repeat(),
+            Access::Index(access) => access.may_repeat,
             _ => false,
         };
         let mut executor = Executor {

@@ -17,17 +17,19 @@ pub fn fields_document(spec: &IndexSpec, fields: &[u8], lost: &[u8]) -> Option<D
     Some(out)
 }
 
-/// Whether [`document`] can rebuild all of an index's fields: no path leads to another one or
-/// through an array.
+/// Whether [`document`] can rebuild all of an index's fields: each holds the value at its path, and no
+/// path leads to another one or through an array.
 pub fn can_rebuild(spec: &IndexSpec) -> bool {
     let leads_to = |a: &IndexField, b: &IndexField| {
         b.path
             .strip_prefix(a.path.as_str())
             .is_some_and(|rest| rest.starts_with('.'))
     };
-    spec.fields
-        .iter()
-        .all(|a| !a.path.contains('.') && !spec.fields.iter().any(|b| leads_to(a, b)))
+    spec.special.is_none()
+        && spec
+            .fields
+            .iter()
+            .all(|a| !a.path.contains('.') && !spec.fields.iter().any(|b| leads_to(a, b)))
 }
 
 /// The document that an entry shows: its fields, and the `_id`. Fields that the document lacked are

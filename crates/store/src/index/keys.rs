@@ -4,6 +4,7 @@ use frond_bson::{Doc, Value, key};
 use frond_query::error::{Error, ErrorCode, Result};
 use frond_query::paths::ParallelArrays;
 
+use super::kinds::{Holds, Slots, Special};
 use super::spec::IndexSpec;
 use crate::keyspace::KEY_BYTES_MAX;
 
@@ -54,51 +55,17 @@ impl IndexKeys {
         {
             return Ok(());
         }
-        let IndexKeys {
-            bytes,
-            spans,
-            lost,
-            scratch,
-            ..
-        } = self;
-        let id = doc.get("_id").filter(loses_type);
-        let arrays = spec
-            .paths
-            .for_each(doc, ParallelArrays::Product, |values| {
-                if spec.sparse && values.iter().all(Option::is_none) {
-                    return Ok(());
-                }
-                if spans.len() >= ENTRIES_PER_DOCUMENT_MAX {
-                    // Repeated elements do not count.
-                    sort_and_dedup(bytes, spans);
-                    if spans.len() >= ENTRIES_PER_DOCUMENT_MAX {
-                        return Err(too_many(spec, values.len()));
-                    }
-                }
-                let start = bytes.len();
-                lost.clear();
-                for (value, field) in values.iter().zip(&spec.fields) {
-                    let value = value.unwrap_or(Value::Null);
-                    key::encode_typed(&value, field.direction, bytes, lost);
-                }
-                let middle = bytes.len();
-                if let Some(id) = &id {
-                    scratch.clear();
-                    key::encode_typed(id, key::Direction::Ascending, scratch, lost);
-                }
-                let length = middle - start + id_bytes;
-                if length > KEY_BYTES_MAX {
-                    return Err(too_long(spec, length));
-                }
-                bytes.extend_from_slice(lost.as_bytes());
-                spans.push(Span {
-                    start,
-                    middle,
-                    end: bytes.len(),
-                });
-                Ok(())
-            })?;
-        self.multikey = arrays.bits();
+        let mut writer = Writer {
+            id: doc.get("_id").filter(loses_type),
+            id_bytes,
+            spec,
+            keys: self,
+        };
+        let multikey = match &spec.special {
+            None => writer.ordinary(doc)?,
+            Some(special) => writer.special(special.as_ref(), doc)?,
+        };
+        self.multikey = multikey;
         sort_and_dedup(&self.bytes, &mut self.spans);
         Ok(())
     }
@@ -138,6 +105,129 @@ impl IndexKeys {
             while others.next_if(|other| other.0 < key.0).is_some() {}
             others.peek() != Some(key)
         })
+    }
+}
+
+/// Writes the keys of one document.
+struct Writer<'k, 'd> {
+    keys: &'k mut IndexKeys,
+    spec: &'k IndexSpec,
+    /// The `_id`, if its encoding loses its type.
+    id: Option<Value<'d>>,
+    id_bytes: usize,
+}
+
+impl Writer<'_, '_> {
+    /// The keys of an ordered index. Returns the fields that met an array.
+    fn ordinary(&mut self, doc: &Doc) -> Result<u32> {
+        let spec = self.spec;
+        let product = ParallelArrays::Product;
+        let arrays = spec.paths.for_each(doc, product, |values| {
+            if spec.sparse && values.iter().all(Option::is_none) {
+                return Ok(());
+            }
+            let start = self.begin()?;
+            for (value, field) in values.iter().zip(&spec.fields) {
+                self.part(value.unwrap_or(Value::Null), field.direction);
+            }
+            self.end(start)
+        })?;
+        Ok(arrays.bits())
+    }
+
+    /// The keys of a special index: every combination of what its special fields turn into, and of
+    /// the values of the others. Returns the parts that may have several values.
+    fn special(&mut self, special: &dyn Special, doc: &Doc) -> Result<u32> {
+        let spec = self.spec;
+        let mut slots = Slots::of(&spec.fields);
+        special.parts(doc, &mut slots)?;
+        let combinations = slots.combinations();
+        let missing = spec.sparse && slots.all_missing();
+        let product = ParallelArrays::Product;
+        let arrays = spec.paths.for_each(doc, product, |values| {
+            if missing && values.iter().all(Option::is_none) {
+                return Ok(());
+            }
+            for combination in 0..combinations {
+                let start = self.begin()?;
+                let mut values = values.iter();
+                // How many parts of the special field that is being written are there already.
+                let mut done = (usize::MAX, 0);
+                for field in &spec.fields {
+                    let Holds::Special(slot) = field.holds else {
+                        let value = values.next().copied().flatten();
+                        self.part(value.unwrap_or(Value::Null), field.direction);
+                        continue;
+                    };
+                    done = if done.0 == slot {
+                        (slot, done.1 + 1)
+                    } else {
+                        (slot, 0)
+                    };
+                    let parts = slots.alternative(slot, combination);
+                    let part = parts.get(done.1).map(|part| part.as_value());
+                    self.part(part.unwrap_or(Value::Null), field.direction);
+                }
+                self.end(start)?;
+            }
+            Ok(())
+        })?;
+        // The arrays are counted among the ordinary fields.
+        let ordinary = spec.fields.iter().enumerate();
+        let ordinary = ordinary.filter(|(_, field)| field.holds == Holds::Value);
+        let bits = ordinary
+            .enumerate()
+            .filter(|(number, _)| arrays.contains(*number))
+            .fold(0, |bits, (_, (position, _))| bits | 1 << position);
+        Ok(bits | slots.multikey())
+    }
+
+    /// Begins a key. Returns where it begins.
+    fn begin(&mut self) -> Result<usize> {
+        let keys = &mut *self.keys;
+        if keys.spans.len() >= ENTRIES_PER_DOCUMENT_MAX {
+            // Repeated elements do not count.
+            sort_and_dedup(&keys.bytes, &mut keys.spans);
+            if keys.spans.len() >= ENTRIES_PER_DOCUMENT_MAX {
+                return Err(too_many(self.spec, self.spec.fields.len()));
+            }
+        }
+        keys.lost.clear();
+        Ok(keys.bytes.len())
+    }
+
+    /// Adds a part to a key.
+    #[inline]
+    fn part(&mut self, value: Value<'_>, direction: key::Direction) {
+        let IndexKeys { bytes, lost, .. } = &mut *self.keys;
+        key::encode_typed(&value, direction, bytes, lost);
+    }
+
+    /// Ends the key that begins at `start`.
+    fn end(&mut self, start: usize) -> Result<()> {
+        let IndexKeys {
+            bytes,
+            spans,
+            lost,
+            scratch,
+            ..
+        } = &mut *self.keys;
+        let middle = bytes.len();
+        if let Some(id) = &self.id {
+            scratch.clear();
+            key::encode_typed(id, key::Direction::Ascending, scratch, lost);
+        }
+        let length = middle - start + self.id_bytes;
+        if length > KEY_BYTES_MAX {
+            return Err(too_long(self.spec, length));
+        }
+        bytes.extend_from_slice(lost.as_bytes());
+        spans.push(Span {
+            start,
+            middle,
+            end: bytes.len(),
+        });
+        Ok(())
     }
 }
 

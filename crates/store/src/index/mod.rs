@@ -1,4 +1,4 @@
-//! Secondary indexes: what they are ([`spec`]), which keys a document has in them ([`keys`]), the
+//! Secondary indexes: what they are ([`spec`]), of which kinds ([`kinds`]), which keys a document has in them ([`keys`]), the
 //! layout of their entries ([`entry`]), the documents that can be rebuilt from them ([`covered`]),
 //! and how an index is filled over existing documents ([`build`]).
 
@@ -6,6 +6,7 @@ pub mod build;
 pub mod covered;
 pub mod entry;
 pub mod keys;
+pub mod kinds;
 pub mod spec;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -1,10 +1,13 @@
 //! The specification of an index, checked by MongoDB's rules.
 
+use std::sync::Arc;
+
 use frond_bson::{Doc, DocBuf, Value, key};
 use frond_query::error::ErrorCode;
 use frond_query::matcher::Filter;
 use frond_query::paths::{KeyPaths, Path};
 
+use super::kinds::{self, Holds, Special};
 use crate::error::{Error, Result, command};
 use crate::keyspace::{Compression, TreeOptions};
 use crate::text;
@@ -19,33 +22,34 @@ pub const ID_INDEX_NAME: &str = "_id_";
 const LEFTOVERS: [&str; 2] = ["background", "dropDups"];
 
 /// Options that MongoDB knows and this server does not have.
-pub(crate) const NOT_SUPPORTED: [&str; 17] = [
-    "2dsphereIndexVersion",
-    "bits",
+const NOT_SUPPORTED: [&str; 7] = [
     "bucketSize",
     "clustered",
     "clustering",
-    "coarsestIndexedLevel",
     "columnstoreProjection",
-    "default_language",
     "expireAfterSeconds",
-    "finestIndexedLevel",
-    "language_override",
-    "max",
-    "min",
     "prepareUnique",
     "storageEngine",
-    "textIndexVersion",
-    "weights",
 ];
 
-/// One field of an index.
+/// Options that MongoDB knows and this server does not have, those of kinds that are not there included.
+pub(crate) fn not_supported() -> Vec<&'static str> {
+    let lacking = kinds::KINDS.iter().filter(|kind| kind.parse.is_none());
+    let mut names: Vec<&str> = lacking.flat_map(|kind| kind.options).copied().collect();
+    names.extend(NOT_SUPPORTED);
+    names.sort_unstable();
+    names
+}
+
+/// One part of the entries of an index: a field of the key pattern, or a part of a special one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexField {
-    /// The dotted path.
+    /// The dotted path, or the name that `explain` shows.
     pub path: String,
     /// The order in which its values are stored.
     pub direction: key::Direction,
+    /// What it holds.
+    pub holds: Holds,
 }
 
 /// The filter of a partial index.
@@ -54,7 +58,7 @@ pub struct Partial {
     /// As it was given.
     pub doc: DocBuf,
     /// Ready to match.
-    pub filter: std::sync::Arc<Filter>,
+    pub filter: Arc<Filter>,
 }
 
 /// What `createIndexes` was given for one index.
@@ -62,12 +66,14 @@ pub struct Partial {
 pub struct IndexSpec {
     /// Its name, unique in the collection.
     pub name: String,
-    /// The key pattern as it was given.
+    /// The key pattern as `listIndexes` shows it.
     pub key: DocBuf,
-    /// The fields of the key pattern.
+    /// The parts of an entry: the fields of the key pattern.
     pub fields: Vec<IndexField>,
-    /// The paths of the fields, ready to be followed.
+    /// The paths of those that hold values, ready to be followed.
     pub paths: KeyPaths,
+    /// What the special fields turn into; `None` for an ordered index.
+    pub special: Option<Arc<dyn Special>>,
     /// Whether two documents may not have the same key.
     pub unique: bool,
     /// Whether documents that lack every field have no entry.
@@ -119,90 +125,43 @@ pub fn default_name(key: &Doc) -> String {
     name
 }
 
-fn parse_field(path: &str, direction: Value<'_>) -> Result<IndexField> {
-    let descending = match direction {
-        Value::String(kind @ ("text" | "2d" | "2dsphere" | "hashed" | "columnstore")) => {
-            return Err(cannot_create(format!(
-                "Index type '{kind}' is not supported by this server"
-            )));
-        }
-        Value::String(kind) => {
-            return Err(cannot_create(format!("Unknown index plugin '{kind}'")));
-        }
-        number if number.is_number() => {
-            let number = number.as_f64().unwrap_or(0.0);
-            if number == 0.0 {
-                return Err(cannot_create(
-                    "Values in the index key pattern cannot be 0.",
-                ));
-            }
-            if number.is_nan() {
-                return Err(cannot_create(
-                    "Values in the index key pattern cannot be NaN.",
-                ));
-            }
-            number < 0.0
-        }
-        other => {
-            return Err(cannot_create(format!(
-                "Values in v:2 index key pattern cannot be of type {}. Only numbers > 0, numbers < 0, \
-                 and strings are allowed.",
-                other.type_name()
-            )));
-        }
-    };
-    if path.is_empty() {
-        return Err(cannot_create("Index keys cannot be an empty field."));
-    }
-    if path == "$**" || path.ends_with(".$**") {
-        return Err(cannot_create(
-            "Index type 'wildcard' is not supported by this server",
-        ));
-    }
-    for (depth, part) in path.split('.').enumerate() {
-        if part.is_empty() {
-            return Err(cannot_create("Index keys cannot contain an empty field."));
-        }
-        let reference = depth > 0 && matches!(part, "$id" | "$ref" | "$db");
-        if part.starts_with('$') && !reference {
-            return Err(cannot_create(
-                "Index key contains an illegal field name: field name starts with '$'.",
-            ));
-        }
-    }
-    Ok(IndexField {
-        path: path.to_owned(),
-        direction: if descending {
-            key::Direction::Descending
-        } else {
-            key::Direction::Ascending
-        },
-    })
-}
+/// The most bytes of a key pattern.
+const KEY_PATTERN_BYTES_MAX: usize = 2048;
 
-/// Checks a key pattern and reads its fields.
-pub fn parse_key(key: &Doc) -> Result<Vec<IndexField>> {
+/// Checks a key pattern and has its kind read it, with its options.
+fn parse_key(key: &Doc, spec: &Doc) -> Result<(&'static kinds::Kind, kinds::Parsed)> {
+    if key.len_bytes() > KEY_PATTERN_BYTES_MAX {
+        return Err(cannot_create("Index key pattern too large."));
+    }
     if key.is_empty() {
         return Err(cannot_create("Index keys cannot be empty."));
     }
-    let mut fields: Vec<IndexField> = Vec::new();
-    for (path, direction) in key.iter() {
-        let field = parse_field(path, direction)?;
-        if fields.iter().any(|other| other.path == field.path) {
+    for (place, (path, _)) in key.iter().enumerate() {
+        if key.iter().take(place).any(|(other, _)| other == path) {
             return Err(refuse(
                 ErrorCode::BadValue,
-                format!("The field '{path}' appears multiple times in the index key pattern"),
+                format!(
+                    "The field '{path}' appears multiple times in the index key pattern {}",
+                    text::document(key)
+                ),
             ));
         }
-        fields.push(field);
     }
-    if fields.len() > FIELDS_MAX {
+    let kind = kinds::of_key(key)?;
+    let Some(parse) = kind.parse else {
+        return Err(cannot_create(format!(
+            "Index type '{}' is not supported by this server",
+            kind.name
+        )));
+    };
+    let parsed = parse(&kinds::Request { key, spec })?;
+    if parsed.fields.len() > FIELDS_MAX {
         return Err(refuse(
             ErrorCode::Location(13103),
             format!("too many compound keys: an index has at most {FIELDS_MAX}"),
         ));
     }
-    Ok(fields)
+    Ok((kind, parsed))
 }
 
 /// Reads a flag, given as boolean or number.
@@ -313,8 +272,27 @@ impl IndexSpec {
     pub fn is_id_index(&self) -> bool {
         matches!(
             self.fields.as_slice(),
-            [field] if field.path == "_id" && field.direction == key::Direction::Ascending
+            [field] if field.path == "_id"
+                && field.direction == key::Direction::Ascending
+                && field.holds == Holds::Value
         )
+    }
+
+    /// The fields that hold the value at their path.
+    pub fn value_fields(&self) -> impl Iterator<Item = &IndexField> {
+        let mut fields = self.fields.iter();
+        std::iter::from_fn(move || fields.find(|field| field.holds == Holds::Value))
+    }
+
+    /// Whether a change at the paths that `touches` accepts can change the entries of a document.
+    pub fn is_affected(&self, touches: &dyn Fn(&str) -> bool) -> bool {
+        // The filter of a partial index may look at any path.
+        self.partial.is_some()
+            || self.value_fields().any(|field| touches(&field.path))
+            || self
+                .special
+                .as_ref()
+                .is_some_and(|special| special.is_affected(touches))
     }
 
     /// Compares with an existing index of the collection.
@@ -377,7 +355,7 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
             ));
         }
     };
-    let fields = parse_key(key)?;
+    let (kind, parsed) = parse_key(key, doc)?;
     let name = match doc.get("name") {
         None => default_name(key),
         Some(Value::String("")) => return Err(cannot_create("index name cannot be empty")),
@@ -400,9 +378,16 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
     };
     let mut spec = IndexSpec {
         name,
-        key: key.to_owned(),
-        paths: KeyPaths::new(fields.iter().map(|field| Path::new(&field.path)))?,
-        fields,
+        paths: KeyPaths::new(
+            parsed
+                .fields
+                .iter()
+                .filter(|field| field.holds == Holds::Value)
+                .map(|field| Path::new(&field.path)),
+        )?,
+        key: parsed.key.unwrap_or_else(|| key.to_owned()),
+        fields: parsed.fields,
+        special: parsed.special,
         unique: false,
         sparse: false,
         hidden: false,
@@ -424,11 +409,14 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
                 listed.push(option, value);
             }
             _ if LEFTOVERS.contains(&option) => listed.push(option, flag(option, value)?),
-            "wildcardProjection" => {
-                return Err(refuse(
-                    ErrorCode::BadValue,
-                    "The field 'wildcardProjection' is only allowed in an 'wildcard' index",
-                ));
+            // Its kind has read it and says how it is listed.
+            _ if kind.options.contains(&option) => {}
+            _ if kinds::KINDS
+                .iter()
+                .any(|kind| kind.options.contains(&option)) =>
+            {
+                foreign_option(doc, option)?;
+                listed.push(option, value);
             }
             _ if NOT_SUPPORTED.contains(&option) => {
                 return Err(cannot_create(format!(
@@ -450,8 +438,29 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
             "cannot mix \"partialFilterExpression\" and \"sparse\" options",
         ));
     }
+    if let Some(special) = &spec.special {
+        special.check(&spec)?;
+    }
+    listed.push_all(&parsed.options);
     spec.doc = listed_form(&spec, &listed);
     Ok(spec)
+}
+
+/// Refuses some of the options that belong to another kind of index.
+fn foreign_option(doc: &Doc, option: &str) -> Result<()> {
+    let owner = |kind: &&kinds::Kind| kind.own_only.contains(&option);
+    match kinds::KINDS.iter().find(owner) {
+        None => Ok(()),
+        Some(kind) if kind.name == "wildcard" => Err(refuse(
+            ErrorCode::BadValue,
+            format!("The field '{option}' is only allowed in 'wildcard' indexes"),
+        )),
+        Some(kind) => Err(cannot_create(format!(
+            "Invalid index specification {}; the field '{option}' can only be specified with {} indexes",
+            text::document(doc),
+            kind.name
+        ))),
+    }
 }
 
 /// As `listIndexes` shows it: only what differs from the defaults.
@@ -536,7 +545,7 @@ fn parse_partial(value: Value<'_>) -> Result<Partial> {
     crate::plan::partial::check_supported(&filter)?;
     Ok(Partial {
         doc: doc.to_owned(),
-        filter: std::sync::Arc::new(filter),
+        filter: Arc::new(filter),
     })
 }
 
@@ -599,19 +608,24 @@ mod tests {
             (doc! {"key": {"a..b": 1}}, 67, "empty field"),
             (doc! {"key": {"$a": 1}}, 67, "starts with '$'"),
             (
-                doc! {"key": {"a": "hashed"}},
+                doc! {"key": {"a": 1, "b": "hashed", "c": "2d"}},
                 67,
-                "'hashed' is not supported",
+                "more than one",
+            ),
+            (
+                doc! {"key": {"a": 1}, "weights": {"a": 2}},
+                67,
+                "text indexes",
+            ),
+            (
+                doc! {"key": {"a": 1}, "wildcardProjection": {"a": 1}},
+                2,
+                "'wildcard' indexes",
             ),
             (
                 doc! {"key": {"a": "nonsense"}},
                 67,
                 "Unknown index plugin 'nonsense'",
-            ),
-            (
-                doc! {"key": {"a.$**": 1}},
-                67,
-                "'wildcard' is not supported",
             ),
             (doc! {"key": {"a": 1}, "name": ""}, 67, "cannot be empty"),
             (doc! {"key": {"a": 1}, "name": "*"}, 2, "not valid"),

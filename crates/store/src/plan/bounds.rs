@@ -11,6 +11,7 @@ use frond_bson::{Value, key};
 use frond_query::matcher::{Comparison, ElemMatch, Expr, InSet, Leaf, Op, Pattern, Relation};
 
 use super::interval::{Interval, Intervals, Label, after_prefix};
+use crate::index::kinds::Holds;
 use crate::index::spec::IndexSpec;
 
 /// One condition of the top-level conjunction of a filter, as ranges of one path.
@@ -293,6 +294,14 @@ impl Conditions {
         !self.says_more && list.all(|one| one.is_exact && has(&one.path))
     }
 
+    /// Ranges of a path that leads through no array.
+    pub fn ranges(&self, path: &str) -> Intervals {
+        let about = self.list.iter().filter(|one| one.path == path);
+        about.fold(Intervals::all(), |ranges, one| {
+            ranges.intersection(&one.intervals)
+        })
+    }
+
     fn add(&mut self, expr: &Expr, prefix: &str, element: Option<usize>) {
         match expr {
             Expr::And(children) => {
@@ -390,7 +399,7 @@ pub struct IndexBounds {
 }
 
 impl IndexBounds {
-    /// The bounds of an index with these multikey bits.
+    /// The bounds of an index with these multikey bits. Special parts are not bounded.
     pub fn of(spec: &IndexSpec, multikey: u32, conditions: &Conditions) -> IndexBounds {
         let mut fields: Vec<Intervals> = Vec::with_capacity(spec.fields.len());
         let mut may_be_missing = true;
@@ -402,7 +411,7 @@ impl IndexBounds {
             if position == 0 {
                 may_be_missing = !about.clone().any(|one| !one.matches_missing);
             }
-            if is_array && has_number(&field.path) {
+            if field.holds != Holds::Value || is_array && has_number(&field.path) {
                 fields.push(Intervals::all());
                 continue;
             }
@@ -443,6 +452,11 @@ impl IndexBounds {
     /// Whether nothing can be inside.
     pub fn is_none(&self) -> bool {
         self.fields.iter().any(Intervals::is_none)
+    }
+
+    /// Whether every field is bounded to one value.
+    pub fn all_points(&self) -> bool {
+        self.fields.iter().all(Intervals::is_point)
     }
 
     /// Leading fields that are bounded to single values.

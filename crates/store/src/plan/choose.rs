@@ -12,12 +12,14 @@ use frond_query::error::ErrorCode;
 use frond_query::matcher::{ElemMatch, Expr, Filter, Op};
 use frond_query::sort::SortSpec;
 
-use super::bounds::{Conditions, IndexBounds, narrowness};
+use super::bounds::{Conditions, narrowness};
 use super::interval::{Interval, Intervals};
-use super::sorted::{OrderField, direction_for, order_fields};
+use super::route::Route;
+use super::sorted::{OrderField, direction_for};
 use super::{Access, Hint, IndexAccess, KeyInterval, KeyLimits, Plan, partial};
 use crate::catalog::Collection;
 use crate::error::{Result, command};
+use crate::index::kinds::Ask;
 use crate::index::spec::{ID_INDEX_NAME, IndexSpec};
 use crate::index::{Index, covered};
 use crate::keyspace::Direction;
@@ -112,6 +114,19 @@ pub fn choose(
         limit(&mut candidate.access, query.limits)?;
     }
     candidates.sort_by(|a, b| b.rank.total_cmp(&a.rank));
+    if candidates.is_empty()
+        && let Some(Some(index)) = &hinted
+        && index.spec.special.is_some()
+    {
+        return Err(command(
+            ErrorCode::NoQueryExecutionPlans,
+            format!(
+                "error processing query: ns={} planner returned error :: caused by :: hint provided \
+                 does not correspond to an index that can answer the query",
+                collection.ns
+            ),
+        ));
+    }
     let Some(first) = candidates.first() else {
         return Ok(Plan {
             access: Access::CollScan(Direction::Forward),
@@ -195,7 +210,7 @@ fn find_hinted(collection: &Collection, hint: &Hint) -> Result<Option<Arc<Index>
         Hint::Name(name) => {
             let found = collection
                 .ready_indexes()
-                .find(|index| index.spec.name == *name);
+                .find(|index| index.spec.name == *name && !index.spec.hidden);
             found.cloned().map(Some).ok_or_else(none)
         }
         Hint::Key(pattern) => {
@@ -203,8 +218,9 @@ fn find_hinted(collection: &Collection, hint: &Hint) -> Result<Option<Arc<Index>
             if frond_bson::compare_docs(pattern, &id_pattern).is_eq() {
                 return Ok(None);
             }
-            let same =
-                |index: &&Arc<Index>| frond_bson::compare_docs(&index.spec.key, pattern).is_eq();
+            let same = |index: &&Arc<Index>| {
+                !index.spec.hidden && frond_bson::compare_docs(&index.spec.key, pattern).is_eq()
+            };
             let found: Vec<_> = collection.ready_indexes().filter(same).collect();
             match found.as_slice() {
                 [] => Err(none()),
@@ -247,19 +263,43 @@ fn rank_of_bounds(bounds: &[Intervals]) -> f64 {
     rank
 }
 
-/// A plan through one index, if it is of use.
+/// Plans through one index, as far as they are of use.
 fn through_index(
     index: &Arc<Index>,
     query: &Query<'_>,
     conditions: &Conditions,
     hinted: bool,
-) -> Option<Candidate> {
+) -> Vec<Candidate> {
     let spec = &index.spec;
-    if spec.hidden && !hinted {
-        return None;
+    if spec.hidden {
+        return Vec::new();
     }
     let multikey = index.multikey();
-    let bounds = IndexBounds::of(spec, multikey, conditions);
+    let routes = match &spec.special {
+        None => vec![Route::ordinary(spec, multikey, conditions)],
+        Some(special) => special.routes(&Ask {
+            query,
+            conditions,
+            index,
+            multikey,
+            hinted,
+        }),
+    };
+    let routes = routes.into_iter();
+    routes
+        .filter_map(|route| by_route(index, query, route, hinted))
+        .collect()
+}
+
+/// A plan by one way through an index, if it is of use.
+fn by_route(
+    index: &Arc<Index>,
+    query: &Query<'_>,
+    route: Route,
+    hinted: bool,
+) -> Option<Candidate> {
+    let spec = &index.spec;
+    let bounds = &route.bounds;
     if let Some(partial) = &spec.partial
         && !hinted
         && !partial::implies(query.filter.predicates(), partial.filter.predicates())
@@ -269,7 +309,7 @@ fn through_index(
     if spec.sparse && bounds.may_be_missing && !hinted {
         return None;
     }
-    let order = order_fields(spec, multikey, &bounds.fields);
+    let order = route.order(spec);
     let direction = direction_for(query.sort, &order);
     let gives_order = direction.is_some() && !query.sort.is_empty();
     let is_bounded = bounds.fields.first().is_some_and(|first| !first.is_all());
@@ -278,25 +318,26 @@ fn through_index(
     if !hinted && !is_bounded && !gives_order && !is_smaller {
         return None;
     }
-    let covered = multikey == 0 && is_covered(spec, query);
+    let covered = route.multikey == 0 && is_covered(spec, query);
     let one_entry = spec.unique && bounds.leading_points() == spec.fields.len();
     let rank = rank_of_bounds(&bounds.fields)
         + if one_entry { RANK_ONE_ENTRY } else { 0.0 }
         + if gives_order { RANK_SORTED } else { 0.0 }
         + if covered { RANK_COVERED } else { 0.0 }
         - 0.01 * spec.fields.len() as f64;
-    let has_field = |path: &str| spec.fields.iter().any(|field| field.path == path);
     let access = if bounds.is_none() {
         Access::Eof
     } else {
         Access::Index(IndexAccess {
             index: index.clone(),
-            multikey,
-            bounds,
+            multikey: route.multikey,
             interval: KeyInterval::default(),
             direction: direction.unwrap_or(Direction::Forward),
             covered,
-            exact: multikey == 0 && conditions.are_exact_for(has_field),
+            exact: route.is_exact,
+            may_repeat: route.may_repeat,
+            bounds: route.bounds,
+            face: route.face,
         })
     };
     Some(Candidate {
@@ -376,7 +417,7 @@ fn union(collection: &Collection, query: &Query<'_>, conditions: &Conditions) ->
         };
         let through_indexes = collection
             .ready_indexes()
-            .filter_map(|index| through_index(index, &part, &of_branch, false));
+            .flat_map(|index| through_index(index, &part, &of_branch, false));
         let best = through_indexes
             .chain(through_id(&part, &of_branch, false))
             .max_by(|a, b| a.rank.total_cmp(&b.rank))?;

@@ -214,22 +214,40 @@ fn index_scan(access: &IndexAccess, shown: &Shown<'_>) -> DocBuf {
     if access.covered && !access.exact && !shown.filter.is_empty() {
         stage.push("filter", shown.filter);
     }
-    stage.push("keyPattern", &spec.key);
+    let shown_key = access.face.as_ref().map_or(&spec.key, |face| &face.key);
+    stage.push("keyPattern", shown_key);
     stage.push("indexName", spec.name.as_str());
     stage.push("isMultiKey", access.multikey != 0);
+    let parts: Vec<(&str, key::Direction)> = match &access.face {
+        Some(face) => {
+            let fields = face.fields.iter();
+            fields
+                .map(|field| (field.path.as_str(), field.direction))
+                .collect()
+        }
+        None => {
+            let fields = spec.fields.iter();
+            fields
+                .map(|field| (field.path.as_str(), field.direction))
+                .collect()
+        }
+    };
     stage.push_doc("multiKeyPaths", |paths| {
-        for (position, field) in spec.fields.iter().enumerate() {
+        for (position, (path, _)) in parts.iter().enumerate() {
             let is_array = access.multikey & (1 << position) != 0;
-            let path = is_array.then_some(field.path.as_str());
-            let list: ArrayBuf = path.into_iter().map(Value::String).collect();
-            paths.push(&field.path, &list);
+            let list: ArrayBuf = is_array
+                .then_some(*path)
+                .into_iter()
+                .map(Value::String)
+                .collect();
+            paths.push(path, &list);
         }
     });
     stage.push("isUnique", spec.unique);
     stage.push("isSparse", spec.sparse);
     stage.push("isPartial", spec.partial.is_some());
-    let fields = spec.fields.iter().zip(&access.bounds.fields);
-    let bounds = fields.map(|(field, ranges)| (field.path.as_str(), ranges, field.direction));
+    let parts = parts.into_iter().zip(&access.bounds.fields);
+    let bounds = parts.map(|((path, direction), ranges)| (path, ranges, direction));
     write_bounds(&mut stage, access.direction, bounds, shown);
     stage
 }

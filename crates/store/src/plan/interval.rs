@@ -126,6 +126,16 @@ impl Interval {
         }
     }
 
+    /// The value, if it holds no other.
+    pub fn value(&self) -> Option<frond_bson::Value<'_>> {
+        let labels = [&self.low_label, &self.high_label].into_iter();
+        let mut values = labels.filter_map(|label| match label {
+            Label::Value { value, .. } => Some(value.as_value()),
+            Label::Edge { .. } => None,
+        });
+        values.next().filter(|_| self.point)
+    }
+
     fn is_empty(&self) -> bool {
         self.high.as_ref().is_some_and(|high| *high <= self.low)
     }

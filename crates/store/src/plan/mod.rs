@@ -2,13 +2,14 @@
 //!
 //! [`bounds`] reads ranges of fields from the filter, [`choose`] picks an index for them, [`sorted`]
 //! tells which order an index gives, [`partial`] whether a partial index has all that is asked for,
-//! [`trial`] compares several plans by running them for a while, [`explain`] shows the result.
+//! [`route`] is a way through one index, [`trial`] compares several plans by running them for a while, [`explain`] shows the result.
 
 pub mod bounds;
 pub mod choose;
 pub mod explain;
 pub mod interval;
 pub mod partial;
+pub mod route;
 pub mod sorted;
 pub mod trial;
 
@@ -21,10 +22,12 @@ use crate::error::{Result, command};
 
 use crate::exec::key_scan::{KeyRange, ScanField};
 use crate::index::Index;
+use crate::index::kinds::Holds;
 use crate::index::spec::IndexField;
 use crate::keyspace::{Direction, TreeId};
 use bounds::IndexBounds;
 use interval::Intervals;
+use route::Face;
 
 /// Which index a query must use.
 #[derive(Clone, Debug)]
@@ -64,7 +67,7 @@ impl KeyLimits {
             let mut values = key.iter();
             for field in fields {
                 match values.next() {
-                    Some((name, value)) if name == field.path => {
+                    Some((name, value)) if name == field.path && field.holds == Holds::Value => {
                         key::encode_directed(&value, field.direction, &mut encoded);
                     }
                     _ => return Err(incompatible()),
@@ -181,6 +184,10 @@ pub struct IndexAccess {
     pub covered: bool,
     /// Whether every document in the bounds passes the filter.
     pub exact: bool,
+    /// Whether one document can have several entries inside the bounds.
+    pub may_repeat: bool,
+    /// How this plan sees the index, if not by its specification.
+    pub face: Option<Arc<Face>>,
 }
 
 /// How a query is run.
@@ -238,11 +245,6 @@ impl IndexAccess {
             interval: self.interval.clone(),
             direction: self.direction,
         }
-    }
-
-    /// Whether one document can have several entries inside the bounds.
-    pub fn may_repeat(&self) -> bool {
-        self.multikey != 0 && !self.bounds.fields.iter().all(Intervals::is_point)
     }
 }
 

@@ -5,6 +5,7 @@ use frond_query::sort::SortSpec;
 
 use super::bounds::has_number;
 use super::interval::Intervals;
+use crate::index::kinds::Holds;
 use crate::keyspace::Direction;
 
 /// A field of an index as far as its order matters.
@@ -16,8 +17,21 @@ pub struct OrderField<'a> {
     pub direction: key::Direction,
     /// Whether it is bounded to one value.
     pub is_point: bool,
-    /// Whether it has met an array: then it is not in the order of a sort.
+    /// Whether it has met an array, or does not hold the value at its path: then it is not in the
+    /// order of a sort.
     pub is_array: bool,
+}
+
+impl OrderField<'_> {
+    /// The `_id` behind the fields of an index that is not unique.
+    pub fn id() -> OrderField<'static> {
+        OrderField {
+            path: "_id",
+            direction: key::Direction::Ascending,
+            is_point: false,
+            is_array: false,
+        }
+    }
 }
 
 /// The fields of an index with their bounds. Behind the fields of an index that is not unique comes
@@ -36,16 +50,11 @@ pub fn order_fields<'a>(
             path: &field.path,
             direction: field.direction,
             is_point: ranges.is_point(),
-            is_array: multikey & (1 << position) != 0,
+            is_array: field.holds != Holds::Value || multikey & (1 << position) != 0,
         })
         .collect();
     if !spec.unique {
-        fields.push(OrderField {
-            path: "_id",
-            direction: key::Direction::Ascending,
-            is_point: false,
-            is_array: false,
-        });
+        fields.push(OrderField::id());
     }
     fields
 }

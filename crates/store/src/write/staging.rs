@@ -409,11 +409,7 @@ fn generate_old(keys: &mut IndexKeys, index: &Index, old: &Doc, id_bytes: usize)
 fn is_affected(index: &Index, change: Option<Change<'_>>) -> bool {
     match change {
         None => true,
-        // The filter of a partial index may look at any path.
-        Some(change) => {
-            let mut fields = index.spec.fields.iter();
-            index.spec.partial.is_some() || fields.any(|field| (change.touches)(&field.path))
-        }
+        Some(change) => index.spec.is_affected(change.touches),
     }
 }
 

@@ -9,6 +9,7 @@ mod convert;
 mod date;
 mod date_math;
 mod date_text;
+mod hash;
 mod iteration;
 mod object;
 mod regex;
@@ -194,6 +195,7 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
     date::OPERATORS,
     date_math::OPERATORS,
     date_text::OPERATORS,
+    hash::OPERATORS,
     iteration::OPERATORS,
     object::OPERATORS,
     regex::OPERATORS,
@@ -206,13 +208,7 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
 ];
 
 /// Operators that MongoDB has and this server does not.
-const UNSUPPORTED: &[&str] = &[
-    "$accumulator",
-    "$function",
-    "$meta",
-    "$rand",
-    "$toHashedIndexKey",
-];
+const UNSUPPORTED: &[&str] = &["$accumulator", "$function", "$meta", "$rand"];
 
 /// The operator with this name.
 pub(crate) fn find(name: &str) -> Option<&'static Operator> {

@@ -13,6 +13,14 @@ fn types() {
             ("{$type: {$literal: 1.5}}", "'double'"),
             ("{$isNumber: '$a'}", "true"),
             ("{$isNumber: 'x'}", "false"),
+            (
+                "{$toHashedIndexKey: 42.5}",
+                "NumberLong(-944302157085130861)",
+            ),
+            (
+                "{$toHashedIndexKey: '$none'}",
+                "NumberLong(2338878944348059895)",
+            ),
         ],
     );
 }
