@@ -20,7 +20,7 @@ pub fn compatibility() -> String {
         section(&mut page, family.title, &family.names, &family.lacking);
     }
     for options in frond_store::reference::options() {
-        section(&mut page, options.title, options.names, options.lacking);
+        section(&mut page, options.title, &options.names, &options.lacking);
     }
     page
 }
