@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use frond_bson::{DocBuf, ObjectId, doc};
-use frond_store::DocumentStore;
+use frond_bson::{Doc, DocBuf, ObjectId, doc};
+use frond_store::{DocumentStore, Namespace};
 use tokio::sync::watch;
 
 use crate::commands;
@@ -13,7 +13,7 @@ use crate::connection::Connections;
 use crate::cursors::Cursors;
 use crate::exec::Executor;
 use crate::fail_points::FailPoints;
-use crate::log::Log;
+use crate::log::{Component, Log, Severity};
 use crate::metrics::Metrics;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
@@ -64,6 +64,9 @@ impl Server {
         store: DocumentStore,
         port: u16,
     ) -> std::io::Result<Server> {
+        let told = log.clone();
+        let hooks = store.catalog().hooks();
+        hooks.on_invalid_document(move |ns, info| warn_of_invalid(&told, ns, info));
         Ok(Server {
             executor: Executor::new()?,
             slow_micros: AtomicU64::new(crate::metrics::micros(settings.slow_operation)),
@@ -136,6 +139,19 @@ impl Server {
     pub fn stop_signal(&self) -> watch::Receiver<bool> {
         self.stop.subscribe()
     }
+}
+
+/// Logs a document that was stored though its collection's validator does not like it.
+fn warn_of_invalid(log: &Log, ns: &Namespace, info: &Doc) {
+    let attributes = doc! {"namespace": ns.as_str(), "errInfo": info};
+    log.line(
+        Severity::Warning,
+        Component::Storage,
+        20294,
+        "validation",
+        "Document would fail validation",
+        &attributes,
+    );
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -14,7 +14,7 @@ pub mod keyspace;
 mod merge;
 mod namespace;
 pub mod offline;
-mod options;
+pub mod options;
 pub mod plan;
 pub mod reference;
 mod stats;

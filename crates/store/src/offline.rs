@@ -198,6 +198,7 @@ fn adopt(store: &DocumentStore, report: &mut SalvageReport) -> Result<()> {
             let options = InsertOptions {
                 ordered: false,
                 durability: Durability::Logged,
+                bypass_validation: true,
             };
             let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
             adopted += store.insert(&ns, &docs, options)?.inserted;
@@ -227,7 +228,7 @@ fn repair(
         let text = format!("the documents of {} are lost, all of them", collection.ns);
         report.errors.push(text);
         let mut batch = WriteSet::new();
-        batch.create_tree(tree, &collection.tree_options);
+        batch.create_tree(tree, &collection.settings.tree);
         engine.commit(batch, Durability::Logged)?;
     }
     let (mut counts, mut dropped) = (Counts::default(), 0);

@@ -34,12 +34,7 @@ pub fn options() -> Vec<Options> {
     vec![
         Options {
             title: "Collection options",
-            names: vec![
-                "collation (simple)",
-                "compression",
-                "pageSize",
-                "readPageSize",
-            ],
+            names: crate::options::SUPPORTED.to_vec(),
             lacking: crate::options::NOT_SUPPORTED.to_vec(),
         },
         Options {

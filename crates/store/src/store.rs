@@ -153,6 +153,14 @@ impl DocumentStore {
         Ok(())
     }
 
+    /// Changes the options of a collection: the fields of `collMod` that are not about its indexes.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26), `InvalidOptions` (72), and what is wrong with an option.
+    pub fn modify_collection(&self, ns: &Namespace, changes: &Doc) -> Result<()> {
+        self.catalog.modify_collection(ns, changes)
+    }
+
     /// Drops a collection and its indexes.
     ///
     /// # Errors
@@ -259,7 +267,7 @@ impl DocumentStore {
         let ready = collection
             .ready_indexes()
             .map(|index| index.spec.doc.clone());
-        Ok(std::iter::once(IndexSpec::id_index_doc())
+        Ok(std::iter::once(collection.id_index())
             .chain(ready)
             .collect())
     }
@@ -339,7 +347,7 @@ impl DocumentStore {
                 "spec": spec,
             }
         };
-        let id_index = describe(&IndexSpec::id_index_doc(), collection.id_uses());
+        let id_index = describe(&collection.id_index(), collection.id_uses());
         let others = collection
             .ready_indexes()
             .map(|index| describe(&index.spec.doc, index.uses()));

@@ -13,6 +13,7 @@ fn try_run(f: &Fixture, pipeline: &ArrayBuf, variables: Option<&DocBuf>) -> Resu
         hint: None,
         variables: variables.map(|doc| &**doc),
         durability: Durability::Logged,
+        bypass_validation: false,
     };
     let mut cursor = f
         .store
@@ -129,6 +130,7 @@ fn variables_and_errors() {
         hint: None,
         variables: None,
         durability: Durability::Logged,
+        bypass_validation: false,
     };
     let error = f
         .store
@@ -155,6 +157,7 @@ fn a_killed_pipeline_stops() {
         hint: None,
         variables: None,
         durability: Durability::Logged,
+        bypass_validation: false,
     };
     let context = OpContext::new();
     let mut cursor = f

@@ -24,6 +24,7 @@ fn update(f: &Fixture, filter: &Doc, change: &Doc, upsert: bool) -> UpdateOutcom
         array_filters: Vec::new(),
         hint: None,
         variables: None,
+        bypass_validation: false,
     };
     f.store
         .update(&ns("db.c"), &request, Durability::Logged, &OpContext::new())

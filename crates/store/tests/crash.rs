@@ -73,6 +73,7 @@ fn counters_indexes_and_acknowledged_documents_agree_after_a_crash() {
                     array_filters: Vec::new(),
                     hint: None,
                     variables: None,
+                    bypass_validation: false,
                 };
                 running
                     .update(&c, &update, Durability::Logged, &context)

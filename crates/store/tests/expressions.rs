@@ -53,6 +53,7 @@ fn filters_and_projections_evaluate_expressions() {
         array_filters: Vec::new(),
         hint: None,
         variables: Some(&limit),
+        bypass_validation: false,
     };
     let updated = f
         .store

@@ -30,6 +30,7 @@ fn update(store: &DocumentStore, filter: &Doc, change: &Doc) {
         array_filters: Vec::new(),
         hint: None,
         variables: None,
+        bypass_validation: false,
     };
     let context = OpContext::new();
     store
@@ -225,6 +226,7 @@ fn a_duplicate_that_comes_during_the_build_is_found() {
                         array_filters: Vec::new(),
                         hint: None,
                         variables: None,
+                        bypass_validation: false,
                     };
                     let limits = OpContext::new();
                     let updated = f.store.update(&c, &request, Durability::Logged, &limits);

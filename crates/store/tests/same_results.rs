@@ -331,6 +331,7 @@ fn change(f: &Fixture, c: &Namespace, random: &mut Random) {
         array_filters: Vec::new(),
         hint: None,
         variables: None,
+        bypass_validation: false,
     };
     f.store
         .update(c, &request, Durability::Logged, &context)

@@ -22,6 +22,7 @@ fn request<'a>(filter: &'a Doc, update: &'a Doc) -> UpdateRequest<'a> {
         array_filters: Vec::new(),
         hint: None,
         variables: None,
+        bypass_validation: false,
     }
 }
 

@@ -4,6 +4,7 @@ use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_store::{AggregateRequest, Namespace, Verbosity};
 
 use super::find::hint;
+use super::insert::bypass_validation;
 use super::update::refuse_collation;
 use super::{Command, Traits, current_op, explain};
 use crate::arguments::Arguments;
@@ -89,9 +90,8 @@ pub fn parse<'a>(
     args: &Arguments<'a>,
     variables: Option<&'a Doc>,
 ) -> Result<Aggregation<'a>> {
-    // Nothing is written to the disk, and there are no validators to bypass.
+    // Nothing is written to the disk.
     args.flag("allowDiskUse")?;
-    args.flag("bypassDocumentValidation")?;
     refuse_collation(args, "aggregate")?;
     let namespace = match args.get("aggregate") {
         Some(number) if number.is_number() => {
@@ -115,6 +115,7 @@ pub fn parse<'a>(
             hint: hint(args)?,
             variables,
             durability: cx.write_concern.durability,
+            bypass_validation: bypass_validation(args)?,
         },
     })
 }

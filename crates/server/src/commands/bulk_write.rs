@@ -1,10 +1,10 @@
 //! `bulkWrite`: inserts, updates and deletes over several collections in one command (MongoDB 8.0).
 
 use frond_bson::{Doc, DocBuf, OwnedValue};
-use frond_store::{InsertOptions, Namespace};
+use frond_store::{InsertOptions, Namespace, UpdateRequest};
 
 use super::delete::{self, delete_once};
-use super::insert::insert_once;
+use super::insert::{bypass_validation, insert_once};
 use super::update::{self, Updated, update_once};
 use super::{Command, Traits};
 use crate::arguments::Arguments;
@@ -54,7 +54,7 @@ impl Command for BulkWrite {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let args = cx.args();
-        args.flag("bypassDocumentValidation")?;
+        let bypass_validation = bypass_validation(&args)?;
         let ordered = args.flag("ordered")?.unwrap_or(true);
         let errors_only = args.flag("errorsOnly")?.unwrap_or(false);
         let batch = BatchOptions::of_cursor_field(&args)?;
@@ -88,6 +88,7 @@ impl Command for BulkWrite {
                     InsertOptions {
                         ordered,
                         durability: cx.write_concern.durability,
+                        bypass_validation,
                     },
                     retry.as_mut(),
                     (at, &ids),
@@ -98,9 +99,14 @@ impl Command for BulkWrite {
                     statement,
                 } => {
                     cx.server.metrics.count(Op::Update, 1);
-                    let done = update::parse_statement(statement, variables.as_deref()).and_then(
-                        |request| update_once(cx, namespace, &request, retry.as_mut(), ids.id(at)),
-                    );
+                    let request = update::parse_statement(statement, variables.as_deref());
+                    let done = request.and_then(|request| {
+                        let request = UpdateRequest {
+                            bypass_validation,
+                            ..request
+                        };
+                        update_once(cx, namespace, &request, retry.as_mut(), ids.id(at))
+                    });
                     results.updated(at, done);
                     1
                 }

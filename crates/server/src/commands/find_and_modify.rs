@@ -4,6 +4,7 @@ use frond_bson::{Doc, DocBuf, Value};
 use frond_store::{FindAndModifyOutcome, FindAndModifyRequest};
 
 use super::find::hint;
+use super::insert::bypass_validation;
 use super::update::refuse_collation;
 use super::{Command, Traits};
 use crate::arguments::Arguments;
@@ -91,7 +92,6 @@ pub fn parse<'a>(
     args: &Arguments<'a>,
     variables: Option<&'a Doc>,
 ) -> Result<FindAndModifyRequest<'a>> {
-    args.flag("bypassDocumentValidation")?;
     refuse_collation(args, "findAndModify")?;
     let update = match args.get("update") {
         value @ (None | Some(Value::Document(_) | Value::Array(_))) => value,
@@ -113,6 +113,7 @@ pub fn parse<'a>(
         array_filters: args.documents("arrayFilters")?.unwrap_or_default(),
         hint: hint(args)?,
         variables,
+        bypass_validation: bypass_validation(args)?,
     })
 }
 

@@ -4,6 +4,7 @@ use frond_bson::{Doc, DocBuf};
 use frond_store::{InsertOptions, Namespace};
 
 use super::{Command, Traits};
+use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::metrics::Op;
@@ -24,7 +25,6 @@ impl Command for Insert {
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        // There are no validators, so there is nothing to bypass.
         &[
             "documents",
             "ordered",
@@ -49,10 +49,10 @@ impl Command for Insert {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
         let args = cx.args();
-        args.flag("bypassDocumentValidation")?;
         let options = InsertOptions {
             ordered: args.flag("ordered")?.unwrap_or(true),
             durability: cx.write_concern.durability,
+            bypass_validation: bypass_validation(&args)?,
         };
         let documents = cx.documents("documents")?;
         cx.check_batch(documents.len())?;
@@ -115,6 +115,11 @@ pub fn insert_once(
         }
     }
     Ok((before + n, errors.at(&places)))
+}
+
+/// Whether the client asks for documents not to be checked by a validator.
+pub fn bypass_validation(args: &Arguments<'_>) -> Result<bool> {
+    Ok(args.flag("bypassDocumentValidation")?.unwrap_or(false))
 }
 
 /// Inserts and says how many there were, and which failed.

@@ -14,6 +14,7 @@ use crate::metrics::{Class, Op};
 pub mod aggregate;
 pub mod build_info;
 pub mod bulk_write;
+pub mod coll_mod;
 pub mod coll_stats;
 pub mod configure_fail_point;
 pub mod connection_status;
@@ -75,6 +76,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &aggregate::Aggregate,
     &build_info::BuildInfo,
     &bulk_write::BulkWrite,
+    &coll_mod::CollMod,
     &coll_stats::CollStats,
     &configure_fail_point::ConfigureFailPoint,
     &connection_status::ConnectionStatus,

@@ -4,6 +4,7 @@ use frond_bson::{Doc, DocBuf, OwnedValue, Value};
 use frond_store::{Namespace, UpdateRequest};
 
 use super::find::hint;
+use super::insert::bypass_validation;
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::{Context, lacking};
@@ -52,7 +53,7 @@ impl Command for Update {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
         let args = cx.args();
-        args.flag("bypassDocumentValidation")?;
+        let bypass_validation = bypass_validation(&args)?;
         let ordered = args.flag("ordered")?.unwrap_or(true);
         let variables = args.variables()?;
         let statements = cx.documents("updates")?;
@@ -61,7 +62,12 @@ impl Command for Update {
         // Everything is read before anything is done: a malformed statement fails the command.
         let requests: Vec<UpdateRequest<'_>> = statements
             .iter()
-            .map(|statement| parse_statement(statement, variables.as_deref()))
+            .map(|statement| {
+                Ok(UpdateRequest {
+                    bypass_validation,
+                    ..parse_statement(statement, variables.as_deref())?
+                })
+            })
             .collect::<Result<_>>()?;
         cx.server.metrics.count(Op::Update, requests.len() as u64);
         let session = cx.retry_session();
@@ -250,6 +256,7 @@ pub fn parse_statement<'a>(
         array_filters: args.documents("arrayFilters")?.unwrap_or_default(),
         hint: hint(&args)?,
         variables,
+        bypass_validation: false,
     })
 }
 

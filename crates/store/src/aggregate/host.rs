@@ -18,6 +18,7 @@ pub(super) struct StoreHost {
     pub ns: Option<Namespace>,
     pub limits: Limits,
     pub durability: Durability,
+    pub bypass_validation: bool,
 }
 
 impl StoreHost {
@@ -42,6 +43,7 @@ impl Host<Error> for StoreHost {
             db: ns.db(),
             limits: self.limits.clone(),
             durability: self.durability,
+            bypass_validation: self.bypass_validation,
         };
         let opened = runner.open(Some(&ns), pipeline, None)?;
         Ok(opened.into_source(&self.limits))
@@ -52,6 +54,7 @@ impl Host<Error> for StoreHost {
             store: &self.store,
             db: &self.db,
             durability: self.durability,
+            bypass_validation: self.bypass_validation,
             context: self.limits.get(),
         };
         match stage {

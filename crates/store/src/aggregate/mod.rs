@@ -38,6 +38,8 @@ pub struct AggregateRequest<'a> {
     pub variables: Option<&'a Doc>,
     /// When `$out` and `$merge` have written a document.
     pub durability: Durability,
+    /// Whether what they write is not checked by the collection's validator.
+    pub bypass_validation: bool,
 }
 
 /// The limits of an operation whose cursors are deep inside of a pipeline. Each `getMore` brings
@@ -110,6 +112,7 @@ struct Runner<'a> {
     db: &'a str,
     limits: Limits,
     durability: Durability,
+    bypass_validation: bool,
 }
 
 impl Runner<'_> {
@@ -133,6 +136,7 @@ impl Runner<'_> {
                 ns: ns.cloned(),
                 limits: self.limits.clone(),
                 durability: self.durability,
+                bypass_validation: self.bypass_validation,
             }),
         };
         let Some(ns) = ns.filter(|_| !rest.has_own_source()) else {
@@ -206,6 +210,7 @@ impl DocumentStore {
             db,
             limits: Limits::new(context),
             durability: request.durability,
+            bypass_validation: request.bypass_validation,
         };
         match runner.open(ns, pipeline, hint)? {
             Opened::Cursor(cursor) => Ok(*cursor),

@@ -25,6 +25,7 @@ pub(super) struct Target<'a> {
     /// The database of the pipeline.
     pub db: &'a str,
     pub durability: Durability,
+    pub bypass_validation: bool,
     pub context: OpContext,
 }
 
@@ -102,6 +103,7 @@ impl Target<'_> {
         let options = InsertOptions {
             ordered: true,
             durability: self.durability,
+            bypass_validation: self.bypass_validation,
         };
         let outcome = self.store.insert(ns, &docs, options)?;
         match outcome.errors.into_iter().next() {
@@ -260,6 +262,7 @@ impl Target<'_> {
                 array_filters: Vec::new(),
                 hint: None,
                 variables: variables.as_deref(),
+                bypass_validation: self.bypass_validation,
             },
             self.durability,
             &self.context,

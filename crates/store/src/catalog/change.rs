@@ -13,7 +13,7 @@ use crate::index::Index;
 use crate::index::spec::ID_INDEX_NAME;
 use crate::keyspace::{Durability, WriteSet};
 use crate::namespace::Namespace;
-use crate::options::CollectionOptions;
+use crate::options::{self, CollectionOptions};
 use crate::plan::trial::PlanCache;
 use crate::text;
 
@@ -112,7 +112,7 @@ impl Catalog {
     /// `NamespaceExists` (48) if it is there with other options; errors of the name and the options.
     pub fn create_collection(&self, ns: &Namespace, options: &Doc) -> Result<bool> {
         let parsed = CollectionOptions::parse(options)?;
-        let stored = CollectionOptions::stored_form(options);
+        let stored = parsed.stored(options);
         let _changing = self.changing.lock();
         if let Some(existing) = self.collection(ns) {
             if existing.options == stored {
@@ -127,26 +127,46 @@ impl Catalog {
             ));
         }
         ns.check_may_create()?;
+        check_place(ns, &parsed)?;
         self.check_database_case(ns)?;
         let collection = Collection {
             ns: ns.clone(),
             uuid: random_uuid(),
             options: stored,
             primary: self.engine.allocate_tree(),
-            tree_options: parsed.tree,
+            settings: Arc::new(parsed),
             indexes: Vec::new(),
             plans: PlanCache::default(),
             version: 0,
             shared: Arc::new(Shared {
                 gate: RwLock::new(0),
+                hooks: self.hooks.clone(),
                 ..Shared::default()
             }),
         };
         let mut batch = WriteSet::new();
-        batch.create_tree(collection.primary, &collection.tree_options);
+        batch.create_tree(collection.primary, &collection.settings.tree);
         persist::put_collection(&mut batch, &collection);
         self.commit(batch, |view| view.insert(Arc::new(collection)))?;
         Ok(true)
+    }
+
+    /// Changes the options of a collection: the fields of `collMod` that are about them.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26), `InvalidOptions` (72) and others, see [`options::modify`].
+    pub fn modify_collection(&self, ns: &Namespace, changes: &Doc) -> Result<()> {
+        let _changing = self.changing.lock();
+        let collection = self.existing(ns)?;
+        let (settings, stored) = options::modify(&collection.options, changes)?;
+        check_place(ns, &settings)?;
+        if stored == collection.options {
+            return Ok(());
+        }
+        let after = collection.with_options(stored, settings);
+        let mut batch = WriteSet::new();
+        persist::put_collection(&mut batch, &after);
+        self.replace(&collection, Some(after), batch)
     }
 
     /// Two databases may not differ only in the case of their letters.
@@ -314,6 +334,27 @@ impl Catalog {
         })?;
         Ok(before)
     }
+}
+
+/// Some options are not for the collections that a server keeps for itself.
+fn check_place(ns: &Namespace, settings: &CollectionOptions) -> Result<()> {
+    let validates = settings.validation.validator.is_some();
+    if validates && ns.coll().starts_with("system.") {
+        return Err(command(
+            ErrorCode::InvalidOptions,
+            format!("Document validators are not allowed on system collection {ns}"),
+        ));
+    }
+    if validates && matches!(ns.db(), "admin" | "local" | "config") {
+        return Err(command(
+            ErrorCode::InvalidOptions,
+            format!(
+                "Document validators are not allowed on collection {ns} in the {} internal database",
+                ns.db()
+            ),
+        ));
+    }
+    Ok(())
 }
 
 /// Adds the removal of a collection to a write set.

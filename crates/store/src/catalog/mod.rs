@@ -14,6 +14,7 @@
 
 mod building;
 mod change;
+mod hooks;
 mod persist;
 mod view;
 
@@ -26,14 +27,17 @@ use frond_query::error::ErrorCode;
 use parking_lot::{Mutex, RwLock};
 
 use crate::error::{Result, command};
+use crate::index::spec::{ID_INDEX_NAME, IndexSpec};
 use crate::index::{Index, Usage};
-use crate::keyspace::{Engine, Snapshot, TreeId, TreeOptions};
+use crate::keyspace::{Engine, Snapshot, TreeId};
 use crate::merge::Counts;
 use crate::namespace::Namespace;
+use crate::options::CollectionOptions;
 use crate::plan::trial::PlanCache;
 
 pub(crate) use building::aborted;
 pub use change::{CreateIndexesInfo, DropInfo, IndexSelector};
+pub use hooks::Hooks;
 pub(crate) use persist::{add_multikey, counter_key, put_counter, repair};
 pub use view::View;
 
@@ -55,8 +59,8 @@ pub struct Collection {
     pub uuid: Uuid,
     /// The options it was created with.
     pub options: DocBuf,
-    /// Compression and sizes of its trees.
-    pub tree_options: TreeOptions,
+    /// The same options, parsed.
+    pub settings: Arc<CollectionOptions>,
     /// The tree of the documents, keyed by the encoded `_id`.
     pub primary: TreeId,
     /// Its secondary indexes, oldest first, those under construction included.
@@ -80,6 +84,7 @@ struct Shared {
     epoch: AtomicU64,
     /// How often queries looked for an `_id`.
     id_uses: Usage,
+    hooks: Arc<Hooks>,
 }
 
 impl Collection {
@@ -109,6 +114,25 @@ impl Collection {
         &self.plans
     }
 
+    /// The specification of the index on `_id`, as it is shown.
+    pub fn id_index(&self) -> DocBuf {
+        match &self.settings.clustered {
+            None => IndexSpec::id_index_doc(),
+            Some(clustered) => {
+                let mut spec = clustered.clone();
+                spec.push("clustered", true);
+                spec
+            }
+        }
+    }
+
+    /// The name of the index on `_id`.
+    pub fn id_index_name(&self) -> &str {
+        let clustered = self.settings.clustered.as_ref();
+        let name = clustered.and_then(|spec| spec.get_str("name"));
+        name.unwrap_or(ID_INDEX_NAME)
+    }
+
     /// The index with this name.
     pub fn index(&self, name: &str) -> Option<&Arc<Index>> {
         self.indexes.iter().find(|index| index.spec.name == name)
@@ -125,13 +149,27 @@ impl Collection {
             ns: self.ns.clone(),
             uuid: self.uuid,
             options: self.options.clone(),
-            tree_options: self.tree_options.clone(),
+            settings: self.settings.clone(),
             primary: self.primary,
             indexes,
             plans: PlanCache::default(),
             version: self.version + 1,
             shared: self.shared.clone(),
         }
+    }
+
+    /// The next version, with other options.
+    fn with_options(&self, options: DocBuf, settings: CollectionOptions) -> Collection {
+        Collection {
+            options,
+            settings: Arc::new(settings),
+            ..self.with_indexes(self.indexes.clone())
+        }
+    }
+
+    /// Whom to tell of documents that do not pass the validator.
+    pub(crate) fn hooks(&self) -> &Hooks {
+        &self.shared.hooks
     }
 
     /// The next version, under another name.
@@ -149,20 +187,28 @@ pub struct Catalog {
     current: ArcSwap<View>,
     /// Held by whoever changes the catalog.
     changing: Mutex<()>,
+    hooks: Arc<Hooks>,
 }
 
 impl Catalog {
     /// Reads the catalog of an engine; writes the first entry if it is new. Indexes whose
     /// build a crash cut short begin anew, see [`crate::DocumentStore::resume_index_builds`].
     pub fn open(engine: Engine) -> Result<Catalog> {
-        let view = persist::load(&engine)?;
+        let hooks = Arc::new(Hooks::default());
+        let view = persist::load(&engine, &hooks)?;
         let catalog = Catalog {
             engine,
+            hooks,
             current: ArcSwap::from_pointee(view),
             changing: Mutex::new(()),
         };
         catalog.restart_unfinished_indexes()?;
         Ok(catalog)
+    }
+
+    /// What the catalog tells whoever is above.
+    pub fn hooks(&self) -> &Hooks {
+        &self.hooks
     }
 
     /// The engine below.

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use frond_bson::{Doc, DocBuf, Value, doc};
 use parking_lot::RwLock;
 
-use super::{Collection, Shared, Uuid, View};
+use super::{Collection, Hooks, Shared, Uuid, View};
 use crate::error::{Result, command, corrupt};
 use crate::index::Index;
 use crate::index::spec::IndexSpec;
@@ -139,7 +139,7 @@ pub(super) fn delete_index(batch: &mut WriteSet, uuid: &Uuid, index: &Index) {
 }
 
 /// Reads the whole catalog.
-pub(super) fn load(engine: &Engine) -> Result<View> {
+pub(super) fn load(engine: &Engine, hooks: &Arc<Hooks>) -> Result<View> {
     if !engine.has_tree(CATALOG_TREE) {
         return create(engine);
     }
@@ -168,12 +168,13 @@ pub(super) fn load(engine: &Engine) -> Result<View> {
         };
         let shared = Shared {
             gate: RwLock::new(0),
+            hooks: hooks.clone(),
             ..Shared::default()
         };
         shared.documents.store(counts.documents, Ordering::Relaxed);
         shared.bytes.store(counts.bytes, Ordering::Relaxed);
         view.insert(Arc::new(Collection {
-            tree_options: CollectionOptions::parse(&options)?.tree,
+            settings: Arc::new(CollectionOptions::parse(&options)?),
             primary: tree_id(&entry).ok_or_else(wrong)?,
             indexes: indexes.remove(&uuid).unwrap_or_default(),
             plans: PlanCache::default(),

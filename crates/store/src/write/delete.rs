@@ -58,6 +58,7 @@ pub fn delete(
         )?,
         context,
         durability,
+        bypass_validation: true,
     };
     if request.limit_one {
         return Ok(u64::from(target.change_one(&mut Remove)?.is_some()));

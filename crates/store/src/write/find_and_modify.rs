@@ -42,6 +42,8 @@ pub struct FindAndModifyRequest<'a> {
     pub hint: Option<Value<'a>>,
     /// Variables for `$expr` and pipelines.
     pub variables: Option<&'a Doc>,
+    /// Whether documents are not checked by the collection's validator.
+    pub bypass_validation: bool,
 }
 
 /// What became of a `findAndModify`.
@@ -94,6 +96,7 @@ pub fn find_and_modify(
         question: Question::parse(Some(filter), request.sort, request.hint, &environment)?,
         context,
         durability,
+        bypass_validation: request.bypass_validation,
     };
     let Some(update) = &request.update else {
         let removed = target.change_one(&mut Remove)?;

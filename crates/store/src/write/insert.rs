@@ -17,6 +17,8 @@ pub struct InsertOptions {
     pub ordered: bool,
     /// When the operation returns.
     pub durability: Durability,
+    /// Whether documents are not checked by the collection's validator.
+    pub bypass_validation: bool,
 }
 
 /// What became of an insert.
@@ -100,7 +102,8 @@ impl Inserter<'_> {
     /// request.
     fn chunk(&mut self, collection: &Collection, docs: &[&Doc], first: usize) -> Result<Chunk> {
         let engine = self.catalog.engine();
-        let mut staging = Staging::new(engine, collection, engine.snapshot(), &mut self.buffers);
+        let mut staging = Staging::new(engine, collection, engine.snapshot(), &mut self.buffers)
+            .bypassing_validation(self.options.bypass_validation);
         let mut errors = Vec::new();
         let mut consumed = 0;
         for (offset, doc) in docs.iter().enumerate() {

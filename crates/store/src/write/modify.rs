@@ -52,6 +52,8 @@ pub struct Target<'a> {
     pub context: &'a OpContext,
     /// When a commit returns.
     pub durability: Durability,
+    /// Whether documents are not checked by the collection's validator.
+    pub bypass_validation: bool,
 }
 
 /// How many documents a change met.
@@ -100,7 +102,8 @@ impl Target<'_> {
             let collection = &planned.collection;
             let snapshot = planned.snapshot.clone();
             let mut staging =
-                Staging::new(self.catalog.engine(), collection, snapshot, &mut buffers);
+                Staging::new(self.catalog.engine(), collection, snapshot, &mut buffers)
+                    .bypassing_validation(self.bypass_validation);
             if change.stage(&mut staging, &row)? == Effect::None {
                 return Ok(Some((row, false)));
             }
@@ -180,7 +183,8 @@ impl Target<'_> {
             // After conflicts the commits get smaller, so that each meets fewer others.
             let limit =
                 (COMMIT_DOCUMENTS_MAX >> retry.conflicts().saturating_mul(2).min(31)).max(1);
-            let mut staging = Staging::new(self.catalog.engine(), &collection, snapshot, buffers);
+            let mut staging = Staging::new(self.catalog.engine(), &collection, snapshot, buffers)
+                .bypassing_validation(self.bypass_validation);
             let mut part = Changed::default();
             let mut at = next;
             let mut failure = None;

@@ -18,6 +18,7 @@ use crate::keyspace::{
     Snapshot, TreeId, WriteSet,
 };
 use crate::merge::Counts;
+use crate::options::Invalid;
 
 /// Whether a document found its place in the write set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +88,10 @@ pub struct Staging<'a> {
     uniques: HashSet64,
     /// Multikey bits that are new in the catalog with this commit.
     multikey: Vec<(Arc<Index>, u32)>,
+    /// Whether documents are not checked by the validator.
+    bypass_validation: bool,
+    /// What is to be told of documents that do not pass it.
+    warnings: Vec<DocBuf>,
 }
 
 /// A hash of a key of one tree.
@@ -119,6 +124,16 @@ impl<'a> Staging<'a> {
             ascending: Default::default(),
             uniques: HashSet64::default(),
             multikey: Vec::new(),
+            bypass_validation: false,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The same commit, whose documents the validator does not check.
+    pub fn bypassing_validation(self, bypass_validation: bool) -> Staging<'a> {
+        Staging {
+            bypass_validation,
+            ..self
         }
     }
 
@@ -173,6 +188,10 @@ impl<'a> Staging<'a> {
     /// `DuplicateKey` (11000), errors of the index keys, errors of the engine.
     pub fn insert(&mut self, key: &[u8], doc: &Doc) -> Result<Staged> {
         check_key(key)?;
+        if let Some(time_series) = &self.collection.settings.time_series {
+            time_series.check(doc)?;
+        }
+        let warning = self.validate(doc, None)?;
         if self.snapshot.contains(self.collection.primary, key)? {
             return Err(duplicate::of_id(self.collection, doc));
         }
@@ -186,7 +205,20 @@ impl<'a> Staging<'a> {
         }
         self.counts.add_document(doc.len_bytes());
         self.documents += 1;
+        self.warnings.extend(warning);
         Ok(Staged::Done)
+    }
+
+    /// Checks a document by the validator. Returns what is to be told of it.
+    fn validate(&self, doc: &Doc, old: Option<&Doc>) -> Result<Option<DocBuf>> {
+        if self.bypass_validation {
+            return Ok(None);
+        }
+        match self.collection.settings.validation.check(doc, old)? {
+            None => Ok(None),
+            Some(Invalid::Warned(info)) => Ok(Some(info)),
+            Some(Invalid::Refused(error)) => Err(error),
+        }
     }
 
     /// Stages the change of a document from `old` to `new`, which have the same `_id`. Indexes none of
@@ -201,6 +233,7 @@ impl<'a> Staging<'a> {
         new: &Doc,
         touches: &dyn Fn(&str) -> bool,
     ) -> Result<Staged> {
+        let warning = self.validate(new, Some(old))?;
         let change = Change { old, touches };
         if self.generate(new, key.len(), Some(change))? == Staged::NextCommit {
             return Ok(Staged::NextCommit);
@@ -213,6 +246,7 @@ impl<'a> Staging<'a> {
         self.counts.remove_document(old.len_bytes());
         self.counts.add_document(new.len_bytes());
         self.documents += 1;
+        self.warnings.extend(warning);
         Ok(Staged::Done)
     }
 
@@ -368,6 +402,10 @@ impl<'a> Staging<'a> {
         self.collection.count(self.counts);
         for (index, bits) in self.multikey {
             index.stored_multikey(bits);
+        }
+        for info in &self.warnings {
+            let hooks = self.collection.hooks();
+            hooks.invalid_document(&self.collection.ns, info);
         }
         Ok(self.documents)
     }

@@ -38,6 +38,8 @@ pub struct UpdateRequest<'a> {
     pub hint: Option<Value<'a>>,
     /// Variables for `$expr` and pipelines.
     pub variables: Option<&'a Doc>,
+    /// Whether documents are not checked by the collection's validator.
+    pub bypass_validation: bool,
 }
 
 /// What became of an update.
@@ -118,6 +120,7 @@ pub fn update(
         )?,
         context,
         durability,
+        bypass_validation: request.bypass_validation,
     };
     let mut attempts = 0;
     loop {
@@ -179,7 +182,8 @@ pub(super) fn insert_upserted(
         target.catalog.ensure_collection(target.ns)?;
         let done = target.catalog.write(target.ns, |collection| {
             let engine = target.catalog.engine();
-            let mut staging = Staging::new(engine, collection, engine.snapshot(), &mut buffers);
+            let mut staging = Staging::new(engine, collection, engine.snapshot(), &mut buffers)
+                .bypassing_validation(target.bypass_validation);
             // Nothing else is staged, so it cannot have to wait for the next commit.
             let staged = staging.insert(&key, doc)?;
             debug_assert_eq!(staged, Staged::Done);

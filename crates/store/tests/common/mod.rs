@@ -17,6 +17,7 @@ pub struct Fixture {
 pub const INSERT: InsertOptions = InsertOptions {
     ordered: true,
     durability: Durability::Logged,
+    bypass_validation: false,
 };
 
 fn open(directory: &std::path::Path) -> DocumentStore {

@@ -1,0 +1,153 @@
+//! `collMod`
+
+use frond_bson::DocBuf;
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::Result;
+
+/// Changes the options of a collection.
+pub struct CollMod;
+
+/// Fields that change options of the collection or the view itself. The store knows what they mean.
+const OPTIONS: &[&str] = &[
+    "validator",
+    "validationLevel",
+    "validationAction",
+    "viewOn",
+    "pipeline",
+    "cappedSize",
+    "cappedMax",
+    "expireAfterSeconds",
+    "timeseries",
+    "changeStreamPreAndPostImages",
+];
+
+impl Command for CollMod {
+    fn names(&self) -> &'static [&'static str] {
+        &["collMod"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Changes the options of a collection."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        OPTIONS
+    }
+
+    fn lacking(&self) -> &'static [&'static str] {
+        &[
+            "index",
+            "dryRun",
+            "recordPreImages",
+            "isTimeseriesNamespace",
+        ]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CATALOG_WRITE
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let namespace = cx.namespace()?;
+        let mut changes = DocBuf::new();
+        for (name, value) in cx.body.iter() {
+            if OPTIONS.contains(&name) {
+                changes.push(name, value);
+            }
+        }
+        // Also without changes: it fails if there is no such collection.
+        cx.server.store.modify_collection(&namespace, &changes)?;
+        cx.settle()?;
+        Ok(DocBuf::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::{DocBuf, doc};
+
+    use crate::testing::TestServer;
+
+    /// The code and the `errInfo` of a write's first error.
+    fn failed(reply: &DocBuf) -> Option<(i32, DocBuf)> {
+        let errors = reply.get_array("writeErrors")?;
+        let error = errors.get_doc("0")?;
+        let info = error.get_doc("errInfo").unwrap().to_owned();
+        Some((error.get_i32("code")?, info))
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn validators_check_every_write() {
+        let mut server = TestServer::new();
+        let good = doc! {"insert": "c", "documents": [{"_id": 1, "a": 5}]};
+        let bad = doc! {"insert": "c", "documents": [{"_id": 2, "a": 1}]};
+        server.run("test", doc! {"create": "c", "validator": {"a": {"$gt": 3}}});
+        assert_eq!(failed(&server.run("test", good)), None);
+        let (code, info) = failed(&server.run("test", bad.clone())).unwrap();
+        assert_eq!((code, info.get_i32("failingDocumentId")), (121, Some(2)));
+        let updates = [
+            doc! {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$set": {"a": 1}}}]},
+            doc! {"update": "c", "updates": [{"q": {"_id": 7}, "u": {"$set": {"a": 1}}, "upsert": true}]},
+            doc! {"update": "c", "updates": [{"q": {}, "u": {"$inc": {"a": -4}}, "multi": true}]},
+        ];
+        for update in updates {
+            assert_eq!(failed(&server.run("test", update)).unwrap().0, 121);
+        }
+        let modify = doc! {"findAndModify": "c", "query": {"_id": 1}, "update": {"a": 0}};
+        let reply = server.reply("test", modify.clone());
+        assert_eq!(reply.get_i32("code"), Some(121));
+        assert!(reply.get_doc("errInfo").is_some());
+        let merge = doc! {"aggregate": "c", "cursor": {}, "pipeline": [
+            {"$set": {"a": 0}}, {"$merge": {"into": "c"}},
+        ]};
+        assert_eq!(server.code("test", merge.clone()), 121);
+
+        for command in [modify, merge, bad.clone()] {
+            let mut bypassing = command;
+            bypassing.push("bypassDocumentValidation", true);
+            assert_eq!(failed(&server.run("test", bypassing)), None);
+        }
+        // Documents that are not valid may become so, and with the level moderate need not.
+        let change = doc! {"update": "c", "updates": [{"q": {"_id": 2}, "u": {"$set": {"b": 1}}}]};
+        assert_eq!(failed(&server.run("test", change.clone())).unwrap().0, 121);
+        server.run("test", doc! {"collMod": "c", "validationLevel": "moderate"});
+        assert_eq!(failed(&server.run("test", change)), None);
+        server.run("test", doc! {"collMod": "c", "validationAction": "warn"});
+        let other = doc! {"insert": "c", "documents": [{"_id": 3}]};
+        assert_eq!(failed(&server.run("test", other)), None);
+        let told = server.run("admin", doc! {"getLog": "global"});
+        assert!(format!("{told:?}").contains("would fail validation"));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn options_are_changed_and_shown() {
+        let mut server = TestServer::new();
+        server.run("test", doc! {"create": "c"});
+        server.run(
+            "test",
+            doc! {"collMod": "c", "validator": {"a": {"$exists": true}}, "validationLevel": "off"},
+        );
+        let reply = server.run("test", doc! {"listCollections": 1});
+        let info = server.batch(&reply, "firstBatch").remove(0);
+        assert_eq!(
+            info.get_doc("options").unwrap(),
+            &*doc! {"validator": {"a": {"$exists": true}}, "validationLevel": "off", "validationAction": "error"}
+        );
+        let cases = [
+            (doc! {"collMod": "none"}, 26),
+            (doc! {"collMod": "c", "nonsense": 1}, 40415),
+            (doc! {"collMod": "c", "validator": {"$where": "1"}}, 2),
+            (doc! {"collMod": "c", "cappedSize": 10}, 72),
+        ];
+        for (command, code) in cases {
+            assert_eq!(server.code("test", command.clone()), code, "{command:?}");
+        }
+        let own = doc! {"create": "c", "validator": {"a": 1}};
+        assert_eq!(server.code("admin", own), 72);
+        assert_eq!(server.code("test", doc! {"create": "c"}), 48);
+    }
+}

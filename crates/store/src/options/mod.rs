@@ -1,0 +1,508 @@
+//! The options of a collection, checked by MongoDB's rules.
+
+mod capped;
+mod clustered;
+mod modify;
+mod read;
+mod time_series;
+mod validator;
+
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
+use frond_query::error::ErrorCode;
+
+use crate::error::{Result, command};
+use crate::index::spec::{check_collation, parse_tree_option};
+use crate::keyspace::TreeOptions;
+pub use capped::Capped;
+pub(crate) use modify::modify;
+use read::Given;
+pub use time_series::TimeSeries;
+pub(crate) use validator::Invalid;
+pub use validator::{Validation, ValidationAction, ValidationLevel, Validator};
+
+/// Options that work, for the page on compatibility.
+pub(crate) const SUPPORTED: &[&str] = &[
+    "changeStreamPreAndPostImages (kept",
+    " there are no change streams)",
+    "clusteredIndex",
+    "collation (simple)",
+    "compression",
+    "idIndex",
+    "indexOptionDefaults (kept, says nothing to this engine)",
+    "pageSize",
+    "readPageSize",
+    "storageEngine (kept, says nothing to this engine)",
+    "validationAction",
+    "validationLevel",
+    "validator",
+];
+
+/// Options that MongoDB knows and this server does not have, unless they have the value that
+/// switches them off.
+pub(crate) const NOT_SUPPORTED: [&str; 8] = [
+    "capped",
+    "size",
+    "max",
+    "viewOn",
+    "pipeline",
+    "timeseries",
+    "expireAfterSeconds",
+    "encryptedFields",
+];
+
+/// Options that old drivers send, or that say what is so in any case.
+const IGNORED: [&str; 4] = ["autoIndexId", "idIndex", "flags", "temp"];
+
+/// What `create` was given.
+#[derive(Clone, Debug, Default)]
+pub struct CollectionOptions {
+    /// Compression and sizes of the collection's trees.
+    pub tree: TreeOptions,
+    /// What documents have to be like.
+    pub validation: Validation,
+    /// How much it holds, if it is capped.
+    pub capped: Option<Capped>,
+    /// The index on `_id` as it is shown, if it was asked for as a clustered index.
+    pub clustered: Option<DocBuf>,
+    /// The fields of measurements, if they are its documents.
+    pub time_series: Option<TimeSeries>,
+    /// Seconds after which documents go: those of a time series, or those clustered by a date.
+    pub expire_after_seconds: Option<i64>,
+    /// The query that it shows, if it is a view.
+    pub view: Option<ViewOptions>,
+    pre_images: bool,
+}
+
+/// The query behind a view.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ViewOptions {
+    /// The collection or view that is read.
+    pub on: String,
+    /// The stages.
+    pub pipeline: ArrayBuf,
+}
+
+/// Whether a value switches its option off.
+fn is_off(value: Value<'_>) -> bool {
+    match value {
+        Value::Null | Value::Undefined => true,
+        Value::Document(doc) | Value::Array(doc) => doc.is_empty(),
+        Value::Bool(_) => !value.truthy(),
+        _ => false,
+    }
+}
+
+fn invalid(message: impl Into<String>) -> crate::error::Error {
+    command(ErrorCode::InvalidOptions, message)
+}
+
+impl CollectionOptions {
+    /// Checks the options of `create`.
+    ///
+    /// # Errors
+    /// `InvalidOptions` (72) for options that do not go together, and for one that MongoDB has and
+    /// this server lacks, `IDLUnknownField` (40415) for one that neither has, `TypeMismatch` (14)
+    /// and others for wrong values.
+    pub fn parse(options: &Doc) -> Result<CollectionOptions> {
+        let mut parsed = CollectionOptions::default();
+        let mut is_capped = false;
+        let (mut size, mut max, mut pipeline) = (None, None, None);
+        for (name, value) in options.iter() {
+            if parse_tree_option(&mut parsed.tree, name, value)? {
+                continue;
+            }
+            if name == "collation" {
+                check_collation(value, ErrorCode::InvalidOptions)?;
+                continue;
+            }
+            if NOT_SUPPORTED.contains(&name) {
+                if !is_off(value) {
+                    return Err(invalid(format!(
+                        "The collection option '{name}' is not supported by this server"
+                    )));
+                }
+                continue;
+            }
+            if value.is_nullish() {
+                continue;
+            }
+            let given = Given {
+                owner: "create",
+                name,
+                value,
+            };
+            match name {
+                "capped" => is_capped = given.flag()?,
+                "size" => size = Some(capped::size(&given)?),
+                "max" => max = Some(capped::max(&given)?),
+                "validator" => parsed.validation.validator = validator_of(&given)?,
+                "validationLevel" => {
+                    parsed.validation.level = Some(given.choice(validator::LEVELS)?);
+                }
+                "validationAction" => {
+                    parsed.validation.action = Some(given.choice(validator::ACTIONS)?);
+                }
+                "viewOn" => {
+                    parsed.view = Some(ViewOptions {
+                        on: given.str()?.to_owned(),
+                        pipeline: ArrayBuf::new(),
+                    });
+                }
+                "pipeline" => pipeline = Some(array_of(&given)?),
+                "clusteredIndex" if is_off(value) => {}
+                "clusteredIndex" => parsed.clustered = Some(clustered::parse(&given)?),
+                "timeseries" => parsed.time_series = Some(TimeSeries::parse(&given)?),
+                "expireAfterSeconds" => {
+                    parsed.expire_after_seconds = Some(expire_after(&given)?);
+                }
+                "changeStreamPreAndPostImages" => parsed.pre_images = enabled(&given)?,
+                "storageEngine" | "indexOptionDefaults" => check_engine_options(&given)?,
+                "idIndex" => clustered::check_id_index(&given)?,
+                "autoIndexId" if !value.truthy() => {
+                    return Err(invalid(
+                        "The collection option 'autoIndexId: false' is not supported by this server",
+                    ));
+                }
+                _ if IGNORED.contains(&name) => {}
+                _ => return Err(given.unknown()),
+            }
+        }
+        parsed.capped = together(is_capped, size, max)?;
+        match (&mut parsed.view, pipeline) {
+            (Some(view), Some(pipeline)) => view.pipeline = pipeline,
+            (None, Some(_)) => {
+                return Err(invalid("'pipeline' requires 'viewOn' to also be specified"));
+            }
+            _ => {}
+        }
+        parsed.check(options)?;
+        Ok(parsed)
+    }
+
+    /// Checks which options go together.
+    fn check(&self, options: &Doc) -> Result<()> {
+        let given = || {
+            let on = options.iter().filter(|(_, value)| !is_off(*value));
+            on.map(|(name, _)| name)
+        };
+        if let Some(view) = &self.view {
+            if view.on.is_empty() {
+                return Err(command(ErrorCode::BadValue, "'viewOn' cannot be empty"));
+            }
+            let allowed = ["viewOn", "pipeline", "collation", "temp", "flags"];
+            if let Some(other) = given().find(|name| !allowed.contains(name)) {
+                return Err(invalid(format!(
+                    "Cannot specify both 'viewOn' and '{other}' when creating a view"
+                )));
+            }
+        }
+        if self.time_series.is_some() {
+            let refused = [
+                "capped",
+                "size",
+                "max",
+                "validator",
+                "validationLevel",
+                "validationAction",
+                "idIndex",
+                "clusteredIndex",
+                "changeStreamPreAndPostImages",
+            ];
+            if let Some(other) = given().find(|name| refused.contains(name)) {
+                return Err(invalid(format!(
+                    "{other} is not allowed with the timeseries option"
+                )));
+            }
+        }
+        if self.clustered.is_some() {
+            for other in ["capped", "idIndex", "autoIndexId"] {
+                if given().any(|name| name == other) {
+                    return Err(invalid(format!(
+                        "The 'clusteredIndex' option is not supported with '{other}'"
+                    )));
+                }
+            }
+        }
+        if self.expire_after_seconds.is_some()
+            && self.clustered.is_none()
+            && self.time_series.is_none()
+        {
+            return Err(invalid(
+                "'expireAfterSeconds' is only supported on time-series collections or when the \
+                 'clusteredIndex' option is specified",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The options as they are stored and shown, in MongoDB's order. `given` is what they were
+    /// parsed from.
+    pub fn stored(&self, given: &Doc) -> DocBuf {
+        let mut out = DocBuf::new();
+        let keep = |out: &mut DocBuf, name: &str| {
+            if let Some(value) = given.get(name).filter(|value| !is_off(*value)) {
+                out.push(name, value);
+            }
+        };
+        if let Some(capped) = self.capped {
+            out.push("capped", true);
+            out.push("size", capped.bytes as i64);
+            if let Some(documents) = capped.documents {
+                out.push("max", documents as i64);
+            }
+        }
+        if self.pre_images {
+            out.push("changeStreamPreAndPostImages", &doc! {"enabled": true});
+        }
+        keep(&mut out, "storageEngine");
+        keep(&mut out, "indexOptionDefaults");
+        self.store_validation(&mut out);
+        if let Some(view) = &self.view {
+            out.push("viewOn", &view.on);
+            out.push("pipeline", &view.pipeline);
+        }
+        keep(&mut out, "collation");
+        if let Some(seconds) = self.expire_after_seconds {
+            out.push("expireAfterSeconds", seconds);
+        }
+        if let Some(time_series) = &self.time_series {
+            out.push("timeseries", &time_series.to_doc());
+        }
+        if let Some(clustered) = &self.clustered {
+            out.push("clusteredIndex", clustered);
+        }
+        for name in ["compression", "pageSize", "readPageSize"] {
+            keep(&mut out, name);
+        }
+        out
+    }
+
+    fn store_validation(&self, out: &mut DocBuf) {
+        let Validation {
+            validator,
+            level,
+            action,
+        } = &self.validation;
+        // Where there is a validator, it is shown how it is applied.
+        let (level, action) = match validator {
+            None => (*level, *action),
+            Some(validator) => {
+                out.push("validator", &validator.doc);
+                let (level, action) = (level.unwrap_or_default(), action.unwrap_or_default());
+                (Some(level), Some(action))
+            }
+        };
+        if let Some(level) = level {
+            out.push(
+                "validationLevel",
+                validator::word(validator::LEVELS, &level),
+            );
+        }
+        if let Some(action) = action {
+            out.push(
+                "validationAction",
+                validator::word(validator::ACTIONS, &action),
+            );
+        }
+    }
+}
+
+/// The size of a capped collection, from the options that belong together.
+fn together(
+    is_capped: bool,
+    size: Option<u64>,
+    max: Option<Option<u64>>,
+) -> Result<Option<Capped>> {
+    match (is_capped, size) {
+        (true, Some(bytes)) => Ok(Some(Capped {
+            bytes,
+            documents: max.flatten(),
+        })),
+        (true, None) => Err(invalid(
+            "the 'size' field is required when 'capped' is true",
+        )),
+        (false, None) if max.is_none() => Ok(None),
+        (false, _) => Err(invalid(
+            "the 'capped' field needs to be true when either the 'size' or 'max' fields are present",
+        )),
+    }
+}
+
+fn validator_of(given: &Given<'_>) -> Result<Option<Validator>> {
+    let filter = given.doc()?;
+    if filter.is_empty() {
+        return Ok(None);
+    }
+    Validator::parse(filter).map(Some)
+}
+
+fn array_of(given: &Given<'_>) -> Result<ArrayBuf> {
+    let mut copy = ArrayBuf::new();
+    for value in given.array()?.values() {
+        copy.push_value(&value);
+    }
+    Ok(copy)
+}
+
+/// Seconds after which documents go.
+fn expire_after(given: &Given<'_>) -> Result<i64> {
+    let seconds = given.integer()?;
+    if seconds < 0 {
+        return Err(invalid(
+            "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a higher \
+             number than 0",
+        ));
+    }
+    if seconds > i64::from(i32::MAX) {
+        return Err(invalid(
+            "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a lower \
+             number",
+        ));
+    }
+    Ok(seconds)
+}
+
+/// Reads `{enabled: true}`.
+fn enabled(given: &Given<'_>) -> Result<bool> {
+    let owner = format!("{}.{}", given.owner, given.name);
+    let mut enabled = None;
+    for (name, value) in given.doc()?.iter() {
+        let inner = Given {
+            owner: &owner,
+            name,
+            value,
+        };
+        match (name, value) {
+            ("enabled", Value::Bool(on)) => enabled = Some(on),
+            ("enabled", _) => return Err(inner.wrong_type("type 'bool'")),
+            _ => return Err(inner.unknown()),
+        }
+    }
+    enabled.ok_or_else(|| read::missing(&owner, "enabled"))
+}
+
+/// Checks options for a storage engine. They are kept, and say nothing to this one.
+fn check_engine_options(given: &Given<'_>) -> Result<()> {
+    let mut options = given.doc()?;
+    if given.name == "indexOptionDefaults" {
+        if let Some((name, _)) = options.iter().find(|(name, _)| *name != "storageEngine") {
+            return Err(Given {
+                owner: "create.indexOptionDefaults",
+                name,
+                ..*given
+            }
+            .unknown());
+        }
+        options = options.get_doc("storageEngine").unwrap_or(Doc::empty());
+    }
+    for (engine, value) in options.iter() {
+        if engine != "wiredTiger" {
+            return Err(invalid(format!(
+                "{engine} is not a registered storage engine for this server"
+            )));
+        }
+        if !matches!(value, Value::Document(_)) {
+            return Err(command(
+                ErrorCode::BadValue,
+                format!("'storageEngine.{engine}' has to be an embedded document."),
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::keyspace::Compression;
+    use frond_bson::doc;
+
+    #[test]
+    fn options_are_taken_or_refused_by_name() {
+        for (options, code) in [
+            (doc! {}, None),
+            (doc! {"capped": false}, None),
+            (doc! {"validator": {}, "validationLevel": "strict"}, None),
+            (
+                doc! {"validator": {"a": 1}, "validationAction": "warn"},
+                None,
+            ),
+            (doc! {"validator": 1}, Some(14)),
+            (doc! {"validator": {"$where": "1"}}, Some(2)),
+            (doc! {"validationLevel": "x"}, Some(2)),
+            (doc! {"validationAction": true}, Some(14)),
+            (doc! {"collation": {"locale": "simple"}}, None),
+            (
+                doc! {"clusteredIndex": {"key": {"_id": 1}, "unique": true}},
+                None,
+            ),
+            (
+                doc! {"clusteredIndex": {"key": {"a": 1}, "unique": true}},
+                Some(197),
+            ),
+            (doc! {"clusteredIndex": {"key": {"_id": 1}}}, Some(40414)),
+            (
+                doc! {"storageEngine": {"wiredTiger": {"configString": ""}}},
+                None,
+            ),
+            (doc! {"storageEngine": {"mmapv2": {}}}, Some(72)),
+            (
+                doc! {"indexOptionDefaults": {"storageEngine": {"wiredTiger": {}}}},
+                None,
+            ),
+            (
+                doc! {"changeStreamPreAndPostImages": {"enabled": true}},
+                None,
+            ),
+            (
+                doc! {"changeStreamPreAndPostImages": {"enabled": 1}},
+                Some(14),
+            ),
+            (
+                doc! {"idIndex": {"v": 2, "key": {"_id": 1}, "name": "_id_"}},
+                None,
+            ),
+            (doc! {"idIndex": {"key": {"a": 1}}}, Some(2)),
+            (doc! {"capped": true, "size": 1000}, Some(72)),
+            (doc! {"collation": {"locale": "de"}}, Some(72)),
+            (doc! {"viewOn": "x"}, Some(72)),
+            (doc! {"autoIndexId": false}, Some(72)),
+            (doc! {"nonsense": 1}, Some(40415)),
+            (doc! {"compression": "best"}, Some(2)),
+        ] {
+            let parsed = CollectionOptions::parse(&options);
+            assert_eq!(
+                parsed.err().map(|error| error.code().code()),
+                code,
+                "{options:?}"
+            );
+        }
+        let parsed = CollectionOptions::parse(&doc! {"compression": "lz4"}).unwrap();
+        assert_eq!(parsed.tree.compression, Compression::Lz4);
+    }
+
+    #[test]
+    fn options_are_stored_as_they_are_shown() {
+        for (given, stored) in [
+            (
+                doc! {"capped": false, "compression": "lz4", "flags": 1},
+                doc! {"compression": "lz4"},
+            ),
+            (
+                doc! {"validationLevel": "moderate", "validator": {"a": 1}},
+                doc! {"validator": {"a": 1}, "validationLevel": "moderate", "validationAction": "error"},
+            ),
+            (
+                doc! {"clusteredIndex": {"unique": true, "key": {"_id": 1}, "name": "x"}},
+                doc! {"clusteredIndex": {"v": 2, "key": {"_id": 1}, "name": "x", "unique": true}},
+            ),
+        ] {
+            let parsed = CollectionOptions::parse(&given).unwrap();
+            assert_eq!(parsed.stored(&given), stored);
+            // What is stored is read again at each start.
+            let again = CollectionOptions::parse(&stored).unwrap();
+            assert_eq!(again.stored(&stored), stored);
+        }
+    }
+}

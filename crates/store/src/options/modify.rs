@@ -1,0 +1,139 @@
+//! `collMod` as far as it changes the options of a collection or a view.
+
+use frond_bson::{Doc, DocBuf, Value};
+use frond_query::error::ErrorCode;
+
+use super::read::Given;
+use super::{CollectionOptions, array_of, capped, enabled, expire_after, invalid, validator};
+use crate::error::{Result, command};
+
+/// The options of a collection after `changes`, fields of `collMod`; `before` are its stored ones.
+///
+/// # Errors
+/// `InvalidOptions` (72) for a field that is not for this kind of collection, `IDLUnknownField`
+/// (40415) for one that no collection has, those of each option.
+pub(crate) fn modify(before: &Doc, changes: &Doc) -> Result<(CollectionOptions, DocBuf)> {
+    let mut options = CollectionOptions::parse(before)?;
+    let is_view = options.view.is_some();
+    for (name, value) in changes.iter() {
+        if value.is_nullish() {
+            continue;
+        }
+        let given = Given {
+            owner: "collMod",
+            name,
+            value,
+        };
+        if is_view && !matches!(name, "viewOn" | "pipeline") {
+            return Err(invalid(format!("option not supported on a view: {name}")));
+        }
+        match name {
+            "validator" => options.validation.validator = super::validator_of(&given)?,
+            "validationLevel" => {
+                options.validation.level = Some(given.choice(validator::LEVELS)?);
+            }
+            "validationAction" => {
+                options.validation.action = Some(given.choice(validator::ACTIONS)?);
+            }
+            "viewOn" | "pipeline" => {
+                let Some(view) = &mut options.view else {
+                    return Err(invalid(format!("option only supported on a view: {name}")));
+                };
+                if name == "viewOn" {
+                    view.on = given.str()?.to_owned();
+                } else {
+                    view.pipeline = array_of(&given)?;
+                }
+            }
+            "cappedSize" | "cappedMax" => {
+                let Some(capped) = &mut options.capped else {
+                    return Err(invalid("Collection must be capped."));
+                };
+                if name == "cappedSize" {
+                    capped.bytes = capped::size(&given)?;
+                } else {
+                    capped.documents = capped::max(&given)?;
+                }
+            }
+            "expireAfterSeconds" => {
+                if options.clustered.is_none() && options.time_series.is_none() {
+                    return Err(invalid(
+                        "'expireAfterSeconds' option is only supported on collections clustered by \
+                         _id",
+                    ));
+                }
+                options.expire_after_seconds = match value {
+                    Value::String("off") => None,
+                    Value::String(other) => {
+                        return Err(invalid(format!(
+                            "Invalid string value for the 'clusteredIndex::expireAfterSeconds' \
+                             option. Got: '{other}'. Accepted value is 'off'"
+                        )));
+                    }
+                    _ => Some(expire_after(&given)?),
+                };
+            }
+            "timeseries" => match &mut options.time_series {
+                Some(time_series) => time_series.modify(given.doc()?)?,
+                None => {
+                    return Err(invalid(
+                        "option only supported on a time-series collection: timeseries",
+                    ));
+                }
+            },
+            "changeStreamPreAndPostImages" => options.pre_images = enabled(&given)?,
+            _ => return Err(given.unknown()),
+        }
+    }
+    if options.view.as_ref().is_some_and(|view| view.on.is_empty()) {
+        return Err(command(ErrorCode::BadValue, "'viewOn' cannot be empty"));
+    }
+    let stored = options.stored(before);
+    Ok((options, stored))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use frond_bson::doc;
+
+    use super::*;
+
+    #[test]
+    fn options_change() {
+        let validated =
+            doc! {"validator": {"a": 1}, "validationLevel": "strict", "validationAction": "error"};
+        for (before, changes, after) in [
+            (doc! {}, doc! {"validator": {"a": 1}}, validated.clone()),
+            (
+                validated.clone(),
+                doc! {"validationLevel": "off", "validationAction": "warn"},
+                doc! {"validator": {"a": 1}, "validationLevel": "off", "validationAction": "warn"},
+            ),
+            (
+                validated.clone(),
+                doc! {"validator": {}},
+                doc! {"validationLevel": "strict", "validationAction": "error"},
+            ),
+            (
+                doc! {"compression": "lz4"},
+                doc! {"changeStreamPreAndPostImages": {"enabled": true}},
+                doc! {"changeStreamPreAndPostImages": {"enabled": true}, "compression": "lz4"},
+            ),
+        ] {
+            let (_, stored) = modify(&before, &changes).unwrap();
+            assert_eq!(stored, after, "{changes:?}");
+        }
+        for (changes, code) in [
+            (doc! {"viewOn": "x"}, 72),
+            (doc! {"cappedSize": 100}, 72),
+            (doc! {"expireAfterSeconds": 100}, 72),
+            (doc! {"timeseries": {"granularity": "hours"}}, 72),
+            (doc! {"validator": {"a": {"$near": 1}}}, 2),
+            (doc! {"nonsense": 1}, 40415),
+        ] {
+            let error = modify(&doc! {}, &changes).unwrap_err();
+            assert_eq!(error.code().code(), code, "{changes:?}");
+        }
+    }
+}

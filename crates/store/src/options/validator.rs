@@ -1,0 +1,247 @@
+//! Validators: a filter that the documents of a collection have to pass.
+
+use std::sync::Arc;
+
+use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_query::Environment;
+use frond_query::error::{Error as CommandError, ErrorCode};
+use frond_query::matcher::{Filter, explain_failure};
+
+use crate::error::{Error, Result, command};
+use crate::write::now_ms;
+
+/// Which writes are checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ValidationLevel {
+    /// None.
+    Off,
+    /// All.
+    #[default]
+    Strict,
+    /// Inserts, and updates of documents that passed before.
+    Moderate,
+}
+
+/// What happens to a document that does not pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ValidationAction {
+    /// It is refused.
+    #[default]
+    Error,
+    /// It is stored, and a warning is logged.
+    Warn,
+}
+
+pub(super) const LEVELS: &[(&str, ValidationLevel)] = &[
+    ("off", ValidationLevel::Off),
+    ("strict", ValidationLevel::Strict),
+    ("moderate", ValidationLevel::Moderate),
+];
+
+pub(super) const ACTIONS: &[(&str, ValidationAction)] = &[
+    ("error", ValidationAction::Error),
+    ("warn", ValidationAction::Warn),
+];
+
+/// The word for a level or an action.
+pub(super) fn word<T: PartialEq>(words: &[(&'static str, T)], meaning: &T) -> &'static str {
+    let found = words.iter().find(|(_, other)| other == meaning);
+    found.map_or("", |(word, _)| word)
+}
+
+/// A collection's validator, and how it is applied.
+#[derive(Clone, Debug, Default)]
+pub struct Validation {
+    /// The filter; none if everything is valid.
+    pub validator: Option<Validator>,
+    /// Which writes are checked, if it was said.
+    pub level: Option<ValidationLevel>,
+    /// What happens to a document that does not pass, if it was said.
+    pub action: Option<ValidationAction>,
+}
+
+/// What becomes of a document that did not pass.
+pub(crate) enum Invalid {
+    /// It is refused with this error.
+    Refused(Error),
+    /// It is stored; this is the `errInfo` for the warning.
+    Warned(DocBuf),
+}
+
+/// The filter of a validator.
+#[derive(Clone, Debug)]
+pub struct Validator {
+    /// As it was given.
+    pub doc: DocBuf,
+    filter: Arc<Filter>,
+    /// It asks for the time, so it is parsed again for each use.
+    uses_now: bool,
+}
+
+impl Validator {
+    /// Reads a validator.
+    ///
+    /// # Errors
+    /// Those of a filter, and `BadValue` (2) for operators that need an index or JavaScript.
+    pub fn parse(doc: &Doc) -> Result<Validator> {
+        check_operators(doc)?;
+        Ok(Validator {
+            doc: doc.to_owned(),
+            filter: Arc::new(parse_filter(doc)?),
+            uses_now: mentions_now(doc),
+        })
+    }
+
+    fn filter(&self) -> Result<Arc<Filter>> {
+        if self.uses_now {
+            return Ok(Arc::new(parse_filter(&self.doc)?));
+        }
+        Ok(self.filter.clone())
+    }
+
+    /// A document that an expression cannot be evaluated for does not pass.
+    fn passes(&self, doc: &Doc) -> Result<bool> {
+        Ok(self.filter()?.try_matches(doc).unwrap_or(false))
+    }
+}
+
+fn environment() -> Environment<'static> {
+    Environment {
+        now_ms: now_ms(),
+        ..Environment::default()
+    }
+}
+
+fn parse_filter(doc: &Doc) -> Result<Filter> {
+    Ok(Filter::parse_with(doc, &environment())?)
+}
+
+/// Whether a string of an expression is one of the variables that change with time.
+fn mentions_now(doc: &Doc) -> bool {
+    doc.values().any(|value| match value {
+        Value::String(text) => text.starts_with("$$NOW") || text.starts_with("$$CLUSTER_TIME"),
+        Value::Document(doc) | Value::Array(doc) => mentions_now(doc),
+        _ => false,
+    })
+}
+
+/// Refuses operators that a validator may not hold, wherever a filter has operators.
+fn check_operators(filter: &Doc) -> Result<()> {
+    let refused = |operator: &str| {
+        command(
+            ErrorCode::BadValue,
+            format!("{operator} is not allowed in this context"),
+        )
+    };
+    for (name, value) in filter.iter() {
+        match (name, value) {
+            ("$where" | "$text", _) => return Err(refused(name)),
+            ("$near" | "$nearSphere" | "$geoNear", _) => {
+                return Err(refused("$geoNear, $near, and $nearSphere"));
+            }
+            ("$sampleRate", _) => return Err(refused(name)),
+            ("$and" | "$or" | "$nor", Value::Array(branches)) => branches
+                .values()
+                .filter_map(|branch| branch.as_doc())
+                .try_for_each(check_operators)?,
+            // Values, not operators.
+            ("$eq" | "$ne" | "$in" | "$nin" | "$all" | "$gt" | "$gte" | "$lt" | "$lte", _)
+            | ("$expr" | "$jsonSchema" | "$comment", _) => {}
+            (_, Value::Document(inner)) => check_operators(inner)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+impl Validation {
+    /// Checks a document that is about to be stored, in place of `old` if that is given.
+    ///
+    /// # Errors
+    /// Only if the validator itself is broken.
+    pub(crate) fn check(&self, doc: &Doc, old: Option<&Doc>) -> Result<Option<Invalid>> {
+        let Some(validator) = &self.validator else {
+            return Ok(None);
+        };
+        let level = self.level.unwrap_or_default();
+        if level == ValidationLevel::Off || validator.passes(doc)? {
+            return Ok(None);
+        }
+        if level == ValidationLevel::Moderate
+            && let Some(old) = old
+            && !validator.passes(old)?
+        {
+            return Ok(None);
+        }
+        let info = explain_failure(&validator.doc, doc, &environment())?;
+        Ok(Some(match self.action.unwrap_or_default() {
+            ValidationAction::Warn => Invalid::Warned(info),
+            ValidationAction::Error => Invalid::Refused(
+                CommandError::new(
+                    ErrorCode::DocumentValidationFailure,
+                    "Document failed validation",
+                )
+                .with_details(doc! {"errInfo": info})
+                .into(),
+            ),
+        }))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_operators_are_not_for_validators() {
+        for (filter, code) in [
+            (doc! {"a": {"$gt": 1}}, None),
+            (doc! {"$expr": {"$gt": ["$a", "$$NOW"]}}, None),
+            (doc! {"a": {"$eq": {"$near": 1}}}, None),
+            (doc! {"$where": "true"}, Some(2)),
+            (doc! {"$text": {"$search": "x"}}, Some(2)),
+            (doc! {"a": {"$near": [0, 0]}}, Some(2)),
+            (
+                doc! {"$or": [{"a": 1}, {"b": {"$not": {"$nearSphere": [0, 0]}}}]},
+                Some(2),
+            ),
+            (doc! {"a": {"$nonsense": 1}}, Some(2)),
+        ] {
+            let parsed = Validator::parse(&filter);
+            let found = parsed.err().map(|error| error.code().code());
+            assert_eq!(found, code, "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn levels_and_actions() {
+        let validator = Validator::parse(&doc! {"a": {"$gt": 1}}).unwrap();
+        let (good, bad) = (doc! {"_id": 1, "a": 2}, doc! {"_id": 1, "a": 1});
+        let check = |level, action, old: Option<&Doc>| {
+            let validation = Validation {
+                validator: Some(validator.clone()),
+                level,
+                action,
+            };
+            assert!(validation.check(&good, old).unwrap().is_none());
+            validation.check(&bad, old).unwrap()
+        };
+        use ValidationLevel::{Moderate, Off, Strict};
+        assert!(matches!(check(None, None, None), Some(Invalid::Refused(_))));
+        assert!(matches!(
+            check(Some(Strict), None, Some(&bad)),
+            Some(Invalid::Refused(_))
+        ));
+        assert!(check(Some(Moderate), None, Some(&bad)).is_none());
+        assert!(check(Some(Moderate), None, Some(&good)).is_some());
+        assert!(check(Some(Moderate), None, None).is_some());
+        assert!(check(Some(Off), None, None).is_none());
+        let warned = check(None, Some(ValidationAction::Warn), None);
+        let Some(Invalid::Warned(info)) = warned else {
+            panic!("no warning");
+        };
+        assert_eq!(info.get_i32("failingDocumentId"), Some(1));
+        assert!(Validation::default().check(&bad, None).unwrap().is_none());
+    }
+}
