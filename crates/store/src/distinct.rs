@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use frond_bson::{ArrayBuf, MAX_DOCUMENT_BYTES, OwnedValue, Value, key};
+use frond_bson::{ArrayBuf, Doc, MAX_DOCUMENT_BYTES, OwnedValue, Value, key};
 use frond_query::paths::{Path, distinct_values};
 
 use crate::context::OpContext;
@@ -18,31 +18,66 @@ const REPLY_BYTES: usize = 16 * 1024;
 /// # Errors
 /// 17217 if they are larger than one document; errors of the plan.
 pub(crate) fn values(planned: &Planned, path: &str, context: &OpContext) -> Result<ArrayBuf> {
-    let path = Path::new(path);
     let mut executor = planned.open(context)?;
-    // Equal values, as 1 and 1.0, have the same key.
-    let mut found: BTreeMap<Vec<u8>, OwnedValue> = BTreeMap::new();
-    let mut bytes = 0;
-    let mut encoded = Vec::new();
+    let mut distinct = Distinct::new(path);
     while let Some(row) = executor.next_row()? {
-        distinct_values(&row.doc, &path, |value: Value<'_>| {
+        distinct.add(&row.doc)?;
+    }
+    Ok(distinct.into_array())
+}
+
+/// The values seen so far.
+pub(crate) struct Distinct {
+    path: Path,
+    /// Equal values, as 1 and 1.0, have the same key.
+    found: BTreeMap<Vec<u8>, OwnedValue>,
+    bytes: usize,
+    encoded: Vec<u8>,
+}
+
+impl Distinct {
+    pub fn new(path: &str) -> Distinct {
+        Distinct {
+            path: Path::new(path),
+            found: BTreeMap::new(),
+            bytes: 0,
+            encoded: Vec::new(),
+        }
+    }
+
+    /// Adds the values of a document.
+    ///
+    /// # Errors
+    /// 17217 if there are too many.
+    pub fn add(&mut self, doc: &Doc) -> Result<()> {
+        let Distinct {
+            path,
+            found,
+            bytes,
+            encoded,
+        } = self;
+        distinct_values(doc, path, |value: Value<'_>| {
             encoded.clear();
-            key::encode(&value, &mut encoded);
+            key::encode(&value, encoded);
             if !found.contains_key(encoded.as_slice()) {
-                bytes += value.len_bytes() + 8;
+                *bytes += value.len_bytes() + 8;
                 found.insert(encoded.clone(), value.to_owned());
             }
         });
-        if bytes > MAX_DOCUMENT_BYTES - REPLY_BYTES {
+        if *bytes > MAX_DOCUMENT_BYTES - REPLY_BYTES {
             return Err(command(
                 ErrorCode::Location(17217),
                 "distinct too big, 16mb cap",
             ));
         }
+        Ok(())
     }
-    let mut array = ArrayBuf::new();
-    for value in found.values() {
-        array.push_value(&value.as_value());
+
+    pub fn into_array(self) -> ArrayBuf {
+        let mut array = ArrayBuf::new();
+        for value in self.found.values() {
+            array.push_value(&value.as_value());
+        }
+        array
     }
-    Ok(array)
 }

@@ -210,6 +210,9 @@ impl DocumentStore {
         request: &FindRequest<'_>,
         context: &OpContext,
     ) -> Result<QueryCursor> {
+        if self.catalog().is_view(ns) {
+            return self.find_in_view(ns, request, context);
+        }
         let (projection, planned) = self.plan_find(ns, request, context)?;
         let projection = (!projection.is_identity()).then_some(projection);
         match planned {
@@ -236,6 +239,9 @@ impl DocumentStore {
         request: &CountRequest<'_>,
         context: &OpContext,
     ) -> Result<u64> {
+        if self.catalog().is_view(ns) {
+            return self.count_in_view(ns, request, context);
+        }
         let question = Question::parse(
             request.filter,
             None,
@@ -275,6 +281,9 @@ impl DocumentStore {
         hint: Option<Value<'_>>,
         context: &OpContext,
     ) -> Result<ArrayBuf> {
+        if self.catalog().is_view(ns) {
+            return self.distinct_in_view(ns, path, filter, hint, context);
+        }
         let question = Question::parse(filter, None, hint, &environment(None, Collator::BINARY))?;
         let shown = BTreeSet::from([path.to_owned()]);
         let question = question.showing(Some(shown));

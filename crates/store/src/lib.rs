@@ -21,10 +21,11 @@ mod stats;
 mod store;
 mod text;
 mod verify;
+pub mod views;
 pub mod write;
 
 pub use aggregate::AggregateRequest;
-pub use catalog::{CreateIndexesInfo, DropInfo, IndexSelector};
+pub use catalog::{CreateIndexesInfo, DropInfo, IndexSelector, ResolvedView};
 pub use context::{OpContext, Progress};
 pub use error::{Error, Result};
 pub use exec::cursor::QueryCursor;
@@ -35,7 +36,9 @@ pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};
 pub use plan::Hint;
 pub use stats::{CollectionStats, DatabaseStats};
-pub use store::{CollectionInfo, DatabaseInfo, DocumentStore, ResumedBuild, StoreOptions};
+pub use store::{
+    CollectionInfo, CollectionKind, DatabaseInfo, DocumentStore, ResumedBuild, StoreOptions,
+};
 pub use verify::{IndexReport, VerifyReport};
 pub use write::WriteError;
 pub use write::delete::DeleteRequest;

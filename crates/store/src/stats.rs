@@ -32,6 +32,8 @@ pub struct CollectionStats {
 pub struct DatabaseStats {
     /// Collections.
     pub collections: u64,
+    /// Views.
+    pub views: u64,
     /// Documents.
     pub objects: u64,
     /// Sum of the documents' BSON sizes.
@@ -77,8 +79,11 @@ impl DocumentStore {
     /// Figures about a collection; all zero if it is not there, as MongoDB answers.
     ///
     /// # Errors
-    /// None at present.
+    /// `CommandNotSupportedOnView` (166).
     pub fn collection_stats(&self, ns: &Namespace) -> Result<CollectionStats> {
+        if self.catalog().is_view(ns) {
+            return Err(crate::catalog::is_a_view(ns));
+        }
         let collection = self.catalog().collection(ns);
         Ok(
             collection.map_or_else(CollectionStats::default, |collection| {
@@ -93,8 +98,12 @@ impl DocumentStore {
     /// `InvalidNamespace` (73).
     pub fn database_stats(&self, db: &str) -> Result<DatabaseStats> {
         check_database_name(db)?;
-        let mut total = DatabaseStats::default();
-        for collection in self.catalog().view().database(db) {
+        let view = self.catalog().view();
+        let mut total = DatabaseStats {
+            views: view.definitions(db).len() as u64,
+            ..DatabaseStats::default()
+        };
+        for collection in view.database(db) {
             let stats = of(self.engine(), &collection);
             total.collections += 1;
             total.objects += stats.count;

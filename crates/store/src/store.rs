@@ -40,10 +40,36 @@ pub struct DatabaseInfo {
 pub struct CollectionInfo {
     /// Its name without the database.
     pub name: String,
+    /// What it is.
+    pub kind: CollectionKind,
     /// The options it was created with.
     pub options: DocBuf,
-    /// Its identity.
-    pub uuid: Uuid,
+    /// Its identity; a view has none.
+    pub uuid: Option<Uuid>,
+    /// The index on `_id` that a collection has by itself.
+    pub id_index: Option<DocBuf>,
+}
+
+/// What `listCollections` calls a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CollectionKind {
+    /// A collection.
+    Collection,
+    /// A view.
+    View,
+    /// A collection of measurements.
+    TimeSeries,
+}
+
+impl CollectionKind {
+    /// The word that clients see.
+    pub fn name(self) -> &'static str {
+        match self {
+            CollectionKind::Collection => "collection",
+            CollectionKind::View => "view",
+            CollectionKind::TimeSeries => "timeseries",
+        }
+    }
 }
 
 /// What became of index builds that were cut short.
@@ -122,21 +148,35 @@ impl DocumentStore {
         Ok(found.into_values().collect())
     }
 
-    /// The collections of a database, by name.
+    /// The collections of a database, by name, and behind them its views.
     ///
     /// # Errors
     /// `InvalidNamespace` (73).
     pub fn list_collections(&self, db: &str) -> Result<Vec<CollectionInfo>> {
         check_database_name(db)?;
-        let collections = self.view().database(db);
-        Ok(collections
-            .iter()
-            .map(|collection| CollectionInfo {
-                name: collection.ns.coll().to_owned(),
-                options: collection.options.clone(),
-                uuid: collection.uuid,
-            })
-            .collect())
+        let view = self.view();
+        let collections = view.database(db);
+        let collections = collections.iter().map(|collection| CollectionInfo {
+            name: collection.ns.coll().to_owned(),
+            kind: match collection.settings.time_series {
+                None => CollectionKind::Collection,
+                Some(_) => CollectionKind::TimeSeries,
+            },
+            options: collection.options.clone(),
+            uuid: Some(collection.uuid),
+            id_index: (collection.settings.clustered.is_none()
+                && collection.settings.time_series.is_none())
+            .then(|| collection.id_index()),
+        });
+        let views = view.definitions(db);
+        let views = views.iter().map(|view| CollectionInfo {
+            name: view.ns.coll().to_owned(),
+            kind: CollectionKind::View,
+            options: view.options(),
+            uuid: None,
+            id_index: None,
+        });
+        Ok(collections.chain(views).collect())
     }
 
     /// Whether a collection is there.
@@ -258,12 +298,16 @@ impl DocumentStore {
     /// # Errors
     /// `NamespaceNotFound` (26).
     pub fn list_indexes(&self, ns: &Namespace) -> Result<Vec<DocBuf>> {
-        let collection = self.catalog.collection(ns).ok_or_else(|| {
-            command(
-                ErrorCode::NamespaceNotFound,
-                format!("ns does not exist: {ns}"),
-            )
-        })?;
+        let collection = self
+            .catalog
+            .existing(ns)
+            .map_err(|error| match error.code() {
+                ErrorCode::NamespaceNotFound => command(
+                    ErrorCode::NamespaceNotFound,
+                    format!("ns does not exist: {ns}"),
+                ),
+                _ => error,
+            })?;
         let ready = collection
             .ready_indexes()
             .map(|index| index.spec.doc.clone());

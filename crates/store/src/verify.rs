@@ -66,6 +66,12 @@ impl DocumentStore {
     /// # Errors
     /// `NamespaceNotFound` (26); errors of the engine. What is wrong with the data is in the report.
     pub fn verify(&self, ns: &Namespace) -> Result<VerifyReport> {
+        if self.catalog().is_view(ns) {
+            return Err(crate::error::command(
+                frond_query::error::ErrorCode::CommandNotSupportedOnView,
+                "Cannot validate a view",
+            ));
+        }
         let (collection, snapshot) = self.catalog().read(ns).ok_or_else(|| {
             crate::error::command(
                 frond_query::error::ErrorCode::NamespaceNotFound,

@@ -139,6 +139,12 @@ impl Pipeline {
         &self.collator
     }
 
+    /// The stages of this pipeline, and those of another one behind them.
+    pub fn followed_by(mut self, other: Pipeline) -> Pipeline {
+        self.stages.extend(other.stages);
+        self
+    }
+
     /// The number of stages after parsing; some stages of the user are two here.
     pub fn len(&self) -> usize {
         self.stages.len()

@@ -38,7 +38,7 @@ impl Command for DbStats {
         let mut reply = doc! {
             "db": cx.db,
             "collections": stats.collections as i64,
-            "views": 0i64,
+            "views": stats.views as i64,
             "objects": stats.objects as i64,
             "avgObjSize": average,
             "dataSize": scaled(stats.data_size, scale),

@@ -1,6 +1,6 @@
 //! `drop`
 
-use frond_bson::{DocBuf, doc};
+use frond_bson::DocBuf;
 
 use super::{Command, Traits};
 use crate::context::Context;
@@ -39,7 +39,12 @@ impl Command for Drop {
         cx.server.cursors.kill_namespace(namespace.as_str());
         cx.server.metrics.forget(namespace.as_str());
         cx.settle()?;
-        Ok(doc! {"nIndexesWas": dropped.indexes_were as i32, "ns": namespace.as_str()})
+        let mut reply = DocBuf::new();
+        if let Some(indexes) = dropped.indexes_were {
+            reply.push("nIndexesWas", indexes as i32);
+        }
+        reply.push("ns", namespace.as_str());
+        Ok(reply)
     }
 }
 

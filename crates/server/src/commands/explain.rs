@@ -3,7 +3,7 @@
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc};
 use frond_query::Environment;
 use frond_query::aggregate::Pipeline;
-use frond_store::{FindRequest, Verbosity};
+use frond_store::{AggregateRequest, Durability, FindRequest, Namespace, Verbosity, views};
 
 use super::build_info::COMPATIBLE_VERSION;
 use super::{
@@ -77,6 +77,18 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
         return explain_pipeline(cx, inner, &args, variables, verbosity);
     }
     let namespace = cx.namespace_of(&target)?;
+    if cx.server.store.catalog().is_view(&namespace)
+        && let Some(stages) = stages_on_view(proper, &args, variables)?
+    {
+        let request = AggregateRequest {
+            pipeline: &stages,
+            hint: find::hint(&args)?,
+            variables,
+            durability: Durability::Logged,
+            bypass_validation: false,
+        };
+        return explain_stages(cx, inner, &namespace, &request, verbosity);
+    }
     let run = |request: &FindRequest<'_>| {
         Ok::<_, Failure>(
             cx.server
@@ -102,6 +114,7 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
             ..FindRequest::default()
         })?,
         "findAndModify" => {
+            cx.server.store.catalog().check_writable(&namespace)?;
             let request = find_and_modify::parse(&args, variables)?;
             run(&FindRequest {
                 filter: request.filter,
@@ -113,6 +126,7 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
             })?
         }
         "update" => {
+            cx.server.store.catalog().check_writable(&namespace)?;
             let statement = only_statement(&args, "updates")?;
             let request = update::parse_statement(statement, variables)?;
             run(&FindRequest {
@@ -124,6 +138,7 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
             })?
         }
         "delete" => {
+            cx.server.store.catalog().check_writable(&namespace)?;
             let statement = only_statement(&args, "deletes")?;
             let request = delete::parse_statement(statement, variables)?;
             run(&FindRequest {
@@ -140,6 +155,27 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
     Ok(reply)
 }
 
+/// The pipeline that a command runs on a view; `None` for commands that fail there.
+fn stages_on_view(
+    command: &str,
+    args: &Arguments<'_>,
+    variables: Option<&Doc>,
+) -> Result<Option<ArrayBuf>> {
+    Ok(Some(match command {
+        "find" => views::stages_of_find(&find::Finding::parse(args, variables)?.request)?,
+        "count" => {
+            let mut stages = views::stages_of_count(&count::parse(args)?);
+            stages.push(&doc! {"$count": "count"});
+            stages
+        }
+        "distinct" => views::stages_of_find(&FindRequest {
+            filter: args.doc_field("query")?,
+            ..FindRequest::default()
+        })?,
+        _ => return Ok(None),
+    }))
+}
+
 /// Explains a pipeline: the query that its first stages become, and the other stages.
 fn explain_pipeline(
     cx: &Context<'_>,
@@ -149,7 +185,31 @@ fn explain_pipeline(
     verbosity: Verbosity,
 ) -> Result<DocBuf> {
     let aggregation = aggregate::parse(cx, args, variables)?;
-    let request = &aggregation.request;
+    let Some(namespace) = aggregation.namespace else {
+        return Err(Failure::not_supported(
+            "explaining a pipeline that reads no collection",
+        ));
+    };
+    explain_stages(cx, inner, &namespace, &aggregation.request, verbosity)
+}
+
+/// Explains stages over a collection or a view.
+fn explain_stages(
+    cx: &Context<'_>,
+    inner: &Doc,
+    namespace: &Namespace,
+    request: &AggregateRequest<'_>,
+    verbosity: Verbosity,
+) -> Result<DocBuf> {
+    let view = cx.server.store.resolve_view(namespace)?;
+    let of_view = view.as_ref().map(|view| view.with_stages(request.pipeline));
+    let namespace = view.as_ref().map_or(namespace, |view| &view.collection);
+    let request = AggregateRequest {
+        pipeline: of_view
+            .as_ref()
+            .map_or(request.pipeline, |stages| stages.as_doc()),
+        ..request.clone()
+    };
     let environment = Environment {
         variables: request.variables,
         now_ms: now_ms(),
@@ -161,11 +221,11 @@ fn explain_pipeline(
     // The stages that the query does, which are as many in the request as in the parsed pipeline.
     let taken = stages - rest.len();
     let filter = filter_of(request.pipeline, taken);
-    let Some(namespace) = aggregation.namespace.filter(|_| !rest.has_own_source()) else {
+    if rest.has_own_source() {
         return Err(Failure::not_supported(
             "explaining a pipeline that reads no collection",
         ));
-    };
+    }
     let find = FindRequest {
         filter: Some(&filter),
         sort: front.sort.as_deref(),
@@ -178,7 +238,7 @@ fn explain_pipeline(
     let plan = cx
         .server
         .store
-        .explain_find(&namespace, &find, verbosity, &cx.limits)?;
+        .explain_find(namespace, &find, verbosity, &cx.limits)?;
     let mut reply = DocBuf::new();
     if rest.is_empty() {
         reply.push_all(&plan);

@@ -120,6 +120,12 @@ impl<'a> Finding<'a> {
     /// Opens the cursor.
     pub fn open(&self, cx: &Context<'_>) -> Result<Cursor> {
         let namespace = cx.namespace()?;
+        if self.no_timeout && cx.server.store.catalog().is_view(&namespace) {
+            return Err(Failure::new(
+                ErrorCode::InvalidPipelineOperator,
+                "Option noCursorTimeout not supported in aggregation.",
+            ));
+        }
         let query = cx
             .server
             .store

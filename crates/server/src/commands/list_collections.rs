@@ -2,7 +2,7 @@
 
 use frond_bson::{DocBuf, Value, doc};
 use frond_query::matcher::Filter;
-use frond_store::CollectionInfo;
+use frond_store::{CollectionInfo, CollectionKind};
 
 use super::{Command, Traits};
 use crate::context::Context;
@@ -41,7 +41,7 @@ impl Command for ListCollections {
             let full = describe(&info);
             if filter.as_ref().is_none_or(|filter| filter.matches(&full)) {
                 documents.push(if name_only {
-                    doc! {"name": &info.name, "type": "collection"}
+                    doc! {"name": &info.name, "type": info.kind.name()}
                 } else {
                     full
                 });
@@ -53,16 +53,24 @@ impl Command for ListCollections {
 }
 
 fn describe(info: &CollectionInfo) -> DocBuf {
-    doc! {
-        "name": &info.name,
-        "type": "collection",
-        "options": &info.options,
-        "info": {
-            "readOnly": false,
-            "uuid": Value::Binary { subtype: 4, bytes: &info.uuid },
-        },
-        "idIndex": {"v": 2, "key": {"_id": 1}, "name": "_id_"},
+    let mut about = doc! {"readOnly": info.kind == CollectionKind::View};
+    if let Some(uuid) = &info.uuid {
+        let uuid = Value::Binary {
+            subtype: 4,
+            bytes: uuid,
+        };
+        about.push("uuid", uuid);
     }
+    let mut out = doc! {
+        "name": &info.name,
+        "type": info.kind.name(),
+        "options": &info.options,
+        "info": about,
+    };
+    if let Some(index) = &info.id_index {
+        out.push("idIndex", index);
+    }
+    out
 }
 
 #[cfg(test)]

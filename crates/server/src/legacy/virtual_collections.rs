@@ -27,6 +27,8 @@ pub fn documents(server: &Server, db: &str, collection: &str, filter: &Doc) -> R
             Ok(indexes) => indexes,
             // Dropped meanwhile.
             Err(error) if error.code() == ErrorCode::NamespaceNotFound => continue,
+            // A view has none.
+            Err(error) if error.code() == ErrorCode::CommandNotSupportedOnView => continue,
             Err(error) => return Err(error.into()),
         };
         for mut index in indexes {

@@ -1,6 +1,6 @@
 //! What the stages of a pipeline ask of the database around them.
 
-use frond_bson::{Doc, DocBuf, doc};
+use frond_bson::{Collator, Doc, DocBuf, doc};
 use frond_query::aggregate::{Docs, Host, Pipeline, Source};
 
 use super::{Limits, Runner, not_supported, write};
@@ -9,6 +9,7 @@ use crate::keyspace::Durability;
 use crate::namespace::Namespace;
 use crate::stats::CollectionStats;
 use crate::store::DocumentStore;
+use crate::write::environment;
 
 /// A collection's surroundings.
 pub(super) struct StoreHost {
@@ -37,7 +38,13 @@ impl Host<Error> for StoreHost {
         collection: &str,
         pipeline: Pipeline,
     ) -> Result<Source<Error>> {
-        let ns = Namespace::new(database.unwrap_or(&self.db), collection)?;
+        let mut ns = Namespace::new(database.unwrap_or(&self.db), collection)?;
+        let mut pipeline = pipeline;
+        if let Some(view) = self.store.resolve_view(&ns)? {
+            let of_view = Pipeline::parse(&view.pipeline, &environment(None, Collator::BINARY))?;
+            pipeline = of_view.followed_by(pipeline);
+            ns = view.collection;
+        }
         let runner = Runner {
             store: &self.store,
             db: ns.db(),

@@ -16,6 +16,7 @@ use frond_query::error::{Error as CommandError, ErrorCode};
 use frond_query::sort::SortSpec;
 use parking_lot::Mutex;
 
+use crate::catalog::is_a_view;
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
 use crate::exec::cursor::{DocStream, QueryCursor};
@@ -194,6 +195,34 @@ impl DocumentStore {
         request: &AggregateRequest<'_>,
         context: &OpContext,
     ) -> Result<QueryCursor> {
+        let view = ns.map(|ns| self.resolve_view(ns)).transpose()?.flatten();
+        let Some(view) = view else {
+            return self.aggregate_on(db, ns, ns, request, context);
+        };
+        let own = Pipeline::parse(
+            request.pipeline,
+            &environment(request.variables, Collator::BINARY),
+        )?;
+        if own.has_own_source() && !own.has_documents() {
+            return Err(is_a_view(ns.unwrap_or(&view.collection)));
+        }
+        let stages = view.with_stages(request.pipeline);
+        let request = AggregateRequest {
+            pipeline: &stages,
+            ..request.clone()
+        };
+        self.aggregate_on(db, Some(&view.collection), ns, &request, context)
+    }
+
+    /// Runs a pipeline over a collection; the cursor goes by the name `shown`.
+    fn aggregate_on(
+        &self,
+        db: &str,
+        ns: Option<&Namespace>,
+        shown: Option<&Namespace>,
+        request: &AggregateRequest<'_>,
+        context: &OpContext,
+    ) -> Result<QueryCursor> {
         let pipeline = Pipeline::parse(
             request.pipeline,
             &environment(request.variables, Collator::BINARY),
@@ -215,7 +244,7 @@ impl DocumentStore {
         match runner.open(ns, pipeline, hint)? {
             Opened::Cursor(cursor) => Ok(*cursor),
             Opened::Source(source) => {
-                let ns = ns.cloned().unwrap_or_else(|| Namespace::of_database(db));
+                let ns = shown.cloned().unwrap_or_else(|| Namespace::of_database(db));
                 let limits = runner.limits.clone();
                 Ok(QueryCursor::of_stream(
                     ns,

@@ -53,6 +53,7 @@ impl Target<'_> {
         let coll = spec.get_str("coll").unwrap_or_default();
         let target = Namespace::new(spec.get_str("db").unwrap_or(self.db), coll)?;
         target.check_may_create()?;
+        self.store.catalog().check_writable(&target)?;
         let temporary = format!("tmp.agg_out.{}", ObjectId::new());
         let temporary = Namespace::new(target.db(), &temporary)?;
         let existing = self.store.catalog().collection(&target);

@@ -7,7 +7,7 @@ use frond_bson::{Doc, DocBuf};
 use frond_query::error::ErrorCode;
 use parking_lot::RwLock;
 
-use super::{Catalog, Collection, DROPPED, Shared, Uuid, View, persist};
+use super::{Catalog, Collection, DROPPED, SYSTEM_VIEWS, Shared, Uuid, View, persist};
 use crate::error::{Result, command};
 use crate::index::Index;
 use crate::index::spec::ID_INDEX_NAME;
@@ -20,8 +20,8 @@ use crate::text;
 /// The result of dropping a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DropInfo {
-    /// Indexes it had, the one on `_id` included.
-    pub indexes_were: usize,
+    /// Indexes it had, the one on `_id` included; `None` for a view.
+    pub indexes_were: Option<usize>,
 }
 
 /// The result of creating indexes.
@@ -65,10 +65,15 @@ impl Catalog {
     /// Commits a change, then publishes it.
     fn commit(&self, batch: WriteSet, publish: impl FnOnce(&mut View)) -> Result<()> {
         self.engine.commit(batch, Durability::Logged)?;
-        let mut view = View::clone(&self.current.load());
-        publish(&mut view);
-        self.current.store(Arc::new(view));
+        self.publish(publish);
         Ok(())
+    }
+
+    /// Publishes a change of the view in memory.
+    pub(super) fn publish(&self, change: impl FnOnce(&mut View)) {
+        let mut view = View::clone(&self.current.load());
+        change(&mut view);
+        self.current.store(Arc::new(view));
     }
 
     /// Changes an existing collection: waits for its writers, commits, publishes. `after` is its
@@ -106,7 +111,7 @@ impl Catalog {
         done
     }
 
-    /// Creates a collection. Returns false if it is there already with the same options.
+    /// Creates a collection or a view. Returns false if it is there already with the same options.
     ///
     /// # Errors
     /// `NamespaceExists` (48) if it is there with other options; errors of the name and the options.
@@ -114,27 +119,41 @@ impl Catalog {
         let parsed = CollectionOptions::parse(options)?;
         let stored = parsed.stored(options);
         let _changing = self.changing.lock();
+        if let Some(view) = self.definition(ns) {
+            if parsed.view.is_some() && view.options() == stored {
+                return Ok(false);
+            }
+            return Err(exists(ns, &view.options()));
+        }
         if let Some(existing) = self.collection(ns) {
             if existing.options == stored {
                 return Ok(false);
             }
-            return Err(command(
-                ErrorCode::NamespaceExists,
-                format!(
-                    "namespace {ns} already exists, but with different options: {}",
-                    text::document(&existing.options)
-                ),
-            ));
+            return Err(exists(ns, &existing.options));
         }
         ns.check_may_create()?;
         check_place(ns, &parsed)?;
         self.check_database_case(ns)?;
+        match &parsed.view {
+            Some(view) => self.create_view(ns, view, &stored)?,
+            None => self.create_unchecked(ns, &stored, parsed)?,
+        }
+        Ok(true)
+    }
+
+    /// Creates a collection of which everything was checked. The lock on changes is held.
+    pub(super) fn create_unchecked(
+        &self,
+        ns: &Namespace,
+        stored: &Doc,
+        settings: CollectionOptions,
+    ) -> Result<()> {
         let collection = Collection {
             ns: ns.clone(),
             uuid: random_uuid(),
-            options: stored,
+            options: stored.to_owned(),
             primary: self.engine.allocate_tree(),
-            settings: Arc::new(parsed),
+            settings: Arc::new(settings),
             indexes: Vec::new(),
             plans: PlanCache::default(),
             version: 0,
@@ -147,8 +166,7 @@ impl Catalog {
         let mut batch = WriteSet::new();
         batch.create_tree(collection.primary, &collection.settings.tree);
         persist::put_collection(&mut batch, &collection);
-        self.commit(batch, |view| view.insert(Arc::new(collection)))?;
-        Ok(true)
+        self.commit(batch, |view| view.insert(Arc::new(collection)))
     }
 
     /// Changes the options of a collection: the fields of `collMod` that are about them.
@@ -157,6 +175,9 @@ impl Catalog {
     /// `NamespaceNotFound` (26), `InvalidOptions` (72) and others, see [`options::modify`].
     pub fn modify_collection(&self, ns: &Namespace, changes: &Doc) -> Result<()> {
         let _changing = self.changing.lock();
+        if let Some(view) = self.definition(ns) {
+            return self.modify_view(&view, changes);
+        }
         let collection = self.existing(ns)?;
         let (settings, stored) = options::modify(&collection.options, changes)?;
         check_place(ns, &settings)?;
@@ -194,20 +215,28 @@ impl Catalog {
             if let Some(collection) = self.collection(ns) {
                 return Ok(collection);
             }
+            self.check_writable(ns)?;
             self.create_collection(ns, Doc::empty())?;
         }
     }
 
-    /// Drops a collection with its indexes.
+    /// Drops a collection with its indexes, or a view. With `system.views` go the views.
     ///
     /// # Errors
     /// `NamespaceNotFound` (26).
     pub fn drop_collection(&self, ns: &Namespace) -> Result<DropInfo> {
         let _changing = self.changing.lock();
+        if let Some(view) = self.definition(ns) {
+            self.drop_view(&view)?;
+            return Ok(DropInfo { indexes_were: None });
+        }
         let collection = self.existing(ns)?;
         let info = DropInfo {
-            indexes_were: index_count(&collection),
+            indexes_were: Some(index_count(&collection)),
         };
+        if ns.coll() == SYSTEM_VIEWS {
+            self.publish(|view| view.undefine(|gone| gone.db() == ns.db()));
+        }
         let mut batch = WriteSet::new();
         stage_drop(&mut batch, &collection);
         self.replace(&collection, None, batch)?;
@@ -241,6 +270,15 @@ impl Catalog {
         drop_target: bool,
     ) -> Result<()> {
         let _changing = self.changing.lock();
+        self.check_writable(from)?;
+        self.check_writable(to)
+            .map_err(|error| match error.code() {
+                ErrorCode::CommandNotSupportedOnView => command(
+                    ErrorCode::NamespaceExists,
+                    format!("a view already exists with that name: {to}"),
+                ),
+                _ => error,
+            })?;
         let source = self.collection(from).ok_or_else(|| {
             command(
                 ErrorCode::NamespaceNotFound,
@@ -334,6 +372,17 @@ impl Catalog {
         })?;
         Ok(before)
     }
+}
+
+/// Error 48.
+fn exists(ns: &Namespace, options: &Doc) -> crate::error::Error {
+    command(
+        ErrorCode::NamespaceExists,
+        format!(
+            "namespace {ns} already exists, but with different options: {}",
+            text::document(options)
+        ),
+    )
 }
 
 /// Some options are not for the collections that a server keeps for itself.

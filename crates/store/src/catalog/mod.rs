@@ -14,6 +14,7 @@
 
 mod building;
 mod change;
+mod definitions;
 mod hooks;
 mod persist;
 mod view;
@@ -37,6 +38,8 @@ use crate::plan::trial::PlanCache;
 
 pub(crate) use building::aborted;
 pub use change::{CreateIndexesInfo, DropInfo, IndexSelector};
+pub use definitions::{ResolvedView, ViewDefinition};
+pub(crate) use definitions::{SYSTEM_VIEWS, is_a_view};
 pub use hooks::Hooks;
 pub(crate) use persist::{add_multikey, counter_key, put_counter, repair};
 pub use view::View;
@@ -195,7 +198,8 @@ impl Catalog {
     /// build a crash cut short begin anew, see [`crate::DocumentStore::resume_index_builds`].
     pub fn open(engine: Engine) -> Result<Catalog> {
         let hooks = Arc::new(Hooks::default());
-        let view = persist::load(&engine, &hooks)?;
+        let mut view = persist::load(&engine, &hooks)?;
+        definitions::load(&engine, &mut view)?;
         let catalog = Catalog {
             engine,
             hooks,
@@ -226,9 +230,14 @@ impl Catalog {
         self.view().get(ns).cloned()
     }
 
-    /// The current definition of a collection, or `NamespaceNotFound` (26).
+    /// The current definition of a collection, or `NamespaceNotFound` (26), or
+    /// `CommandNotSupportedOnView` (166) for a view.
     pub fn existing(&self, ns: &Namespace) -> Result<Arc<Collection>> {
-        self.collection(ns).ok_or_else(|| not_found(ns))
+        self.collection(ns)
+            .ok_or_else(|| match self.definition(ns) {
+                Some(_) => is_a_view(ns),
+                None => not_found(ns),
+            })
     }
 
     /// A collection's definition and a snapshot in which exactly its trees exist. `None` if there

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use super::Collection;
+use super::definitions::ViewDefinition;
 use crate::namespace::Namespace;
 
 /// Parts of the map. A change copies one part, so that thousands of collections can be created one
@@ -18,6 +19,8 @@ type Shard = HashMap<Namespace, Arc<Collection>, Hasher>;
 #[derive(Clone, Debug)]
 pub struct View {
     shards: Vec<Arc<Shard>>,
+    /// The views, in MongoDB's sense: queries with a name.
+    definitions: Arc<HashMap<Namespace, Arc<ViewDefinition>, Hasher>>,
 }
 
 fn shard_of(name: &str) -> usize {
@@ -30,12 +33,37 @@ impl View {
     pub fn empty() -> View {
         View {
             shards: vec![Arc::default(); SHARDS],
+            definitions: Arc::default(),
         }
     }
 
     /// The collection of this name.
     pub fn get(&self, ns: &Namespace) -> Option<&Arc<Collection>> {
         self.shards.get(shard_of(ns.as_str()))?.get(ns.as_str())
+    }
+
+    /// The definition of the view of this name.
+    pub fn definition(&self, ns: &Namespace) -> Option<&Arc<ViewDefinition>> {
+        self.definitions.get(ns.as_str())
+    }
+
+    /// The views of a database, by name.
+    pub fn definitions(&self, db: &str) -> Vec<Arc<ViewDefinition>> {
+        let of_db = self.definitions.values().filter(|view| view.ns.db() == db);
+        let mut found: Vec<_> = of_db.cloned().collect();
+        found.sort_by(|a, b| a.ns.cmp(&b.ns));
+        found
+    }
+
+    /// Adds or replaces a view.
+    pub(super) fn define(&mut self, definition: Arc<ViewDefinition>) {
+        let definitions = Arc::make_mut(&mut self.definitions);
+        definitions.insert(definition.ns.clone(), definition);
+    }
+
+    /// Removes views.
+    pub(super) fn undefine(&mut self, gone: impl Fn(&Namespace) -> bool) {
+        Arc::make_mut(&mut self.definitions).retain(|ns, _| !gone(ns));
     }
 
     /// Adds or replaces a collection.

@@ -64,6 +64,7 @@ pub fn create(
     specs: Vec<IndexSpec>,
     context: &OpContext,
 ) -> Result<CreateIndexesInfo> {
+    catalog.check_writable(ns)?;
     let created_collection = catalog.collection(ns).is_none();
     let uuid = catalog.ensure_collection(ns)?.uuid;
     let registered = catalog.register_indexes(ns, specs)?;

@@ -30,21 +30,21 @@ pub(crate) const SUPPORTED: &[&str] = &[
     "idIndex",
     "indexOptionDefaults (kept, says nothing to this engine)",
     "pageSize",
+    "pipeline",
     "readPageSize",
     "storageEngine (kept, says nothing to this engine)",
     "validationAction",
     "validationLevel",
     "validator",
+    "viewOn",
 ];
 
 /// Options that MongoDB knows and this server does not have, unless they have the value that
 /// switches them off.
-pub(crate) const NOT_SUPPORTED: [&str; 8] = [
+pub(crate) const NOT_SUPPORTED: [&str; 6] = [
     "capped",
     "size",
     "max",
-    "viewOn",
-    "pipeline",
     "timeseries",
     "expireAfterSeconds",
     "encryptedFields",
@@ -466,7 +466,11 @@ mod tests {
             (doc! {"idIndex": {"key": {"a": 1}}}, Some(2)),
             (doc! {"capped": true, "size": 1000}, Some(72)),
             (doc! {"collation": {"locale": "de"}}, Some(72)),
-            (doc! {"viewOn": "x"}, Some(72)),
+            (doc! {"viewOn": "x"}, None),
+            (doc! {"viewOn": "x", "pipeline": [{"$match": {}}]}, None),
+            (doc! {"viewOn": ""}, Some(2)),
+            (doc! {"viewOn": "x", "validator": {"a": 1}}, Some(72)),
+            (doc! {"pipeline": []}, Some(72)),
             (doc! {"autoIndexId": false}, Some(72)),
             (doc! {"nonsense": 1}, Some(40415)),
             (doc! {"compression": "best"}, Some(2)),

@@ -47,6 +47,7 @@ pub fn delete(
     durability: Durability,
     context: &OpContext,
 ) -> Result<u64> {
+    catalog.check_writable(ns)?;
     let target = Target {
         catalog,
         ns,

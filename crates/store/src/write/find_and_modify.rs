@@ -86,6 +86,7 @@ pub fn find_and_modify(
     context: &OpContext,
 ) -> Result<FindAndModifyOutcome> {
     check(request)?;
+    catalog.check_writable(ns)?;
     let filter = request.filter.unwrap_or(Doc::empty());
     let environment = environment(request.variables, Collator::BINARY);
     let projection = request.projection.unwrap_or(Doc::empty());

@@ -53,6 +53,16 @@ pub fn insert(
     options: InsertOptions,
 ) -> Result<InsertOutcome> {
     let mut outcome = InsertOutcome::default();
+    if catalog.check_writable(ns).is_err() {
+        // MongoDB reports it for each document.
+        let tried = if options.ordered { 1 } else { docs.len() };
+        for index in 0..tried {
+            if let Err(error) = catalog.check_writable(ns) {
+                outcome.errors.push(WriteError { index, error });
+            }
+        }
+        return Ok(outcome);
+    }
     let mut inserter = Inserter {
         catalog,
         options,

@@ -101,6 +101,7 @@ pub fn update(
     durability: Durability,
     context: &OpContext,
 ) -> Result<UpdateOutcome> {
+    catalog.check_writable(ns)?;
     let environment = environment(request.variables, Collator::BINARY);
     let update = Update::parse_value(&request.update, &request.array_filters, &environment)?;
     if request.multi && update.is_replacement() {

@@ -1,0 +1,356 @@
+//! Views: queries with a name, kept as documents of the collection `system.views` of their database,
+//! as in MongoDB, and in memory in the catalog's view.
+
+use std::sync::Arc;
+
+use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc};
+use frond_query::aggregate::Pipeline;
+use frond_query::error::ErrorCode;
+
+use super::{Catalog, View};
+use crate::error::{Error, Result, command};
+use crate::keyspace::{Durability, Engine};
+use crate::namespace::Namespace;
+use crate::options::{CollectionOptions, ViewOptions};
+use crate::write::environment;
+use crate::write::staging::{Buffers, Staging, primary_key};
+
+/// The collection that holds the views of a database.
+pub(crate) const SYSTEM_VIEWS: &str = "system.views";
+
+/// Views over views are followed this deep, as in MongoDB.
+const DEPTH_MAX: usize = 20;
+
+/// A view.
+#[derive(Clone, Debug)]
+pub struct ViewDefinition {
+    /// Its name.
+    pub ns: Namespace,
+    /// The collection or view that it reads, of the same database.
+    pub on: String,
+    /// Its stages.
+    pub pipeline: ArrayBuf,
+    /// The collation of everything that reads it.
+    pub collation: Option<DocBuf>,
+}
+
+/// What reading a view means: a pipeline over a collection.
+#[derive(Clone, Debug)]
+pub struct ResolvedView {
+    /// The collection, which need not exist.
+    pub collection: Namespace,
+    /// The stages of all views on the way.
+    pub pipeline: ArrayBuf,
+    /// The collation of the view.
+    pub collation: Option<DocBuf>,
+}
+
+/// Error 166.
+pub(crate) fn is_a_view(ns: &Namespace) -> Error {
+    command(
+        ErrorCode::CommandNotSupportedOnView,
+        format!("Namespace {ns} is a view, not a collection"),
+    )
+}
+
+impl ViewDefinition {
+    fn new(ns: &Namespace, view: &ViewOptions, options: &Doc) -> ViewDefinition {
+        ViewDefinition {
+            ns: ns.clone(),
+            on: view.on.clone(),
+            pipeline: view.pipeline.clone(),
+            collation: options.get_doc("collation").map(Doc::to_owned),
+        }
+    }
+
+    /// The options of `create` that make it.
+    pub fn options(&self) -> DocBuf {
+        let mut options = doc! {"viewOn": &self.on, "pipeline": &self.pipeline};
+        if let Some(collation) = &self.collation {
+            options.push("collation", collation);
+        }
+        options
+    }
+
+    /// The document in `system.views`.
+    fn to_doc(&self) -> DocBuf {
+        let mut out = doc! {"_id": self.ns.as_str()};
+        out.push_all(&self.options());
+        out
+    }
+
+    fn of_doc(stored: &Doc) -> Option<ViewDefinition> {
+        let mut pipeline = ArrayBuf::new();
+        for stage in stored.get_array("pipeline")?.values() {
+            pipeline.push_value(&stage);
+        }
+        Some(ViewDefinition {
+            ns: Namespace::parse(stored.get_str("_id")?).ok()?,
+            on: stored.get_str("viewOn")?.to_owned(),
+            pipeline,
+            collation: stored.get_doc("collation").map(Doc::to_owned),
+        })
+    }
+
+    /// The collection or view that it reads.
+    fn source(&self) -> Result<Namespace> {
+        Namespace::new(self.ns.db(), &self.on)
+    }
+
+    /// All collections and views that it reads, those of its stages too.
+    fn reads(&self) -> Vec<Namespace> {
+        let mut names = vec![self.on.as_str()];
+        names_in(&self.pipeline, &mut names);
+        let of_db = |name: &&str| Namespace::new(self.ns.db(), name).ok();
+        names.iter().filter_map(of_db).collect()
+    }
+}
+
+/// The collections that stages read besides their input.
+fn names_in<'a>(pipeline: &'a Doc, names: &mut Vec<&'a str>) {
+    for (stage, argument) in pipeline
+        .values()
+        .filter_map(|stage| stage.as_doc()?.first())
+    {
+        match (stage, argument) {
+            ("$unionWith", Value::String(name)) => names.push(name),
+            ("$lookup" | "$graphLookup" | "$unionWith", Value::Document(argument)) => {
+                let name = argument.get_str("from").or(argument.get_str("coll"));
+                names.extend(name);
+                names_in(
+                    argument.get_array("pipeline").unwrap_or(Doc::empty()),
+                    names,
+                );
+            }
+            ("$facet", Value::Document(facets)) => facets
+                .values()
+                .filter_map(|facet| match facet {
+                    Value::Array(pipeline) => Some(pipeline),
+                    _ => None,
+                })
+                .for_each(|pipeline| names_in(pipeline, names)),
+            _ => {}
+        }
+    }
+}
+
+impl Catalog {
+    /// Whether a name is that of a view.
+    pub fn is_view(&self, ns: &Namespace) -> bool {
+        self.view().definition(ns).is_some()
+    }
+
+    /// The definition of a view.
+    pub fn definition(&self, ns: &Namespace) -> Option<Arc<ViewDefinition>> {
+        self.view().definition(ns).cloned()
+    }
+
+    /// What reading a view means; `None` if this is no view.
+    ///
+    /// # Errors
+    /// `ViewDepthLimitExceeded` (165).
+    pub fn resolve(&self, ns: &Namespace) -> Result<Option<ResolvedView>> {
+        let view = self.view();
+        let Some(mut definition) = view.definition(ns) else {
+            return Ok(None);
+        };
+        let mut parts = vec![&definition.pipeline];
+        let collation = definition.collation.clone();
+        let mut source = definition.source()?;
+        while let Some(next) = view.definition(&source) {
+            definition = next;
+            parts.push(&definition.pipeline);
+            source = definition.source()?;
+            if parts.len() > DEPTH_MAX {
+                return Err(too_deep());
+            }
+        }
+        let mut pipeline = ArrayBuf::new();
+        for stage in parts.iter().rev().flat_map(|part| part.values()) {
+            pipeline.push_value(&stage);
+        }
+        Ok(Some(ResolvedView {
+            collection: source,
+            pipeline,
+            collation,
+        }))
+    }
+
+    /// Fails for a view, and for the collection that holds the views: nobody writes there.
+    ///
+    /// # Errors
+    /// `CommandNotSupportedOnView` (166), `InvalidNamespace` (73).
+    pub fn check_writable(&self, ns: &Namespace) -> Result<()> {
+        if self.view().definition(ns).is_some() {
+            return Err(is_a_view(ns));
+        }
+        if ns.coll() == SYSTEM_VIEWS {
+            return Err(command(
+                ErrorCode::InvalidNamespace,
+                format!("cannot write to {ns}; use create, collMod and drop"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Creates a view. The lock on changes is held.
+    pub(super) fn create_view(
+        &self,
+        ns: &Namespace,
+        settings: &ViewOptions,
+        options: &Doc,
+    ) -> Result<()> {
+        ns.check_may_create()?;
+        let definition = ViewDefinition::new(ns, settings, options);
+        self.check_definition(&definition)?;
+        self.store_definition(definition)
+    }
+
+    /// Changes a view. The lock on changes is held.
+    pub(super) fn modify_view(&self, before: &ViewDefinition, changes: &Doc) -> Result<()> {
+        let (settings, stored) = crate::options::modify(&before.options(), changes)?;
+        let Some(view) = &settings.view else {
+            return Ok(());
+        };
+        let after = ViewDefinition::new(&before.ns, view, &stored);
+        self.check_definition(&after)?;
+        self.store_definition(after)
+    }
+
+    fn check_definition(&self, definition: &ViewDefinition) -> Result<()> {
+        let ns = &definition.ns;
+        definition.source()?;
+        let pipeline = Pipeline::parse(&definition.pipeline, &environment(None, Collator::BINARY))?;
+        if let Some(stage) = pipeline.writes() {
+            return Err(command(
+                ErrorCode::OptionNotSupportedOnView,
+                format!(
+                    "The aggregation stage {stage} in location {} of the pipeline cannot be used in \
+                     the view definition of {ns} because it writes to disk",
+                    definition.pipeline.count().saturating_sub(1)
+                ),
+            ));
+        }
+        let view = self.view();
+        if let Some(other) = view.definition(&definition.source()?)
+            && !same_collation(other.collation.as_deref(), definition.collation.as_deref())
+        {
+            return Err(command(
+                ErrorCode::OptionNotSupportedOnView,
+                format!("View {ns} has conflicting collation with view {}", other.ns),
+            ));
+        }
+        check_graph(&view, definition, &mut vec![ns.clone()])
+    }
+
+    /// Stores the document of a view and publishes it.
+    fn store_definition(&self, definition: ViewDefinition) -> Result<()> {
+        let ns = Namespace::new(definition.ns.db(), SYSTEM_VIEWS)?;
+        if self.collection(&ns).is_none() {
+            self.create_unchecked(&ns, Doc::empty(), CollectionOptions::default())?;
+        }
+        let new = definition.to_doc();
+        let old = self.definition(&definition.ns).map(|old| old.to_doc());
+        self.change_definition(&ns, &definition.ns, |staging, key| match &old {
+            Some(old) => staging.update(key, old, &new, &|_| true).map(drop),
+            None => staging.insert(key, &new).map(drop),
+        })?;
+        self.publish(|view| view.define(Arc::new(definition)));
+        Ok(())
+    }
+
+    /// Drops a view. The lock on changes is held.
+    pub(super) fn drop_view(&self, definition: &ViewDefinition) -> Result<()> {
+        let ns = Namespace::new(definition.ns.db(), SYSTEM_VIEWS)?;
+        let old = definition.to_doc();
+        self.change_definition(&ns, &definition.ns, |staging, key| {
+            staging.delete(key, &old)
+        })?;
+        self.publish(|view| view.undefine(|ns| *ns == definition.ns));
+        Ok(())
+    }
+
+    /// Commits a change of one document of `system.views`. Nobody else changes it.
+    fn change_definition(
+        &self,
+        system_views: &Namespace,
+        ns: &Namespace,
+        change: impl Fn(&mut Staging<'_>, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut key = Vec::new();
+        primary_key(&Value::String(ns.as_str()), &mut key);
+        let mut buffers = Buffers::default();
+        let done = self.write(system_views, |collection| {
+            let snapshot = self.engine.snapshot();
+            let mut staging = Staging::new(&self.engine, collection, snapshot, &mut buffers);
+            change(&mut staging, &key)?;
+            staging.commit(Durability::Logged)
+        });
+        match done {
+            Some(done) => done.map(drop),
+            None => Err(super::not_found(system_views)),
+        }
+    }
+}
+
+/// Whether two collations are the same; none is the simple one.
+fn same_collation(a: Option<&Doc>, b: Option<&Doc>) -> bool {
+    let plain =
+        |collation: &&Doc| collation.get_str("locale") != Some("simple") && !collation.is_empty();
+    match (a.filter(plain), b.filter(plain)) {
+        (None, None) => true,
+        (Some(a), Some(b)) => frond_bson::compare_docs(a, b).is_eq(),
+        _ => false,
+    }
+}
+
+fn too_deep() -> Error {
+    command(
+        ErrorCode::ViewDepthLimitExceeded,
+        format!("View depth limit exceeded; maximum depth is {DEPTH_MAX}"),
+    )
+}
+
+/// Follows what a view reads. `path` are the views that led here, itself included.
+fn check_graph(view: &View, definition: &ViewDefinition, path: &mut Vec<Namespace>) -> Result<()> {
+    if path.len() > DEPTH_MAX {
+        return Err(too_deep());
+    }
+    for ns in definition.reads() {
+        if path.contains(&ns) {
+            let names: Vec<&str> = path.iter().chain([&ns]).map(Namespace::as_str).collect();
+            return Err(command(
+                ErrorCode::GraphContainsCycle,
+                format!("View cycle detected: {}", names.join(" => ")),
+            ));
+        }
+        if let Some(next) = view.definition(&ns) {
+            path.push(ns);
+            check_graph(view, next, path)?;
+            path.pop();
+        }
+    }
+    Ok(())
+}
+
+/// Reads the views of all databases. One that cannot be read is left out.
+pub(super) fn load(engine: &Engine, view: &mut View) -> Result<()> {
+    let holders: Vec<_> = view
+        .iter()
+        .filter(|collection| collection.ns.coll() == SYSTEM_VIEWS)
+        .cloned()
+        .collect();
+    let snapshot = engine.snapshot();
+    for collection in holders {
+        let (low, high) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+        let forward = crate::keyspace::Direction::Forward;
+        let mut cursor = snapshot.cursor(collection.primary, low, high, forward)?;
+        while let Some((_, stored)) = cursor.next()? {
+            let definition = ViewDefinition::of_doc(Doc::from_trusted(stored));
+            if let Some(definition) = definition.filter(|view| view.ns.db() == collection.ns.db()) {
+                view.define(Arc::new(definition));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! Reading views: whatever reads a view becomes a pipeline over the collection behind it.
+
+use frond_bson::{ArrayBuf, Doc, Value, doc};
+use frond_query::error::ErrorCode;
+
+use crate::aggregate::AggregateRequest;
+use crate::catalog::ResolvedView;
+use crate::context::OpContext;
+use crate::distinct::Distinct;
+use crate::error::{Result, command};
+use crate::exec::cursor::QueryCursor;
+use crate::find::{CountRequest, FindRequest};
+use crate::keyspace::Durability;
+use crate::namespace::Namespace;
+use crate::store::DocumentStore;
+
+impl ResolvedView {
+    /// The stages of the view, and behind them these.
+    pub fn with_stages(&self, stages: &Doc) -> ArrayBuf {
+        let mut all = self.pipeline.clone();
+        for stage in stages.values() {
+            all.push_value(&stage);
+        }
+        all
+    }
+}
+
+/// Error 168: a pipeline cannot do this.
+fn not_in_aggregation(option: &str) -> crate::error::Error {
+    command(
+        ErrorCode::InvalidPipelineOperator,
+        format!("Option {option} not supported in aggregation."),
+    )
+}
+
+/// The stages that do what a find does.
+///
+/// # Errors
+/// `InvalidPipelineOperator` (168) for what pipelines cannot do.
+pub fn stages_of_find(request: &FindRequest<'_>) -> Result<ArrayBuf> {
+    for (name, is_given) in [
+        ("min", request.min.is_some()),
+        ("max", request.max.is_some()),
+        ("returnKey", request.return_key),
+    ] {
+        if is_given {
+            return Err(not_in_aggregation(name));
+        }
+    }
+    let mut stages = ArrayBuf::new();
+    let given = |doc: Option<&'_ Doc>| doc.filter(|doc| !doc.is_empty()).map(Doc::to_owned);
+    if let Some(filter) = given(request.filter) {
+        stages.push(&doc! {"$match": filter});
+    }
+    if let Some(sort) = given(request.sort) {
+        if sort.contains_key("$natural") {
+            return Err(command(
+                ErrorCode::InvalidPipelineOperator,
+                "Sort option $natural not supported in aggregation.",
+            ));
+        }
+        stages.push(&doc! {"$sort": sort});
+    }
+    if request.skip > 0 {
+        stages.push(&doc! {"$skip": clamped(request.skip)});
+    }
+    if let Some(limit) = request.limit {
+        stages.push(&doc! {"$limit": clamped(limit)});
+    }
+    if let Some(projection) = given(request.projection) {
+        stages.push(&doc! {"$project": projection});
+    }
+    Ok(stages)
+}
+
+/// The stages that do what a count does, up to counting.
+pub fn stages_of_count(request: &CountRequest<'_>) -> ArrayBuf {
+    let find = FindRequest {
+        filter: request.filter,
+        skip: request.skip,
+        limit: request.limit,
+        ..FindRequest::default()
+    };
+    // Nothing in it that a pipeline could not do.
+    stages_of_find(&find).unwrap_or_default()
+}
+
+fn clamped(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+impl DocumentStore {
+    /// What reading a view means; `None` if this is no view.
+    ///
+    /// # Errors
+    /// `ViewDepthLimitExceeded` (165).
+    pub fn resolve_view(&self, ns: &Namespace) -> Result<Option<ResolvedView>> {
+        self.catalog().resolve(ns)
+    }
+
+    /// Runs stages over a view.
+    fn read_view(
+        &self,
+        ns: &Namespace,
+        stages: &Doc,
+        hint: Option<Value<'_>>,
+        variables: Option<&Doc>,
+        context: &OpContext,
+    ) -> Result<QueryCursor> {
+        let request = AggregateRequest {
+            pipeline: stages,
+            hint,
+            variables,
+            durability: Durability::Logged,
+            bypass_validation: false,
+        };
+        self.aggregate(ns.db(), Some(ns), &request, context)
+    }
+
+    pub(crate) fn find_in_view(
+        &self,
+        ns: &Namespace,
+        request: &FindRequest<'_>,
+        context: &OpContext,
+    ) -> Result<QueryCursor> {
+        let stages = stages_of_find(request)?;
+        self.read_view(ns, &stages, request.hint, request.variables, context)
+    }
+
+    pub(crate) fn count_in_view(
+        &self,
+        ns: &Namespace,
+        request: &CountRequest<'_>,
+        context: &OpContext,
+    ) -> Result<u64> {
+        let mut stages = stages_of_count(request);
+        stages.push(&doc! {"$count": "n"});
+        let mut cursor = self.read_view(ns, &stages, request.hint, None, context)?;
+        let counted = cursor.next()?.and_then(|counted| counted.get_i64("n"));
+        Ok(counted.and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
+    }
+
+    pub(crate) fn distinct_in_view(
+        &self,
+        ns: &Namespace,
+        path: &str,
+        filter: Option<&Doc>,
+        hint: Option<Value<'_>>,
+        context: &OpContext,
+    ) -> Result<ArrayBuf> {
+        let find = FindRequest {
+            filter,
+            ..FindRequest::default()
+        };
+        let stages = stages_of_find(&find)?;
+        let mut cursor = self.read_view(ns, &stages, hint, None, context)?;
+        let mut distinct = Distinct::new(path);
+        while let Some(doc) = cursor.next()? {
+            distinct.add(&doc)?;
+        }
+        Ok(distinct.into_array())
+    }
+}
