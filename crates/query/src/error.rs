@@ -87,6 +87,7 @@ error_codes! {
     RolesNotRelated = 32,
     PrivilegeNotFound = 33,
     CannotBackfillArray = 34,
+    FileStreamFailed = 39,
     ConflictingUpdateOperators = 40,
     CursorNotFound = 43,
     LockBusy = 46,

@@ -17,6 +17,7 @@ pub mod projection;
 mod raw;
 pub mod reference;
 pub mod sort;
+pub mod spill;
 #[cfg(test)]
 mod testing;
 pub mod update;

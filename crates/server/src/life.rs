@@ -195,7 +195,8 @@ fn open_store(settings: &Settings, log: &Log) -> Result<DocumentStore, Stop> {
     options.cache_bytes = usize::try_from(cache).unwrap_or(usize::MAX);
     options.journal = settings.journal;
     options.journal_commit_interval = settings.journal_commit_interval;
-    let store = DocumentStore::open_engine(options, StoreOptions::default())
+    let temporary = settings.db_path.join("_tmp");
+    let store = DocumentStore::open_engine(options, StoreOptions::with_temporary_files(temporary))
         .map_err(|error| Stop::new(exit::DATA_ERROR, format!("opening the data files: {error}")))?;
     log.info(
         Component::Storage,

@@ -45,7 +45,6 @@ with an error that names it; nothing is silently ignored that changes a result.
 | collations other than `simple` | an error |
 | capped collections, TTL, time series | an error of `create` or `createIndexes` |
 | documents of very many keys | they work; each update rewrites the document |
-| spilling to disk | a blocking sort or group over 100 MB is error 292 |
 | every command that is not listed below | error 59, as for a command that nobody knows |
 
 ## Retryable writes

@@ -42,7 +42,11 @@ impl TestServer {
         change(&mut settings);
         let mut engine = EngineOptions::new(directory.path());
         engine.cache_bytes = 32 << 20;
-        let store = DocumentStore::open_engine(engine, StoreOptions::default()).unwrap();
+        let store = DocumentStore::open_engine(
+            engine,
+            StoreOptions::with_temporary_files(directory.path().join("_tmp")),
+        )
+        .unwrap();
         let log = Arc::new(Log::open(&settings).unwrap());
         let server = Arc::new(Server::new(settings, log, store, 27017).unwrap());
         let connection = server.connections.open(Peer::Unix, 10).unwrap();

@@ -11,6 +11,7 @@ use crate::find::FindRequest;
 use crate::namespace::Namespace;
 use crate::plan::Access;
 use crate::plan::explain::{Measured, Shown, stages};
+use crate::queries::QueryLimit;
 use crate::store::DocumentStore;
 
 /// How much `explain` tells.
@@ -60,6 +61,7 @@ impl DocumentStore {
             } else {
                 request.sort.unwrap_or(empty)
             },
+            sort_bytes: self.queries().limit(QueryLimit::Sort),
             skip: request.skip,
             limit: request.limit,
             measured: None,
@@ -113,6 +115,8 @@ impl DocumentStore {
         Ok(Measured {
             stats,
             returned: cursor.returned(),
+            spills: cursor.spilled().times(),
+            spilled_bytes: cursor.spilled().bytes(),
             millis: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
         })
     }

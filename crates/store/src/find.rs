@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use frond_bson::{ArrayBuf, Collator, Doc, Value};
 use frond_query::Environment;
+use frond_query::aggregate::STAGE_MEMORY_BYTES_MAX;
 use frond_query::matcher::Filter;
 use frond_query::projection::Projection;
 use frond_query::sort::SortSpec;
+use frond_query::spill::Budget;
 
 use crate::catalog::{Catalog, Collection};
 use crate::context::OpContext;
@@ -46,6 +48,8 @@ pub struct FindRequest<'a> {
     pub return_key: bool,
     /// Variables for `$expr`.
     pub variables: Option<&'a Doc>,
+    /// Whether temporary files may be written; by the settings if it is not said.
+    pub allow_disk_use: Option<bool>,
 }
 
 /// What `count` was asked for.
@@ -71,6 +75,8 @@ pub(crate) struct Question {
     pub shown: Option<BTreeSet<String>>,
     /// Bounds of the hinted index.
     pub limits: KeyLimits,
+    /// What a blocking sort may use.
+    pub budget: Budget,
 }
 
 impl Question {
@@ -90,6 +96,7 @@ impl Question {
             hint: Hint::parse(hint)?,
             shown: None,
             limits: KeyLimits::default(),
+            budget: Budget::in_memory("$sort", STAGE_MEMORY_BYTES_MAX),
         })
     }
 
@@ -167,6 +174,7 @@ impl Planned {
     ) -> Result<QueryCursor> {
         let executor = self.open(context)?;
         let sort = self.pending_sort().cloned();
+        let sort = sort.map(|sort| (sort, self.question.budget.clone()));
         let ns = self.collection.ns.clone();
         Ok(QueryCursor::of_plan(
             ns, executor, sort, skip, limit, projection,
@@ -193,6 +201,9 @@ impl DocumentStore {
                 min: request.min.map(Doc::to_owned),
                 max: request.max.map(Doc::to_owned),
             },
+            budget: self
+                .queries()
+                .sort_budget(request.allow_disk_use, Arc::default()),
             ..question.showing(shown)
         };
         let planned = question.plan(self.catalog(), ns, context)?;

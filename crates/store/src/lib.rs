@@ -16,7 +16,9 @@ mod namespace;
 pub mod offline;
 pub mod options;
 pub mod plan;
+mod queries;
 pub mod reference;
+mod spill;
 mod stats;
 mod store;
 mod text;
@@ -35,6 +37,7 @@ pub use keyspace::{Durability, Engine, EngineOptions};
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};
 pub use plan::Hint;
+pub use queries::{QueryLimit, QuerySettings};
 pub use stats::{CollectionStats, DatabaseStats};
 pub use store::{
     CollectionInfo, CollectionKind, DatabaseInfo, DocumentStore, ResumedBuild, StoreOptions,

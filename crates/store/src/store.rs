@@ -1,6 +1,7 @@
 //! The document store: everything a server asks for, in one handle.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf, Value, doc};
@@ -14,6 +15,7 @@ use crate::index::{Index, Usage};
 use crate::keyspace::{Durability, Engine, EngineOptions};
 use crate::merge::merge_operator;
 use crate::namespace::{Namespace, check_database_name};
+use crate::queries::QuerySettings;
 use crate::write::delete::{self, DeleteRequest};
 use crate::write::find_and_modify::{self, FindAndModifyOutcome, FindAndModifyRequest};
 use crate::write::insert::{self, InsertOptions, InsertOutcome};
@@ -22,7 +24,20 @@ use crate::write::update::{self, UpdateOutcome, UpdateRequest};
 /// Settings of a store.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct StoreOptions {}
+pub struct StoreOptions {
+    /// A folder for temporary files of queries, which is emptied. Without one, queries that need more
+    /// memory than they may have fail.
+    pub temporary_files: Option<PathBuf>,
+}
+
+impl StoreOptions {
+    /// With a folder for temporary files.
+    pub fn with_temporary_files(folder: impl Into<PathBuf>) -> StoreOptions {
+        StoreOptions {
+            temporary_files: Some(folder.into()),
+        }
+    }
+}
 
 /// A database, as `listDatabases` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +102,7 @@ pub struct ResumedBuild {
 #[derive(Clone)]
 pub struct DocumentStore {
     catalog: Arc<Catalog>,
+    queries: Arc<QuerySettings>,
 }
 
 impl DocumentStore {
@@ -95,8 +111,10 @@ impl DocumentStore {
     /// # Errors
     /// `UnsupportedFormat` (12) for a catalog of another version, `DataCorruptionDetected` (301),
     /// errors of the engine.
-    pub fn open(engine: Engine, _options: StoreOptions) -> Result<DocumentStore> {
+    pub fn open(engine: Engine, options: StoreOptions) -> Result<DocumentStore> {
+        let queries = QuerySettings::new(options.temporary_files.as_deref())?;
         Ok(DocumentStore {
+            queries: Arc::new(queries),
             catalog: Arc::new(Catalog::open(engine)?),
         })
     }
@@ -116,6 +134,11 @@ impl DocumentStore {
     /// The engine below.
     pub fn engine(&self) -> &Engine {
         self.catalog.engine()
+    }
+
+    /// What queries may use.
+    pub fn queries(&self) -> &QuerySettings {
+        &self.queries
     }
 
     /// The catalog.

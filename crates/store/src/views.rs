@@ -105,6 +105,7 @@ impl DocumentStore {
         stages: &Doc,
         hint: Option<Value<'_>>,
         variables: Option<&Doc>,
+        allow_disk_use: Option<bool>,
         context: &OpContext,
     ) -> Result<QueryCursor> {
         let request = AggregateRequest {
@@ -112,6 +113,7 @@ impl DocumentStore {
             hint,
             variables,
             durability: Durability::Logged,
+            allow_disk_use,
             bypass_validation: false,
         };
         self.aggregate(ns.db(), Some(ns), &request, context)
@@ -124,7 +126,14 @@ impl DocumentStore {
         context: &OpContext,
     ) -> Result<QueryCursor> {
         let stages = stages_of_find(request)?;
-        self.read_view(ns, &stages, request.hint, request.variables, context)
+        self.read_view(
+            ns,
+            &stages,
+            request.hint,
+            request.variables,
+            request.allow_disk_use,
+            context,
+        )
     }
 
     pub(crate) fn count_in_view(
@@ -135,7 +144,7 @@ impl DocumentStore {
     ) -> Result<u64> {
         let mut stages = stages_of_count(request);
         stages.push(&doc! {"$count": "n"});
-        let mut cursor = self.read_view(ns, &stages, request.hint, None, context)?;
+        let mut cursor = self.read_view(ns, &stages, request.hint, None, None, context)?;
         let counted = cursor.next()?.and_then(|counted| counted.get_i64("n"));
         Ok(counted.and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
     }
@@ -153,7 +162,7 @@ impl DocumentStore {
             ..FindRequest::default()
         };
         let stages = stages_of_find(&find)?;
-        let mut cursor = self.read_view(ns, &stages, hint, None, context)?;
+        let mut cursor = self.read_view(ns, &stages, hint, None, None, context)?;
         let mut distinct = Distinct::new(path);
         while let Some(doc) = cursor.next()? {
             distinct.add(&doc)?;

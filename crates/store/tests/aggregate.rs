@@ -14,6 +14,7 @@ fn try_run(f: &Fixture, pipeline: &ArrayBuf, variables: Option<&DocBuf>) -> Resu
         variables: variables.map(|doc| &**doc),
         durability: Durability::Logged,
         bypass_validation: false,
+        allow_disk_use: None,
     };
     let mut cursor = f
         .store
@@ -131,6 +132,7 @@ fn variables_and_errors() {
         variables: None,
         durability: Durability::Logged,
         bypass_validation: false,
+        allow_disk_use: None,
     };
     let error = f
         .store
@@ -158,6 +160,7 @@ fn a_killed_pipeline_stops() {
         variables: None,
         durability: Durability::Logged,
         bypass_validation: false,
+        allow_disk_use: None,
     };
     let context = OpContext::new();
     let mut cursor = f

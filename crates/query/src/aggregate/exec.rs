@@ -1,7 +1,8 @@
 //! Running a pipeline: each stage pulls documents from the one before it.
 
 use crate::aggregate::Pipeline;
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
+use crate::spill::{Budget, Sorted, SpillSpace, Spilled};
 use frond_bson::{Doc, DocBuf};
 use std::sync::Arc;
 
@@ -88,14 +89,18 @@ pub struct NoHost;
 
 impl<E: Fault> Host<E> for NoHost {}
 
-/// What stages take from outside; the query language has neither clock nor chance.
+/// What stages take from outside; the query language has neither clock nor chance nor files.
 pub struct ExecContext<E> {
     /// `$$NOW`, in milliseconds since 1970.
     pub now_ms: i64,
     /// What `$sample` chooses by.
     pub seed: u64,
-    /// Bytes that one blocking stage may hold.
-    pub memory_bytes_max: usize,
+    /// What stages may hold.
+    pub limits: StageLimits,
+    /// Where stages write what they may not hold; `None` if they may not write.
+    pub space: Option<Arc<dyn SpillSpace>>,
+    /// What was written.
+    pub spilled: Arc<Spilled>,
     /// Other collections.
     pub host: Arc<dyn Host<E>>,
 }
@@ -103,14 +108,56 @@ pub struct ExecContext<E> {
 /// What one blocking stage may hold by default, as in MongoDB: 100 MiB.
 pub const STAGE_MEMORY_BYTES_MAX: usize = 100 * 1024 * 1024;
 
+/// Limits of single stages; of memory in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // each is named after its stage
+pub struct StageLimits {
+    pub sort: usize,
+    pub group: usize,
+    pub bucket_auto: usize,
+    pub set_window_fields: usize,
+    pub graph_lookup: usize,
+    pub facet: usize,
+    /// Documents that one `$densify` may make.
+    pub densify_documents: u64,
+}
+
+impl Default for StageLimits {
+    fn default() -> StageLimits {
+        StageLimits {
+            sort: STAGE_MEMORY_BYTES_MAX,
+            group: STAGE_MEMORY_BYTES_MAX,
+            bucket_auto: STAGE_MEMORY_BYTES_MAX,
+            set_window_fields: STAGE_MEMORY_BYTES_MAX,
+            graph_lookup: STAGE_MEMORY_BYTES_MAX,
+            facet: STAGE_MEMORY_BYTES_MAX,
+            densify_documents: 500_000,
+        }
+    }
+}
+
 impl<E: Fault> ExecContext<E> {
     /// A context without other collections.
     pub fn new(now_ms: i64) -> ExecContext<E> {
         ExecContext {
             now_ms,
             seed: now_ms.unsigned_abs(),
-            memory_bytes_max: STAGE_MEMORY_BYTES_MAX,
+            limits: StageLimits::default(),
+            space: None,
+            spilled: Arc::default(),
             host: Arc::new(NoHost),
+        }
+    }
+}
+
+impl<E> ExecContext<E> {
+    /// What a stage may hold and where it may write.
+    pub(super) fn budget(&self, stage: &'static str, bytes_max: usize) -> Budget {
+        Budget {
+            stage,
+            bytes_max,
+            space: self.space.clone(),
+            spilled: self.spilled.clone(),
         }
     }
 }
@@ -120,7 +167,9 @@ impl<E> Clone for ExecContext<E> {
         ExecContext {
             now_ms: self.now_ms,
             seed: self.seed,
-            memory_bytes_max: self.memory_bytes_max,
+            limits: self.limits,
+            space: self.space.clone(),
+            spilled: self.spilled.clone(),
             host: self.host.clone(),
         }
     }
@@ -131,87 +180,62 @@ impl<E> std::fmt::Debug for ExecContext<E> {
         f.debug_struct("ExecContext")
             .field("now_ms", &self.now_ms)
             .field("seed", &self.seed)
-            .field("memory_bytes_max", &self.memory_bytes_max)
+            .field("limits", &self.limits)
             .finish_non_exhaustive()
     }
 }
 
-/// The memory of one blocking stage.
-#[derive(Debug)]
-pub(super) struct Memory {
-    stage: &'static str,
-    used: usize,
-    max: usize,
-}
-
-impl Memory {
-    pub(super) fn new(stage: &'static str, max: usize) -> Memory {
-        Memory {
-            stage,
-            used: 0,
-            max,
-        }
-    }
-
-    /// Counts bytes that are kept. Error 292 beyond the limit.
-    pub(super) fn add(&mut self, bytes: usize) -> Result<()> {
-        self.used = self.used.saturating_add(bytes);
-        if self.used > self.max {
-            return Err(Error::new(
-                ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
-                format!(
-                    "Exceeded memory limit for {}: it holds more than {} bytes, and this server \
-                     does not move such stages to disk",
-                    self.stage, self.max
-                ),
-            ));
-        }
-        Ok(())
-    }
-
-    /// Counts bytes that were given back.
-    pub(super) fn sub(&mut self, bytes: usize) {
-        self.used = self.used.saturating_sub(bytes);
-    }
-}
-
-/// A stage that reads all of its input before its first document.
-pub(super) struct Blocking<E, F> {
+/// A stage that reads its input before its first document: `open` is called when that is asked for,
+/// and gives the documents that come out.
+pub(super) struct Deferred<E, F> {
     state: State<E, F>,
 }
 
 enum State<E, F> {
     Waiting(Option<(Source<E>, F)>),
-    Giving(std::vec::IntoIter<DocBuf>),
+    Giving(Source<E>),
 }
 
-impl<E, F> Blocking<E, F>
+impl<E, F> Deferred<E, F>
 where
-    F: FnOnce(Source<E>) -> Result<Vec<DocBuf>, E> + Send,
+    F: FnOnce(Source<E>) -> Result<Source<E>, E> + Send,
 {
-    /// `drain` reads the input and gives the documents that come out.
-    pub(super) fn new(input: Source<E>, drain: F) -> Blocking<E, F> {
-        Blocking {
-            state: State::Waiting(Some((input, drain))),
+    pub(super) fn new(input: Source<E>, open: F) -> Deferred<E, F> {
+        Deferred {
+            state: State::Waiting(Some((input, open))),
         }
     }
 }
 
-impl<E, F> DocSource<E> for Blocking<E, F>
+impl<E, F> DocSource<E> for Deferred<E, F>
 where
-    F: FnOnce(Source<E>) -> Result<Vec<DocBuf>, E> + Send,
+    F: FnOnce(Source<E>) -> Result<Source<E>, E> + Send,
 {
     fn next(&mut self) -> Result<Option<DocBuf>, E> {
         if let State::Waiting(waiting) = &mut self.state {
-            let docs = match waiting.take() {
-                Some((input, drain)) => drain(input)?,
-                None => Vec::new(),
+            let Some((input, open)) = waiting.take() else {
+                return Ok(None);
             };
-            self.state = State::Giving(docs.into_iter());
+            self.state = State::Giving(open(input)?);
         }
         match &mut self.state {
-            State::Giving(docs) => Ok(docs.next()),
+            State::Giving(docs) => docs.next(),
             State::Waiting(_) => Ok(None),
         }
+    }
+}
+
+/// The documents of a sorter, in order.
+pub(super) struct InOrder(Sorted<DocBuf>);
+
+impl InOrder {
+    pub(super) fn new(sorted: Sorted<DocBuf>) -> InOrder {
+        InOrder(sorted)
+    }
+}
+
+impl<E: Fault> DocSource<E> for InOrder {
+    fn next(&mut self) -> Result<Option<DocBuf>, E> {
+        Ok(self.0.next()?.map(|(_, doc)| doc))
     }
 }

@@ -16,7 +16,9 @@ mod update;
 mod tests;
 
 pub(crate) use accumulators::reference as reference_of_accumulators;
-pub use exec::{DocSource, Docs, ExecContext, Fault, Host, NoHost, STAGE_MEMORY_BYTES_MAX, Source};
+pub use exec::{
+    DocSource, Docs, ExecContext, Fault, Host, NoHost, STAGE_MEMORY_BYTES_MAX, Source, StageLimits,
+};
 pub use front::Front;
 pub(crate) use stages::reference as reference_of_stages;
 pub use update::UpdatePipeline;

@@ -90,8 +90,6 @@ pub fn parse<'a>(
     args: &Arguments<'a>,
     variables: Option<&'a Doc>,
 ) -> Result<Aggregation<'a>> {
-    // Nothing is written to the disk.
-    args.flag("allowDiskUse")?;
     refuse_collation(args, "aggregate")?;
     let namespace = match args.get("aggregate") {
         Some(number) if number.is_number() => {
@@ -116,6 +114,7 @@ pub fn parse<'a>(
             variables,
             durability: cx.write_concern.durability,
             bypass_validation: bypass_validation(args)?,
+            allow_disk_use: args.flag("allowDiskUse")?,
         },
     })
 }

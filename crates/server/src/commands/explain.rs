@@ -85,6 +85,7 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
             hint: find::hint(&args)?,
             variables,
             durability: Durability::Logged,
+            allow_disk_use: None,
             bypass_validation: false,
         };
         return explain_stages(cx, inner, &namespace, &request, verbosity);

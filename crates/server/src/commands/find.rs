@@ -93,9 +93,8 @@ impl<'a> Finding<'a> {
     /// Reads the fields. Those of every command were read before. `variables` are the values of
     /// `let`.
     pub fn parse(args: &Arguments<'a>, variables: Option<&'a Doc>) -> Result<Finding<'a>> {
-        // There is one server, so results are never partial; and sorting uses the disk as it must.
+        // There is one server, so results are never partial.
         args.bool("allowPartialResults")?;
-        args.bool("allowDiskUse")?;
         let limit = args.u64("limit")?.filter(|limit| *limit > 0);
         let size = args.u64("batchSize")?;
         let single = args.flag("singleBatch")?.unwrap_or(false);
@@ -111,6 +110,7 @@ impl<'a> Finding<'a> {
                 max: args.doc_field("max")?,
                 return_key: args.flag("returnKey")?.unwrap_or(false),
                 variables,
+                allow_disk_use: args.bool("allowDiskUse")?,
             },
             batch: BatchOptions { size, single },
             no_timeout: args.flag("noCursorTimeout")?.unwrap_or(false),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use frond_bson::{ArrayBuf, DocBuf, OwnedValue, Value, doc};
+use frond_store::QueryLimit;
 
 use super::{Command, Traits};
 use crate::arguments::{Arguments, whole};
@@ -43,8 +44,41 @@ fn number(name: &str, value: &Value<'_>, low: i64, high: i64) -> Result<i64> {
     )))
 }
 
+/// A limit of what one stage of one query may use.
+macro_rules! query_limit {
+    ($name:literal, $limit:expr) => {
+        Parameter {
+            name: $name,
+            get: |server| own(server.store.queries().limit($limit) as i64),
+            set: Some(|server, value| {
+                let limit = number($name, value, 1, i64::MAX)?;
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                server.store.queries().set_limit($limit, limit);
+                Ok(())
+            }),
+        }
+    };
+}
+
 /// Every parameter.
 static PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "allowDiskUseByDefault",
+        get: |server| own(server.store.queries().disk_use_by_default()),
+        set: Some(|server, value| {
+            let Value::Bool(allowed) = *value else {
+                return Err(Failure::new(
+                    ErrorCode::TypeMismatch,
+                    format!(
+                        "the parameter 'allowDiskUseByDefault' must be a bool, not a {}",
+                        value.type_name()
+                    ),
+                ));
+            };
+            server.store.queries().set_disk_use_by_default(allowed);
+            Ok(())
+        }),
+    },
     Parameter {
         // There are no users, so there is no way to prove to be one.
         name: "authenticationMechanisms",
@@ -70,6 +104,31 @@ static PARAMETERS: &[Parameter] = &[
         get: |_| own(&doc! {"version": "7.0"}),
         set: None,
     },
+    query_limit!(
+        "internalDocumentSourceBucketAutoMaxMemoryBytes",
+        QueryLimit::BucketAuto
+    ),
+    query_limit!(
+        "internalDocumentSourceGraphLookupMaxMemoryBytes",
+        QueryLimit::GraphLookup
+    ),
+    query_limit!(
+        "internalDocumentSourceGroupMaxMemoryBytes",
+        QueryLimit::Group
+    ),
+    query_limit!(
+        "internalDocumentSourceSetWindowFieldsMaxMemoryBytes",
+        QueryLimit::SetWindowFields
+    ),
+    query_limit!("internalQueryFacetBufferSizeBytes", QueryLimit::Facet),
+    query_limit!(
+        "internalQueryMaxAllowedDensifyDocs",
+        QueryLimit::DensifyDocuments
+    ),
+    query_limit!(
+        "internalQueryMaxBlockingSortMemoryUsageBytes",
+        QueryLimit::Sort
+    ),
     Parameter {
         name: "journalCommitInterval",
         get: |server| own(server.settings.journal_commit_interval.as_millis() as i64),

@@ -3,7 +3,7 @@
 use frond_bson::{Collator, Doc, DocBuf, doc};
 use frond_query::aggregate::{Docs, Host, Pipeline, Source};
 
-use super::{Limits, Runner, not_supported, write};
+use super::{Limits, Resources, Runner, not_supported, write};
 use crate::error::{Error, Result};
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
@@ -20,6 +20,7 @@ pub(super) struct StoreHost {
     pub limits: Limits,
     pub durability: Durability,
     pub bypass_validation: bool,
+    pub resources: Resources,
 }
 
 impl StoreHost {
@@ -51,6 +52,7 @@ impl Host<Error> for StoreHost {
             limits: self.limits.clone(),
             durability: self.durability,
             bypass_validation: self.bypass_validation,
+            resources: self.resources.clone(),
         };
         let opened = runner.open(Some(&ns), pipeline, None)?;
         Ok(opened.into_source(&self.limits))

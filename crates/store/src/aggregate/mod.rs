@@ -9,11 +9,10 @@ mod write;
 use std::sync::Arc;
 
 use frond_bson::{Collator, Doc, DocBuf, Value};
-use frond_query::aggregate::{
-    DocSource, Docs, ExecContext, Pipeline, STAGE_MEMORY_BYTES_MAX, Source,
-};
+use frond_query::aggregate::{DocSource, Docs, ExecContext, Pipeline, Source, StageLimits};
 use frond_query::error::{Error as CommandError, ErrorCode};
 use frond_query::sort::SortSpec;
+use frond_query::spill::{Budget, SpillSpace, Spilled};
 use parking_lot::Mutex;
 
 use crate::catalog::is_a_view;
@@ -41,6 +40,8 @@ pub struct AggregateRequest<'a> {
     pub durability: Durability,
     /// Whether what they write is not checked by the collection's validator.
     pub bypass_validation: bool,
+    /// Whether temporary files may be written; by the settings if it is not said.
+    pub allow_disk_use: Option<bool>,
 }
 
 /// The limits of an operation whose cursors are deep inside of a pipeline. Each `getMore` brings
@@ -114,6 +115,16 @@ struct Runner<'a> {
     limits: Limits,
     durability: Durability,
     bypass_validation: bool,
+    /// What stages may hold and where they may write; shared with the pipelines inside.
+    resources: Resources,
+}
+
+/// What the stages of an operation may use.
+#[derive(Clone)]
+struct Resources {
+    limits: StageLimits,
+    space: Option<Arc<dyn SpillSpace>>,
+    spilled: Arc<Spilled>,
 }
 
 impl Runner<'_> {
@@ -130,7 +141,9 @@ impl Runner<'_> {
         let context = ExecContext {
             now_ms: now_ms(),
             seed,
-            memory_bytes_max: STAGE_MEMORY_BYTES_MAX,
+            limits: self.resources.limits,
+            space: self.resources.space.clone(),
+            spilled: self.resources.spilled.clone(),
             host: Arc::new(StoreHost {
                 store: self.store.clone(),
                 db: self.db.to_owned(),
@@ -138,6 +151,7 @@ impl Runner<'_> {
                 limits: self.limits.clone(),
                 durability: self.durability,
                 bypass_validation: self.bypass_validation,
+                resources: self.resources.clone(),
             }),
         };
         let Some(ns) = ns.filter(|_| !rest.has_own_source()) else {
@@ -150,6 +164,12 @@ impl Runner<'_> {
             hint,
             shown: rest.needed_fields(),
             limits: KeyLimits::default(),
+            budget: Budget {
+                stage: "$sort",
+                bytes_max: self.resources.limits.sort,
+                space: self.resources.space.clone(),
+                spilled: self.resources.spilled.clone(),
+            },
         };
         let limits = self.limits.get();
         let cursor = match question.plan(self.store.catalog(), ns, &limits)? {
@@ -240,6 +260,11 @@ impl DocumentStore {
             limits: Limits::new(context),
             durability: request.durability,
             bypass_validation: request.bypass_validation,
+            resources: Resources {
+                limits: self.queries().stage_limits(),
+                space: self.queries().space(request.allow_disk_use),
+                spilled: Arc::default(),
+            },
         };
         match runner.open(ns, pipeline, hint)? {
             Opened::Cursor(cursor) => Ok(*cursor),

@@ -1,8 +1,11 @@
 //! What a client pulls documents from.
 
+use std::sync::Arc;
+
 use frond_bson::DocBuf;
 use frond_query::projection::Projection;
 use frond_query::sort::SortSpec;
+use frond_query::spill::{Budget, Sorted, Spilled};
 
 use super::access::{Executor, Row};
 use super::{ExecStats, sort};
@@ -15,9 +18,9 @@ enum Rows {
     /// From a plan, in the order it finds them.
     Plan(Box<Executor>),
     /// From a plan that has still to be sorted.
-    Unsorted(Box<Executor>, SortSpec),
-    /// In memory.
-    Sorted(std::vec::IntoIter<Row>, ExecStats),
+    Unsorted(Box<Executor>, SortSpec, Budget),
+    /// Sorted.
+    Sorted(Sorted<Row>, ExecStats),
     /// From an aggregation.
     Stream(Box<dyn DocStream>),
     /// No more.
@@ -45,6 +48,8 @@ pub struct QueryCursor {
     /// Rows are returned as the fields of their index.
     returns_key: bool,
     returned: u64,
+    /// What the sort wrote to temporary files.
+    spilled: Arc<Spilled>,
 }
 
 impl QueryCursor {
@@ -52,16 +57,18 @@ impl QueryCursor {
     pub(crate) fn of_plan(
         ns: Namespace,
         executor: Executor,
-        sort: Option<SortSpec>,
+        sort: Option<(SortSpec, Budget)>,
         skip: u64,
         limit: Option<u64>,
         projection: Option<Projection>,
     ) -> QueryCursor {
         let executor = Box::new(executor);
+        let spilled = sort.as_ref().map(|(_, budget)| budget.spilled.clone());
         QueryCursor {
+            spilled: spilled.unwrap_or_default(),
             ns,
             rows: match sort {
-                Some(spec) => Rows::Unsorted(executor, spec),
+                Some((spec, budget)) => Rows::Unsorted(executor, spec, budget),
                 None => Rows::Plan(executor),
             },
             skip,
@@ -77,8 +84,8 @@ impl QueryCursor {
     pub(crate) fn returning_keys(mut self) -> QueryCursor {
         self.rows = match self.rows {
             Rows::Plan(executor) => Rows::Plan(Box::new(executor.with_index_keys())),
-            Rows::Unsorted(executor, spec) => {
-                Rows::Unsorted(Box::new(executor.with_index_keys()), spec)
+            Rows::Unsorted(executor, spec, budget) => {
+                Rows::Unsorted(Box::new(executor.with_index_keys()), spec, budget)
             }
             other => other,
         };
@@ -96,6 +103,7 @@ impl QueryCursor {
             projection: None,
             returns_key: false,
             returned: 0,
+            spilled: Arc::default(),
         }
     }
 
@@ -109,6 +117,7 @@ impl QueryCursor {
             projection: None,
             returns_key: false,
             returned: 0,
+            spilled: Arc::default(),
         }
     }
 
@@ -120,7 +129,7 @@ impl QueryCursor {
     /// Sets the limits for what follows: each `getMore` has its own.
     pub fn set_context(&mut self, context: OpContext) {
         match &mut self.rows {
-            Rows::Plan(executor) | Rows::Unsorted(executor, _) => executor.set_context(context),
+            Rows::Plan(executor) | Rows::Unsorted(executor, ..) => executor.set_context(context),
             Rows::Stream(stream) => stream.set_context(context),
             Rows::Sorted(..) | Rows::Done(_) => {}
         }
@@ -131,10 +140,15 @@ impl QueryCursor {
         self.returned
     }
 
+    /// What the sort has written to temporary files so far.
+    pub fn spilled(&self) -> &Spilled {
+        &self.spilled
+    }
+
     /// What was looked at so far.
     pub fn stats(&self) -> ExecStats {
         match &self.rows {
-            Rows::Plan(executor) | Rows::Unsorted(executor, _) => executor.stats(),
+            Rows::Plan(executor) | Rows::Unsorted(executor, ..) => executor.stats(),
             Rows::Sorted(_, stats) | Rows::Done(stats) => *stats,
             Rows::Stream(_) => ExecStats::default(),
         }
@@ -167,15 +181,15 @@ impl QueryCursor {
                     return stream.next();
                 }
                 Rows::Plan(executor) => executor.next_row()?,
-                Rows::Sorted(rows, _) => rows.next(),
-                Rows::Unsorted(executor, spec) => {
+                Rows::Sorted(rows, _) => rows.next()?.map(|(_, row)| row),
+                Rows::Unsorted(executor, spec, budget) => {
                     let limit = self
                         .remaining
                         .map(|limit| limit.saturating_add(self.skip))
                         .map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
-                    let rows = sort::sort(executor, spec, limit)?;
+                    let rows = sort::sort(executor, spec, limit, budget.clone())?;
                     let stats = executor.stats();
-                    self.rows = Rows::Sorted(rows.into_iter(), stats);
+                    self.rows = Rows::Sorted(rows, stats);
                     continue;
                 }
             };

@@ -1,93 +1,79 @@
 //! The blocking sort: all rows of a query, or the first few of them, in order.
 
-use std::collections::BinaryHeap;
-
-use frond_query::error::ErrorCode;
+use frond_bson::DocBuf;
+use frond_query::error::Result as QueryResult;
 use frond_query::sort::SortSpec;
+use frond_query::spill::{Budget, Record, Sorted, Sorter};
 
 use super::access::{Executor, Row};
-use crate::error::{Result, command};
+use crate::error::Result;
 
-/// Most memory of one sort, in bytes.
-pub const SORT_BYTES_MAX: usize = 100 * 1024 * 1024;
 /// What one row costs beside its bytes.
-const ROW_OVERHEAD_BYTES: usize = 120;
+const ROW_OVERHEAD_BYTES: usize = 56;
 
-/// A row and its place. Ordered by key, then by arrival, so that the sort is stable.
-struct Keyed {
-    key: Vec<u8>,
-    arrival: u64,
-    row: Row,
-}
-
-impl Keyed {
-    fn bytes(&self) -> usize {
-        let index_key = self.row.index_key.as_ref();
-        let row = self.row.doc.len_bytes() + self.row.key.len();
-        self.key.len() + row + index_key.map_or(0, |key| key.len_bytes()) + ROW_OVERHEAD_BYTES
-    }
-}
-
-impl PartialEq for Keyed {
-    fn eq(&self, other: &Keyed) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Keyed {}
-
-impl PartialOrd for Keyed {
-    fn partial_cmp(&self, other: &Keyed) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Keyed {
-    fn cmp(&self, other: &Keyed) -> std::cmp::Ordering {
-        (&self.key, self.arrival).cmp(&(&other.key, other.arrival))
-    }
-}
-
-/// Pulls all rows and returns the first `limit` of them in order, all if there is no limit. With a
-/// limit, no more than `limit` rows are held at any time.
+/// Pulls all rows and gives the first `limit` of them in order, all if there is no limit. With a
+/// limit, no more than `limit` rows are held at any time; beyond the budget they go to disk.
 ///
 /// # Errors
-/// 292 above [`SORT_BYTES_MAX`]; errors of the executor.
-pub fn sort(executor: &mut Executor, spec: &SortSpec, limit: Option<usize>) -> Result<Vec<Row>> {
-    let mut heap: BinaryHeap<Keyed> = BinaryHeap::new();
-    let mut bytes = 0;
-    let mut arrival = 0;
-    if limit == Some(0) {
-        return Ok(Vec::new());
-    }
-    while let Some(row) = executor.next_row()? {
-        arrival += 1;
-        let keyed = Keyed {
-            key: spec.key(&row.doc)?,
-            arrival,
-            row,
-        };
-        if limit.is_some_and(|limit| heap.len() >= limit) {
-            match heap.peek() {
-                Some(greatest) if keyed < *greatest => {
-                    bytes -= greatest.bytes();
-                    heap.pop();
-                }
-                _ => continue,
+/// 292 beyond the budget if nothing may be written; errors of the executor.
+pub fn sort(
+    executor: &mut Executor,
+    spec: &SortSpec,
+    limit: Option<usize>,
+    budget: Budget,
+) -> Result<Sorted<Row>> {
+    let mut sorter = Sorter::new(budget, limit);
+    let mut key = Vec::new();
+    if limit != Some(0) {
+        while let Some(row) = executor.next_row()? {
+            spec.key_into(&row.doc, &mut key)?;
+            if sorter.wants(&key) {
+                sorter.push(key.clone(), row)?;
             }
         }
-        bytes += keyed.bytes();
-        if bytes > SORT_BYTES_MAX {
-            return Err(command(
-                ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
-                format!(
-                    "Executor error during find command :: caused by :: Sort exceeded memory limit \
-                     of {SORT_BYTES_MAX} bytes, but did not opt in to external sorting."
-                ),
-            ));
-        }
-        heap.push(keyed);
     }
-    let sorted = heap.into_sorted_vec();
-    Ok(sorted.into_iter().map(|keyed| keyed.row).collect())
+    Ok(sorter.finish()?)
+}
+
+impl Record for Row {
+    fn memory_bytes(&self) -> usize {
+        let index_key = self.index_key.as_ref().map_or(0, |key| key.len_bytes());
+        self.doc.len_bytes() + self.key.len() + index_key + ROW_OVERHEAD_BYTES
+    }
+
+    /// A document of the parts, so that it says itself which there are.
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut parts = DocBuf::with_capacity(self.memory_bytes());
+        parts.push("doc", &self.doc);
+        if !self.key.is_empty() {
+            let key = frond_bson::Value::Binary {
+                subtype: 0,
+                bytes: &self.key,
+            };
+            parts.push("key", key);
+        }
+        if let Some(position) = self.positional {
+            parts.push("positional", position as i64);
+        }
+        if let Some(index_key) = &self.index_key {
+            parts.push("indexKey", index_key);
+        }
+        out.extend_from_slice(parts.as_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> QueryResult<Row> {
+        let parts = DocBuf::from_vec_trusted(bytes.to_vec());
+        let part = |name| parts.get_doc(name).map(ToOwned::to_owned);
+        Ok(Row {
+            key: match parts.get("key") {
+                Some(frond_bson::Value::Binary { bytes, .. }) => bytes.to_vec(),
+                _ => Vec::new(),
+            },
+            doc: part("doc").unwrap_or_default(),
+            positional: parts
+                .get_i64("positional")
+                .and_then(|position| usize::try_from(position).ok()),
+            index_key: part("indexKey"),
+        })
+    }
 }

@@ -5,7 +5,6 @@ use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc, key};
 use super::interval::{Interval, Intervals, Label};
 use super::{Access, IndexAccess};
 use crate::exec::ExecStats;
-use crate::exec::sort::SORT_BYTES_MAX;
 use crate::index::spec::ID_INDEX_NAME;
 use crate::keyspace::Direction;
 use crate::text;
@@ -19,6 +18,10 @@ pub struct Measured {
     pub returned: u64,
     /// Time, in milliseconds.
     pub millis: u64,
+    /// How often the sort wrote to temporary files.
+    pub spills: u64,
+    /// Bytes that the sort wrote.
+    pub spilled_bytes: u64,
 }
 
 /// A query as its stages show it.
@@ -32,6 +35,8 @@ pub struct Shown<'a> {
     pub return_key: bool,
     /// The sort that has to be done, empty if the plan is in order.
     pub sort: &'a Doc,
+    /// Bytes that a sort may hold.
+    pub sort_bytes: usize,
     /// Documents passed over.
     pub skip: u64,
     /// Most documents returned.
@@ -74,11 +79,16 @@ pub fn stages(access: &Access, shown: &Shown<'_>) -> DocBuf {
         returned = limit.map_or(passed, |limit| limit.min(passed));
         stage = wrap("SORT", &stage, returned, &|outer| {
             outer.push("sortPattern", shown.sort);
-            outer.push("memLimit", SORT_BYTES_MAX as i64);
+            outer.push("memLimit", shown.sort_bytes as i64);
             if let Some(limit) = limit {
                 outer.push("limitAmount", limit as i64);
             }
             outer.push("type", "simple");
+            if let Some(measured) = &shown.measured {
+                outer.push("usedDisk", measured.spills > 0);
+                outer.push("spills", measured.spills as i64);
+                outer.push("spilledDataStorageSize", measured.spilled_bytes as i64);
+            }
         });
     }
     if shown.skip > 0 {

@@ -96,7 +96,11 @@ impl Target<'_> {
             let mut executor = planned.open(self.context)?.with_keys();
             let row = match planned.pending_sort() {
                 None => executor.next_row()?,
-                Some(spec) => sort::sort(&mut executor, spec, Some(1))?.pop(),
+                Some(spec) => {
+                    let budget = self.question.budget.clone();
+                    let mut first = sort::sort(&mut executor, spec, Some(1), budget)?;
+                    first.next()?.map(|(_, row)| row)
+                }
             };
             let Some(row) = row else { return Ok(None) };
             let collection = &planned.collection;

@@ -15,7 +15,7 @@ use std::fmt::Debug;
 pub(crate) struct Operator {
     pub(crate) name: &'static str,
     /// Reads `{<name>: <argument>}`.
-    pub(crate) parse: fn(&mut Parser<'_>, &str, Value<'_>) -> Result<Plan>,
+    pub(crate) parse: fn(&mut Parser<'_>, &'static str, Value<'_>) -> Result<Plan>,
 }
 
 impl Debug for Operator {
@@ -37,23 +37,47 @@ pub(crate) enum Start {
     /// The same for each group.
     Plain(fn() -> Box<dyn Accumulator>),
     /// With a number of values to keep, evaluated once per group.
-    Counted(fn(usize) -> Box<dyn Accumulator>, usize),
+    Counted(fn(usize) -> Box<dyn Accumulator>, Count),
     /// The same for each group, comparing strings by a collator.
     Collated(fn(Collator) -> Box<dyn Accumulator>, Collator),
     /// Both.
-    CountedCollated(fn(usize, Collator) -> Box<dyn Accumulator>, usize, Collator),
+    CountedCollated(fn(usize, Collator) -> Box<dyn Accumulator>, Count, Collator),
     /// By a sort order.
     Sorted(Box<order::Order>),
 }
 
 impl Start {
-    pub(crate) fn begin(&self) -> Box<dyn Accumulator> {
-        match self {
+    /// `group` is the `_id` of the group if that is a document: what a number of values may depend
+    /// on.
+    pub(crate) fn begin(&self, group: &Doc, now_ms: i64) -> Result<Box<dyn Accumulator>> {
+        Ok(match self {
             Start::Plain(make) => make(),
-            Start::Counted(make, n) => make(*n),
+            Start::Counted(make, n) => make(n.get(group, now_ms)?),
             Start::Collated(make, collator) => make(collator.clone()),
-            Start::CountedCollated(make, n, collator) => make(*n, collator.clone()),
-            Start::Sorted(order) => order.begin(),
+            Start::CountedCollated(make, n, collator) => {
+                make(n.get(group, now_ms)?, collator.clone())
+            }
+            Start::Sorted(order) => order.begin(group, now_ms)?,
+        })
+    }
+}
+
+/// How many values an accumulator keeps.
+#[derive(Debug)]
+pub(crate) enum Count {
+    Fixed(usize),
+    /// An expression over the `_id` of the group, and the name of the operator.
+    OfGroup(Node, &'static str),
+}
+
+impl Count {
+    pub(crate) fn get(&self, group: &Doc, now_ms: i64) -> Result<usize> {
+        match self {
+            Count::Fixed(n) => Ok(*n),
+            Count::OfGroup(node, operator) => {
+                let value = node.eval(&Context::new(group, now_ms))?;
+                crate::expr::operators::positive_n(operator, &value)
+            }
         }
     }
 }
@@ -116,7 +140,7 @@ fn collated(
 /// As [`counted`], of an accumulator that compares values.
 fn counted_collated(
     parser: &mut Parser<'_>,
-    name: &str,
+    name: &'static str,
     argument: Value<'_>,
     start: fn(usize, Collator) -> Box<dyn Accumulator>,
 ) -> Result<Plan> {
@@ -130,7 +154,7 @@ fn counted_collated(
 /// An accumulator that keeps several values.
 fn counted(
     parser: &mut Parser<'_>,
-    name: &str,
+    name: &'static str,
     argument: Value<'_>,
     start: fn(usize) -> Box<dyn Accumulator>,
 ) -> Result<Plan> {
@@ -144,9 +168,9 @@ fn counted(
 /// The parts `n` and `input` of accumulators that keep several values.
 fn counted_parts(
     parser: &mut Parser<'_>,
-    name: &str,
+    name: &'static str,
     argument: Value<'_>,
-) -> Result<(Node, usize)> {
+) -> Result<(Node, Count)> {
     let Value::Document(doc) = argument else {
         return Err(Error::location(
             5787900,
@@ -173,8 +197,8 @@ fn check_names(operator: &str, doc: &Doc, known: &[&str], code: i32) -> Result<(
     }
 }
 
-/// The constant `n`.
-fn number(parser: &mut Parser<'_>, name: &str, doc: &Doc) -> Result<usize> {
+/// The part `n`.
+fn number(parser: &mut Parser<'_>, name: &'static str, doc: &Doc) -> Result<Count> {
     let n = doc
         .get("n")
         .ok_or_else(|| Error::location(5787906, format!("{name} requires an 'n' field")))?;
@@ -182,12 +206,12 @@ fn number(parser: &mut Parser<'_>, name: &str, doc: &Doc) -> Result<usize> {
     let mut constant = true;
     node.fields(&mut |_| constant = false);
     if !constant {
-        return Err(Error::not_supported(format!(
-            "an 'n' of {name} that depends on the group"
-        )));
+        return Ok(Count::OfGroup(node, name));
     }
     let value = node.eval(&Context::new(Doc::empty(), 0))?;
-    crate::expr::operators::positive_n(name, &value)
+    Ok(Count::Fixed(crate::expr::operators::positive_n(
+        name, &value,
+    )?))
 }
 
 /// The accumulators, for the page on compatibility.

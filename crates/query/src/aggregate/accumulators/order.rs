@@ -1,10 +1,10 @@
 //! `$top`, `$bottom`, `$topN`, `$bottomN`: the output of the documents that sort first or last.
 
-use super::{Accumulator, Operator, Plan, Start, check_names, number};
+use super::{Accumulator, Count, Operator, Plan, Start, check_names, number};
 use crate::error::{Error, Result};
 use crate::expr::{Context, Parser, Val};
 use crate::sort::SortSpec;
-use frond_bson::{ArrayBuf, OwnedValue, Value};
+use frond_bson::{ArrayBuf, Doc, OwnedValue, Value};
 
 pub(super) const OPERATORS: &[Operator] = &[
     Operator {
@@ -26,17 +26,17 @@ pub(super) const OPERATORS: &[Operator] = &[
 ];
 
 /// Which documents count.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Order {
-    sort: std::sync::Arc<SortSpec>,
-    bottom: bool,
+    pub(crate) sort: std::sync::Arc<SortSpec>,
+    pub(crate) bottom: bool,
     /// How many; without it the result is no array.
-    n: Option<usize>,
+    pub(crate) n: Option<Count>,
 }
 
 fn parse(
     parser: &mut Parser<'_>,
-    name: &str,
+    name: &'static str,
     argument: Value<'_>,
     bottom: bool,
     several: bool,
@@ -78,28 +78,33 @@ fn parse(
 }
 
 impl Order {
-    pub(super) fn begin(&self) -> Box<dyn Accumulator> {
-        Box::new(Ordered {
-            order: self.clone(),
+    pub(super) fn begin(&self, group: &Doc, now_ms: i64) -> Result<Box<dyn Accumulator>> {
+        let n = self.n.as_ref().map(|n| n.get(group, now_ms)).transpose()?;
+        Ok(Box::new(Ordered {
+            sort: self.sort.clone(),
+            bottom: self.bottom,
+            n,
             kept: Vec::new(),
-        })
+        }))
     }
 }
 
 /// The best outputs with their sort keys, in sort order.
 struct Ordered {
-    order: Order,
+    sort: std::sync::Arc<SortSpec>,
+    bottom: bool,
+    n: Option<usize>,
     kept: Vec<(Vec<u8>, OwnedValue)>,
 }
 
 impl Accumulator for Ordered {
     fn add(&mut self, value: &Val<'_>, context: &Context<'_>) -> Result<usize> {
-        let n = self.order.n.unwrap_or(1);
-        let key = self.order.sort.key(context.root)?;
+        let n = self.n.unwrap_or(1);
+        let key = self.sort.key(context.root)?;
         let at = self.kept.partition_point(|(other, _)| *other <= key);
         let full = self.kept.len() == n;
         // Of the bottom the first in the list goes, of the top the last.
-        if full && if self.order.bottom { at == 0 } else { at == n } {
+        if full && if self.bottom { at == 0 } else { at == n } {
             return Ok(0);
         }
         let value = value.or_null();
@@ -107,7 +112,7 @@ impl Accumulator for Ordered {
         self.kept.insert(at, (key, value.to_owned()));
         let mut freed = 0;
         if full {
-            let gone = if self.order.bottom {
+            let gone = if self.bottom {
                 Some(self.kept.remove(0))
             } else {
                 self.kept.pop()
@@ -119,7 +124,7 @@ impl Accumulator for Ordered {
 
     fn result(&self) -> Option<OwnedValue> {
         let mut values = self.kept.iter().map(|(_, value)| value);
-        Some(match self.order.n {
+        Some(match self.n {
             None => values.next().cloned().unwrap_or(OwnedValue::Null),
             Some(_) => values.collect::<ArrayBuf>().into(),
         })

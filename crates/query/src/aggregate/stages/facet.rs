@@ -1,12 +1,13 @@
 //! `$facet`: several pipelines over the same documents.
 
 use super::Stage;
-use crate::aggregate::exec::{Blocking, Docs, ExecContext, Fault, Memory, Source};
+use crate::aggregate::exec::{Deferred, DocSource, Docs, ExecContext, Fault, Source};
 use crate::aggregate::{ParseContext, Pipeline};
 use crate::error::{Error, Result};
 use crate::expr::check_bytes;
+use crate::spill::Shelf;
 use frond_bson::{ArrayBuf, DocBuf, Value};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// `{$facet: {<field>: [<stage>, ..], ..}}`.
 #[derive(Debug)]
@@ -74,16 +75,19 @@ pub(super) fn open<E: Fault>(
 ) -> Source<E> {
     let stage = stage.clone();
     let context = context.clone();
-    Box::new(Blocking::new(input, move |mut input: Source<E>| {
-        let mut memory = Memory::new("$facet", context.memory_bytes_max);
-        let mut docs = Vec::new();
+    Box::new(Deferred::new(input, move |mut input: Source<E>| {
+        let mut shelf = Shelf::new(context.budget("$facet", context.limits.facet));
         while let Some(doc) = input.next()? {
-            memory.add(doc.len_bytes())?;
-            docs.push(doc);
+            shelf.push(doc)?;
         }
+        drop(input);
+        let shelf = Arc::new(Mutex::new(shelf));
         let mut result = DocBuf::new();
         for (name, pipeline) in &stage.facets {
-            let input: Source<E> = Box::new(Docs::new(docs.clone()));
+            let input: Source<E> = Box::new(Reading {
+                shelf: shelf.clone(),
+                position: 0,
+            });
             let mut source = pipeline.execute(input, &context)?;
             let mut array = ArrayBuf::new();
             while let Some(doc) = source.next()? {
@@ -92,6 +96,25 @@ pub(super) fn open<E: Fault>(
             }
             result.push(name, &array);
         }
-        Ok(vec![result])
+        Ok(Box::new(Docs::new(vec![result])) as Source<E>)
     }))
+}
+
+/// Reads the documents that all facets share.
+struct Reading {
+    shelf: Arc<Mutex<Shelf>>,
+    position: usize,
+}
+
+impl<E: Fault> DocSource<E> for Reading {
+    fn next(&mut self) -> Result<Option<DocBuf>, E> {
+        // A facet that panicked leaves the documents as they were.
+        let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.position >= shelf.len() {
+            return Ok(None);
+        }
+        let doc = shelf.get(self.position)?.clone();
+        self.position += 1;
+        Ok(Some(doc))
+    }
 }

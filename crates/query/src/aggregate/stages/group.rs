@@ -3,22 +3,19 @@
 use super::Stage;
 use super::sort::Sort;
 use crate::aggregate::ParseContext;
-use crate::aggregate::accumulators::{self, Accumulator, Plan};
-use crate::aggregate::exec::{Blocking, ExecContext, Fault, Memory, Source};
-use crate::display;
+use crate::aggregate::accumulators::{self, Plan};
 use crate::error::{Error, Result};
-use crate::expr::{Context, Node, Parser};
-use frond_bson::{Collator, Doc, DocBuf, OwnedValue, Value, doc};
-use std::collections::HashMap;
+use crate::expr::{Node, Parser};
+use frond_bson::{Collator, Doc, Value, doc};
 use std::sync::Arc;
 
 /// `{$group: {_id: <expression>, <field>: {<accumulator>: <argument>}, ..}}`.
 #[derive(Debug)]
 pub(crate) struct Group {
-    id: Node,
+    pub(super) id: Node,
     /// Ids that are equal so are one group.
-    collator: Collator,
-    fields: Vec<(Box<str>, Plan)>,
+    pub(super) collator: Collator,
+    pub(super) fields: Vec<(Box<str>, Plan)>,
 }
 
 impl Group {
@@ -46,6 +43,12 @@ pub(super) fn parse(
             "a group's fields must be specified in an object",
         ));
     };
+    out.push(Stage::Group(Arc::new(parse_group(spec, context)?)));
+    Ok(())
+}
+
+/// Reads the `_id` and the fields of a group.
+pub(super) fn parse_group(spec: &Doc, context: &ParseContext<'_>) -> Result<Group> {
     let mut parser = Parser::new(&context.environment);
     let mut id = None;
     let mut fields: Vec<(Box<str>, Plan)> = Vec::new();
@@ -70,12 +73,11 @@ pub(super) fn parse(
     }
     let id =
         id.ok_or_else(|| Error::location(15955, "a group specification must include an _id"))?;
-    out.push(Stage::Group(Arc::new(Group {
+    Ok(Group {
         id,
         collator: context.environment.collator.clone(),
         fields,
-    })));
-    Ok(())
+    })
 }
 
 fn parse_field(parser: &mut Parser<'_>, name: &str, value: Value<'_>) -> Result<Plan> {
@@ -127,7 +129,7 @@ fn parse_field(parser: &mut Parser<'_>, name: &str, value: Value<'_>) -> Result<
             format!("The {operator} accumulator is a unary operator"),
         ));
     }
-    (known.parse)(parser, operator, argument)
+    (known.parse)(parser, known.name, argument)
 }
 
 /// Whether a list of arguments is refused; `$push: [..]` makes an array instead.
@@ -215,107 +217,4 @@ pub(super) fn parse_sort_by_count(
     let sort = Sort::new(doc! {"count": -1}, context.environment.collator)?;
     out.push(Stage::Sort(Arc::new(sort)));
     Ok(())
-}
-
-pub(super) fn open<E: Fault>(
-    stage: &Arc<Group>,
-    input: Source<E>,
-    context: &ExecContext<E>,
-) -> Source<E> {
-    let stage = stage.clone();
-    let memory = Memory::new("$group", context.memory_bytes_max);
-    let now_ms = context.now_ms;
-    Box::new(Blocking::new(input, move |mut input: Source<E>| {
-        let mut groups = Groups::new(&stage, memory);
-        while let Some(doc) = input.next()? {
-            groups.add(&doc, now_ms)?;
-        }
-        Ok(groups.finish()?)
-    }))
-}
-
-/// Bytes beside its values that one group takes, and one accumulator.
-const GROUP_BYTES: usize = 96;
-const ACCUMULATOR_BYTES: usize = 96;
-
-struct Groups<'g> {
-    stage: &'g Group,
-    memory: Memory,
-    /// The place in `states` by the key of `_id`: equal numbers of different types are one group.
-    by_key: HashMap<Vec<u8>, usize>,
-    /// In the order of their first documents.
-    states: Vec<(OwnedValue, Vec<Box<dyn Accumulator>>)>,
-    scratch: Vec<u8>,
-}
-
-impl<'g> Groups<'g> {
-    fn new(stage: &'g Group, memory: Memory) -> Groups<'g> {
-        Groups {
-            stage,
-            memory,
-            by_key: HashMap::new(),
-            states: Vec::new(),
-            scratch: Vec::new(),
-        }
-    }
-
-    fn add(&mut self, doc: &Doc, now_ms: i64) -> Result<()> {
-        let context = Context::new(doc, now_ms);
-        let id = self.stage.id.eval(&context)?;
-        let id = id.or_null();
-        self.scratch.clear();
-        self.stage.collator.encode(&id, &mut self.scratch);
-        let at = match self.by_key.get(&self.scratch) {
-            Some(at) => *at,
-            None => {
-                super::add_fields::check_depth(&id)?;
-                self.memory.add(
-                    GROUP_BYTES
-                        + self.scratch.len()
-                        + id.len_bytes()
-                        + ACCUMULATOR_BYTES * self.stage.fields.len(),
-                )?;
-                let at = self.states.len();
-                self.by_key.insert(self.scratch.clone(), at);
-                let fields = self.stage.fields.iter();
-                let states = fields.map(|(_, plan)| plan.start.begin()).collect();
-                self.states.push((id.to_owned(), states));
-                at
-            }
-        };
-        let Some((_, states)) = self.states.get_mut(at) else {
-            return Ok(());
-        };
-        for ((_, plan), state) in self.stage.fields.iter().zip(states) {
-            if state.wants_more() {
-                let value = plan.input.eval(&context)?;
-                let grown = state.add(&value, &context)?;
-                if grown > 0 {
-                    self.memory.add(grown)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> Result<Vec<DocBuf>> {
-        let mut docs = Vec::with_capacity(self.states.len());
-        for (id, states) in self.states {
-            let mut doc = DocBuf::new();
-            doc.push("_id", &id);
-            for ((name, _), state) in self.stage.fields.iter().zip(states) {
-                if let Some(value) = state.result() {
-                    super::add_fields::check_depth(&value.as_value()).map_err(|error| {
-                        error.context(format!(
-                            "$group: {}",
-                            display::element("field", &Value::String(name))
-                        ))
-                    })?;
-                    doc.push(name, &value);
-                }
-            }
-            docs.push(doc);
-        }
-        Ok(docs)
-    }
 }

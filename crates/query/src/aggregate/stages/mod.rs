@@ -6,6 +6,7 @@ mod documents;
 mod facet;
 mod filter;
 mod group;
+mod grouping;
 mod lookup;
 mod range;
 mod sample;
@@ -52,7 +53,7 @@ impl Stage {
             Stage::Documents(stage) => stage.open(context)?,
             Stage::Facet(stage) => facet::open(stage, input, context),
             Stage::Filter(stage) => filter::open(stage, input),
-            Stage::Group(stage) => group::open(stage, input, context),
+            Stage::Group(stage) => grouping::open(stage, input, context),
             Stage::Limit(count) => range::limit(*count, input),
             Stage::Lookup(stage) => lookup::open(stage, input, context),
             Stage::Sample(size) => sample::open(*size, input, context),

@@ -2,9 +2,10 @@
 
 use super::Stage;
 use crate::aggregate::ParseContext;
-use crate::aggregate::exec::{Blocking, ExecContext, Fault, Memory, Source};
+use crate::aggregate::exec::{Deferred, ExecContext, Fault, InOrder, Source};
 use crate::error::{Error, Result};
-use frond_bson::{DocBuf, Value};
+use crate::spill::Sorter;
+use frond_bson::Value;
 
 pub(super) fn parse(
     argument: Value<'_>,
@@ -44,34 +45,21 @@ pub(super) fn parse(
     Ok(())
 }
 
+/// The documents in the order of random numbers, as many as are wanted.
 pub(super) fn open<E: Fault>(size: u64, input: Source<E>, context: &ExecContext<E>) -> Source<E> {
-    let mut memory = Memory::new("$sample", context.memory_bytes_max);
+    let budget = context.budget("$sample", context.limits.sort);
     let mut random = Random(context.seed);
-    Box::new(Blocking::new(input, move |mut input: Source<E>| {
+    Box::new(Deferred::new(input, move |mut input: Source<E>| {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        let mut kept: Vec<DocBuf> = Vec::new();
-        let mut seen: u64 = 0;
-        // Reservoir sampling (Vitter's algorithm R): each document stays with the same chance.
+        let mut sorter = Sorter::new(budget, Some(size));
         while let Some(doc) = input.next()? {
-            seen += 1;
-            if kept.len() < size {
-                memory.add(doc.len_bytes())?;
-                kept.push(doc);
-                continue;
-            }
-            let at = usize::try_from(random.below(seen)).unwrap_or(usize::MAX);
-            if let Some(slot) = kept.get_mut(at) {
-                memory.sub(slot.len_bytes());
-                memory.add(doc.len_bytes())?;
-                *slot = doc;
+            let key = random.next().to_be_bytes();
+            if sorter.wants(&key) {
+                sorter.push(key.to_vec(), doc)?;
             }
         }
-        // The reservoir is partly in input order.
-        for at in (1..kept.len()).rev() {
-            let other = usize::try_from(random.below(at as u64 + 1)).unwrap_or(at);
-            kept.swap(at, other);
-        }
-        Ok(kept)
+        drop(input);
+        Ok(Box::new(InOrder::new(sorter.finish()?)) as Source<E>)
     }))
 }
 
@@ -85,10 +73,5 @@ impl Random {
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
-    }
-
-    /// A number below `end`, which is not zero.
-    fn below(&mut self, end: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 }

@@ -2,11 +2,11 @@
 
 use super::Stage;
 use crate::aggregate::ParseContext;
-use crate::aggregate::exec::{Blocking, ExecContext, Fault, Memory, Source};
+use crate::aggregate::exec::{Deferred, ExecContext, Fault, InOrder, Source};
 use crate::error::{Error, Result};
 use crate::sort::SortSpec;
+use crate::spill::Sorter;
 use frond_bson::{Collator, DocBuf, Value};
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 /// `{$sort: <specification>}`.
@@ -71,84 +71,19 @@ pub(super) fn open<E: Fault>(
     context: &ExecContext<E>,
 ) -> Source<E> {
     let stage = stage.clone();
-    let memory = Memory::new("$sort", context.memory_bytes_max);
-    Box::new(Blocking::new(
-        input,
-        move |mut input: Source<E>| match stage.limit {
-            Some(limit) => top(&stage.order, limit, &mut input, memory),
-            None => all(&stage.order, &mut input, memory),
-        },
-    ))
-}
-
-/// Bytes beside key and document that one entry takes.
-const ENTRY_BYTES: usize = 64;
-
-fn all<E: Fault>(
-    order: &SortSpec,
-    input: &mut Source<E>,
-    mut memory: Memory,
-) -> Result<Vec<DocBuf>, E> {
-    let mut entries: Vec<(Vec<u8>, DocBuf)> = Vec::new();
-    while let Some(doc) = input.next()? {
-        let key = order.key(&doc)?;
-        memory.add(key.len() + doc.len_bytes() + ENTRY_BYTES)?;
-        entries.push((key, doc));
-    }
-    // Stable: equal documents keep their order.
-    entries.sort_by(|(a, _), (b, _)| a.cmp(b));
-    Ok(entries.into_iter().map(|(_, doc)| doc).collect())
-}
-
-/// The key, the number of the document, and the document; the greatest goes first from the heap.
-struct Entry(Vec<u8>, u64, DocBuf);
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Entry) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
-        (&self.0, self.1).cmp(&(&other.0, other.1))
-    }
-}
-
-fn top<E: Fault>(
-    order: &SortSpec,
-    limit: u64,
-    input: &mut Source<E>,
-    mut memory: Memory,
-) -> Result<Vec<DocBuf>, E> {
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let mut heap: BinaryHeap<Entry> = BinaryHeap::new();
-    let mut number = 0;
-    let mut key = Vec::new();
-    while let Some(doc) = input.next()? {
-        order.key_into(&doc, &mut key)?;
-        number += 1;
-        if heap.len() >= limit {
-            // Of equal documents the earlier one stays.
-            match heap.peek() {
-                Some(worst) if key < worst.0 => {}
-                _ => continue,
-            }
-            if let Some(gone) = heap.pop() {
-                memory.sub(gone.0.len() + gone.2.len_bytes() + ENTRY_BYTES);
+    let budget = context.budget("$sort", context.limits.sort);
+    let limit = stage.limit;
+    let limit = limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    Box::new(Deferred::new(input, move |mut input: Source<E>| {
+        let mut sorter = Sorter::new(budget, limit);
+        let mut key = Vec::new();
+        while let Some(doc) = input.next()? {
+            stage.order.key_into(&doc, &mut key)?;
+            if sorter.wants(&key) {
+                sorter.push(key.clone(), doc)?;
             }
         }
-        memory.add(key.len() + doc.len_bytes() + ENTRY_BYTES)?;
-        heap.push(Entry(key.clone(), number, doc));
-    }
-    let sorted = heap.into_sorted_vec();
-    Ok(sorted.into_iter().map(|entry| entry.2).collect())
+        drop(input);
+        Ok(Box::new(InOrder::new(sorter.finish()?)) as Source<E>)
+    }))
 }

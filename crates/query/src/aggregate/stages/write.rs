@@ -2,7 +2,7 @@
 
 use super::Stage;
 use crate::aggregate::ParseContext;
-use crate::aggregate::exec::{Blocking, ExecContext, Fault, Source};
+use crate::aggregate::exec::{Deferred, Docs, ExecContext, Fault, Source};
 use crate::error::{Error, ErrorCode, Result};
 use frond_bson::{DocBuf, Value, doc};
 use std::sync::Arc;
@@ -67,8 +67,8 @@ pub(super) fn open<E: Fault>(
 ) -> Source<E> {
     let stage = stage.clone();
     let host = context.host.clone();
-    Box::new(Blocking::new(input, move |input: Source<E>| {
+    Box::new(Deferred::new(input, move |input: Source<E>| {
         host.write(stage.stage, &stage.spec, input)?;
-        Ok(Vec::new())
+        Ok(Box::new(Docs::new(Vec::new())) as Source<E>)
     }))
 }

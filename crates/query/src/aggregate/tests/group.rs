@@ -100,6 +100,10 @@ fn accumulators() {
                 "[{_id: null, t: 5, b: [1, 'x']}]",
             ),
             (
+                "[{$group: {_id: {k: '$k'}, f: {$firstN: {n: {$cond: [{$eq: ['$k', 'x']}, 2, 1]}, input: '$_id'}}}}, {$match: {'_id.k': 'x'}}, {$project: {_id: 0, n: {$size: '$f'}}}]",
+                "[{n: 2}]",
+            ),
+            (
                 "[{$group: {_id: null, t: {$topN: {n: 2, sortBy: {_id: -1}, output: '$_id'}}, b: {$bottomN: {n: 2, sortBy: {_id: -1}, output: '$_id'}}}}]",
                 "[{_id: null, t: [5, 4], b: [2, 1]}]",
             ),

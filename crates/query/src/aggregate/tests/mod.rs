@@ -6,6 +6,7 @@ mod front;
 mod group;
 mod reshape;
 mod several;
+mod spilling;
 mod stages;
 mod update;
 

@@ -244,43 +244,6 @@ fn pipelines_are_checked() {
 }
 
 #[test]
-fn blocking_stages_stay_within_their_memory() {
-    let input: Vec<DocBuf> = (0..100)
-        .map(|n| frond_bson::doc! {"_id": n, "s": "x".repeat(100)})
-        .collect();
-    for stages in [
-        "[{$sort: {_id: -1}}]",
-        "[{$group: {_id: '$_id', n: {$sum: 1}}}]",
-        "[{$group: {_id: null, all: {$push: '$$ROOT'}}}]",
-        "[{$group: {_id: null, all: {$addToSet: '$_id'}, s: {$push: '$s'}}}]",
-        "[{$sample: {size: 90}}]",
-        "[{$facet: {a: [{$limit: 1}]}}]",
-    ] {
-        let pipeline = parse(stages).unwrap();
-        let mut context = ExecContext::new(NOW);
-        context.memory_bytes_max = 4000;
-        let source = pipeline
-            .execute(Box::new(Docs::new(input.clone())), &context)
-            .unwrap();
-        let error = collect(source).unwrap_err();
-        assert_eq!(error.code().code(), 292, "{stages}: {error}");
-        context.memory_bytes_max = STAGE_MEMORY_BYTES_MAX;
-        let source = pipeline
-            .execute(Box::new(Docs::new(input.clone())), &context)
-            .unwrap();
-        assert!(!collect(source).unwrap().is_empty());
-    }
-    // The best few take the memory of a few.
-    let top = parse("[{$sort: {_id: -1}}, {$limit: 5}]")
-        .unwrap()
-        .limited_sorts();
-    let mut context = ExecContext::new(NOW);
-    context.memory_bytes_max = 4000;
-    let source = top.execute(Box::new(Docs::new(input)), &context).unwrap();
-    assert_eq!(collect(source).unwrap().len(), 5);
-}
-
-#[test]
 fn expressions_in_filters() {
     check(
         "[{_id: 1, a: 5, b: 3}, {_id: 2, a: 1, b: 3}]",

@@ -1,0 +1,217 @@
+//! What blocking stages do with what they cannot hold in memory: files of blocks, which come in from
+//! above. This crate itself touches no file.
+//!
+//! [`Sorter`] puts records in order, [`Shelf`] keeps documents by their position.
+
+mod shelf;
+mod sorter;
+
+pub use shelf::Shelf;
+pub use sorter::{Record, Sorted, Sorter};
+
+use crate::error::{Error, ErrorCode, Result};
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A place for temporary files.
+pub trait SpillSpace: Debug + Send + Sync {
+    /// A new, empty file that nobody else uses.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn create(&self) -> io::Result<Box<dyn SpillFile>>;
+}
+
+/// A temporary file of blocks. It is deleted when it is dropped.
+pub trait SpillFile: Send {
+    /// Appends a block. Returns where it is.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn append(&mut self, block: &[u8]) -> io::Result<u64>;
+
+    /// Reads the block at a place that [`SpillFile::append`] returned.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn read(&mut self, at: u64) -> io::Result<Vec<u8>>;
+}
+
+/// Whether and where a stage may write, and how much it may hold before.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    /// Names the stage in errors.
+    pub stage: &'static str,
+    /// Bytes that the stage may hold.
+    pub bytes_max: usize,
+    /// Where to write; `None` if that is not allowed.
+    pub space: Option<Arc<dyn SpillSpace>>,
+    /// What was written.
+    pub spilled: Arc<Spilled>,
+}
+
+/// What an operation has written, over all of its stages.
+#[derive(Debug, Default)]
+pub struct Spilled {
+    times: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Spilled {
+    /// How often something was moved out of memory.
+    pub fn times(&self) -> u64 {
+        self.times.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that were moved out of memory, before compression.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Budget {
+    /// A budget without a place to write.
+    pub fn in_memory(stage: &'static str, bytes_max: usize) -> Budget {
+        Budget {
+            stage,
+            bytes_max,
+            space: None,
+            spilled: Arc::default(),
+        }
+    }
+
+    /// A new file. Error 292 if writing is not allowed.
+    fn file(&self) -> Result<File> {
+        let Some(space) = &self.space else {
+            return Err(self.exceeded());
+        };
+        Ok(File(space.create().map_err(failed)?))
+    }
+
+    /// Notes that something was written.
+    fn note(&self, bytes: usize) {
+        self.spilled.times.fetch_add(1, Ordering::Relaxed);
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.spilled.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Error 292: the stage needs more memory than it may have, and may not write.
+    pub fn exceeded(&self) -> Error {
+        let (stage, max) = (self.stage, self.bytes_max);
+        let message = match stage {
+            "$sort" => format!(
+                "Sort exceeded memory limit of {max} bytes, but did not opt in to external \
+                 sorting. Aborting operation. Pass allowDiskUse:true to opt in."
+            ),
+            "$group" => "Exceeded memory limit for $group, but didn't allow external sort. Pass \
+                         allowDiskUse:true to opt in."
+                .to_owned(),
+            _ => format!(
+                "Exceeded memory limit of {max} bytes for {stage}, but didn't allow external \
+                 spilling; pass allowDiskUse:true to opt in"
+            ),
+        };
+        Error::new(ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed, message)
+    }
+}
+
+/// A file with this crate's errors.
+struct File(Box<dyn SpillFile>);
+
+impl File {
+    fn append(&mut self, block: &[u8]) -> Result<u64> {
+        self.0.append(block).map_err(failed)
+    }
+
+    fn read(&mut self, at: u64) -> Result<Vec<u8>> {
+        self.0.read(at).map_err(failed)
+    }
+}
+
+fn failed(error: io::Error) -> Error {
+    let code = if error.kind() == io::ErrorKind::StorageFull {
+        ErrorCode::OutOfDiskSpace
+    } else {
+        ErrorCode::FileStreamFailed
+    };
+    Error::new(code, format!("temporary file of a query: {error}"))
+}
+
+/// The error for a file that does not hold what was written.
+fn corrupt() -> Error {
+    failed(io::Error::new(
+        io::ErrorKind::InvalidData,
+        "it does not hold what was written",
+    ))
+}
+
+/// Bytes of a block before it is written.
+const BLOCK_BYTES: usize = 64 * 1024;
+
+/// Appends a length and bytes.
+pub(crate) fn put(block: &mut Vec<u8>, bytes: &[u8]) {
+    // Records are parts of one document or key each, far below 4 GiB.
+    block.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    block.extend_from_slice(bytes);
+}
+
+/// Takes what [`put`] wrote from the front.
+pub(crate) fn take<'b>(block: &mut &'b [u8]) -> Result<&'b [u8]> {
+    let (length, rest) = block.split_first_chunk().ok_or_else(corrupt)?;
+    let length = u32::from_le_bytes(*length) as usize;
+    let (bytes, rest) = rest.split_at_checked(length).ok_or_else(corrupt)?;
+    *block = rest;
+    Ok(bytes)
+}
+
+/// Files in memory, for tests: how often they were used, and what is left of them.
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Files {
+        pub(crate) made: AtomicUsize,
+        pub(crate) open: Arc<AtomicUsize>,
+    }
+
+    struct Blocks(Vec<Vec<u8>>, Arc<AtomicUsize>);
+
+    impl SpillSpace for Files {
+        fn create(&self) -> io::Result<Box<dyn SpillFile>> {
+            self.made.fetch_add(1, Ordering::Relaxed);
+            self.open.fetch_add(1, Ordering::Relaxed);
+            Ok(Box::new(Blocks(Vec::new(), self.open.clone())))
+        }
+    }
+
+    impl Drop for Blocks {
+        fn drop(&mut self) {
+            self.1.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    impl SpillFile for Blocks {
+        fn append(&mut self, block: &[u8]) -> io::Result<u64> {
+            self.0.push(block.to_vec());
+            Ok(self.0.len() as u64 - 1)
+        }
+
+        fn read(&mut self, at: u64) -> io::Result<Vec<u8>> {
+            let block = usize::try_from(at).ok().and_then(|at| self.0.get(at));
+            block.cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+        }
+    }
+
+    impl Files {
+        pub(crate) fn budget(self: &Arc<Files>, stage: &'static str, bytes_max: usize) -> Budget {
+            Budget {
+                space: Some(self.clone()),
+                ..Budget::in_memory(stage, bytes_max)
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What queries may use: memory, and files beyond it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use frond_query::aggregate::StageLimits;
+use frond_query::spill::{Budget, SpillSpace, Spilled};
+
+use crate::error::{Result, command};
+use crate::spill::SpillFolder;
+use frond_query::error::ErrorCode;
+
+/// The settings of queries, which can change while the store is open.
+#[derive(Debug)]
+pub struct QuerySettings {
+    limits: [AtomicUsize; COUNT],
+    disk_use: AtomicBool,
+    folder: Option<Arc<SpillFolder>>,
+}
+
+/// A limit of what one stage of one query may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // each is named after its stage
+pub enum QueryLimit {
+    Sort,
+    Group,
+    BucketAuto,
+    SetWindowFields,
+    GraphLookup,
+    Facet,
+    DensifyDocuments,
+}
+
+const COUNT: usize = 7;
+
+impl QuerySettings {
+    /// The defaults; temporary files go into a folder, which is emptied. Without one nothing is
+    /// written, and queries that need more memory than they may have fail.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn new(folder: Option<&Path>) -> Result<QuerySettings> {
+        let limits = StageLimits::default();
+        let folder = folder.map(SpillFolder::open).transpose();
+        let folder = folder.map_err(|error| {
+            let message = format!("the folder of temporary files cannot be emptied: {error}");
+            command(ErrorCode::FileStreamFailed, message)
+        })?;
+        Ok(QuerySettings {
+            limits: [
+                limits.sort,
+                limits.group,
+                limits.bucket_auto,
+                limits.set_window_fields,
+                limits.graph_lookup,
+                limits.facet,
+                usize::try_from(limits.densify_documents).unwrap_or(usize::MAX),
+            ]
+            .map(AtomicUsize::new),
+            disk_use: AtomicBool::new(true),
+            folder: folder.map(Arc::new),
+        })
+    }
+
+    /// A limit; of memory in bytes.
+    pub fn limit(&self, limit: QueryLimit) -> usize {
+        let limit = self.limits.get(limit as usize);
+        limit.map_or(0, |limit| limit.load(Ordering::Relaxed))
+    }
+
+    /// Changes a limit for queries that begin from now on.
+    pub fn set_limit(&self, limit: QueryLimit, value: usize) {
+        if let Some(limit) = self.limits.get(limit as usize) {
+            limit.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether queries that do not say may write temporary files.
+    pub fn disk_use_by_default(&self) -> bool {
+        self.disk_use.load(Ordering::Relaxed)
+    }
+
+    /// Changes [`QuerySettings::disk_use_by_default`].
+    pub fn set_disk_use_by_default(&self, allowed: bool) {
+        self.disk_use.store(allowed, Ordering::Relaxed);
+    }
+
+    /// The limits of the stages of one pipeline.
+    pub fn stage_limits(&self) -> StageLimits {
+        StageLimits {
+            sort: self.limit(QueryLimit::Sort),
+            group: self.limit(QueryLimit::Group),
+            bucket_auto: self.limit(QueryLimit::BucketAuto),
+            set_window_fields: self.limit(QueryLimit::SetWindowFields),
+            graph_lookup: self.limit(QueryLimit::GraphLookup),
+            facet: self.limit(QueryLimit::Facet),
+            densify_documents: self.limit(QueryLimit::DensifyDocuments) as u64,
+        }
+    }
+
+    /// Where one query may write; `allowed` is what it says itself.
+    pub fn space(&self, allowed: Option<bool>) -> Option<Arc<dyn SpillSpace>> {
+        let allowed = allowed.unwrap_or_else(|| self.disk_use_by_default());
+        let folder = self.folder.as_ref().filter(|_| allowed)?;
+        Some(folder.clone())
+    }
+
+    /// The budget of the sort of one query.
+    pub fn sort_budget(&self, allowed: Option<bool>, spilled: Arc<Spilled>) -> Budget {
+        Budget {
+            stage: "$sort",
+            bytes_max: self.limit(QueryLimit::Sort),
+            space: self.space(allowed),
+            spilled,
+        }
+    }
+}
