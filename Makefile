@@ -15,7 +15,10 @@ FROND_CRASHES ?= 100000
 PREEMPTIONS ?= 4
 ENGINES ?= tree rocksdb lmdb fjall redb
 
-.PHONY: help setup setup-build run test fmt lint unit clients bench bench-engine simulate loom deny clean
+ROUNDS ?= 20000
+SEED ?= $(shell date +%s)
+
+.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine simulate loom deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,7 +27,7 @@ setup-build: ## Install what the build needs, if missing
 	@scripts/setup.sh build
 
 setup: ## Install what the build and the client suites need, if missing
-	@scripts/setup.sh build clients
+	@scripts/setup.sh build clients differential
 
 run: setup-build ## Build for release and serve DBPATH (data) on PORT (27017), in the foreground
 	cargo build --release --locked
@@ -48,6 +51,10 @@ clients: setup ## Client suites only; SUITES="node mongosh" picks some
 	cargo build --locked
 	.cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond $(SUITES)
 
+differential: setup ## Compare ROUNDS (20000) rounds of random operations with two other implementations; SEED
+	cargo build --locked
+	node tests/differential/run.mjs --server target/debug/frond --rounds $(ROUNDS) --seed $(SEED)
+
 bench: setup-build ## Insert DOCUMENTS (1000000) with four indexes into a server of its own; report in OUT
 	DOCUMENTS=$(DOCUMENTS) scripts/bench-w1.sh $(OUT)
 
@@ -68,4 +75,4 @@ deny: ## Check dependencies with cargo-deny (licences, advisories, bans), if ins
 
 clean: ## Remove what was built and fetched; keeps DBPATH
 	cargo clean
-	rm -rf .cache tests/clients/node_modules
+	rm -rf .cache tests/clients/node_modules tests/differential/node_modules

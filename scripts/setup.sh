@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs what is missing, and nothing that is there. Usage: scripts/setup.sh build|clients|bench...
+# Installs what is missing, and nothing that is there. Usage: scripts/setup.sh build|clients|differential|bench...
 #
 #   build    a Rust toolchain and a C compiler
 #   clients  the drivers and shells of tests/clients
+#   differential  the implementations that tests/differential compares with
 #   bench    the engines that benchmarks/engine compares Frond's with
 #
 # System packages come from apt-get, only when missing, with sudo only if not root. Everything else
@@ -137,11 +138,40 @@ setup_clients() {
     once java scripts/setup.sh -- java_classes
 }
 
-[ $# -gt 0 ] || fail "usage: scripts/setup.sh build|clients|bench..."
+differential_packages() {
+    npm ci --prefix tests/differential --ignore-scripts --omit=optional --no-audit --no-fund \
+        --loglevel=error
+}
+
+# The server's jars with a class that starts it.
+differential_server() {
+    local jars="$PWD/$cache/java-server"
+    rm -rf "$jars"
+    mvn -q -B -Dmaven.repo.local="$PWD/$cache/m2" -f tests/differential/pom.xml \
+        dependency:copy-dependencies -DoutputDirectory="$jars" >"$cache/java-server.log" 2>&1 || {
+        cat "$cache/java-server.log" >&2
+        return 1
+    }
+    javac -cp "$jars/*" -d "$jars" tests/differential/Launcher.java
+}
+
+setup_differential() {
+    mkdir -p "$cache"
+    have javac || apt_install default-jdk-headless
+    have mvn || apt_install maven
+    have node && have npm || fail "no Node.js found: install version 20 or newer"
+    [ -d tests/differential/node_modules ] || rm -f "$cache/stamps/differential-node"
+    once differential-node tests/differential/package-lock.json -- differential_packages
+    once differential-java tests/differential/pom.xml tests/differential/Launcher.java -- \
+        differential_server
+}
+
+[ $# -gt 0 ] || fail "usage: scripts/setup.sh build|clients|differential|bench..."
 for group in "$@"; do
     case $group in
         build) setup_build ;;
         clients) setup_clients ;;
+        differential) setup_differential ;;
         bench) setup_bench ;;
         *) fail "unknown group: $group" ;;
     esac

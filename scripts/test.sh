@@ -53,12 +53,19 @@ count_clients() {
     awk '/^clients: [0-9]+ passed, [0-9]+ failed$/ { p = $2; f = $4 } END { print p + 0, f + 0 }'
 }
 
+count_differential() {
+    awk '/^differential: [0-9]+ passed, [0-9]+ failed$/ { p = $2; f = $4 } END { print p + 0, f + 0 }'
+}
+
 check format cargo fmt --all -- --check
 check clippy cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 suite rust count_cargo cargo test --workspace --locked --no-fail-fast
 if cargo build --locked --quiet; then
     suite clients count_clients \
         .cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond
+    # Always the same rounds: what a change breaks, not what luck finds. `make differential` goes on.
+    suite differential count_differential \
+        node tests/differential/run.mjs --server target/debug/frond --seed test --rounds 250
 else
     failed=$((failed + 1))
 fi

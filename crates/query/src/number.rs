@@ -120,16 +120,6 @@ impl Number {
         })
     }
 
-    /// Zero of the same type.
-    pub(crate) fn zero(self) -> Number {
-        match self {
-            Int32(_) => Int32(0),
-            Int64(_) => Int64(0),
-            Double(_) => Double(0.0),
-            Decimal(_) => Decimal(Decimal128::ZERO),
-        }
-    }
-
     /// Whether it is zero of any sign.
     pub(crate) fn is_zero(self) -> bool {
         match self {

@@ -21,6 +21,10 @@ pub(crate) fn apply(
     filters: &ArrayFilters,
     scope: &Scope<'_>,
 ) -> Result<Option<Vec<u8>>> {
+    // Also where the path does not lead to the array.
+    if scope.context.positional.is_none() && fields.has_positional() {
+        return Err(no_match());
+    }
     let source = scope.root.as_bytes();
     let mut rewriter = Rewriter {
         scope,
@@ -105,7 +109,10 @@ impl<'a> Rewriter<'a> {
                 }
                 Value::Array(array) => self.fields_of_array(fields, array, place),
                 _ if node.creates(self.scope) => Err(self.not_viable(fields, &place.element)),
-                _ => Ok(false),
+                _ => match node.needs_way(self.scope.context.positional) {
+                    Some(rest) => Err(self.no_way(&rest, &place.element)),
+                    None => Ok(false),
+                },
             },
             Node::Elements(elements) => match place.element.value() {
                 Value::Array(array) => self.elements_of_array(elements, array, place),
@@ -235,7 +242,11 @@ impl<'a> Rewriter<'a> {
                 None if node.creates(self.scope) => {
                     return Err(self.not_viable_name(name, &place.element));
                 }
-                None => {}
+                None => {
+                    if let Some(rest) = node.needs_way(self.scope.context.positional) {
+                        return Err(self.no_way(&join(name, &rest), &place.element));
+                    }
+                }
             }
         }
         let base = place.base + place.element.value_start;
@@ -288,6 +299,20 @@ impl<'a> Rewriter<'a> {
             ErrorCode::PathNotViable,
             format!(
                 "Cannot create field '{name}' in element {{{}}}",
+                display::element(element.name(), &element.value())
+            ),
+        )
+    }
+
+    /// The error of an operator that creates nothing, but finds a value in its way.
+    fn no_way(&self, rest: &str, element: &Element<'_>) -> Error {
+        let rest = rest.trim_end_matches('.');
+        let part = rest.split('.').next().unwrap_or_default();
+        Error::new(
+            ErrorCode::PathNotViable,
+            format!(
+                "Cannot use the part ({part}) of ({}) to traverse the element ({{{}}})",
+                join(&self.path, rest),
                 display::element(element.name(), &element.value())
             ),
         )

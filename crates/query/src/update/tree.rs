@@ -57,6 +57,11 @@ impl Fields {
         self.by_name.get(std::str::from_utf8(name).ok()?).copied()
     }
 
+    /// Whether a `$` has to be resolved in every document, whatever is in it.
+    pub(crate) fn has_positional(&self) -> bool {
+        self.positional.is_some() || self.children.iter().any(|(_, node)| node.has_positional())
+    }
+
     fn entry(&mut self, name: &str) -> Option<&mut Node> {
         let at = self.by_name.get(name)?;
         self.children.get_mut(*at).map(|(_, node)| node)
@@ -202,6 +207,36 @@ impl Node {
                 .chain(&fields.positional)
                 .any(|node| node.creates(scope)),
             Node::Elements(_) => true,
+        }
+    }
+
+    /// The names from here to an operator that needs its path to be viable; `$` is the one at
+    /// `positional`.
+    pub(crate) fn needs_way(&self, positional: Option<usize>) -> Option<String> {
+        match self {
+            Node::Leaf(leaf) => leaf.modifier.needs_way().then(String::new),
+            Node::Fields(fields) => {
+                let index = positional.map(|index| index.to_string());
+                let children = fields.children.iter().map(|(name, node)| (&**name, node));
+                let dollar = index.as_deref().zip(fields.positional.as_ref());
+                (children.chain(dollar)).find_map(|(name, node)| {
+                    let rest = node.needs_way(positional)?;
+                    Some(if rest.is_empty() {
+                        name.to_owned()
+                    } else {
+                        join(name, &rest)
+                    })
+                })
+            }
+            Node::Elements(_) => None,
+        }
+    }
+
+    /// Whether a `$` has to be resolved wherever this node is applied.
+    pub(crate) fn has_positional(&self) -> bool {
+        match self {
+            Node::Leaf(_) | Node::Elements(_) => false,
+            Node::Fields(fields) => fields.has_positional(),
         }
     }
 

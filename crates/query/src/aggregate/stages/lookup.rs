@@ -6,7 +6,7 @@ use crate::aggregate::{ParseContext, Pipeline};
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::expr::{Context, FieldPath, Node, Parser, Val, check_bytes, field_path};
-use crate::paths::check_field_path;
+use crate::paths::{array_index, check_field_path};
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value};
 use std::sync::Arc;
 
@@ -237,19 +237,54 @@ impl Lookup {
 
 /// A filter for documents whose foreign field equals a value of the local one.
 fn equals_any(doc: &Doc, local: &FieldPath, foreign: &str) -> DocBuf {
-    let mut values = ArrayBuf::new();
-    let found = local.get(Value::Document(doc));
-    match found.or_null() {
-        Value::Array(array) => array.values().for_each(|v| values.push_value(&v)),
-        value => values.push_value(&value),
+    let mut values = Vec::new();
+    let path = local.dotted();
+    let names: Vec<&str> = path.split('.').collect();
+    local_values(Value::Document(doc), &names, &mut values);
+    // Where there is nothing, as in an empty array, a missing or null field is looked for.
+    if values.is_empty() {
+        values.push(Value::Null);
     }
     let mut filter = DocBuf::new();
-    filter.push_doc(foreign, |condition| {
-        let mut only = values.values();
-        match (only.next(), only.next()) {
-            (Some(single), None) => condition.push_value("$eq", &single),
-            _ => condition.push("$in", &values),
-        }
+    if values.iter().any(|v| matches!(v, Value::Regex { .. })) {
+        // In `$in` an expression would match texts.
+        filter.push_array("$or", |branches| {
+            for value in &values {
+                branches.push_doc(|branch| {
+                    branch.push_doc(foreign, |condition| condition.push_value("$eq", value));
+                });
+            }
+        });
+        return filter;
+    }
+    filter.push_doc(foreign, |condition| match values.as_slice() {
+        [single] => condition.push_value("$eq", single),
+        _ => condition.push("$in", &values.into_iter().collect::<ArrayBuf>()),
     });
     filter
+}
+
+/// The values at a path: arrays on the way are entered, by index too, and one at the end gives its
+/// elements.
+fn local_values<'a>(value: Value<'a>, names: &[&str], found: &mut Vec<Value<'a>>) {
+    match (value, names.split_first()) {
+        (Value::Array(items), None) => found.extend(items.values()),
+        (value, None) => found.push(value),
+        (Value::Document(doc), Some((name, rest))) => {
+            if let Some(value) = doc.get(name) {
+                local_values(value, rest, found);
+            }
+        }
+        (Value::Array(items), Some((name, rest))) => {
+            for (index, item) in items.values().enumerate() {
+                if matches!(item, Value::Document(_)) {
+                    local_values(item, names, found);
+                }
+                if array_index(name) == Some(index) {
+                    local_values(item, rest, found);
+                }
+            }
+        }
+        _ => {}
+    }
 }

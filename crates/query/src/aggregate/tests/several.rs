@@ -101,6 +101,30 @@ fn documents_without_a_collection() {
 }
 
 #[test]
+fn lookup_takes_the_values_of_a_local_path() {
+    // Of the items a has tags, b an empty list, and c none.
+    for (local, path, expected) in [
+        ("{x: []}", "x", "['c']"),
+        ("{x: [[]]}", "x", "['b']"),
+        ("{x: [1]}", "x.y", "['c']"),
+        ("{x: [{y: []}, {z: 1}]}", "x.y", "['c']"),
+        ("{x: [{z: 1}, {y: 'x'}]}", "x.y", "['a']"),
+        ("{x: [{y: 'n'}, {y: 'x'}]}", "x.1.y", "['a']"),
+        ("{x: ['n', 'x']}", "x.1", "['a']"),
+        ("{x: ['n', 'x']}", "x.2", "['c']"),
+    ] {
+        let stages = format!(
+            "[{{$lookup: {{from: 'items', localField: '{path}', foreignField: 'tags', as: 'f'}}}}, \
+             {{$project: {{_id: 0, i: '$f._id'}}}}]"
+        );
+        check_joined(
+            &format!("[{local}]"),
+            &[(&stages, &format!("[{{i: {expected}}}]"))],
+        );
+    }
+}
+
+#[test]
 fn lookup_joins_by_equality_and_by_pipeline() {
     let input = "[{_id: 1, item: 'a'}, {_id: 2, item: ['b', 'c']}, {_id: 3}]";
     check_joined(

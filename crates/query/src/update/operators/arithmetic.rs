@@ -39,7 +39,8 @@ const MUL_RULE: Rule = Rule {
     name: "$mul",
     verb: "multiply",
     apply: Number::checked_mul,
-    missing: Number::zero,
+    // Zero of the operand's type, with its sign; NaN stays NaN.
+    missing: |operand| operand.mul(Number::Int32(0)),
 };
 
 fn parse(argument: &Argument<'_>, rule: &'static Rule) -> Result<Vec<Placed>> {

@@ -76,6 +76,12 @@ pub(crate) trait Modifier: Debug + Send + Sync {
     fn creates(&self, _scope: &Scope<'_>) -> bool {
         true
     }
+
+    /// Whether it is an error if a scalar is in the way of a missing field, although the field would
+    /// not be created.
+    fn needs_way(&self) -> bool {
+        false
+    }
 }
 
 /// The document that an update is applied to, before any change.

@@ -72,4 +72,8 @@ impl Modifier for Pop {
     fn creates(&self, _scope: &Scope<'_>) -> bool {
         false
     }
+
+    fn needs_way(&self) -> bool {
+        true
+    }
 }

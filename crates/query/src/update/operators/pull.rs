@@ -144,4 +144,8 @@ impl Modifier for Pull {
     fn creates(&self, _scope: &Scope<'_>) -> bool {
         false
     }
+
+    fn needs_way(&self) -> bool {
+        true
+    }
 }

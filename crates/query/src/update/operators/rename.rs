@@ -2,7 +2,8 @@
 
 use super::{Argument, Change, Modifier, Operator, Placed, Scope, Target};
 use crate::display;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorCode, Result};
+use crate::paths::array_index;
 use crate::update::path::{self, Component, MAX_DEPTH};
 use frond_bson::{Doc, Value};
 use std::sync::Arc;
@@ -71,37 +72,74 @@ struct Names {
 }
 
 impl Names {
-    /// The value to move. Error 2 if either path leads through an array.
+    /// The value to move. Error 28 if a scalar is in the way of the source, 2 if either path leads
+    /// through an array.
     fn value<'a>(&self, root: &'a Doc) -> Result<Option<Value<'a>>> {
-        let value = walk(root, &self.from, "source")?;
+        let value = source(root, &self.from)?;
         if value.is_some() {
-            walk(root, &self.to, "destination")?;
+            check_destination(root, &self.to)?;
         }
         Ok(value)
     }
 }
 
-fn walk<'a>(root: &'a Doc, path: &str, role: &str) -> Result<Option<Value<'a>>> {
+fn source<'a>(root: &'a Doc, path: &str) -> Result<Option<Value<'a>>> {
+    let mut here = Value::Document(root);
+    let mut through: Option<&str> = None;
+    let mut last = "";
+    for name in path.split('.') {
+        let next = match here {
+            Value::Document(doc) => doc.get(name),
+            Value::Array(array) if array_index(name).is_some() => {
+                through = Some(last);
+                array.get(name)
+            }
+            _ => {
+                return Err(Error::new(
+                    ErrorCode::PathNotViable,
+                    format!(
+                        "cannot use the part ({last} of {path}) to traverse the element ({{{}}})",
+                        display::element(last, &here)
+                    ),
+                ));
+            }
+        };
+        match next {
+            Some(value) => here = value,
+            None => return Ok(None),
+        }
+        last = name;
+    }
+    match through {
+        Some(array) => Err(in_array(root, path, "source", array)),
+        None => Ok(Some(here)),
+    }
+}
+
+fn check_destination(root: &Doc, path: &str) -> Result<()> {
     let mut here = root;
     let mut names = path.split('.').peekable();
     while let Some(name) = names.next() {
         match here.get(name) {
-            value if names.peek().is_none() => return Ok(value),
             Some(Value::Document(below)) => here = below,
-            Some(Value::Array(_)) => {
-                let id = match root.get("_id") {
-                    Some(id) => display::element("_id", &id),
-                    None => "no id".to_owned(),
-                };
-                return Err(Error::bad_value(format!(
-                    "The {role} field cannot be an array element, '{path}' in doc with {id} has \
-                     an array field called '{name}'"
-                )));
+            Some(Value::Array(_)) if names.peek().is_some() => {
+                return Err(in_array(root, path, "destination", name));
             }
-            _ => return Ok(None),
+            _ => break,
         }
     }
-    Ok(None)
+    Ok(())
+}
+
+fn in_array(root: &Doc, path: &str, role: &str, array: &str) -> Error {
+    let id = match root.get("_id") {
+        Some(id) => display::element("_id", &id),
+        None => "no id".to_owned(),
+    };
+    Error::bad_value(format!(
+        "The {role} field cannot be an array element, '{path}' in doc with {id} has an array field \
+         called '{array}'"
+    ))
 }
 
 #[derive(Debug)]

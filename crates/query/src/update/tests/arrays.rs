@@ -459,11 +459,80 @@ fn positional_operators() {
 }
 
 #[test]
+fn a_scalar_in_the_way_of_removed_elements_is_an_error() {
+    let blocked = |part: &str, path: &str, element: &str| {
+        format!("Cannot use the part ({part}) of ({path}) to traverse the element ({element})")
+    };
+    check_errors(&[
+        (
+            "{_id: 1, a: 'x'}",
+            "{$pop: {'a.b': 1}}",
+            28,
+            &blocked("b", "a.b", "{a: \"x\"}"),
+        ),
+        (
+            "{_id: 1, a: null}",
+            "{$pull: {'a.b.c': 1}}",
+            28,
+            &blocked("b", "a.b.c", "{a: null}"),
+        ),
+        (
+            "{_id: 1, a: {b: 1}}",
+            "{$pullAll: {'a.b.0': [1]}}",
+            28,
+            &blocked("0", "a.b.0", "{b: 1}"),
+        ),
+        (
+            "{_id: 1, a: [1]}",
+            "{$pull: {'a.b': 1}}",
+            28,
+            &blocked("b", "a.b", "{a: [ 1 ]}"),
+        ),
+        (
+            "{_id: 1, a: [1]}",
+            "{$pull: {'a.0.b': 1}}",
+            28,
+            &blocked("b", "a.0.b", "{0: 1}"),
+        ),
+    ]);
+    check(&[
+        (
+            "{_id: 1, a: 'x'}",
+            "{$unset: {'a.b': 1}}",
+            "{_id: 1, a: 'x'}",
+        ),
+        (
+            "{_id: 1, a: [1]}",
+            "{$unset: {'a.b': 1}}",
+            "{_id: 1, a: [1]}",
+        ),
+        (
+            "{_id: 1, a: [1]}",
+            "{$pull: {'a.7.b': 1}}",
+            "{_id: 1, a: [1]}",
+        ),
+        ("{_id: 1, a: {}}", "{$pop: {'a.b.c': 1}}", "{_id: 1, a: {}}"),
+    ]);
+}
+
+#[test]
 fn positional_errors() {
     check_errors(&[
         (
             "{_id: 1, a: [1]}",
             "{$set: {'a.$': 1}}",
+            2,
+            "The positional operator did not find the match needed from the query.",
+        ),
+        (
+            "{_id: 1}",
+            "{$pull: {'a.$': 1}}",
+            2,
+            "The positional operator did not find the match needed from the query.",
+        ),
+        (
+            "{_id: 1, a: 1}",
+            "{$unset: {'a.$.b': 1}}",
             2,
             "The positional operator did not find the match needed from the query.",
         ),

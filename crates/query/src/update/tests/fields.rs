@@ -110,6 +110,7 @@ fn inc_and_mul_keep_to_the_number_types() {
             "{_id: 1, a: NumberLong(4294967296)}",
         ),
         ("{_id: 1}", "{$mul: {a: 4}}", "{_id: 1, a: 0}"),
+        ("{_id: 1}", "{$mul: {a: -1.5}}", "{_id: 1, a: -0.0}"),
         (
             "{_id: 1}",
             "{$mul: {a: NumberLong(4)}}",
@@ -129,7 +130,7 @@ fn inc_and_mul_keep_to_the_number_types() {
         (
             "{_id: 1}",
             "{$mul: {a: NumberDecimal('1.50')}}",
-            "{_id: 1, a: NumberDecimal('0')}",
+            "{_id: 1, a: NumberDecimal('0.00')}",
         ),
     ]);
     check_errors(&[
@@ -236,6 +237,11 @@ fn rename_moves_values() {
         ),
         ("{_id: 1, a: 1}", "{$rename: {z: 'a'}}", "{_id: 1, a: 1}"),
         (
+            "{_id: 1, a: [1]}",
+            "{$rename: {'a.3': 'b'}}",
+            "{_id: 1, a: [1]}",
+        ),
+        (
             "{_id: 1, a: 1, s: 1}",
             "{$rename: {z: 's.t'}}",
             "{_id: 1, a: 1, s: 1}",
@@ -258,6 +264,18 @@ fn rename_moves_values() {
             "{$rename: {'a.0': 'b'}}",
             2,
             "The source field cannot be an array element, 'a.0' in doc with _id: 1 has an array field called 'a'",
+        ),
+        (
+            "{_id: 1, a: 1}",
+            "{$rename: {'a.b': 'c'}}",
+            28,
+            "cannot use the part (a of a.b) to traverse the element ({a: 1})",
+        ),
+        (
+            "{_id: 1, a: [1], c: 2}",
+            "{$rename: {'a.b': 'c'}}",
+            28,
+            "cannot use the part (a of a.b) to traverse the element ({a: [ 1 ]})",
         ),
         (
             "{_id: 1, a: [1], b: 1}",
