@@ -48,6 +48,19 @@ impl Sum {
         true
     }
 
+    /// Adds the terms of another sum.
+    pub(crate) fn merge(&mut self, other: &Sum) {
+        self.integers += other.integers;
+        self.has_long |= other.has_long;
+        if other.has_double {
+            self.add(&Value::Double(other.double));
+            self.lost += other.lost;
+        }
+        if let Some(decimal) = other.decimal {
+            self.add(&Value::Decimal128(decimal));
+        }
+    }
+
     /// The sum as the widest type of its terms: int, long where an int overflows, double where a
     /// long overflows, decimal.
     pub(crate) fn total(&self) -> Number {
@@ -98,6 +111,12 @@ impl Average {
         }
     }
 
+    /// Adds the numbers of another average.
+    pub(crate) fn merge(&mut self, other: &Average) {
+        self.sum.merge(&other.sum);
+        self.count += other.count;
+    }
+
     /// The average, `None` without numbers.
     pub(crate) fn result(&self) -> Option<Number> {
         if self.count == 0 {
@@ -128,6 +147,22 @@ impl Deviation {
         let delta = number - self.mean;
         self.mean += delta / self.count as f64;
         self.squares += delta * (number - self.mean);
+    }
+
+    /// Adds the numbers of another deviation, by the method of Chan, Golub and LeVeque.
+    pub(crate) fn merge(&mut self, other: &Deviation) {
+        if other.count == 0 {
+            return;
+        }
+        if self.count == 0 {
+            *self = other.clone();
+            return;
+        }
+        let (own, its) = (self.count as f64, other.count as f64);
+        let delta = other.mean - self.mean;
+        self.mean += delta * its / (own + its);
+        self.squares += other.squares + delta * delta * own * its / (own + its);
+        self.count += other.count;
     }
 
     /// The deviation of a whole population, `None` without numbers.

@@ -14,6 +14,7 @@ pub mod matcher;
 mod number;
 pub mod paths;
 pub mod projection;
+mod random;
 mod raw;
 pub mod reference;
 pub mod sort;

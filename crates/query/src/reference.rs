@@ -19,6 +19,7 @@ pub fn families() -> Vec<Family> {
         update::reference(),
         aggregate::reference_of_stages(),
         aggregate::reference_of_accumulators(),
+        aggregate::reference_of_windows(),
         expr::reference(),
     ];
     for family in &mut families {

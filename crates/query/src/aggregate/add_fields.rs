@@ -95,7 +95,10 @@ impl AddFields {
         }
     }
 
-    fn insert(&mut self, path: &str, full: &str, node: Node) -> Result<()> {
+    /// Adds a field; `full` is its whole path, `path` what of it is below this level.
+    ///
+    /// Errors 31249 and 31250 for a path that meets another one.
+    pub(super) fn insert(&mut self, path: &str, full: &str, node: Node) -> Result<()> {
         let (name, below) = match path.split_once('.') {
             Some((name, below)) => (name, Some(below)),
             None => (path, None),

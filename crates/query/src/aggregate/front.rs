@@ -140,6 +140,12 @@ impl Pipeline {
                     group.reads(&mut found);
                     ends = true;
                 }
+                Stage::BucketAuto(buckets) => {
+                    buckets.reads(&mut found);
+                    ends = true;
+                }
+                Stage::GraphLookup(lookup) => lookup.reads(&mut found),
+                Stage::SetWindowFields(window) => window.reads(&mut found),
                 Stage::Transform(transform) => match &**transform {
                     Transform::Project(projection) if projection.is_inclusion() => {
                         projection.needed_paths()?.into_iter().for_each(&mut found);

@@ -9,19 +9,23 @@ mod accumulators;
 mod add_fields;
 mod exec;
 mod front;
+mod options;
 mod stages;
 mod update;
+mod window;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use accumulators::reference as reference_of_accumulators;
+pub(crate) use accumulators::{Percentiles, percentile_number};
 pub use exec::{
     DocSource, Docs, ExecContext, Fault, Host, NoHost, STAGE_MEMORY_BYTES_MAX, Source, StageLimits,
 };
 pub use front::Front;
 pub(crate) use stages::reference as reference_of_stages;
 pub use update::UpdatePipeline;
+pub(crate) use window::reference as reference_of_windows;
 
 use crate::environment::Environment;
 use crate::error::{Error, ErrorCode, Result};

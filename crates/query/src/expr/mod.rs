@@ -18,7 +18,7 @@ mod tests;
 pub use node::Context;
 pub use value::Val;
 
-pub(crate) use node::{FieldPath, Node, check_bytes};
+pub(crate) use node::{FieldPath, Frame, Node, check_bytes};
 pub(crate) use operators::reference;
 pub(crate) use parse::{MISSING, Parser, check_variable_name, field_path};
 

@@ -18,6 +18,8 @@ pub(crate) enum Node {
     Remove,
     /// A path that begins at the document: `$a.b`; with no names, the document itself.
     Root(FieldPath),
+    /// A path that begins at the whole document, of which a part is evaluated.
+    Whole(FieldPath),
     /// A path that begins at a variable: `$$v.a.b`.
     Variable(u32, FieldPath),
     /// `{name: <expression>, ..}`.
@@ -52,6 +54,8 @@ pub struct Context<'a> {
     /// `$$NOW`, in milliseconds since 1970.
     pub(crate) now_ms: i64,
     pub(crate) frame: Option<&'a Frame<'a>>,
+    /// The document that `root` is a part of, if it is a part: what `$redact` calls `$$ROOT`.
+    pub(crate) whole: Option<&'a Doc>,
 }
 
 impl<'a> Context<'a> {
@@ -61,6 +65,19 @@ impl<'a> Context<'a> {
             root,
             now_ms,
             frame: None,
+            whole: None,
+        }
+    }
+
+    /// The context of a part of the document.
+    pub(crate) fn below<'b>(&self, part: &'b Doc) -> Context<'b>
+    where
+        'a: 'b,
+    {
+        Context {
+            root: part,
+            whole: Some(self.root),
+            ..*self
         }
     }
 }
@@ -97,6 +114,10 @@ impl Node {
             Node::Constant(value) => Ok(Val::Ref(value.as_value())),
             Node::Now => Ok(Val::Ref(Value::DateTime(context.now_ms))),
             Node::Root(path) => Ok(path.get(Value::Document(context.root))),
+            Node::Whole(path) => {
+                let whole = context.whole.unwrap_or(context.root);
+                Ok(path.get(Value::Document(whole)))
+            }
             Node::Variable(variable, path) => {
                 let value = context.frame.and_then(|frame| frame.find(*variable));
                 Ok(match value.and_then(Val::get) {
@@ -162,7 +183,7 @@ impl Node {
         match self {
             Node::Absent | Node::Constant(_) | Node::Now | Node::Remove => {}
             Node::Variable(..) => {}
-            Node::Root(path) => found(path),
+            Node::Root(path) | Node::Whole(path) => found(path),
             Node::Object(fields) => fields.iter().for_each(|(_, node)| node.fields(found)),
             Node::Array(nodes) | Node::Call(_, nodes) | Node::Collated(_, nodes, _) => {
                 nodes.iter().for_each(|node| node.fields(found));

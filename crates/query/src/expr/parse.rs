@@ -4,7 +4,7 @@ use super::node::{FieldPath, Node};
 use super::operators::{self, Arguments, Eval, Operator};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorCode, Result};
-use frond_bson::{Collator, Doc, OwnedValue, Value};
+use frond_bson::{Collator, Doc, DocBuf, OwnedValue, Value};
 
 /// How a variable without a value is held among the values of `let`. Nothing else needs this old
 /// type there: drivers no longer send it.
@@ -16,6 +16,8 @@ pub(crate) struct Parser<'v> {
     constants: Option<&'v Doc>,
     /// How the operators that compare values see strings.
     collator: &'v Collator,
+    /// Whether this is the expression of `$redact`, which has variables of its own.
+    redacts: bool,
     /// Names bound around the current place and their numbers.
     bound: Vec<(String, u32)>,
     next_variable: u32,
@@ -27,6 +29,7 @@ impl<'v> Parser<'v> {
         Parser {
             constants: environment.variables,
             collator: environment.collator,
+            redacts: false,
             bound: Vec::new(),
             next_variable: 0,
         }
@@ -45,12 +48,27 @@ impl<'v> Parser<'v> {
         }
     }
 
+    /// The same parser for the expression of `$redact`.
+    pub(crate) fn redacting(self) -> Parser<'v> {
+        Parser {
+            redacts: true,
+            ..self
+        }
+    }
+
     /// Reads an expression: a field path, a literal, an operator, an object or an array.
     pub(crate) fn parse(&mut self, value: Value<'_>) -> Result<Node> {
         match value {
             Value::String(text) if text.starts_with("$$") => self.variable(text),
             Value::String(text) if text.starts_with('$') => {
-                field_path(text, text.get(1..).unwrap_or_default()).map(Node::Root)
+                let path = field_path(text, text.get(1..).unwrap_or_default())?;
+                // Paths begin at `CURRENT`, which may be bound to something else.
+                Ok(
+                    match self.bound.iter().rev().find(|(name, _)| name == "CURRENT") {
+                        Some((_, number)) => Node::Variable(*number, path),
+                        None => Node::Root(path),
+                    },
+                )
             }
             Value::Document(doc) => self.object(doc),
             Value::Array(items) => {
@@ -213,11 +231,23 @@ impl<'v> Parser<'v> {
             return Ok(Node::Variable(*number, below));
         }
         match name {
+            "ROOT" if self.redacts => return Ok(Node::Whole(below)),
             "ROOT" | "CURRENT" => return Ok(Node::Root(below)),
+            "KEEP" if self.redacts => return Ok(Node::Constant("keep".into())),
+            "PRUNE" if self.redacts => return Ok(Node::Constant("prune".into())),
+            "DESCEND" if self.redacts => return Ok(Node::Constant("descend".into())),
             "REMOVE" => return Ok(Node::Remove),
             "NOW" if below.0.is_empty() => return Ok(Node::Now),
             "NOW" => return Ok(Node::Remove),
-            "CLUSTER_TIME" | "JS_SCOPE" | "IS_MR" | "USER_ROLES" | "SEARCH_META" => {
+            // Without users there are no roles.
+            "USER_ROLES" => return Ok(Node::Constant(OwnedValue::Array(DocBuf::new()))),
+            "CLUSTER_TIME" | "JS_SCOPE" | "IS_MR" => {
+                return Err(Error::location(
+                    51144,
+                    format!("Builtin variable '$${name}' is not available"),
+                ));
+            }
+            "SEARCH_META" => {
                 return Err(Error::not_supported(format!("the variable '$${name}'")));
             }
             _ => {}
@@ -409,9 +439,11 @@ fn check_field_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Names that users may bind begin with a lower-case letter; `CURRENT` is the one exception in
-/// MongoDB, and not supported here.
+/// Names that users may bind begin with a lower-case letter; `CURRENT` is the one exception.
 pub(crate) fn check_variable_name(name: &str) -> Result<()> {
+    if name == "CURRENT" {
+        return Ok(());
+    }
     let invalid = |why: &str| Error::failed_to_parse(format!("'{name}' {why}"));
     match name.chars().next() {
         None => {

@@ -46,6 +46,15 @@ impl Unit {
         UNITS.into_iter().find(|unit| unit.name == name)
     }
 
+    /// The length of the unit in milliseconds, if it has always the same but for changes of clocks.
+    pub(crate) fn millis(self) -> Option<i64> {
+        match self.length {
+            Length::Ms(ms) => Some(ms),
+            Length::Days(days) => Some(days * DAY_MS),
+            Length::Months(_) => None,
+        }
+    }
+
     /// Moves a date by so many units; the last day of a month counts where the month that is met is
     /// too short.
     ///

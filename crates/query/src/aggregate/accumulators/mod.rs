@@ -4,12 +4,16 @@ mod extremes;
 mod lists;
 mod merge;
 mod order;
+mod percentile;
 mod sums;
 
 use crate::error::{Error, Result};
 use crate::expr::{Context, Node, Parser, Val};
 use frond_bson::{Collator, Doc, OwnedValue, Value};
 use std::fmt::Debug;
+use std::sync::Arc;
+
+pub(crate) use percentile::{Percentiles, number as percentile_number};
 
 /// One accumulator operator.
 pub(crate) struct Operator {
@@ -42,6 +46,8 @@ pub(crate) enum Start {
     Collated(fn(Collator) -> Box<dyn Accumulator>, Collator),
     /// Both.
     CountedCollated(fn(usize, Collator) -> Box<dyn Accumulator>, Count, Collator),
+    /// By wanted shares.
+    Percentiles(Arc<Percentiles>),
     /// By a sort order.
     Sorted(Box<order::Order>),
 }
@@ -56,6 +62,9 @@ impl Start {
             Start::Collated(make, collator) => make(collator.clone()),
             Start::CountedCollated(make, n, collator) => {
                 make(n.get(group, now_ms)?, collator.clone())
+            }
+            Start::Percentiles(percentiles) => {
+                Box::new(percentile::Numbers::new(percentiles.clone()))
             }
             Start::Sorted(order) => order.begin(group, now_ms)?,
         })
@@ -102,6 +111,7 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
     lists::OPERATORS,
     merge::OPERATORS,
     order::OPERATORS,
+    percentile::OPERATORS,
     sums::OPERATORS,
 ];
 

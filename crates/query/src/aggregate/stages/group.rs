@@ -112,10 +112,8 @@ fn parse_field(parser: &mut Parser<'_>, name: &str, value: Value<'_>) -> Result<
             format!("The field '{name}' must specify one accumulator"),
         ));
     }
-    if matches!(operator, "$accumulator" | "$median" | "$percentile") {
-        return Err(Error::not_supported(format!(
-            "the accumulator '{operator}'"
-        )));
+    if operator == "$accumulator" {
+        return Err(crate::expr::operators::no_javascript(operator));
     }
     let Some(known) = accumulators::find(operator) else {
         return Err(Error::location(

@@ -247,6 +247,11 @@ impl State {
         Ok(bytes)
     }
 
+    /// The same states as those of another group.
+    pub(super) fn with_id(self, id: OwnedValue) -> State {
+        State { id, ..self }
+    }
+
     /// The document of the group.
     pub(super) fn finish(self, stage: &Group) -> Result<DocBuf> {
         let mut doc = DocBuf::new();

@@ -1,14 +1,20 @@
 //! The stages: one file each or per family, and the table that names them.
 
 mod bucket;
+mod bucket_auto;
+mod densify;
 mod describe;
 mod documents;
 mod facet;
+mod fill;
 mod filter;
+mod granularity;
+mod graph_lookup;
 mod group;
 mod grouping;
 mod lookup;
 mod range;
+mod redact;
 mod sample;
 pub(crate) mod sort;
 pub(crate) mod transform;
@@ -17,7 +23,7 @@ mod unwind;
 mod write;
 
 use super::exec::{ExecContext, Fault, Source};
-use super::{ParseContext, add_fields};
+use super::{ParseContext, add_fields, window};
 use crate::error::{Error, Result};
 use frond_bson::Value;
 use std::sync::Arc;
@@ -25,14 +31,19 @@ use std::sync::Arc;
 /// A parsed stage. What it holds is shared, so that running it borrows nothing.
 #[derive(Clone, Debug)]
 pub(crate) enum Stage {
+    BucketAuto(Arc<bucket_auto::BucketAuto>),
+    Densify(Arc<densify::Densify>),
     Describe(Arc<describe::Describe>),
     Documents(Arc<documents::Documents>),
     Facet(Arc<facet::Facet>),
     Filter(Arc<filter::Match>),
+    GraphLookup(Arc<graph_lookup::GraphLookup>),
     Group(Arc<group::Group>),
     Limit(u64),
     Lookup(Arc<lookup::Lookup>),
+    Redact(Arc<redact::Redact>),
     Sample(u64),
+    SetWindowFields(Arc<window::SetWindowFields>),
     Skip(u64),
     Sort(Arc<sort::Sort>),
     Transform(Arc<transform::Transform>),
@@ -49,13 +60,18 @@ impl Stage {
         context: &ExecContext<E>,
     ) -> Result<Source<E>, E> {
         Ok(match self {
+            Stage::BucketAuto(stage) => bucket_auto::open(stage, input, context),
+            Stage::Densify(stage) => densify::open(stage, input, context),
             Stage::Describe(stage) => stage.open(context)?,
             Stage::Documents(stage) => stage.open(context)?,
             Stage::Facet(stage) => facet::open(stage, input, context),
             Stage::Filter(stage) => filter::open(stage, input),
+            Stage::GraphLookup(stage) => graph_lookup::open(stage, input, context),
             Stage::Group(stage) => grouping::open(stage, input, context),
             Stage::Limit(count) => range::limit(*count, input),
             Stage::Lookup(stage) => lookup::open(stage, input, context),
+            Stage::Redact(stage) => redact::open(stage, input, context),
+            Stage::SetWindowFields(stage) => window::open(stage, input, context),
             Stage::Sample(size) => sample::open(*size, input, context),
             Stage::Skip(count) => range::skip(*count, input),
             Stage::Sort(stage) => sort::open(stage, input, context),
@@ -128,15 +144,19 @@ pub(crate) const OPERATORS: &[Operator] = &[
         transform::add_fields("$addFields", v, c, out)
     }),
     stage("$bucket", bucket::parse),
+    stage("$bucketAuto", bucket_auto::parse),
     placed("$collStats", Place::First, |v, c, out| {
         describe::parse("$collStats", v, c, out)
     }),
     stage("$count", group::parse_count),
+    stage("$densify", densify::parse),
     placed("$documents", Place::First, documents::parse),
     Operator {
         in_facets: false,
         ..stage("$facet", facet::parse)
     },
+    stage("$fill", fill::parse),
+    stage("$graphLookup", graph_lookup::parse),
     stage("$group", group::parse),
     placed("$indexStats", Place::First, |v, c, out| {
         describe::parse("$indexStats", v, c, out)
@@ -151,10 +171,12 @@ pub(crate) const OPERATORS: &[Operator] = &[
         write::parse("$out", v, c, out)
     }),
     transforms("$project", transform::project),
+    stage("$redact", redact::parse),
     transforms("$replaceRoot", transform::replace_root),
     transforms("$replaceWith", transform::replace_with),
     stage("$sample", sample::parse),
     transforms("$set", |v, c, out| transform::add_fields("$set", v, c, out)),
+    stage("$setWindowFields", window::parse),
     stage("$skip", range::parse_skip),
     stage("$sort", sort::parse),
     stage("$sortByCount", group::parse_sort_by_count),
@@ -165,14 +187,10 @@ pub(crate) const OPERATORS: &[Operator] = &[
 
 /// Stages that MongoDB has and this server does not.
 const UNSUPPORTED: &[&str] = &[
-    "$bucketAuto",
     "$changeStream",
     "$changeStreamSplitLargeEvent",
     "$currentOp",
-    "$densify",
-    "$fill",
     "$geoNear",
-    "$graphLookup",
     "$listLocalSessions",
     "$listSampledQueries",
     "$listSearchIndexes",
@@ -180,10 +198,8 @@ const UNSUPPORTED: &[&str] = &[
     "$planCacheStats",
     "$querySettings",
     "$queryStats",
-    "$redact",
     "$search",
     "$searchMeta",
-    "$setWindowFields",
     "$shardedDataDistribution",
     "$vectorSearch",
 ];
@@ -192,6 +208,25 @@ const UNSUPPORTED: &[&str] = &[
 pub(crate) fn find(name: &str) -> Result<&'static Operator> {
     if let Some(operator) = OPERATORS.iter().find(|operator| operator.name == name) {
         return Ok(operator);
+    }
+    if name.starts_with("$changeStream") {
+        return Err(Error::location(
+            40573,
+            "The $changeStream stage is only supported on replica sets",
+        ));
+    }
+    if matches!(
+        name,
+        "$search" | "$searchMeta" | "$vectorSearch" | "$listSearchIndexes"
+    ) {
+        return Err(Error::location(
+            31082,
+            format!(
+                "Using Atlas Search Database Commands and the {name} aggregation stage requires \
+                 additional configuration. Please connect to Atlas or an AtlasCLI local deployment \
+                 to enable."
+            ),
+        ));
     }
     if UNSUPPORTED.contains(&name) {
         return Err(Error::not_supported(format!(

@@ -4,6 +4,7 @@ use super::Stage;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{Deferred, ExecContext, Fault, InOrder, Source};
 use crate::error::{Error, Result};
+use crate::random::Random;
 use crate::spill::Sorter;
 use frond_bson::Value;
 
@@ -48,7 +49,7 @@ pub(super) fn parse(
 /// The documents in the order of random numbers, as many as are wanted.
 pub(super) fn open<E: Fault>(size: u64, input: Source<E>, context: &ExecContext<E>) -> Source<E> {
     let budget = context.budget("$sample", context.limits.sort);
-    let mut random = Random(context.seed);
+    let random = Random::seeded(context.seed);
     Box::new(Deferred::new(input, move |mut input: Source<E>| {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         let mut sorter = Sorter::new(budget, Some(size));
@@ -61,17 +62,4 @@ pub(super) fn open<E: Fault>(size: u64, input: Source<E>, context: &ExecContext<
         drop(input);
         Ok(Box::new(InOrder::new(sorter.finish()?)) as Source<E>)
     }))
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
 }

@@ -181,7 +181,7 @@ fn group_errors() {
             ),
             (
                 "[{$group: {_id: null, a: {$percentile: {}}}}]",
-                238,
+                40414,
                 "$percentile",
             ),
             (

@@ -6,9 +6,11 @@ mod front;
 mod group;
 mod reshape;
 mod several;
+mod shapes;
 mod spilling;
 mod stages;
 mod update;
+mod windows;
 
 use super::*;
 use crate::testing::{json, value};

@@ -286,3 +286,73 @@ fn writing_goes_to_the_host() {
         ]
     );
 }
+
+#[test]
+fn graph_lookup_follows_a_field() {
+    let mut host = Collections::default();
+    host.docs.insert(
+        "people".into(),
+        docs("[{_id: 1, name: 'a', boss: 'b'}, {_id: 2, name: 'b', boss: 'c', k: 1}, {_id: 3, name: 'c', boss: ['a', 'd']}, {_id: 4, name: 'd'}]"),
+    );
+    let context = ExecContext {
+        host: Arc::new(host),
+        ..ExecContext::new(NOW)
+    };
+    let lookup = "from: 'people', startWith: '$who', connectFromField: 'boss', connectToField: 'name', as: 'found'";
+    let run = |input: &str, options: &str| {
+        let stages = format!(
+            "[{{$graphLookup: {{{lookup}{options}}}}}, {{$project: {{_id: 0, i: '$found._id', d: '$found.depth'}}}}]"
+        );
+        let input = Box::new(Docs::new(docs(input)));
+        collect(parse(&stages)?.execute(input, &context)?)
+    };
+    for (input, options, expected) in [
+        ("[{who: 'a'}]", "", "[{i: [1, 2, 3, 4], d: []}]"),
+        ("[{who: 'a'}]", ", maxDepth: 0", "[{i: [1], d: []}]"),
+        (
+            "[{who: ['b', 'd']}]",
+            ", maxDepth: 1, depthField: 'depth'",
+            "[{i: [2, 4, 3], d: [NumberLong(0), NumberLong(0), NumberLong(1)]}]",
+        ),
+        (
+            "[{who: 'a'}]",
+            ", restrictSearchWithMatch: {k: {$exists: false}}",
+            "[{i: [1], d: []}]",
+        ),
+        ("[{who: 'z'}, {}]", "", "[{i: [], d: []}, {i: [], d: []}]"),
+    ] {
+        assert_eq!(
+            run(input, options).unwrap(),
+            docs(expected),
+            "{input} {options}"
+        );
+    }
+    let small = ExecContext {
+        limits: StageLimits {
+            graph_lookup: 100,
+            ..StageLimits::default()
+        },
+        ..context.clone()
+    };
+    let stages = format!("[{{$graphLookup: {{{lookup}}}}}]");
+    let input = Box::new(Docs::new(docs("[{who: 'a'}]")));
+    let source = parse(&stages).unwrap().execute(input, &small).unwrap();
+    assert_eq!(collect(source).unwrap_err().code().code(), 40099);
+    check_errors(
+        "[]",
+        &[
+            ("[{$graphLookup: 1}]", 9, "object"),
+            ("[{$graphLookup: {from: 'x'}}]", 40105, "requires"),
+            ("[{$graphLookup: {from: 1}}]", 40103, "from"),
+            ("[{$graphLookup: {x: 1}}]", 40104, "x"),
+            ("[{$graphLookup: {maxDepth: 'x'}}]", 40100, "string"),
+            ("[{$graphLookup: {maxDepth: -1}}]", 40101, "-1"),
+            ("[{$graphLookup: {maxDepth: 1.5}}]", 40102, "1.5"),
+            (
+                "[{$graphLookup: {restrictSearchWithMatch: 1}}]",
+                40185,
+                "int",
+            ),
+        ],
+    );
+}

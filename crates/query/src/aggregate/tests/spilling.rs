@@ -77,6 +77,14 @@ fn files_change_no_result() {
             ),
             ("[{$group: {_id: {g: '$g', v: '$v'}, n: {$sum: 1}}}]", false),
             (
+                "[{$bucketAuto: {groupBy: '$v', buckets: 5, output: {n: {$sum: 1}, l: {$last: '$_id'}}}}]",
+                true,
+            ),
+            (
+                "[{$setWindowFields: {partitionBy: '$g', sortBy: {v: 1, _id: 1}, output: {a: {$sum: '$v', window: {documents: [-1, 2]}}, s: {$shift: {output: '$_id', by: 3}}, r: {$documentNumber: {}}}}}]",
+                true,
+            ),
+            (
                 "[{$facet: {a: [{$sort: {v: 1}}, {$limit: 3}], b: [{$group: {_id: null, n: {$sum: '$v'}}}], c: [{$match: {g: 1}}]}}]",
                 true,
             ),

@@ -12,8 +12,10 @@ mod date_text;
 mod hash;
 mod iteration;
 mod object;
+mod percentile;
 mod regex;
 mod set;
+mod special;
 mod statistics;
 mod string;
 mod trigonometry;
@@ -22,6 +24,7 @@ mod variables;
 
 pub(crate) use array::positive_n;
 pub(crate) use object::merge;
+pub(crate) use special::no_javascript;
 
 use super::node::{Context, Node};
 use super::parse::{Named, Parser};
@@ -198,8 +201,10 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
     hash::OPERATORS,
     iteration::OPERATORS,
     object::OPERATORS,
+    percentile::OPERATORS,
     regex::OPERATORS,
     set::OPERATORS,
+    special::OPERATORS,
     statistics::OPERATORS,
     string::OPERATORS,
     trigonometry::OPERATORS,
@@ -208,7 +213,10 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
 ];
 
 /// Operators that MongoDB has and this server does not.
-const UNSUPPORTED: &[&str] = &["$accumulator", "$function", "$meta", "$rand"];
+const UNSUPPORTED: &[&str] = &["$meta"];
+
+/// Operators that run JavaScript, which is off.
+const JAVASCRIPT: &[&str] = &["$accumulator", "$function"];
 
 /// The operator with this name.
 pub(crate) fn find(name: &str) -> Option<&'static Operator> {
@@ -221,6 +229,9 @@ pub(crate) fn find(name: &str) -> Option<&'static Operator> {
 
 /// The error for a name that is not in the table.
 pub(crate) fn unknown(name: &str) -> Error {
+    if JAVASCRIPT.contains(&name) {
+        return no_javascript(name);
+    }
     if UNSUPPORTED.contains(&name) {
         return Error::not_supported(format!("the expression operator '{name}'"));
     }
@@ -239,6 +250,6 @@ pub(crate) fn reference() -> crate::reference::Family {
             .flat_map(|family| family.iter())
             .map(|o| o.name)
             .collect(),
-        lacking: UNSUPPORTED.to_vec(),
+        lacking: [UNSUPPORTED, JAVASCRIPT].concat(),
     }
 }

@@ -47,9 +47,8 @@ fn paths_follow_documents_and_map_arrays() {
             ("'$a..b'", 15998, "empty"),
             ("'$a.$b'", 16410, "$getField"),
             ("'$$x'", 17276, "Use of undefined variable: x"),
-            ("'$$USER_ROLES'", 238, "USER_ROLES"),
             ("{$foo: 1}", 168, "Unrecognized expression '$foo'"),
-            ("{$function: {}}", 238, "$function"),
+            ("{$function: {}}", 31264, "$function"),
             ("{$add: 1, b: 2}", 15983, "exactly one field"),
             ("{'a.b': 1}", 16412, "'.'"),
             ("{a: 1, $add: 1}", 16410, "$add"),
@@ -281,4 +280,34 @@ fn variables_of_a_command_are_evaluated_once() {
         let error = evaluate_variables(&json(expressions), NOW, Collator::BINARY).unwrap_err();
         assert_eq!(error.code().code(), code, "{expressions}: {error}");
     }
+}
+
+#[test]
+fn sizes_chance_and_what_is_off() {
+    check(
+        "{s: 'äb', d: {a: 1}}",
+        &[
+            ("{$binarySize: '$s'}", "3"),
+            ("{$binarySize: BinData(0, '0102')}", "2"),
+            ("{$binarySize: '$none'}", "null"),
+            ("{$bsonSize: '$d'}", "12"),
+            ("{$bsonSize: null}", "null"),
+            (
+                "{$and: [{$gte: [{$rand: {}}, 0]}, {$lt: [{$rand: []}, 1]}]}",
+                "true",
+            ),
+            ("'$$USER_ROLES'", "[]"),
+            ("{$let: {vars: {CURRENT: '$d'}, in: '$a'}}", "1"),
+        ],
+    );
+    check_errors(
+        "{}",
+        &[
+            ("{$binarySize: 1}", 51276, "int"),
+            ("{$bsonSize: 'x'}", 31393, "string"),
+            ("{$rand: 1}", 3040501, "arguments"),
+            ("{$function: {}}", 31264, "JavaScript"),
+            ("'$$CLUSTER_TIME'", 51144, "CLUSTER_TIME"),
+        ],
+    );
 }

@@ -1,0 +1,619 @@
+//! States of windows that documents enter at one end and leave at the other.
+
+use crate::accumulate::{Average, Deviation, Sum};
+use crate::aggregate::accumulators::{Percentiles, Plan, Start, percentile_number};
+use crate::error::{Error, Result};
+use crate::expr::{Context, Val};
+use crate::number::Number;
+use frond_bson::{ArrayBuf, Collator, Decimal128, Doc, OwnedValue, Value};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// The state of one function over a window.
+pub(super) trait Sliding: Send {
+    /// A document enters: what the function takes of it. Returns about how many bytes are held for
+    /// it.
+    fn push(&mut self, value: &Val<'_>, context: &Context<'_>) -> Result<usize>;
+
+    /// The oldest document leaves.
+    fn pop(&mut self);
+
+    /// The result.
+    fn result(&self) -> OwnedValue;
+}
+
+/// The state for an accumulator.
+pub(super) fn of_accumulator(name: &str, plan: &Plan, now_ms: i64) -> Result<Box<dyn Sliding>> {
+    let count = || match &plan.start {
+        Start::Counted(_, n) | Start::CountedCollated(_, n, _) => n.get(Doc::empty(), now_ms),
+        _ => Ok(1),
+    };
+    let collator = match &plan.start {
+        Start::Collated(_, collator) | Start::CountedCollated(_, _, collator) => collator.clone(),
+        _ => Collator::BINARY.clone(),
+    };
+    Ok(match name {
+        "$sum" | "$count" => Box::new(Folded::<Sum>::default()),
+        "$avg" => Box::new(Folded::<Average>::default()),
+        "$stdDevPop" => Box::new(Folded::<Population>::default()),
+        "$stdDevSamp" => Box::new(Folded::<Sample>::default()),
+        "$min" => Box::new(Ranked::new(None, false, false, collator)),
+        "$max" => Box::new(Ranked::new(None, true, false, collator)),
+        "$push" => Box::new(Listed::new(Part::All)),
+        "$first" => Box::new(Listed::new(Part::First)),
+        "$last" => Box::new(Listed::new(Part::Last)),
+        "$firstN" => Box::new(Listed::new(Part::FirstN(count()?))),
+        "$lastN" => Box::new(Listed::new(Part::LastN(count()?))),
+        "$addToSet" => Box::new(Distinct::new(collator)),
+        "$minN" => Box::new(Ranked::new(Some(count()?), false, false, collator)),
+        "$maxN" => Box::new(Ranked::new(Some(count()?), true, false, collator)),
+        "$top" | "$bottom" | "$topN" | "$bottomN" => {
+            let Start::Sorted(order) = &plan.start else {
+                return Err(Error::internal(format!(
+                    "{name} was parsed without an order"
+                )));
+            };
+            let n = order.n.as_ref().map(|n| n.get(Doc::empty(), now_ms));
+            let ranked = Ranked::new(n.transpose()?, order.bottom, true, collator);
+            Box::new(Ordered {
+                sort: order.sort.clone(),
+                ranked,
+            })
+        }
+        "$median" | "$percentile" => {
+            let Start::Percentiles(percentiles) = &plan.start else {
+                return Err(Error::internal(format!("{name} was parsed without shares")));
+            };
+            Box::new(Numbers {
+                percentiles: percentiles.clone(),
+                sorted: Vec::new(),
+                entered: VecDeque::new(),
+            })
+        }
+        other => {
+            return Err(Error::location(
+                5461500,
+                format!("Window function {other} is not supported with a removable window"),
+            ));
+        }
+    })
+}
+
+/// A result of several documents that is made of the results of its parts.
+pub(super) trait Fold: Clone + Default + Send {
+    /// The result of one document.
+    fn of(value: &Val<'_>) -> Self;
+
+    /// Puts what comes behind to it.
+    fn merge(&mut self, behind: &Self);
+
+    fn result(&self) -> OwnedValue;
+}
+
+/// A queue whose documents are folded, without taking anything out of a sum again: it is made of two
+/// stacks, each with the folds of all its ends.
+pub(super) struct Folded<F> {
+    /// The front; each with all that are behind it there, the first of the queue last.
+    front: Vec<F>,
+    /// The back, in order.
+    back: Vec<F>,
+    /// All of the back.
+    fold: F,
+}
+
+impl<F: Fold> Default for Folded<F> {
+    fn default() -> Folded<F> {
+        Folded {
+            front: Vec::new(),
+            back: Vec::new(),
+            fold: F::default(),
+        }
+    }
+}
+
+impl<F: Fold> Folded<F> {
+    pub(super) fn push_fold(&mut self, fold: F) {
+        self.fold.merge(&fold);
+        self.back.push(fold);
+    }
+}
+
+impl<F: Fold> Sliding for Folded<F> {
+    fn push(&mut self, value: &Val<'_>, _context: &Context<'_>) -> Result<usize> {
+        self.push_fold(F::of(value));
+        Ok(size_of::<F>())
+    }
+
+    fn pop(&mut self) {
+        if self.front.is_empty() {
+            let mut all = F::default();
+            for mut fold in self.back.drain(..).rev() {
+                fold.merge(&all);
+                all = fold.clone();
+                self.front.push(fold);
+            }
+            self.fold = F::default();
+        }
+        self.front.pop();
+    }
+
+    fn result(&self) -> OwnedValue {
+        match self.front.last() {
+            None => self.fold.result(),
+            Some(front) => {
+                let mut all = front.clone();
+                all.merge(&self.fold);
+                all.result()
+            }
+        }
+    }
+}
+
+impl Fold for Sum {
+    fn of(value: &Val<'_>) -> Sum {
+        let mut sum = Sum::default();
+        if let Some(value) = value.get() {
+            sum.add(&value);
+        }
+        sum
+    }
+
+    fn merge(&mut self, behind: &Sum) {
+        Sum::merge(self, behind);
+    }
+
+    fn result(&self) -> OwnedValue {
+        Value::from(self.total()).to_owned()
+    }
+}
+
+impl Fold for Average {
+    fn of(value: &Val<'_>) -> Average {
+        let mut average = Average::default();
+        if let Some(value) = value.get() {
+            average.add(&value);
+        }
+        average
+    }
+
+    fn merge(&mut self, behind: &Average) {
+        Average::merge(self, behind);
+    }
+
+    fn result(&self) -> OwnedValue {
+        Average::result(self).map_or(OwnedValue::Null, |number| Value::from(number).to_owned())
+    }
+}
+
+#[derive(Clone, Default)]
+struct Population(Deviation);
+#[derive(Clone, Default)]
+struct Sample(Deviation);
+
+fn deviation(value: &Val<'_>) -> Deviation {
+    let mut deviation = Deviation::default();
+    if let Some(value) = value.get() {
+        deviation.add(&value);
+    }
+    deviation
+}
+
+fn double(number: Option<f64>) -> OwnedValue {
+    number.map_or(OwnedValue::Null, OwnedValue::Double)
+}
+
+impl Fold for Population {
+    fn of(value: &Val<'_>) -> Population {
+        Population(deviation(value))
+    }
+
+    fn merge(&mut self, behind: &Population) {
+        self.0.merge(&behind.0);
+    }
+
+    fn result(&self) -> OwnedValue {
+        double(self.0.population())
+    }
+}
+
+impl Fold for Sample {
+    fn of(value: &Val<'_>) -> Sample {
+        Sample(deviation(value))
+    }
+
+    fn merge(&mut self, behind: &Sample) {
+        self.0.merge(&behind.0);
+    }
+
+    fn result(&self) -> OwnedValue {
+        double(self.0.sample())
+    }
+}
+
+/// The value that takes part in an extreme.
+fn comparable(value: &Val<'_>) -> Option<OwnedValue> {
+    let value = value.get().filter(|value| !value.is_nullish());
+    value.map(|value| value.to_owned())
+}
+
+/// How two numbers vary together, by Welford's method.
+#[derive(Clone, Default)]
+pub(super) struct Covariance<const SAMPLE: bool> {
+    count: f64,
+    mean_x: f64,
+    mean_y: f64,
+    products: f64,
+    is_decimal: bool,
+}
+
+impl<const SAMPLE: bool> Fold for Covariance<SAMPLE> {
+    fn of(value: &Val<'_>) -> Covariance<SAMPLE> {
+        let mut pair = value.as_array().into_iter().flat_map(Doc::values);
+        let (Some(x), Some(y), None) = (pair.next(), pair.next(), pair.next()) else {
+            return Covariance::default();
+        };
+        let (Some(mean_x), Some(mean_y)) = (x.as_f64(), y.as_f64()) else {
+            return Covariance::default();
+        };
+        let decimal = |value: &Value<'_>| matches!(value, Value::Decimal128(_));
+        Covariance {
+            count: 1.0,
+            mean_x,
+            mean_y,
+            products: 0.0,
+            is_decimal: decimal(&x) || decimal(&y),
+        }
+    }
+
+    fn merge(&mut self, behind: &Self) {
+        if behind.count == 0.0 {
+            return;
+        }
+        if self.count == 0.0 {
+            *self = behind.clone();
+            return;
+        }
+        let count = self.count + behind.count;
+        let (dx, dy) = (behind.mean_x - self.mean_x, behind.mean_y - self.mean_y);
+        self.products += behind.products + dx * dy * self.count * behind.count / count;
+        self.mean_x += dx * behind.count / count;
+        self.mean_y += dy * behind.count / count;
+        self.count = count;
+        self.is_decimal |= behind.is_decimal;
+    }
+
+    fn result(&self) -> OwnedValue {
+        let divisor = if SAMPLE { self.count - 1.0 } else { self.count };
+        if divisor <= 0.0 {
+            return OwnedValue::Null;
+        }
+        let result = self.products / divisor;
+        if self.is_decimal {
+            return OwnedValue::Decimal128(Decimal128::from_f64(result));
+        }
+        OwnedValue::Double(result)
+    }
+}
+
+/// A part of the values of a window.
+enum Part {
+    All,
+    First,
+    Last,
+    FirstN(usize),
+    LastN(usize),
+}
+
+/// The values themselves, `None` where they are missing.
+struct Listed {
+    part: Part,
+    values: VecDeque<Option<OwnedValue>>,
+}
+
+impl Listed {
+    fn new(part: Part) -> Listed {
+        Listed {
+            part,
+            values: VecDeque::new(),
+        }
+    }
+}
+
+impl Sliding for Listed {
+    fn push(&mut self, value: &Val<'_>, _context: &Context<'_>) -> Result<usize> {
+        let value = value.get().map(|value| value.to_owned());
+        let bytes = value.as_ref().map_or(0, |v| v.as_value().len_bytes());
+        self.values.push_back(value);
+        Ok(bytes + size_of::<OwnedValue>())
+    }
+
+    fn pop(&mut self) {
+        self.values.pop_front();
+    }
+
+    fn result(&self) -> OwnedValue {
+        let or_null = |value: &Option<OwnedValue>| value.clone().unwrap_or(OwnedValue::Null);
+        let some = |from: usize, to: usize| {
+            let mut array = ArrayBuf::new();
+            for value in self.values.range(from..to) {
+                array.push(&or_null(value));
+            }
+            array.into()
+        };
+        let len = self.values.len();
+        match self.part {
+            Part::All => {
+                let there = self.values.iter().flatten();
+                there.collect::<ArrayBuf>().into()
+            }
+            Part::First => self.values.front().map_or(OwnedValue::Null, or_null),
+            Part::Last => self.values.back().map_or(OwnedValue::Null, or_null),
+            Part::FirstN(n) => some(0, n.min(len)),
+            Part::LastN(n) => some(len.saturating_sub(n), len),
+        }
+    }
+}
+
+/// Distinct values with how often they are there.
+struct Distinct {
+    collator: Collator,
+    values: BTreeMap<Vec<u8>, (usize, OwnedValue)>,
+    entered: VecDeque<Option<Vec<u8>>>,
+}
+
+impl Distinct {
+    fn new(collator: Collator) -> Distinct {
+        Distinct {
+            collator,
+            values: BTreeMap::new(),
+            entered: VecDeque::new(),
+        }
+    }
+}
+
+impl Sliding for Distinct {
+    fn push(&mut self, value: &Val<'_>, _context: &Context<'_>) -> Result<usize> {
+        let Some(value) = value.get() else {
+            self.entered.push_back(None);
+            return Ok(0);
+        };
+        let mut encoded = Vec::new();
+        self.collator.encode(&value, &mut encoded);
+        let bytes = 2 * encoded.len() + value.len_bytes();
+        let entry = self.values.entry(encoded.clone());
+        entry.or_insert_with(|| (0, value.to_owned())).0 += 1;
+        self.entered.push_back(Some(encoded));
+        Ok(bytes)
+    }
+
+    fn pop(&mut self) {
+        let Some(Some(gone)) = self.entered.pop_front() else {
+            return;
+        };
+        if let Some((count, _)) = self.values.get_mut(&gone) {
+            *count -= 1;
+            if *count == 0 {
+                self.values.remove(&gone);
+            }
+        }
+    }
+
+    fn result(&self) -> OwnedValue {
+        let values = self.values.values().map(|(_, value)| value);
+        values.collect::<ArrayBuf>().into()
+    }
+}
+
+/// Values by their rank: the lowest or the highest few.
+struct Ranked {
+    /// How many; without it the result is no array.
+    n: Option<usize>,
+    highest: bool,
+    /// In order of rank in the result, whichever end it is.
+    upwards: bool,
+    collator: Collator,
+    values: BTreeMap<(Vec<u8>, u64), OwnedValue>,
+    entered: VecDeque<Option<(Vec<u8>, u64)>>,
+    number: u64,
+}
+
+impl Ranked {
+    fn new(n: Option<usize>, highest: bool, upwards: bool, collator: Collator) -> Ranked {
+        Ranked {
+            n,
+            highest,
+            upwards,
+            collator,
+            values: BTreeMap::new(),
+            entered: VecDeque::new(),
+            number: 0,
+        }
+    }
+
+    fn insert(&mut self, rank: Vec<u8>, value: OwnedValue) -> usize {
+        let bytes = 2 * rank.len() + value.as_value().len_bytes() + 64;
+        let place = (rank, self.number);
+        self.number += 1;
+        self.values.insert(place.clone(), value);
+        self.entered.push_back(Some(place));
+        bytes
+    }
+}
+
+impl Sliding for Ranked {
+    fn push(&mut self, value: &Val<'_>, _context: &Context<'_>) -> Result<usize> {
+        let Some(value) = comparable(value) else {
+            self.entered.push_back(None);
+            return Ok(0);
+        };
+        let mut rank = Vec::new();
+        self.collator.encode(&value.as_value(), &mut rank);
+        Ok(self.insert(rank, value))
+    }
+
+    fn pop(&mut self) {
+        if let Some(Some(gone)) = self.entered.pop_front() {
+            self.values.remove(&gone);
+        }
+    }
+
+    fn result(&self) -> OwnedValue {
+        let Some(n) = self.n else {
+            let only = if self.highest {
+                self.values.values().next_back()
+            } else {
+                self.values.values().next()
+            };
+            return only.cloned().unwrap_or(OwnedValue::Null);
+        };
+        let array: ArrayBuf = if !self.highest {
+            self.values.values().take(n).collect()
+        } else if self.upwards {
+            let from = self.values.len().saturating_sub(n);
+            self.values.values().skip(from).collect()
+        } else {
+            self.values.values().rev().take(n).collect()
+        };
+        array.into()
+    }
+}
+
+/// Outputs by a sort order of their own.
+struct Ordered {
+    sort: Arc<crate::sort::SortSpec>,
+    ranked: Ranked,
+}
+
+impl Sliding for Ordered {
+    fn push(&mut self, value: &Val<'_>, context: &Context<'_>) -> Result<usize> {
+        let rank = self.sort.key(context.root)?;
+        Ok(self.ranked.insert(rank, value.or_null().to_owned()))
+    }
+
+    fn pop(&mut self) {
+        self.ranked.pop();
+    }
+
+    fn result(&self) -> OwnedValue {
+        self.ranked.result()
+    }
+}
+
+/// Numbers in order.
+struct Numbers {
+    percentiles: Arc<Percentiles>,
+    sorted: Vec<f64>,
+    entered: VecDeque<Option<f64>>,
+}
+
+impl Sliding for Numbers {
+    fn push(&mut self, value: &Val<'_>, _context: &Context<'_>) -> Result<usize> {
+        let number = percentile_number(value);
+        if let Some(number) = number {
+            let at = self
+                .sorted
+                .partition_point(|other| other.total_cmp(&number).is_lt());
+            self.sorted.insert(at, number);
+        }
+        self.entered.push_back(number);
+        Ok(3 * size_of::<f64>())
+    }
+
+    fn pop(&mut self) {
+        let Some(Some(gone)) = self.entered.pop_front() else {
+            return;
+        };
+        if let Ok(at) = self.sorted.binary_search_by(|other| other.total_cmp(&gone)) {
+            self.sorted.remove(at);
+        }
+    }
+
+    fn result(&self) -> OwnedValue {
+        self.percentiles.of_sorted(&self.sorted)
+    }
+}
+
+/// The area below points, by trapezoids between neighbours.
+pub(super) struct Area {
+    unit_ms: Option<i64>,
+    points: usize,
+    last: Option<(f64, f64)>,
+    areas: Folded<Sum>,
+}
+
+impl Area {
+    pub(super) fn new(unit_ms: Option<i64>) -> Area {
+        Area {
+            unit_ms,
+            points: 0,
+            last: None,
+            areas: Folded::default(),
+        }
+    }
+
+    /// A point enters. Errors 5423900 to 5423902 for values of wrong types.
+    pub(super) fn push_point(&mut self, x: &Value<'_>, y: &Val<'_>) -> Result<usize> {
+        let y = y.get().and_then(|y| y.as_f64());
+        let x = match x {
+            Value::DateTime(ms) => {
+                if self.unit_ms.is_none() {
+                    return Err(Error::location(
+                        5423902,
+                        "$integral (with no 'unit') expects the sortBy field to be numeric",
+                    ));
+                }
+                Some(*ms as f64)
+            }
+            number if number.is_number() && self.unit_ms.is_some() => {
+                return Err(Error::location(
+                    5423901,
+                    "$integral with 'unit' expects the sortBy field to be a Date",
+                ));
+            }
+            number => number.as_f64(),
+        };
+        let (Some(x), Some(y)) = (x, y) else {
+            return Err(Error::location(
+                5423900,
+                "The input value of $integral window function must be a vector of 2 value, the \
+                 first value must be numeric or date type and the second must be numeric.",
+            ));
+        };
+        if let Some((before_x, before_y)) = self.last.filter(|_| self.points > 0) {
+            let area = (x - before_x) * (y + before_y) / 2.0;
+            self.areas.push_fold(Sum::of(&Val::from(area)));
+        }
+        self.last = Some((x, y));
+        self.points += 1;
+        Ok(size_of::<Sum>())
+    }
+
+    pub(super) fn pop(&mut self) {
+        self.points = self.points.saturating_sub(1);
+        if self.points > 0 {
+            self.areas.pop();
+        }
+    }
+
+    pub(super) fn result(&self) -> OwnedValue {
+        if self.points == 0 {
+            return OwnedValue::Null;
+        }
+        let area = Sliding::result(&self.areas);
+        match (self.unit_ms, area.as_value().as_f64()) {
+            (Some(unit), Some(area)) => OwnedValue::Double(area / unit as f64),
+            _ => area,
+        }
+    }
+}
+
+/// A number as a decimal.
+pub(super) fn decimal(value: &Value<'_>) -> Decimal128 {
+    match Number::of(value) {
+        Some(Number::Int32(v)) => v.into(),
+        Some(Number::Int64(v)) => v.into(),
+        Some(Number::Double(v)) => Decimal128::from_f64(v),
+        Some(Number::Decimal(v)) => v,
+        None => Decimal128::NAN,
+    }
+}
