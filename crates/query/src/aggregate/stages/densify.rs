@@ -255,7 +255,7 @@ struct Filling<E> {
 impl<E: Fault> DocSource<E> for Filling<E> {
     fn next(&mut self) -> Result<Option<DocBuf>, E> {
         loop {
-            if let Some(doc) = self.from_gap()? {
+            if let Some(doc) = self.fill_gap()? {
                 return Ok(Some(doc));
             }
             let Some(input) = &mut self.input else {
@@ -277,7 +277,7 @@ impl<E: Fault> DocSource<E> for Filling<E> {
 
 impl<E> Filling<E> {
     /// The next document of the gaps.
-    fn from_gap(&mut self) -> Result<Option<DocBuf>> {
+    fn fill_gap(&mut self) -> Result<Option<DocBuf>> {
         while let Some(gap) = self.gaps.front() {
             let Some(partition) = self.partitions.get_mut(gap.partition) else {
                 return Ok(None);

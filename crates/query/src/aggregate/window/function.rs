@@ -37,8 +37,11 @@ pub(super) enum Function {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Rank {
+    /// Every document has its own.
     Number,
-    Rank,
+    /// Equal ones have the same, and leave out as many behind them.
+    Sparse,
+    /// Equal ones have the same, and nothing is left out.
     Dense,
 }
 
@@ -138,7 +141,7 @@ pub(super) fn parse(
         )));
     };
     let rank = match *name {
-        "$rank" => Some(Rank::Rank),
+        "$rank" => Some(Rank::Sparse),
         "$denseRank" => Some(Rank::Dense),
         "$documentNumber" => Some(Rank::Number),
         _ => None,

@@ -319,9 +319,9 @@ impl Window {
                     .saturating_add(1);
                 match rank {
                     Rank::Number => *number = place,
-                    Rank::Rank if !same => *number = place,
+                    Rank::Sparse if !same => *number = place,
                     Rank::Dense if !same => *number += 1,
-                    Rank::Rank | Rank::Dense => {}
+                    Rank::Sparse | Rank::Dense => {}
                 }
                 Ok(Some(OwnedValue::Int64(*number)))
             }
