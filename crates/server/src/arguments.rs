@@ -273,7 +273,8 @@ mod tests {
             doc! {"explain": {"delete": "c", "deletes": [{"q": &query, "limit": 0}], "let": &three}},
         );
         let stats = explained.get_doc("executionStats").unwrap();
-        assert_eq!(stats.get_i64("nReturned"), Some(1));
+        let stage = stats.get_doc("executionStages").unwrap();
+        assert_eq!(stage.get_i64("nWouldDelete"), Some(1));
         let reply = server.run(
             "test",
             doc! {"findAndModify": "c", "query": &query, "update": {"$inc": {"a": 1}}, "let": &three},

@@ -1,18 +1,22 @@
 //! `explain`: the plan of a query, and what it does when it is run.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
-use frond_bson::{Doc, DocBuf, doc};
+use frond_bson::{Collator, Doc, DocBuf, doc};
+use frond_query::matcher::canonical;
 
 use crate::context::OpContext;
 use crate::error::Result;
 use crate::exec::ExecStats;
-use crate::find::FindRequest;
+use crate::find::{FindRequest, Planned, Question};
 use crate::namespace::Namespace;
 use crate::plan::Access;
-use crate::plan::explain::{Measured, Shown, stages};
+use crate::plan::explain::{Measured, Shown, Task, counter_stage, stages};
+use crate::plan::trial::shape;
 use crate::queries::QueryLimit;
 use crate::store::DocumentStore;
+use crate::write::environment;
 
 /// How much `explain` tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +27,26 @@ pub enum Verbosity {
     ExecutionStats,
     /// As the former; other plans are not tried.
     AllPlansExecution,
+}
+
+/// What the documents of a query are found for.
+#[derive(Clone, Copy)]
+pub struct Purpose<'a> {
+    /// What is done with them.
+    pub task: Task,
+    /// Whether the command returns a document that it changes or deletes.
+    pub returns: bool,
+    /// Whether an update would change a document.
+    pub would_change: &'a dyn Fn(&Doc) -> bool,
+}
+
+impl Purpose<'_> {
+    /// They are returned.
+    pub const FIND: Purpose<'static> = Purpose {
+        task: Task::Find,
+        returns: true,
+        would_change: &|_| false,
+    };
 }
 
 impl DocumentStore {
@@ -37,14 +61,36 @@ impl DocumentStore {
         verbosity: Verbosity,
         context: &OpContext,
     ) -> Result<DocBuf> {
+        self.explain(ns, request, &Purpose::FIND, verbosity, context)
+    }
+
+    /// Explains a command that finds documents for some purpose. Nothing is changed.
+    ///
+    /// # Errors
+    /// As [`DocumentStore::explain_find`].
+    pub fn explain(
+        &self,
+        ns: &Namespace,
+        request: &FindRequest<'_>,
+        purpose: &Purpose<'_>,
+        verbosity: Verbosity,
+        context: &OpContext,
+    ) -> Result<DocBuf> {
         let measured = if verbosity == Verbosity::QueryPlanner {
             None
         } else {
-            Some(self.measure(ns, request, context)?)
+            Some(self.measure(ns, request, purpose, context)?)
         };
-        let planned = self.plan_find(ns, request, context)?.1;
+        let planned = match purpose.task {
+            Task::Count => self.plan_count(ns, request, context)?,
+            _ => self.plan_find(ns, request, context)?.1,
+        };
         let empty = Doc::empty();
-        let filter = request.filter.unwrap_or(empty);
+        let filter = &*canonical(request.filter.unwrap_or(empty));
+        let by_counter = purpose.task == Task::Count && filter.is_empty() && request.hint.is_none();
+        let shape = planned
+            .as_ref()
+            .map(|planned| shape(&planned.question.filter, &planned.question.sort));
         let (access, rejected, sorted) = match planned {
             Some(planned) => {
                 let plan = planned.plan;
@@ -52,7 +98,16 @@ impl DocumentStore {
             }
             None => (Access::Eof, Vec::new(), true),
         };
+        let all_stages = |access: &Access, shown: &Shown<'_>| {
+            if by_counter {
+                counter_stage(shown)
+            } else {
+                stages(access, shown)
+            }
+        };
         let shown = Shown {
+            task: purpose.task,
+            hinted: request.hint.is_some(),
             filter,
             projection: request.projection.unwrap_or(empty),
             return_key: request.return_key,
@@ -71,10 +126,16 @@ impl DocumentStore {
             planner.push("namespace", ns.as_str());
             planner.push("indexFilterSet", false);
             planner.push("parsedQuery", filter);
+            if let Some(shape) = shape {
+                let hash = format!("{:08X}", shape as u32);
+                planner.push("queryHash", hash.as_str());
+                planner.push("planCacheKey", hash.as_str());
+            }
+            planner.push("optimizationTimeMillis", 0);
             planner.push("maxIndexedOrSolutionsReached", false);
             planner.push("maxIndexedAndSolutionsReached", false);
             planner.push("maxScansToExplodeReached", false);
-            planner.push("winningPlan", &stages(&access, &shown));
+            planner.push("winningPlan", &all_stages(&access, &shown));
             planner.push_array("rejectedPlans", |list| {
                 for other in &rejected {
                     list.push(&stages(other, &shown));
@@ -84,7 +145,12 @@ impl DocumentStore {
         if let Some(measured) = measured {
             reply.push_doc("executionStats", |stats| {
                 stats.push("executionSuccess", true);
-                stats.push("nReturned", measured.returned as i64);
+                let returned = if purpose.returns {
+                    measured.returned
+                } else {
+                    0
+                };
+                stats.push("nReturned", returned as i64);
                 stats.push("executionTimeMillis", measured.millis as i64);
                 stats.push("totalKeysExamined", measured.stats.keys_examined as i64);
                 stats.push("totalDocsExamined", measured.stats.docs_examined as i64);
@@ -92,7 +158,7 @@ impl DocumentStore {
                     measured: Some(measured),
                     ..shown
                 };
-                stats.push("executionStages", &stages(&access, &shown));
+                stats.push("executionStages", &all_stages(&access, &shown));
                 if verbosity == Verbosity::AllPlansExecution {
                     stats.push_array("allPlansExecution", |_| ());
                 }
@@ -101,20 +167,76 @@ impl DocumentStore {
         Ok(reply)
     }
 
-    /// Runs a find to its end.
-    fn measure(
+    /// Plans a count: it looks at no field.
+    fn plan_count(
+        &self,
+        ns: &Namespace,
+        request: &FindRequest<'_>,
+        context: &OpContext,
+    ) -> Result<Option<Planned>> {
+        let environment = environment(request.variables, Collator::BINARY);
+        let question = Question::parse(request.filter, None, request.hint, &environment)?;
+        let question = question.showing(Some(BTreeSet::new()));
+        question.plan(self.catalog(), ns, context)
+    }
+
+    /// Runs a count to its end.
+    fn measure_count(
         &self,
         ns: &Namespace,
         request: &FindRequest<'_>,
         context: &OpContext,
     ) -> Result<Measured> {
         let start = Instant::now();
+        let mut measured = Measured {
+            stats: ExecStats::default(),
+            returned: 0,
+            modified: 0,
+            spills: 0,
+            spilled_bytes: 0,
+            millis: 0,
+        };
+        let most = request.limit.unwrap_or(u64::MAX);
+        if request.filter.is_none_or(Doc::is_empty) && request.hint.is_none() {
+            measured.returned = self
+                .estimated_count(ns)
+                .saturating_sub(request.skip)
+                .min(most);
+        } else if let Some(planned) = self.plan_count(ns, request, context)? {
+            let mut executor = planned.open(context)?.without_docs();
+            let mut found = 0;
+            while found < most.saturating_add(request.skip) && executor.next_row()?.is_some() {
+                found += 1;
+            }
+            measured.stats = executor.stats();
+            measured.returned = found.saturating_sub(request.skip);
+        }
+        measured.millis = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Ok(measured)
+    }
+
+    /// Runs a find to its end.
+    fn measure(
+        &self,
+        ns: &Namespace,
+        request: &FindRequest<'_>,
+        purpose: &Purpose<'_>,
+        context: &OpContext,
+    ) -> Result<Measured> {
+        if purpose.task == Task::Count {
+            return self.measure_count(ns, request, context);
+        }
+        let start = Instant::now();
         let mut cursor = self.find(ns, request, context)?;
-        while cursor.next()?.is_some() {}
+        let mut modified = 0;
+        while let Some(doc) = cursor.next()? {
+            modified += u64::from((purpose.would_change)(&doc));
+        }
         let stats: ExecStats = cursor.stats();
         Ok(Measured {
             stats,
             returned: cursor.returned(),
+            modified,
             spills: cursor.spilled().times(),
             spilled_bytes: cursor.spilled().bytes(),
             millis: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),

@@ -31,12 +31,13 @@ pub use catalog::{CreateIndexesInfo, DropInfo, IndexSelector, ResolvedView};
 pub use context::{OpContext, Progress};
 pub use error::{Error, Result};
 pub use exec::cursor::QueryCursor;
-pub use explain::Verbosity;
+pub use explain::{Purpose, Verbosity};
 pub use find::{CountRequest, FindRequest};
 pub use keyspace::{Durability, Engine, EngineOptions};
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};
 pub use plan::Hint;
+pub use plan::explain::Task;
 pub use queries::{QueryLimit, QuerySettings};
 pub use stats::{CollectionStats, DatabaseStats};
 pub use store::{

@@ -117,13 +117,13 @@ fn plans_are_those_that_a_user_expects() {
             doc! {"$or": [{"a": 1}, {"u": 2}]},
             doc! {},
             doc! {},
-            "FETCH > OR > [IXSCAN a_1, IXSCAN u_1]",
+            "SUBPLAN > FETCH > OR > [IXSCAN a_1, IXSCAN u_1]",
         ),
         (
             doc! {"$or": [{"a": 1}, {"x": 2}]},
             doc! {},
             doc! {},
-            "COLLSCAN",
+            "SUBPLAN > COLLSCAN",
         ),
         (
             doc! {"a": {"$gt": 3}},
@@ -135,13 +135,25 @@ fn plans_are_those_that_a_user_expects() {
             doc! {"a": {"$gt": 3}},
             doc! {},
             doc! {"x": 1},
+            "PROJECTION_SIMPLE > FETCH > IXSCAN a_1",
+        ),
+        (
+            doc! {"a": {"$gt": 3}},
+            doc! {},
+            doc! {"x.y": 1},
             "PROJECTION_DEFAULT > FETCH > IXSCAN a_1",
+        ),
+        (
+            doc! {"_id": 3, "b": 1},
+            doc! {},
+            doc! {},
+            "FETCH > IXSCAN _id_",
         ),
         (
             doc! {"t": 1},
             doc! {},
             doc! {"t": 1},
-            "PROJECTION_DEFAULT > FETCH > IXSCAN t_1",
+            "PROJECTION_SIMPLE > FETCH > IXSCAN t_1",
         ),
     ] {
         let request = FindRequest {
@@ -184,6 +196,50 @@ fn plans_are_those_that_a_user_expects() {
         .get_doc("winningPlan")
         .unwrap();
     assert_eq!(outline(winning), "LIMIT > SKIP > COLLSCAN");
+}
+
+#[test]
+fn filters_are_shown_where_they_are_applied() {
+    let f = fixture();
+    for (filter, hint, stage, expected) in [
+        (
+            doc! {"x": 1},
+            None,
+            "COLLSCAN",
+            Some(doc! {"x": {"$eq": 1}}),
+        ),
+        (doc! {"a": 1}, None, "FETCH", None),
+        (
+            doc! {"a": 1, "x": {"$ne": 2}},
+            Some("a_1"),
+            "FETCH",
+            Some(doc! {"x": {"$not": {"$eq": 2}}}),
+        ),
+        (
+            doc! {"_id": 1, "x": 2},
+            None,
+            "FETCH",
+            Some(doc! {"x": {"$eq": 2}}),
+        ),
+    ] {
+        let request = FindRequest {
+            filter: Some(&filter),
+            hint: hint.map(Value::String),
+            ..FindRequest::default()
+        };
+        let context = OpContext::new();
+        let plan = f
+            .store
+            .explain_find(&ns("db.c"), &request, Verbosity::QueryPlanner, &context)
+            .unwrap();
+        let planner = plan.get_doc("queryPlanner").unwrap();
+        let winning = planner.get_doc("winningPlan").unwrap();
+        assert_eq!(winning.get_str("stage"), Some(stage), "{filter:?}");
+        assert_eq!(winning.get_doc("filter"), expected.as_deref(), "{filter:?}");
+        let parsed = frond_query::matcher::canonical(&filter);
+        assert_eq!(planner.get_doc("parsedQuery"), Some(&*parsed));
+        assert_eq!(planner.get_str("queryHash").map(str::len), Some(8));
+    }
 }
 
 #[test]

@@ -5,12 +5,14 @@
 //!
 //! Every operator lives in one file of `operators/` and has one line in the table there.
 
+mod canonical;
 mod eval;
 mod failure;
 mod operators;
 mod parse;
 mod schema;
 
+pub use canonical::{canonical, canonical_conditions, together};
 pub use failure::explain_failure;
 pub use operators::array::ElemMatch;
 pub use operators::bits::{BitTest, BitTestKind};

@@ -3,7 +3,10 @@
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc};
 use frond_query::Environment;
 use frond_query::aggregate::Pipeline;
-use frond_store::{AggregateRequest, Durability, FindRequest, Namespace, Verbosity, views};
+use frond_query::update::{ApplyContext, Update};
+use frond_store::{
+    AggregateRequest, Durability, FindRequest, Namespace, Purpose, Task, Verbosity, views,
+};
 
 use super::build_info::COMPATIBLE_VERSION;
 use super::{
@@ -90,70 +93,128 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
         };
         return explain_stages(cx, inner, &namespace, &request, verbosity);
     }
-    let run = |request: &FindRequest<'_>| {
-        Ok::<_, Failure>(
-            cx.server
-                .store
-                .explain_find(&namespace, request, verbosity, &cx.limits)?,
-        )
+    let run_for = |request: &FindRequest<'_>, purpose: &Purpose<'_>| {
+        let store = &cx.server.store;
+        let reply = store.explain(&namespace, request, purpose, verbosity, &cx.limits)?;
+        Ok::<_, Failure>(reply)
     };
+    let run = |request: &FindRequest<'_>| run_for(request, &Purpose::FIND);
     let mut reply = match proper {
         "find" => run(&find::Finding::parse(&args, variables)?.request)?,
         "count" => {
             let count = count::parse(&args)?;
-            run(&FindRequest {
+            let request = FindRequest {
                 filter: count.filter,
                 skip: count.skip,
                 limit: count.limit,
                 hint: count.hint,
                 ..FindRequest::default()
+            };
+            run_for(&request, &purpose(Task::Count, false))?
+        }
+        "distinct" => {
+            let key = args.str("key")?.ok_or_else(|| args.missing("key"))?;
+            let mut shown = doc! {key: 1};
+            if key != "_id" {
+                shown.push("_id", 0);
+            }
+            run(&FindRequest {
+                filter: args.doc_field("query")?,
+                projection: Some(&shown),
+                hint: find::hint(&args)?,
+                ..FindRequest::default()
             })?
         }
-        "distinct" => run(&FindRequest {
-            filter: args.doc_field("query")?,
-            hint: find::hint(&args)?,
-            ..FindRequest::default()
-        })?,
         "findAndModify" => {
             cx.server.store.catalog().check_writable(&namespace)?;
             let request = find_and_modify::parse(&args, variables)?;
-            run(&FindRequest {
+            let found = FindRequest {
                 filter: request.filter,
                 sort: request.sort,
                 limit: Some(1),
                 hint: request.hint,
                 variables: request.variables,
                 ..FindRequest::default()
-            })?
+            };
+            match &request.update {
+                Some(update) if !request.remove => {
+                    let change = would_change(update, &request.array_filters, variables)?;
+                    let upsert = request.upsert;
+                    let purpose = Purpose {
+                        would_change: &change,
+                        ..purpose(Task::Update { upsert }, true)
+                    };
+                    run_for(&found, &purpose)?
+                }
+                _ => run_for(&found, &purpose(Task::Delete, true))?,
+            }
         }
         "update" => {
             cx.server.store.catalog().check_writable(&namespace)?;
             let statement = only_statement(&args, "updates")?;
             let request = update::parse_statement(statement, variables)?;
-            run(&FindRequest {
+            let found = FindRequest {
                 filter: Some(request.filter),
+                sort: request.sort,
                 limit: (!request.multi).then_some(1),
                 hint: request.hint,
                 variables: request.variables,
                 ..FindRequest::default()
-            })?
+            };
+            let change = would_change(&request.update, &request.array_filters, variables)?;
+            let upsert = request.upsert;
+            let purpose = Purpose {
+                would_change: &change,
+                ..purpose(Task::Update { upsert }, false)
+            };
+            run_for(&found, &purpose)?
         }
         "delete" => {
             cx.server.store.catalog().check_writable(&namespace)?;
             let statement = only_statement(&args, "deletes")?;
             let request = delete::parse_statement(statement, variables)?;
-            run(&FindRequest {
+            let found = FindRequest {
                 filter: Some(request.filter),
                 limit: request.limit_one.then_some(1),
                 hint: request.hint,
                 variables: request.variables,
                 ..FindRequest::default()
-            })?
+            };
+            run_for(&found, &purpose(Task::Delete, false))?
         }
         _ => return Err(not_explained()),
     };
     finish(cx, inner, &mut reply);
     Ok(reply)
+}
+
+/// A purpose that changes no document.
+fn purpose(task: Task, returns: bool) -> Purpose<'static> {
+    Purpose {
+        task,
+        returns,
+        ..Purpose::FIND
+    }
+}
+
+/// Tells whether an update would change a document. One that needs the element that the filter matched
+/// counts as a change.
+fn would_change(
+    update: &Value<'_>,
+    array_filters: &[&Doc],
+    variables: Option<&Doc>,
+) -> Result<impl Fn(&Doc) -> bool + use<>> {
+    let environment = Environment {
+        variables,
+        now_ms: now_ms(),
+        ..Environment::default()
+    };
+    let update = Update::parse_value(update, array_filters, &environment)?;
+    let at = ApplyContext::at(now_ms());
+    Ok(move |doc: &Doc| {
+        let applied = update.apply(doc, &at);
+        update.needs_positional() || applied.is_ok_and(|applied| applied.modified)
+    })
 }
 
 /// The pipeline that a command runs on a view; `None` for commands that fail there.
@@ -285,6 +346,22 @@ pub fn finish(cx: &Context<'_>, command: &Doc, reply: &mut DocBuf) {
             "gitVersion": "unknown",
         },
     );
+    // The limits of the stages, as MongoDB names them.
+    const LIMIT: i32 = 100 * 1024 * 1024;
+    reply.push(
+        "serverParameters",
+        &doc! {
+            "internalQueryFacetBufferSizeBytes": LIMIT,
+            "internalQueryFacetMaxOutputDocSizeBytes": LIMIT,
+            "internalLookupStageIntermediateDocumentMaxSizeBytes": LIMIT,
+            "internalDocumentSourceGroupMaxMemoryBytes": LIMIT,
+            "internalQueryMaxBlockingSortMemoryUsageBytes": LIMIT,
+            "internalQueryProhibitBlockingMergeOnMongoS": 0,
+            "internalQueryMaxAddToSetBytes": LIMIT,
+            "internalDocumentSourceSetWindowFieldsMaxMemoryBytes": LIMIT,
+            "internalQueryFrameworkControl": "forceClassicEngine",
+        },
+    );
 }
 
 /// The fields of the inner command are as strict as those of the command itself.
@@ -354,7 +431,8 @@ mod tests {
             let explain = doc! {"explain": &command, "verbosity": "executionStats"};
             let reply = server.run("test", explain);
             let plan = format!("{:?}", reply.get_doc("queryPlanner").unwrap());
-            assert!(plan.contains("IXSCAN") && plan.contains("a_1"), "{plan}");
+            let scans = plan.contains("IXSCAN") || plan.contains("COUNT_SCAN");
+            assert!(scans && plan.contains("a_1"), "{plan}");
             let stats = reply.get_doc("executionStats").unwrap();
             assert!(
                 stats.get_i64("totalKeysExamined").unwrap() <= 6,
@@ -372,6 +450,75 @@ mod tests {
             doc! {"explain": {"find": "c"}, "verbosity": "queryPlanner"},
         );
         assert!(reply.get("executionStats").is_none() && reply.get_doc("serverInfo").is_some());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn writes_and_counts_are_stages_of_their_own() {
+        let mut server = TestServer::new();
+        server.fill("c", 20);
+        server.run(
+            "test",
+            doc! {"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a_1"}]},
+        );
+        let q = doc! {"a": {"$gte": 150}};
+        let cases: Vec<(DocBuf, &str, &str, DocBuf)> = vec![
+            (
+                doc! {"count": "c"},
+                "RECORD_STORE_FAST_COUNT",
+                "",
+                doc! {"nCounted": 20},
+            ),
+            (
+                doc! {"count": "c", "query": &q, "skip": 1},
+                "COUNT",
+                "COUNT_SCAN",
+                doc! {"nCounted": 4, "nSkipped": 1},
+            ),
+            (
+                doc! {"update": "c", "updates": [{"q": &q, "u": {"$set": {"a": 150}}, "multi": true}]},
+                "UPDATE",
+                "FETCH",
+                doc! {"nMatched": 5, "nWouldModify": 4, "nWouldUpsert": 0},
+            ),
+            (
+                doc! {"update": "c", "updates": [{"q": {"a": -1}, "u": {"$set": {"b": 1}}, "upsert": true}]},
+                "UPDATE",
+                "FETCH",
+                doc! {"nMatched": 0, "nWouldModify": 0, "nWouldUpsert": 1},
+            ),
+            (
+                doc! {"delete": "c", "deletes": [{"q": &q, "limit": 1}]},
+                "DELETE",
+                "FETCH",
+                doc! {"nWouldDelete": 1},
+            ),
+            (
+                doc! {"findAndModify": "c", "query": {"_id": 1}, "update": {"$set": {"b": 1}}},
+                "UPDATE",
+                "IDHACK",
+                doc! {"nMatched": 1, "nWouldModify": 1},
+            ),
+        ];
+        for (command, outer, inner, figures) in cases {
+            let explain = doc! {"explain": &command, "verbosity": "executionStats"};
+            let reply = server.run("test", explain);
+            let stats = reply.get_doc("executionStats").unwrap();
+            let stage = stats.get_doc("executionStages").unwrap();
+            assert_eq!(stage.get_str("stage"), Some(outer), "{command:?}");
+            let below = stage
+                .get_doc("inputStage")
+                .and_then(|stage| stage.get_str("stage"));
+            assert_eq!(below.unwrap_or(""), inner, "{command:?}");
+            for (name, value) in figures.iter() {
+                assert_eq!(
+                    stage.get_i64(name),
+                    value.as_i64_lossless(),
+                    "{command:?} {name}"
+                );
+            }
+        }
+        let reply = server.run("test", doc! {"count": "c", "query": {"b": 1}});
+        assert_eq!(reply.get_i32("n"), Some(0), "nothing was changed");
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -302,6 +302,14 @@ impl Conditions {
         })
     }
 
+    /// What the conditions on one path say together, if it has no arrays.
+    pub fn ranges_of(&self, path: &str) -> Intervals {
+        let about = self.list.iter().filter(|one| one.path == path);
+        about.fold(Intervals::all(), |ranges, one| {
+            ranges.intersection(&one.intervals)
+        })
+    }
+
     fn add(&mut self, expr: &Expr, prefix: &str, element: Option<usize>) {
         match expr {
             Expr::And(children) => {

@@ -1,7 +1,9 @@
 //! Plans as `explain` shows them, in MongoDB's shape: a stage inside of a stage.
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc, key};
+use frond_query::matcher::{Filter, canonical_conditions, together};
 
+use super::bounds::Conditions;
 use super::interval::{Interval, Intervals, Label};
 use super::{Access, IndexAccess};
 use crate::exec::ExecStats;
@@ -18,17 +20,39 @@ pub struct Measured {
     pub returned: u64,
     /// Time, in milliseconds.
     pub millis: u64,
+    /// Documents that an update would change.
+    pub modified: u64,
     /// How often the sort wrote to temporary files.
     pub spills: u64,
     /// Bytes that the sort wrote.
     pub spilled_bytes: u64,
 }
 
+/// What is done with the documents that are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// They are returned.
+    Find,
+    /// They are counted.
+    Count,
+    /// They are changed; with `upsert` one is inserted if there is none.
+    Update {
+        /// Whether to insert.
+        upsert: bool,
+    },
+    /// They are deleted.
+    Delete,
+}
+
 /// A query as its stages show it.
 #[derive(Clone, Copy)]
 pub struct Shown<'a> {
-    /// The filter.
+    /// What it is for.
+    pub task: Task,
+    /// The filter, as [`frond_query::matcher::canonical`] has it.
     pub filter: &'a Doc,
+    /// Whether the query named its index.
+    pub hinted: bool,
     /// The projection, empty for none.
     pub projection: &'a Doc,
     /// Whether the fields of the index are returned, in place of the projection.
@@ -56,8 +80,17 @@ fn direction_text(direction: Direction) -> &'static str {
 fn begin(name: &str, shown: &Shown<'_>, returned: impl FnOnce(&Measured) -> u64) -> DocBuf {
     let mut stage = doc! {"stage": name};
     if let Some(measured) = &shown.measured {
-        stage.push("nReturned", returned(measured) as i64);
+        let returned = returned(measured);
+        let stats = &measured.stats;
+        let works = returned.max(stats.keys_examined).max(stats.docs_examined) + 1;
+        stage.push("nReturned", returned as i64);
         stage.push("executionTimeMillisEstimate", measured.millis as i64);
+        stage.push("works", works as i64);
+        stage.push("advanced", returned as i64);
+        stage.push("needTime", (works - returned - 1) as i64);
+        stage.push("needYield", 0);
+        stage.push("saveState", 0);
+        stage.push("restoreState", 0);
         stage.push("isEOF", 1);
     }
     stage
@@ -65,7 +98,59 @@ fn begin(name: &str, shown: &Shown<'_>, returned: impl FnOnce(&Measured) -> u64)
 
 /// All stages of a query, the outermost one first.
 pub fn stages(access: &Access, shown: &Shown<'_>) -> DocBuf {
+    let only_or = shown.filter.count() == 1 && shown.filter.contains_key("$or");
+    let mut inner = query_stages(access, shown);
+    if only_or && !shown.hinted && !matches!(access, Access::Eof) {
+        let mut outer = begin("SUBPLAN", shown, |measured| measured.returned);
+        outer.push("inputStage", &inner);
+        inner = outer;
+    }
+    let name = match shown.task {
+        Task::Find => return inner,
+        Task::Count => "COUNT",
+        Task::Update { .. } => "UPDATE",
+        Task::Delete => "DELETE",
+    };
+    let mut outer = begin(name, shown, |_| 0);
+    if let Some(measured) = &shown.measured {
+        let found = measured.returned as i64;
+        match shown.task {
+            Task::Find => {}
+            Task::Count => counted(&mut outer, measured, shown.skip),
+            Task::Update { upsert } => {
+                outer.push("nMatched", found);
+                outer.push("nWouldModify", measured.modified as i64);
+                outer.push("nWouldUpsert", i64::from(upsert && found == 0));
+            }
+            Task::Delete => outer.push("nWouldDelete", found),
+        }
+    }
+    outer.push("inputStage", &inner);
+    outer
+}
+
+fn counted(stage: &mut DocBuf, measured: &Measured, skip: u64) {
+    let skipped = skip.min(measured.stats.passed);
+    stage.push("nCounted", measured.returned as i64);
+    stage.push("nSkipped", skipped as i64);
+}
+
+/// The stage of a count that asks the counter of the collection.
+pub fn counter_stage(shown: &Shown<'_>) -> DocBuf {
+    let mut stage = begin("RECORD_STORE_FAST_COUNT", shown, |_| 0);
+    if let Some(measured) = &shown.measured {
+        counted(&mut stage, measured, shown.skip);
+    }
+    stage
+}
+
+/// The stages that find, order and project.
+fn query_stages(access: &Access, shown: &Shown<'_>) -> DocBuf {
     let mut stage = access_stage(access, shown);
+    if shown.task != Task::Find && shown.sort.is_empty() {
+        // Counting, changing and deleting end by themselves.
+        return stage;
+    }
     let wrap = |name: &str, inner: &DocBuf, returned: u64, fill: &dyn Fn(&mut DocBuf)| {
         let mut outer = begin(name, shown, |_| returned);
         fill(&mut outer);
@@ -110,10 +195,13 @@ pub fn stages(access: &Access, shown: &Shown<'_>) -> DocBuf {
     }
     if !shown.projection.is_empty() {
         let is_covered = matches!(access, Access::Index(access) if access.covered);
-        let name = if is_covered {
-            "PROJECTION_COVERED"
-        } else {
-            "PROJECTION_DEFAULT"
+        let is_simple = shown.projection.iter().all(|(name, value)| {
+            !name.contains('.') && (value.is_number() || matches!(value, Value::Bool(_)))
+        });
+        let name = match (is_covered, is_simple) {
+            (true, _) => "PROJECTION_COVERED",
+            (false, true) => "PROJECTION_SIMPLE",
+            (false, false) => "PROJECTION_DEFAULT",
         };
         stage = wrap(name, &stage, returned, &|outer| {
             outer.push("transformBy", shown.projection);
@@ -141,11 +229,29 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
             docs_examined(&mut stage);
             stage
         }
+        Access::Id(_) if shown.filter.first().is_some_and(|(name, _)| name != "_id") => {
+            let mut scan = begin("IXSCAN", shown, |measured| measured.stats.docs_examined);
+            let conditions = canonical_conditions(shown.filter);
+            let of_id = |one: &&DocBuf| one.get_doc("_id").is_some_and(|c| c.contains_key("$eq"));
+            let parsed = conditions.iter().find(of_id).map(|one| Filter::parse(one));
+            let ranges = match &parsed {
+                Some(Ok(filter)) => Conditions::of(filter.predicates()).ranges_of("_id"),
+                _ => Intervals::all(),
+            };
+            let bounds = [("_id", &ranges, key::Direction::Ascending)];
+            scan.push("keyPattern", &doc! {"_id": 1});
+            scan.push("indexName", ID_INDEX_NAME);
+            scan.push("isMultiKey", false);
+            scan.push("multiKeyPaths", &doc! {"_id": []});
+            scan.push("isUnique", true);
+            scan.push("isSparse", false);
+            scan.push("isPartial", false);
+            write_bounds(&mut scan, Direction::Forward, bounds.into_iter(), shown);
+            let rest = conditions.iter().filter(|one| !of_id(one)).cloned();
+            fetch(scan, &together(rest.collect()), shown)
+        }
         Access::Id(_) => {
             let mut stage = begin("IDHACK", shown, passed);
-            if shown.filter.count() > 1 {
-                stage.push("filter", shown.filter);
-            }
             if let Some(measured) = &shown.measured {
                 stage.push("keysExamined", measured.stats.keys_examined as i64);
             }
@@ -160,16 +266,37 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
             scan.push("keyPattern", &doc! {"_id": 1});
             scan.push("indexName", ID_INDEX_NAME);
             scan.push("isMultiKey", false);
+            scan.push("multiKeyPaths", &doc! {"_id": []});
             scan.push("isUnique", true);
+            scan.push("isSparse", false);
+            scan.push("isPartial", false);
             write_bounds(&mut scan, *direction, bounds.into_iter(), shown);
-            fetch(scan, access.is_exact(), shown)
+            let rest = if access.is_exact() {
+                DocBuf::new()
+            } else {
+                rest_of(shown.filter, |path| path == "_id")
+            };
+            fetch(scan, &rest, shown)
+        }
+        Access::Index(access) if shown.task == Task::Count && access.exact => {
+            index_scan(access, "COUNT_SCAN", shown)
         }
         Access::Index(access) => {
-            let scan = index_scan(access, shown);
+            let scan = index_scan(access, "IXSCAN", shown);
             if access.covered {
                 scan
             } else {
-                fetch(scan, access.exact, shown)
+                let rest = if access.exact {
+                    DocBuf::new()
+                } else if access.multikey == 0 && access.face.is_none() {
+                    let spec = &access.index.spec;
+                    rest_of(shown.filter, |path| {
+                        spec.value_fields().any(|field| field.path == path)
+                    })
+                } else {
+                    shown.filter.to_owned()
+                };
+                fetch(scan, &rest, shown)
             }
         }
         Access::Or(branches) => {
@@ -188,34 +315,46 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
             union.push_array("inputStages", |stages| {
                 for branch in branches {
                     let stage = match branch {
-                        Access::Index(access) => index_scan(access, &unmeasured),
+                        Access::Index(access) => index_scan(access, "IXSCAN", &unmeasured),
                         other => access_stage(other, &unmeasured),
                     };
                     stages.push(&stage);
                 }
             });
-            fetch(union, false, shown)
+            fetch(union, shown.filter, shown)
         }
     }
 }
 
-/// A stage that reads the documents that `input` names, and filters them unless that is `done`.
-fn fetch(input: DocBuf, done: bool, shown: &Shown<'_>) -> DocBuf {
+/// The conditions of a filter that bounds on the paths of an index, which has no arrays, do not say
+/// exactly.
+fn rest_of(filter: &Doc, has: impl Fn(&str) -> bool) -> DocBuf {
+    let said = |one: &DocBuf| {
+        Filter::parse(one)
+            .is_ok_and(|filter| Conditions::of(filter.predicates()).are_exact_for(&has))
+    };
+    let conditions = canonical_conditions(filter);
+    together(conditions.into_iter().filter(|one| !said(one)).collect())
+}
+
+/// A stage that reads the documents that `input` names, and filters them.
+fn fetch(input: DocBuf, filter: &Doc, shown: &Shown<'_>) -> DocBuf {
     let mut stage = begin("FETCH", shown, |measured| measured.stats.passed);
-    if !shown.filter.is_empty() && !done {
-        stage.push("filter", shown.filter);
+    if !filter.is_empty() {
+        stage.push("filter", filter);
     }
     if let Some(measured) = &shown.measured {
         stage.push("docsExamined", measured.stats.docs_examined as i64);
+        stage.push("alreadyHasObj", 0);
     }
     stage.push("inputStage", &input);
     stage
 }
 
-fn index_scan(access: &IndexAccess, shown: &Shown<'_>) -> DocBuf {
+fn index_scan(access: &IndexAccess, name: &str, shown: &Shown<'_>) -> DocBuf {
     let spec = &access.index.spec;
-    let mut stage = begin("IXSCAN", shown, |measured| {
-        if access.covered {
+    let mut stage = begin(name, shown, |measured| {
+        if access.covered || name == "COUNT_SCAN" {
             measured.stats.passed
         } else {
             measured.stats.docs_examined
@@ -289,6 +428,7 @@ fn write_bounds<'a>(
     if let Some(measured) = &shown.measured {
         stage.push("keysExamined", measured.stats.keys_examined as i64);
         stage.push("seeks", measured.stats.seeks as i64);
+        stage.push("dupsTested", 0);
         stage.push("dupsDropped", measured.stats.dups_dropped as i64);
     }
 }
