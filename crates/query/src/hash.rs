@@ -9,6 +9,27 @@ use md5::Context;
 /// The seed of every hash.
 const SEED: i32 = 0;
 
+/// An MD5 sum in the making.
+pub struct Md5(Context);
+
+impl Default for Md5 {
+    fn default() -> Md5 {
+        Md5(Context::new())
+    }
+}
+
+impl Md5 {
+    /// Adds bytes.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.consume(bytes);
+    }
+
+    /// The sum, in hexadecimal digits.
+    pub fn hex(self) -> String {
+        format!("{:x}", self.0.finalize())
+    }
+}
+
 /// The hash of a value.
 pub fn hash64(value: Value<'_>) -> i64 {
     let mut context = Context::new();

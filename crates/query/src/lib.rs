@@ -24,4 +24,4 @@ mod testing;
 pub mod update;
 
 pub use environment::Environment;
-pub use hash::hash64;
+pub use hash::{Md5, hash64};

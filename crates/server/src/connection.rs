@@ -10,8 +10,10 @@ use frond_bson::{Doc, DocBuf};
 use frond_store::Progress;
 use frond_wire::Compressor;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::last_error::LastError;
+use crate::parking::Parked;
 use crate::sessions::SessionId;
 
 /// Who is at the other end.
@@ -122,9 +124,17 @@ pub struct Connection {
     pub running: Mutex<Running>,
     /// Interrupts what it runs.
     pub killed: Arc<AtomicBool>,
+    /// Wakes what it runs, if that waits.
+    pub wake: Arc<Notify>,
 }
 
 impl Connection {
+    /// Interrupts what it runs.
+    fn kill(&self) {
+        self.killed.store(true, Ordering::Relaxed);
+        self.wake.notify_one();
+    }
+
     /// The name of the client's application, if it gave one.
     pub fn application(&self) -> Option<&str> {
         self.client.get()?.get_doc("application")?.get_str("name")
@@ -144,6 +154,10 @@ pub struct ClientState {
     pub session: Option<(SessionId, Instant)>,
     /// Number of the next reply.
     pub next_reply: i32,
+    /// Set by a getMore that has to wait: the message is to be handled again then.
+    pub park: Option<Parked>,
+    /// Set when a message is handled again after waiting.
+    pub resumed: Option<Parked>,
 }
 
 /// All connections.
@@ -173,6 +187,7 @@ impl Connections {
             client: OnceLock::new(),
             running: Mutex::new(Running::default()),
             killed: Arc::new(AtomicBool::new(false)),
+            wake: Arc::default(),
         });
         all.insert(id, connection.clone());
         self.count.store(all.len(), Ordering::Relaxed);
@@ -213,7 +228,7 @@ impl Connections {
         for connection in self.list() {
             let running = connection.running.lock();
             if running.active && running.id == id {
-                connection.killed.store(true, Ordering::Relaxed);
+                connection.kill();
                 return true;
             }
         }
@@ -223,7 +238,7 @@ impl Connections {
     /// Interrupts every operation.
     pub fn kill_all_operations(&self) {
         for connection in self.list() {
-            connection.killed.store(true, Ordering::Relaxed);
+            connection.kill();
         }
     }
 
@@ -232,7 +247,7 @@ impl Connections {
         for connection in self.list() {
             let running = connection.running.lock();
             if running.active && running.session == Some(session) {
-                connection.killed.store(true, Ordering::Relaxed);
+                connection.kill();
             }
         }
     }

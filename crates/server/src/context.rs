@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use frond_bson::{Doc, Value};
+use frond_bson::{Doc, Value, doc};
 use frond_store::{Durability, Namespace, OpContext};
 use frond_wire::DocIter;
 use parking_lot::Mutex;
@@ -80,7 +80,49 @@ impl<'a> Context<'a> {
         let Some((_, value)) = self.body.first() else {
             return Err(Failure::bad_value("the command is empty"));
         };
-        self.namespace_of(&value)
+        let namespace = self.namespace_of(&value)?;
+        self.check_uuid(&namespace)?;
+        Ok(namespace)
+    }
+
+    /// Checks the `collectionUUID` of the command, if it has one: by it a client makes sure that a name still means
+    /// the same collection.
+    ///
+    /// # Errors
+    /// `CollectionUUIDMismatch` (361), with the name that the collection has now.
+    pub fn check_uuid(&self, namespace: &Namespace) -> Result<()> {
+        let wanted = match self.args().get("collectionUUID") {
+            None => return Ok(()),
+            Some(Value::Binary { subtype: 4, bytes }) if bytes.len() == 16 => bytes,
+            Some(other) => {
+                return Err(self
+                    .args()
+                    .wrong_type("collectionUUID", &other, "type 'binData'"));
+            }
+        };
+        let store = &self.server.store;
+        if store.uuid_of(namespace).is_some_and(|uuid| uuid == wanted) {
+            return Ok(());
+        }
+        let actual = store.collection_by_uuid(namespace.db(), wanted);
+        let uuid = Value::Binary {
+            subtype: 4,
+            bytes: wanted,
+        };
+        let mut details = doc! {
+            "db": namespace.db(),
+            "collectionUUID": uuid,
+            "expectedCollection": namespace.coll(),
+        };
+        details.push(
+            "actualCollection",
+            actual.as_ref().map(|actual| actual.coll()),
+        );
+        Err(Failure {
+            code: ErrorCode::CollectionUUIDMismatch,
+            message: "Collection UUID does not match that specified".to_owned(),
+            details: Some(Box::new(details)),
+        })
     }
 
     /// A collection of this command's database.
@@ -89,8 +131,15 @@ impl<'a> Context<'a> {
             Value::String(collection) | Value::Symbol(collection) => {
                 Ok(Namespace::new(self.db, collection)?)
             }
-            Value::Binary { subtype: 4, .. } => {
-                Err(Failure::not_supported("naming a collection by its UUID"))
+            Value::Binary { subtype: 4, bytes } => {
+                let found = self.server.store.collection_by_uuid(self.db, bytes);
+                found.ok_or_else(|| {
+                    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                    Failure::new(
+                        ErrorCode::NamespaceNotFound,
+                        format!("Unable to resolve {digits}"),
+                    )
+                })
             }
             other => Err(Failure::new(
                 ErrorCode::InvalidNamespace,

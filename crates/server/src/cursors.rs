@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::DocBuf;
-use frond_store::{OpContext, QueryCursor};
+use frond_store::{OpContext, QueryCursor, TailSignal};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::failure::{ErrorCode, Failure, Result};
 use crate::sessions::SessionId;
@@ -46,6 +47,8 @@ pub struct Cursor {
     pub originating: DocBuf,
     /// Time for each of its batches that `maxTimeMS` of the opening command left.
     pub time_left: Option<Duration>,
+    /// Whether a getMore waits for documents when there are none: `awaitData`.
+    pub awaits: bool,
     source: Source,
     /// A document that did not fit into the last batch.
     pending: Option<DocBuf>,
@@ -65,6 +68,7 @@ impl Cursor {
             opened: Instant::now(),
             originating: DocBuf::new(),
             time_left: None,
+            awaits: false,
             source,
             pending: None,
             ended: false,
@@ -91,6 +95,19 @@ impl Cursor {
         }
     }
 
+    /// Whether it may have more documents after it had none.
+    pub fn is_tailable(&self) -> bool {
+        matches!(&self.source, Source::Query(cursor) if cursor.is_tailable())
+    }
+
+    /// What tells of insertions that a tailable cursor has not seen, and how many it has.
+    pub fn tail_signal(&self) -> Option<(Arc<TailSignal>, u64)> {
+        match &self.source {
+            Source::Query(cursor) => cursor.tail_signal(),
+            Source::Fixed(_) => None,
+        }
+    }
+
     fn next(&mut self) -> Result<Option<DocBuf>> {
         if let Some(document) = self.pending.take() {
             return Ok(Some(document));
@@ -102,7 +119,7 @@ impl Cursor {
             Source::Query(cursor) => cursor.next()?,
             Source::Fixed(rest) => rest.next(),
         };
-        self.ended = next.is_none();
+        self.ended = next.is_none() && !self.is_tailable();
         Ok(next)
     }
 
@@ -138,6 +155,9 @@ struct Entry {
     originating: DocBuf,
     last_used: Instant,
     state: State,
+    awaits: bool,
+    /// A getMore waits for documents; this wakes it.
+    waiting: Option<Arc<Notify>>,
 }
 
 enum State {
@@ -152,6 +172,9 @@ impl Entry {
     fn interrupt(&self) {
         if let State::InUse(switch) = &self.state {
             switch.store(true, Ordering::Relaxed);
+        }
+        if let Some(waiting) = &self.waiting {
+            waiting.notify_one();
         }
     }
 }
@@ -231,6 +254,8 @@ impl Cursors {
             no_timeout: cursor.no_timeout,
             originating: cursor.originating.clone(),
             last_used: Instant::now(),
+            awaits: cursor.awaits,
+            waiting: None,
             state: State::Idle(Box::new(cursor)),
         };
         all.insert(id, entry);
@@ -241,20 +266,48 @@ impl Cursors {
     pub fn check_out(&self, id: i64, switch: &Arc<AtomicBool>) -> Result<CheckedOut<'_>> {
         let mut all = self.all.lock();
         let entry = all.get_mut(&id).ok_or_else(|| not_found(id))?;
+        if entry.waiting.is_some() {
+            return Err(in_use(id));
+        }
         match std::mem::replace(&mut entry.state, State::InUse(switch.clone())) {
             State::Idle(cursor) => Ok(CheckedOut {
                 table: self,
                 id,
                 cursor: Some(cursor),
             }),
-            in_use => {
-                entry.state = in_use;
-                Err(Failure::new(
-                    ErrorCode::CursorInUse,
-                    format!("cursor id {id} is already in use"),
-                ))
+            other => {
+                entry.state = other;
+                Err(in_use(id))
             }
         }
+    }
+
+    /// Notes that a getMore waits for documents of an idle cursor; `wake` wakes it when the cursor is closed.
+    /// False if that has happened already.
+    pub fn park(&self, id: i64, wake: &Arc<Notify>) -> bool {
+        match self.all.lock().get_mut(&id) {
+            Some(entry) => {
+                entry.waiting = Some(wake.clone());
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The getMore does not wait any more. False if the cursor was closed meanwhile.
+    pub fn unpark(&self, id: i64) -> bool {
+        match self.all.lock().get_mut(&id) {
+            Some(entry) => {
+                entry.waiting = None;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether a getMore waits when there are no documents.
+    pub fn awaits(&self, id: i64) -> bool {
+        self.all.lock().get(&id).is_some_and(|entry| entry.awaits)
     }
 
     /// The namespace of a cursor.
@@ -322,6 +375,7 @@ impl Cursors {
     pub fn expire(&self, now: Instant, timeout: Duration) -> u64 {
         self.kill_if(|entry| {
             matches!(entry.state, State::Idle(_))
+                && entry.waiting.is_none()
                 && !entry.no_timeout
                 && now.saturating_duration_since(entry.last_used) >= timeout
         })
@@ -338,10 +392,17 @@ impl Cursors {
                 session: entry.session,
                 no_timeout: entry.no_timeout,
                 originating: entry.originating.clone(),
-                in_use: matches!(entry.state, State::InUse(_)),
+                in_use: matches!(entry.state, State::InUse(_)) || entry.waiting.is_some(),
             })
             .collect()
     }
+}
+
+fn in_use(id: i64) -> Failure {
+    Failure::new(
+        ErrorCode::CursorInUse,
+        format!("cursor id {id} is already in use"),
+    )
 }
 
 /// The error for a cursor that does not exist.

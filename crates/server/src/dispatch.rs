@@ -64,7 +64,11 @@ pub fn run_command(
     state: &mut ClientState,
     request: &CommandRequest<'_>,
 ) -> Answer {
-    let effect = effect(server, connection, request).unwrap_or_default();
+    let effect = match state.resumed {
+        // It was looked at before the command waited.
+        Some(_) => Effect::default(),
+        None => effect(server, connection, request).unwrap_or_default(),
+    };
     if let Some(failure) = effect.failure().or_else(|| closing(&effect)) {
         return Answer {
             wait: effect.block,
@@ -235,10 +239,16 @@ pub fn observed<T>(
     run: impl FnOnce(&mut ClientState, Limits<'_>) -> Result<T>,
 ) -> Result<T> {
     let started = Instant::now();
-    begin(server, connection, operation, request, started);
+    if state.resumed.is_none() {
+        begin(server, connection, operation, request, started);
+    }
     let outcome = server
         .executor
         .run(operation.work, || run(state, Limits(connection)));
+    if outcome.is_ok() && state.park.is_some() {
+        // It goes on later.
+        return outcome;
+    }
     let took = started.elapsed();
     let outcome = outcome.map_err(|failure| match failure.code {
         ErrorCode::Interrupted if server.is_stopping() => {
@@ -298,6 +308,15 @@ fn begin(
     connection
         .killed
         .store(false, std::sync::atomic::Ordering::Relaxed);
+}
+
+/// To be called for an operation that waited and does not go on.
+pub fn abandon(server: &Server, connection: &Connection) {
+    server
+        .connections
+        .active
+        .fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+    connection.running.lock().active = false;
 }
 
 fn end(server: &Server, connection: &Connection, operation: &Operation, took: Duration) {

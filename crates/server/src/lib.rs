@@ -23,6 +23,7 @@ mod memory;
 mod metrics;
 mod net;
 pub mod offline;
+mod parking;
 mod random;
 pub mod reference;
 mod reply;

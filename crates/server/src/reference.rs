@@ -43,9 +43,25 @@ with an error that names it; nothing is silently ignored that changes a result.
 | transactions over several statements | `startTransaction` is an error, as on a stand-alone mongod |
 | replica sets, sharding, change streams | the commands answer as a stand-alone mongod does |
 | collations other than `simple` | an error |
-| capped collections, TTL, time series | an error of `create` or `createIndexes` |
+| TTL | an error of `createIndexes` |
+| buckets of time series | measurements are kept as ordinary documents, in the order of insertion; they can be updated and deleted like others |
 | documents of very many keys | they work; each update rewrites the document |
 | every command that is not listed below | error 59, as for a command that nobody knows |
+
+## Natural order
+
+A `find` without a sort, and `$natural`, give the order of `_id`, which for ObjectIds is nearly the order of insertion.
+Capped collections and time series give the order of insertion itself.
+
+## Collections
+
+- A record id (`showRecordId`) is a number that counts up in capped collections and time series. Elsewhere documents lie
+  under their `_id`, and the number is made of that.
+- `storageEngine` and `indexOptionDefaults` are kept and say nothing to this engine. `clusteredIndex` changes how the
+  index on `_id` is shown: documents lie in it in any case.
+- A time series has no index on `_id`, as in MongoDB, and no buckets: `system.buckets.NAME` is another name for it, so
+  that it can be dumped and restored between servers of this kind, but not from or to MongoDB.
+- `system.views` can be read. It is changed by `create`, `collMod` and `drop`.
 
 ## Retryable writes
 

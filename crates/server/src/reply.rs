@@ -45,8 +45,10 @@ pub fn open_cursor(
     }
     cursor.session = cx.session;
     cursor.originating = short_command(cx.body);
+    // The time of a tailable cursor's find is that of its first batch only.
     cursor.time_left = cx
         .max_time
+        .filter(|_| !cursor.is_tailable())
         .map(|time| time.saturating_sub(cursor.opened.elapsed()));
     cx.server.metrics.cursors_opened.add(1);
     Ok((batch, cx.server.cursors.insert(cursor)))

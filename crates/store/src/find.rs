@@ -16,6 +16,7 @@ use crate::context::OpContext;
 use crate::error::Result;
 use crate::exec::access::Executor;
 use crate::exec::cursor::QueryCursor;
+use crate::exec::tail::Tail;
 use crate::keyspace::Snapshot;
 use crate::namespace::Namespace;
 use crate::plan::choose::{Query, choose};
@@ -46,6 +47,10 @@ pub struct FindRequest<'a> {
     /// Whether only the fields of the index that led to a document are returned, in place of the
     /// projection.
     pub return_key: bool,
+    /// Whether documents are shown with their record ids.
+    pub show_record_id: bool,
+    /// Whether the cursor stays open at the end of a capped collection, for what is inserted later.
+    pub tailable: bool,
     /// Variables for `$expr`.
     pub variables: Option<&'a Doc>,
     /// Whether temporary files may be written; by the settings if it is not said.
@@ -121,6 +126,7 @@ impl Question {
             hint: self.hint.as_ref(),
             shown: self.shown.as_ref(),
             limits: &self.limits,
+            by_record: collection.is_by_record(),
         };
         let trial = Trial {
             collection: &collection,
@@ -224,13 +230,21 @@ impl DocumentStore {
         if self.catalog().is_view(ns) {
             return self.find_in_view(ns, request, context);
         }
+        if request.tailable {
+            return self.tail(ns, request, context);
+        }
         let (projection, planned) = self.plan_find(ns, request, context)?;
         let projection = (!projection.is_identity()).then_some(projection);
         match planned {
             None => Ok(QueryCursor::empty(ns.clone())),
             Some(planned) => {
+                let by_record = planned.collection.is_by_record();
                 let cursor =
                     planned.into_cursor(request.skip, request.limit, projection, context)?;
+                let cursor = match request.show_record_id {
+                    true => cursor.showing_record_ids(by_record),
+                    false => cursor,
+                };
                 Ok(if request.return_key {
                     cursor.returning_keys()
                 } else {
@@ -238,6 +252,30 @@ impl DocumentStore {
                 })
             }
         }
+    }
+
+    /// Opens a tailable cursor. It reads in the order of insertion, whatever indexes there are.
+    fn tail(
+        &self,
+        ns: &Namespace,
+        request: &FindRequest<'_>,
+        context: &OpContext,
+    ) -> Result<QueryCursor> {
+        let environment = environment(request.variables, Collator::BINARY);
+        let projection = request.projection.unwrap_or(Doc::empty());
+        let projection = Projection::parse_with(projection, &environment)?;
+        let projection = (!projection.is_identity()).then_some(projection);
+        let question = Question::parse(request.filter, request.sort, request.hint, &environment)?;
+        let catalog = self.shared_catalog();
+        let Some(tail) = Tail::open(catalog, ns, question.filter, context)? else {
+            return Ok(QueryCursor::empty(ns.clone()));
+        };
+        let (skip, limit) = (request.skip, request.limit);
+        let cursor = QueryCursor::of_tail(ns.clone(), tail, skip, limit, projection);
+        Ok(match request.show_record_id {
+            true => cursor.showing_record_ids(true),
+            false => cursor,
+        })
     }
 
     /// Counts documents. Without a filter this reads a counter.

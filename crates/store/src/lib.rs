@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod aggregate;
+mod capped;
 pub mod catalog;
 mod context;
 mod distinct;
@@ -9,6 +10,7 @@ mod error;
 pub mod exec;
 mod explain;
 mod find;
+mod hash;
 pub mod index;
 pub mod keyspace;
 mod merge;
@@ -27,12 +29,13 @@ pub mod views;
 pub mod write;
 
 pub use aggregate::AggregateRequest;
-pub use catalog::{CreateIndexesInfo, DropInfo, IndexSelector, ResolvedView};
+pub use catalog::{CreateIndexesInfo, DropInfo, IndexSelector, ResolvedView, TailSignal};
 pub use context::{OpContext, Progress};
 pub use error::{Error, Result};
 pub use exec::cursor::QueryCursor;
 pub use explain::{Purpose, Verbosity};
 pub use find::{CountRequest, FindRequest};
+pub use hash::{CollectionHash, DatabaseHash};
 pub use keyspace::{Durability, Engine, EngineOptions};
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};

@@ -10,8 +10,10 @@ use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf};
 
-use crate::catalog::{self, Collection};
+use crate::catalog::{self, Collection, record_of_key};
 use crate::error::Result;
+use crate::index::keys::IndexKeys;
+use crate::index::{Index, entry};
 use crate::keyspace::disk::{Disk, FsDisk, OverlayDisk};
 use crate::keyspace::{
     CATALOG_TREE, COMMIT_BYTES_MAX, Direction, Durability, Engine, EngineOptions, EngineReport,
@@ -166,6 +168,13 @@ fn document<'a>(key: &[u8], value: &'a [u8], buffer: &mut Vec<u8>) -> Option<&'a
     (buffer == key).then_some(doc)
 }
 
+/// A document with an `_id`.
+fn sound(value: &[u8]) -> Option<&Doc> {
+    Doc::validate(value)
+        .ok()
+        .filter(|doc| doc.contains_key("_id"))
+}
+
 /// Puts the documents of trees that no collection knows into collections of their own.
 fn adopt(store: &DocumentStore, report: &mut SalvageReport) -> Result<()> {
     let mut known: HashSet<TreeId> = HashSet::from([CATALOG_TREE]);
@@ -187,7 +196,8 @@ fn adopt(store: &DocumentStore, report: &mut SalvageReport) -> Result<()> {
             while bytes < COMMIT_BYTES_MAX
                 && let Some((key, value)) = cursor.next()?
             {
-                if let Some(doc) = document(key, value, &mut buffer) {
+                let by_record = || record_of_key(key).and_then(|_| sound(value));
+                if let Some(doc) = document(key, value, &mut buffer).or_else(by_record) {
                     bytes += value.len();
                     docs.push(doc.to_owned());
                 }
@@ -237,7 +247,11 @@ fn repair(
     let mut cursor =
         snapshot.cursor(tree, Bound::Unbounded, Bound::Unbounded, Direction::Forward)?;
     while let Some((key, value)) = cursor.next()? {
-        if document(key, value, &mut buffer).is_some() {
+        let is_sound = match collection.is_by_record() {
+            true => record_of_key(key).is_some() && sound(value).is_some(),
+            false => document(key, value, &mut buffer).is_some(),
+        };
+        if is_sound {
             counts.add_document(value.len());
             continue;
         }
@@ -250,9 +264,17 @@ fn repair(
     catalog::put_counter(&mut batch, &collection.uuid, counts);
     engine.commit(batch, Durability::Logged)?;
 
+    for index in collection
+        .indexes
+        .iter()
+        .filter(|index| index.spec.is_id_index())
+    {
+        repair_id_index(store, collection, index)?;
+    }
     let specs: Vec<DocBuf> = collection
         .indexes
         .iter()
+        .filter(|index| !index.spec.is_id_index())
         .map(|index| index.spec.doc.clone())
         .collect();
     store.drop_indexes(&collection.ns, &IndexSelector::All)?;
@@ -275,4 +297,39 @@ fn repair(
         indexes,
         lost: lost.cloned().collect(),
     })
+}
+
+/// Fills the index on `_id` of a capped collection anew: it cannot be dropped as others are.
+fn repair_id_index(store: &DocumentStore, collection: &Collection, index: &Index) -> Result<()> {
+    let engine = store.engine();
+    let mut batch = WriteSet::new();
+    if engine.has_tree(index.tree) {
+        batch.delete_range(index.tree, &[], None);
+    } else {
+        batch.create_tree(index.tree, &index.spec.tree);
+    }
+    engine.commit(std::mem::take(&mut batch), Durability::Logged)?;
+    let (snapshot, forward) = (engine.snapshot(), Direction::Forward);
+    let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+    let mut cursor = snapshot.cursor(collection.primary, low, high, forward)?;
+    let (mut keys, mut entry_key, mut entry_value) = (IndexKeys::default(), Vec::new(), Vec::new());
+    while let Some((key, value)) = cursor.next()? {
+        keys.generate(&index.spec, Doc::from_trusted(value), key.len())?;
+        for (fields, lost) in keys.iter() {
+            entry::write(
+                &index.spec,
+                fields,
+                key,
+                lost,
+                &mut entry_key,
+                &mut entry_value,
+            );
+            batch.put(index.tree, &entry_key, &entry_value);
+        }
+        if batch.bytes() > COMMIT_BYTES_MAX {
+            engine.commit(std::mem::take(&mut batch), Durability::Logged)?;
+        }
+    }
+    engine.commit(batch, Durability::Logged)?;
+    Ok(())
 }

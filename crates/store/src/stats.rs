@@ -2,9 +2,9 @@
 
 use crate::catalog::Collection;
 use crate::error::Result;
-use crate::index::spec::ID_INDEX_NAME;
 use crate::keyspace::Engine;
 use crate::namespace::{Namespace, check_database_name};
+use crate::options::Capped;
 use crate::store::DocumentStore;
 
 /// Figures about one collection. Sizes are in bytes.
@@ -25,6 +25,8 @@ pub struct CollectionStats {
     pub index_sizes: Vec<(String, u64)>,
     /// Indexes, the one on `_id` included.
     pub indexes: u64,
+    /// How much it holds at most, if it is capped.
+    pub capped: Option<Capped>,
 }
 
 /// Figures about one database. Sizes are in bytes.
@@ -59,7 +61,10 @@ fn of(engine: &Engine, collection: &Collection) -> CollectionStats {
     let counts = collection.counts();
     let count = u64::try_from(counts.documents).unwrap_or(0);
     let size = u64::try_from(counts.bytes).unwrap_or(0);
-    let mut index_sizes = vec![(ID_INDEX_NAME.to_owned(), 0)];
+    let mut index_sizes = Vec::new();
+    if !collection.is_by_record() {
+        index_sizes.push((collection.id_index_name().to_owned(), 0));
+    }
     for index in collection.ready_indexes() {
         let bytes = engine.tree_stats(index.tree).disk_bytes;
         index_sizes.push((index.spec.name.clone(), bytes));
@@ -71,6 +76,7 @@ fn of(engine: &Engine, collection: &Collection) -> CollectionStats {
         storage_size: engine.tree_stats(collection.primary).disk_bytes,
         total_index_size: index_sizes.iter().map(|(_, bytes)| bytes).sum(),
         indexes: index_sizes.len() as u64,
+        capped: collection.settings.capped,
         index_sizes,
     }
 }

@@ -146,6 +146,36 @@ impl DocumentStore {
         &self.catalog
     }
 
+    /// Forgets the plans that were chosen for a collection; one that is not there has none.
+    ///
+    /// # Errors
+    /// `CommandNotSupportedOnView` (166).
+    pub fn forget_plans(&self, ns: &Namespace) -> Result<()> {
+        match self.catalog.existing(ns) {
+            Ok(collection) => collection.plans().clear(),
+            Err(error) if error.code() == ErrorCode::NamespaceNotFound => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// The name of the collection of a database that has this identity.
+    pub fn collection_by_uuid(&self, db: &str, uuid: &[u8]) -> Option<Namespace> {
+        let view = self.view();
+        let mut all = view.iter().filter(|one| one.ns.db() == db);
+        all.find(|one| one.uuid == uuid).map(|one| one.ns.clone())
+    }
+
+    /// The identity of a collection.
+    pub fn uuid_of(&self, ns: &Namespace) -> Option<Uuid> {
+        self.catalog.collection(ns).map(|one| one.uuid)
+    }
+
+    /// The catalog, for what outlives a call.
+    pub(crate) fn shared_catalog(&self) -> Arc<Catalog> {
+        self.catalog.clone()
+    }
+
     fn view(&self) -> Arc<View> {
         Arc::clone(&self.catalog.view())
     }
@@ -334,9 +364,9 @@ impl DocumentStore {
         let ready = collection
             .ready_indexes()
             .map(|index| index.spec.doc.clone());
-        Ok(std::iter::once(collection.id_index())
-            .chain(ready)
-            .collect())
+        // Documents in the order of insertion have it among the others, or none.
+        let own = (!collection.is_by_record()).then(|| collection.id_index());
+        Ok(own.into_iter().chain(ready).collect())
     }
 
     /// Inserts documents, each with an `_id` of its own or a new ObjectId in front. The collection is
@@ -418,6 +448,7 @@ impl DocumentStore {
         let others = collection
             .ready_indexes()
             .map(|index| describe(&index.spec.doc, index.uses()));
-        Ok(std::iter::once(id_index).chain(others).collect())
+        let own = (!collection.is_by_record()).then_some(id_index);
+        Ok(own.into_iter().chain(others).collect())
     }
 }

@@ -15,7 +15,6 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::catalog::{Collection, counter_key};
 use crate::error::Result;
 use crate::index::keys::IndexKeys;
-use crate::index::spec::ID_INDEX_NAME;
 use crate::index::{Index, entry};
 use crate::keyspace::{CATALOG_TREE, Cursor, Direction, Snapshot, TreeId};
 use crate::merge::Counts;
@@ -161,7 +160,9 @@ fn read_documents(
             }
         };
         id_key.clear();
-        if let Some(id) = doc.get("_id") {
+        if collection.is_by_record() {
+            id_key.extend_from_slice(key);
+        } else if let Some(id) = doc.get("_id") {
             frond_bson::key::encode(&id, &mut id_key);
         }
         if id_key != key {
@@ -195,11 +196,13 @@ fn read_documents(
         ));
     }
     report.documents = u64::try_from(counts.documents).unwrap_or(0);
-    report.indexes.push(IndexReport {
-        name: ID_INDEX_NAME.to_owned(),
-        keys: report.documents,
-        valid: report.invalid_documents == 0,
-    });
+    if !collection.is_by_record() {
+        report.indexes.push(IndexReport {
+            name: collection.id_index_name().to_owned(),
+            keys: report.documents,
+            valid: report.invalid_documents == 0,
+        });
+    }
     Ok(wanted)
 }
 

@@ -42,6 +42,8 @@ pub fn stages_of_find(request: &FindRequest<'_>) -> Result<ArrayBuf> {
         ("min", request.min.is_some()),
         ("max", request.max.is_some()),
         ("returnKey", request.return_key),
+        ("showRecordId", request.show_record_id),
+        ("tailable", request.tailable),
     ] {
         if is_given {
             return Err(not_in_aggregation(name));

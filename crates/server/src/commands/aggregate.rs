@@ -18,6 +18,7 @@ pub struct Aggregate;
 
 /// Fields of `aggregate`, also inside `explain`.
 const FIELDS: &[&str] = &[
+    "collectionUUID",
     "pipeline",
     "cursor",
     "explain",
@@ -43,13 +44,7 @@ impl Command for Aggregate {
     }
 
     fn lacking(&self) -> &'static [&'static str] {
-        &[
-            "needsMerge",
-            "fromMongos",
-            "exchange",
-            "collectionUUID",
-            "passthroughToShard",
-        ]
+        &["needsMerge", "fromMongos", "exchange", "passthroughToShard"]
     }
 
     fn traits(&self) -> Traits {
@@ -102,7 +97,11 @@ pub fn parse<'a>(
             }
             None
         }
-        value => Some(cx.namespace_of(&value.unwrap_or(Value::Null))?),
+        value => {
+            let namespace = cx.namespace_of(&value.unwrap_or(Value::Null))?;
+            cx.check_uuid(&namespace)?;
+            Some(namespace)
+        }
     };
     Ok(Aggregation {
         namespace,

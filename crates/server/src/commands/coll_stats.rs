@@ -68,7 +68,12 @@ fn describe(namespace: &str, stats: &CollectionStats, scale: u64) -> DocBuf {
     reply.push("numOrphanDocs", 0);
     reply.push("storageSize", scaled(stats.storage_size, scale));
     reply.push("freeStorageSize", 0i64);
-    reply.push("capped", false);
+    reply.push("capped", stats.capped.is_some());
+    if let Some(capped) = stats.capped {
+        let max = capped.documents.unwrap_or(0);
+        reply.push("max", i64::try_from(max).unwrap_or(i64::MAX));
+        reply.push("maxSize", scaled(capped.bytes, scale));
+    }
     reply.push("nindexes", stats.index_sizes.len() as i32);
     reply.push_array("indexBuilds", |_| ());
     reply.push("totalIndexSize", scaled(stats.total_index_size, scale));

@@ -24,11 +24,11 @@ impl Command for Count {
 
     fn fields(&self) -> &'static [&'static str] {
         // Old drivers send the fields to return, which a count has no use for.
-        &["query", "limit", "skip", "hint", "fields"]
+        &["collectionUUID", "query", "limit", "skip", "hint", "fields"]
     }
 
     fn lacking(&self) -> &'static [&'static str] {
-        &["collation", "collectionUUID"]
+        &["collation"]
     }
 
     fn traits(&self) -> Traits {

@@ -73,7 +73,7 @@ mod tests {
             (doc! {"create": ""}, 73),
             (doc! {"create": 1}, 73),
             (doc! {"create": "a$b"}, 73),
-            (doc! {"create": "d", "capped": true, "size": 100}, 72),
+            (doc! {"create": "d", "capped": true}, 72),
             (doc! {"create": "d", "nonsense": 1}, 40415),
             (doc! {"create": "d", "writeConcern": {"w": 3}}, 2),
         ];

@@ -22,15 +22,11 @@ impl Command for CreateIndexes {
 
     fn fields(&self) -> &'static [&'static str] {
         // There is one server, so every quorum is reached when it is done.
-        &["indexes", "commitQuorum"]
+        &["collectionUUID", "indexes", "commitQuorum"]
     }
 
     fn lacking(&self) -> &'static [&'static str] {
-        &[
-            "ignoreUnknownIndexOptions",
-            "collectionUUID",
-            "isTimeseriesNamespace",
-        ]
+        &["ignoreUnknownIndexOptions", "isTimeseriesNamespace"]
     }
 
     fn traits(&self) -> Traits {

@@ -48,6 +48,16 @@ impl Command for DbStats {
             "totalSize": scaled(stats.storage_size + stats.index_size, scale),
             "scaleFactor": scale as i64,
         };
+        if cx.args().flag("freeStorage")?.unwrap_or(false) {
+            // Free space belongs to the file, not to a database.
+            for name in [
+                "freeStorageSize",
+                "indexFreeStorageSize",
+                "totalFreeStorageSize",
+            ] {
+                reply.push(name, 0i64);
+            }
+        }
         if let Ok(disk) = rustix::fs::statvfs(&cx.server.settings.db_path) {
             let total = disk.f_blocks.saturating_mul(disk.f_frsize);
             let free = disk.f_bfree.saturating_mul(disk.f_frsize);

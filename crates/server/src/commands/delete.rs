@@ -27,13 +27,19 @@ impl Command for Delete {
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        &["deletes", "ordered", "let", "stmtId", "stmtIds"]
+        &[
+            "collectionUUID",
+            "deletes",
+            "ordered",
+            "let",
+            "stmtId",
+            "stmtIds",
+        ]
     }
 
     fn lacking(&self) -> &'static [&'static str] {
         &[
             "encryptionInformation",
-            "collectionUUID",
             "isTimeseriesNamespace",
             "legacyRuntimeConstants",
         ]

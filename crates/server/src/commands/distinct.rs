@@ -20,11 +20,11 @@ impl Command for Distinct {
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        &["key", "query", "hint"]
+        &["collectionUUID", "key", "query", "hint"]
     }
 
     fn lacking(&self) -> &'static [&'static str] {
-        &["collation", "collectionUUID"]
+        &["collation"]
     }
 
     fn traits(&self) -> Traits {

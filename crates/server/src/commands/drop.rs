@@ -18,8 +18,12 @@ impl Command for Drop {
         "Drops a collection and its indexes."
     }
 
+    fn fields(&self) -> &'static [&'static str] {
+        &["collectionUUID"]
+    }
+
     fn lacking(&self) -> &'static [&'static str] {
-        &["collectionUUID", "encryptedFields"]
+        &["encryptedFields"]
     }
 
     fn traits(&self) -> Traits {

@@ -72,7 +72,8 @@ mod tests {
             doc! {"ok": 1.0}
         );
         assert_eq!(server.code("test", doc! {"dropDatabase": 2}), 20);
-        let left = server.run("admin", doc! {"listDatabases": 1, "nameOnly": true});
+        let filter = doc! {"name": {"$regex": "^test"}};
+        let left = server.run("admin", doc! {"listDatabases": 1, "filter": filter});
         assert_eq!(left.get_array("databases").unwrap().count(), 1);
     }
 }

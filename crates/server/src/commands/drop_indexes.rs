@@ -20,11 +20,11 @@ impl Command for DropIndexes {
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        &["index"]
+        &["collectionUUID", "index"]
     }
 
     fn lacking(&self) -> &'static [&'static str] {
-        &["collectionUUID", "isTimeseriesNamespace"]
+        &["isTimeseriesNamespace"]
     }
 
     fn traits(&self) -> Traits {

@@ -565,7 +565,6 @@ mod tests {
             (doc! {"explain": {"ping": 1}}, 73),
             (doc! {"explain": {"insert": "c"}}, 59),
             (doc! {"explain": {"find": "c", "x": 1}}, 40415),
-            (doc! {"explain": {"find": "c", "tailable": true}}, 238),
             (doc! {"explain": {"find": "c"}, "verbosity": "all"}, 2),
             (doc! {"explain": {"update": "c", "updates": []}}, 16),
         ];

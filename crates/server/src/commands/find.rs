@@ -45,6 +45,7 @@ impl Command for Find {
 
 /// Fields of `find`, also inside `explain`.
 pub const FIELDS: &[&str] = &[
+    "collectionUUID",
     "filter",
     "sort",
     "projection",
@@ -59,16 +60,16 @@ pub const FIELDS: &[&str] = &[
     "noCursorTimeout",
     "allowPartialResults",
     "allowDiskUse",
+    "showRecordId",
+    "tailable",
+    "awaitData",
+    "oplogReplay",
     "let",
 ];
 
 /// Fields of MongoDB's `find` that are not there.
 pub const LACKING: &[&str] = &[
     "collation",
-    "showRecordId",
-    "tailable",
-    "awaitData",
-    "oplogReplay",
     "ntoreturn",
     "snapshot",
     "maxScan",
@@ -87,6 +88,8 @@ pub struct Finding<'a> {
     pub batch: BatchOptions,
     /// The cursor has no idle time-out.
     pub no_timeout: bool,
+    /// Its getMores wait for documents.
+    pub awaits: bool,
 }
 
 impl<'a> Finding<'a> {
@@ -98,6 +101,11 @@ impl<'a> Finding<'a> {
         let limit = args.u64("limit")?.filter(|limit| *limit > 0);
         let size = args.u64("batchSize")?;
         let single = args.flag("singleBatch")?.unwrap_or(false);
+        let tailable = args.bool("tailable")?.unwrap_or(false);
+        let awaits = args.bool("awaitData")?.unwrap_or(false);
+        // It says what every tailable find of the oplog does by now.
+        args.bool("oplogReplay")?;
+        check_tailable(args, tailable, awaits, single)?;
         Ok(Finding {
             request: FindRequest {
                 filter: args.doc_field("filter")?,
@@ -109,11 +117,14 @@ impl<'a> Finding<'a> {
                 min: args.doc_field("min")?,
                 max: args.doc_field("max")?,
                 return_key: args.flag("returnKey")?.unwrap_or(false),
+                show_record_id: args.bool("showRecordId")?.unwrap_or(false),
+                tailable,
                 variables,
                 allow_disk_use: args.bool("allowDiskUse")?,
             },
             batch: BatchOptions { size, single },
             no_timeout: args.flag("noCursorTimeout")?.unwrap_or(false),
+            awaits,
         })
     }
 
@@ -132,9 +143,39 @@ impl<'a> Finding<'a> {
             .find(&namespace, &self.request, &cx.limits)?;
         let mut cursor = Cursor::new(namespace.as_str(), Source::Query(Box::new(query)));
         cursor.no_timeout = self.no_timeout;
+        cursor.awaits = self.awaits;
         cursor.remaining = self.request.limit;
         Ok(cursor)
     }
+}
+
+/// Checks the options of a tailable cursor.
+fn check_tailable(args: &Arguments<'_>, tailable: bool, awaits: bool, single: bool) -> Result<()> {
+    if awaits && !tailable {
+        return Err(Failure::new(
+            ErrorCode::FailedToParse,
+            "Cannot set 'awaitData' without also setting 'tailable'",
+        ));
+    }
+    if !tailable {
+        return Ok(());
+    }
+    if single {
+        return Err(Failure::bad_value(
+            "cannot use tailable option with the 'singleBatch' option",
+        ));
+    }
+    let sort = args.doc_field("sort")?.filter(|sort| !sort.is_empty());
+    let is_natural = |sort: &Doc| {
+        sort.count() == 1 && sort.get_f64("$natural") == Some(1.0)
+            || sort.get_i32("$natural") == Some(1)
+    };
+    if sort.is_some_and(|sort| !is_natural(sort)) {
+        return Err(Failure::bad_value(
+            "cannot use tailable option with a sort other than {$natural: 1}",
+        ));
+    }
+    Ok(())
 }
 
 /// Reads a `hint`: an index's name or its key, or `{$natural: 1}`.
@@ -282,8 +323,10 @@ mod tests {
             let stage = plan.get_doc("winningPlan").unwrap().get_str("stage");
             assert_eq!(stage, Some("RETURN_KEY"));
         }
-        let command = doc! {"find": "c", "showRecordId": true};
-        assert_eq!(server.code("test", command), 238);
+        let command = doc! {"find": "c", "showRecordId": true, "limit": 1};
+        let reply = server.run("test", command);
+        let shown = server.batch(&reply, "firstBatch").remove(0);
+        assert!(shown.get_i64("$recordId").is_some());
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -306,9 +349,9 @@ mod tests {
                 "BSON field 'find.filter' is the wrong type 'int', expected type 'object'",
             ),
             (
-                doc! {"find": "c", "tailable": true},
-                238,
-                "the option 'tailable' of the command 'find' is not supported by this server",
+                doc! {"find": "c", "awaitData": true},
+                9,
+                "Cannot set 'awaitData' without also setting 'tailable'",
             ),
             (
                 doc! {"find": "c", "hint": 1},

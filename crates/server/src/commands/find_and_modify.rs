@@ -28,6 +28,7 @@ impl Command for FindAndModify {
 
     fn fields(&self) -> &'static [&'static str] {
         &[
+            "collectionUUID",
             "query",
             "sort",
             "remove",
@@ -45,11 +46,7 @@ impl Command for FindAndModify {
     }
 
     fn lacking(&self) -> &'static [&'static str] {
-        &[
-            "encryptionInformation",
-            "collectionUUID",
-            "legacyRuntimeConstants",
-        ]
+        &["encryptionInformation", "legacyRuntimeConstants"]
     }
 
     fn traits(&self) -> Traits {

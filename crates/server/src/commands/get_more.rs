@@ -1,12 +1,17 @@
 //! `getMore`
 
+use std::sync::Arc;
+use std::time::Instant;
+
 use frond_bson::{DocBuf, Value};
+use frond_store::TailSignal;
 
 use super::{Command, Traits};
 use crate::context::Context;
 use crate::cursors::{Cursor, not_found};
 use crate::failure::{ErrorCode, Failure, Result};
 use crate::metrics::Op;
+use crate::parking::{AWAIT_DEFAULT, Parked};
 use crate::reply::cursor_reply;
 
 /// Fetches the next batch of a cursor.
@@ -52,7 +57,19 @@ impl Command for GetMore {
             .str("collection")?
             .ok_or_else(|| args.missing("collection"))?;
         let size = args.u64("batchSize")?.filter(|size| *size > 0);
-        if cx.max_time.is_some() {
+        let resumed = cx.state.resumed.take();
+        if resumed.is_some() {
+            let is_open = cx.server.cursors.unpark(id);
+            if let Err(error) = cx.limits.check() {
+                cx.server.cursors.kill(id);
+                return Err(error.into());
+            }
+            if !is_open {
+                return Err(killed());
+            }
+        }
+        let awaits = cx.server.cursors.awaits(id);
+        if cx.max_time.is_some() && !awaits && cx.server.cursors.namespace(id).is_some() {
             return Err(Failure::bad_value(
                 "cannot set maxTimeMS on getMore command for a non-awaitData cursor",
             ));
@@ -72,14 +89,37 @@ impl Command for GetMore {
                 ),
             ));
         }
-        let (batch, left) = next_batch(cx, id, size)?;
+        let (batch, left, tail) = next_batch(cx, id, size)?;
+        if let Some((signal, seen)) = tail.filter(|_| awaits && batch.is_empty() && left != 0) {
+            let now = Instant::now();
+            let until = match &resumed {
+                Some(parked) => parked.until,
+                None => now + cx.max_time.unwrap_or(AWAIT_DEFAULT),
+            };
+            if now < until {
+                if !cx.server.cursors.park(id, &cx.connection.wake) {
+                    return Err(killed());
+                }
+                cx.state.park = Some(Parked {
+                    cursor: id,
+                    signal,
+                    seen,
+                    until,
+                });
+                // Nobody sees this reply: the command runs again.
+                return Ok(DocBuf::new());
+            }
+        }
         cx.more_to_come = cx.exhaust_allowed && left != 0;
         Ok(cursor_reply("nextBatch", batch, left, &namespace))
     }
 }
 
-/// The next batch of a cursor, and its id or 0 if it ended.
-pub fn next_batch(cx: &Context<'_>, id: i64, size: Option<u64>) -> Result<(Vec<DocBuf>, i64)> {
+/// A batch, the cursor's id or 0 if it ended, and what a tailable cursor waits for.
+type Next = (Vec<DocBuf>, i64, Option<(Arc<TailSignal>, u64)>);
+
+/// The next batch of a cursor.
+fn next_batch(cx: &Context<'_>, id: i64, size: Option<u64>) -> Result<Next> {
     let mut out = cx.server.cursors.check_out(id, &cx.limits.killed)?;
     if let Err(failure) = check_session(cx, id, out.cursor()?) {
         out.put_back();
@@ -88,7 +128,7 @@ pub fn next_batch(cx: &Context<'_>, id: i64, size: Option<u64>) -> Result<(Vec<D
     let batch = {
         let cursor = out.cursor()?;
         let mut limits = cx.limits.clone();
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         limits.deadline = cursor.time_left.and_then(|time| began.checked_add(time));
         cursor.set_context(&limits);
         let batch = cursor.batch(size);
@@ -100,19 +140,24 @@ pub fn next_batch(cx: &Context<'_>, id: i64, size: Option<u64>) -> Result<(Vec<D
     let batch = match batch {
         Ok(batch) => batch,
         Err(failure) if failure.code == ErrorCode::Interrupted && out.was_killed() => {
-            return Err(Failure::new(
-                ErrorCode::CursorKilled,
-                "operation was killed because its cursor was killed",
-            ));
+            return Err(killed());
         }
         Err(failure) => return Err(failure),
     };
     cx.server.metrics.documents_returned.add(batch.len() as u64);
     if out.cursor()?.ended() {
-        return Ok((batch, 0));
+        return Ok((batch, 0, None));
     }
+    let tail = out.cursor()?.tail_signal();
     out.put_back();
-    Ok((batch, id))
+    Ok((batch, id, tail))
+}
+
+fn killed() -> Failure {
+    Failure::new(
+        ErrorCode::CursorKilled,
+        "operation was killed because its cursor was killed",
+    )
 }
 
 /// A cursor belongs to the session that opened it.

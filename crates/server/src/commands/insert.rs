@@ -26,6 +26,7 @@ impl Command for Insert {
 
     fn fields(&self) -> &'static [&'static str] {
         &[
+            "collectionUUID",
             "documents",
             "ordered",
             "bypassDocumentValidation",
@@ -35,11 +36,7 @@ impl Command for Insert {
     }
 
     fn lacking(&self) -> &'static [&'static str] {
-        &[
-            "encryptionInformation",
-            "collectionUUID",
-            "isTimeseriesNamespace",
-        ]
+        &["encryptionInformation", "isTimeseriesNamespace"]
     }
 
     fn traits(&self) -> Traits {

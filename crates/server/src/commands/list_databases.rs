@@ -2,6 +2,7 @@
 
 use frond_bson::{DocBuf, doc};
 use frond_query::matcher::Filter;
+use frond_store::DatabaseInfo;
 
 use super::{Command, Traits};
 use crate::context::Context;
@@ -35,7 +36,18 @@ impl Command for ListDatabases {
         let filter = args.doc_field("filter")?.map(Filter::parse).transpose()?;
         let mut total: i64 = 0;
         let mut reply = DocBuf::new();
-        let databases = cx.server.store.list_databases()?;
+        let mut databases = cx.server.store.list_databases()?;
+        // MongoDB has these from its first start on, and clients count on it.
+        for own in ["admin", "config", "local"] {
+            if let Err(place) = databases.binary_search_by(|one| one.name.as_str().cmp(own)) {
+                let info = DatabaseInfo {
+                    name: own.to_owned(),
+                    size_on_disk: 0,
+                    empty: false,
+                };
+                databases.insert(place, info);
+            }
+        }
         reply.push_array("databases", |list| {
             for database in &databases {
                 let size = i64::try_from(database.size_on_disk).unwrap_or(i64::MAX);
@@ -75,7 +87,9 @@ mod tests {
         let reply = server.run("admin", doc! {"listDatabases": 1, "nameOnly": true});
         assert_eq!(
             reply,
-            doc! {"databases": [{"name": "a"}, {"name": "b"}], "ok": 1.0}
+            doc! {"databases": [
+                {"name": "a"}, {"name": "admin"}, {"name": "b"}, {"name": "config"}, {"name": "local"},
+            ], "ok": 1.0}
         );
         let reply = server.run("admin", doc! {"listDatabases": 1, "filter": {"name": "b"}});
         let list = reply.get_array("databases").unwrap();

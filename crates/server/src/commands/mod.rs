@@ -12,16 +12,21 @@ use crate::failure::Result;
 use crate::metrics::{Class, Op};
 
 pub mod aggregate;
+pub mod apply_ops;
 pub mod build_info;
 pub mod bulk_write;
+pub mod clone_collection_as_capped;
 pub mod coll_mod;
 pub mod coll_stats;
 pub mod configure_fail_point;
 pub mod connection_status;
+pub mod convert_to_capped;
 pub mod count;
 pub mod create;
 pub mod create_indexes;
 pub mod current_op;
+pub mod data_size;
+pub mod db_hash;
 pub mod db_stats;
 pub mod delete;
 pub mod distinct;
@@ -54,6 +59,7 @@ pub mod log_rotate;
 pub mod logout;
 pub mod parameters;
 pub mod ping;
+pub mod plan_cache;
 pub mod profile;
 pub mod refresh_sessions;
 pub mod rename_collection;
@@ -74,16 +80,21 @@ pub mod whatsmyuri;
 /// Every command.
 pub static COMMANDS: &[&dyn Command] = &[
     &aggregate::Aggregate,
+    &apply_ops::ApplyOps,
     &build_info::BuildInfo,
     &bulk_write::BulkWrite,
+    &clone_collection_as_capped::CloneCollectionAsCapped,
     &coll_mod::CollMod,
     &coll_stats::CollStats,
     &configure_fail_point::ConfigureFailPoint,
     &connection_status::ConnectionStatus,
+    &convert_to_capped::ConvertToCapped,
     &count::Count,
     &create::Create,
     &create_indexes::CreateIndexes,
     &current_op::CurrentOp,
+    &data_size::DataSize,
+    &db_hash::DbHash,
     &db_stats::DbStats,
     &delete::Delete,
     &distinct::Distinct,
@@ -117,6 +128,10 @@ pub static COMMANDS: &[&dyn Command] = &[
     &parameters::GetParameter,
     &parameters::SetParameter,
     &ping::Ping,
+    &plan_cache::PlanCacheClear,
+    &plan_cache::PlanCacheClearFilters,
+    &plan_cache::PlanCacheListFilters,
+    &plan_cache::PlanCacheSetFilter,
     &profile::Profile,
     &refresh_sessions::RefreshSessions,
     &rename_collection::RenameCollection,

@@ -21,11 +21,7 @@ impl Command for RenameCollection {
 
     fn fields(&self) -> &'static [&'static str] {
         // Drivers once asked for the target to stay temporary; nothing depends on it.
-        &["to", "dropTarget", "stayTemp"]
-    }
-
-    fn lacking(&self) -> &'static [&'static str] {
-        &["collectionUUID"]
+        &["collectionUUID", "to", "dropTarget", "stayTemp"]
     }
 
     fn traits(&self) -> Traits {
@@ -40,6 +36,7 @@ impl Command for RenameCollection {
         let name = |field| args.str(field)?.ok_or_else(|| args.missing(field));
         let from = Namespace::parse(name("renameCollection")?)?;
         let to = Namespace::parse(name("to")?)?;
+        cx.check_uuid(&from)?;
         let drop_target = args.flag("dropTarget")?.unwrap_or(false);
         cx.server.store.rename_collection(&from, &to, drop_target)?;
         cx.server.cursors.kill_namespace(from.as_str());

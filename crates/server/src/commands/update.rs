@@ -28,6 +28,7 @@ impl Command for Update {
 
     fn fields(&self) -> &'static [&'static str] {
         &[
+            "collectionUUID",
             "updates",
             "ordered",
             "bypassDocumentValidation",
@@ -40,7 +41,6 @@ impl Command for Update {
     fn lacking(&self) -> &'static [&'static str] {
         &[
             "encryptionInformation",
-            "collectionUUID",
             "isTimeseriesNamespace",
             "legacyRuntimeConstants",
         ]

@@ -1,6 +1,6 @@
 //! `validate`
 
-use frond_bson::DocBuf;
+use frond_bson::{DocBuf, Value};
 
 use super::{Command, Traits};
 use crate::context::Context;
@@ -42,7 +42,12 @@ impl Command for Validate {
         let report = cx.server.store.verify(&namespace)?;
         let mut reply = DocBuf::new();
         reply.push("ns", namespace.as_str());
+        if let Some(uuid) = cx.server.store.uuid_of(&namespace) {
+            let (subtype, bytes) = (4, uuid.as_slice());
+            reply.push("uuid", Value::Binary { subtype, bytes });
+        }
         reply.push("nInvalidDocuments", report.invalid_documents as i64);
+        reply.push("nNonCompliantDocuments", 0i64);
         reply.push("nrecords", report.documents as i64);
         reply.push("nIndexes", report.indexes.len() as i32);
         reply.push_doc("keysPerIndex", |keys| {
@@ -57,7 +62,14 @@ impl Command for Validate {
         });
         reply.push("valid", report.errors.is_empty());
         reply.push("repaired", false);
-        reply.push_array("warnings", |_| ());
+        for list in [
+            "warnings",
+            "extraIndexEntries",
+            "missingIndexEntries",
+            "corruptRecords",
+        ] {
+            reply.push_array(list, |_| ());
+        }
         reply.push_array("errors", |errors| {
             for error in &report.errors {
                 errors.push(error);

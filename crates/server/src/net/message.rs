@@ -84,7 +84,7 @@ fn counted(
     message: &[u8],
     previous: Option<i32>,
 ) -> Handled {
-    if previous.is_none() {
+    if previous.is_none() && state.resumed.is_none() {
         server.metrics.bytes_in.add(message.len() as u64);
     }
     let handled = handle_plain(server, connection, state, message, previous);

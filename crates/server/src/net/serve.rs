@@ -8,9 +8,11 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 
 use crate::connection::{ClientState, Connection, Peer};
+use crate::dispatch::abandon;
 use crate::log::{Component, Severity};
 use crate::net::frames::{Ended, Frames};
 use crate::net::message::{handle, log_malformed};
+use crate::parking::Parked;
 use crate::state::Server;
 
 /// How long a client may take to read its last reply when the server stops.
@@ -128,6 +130,18 @@ where
         let mut previous = None;
         loop {
             let handled = handle(server, connection, &mut state, frames.message(), previous);
+            state.resumed = None;
+            if let Some(parked) = state.park.take() {
+                if let Some(ended) =
+                    parked_wait(&parked, connection, &mut frames, stream, &mut stop).await
+                {
+                    server.cursors.kill(parked.cursor);
+                    abandon(server, connection);
+                    return ended;
+                }
+                state.resumed = Some(parked);
+                continue;
+            }
             if let Some(time) = handled.wait
                 && let Some(ended) = pause(time, &mut frames, stream, &mut stop).await
             {
@@ -150,6 +164,21 @@ where
                 return None;
             }
         }
+    }
+}
+
+/// Waits for what a getMore waits for. Some if the conversation ends meanwhile.
+async fn parked_wait<S: AsyncRead + Unpin>(
+    parked: &Parked,
+    connection: &Connection,
+    frames: &mut Frames,
+    stream: &mut S,
+    stop: &mut watch::Receiver<bool>,
+) -> Option<Option<Ended>> {
+    tokio::select! {
+        () = parked.wait(connection) => None,
+        ended = frames.watch(stream) => Some(Some(ended)),
+        _ = stopped(stop) => Some(None),
     }
 }
 

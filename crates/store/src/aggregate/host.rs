@@ -113,11 +113,15 @@ fn storage_stats(stats: &CollectionStats, scale: i64) -> DocBuf {
         "count": stats.count as i64,
         "avgObjSize": stats.avg_obj_size as i64,
         "storageSize": scaled(stats.storage_size),
-        "capped": false,
+        "capped": stats.capped.is_some(),
         "nindexes": stats.indexes as i64,
         "totalIndexSize": scaled(stats.total_index_size),
         "totalSize": scaled(stats.storage_size + stats.total_index_size),
     };
+    if let Some(capped) = stats.capped {
+        out.push("max", capped.documents.unwrap_or(0) as i64);
+        out.push("maxSize", scaled(capped.bytes));
+    }
     out.push_doc("indexSizes", |sizes| {
         for (name, bytes) in &stats.index_sizes {
             sizes.push(name, scaled(*bytes));

@@ -57,6 +57,15 @@ impl Target<'_> {
         let temporary = format!("tmp.agg_out.{}", ObjectId::new());
         let temporary = Namespace::new(target.db(), &temporary)?;
         let existing = self.store.catalog().collection(&target);
+        if existing
+            .as_ref()
+            .is_some_and(|existing| existing.settings.capped.is_some())
+        {
+            return Err(command(
+                ErrorCode::Location(17152),
+                format!("namespace '{target}' is capped so it can't be used for $out"),
+            ));
+        }
         let filled = self
             .prepare(&temporary, existing.as_deref())
             .and_then(|()| self.fill(&temporary, &mut docs))

@@ -7,7 +7,7 @@ use frond_bson::{Doc, DocBuf};
 use frond_query::error::ErrorCode;
 use parking_lot::RwLock;
 
-use super::{Catalog, Collection, DROPPED, SYSTEM_VIEWS, Shared, Uuid, View, persist};
+use super::{Catalog, Collection, DROPPED, SYSTEM_VIEWS, Shared, Uuid, View, persist, records};
 use crate::error::{Result, command};
 use crate::index::Index;
 use crate::index::spec::ID_INDEX_NAME;
@@ -58,7 +58,7 @@ fn random_uuid() -> Uuid {
 
 /// Indexes of a collection as MongoDB counts them.
 pub(crate) fn index_count(collection: &Collection) -> usize {
-    collection.ready_indexes().count() + 1
+    collection.ready_indexes().count() + usize::from(!collection.is_by_record())
 }
 
 impl Catalog {
@@ -107,6 +107,8 @@ impl Catalog {
         shared.epoch.fetch_add(1, Ordering::SeqCst);
         if done.is_ok() {
             *gate = version;
+            // Tailable cursors look whether it is still there.
+            shared.records.tail.notify();
         }
         done
     }
@@ -148,13 +150,24 @@ impl Catalog {
         stored: &Doc,
         settings: CollectionOptions,
     ) -> Result<()> {
+        let mut batch = WriteSet::new();
+        let uuid = random_uuid();
+        let primary = self.engine.allocate_tree();
+        let mut indexes = Vec::new();
+        if settings.capped.is_some() {
+            let tree = self.engine.allocate_tree();
+            let index = Index::new(records::id_index()?, tree, true, 0);
+            batch.create_tree(tree, &settings.tree);
+            persist::put_index(&mut batch, &uuid, &index);
+            indexes.push(Arc::new(index));
+        }
         let collection = Collection {
             ns: ns.clone(),
-            uuid: random_uuid(),
+            uuid,
             options: stored.to_owned(),
-            primary: self.engine.allocate_tree(),
+            primary,
             settings: Arc::new(settings),
-            indexes: Vec::new(),
+            indexes,
             plans: PlanCache::default(),
             version: 0,
             shared: Arc::new(Shared {
@@ -163,7 +176,6 @@ impl Catalog {
                 ..Shared::default()
             }),
         };
-        let mut batch = WriteSet::new();
         batch.create_tree(collection.primary, &collection.settings.tree);
         persist::put_collection(&mut batch, &collection);
         self.commit(batch, |view| view.insert(Arc::new(collection)))
@@ -188,6 +200,34 @@ impl Catalog {
         let mut batch = WriteSet::new();
         persist::put_collection(&mut batch, &after);
         self.replace(&collection, Some(after), batch)
+    }
+
+    /// Replaces a collection by another one, which `fill` fills while nobody writes to the first.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26), errors of `fill`.
+    pub fn replace_by(
+        &self,
+        ns: &Namespace,
+        other: &Namespace,
+        fill: impl FnOnce(&Collection) -> Result<()>,
+    ) -> Result<()> {
+        let _changing = self.changing.lock();
+        let collection = self.existing(ns)?;
+        let shared = collection.shared.clone();
+        {
+            // Writers that come later find that the collection is another one: they try again.
+            let mut gate = shared.gate.write();
+            let version = *gate;
+            fill(&collection)?;
+            *gate = DROPPED;
+            drop(gate);
+            let renamed = self.rename_locked(other, ns, true);
+            if renamed.is_err() {
+                *shared.gate.write() = version;
+            }
+            renamed
+        }
     }
 
     /// Two databases may not differ only in the case of their letters.
@@ -243,6 +283,19 @@ impl Catalog {
         Ok(info)
     }
 
+    /// Drops what commands that a crash cut short have left behind: collections that were to replace others.
+    pub(super) fn drop_temporary(&self) -> Result<()> {
+        let is_temporary = |name: &str| {
+            name.starts_with("tmp.agg_out.")
+                || (name.starts_with("tmp") && name.contains(".convertToCapped."))
+        };
+        let view = self.view();
+        for collection in view.iter().filter(|one| is_temporary(one.ns.coll())) {
+            self.drop_collection(&collection.ns)?;
+        }
+        Ok(())
+    }
+
     /// Drops all collections of a database. Returns whether there were any.
     pub fn drop_database(&self, db: &str) -> Result<bool> {
         let collections = self.view().database(db);
@@ -270,6 +323,11 @@ impl Catalog {
         drop_target: bool,
     ) -> Result<()> {
         let _changing = self.changing.lock();
+        self.rename_locked(from, to, drop_target)
+    }
+
+    /// As [`Catalog::rename_collection`], with the lock on changes held.
+    fn rename_locked(&self, from: &Namespace, to: &Namespace, drop_target: bool) -> Result<()> {
         self.check_writable(from)?;
         self.check_writable(to)
             .map_err(|error| match error.code() {
@@ -365,10 +423,9 @@ impl Catalog {
                 check_may_drop(&collection, name)?;
             }
         }
-        self.remove_indexes(&collection, |index| {
-            names
-                .as_ref()
-                .is_none_or(|names| names.contains(&index.spec.name))
+        self.remove_indexes(&collection, |index| match &names {
+            None => !index.spec.is_id_index(),
+            Some(names) => names.contains(&index.spec.name),
         })?;
         Ok(before)
     }
@@ -420,6 +477,12 @@ fn stage_drop(batch: &mut WriteSet, collection: &Collection) {
 fn check_may_drop(collection: &Collection, name: &str) -> Result<()> {
     if name == ID_INDEX_NAME {
         return Err(command(ErrorCode::InvalidOptions, "cannot drop _id index"));
+    }
+    if collection.settings.clustered.is_some() && name == collection.id_index_name() {
+        return Err(command(
+            ErrorCode::Location(5979800),
+            "cannot drop the clustered index",
+        ));
     }
     match collection.index(name) {
         Some(_) => Ok(()),

@@ -17,6 +17,7 @@ mod change;
 mod definitions;
 mod hooks;
 mod persist;
+mod records;
 mod view;
 
 use std::sync::Arc;
@@ -42,6 +43,9 @@ pub use definitions::{ResolvedView, ViewDefinition};
 pub(crate) use definitions::{SYSTEM_VIEWS, is_a_view};
 pub use hooks::Hooks;
 pub(crate) use persist::{add_multikey, counter_key, put_counter, repair};
+use records::Records;
+pub use records::TailSignal;
+pub(crate) use records::{Insertion, record_of_key};
 pub use view::View;
 
 /// Identifies a collection for its whole life, also when it is renamed.
@@ -88,6 +92,8 @@ struct Shared {
     /// How often queries looked for an `_id`.
     id_uses: Usage,
     hooks: Arc<Hooks>,
+    /// Of a collection in the order of insertion.
+    records: Records,
 }
 
 impl Collection {
@@ -206,6 +212,7 @@ impl Catalog {
             current: ArcSwap::from_pointee(view),
             changing: Mutex::new(()),
         };
+        catalog.drop_temporary()?;
         catalog.restart_unfinished_indexes()?;
         Ok(catalog)
     }
@@ -225,9 +232,17 @@ impl Catalog {
         self.current.load()
     }
 
-    /// The current definition of a collection.
+    /// The current definition of a collection. Tools read and write a time series by the name that its buckets
+    /// have in MongoDB: here it is another name for its documents.
     pub fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
-        self.view().get(ns).cloned()
+        let view = self.view();
+        if let Some(found) = view.get(ns) {
+            return Some(found.clone());
+        }
+        let series = ns.coll().strip_prefix("system.buckets.")?;
+        let series = view.get(&Namespace::new(ns.db(), series).ok()?)?;
+        series.settings.time_series.as_ref()?;
+        Some(series.clone())
     }
 
     /// The current definition of a collection, or `NamespaceNotFound` (26), or
@@ -281,6 +296,11 @@ impl Catalog {
             std::thread::yield_now();
         }
     }
+}
+
+/// An identity as messages show it.
+pub(crate) fn hex(uuid: &Uuid) -> String {
+    uuid.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Error 26.

@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 use frond_bson::{Doc, DocBuf, Value, doc};
 use parking_lot::RwLock;
 
+use super::records::unique_id;
 use super::{Collection, Hooks, Shared, Uuid, View};
 use crate::error::{Result, command, corrupt};
 use crate::index::Index;
@@ -173,9 +174,14 @@ pub(super) fn load(engine: &Engine, hooks: &Arc<Hooks>) -> Result<View> {
         };
         shared.documents.store(counts.documents, Ordering::Relaxed);
         shared.bytes.store(counts.bytes, Ordering::Relaxed);
+        let settings = CollectionOptions::parse(&options)?;
+        let primary = tree_id(&entry).ok_or_else(wrong)?;
+        if settings.is_by_record() && engine.has_tree(primary) {
+            shared.records.load(&snapshot, primary)?;
+        }
         view.insert(Arc::new(Collection {
-            settings: Arc::new(CollectionOptions::parse(&options)?),
-            primary: tree_id(&entry).ok_or_else(wrong)?,
+            settings: Arc::new(settings),
+            primary,
             indexes: indexes.remove(&uuid).unwrap_or_default(),
             plans: PlanCache::default(),
             version: 0,
@@ -234,7 +240,7 @@ fn load_indexes(snapshot: &Snapshot) -> Result<HashMap<Uuid, Vec<Arc<Index>>>> {
             sides.push(side.map(TreeId).ok_or_else(wrong)?);
         }
         let mut index = Index::new(
-            IndexSpec::parse(entry.get_doc("spec").ok_or_else(wrong)?)?,
+            unique_id(IndexSpec::parse(entry.get_doc("spec").ok_or_else(wrong)?)?),
             tree,
             entry.get_bool("ready").ok_or_else(wrong)?,
             multikey.map_or(0, |bits| merge::read_bits(&bits)),

@@ -99,6 +99,8 @@ pub struct Executor {
     seen: Option<Seen>,
     context: OpContext,
     stats: ExecStats,
+    /// The last document that was looked at, for whoever goes on behind it.
+    position: Option<Vec<u8>>,
 }
 
 /// What a candidate is tested with.
@@ -158,6 +160,7 @@ impl Executor {
             seen: may_repeat.then(Seen::default),
             context,
             stats: ExecStats::default(),
+            position: None,
         };
         match access {
             Access::Or(mut branches) => {
@@ -167,6 +170,31 @@ impl Executor {
             access => executor.source = executor.open_source(access)?,
         }
         Ok(executor)
+    }
+
+    /// Opens a scan of the documents behind a key, or of all; it remembers how far it came.
+    pub fn open_behind(
+        collection: Arc<Collection>,
+        snapshot: Snapshot,
+        position: Option<&[u8]>,
+        filter: Arc<Filter>,
+        context: OpContext,
+    ) -> Result<Executor> {
+        let mut range = primary_range(collection.primary, Intervals::all(), Direction::Forward);
+        // No encoding of a value is the beginning of another one.
+        range.interval.low = position.map(|position| [position, &[0]].concat());
+        let scan = KeyScan::open(&snapshot, range)?.of_collection();
+        let eof = Access::Eof;
+        let mut executor = Executor::open(collection, snapshot, eof, filter, context)?;
+        executor.needs_filter = !executor.filter.is_empty();
+        executor.source = Source::Primary(scan);
+        executor.position = Some(Vec::new());
+        Ok(executor)
+    }
+
+    /// The last document that was looked at, if that is remembered and there was one.
+    pub fn position(&self) -> Option<&[u8]> {
+        self.position.as_deref().filter(|key| !key.is_empty())
     }
 
     fn open_source(&self, access: Access) -> Result<Source> {
@@ -307,6 +335,7 @@ impl Executor {
             seen,
             context,
             stats,
+            position,
             ..
         } = self;
         let test = Test {
@@ -336,6 +365,10 @@ impl Executor {
             Source::Primary(scan) => scan.next(stats, |key, value, _, stats| {
                 context.step()?;
                 stats.docs_examined += 1;
+                if let Some(position) = position {
+                    position.clear();
+                    position.extend_from_slice(key);
+                }
                 let row = test.row(key, Doc::from_trusted(value))?;
                 keep_new(key, row, seen, stats)
             })?,
@@ -361,7 +394,7 @@ impl Executor {
                     return test.row(parts.id, Doc::empty());
                 }
                 let covering = if *covered {
-                    rebuild(index, &parts)?
+                    rebuild(collection, index, &parts)?
                 } else {
                     None
                 };
@@ -434,8 +467,17 @@ fn points(ranges: &Intervals, direction: Direction) -> Vec<Vec<u8>> {
 
 /// The document that an entry shows. `None` if a field is null: then the document itself tells
 /// whether it is null or missing.
-fn rebuild(index: &Index, parts: &EntryParts<'_>) -> Result<Option<DocBuf>> {
-    let doc = covered::document(&index.spec, parts).ok_or_else(|| damaged(index))?;
+fn rebuild(
+    collection: &Collection,
+    index: &Index,
+    parts: &EntryParts<'_>,
+) -> Result<Option<DocBuf>> {
+    let doc = if collection.is_by_record() {
+        covered::fields_document(&index.spec, parts.fields, parts.lost)
+    } else {
+        covered::document(&index.spec, parts)
+    };
+    let doc = doc.ok_or_else(|| damaged(index))?;
     let is_null = |(name, value): (&str, Value<'_>)| name != "_id" && value.is_nullish();
     Ok((!doc.iter().any(is_null)).then_some(doc))
 }

@@ -8,7 +8,9 @@ use frond_query::sort::SortSpec;
 use frond_query::spill::{Budget, Sorted, Spilled};
 
 use super::access::{Executor, Row};
+use super::tail::{Tail, record_id};
 use super::{ExecStats, sort};
+use crate::catalog::TailSignal;
 use crate::context::OpContext;
 use crate::error::Result;
 use crate::namespace::Namespace;
@@ -21,6 +23,8 @@ enum Rows {
     Unsorted(Box<Executor>, SortSpec, Budget),
     /// Sorted.
     Sorted(Sorted<Row>, ExecStats),
+    /// From a capped collection, and what is inserted into it later.
+    Tail(Box<Tail>),
     /// From an aggregation.
     Stream(Box<dyn DocStream>),
     /// No more.
@@ -36,6 +40,13 @@ pub trait DocStream: Send {
     fn set_context(&mut self, context: OpContext);
 }
 
+/// How record ids are made.
+#[derive(Clone, Copy)]
+struct RecordIds {
+    /// Whether keys are record ids.
+    by_record: bool,
+}
+
 /// The result of a query: pulls documents when it is asked for them. It owns its snapshot, so that
 /// it sees the collection as it was when it was opened.
 pub struct QueryCursor {
@@ -47,6 +58,8 @@ pub struct QueryCursor {
     projection: Option<Projection>,
     /// Rows are returned as the fields of their index.
     returns_key: bool,
+    /// Documents are shown with their record ids, which are, or are made from, their keys.
+    record_ids: Option<RecordIds>,
     returned: u64,
     /// What the sort wrote to temporary files.
     spilled: Arc<Spilled>,
@@ -75,6 +88,7 @@ impl QueryCursor {
             remaining: limit,
             projection,
             returns_key: false,
+            record_ids: None,
             returned: 0,
         }
     }
@@ -93,6 +107,50 @@ impl QueryCursor {
         self
     }
 
+    /// From here on documents are shown with their record ids, as `showRecordId` asks.
+    pub(crate) fn showing_record_ids(mut self, by_record: bool) -> QueryCursor {
+        self.rows = match self.rows {
+            Rows::Plan(executor) => Rows::Plan(Box::new(executor.with_keys())),
+            Rows::Unsorted(executor, spec, budget) => {
+                Rows::Unsorted(Box::new(executor.with_keys()), spec, budget)
+            }
+            Rows::Tail(tail) => Rows::Tail(Box::new(tail.with_keys())),
+            other => other,
+        };
+        self.record_ids = Some(RecordIds { by_record });
+        self
+    }
+
+    /// A tailable cursor.
+    pub(crate) fn of_tail(
+        ns: Namespace,
+        tail: Tail,
+        skip: u64,
+        limit: Option<u64>,
+        projection: Option<Projection>,
+    ) -> QueryCursor {
+        QueryCursor {
+            rows: Rows::Tail(Box::new(tail)),
+            skip,
+            remaining: limit,
+            projection,
+            ..QueryCursor::empty(ns)
+        }
+    }
+
+    /// Whether it may have more documents after it had none.
+    pub fn is_tailable(&self) -> bool {
+        matches!(self.rows, Rows::Tail(_)) && self.remaining != Some(0)
+    }
+
+    /// What tells of insertions that a tailable cursor has not seen, and how many it has.
+    pub fn tail_signal(&self) -> Option<(Arc<TailSignal>, u64)> {
+        match &self.rows {
+            Rows::Tail(tail) => Some(tail.signal()),
+            _ => None,
+        }
+    }
+
     /// A cursor over documents of another source.
     pub(crate) fn of_stream(ns: Namespace, stream: Box<dyn DocStream>) -> QueryCursor {
         QueryCursor {
@@ -102,6 +160,7 @@ impl QueryCursor {
             remaining: None,
             projection: None,
             returns_key: false,
+            record_ids: None,
             returned: 0,
             spilled: Arc::default(),
         }
@@ -116,6 +175,7 @@ impl QueryCursor {
             remaining: None,
             projection: None,
             returns_key: false,
+            record_ids: None,
             returned: 0,
             spilled: Arc::default(),
         }
@@ -131,6 +191,7 @@ impl QueryCursor {
         match &mut self.rows {
             Rows::Plan(executor) | Rows::Unsorted(executor, ..) => executor.set_context(context),
             Rows::Stream(stream) => stream.set_context(context),
+            Rows::Tail(tail) => tail.set_context(context),
             Rows::Sorted(..) | Rows::Done(_) => {}
         }
     }
@@ -151,6 +212,7 @@ impl QueryCursor {
             Rows::Plan(executor) | Rows::Unsorted(executor, ..) => executor.stats(),
             Rows::Sorted(_, stats) | Rows::Done(stats) => *stats,
             Rows::Stream(_) => ExecStats::default(),
+            Rows::Tail(tail) => tail.stats(),
         }
     }
 
@@ -164,6 +226,7 @@ impl QueryCursor {
         let next = self.pull();
         match &next {
             Ok(Some(_)) => self.returned += 1,
+            Ok(None) if self.is_tailable() => {}
             Ok(None) | Err(_) => self.rows = Rows::Done(self.stats()),
         }
         next
@@ -181,6 +244,7 @@ impl QueryCursor {
                     return stream.next();
                 }
                 Rows::Plan(executor) => executor.next_row()?,
+                Rows::Tail(tail) => tail.next_row()?,
                 Rows::Sorted(rows, _) => rows.next()?.map(|(_, row)| row),
                 Rows::Unsorted(executor, spec, budget) => {
                     let limit = self
@@ -204,10 +268,14 @@ impl QueryCursor {
             if self.returns_key {
                 return Ok(Some(row.index_key.unwrap_or_default()));
             }
-            return Ok(Some(match &self.projection {
+            let mut doc = match &self.projection {
                 Some(projection) => projection.apply(&row.doc, row.positional)?,
                 None => row.doc,
-            }));
+            };
+            if let Some(RecordIds { by_record }) = self.record_ids {
+                doc.push("$recordId", record_id(&row.key, by_record));
+            }
+            return Ok(Some(doc));
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Running plans: [`key_scan`] reads keys within bounds, [`access`] turns them into documents that
-//! pass a filter, [`sort`] orders them, [`cursor`] is what a client pulls from.
+//! pass a filter, [`sort`] orders them, [`cursor`] is what a client pulls from,
+//! [`tail`] waits for more.
 
 pub mod access;
 pub mod cursor;
 pub mod key_scan;
 pub mod sort;
+pub mod tail;
 
 /// What a plan has looked at, for `explain` and the profiler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -22,17 +22,22 @@ pub use validator::{Validation, ValidationAction, ValidationLevel, Validator};
 
 /// Options that work, for the page on compatibility.
 pub(crate) const SUPPORTED: &[&str] = &[
+    "capped",
     "changeStreamPreAndPostImages (kept",
     " there are no change streams)",
     "clusteredIndex",
     "collation (simple)",
     "compression",
+    "expireAfterSeconds",
     "idIndex",
     "indexOptionDefaults (kept, says nothing to this engine)",
+    "max",
     "pageSize",
     "pipeline",
     "readPageSize",
+    "size",
     "storageEngine (kept, says nothing to this engine)",
+    "timeseries (kept as ordinary documents, not in buckets)",
     "validationAction",
     "validationLevel",
     "validator",
@@ -41,14 +46,7 @@ pub(crate) const SUPPORTED: &[&str] = &[
 
 /// Options that MongoDB knows and this server does not have, unless they have the value that
 /// switches them off.
-pub(crate) const NOT_SUPPORTED: [&str; 6] = [
-    "capped",
-    "size",
-    "max",
-    "timeseries",
-    "expireAfterSeconds",
-    "encryptedFields",
-];
+pub(crate) const NOT_SUPPORTED: [&str; 1] = ["encryptedFields"];
 
 /// Options that old drivers send, or that say what is so in any case.
 const IGNORED: [&str; 4] = ["autoIndexId", "idIndex", "flags", "temp"];
@@ -117,9 +115,10 @@ impl CollectionOptions {
             }
             if NOT_SUPPORTED.contains(&name) {
                 if !is_off(value) {
-                    return Err(invalid(format!(
-                        "The collection option '{name}' is not supported by this server"
-                    )));
+                    return Err(command(
+                        ErrorCode::Location(6346402),
+                        "Encrypted collections are not supported on standalone",
+                    ));
                 }
                 continue;
             }
@@ -233,6 +232,11 @@ impl CollectionOptions {
             ));
         }
         Ok(())
+    }
+
+    /// Whether documents lie under record ids in the order of insertion, and not under their `_id`.
+    pub fn is_by_record(&self) -> bool {
+        self.capped.is_some() || self.time_series.is_some()
     }
 
     /// The options as they are stored and shown, in MongoDB's order. `given` is what they were
@@ -464,7 +468,36 @@ mod tests {
                 None,
             ),
             (doc! {"idIndex": {"key": {"a": 1}}}, Some(2)),
-            (doc! {"capped": true, "size": 1000}, Some(72)),
+            (doc! {"capped": true, "size": 1000, "max": 5.0}, None),
+            (doc! {"capped": true}, Some(72)),
+            (doc! {"size": 1000}, Some(72)),
+            (doc! {"max": 10}, Some(72)),
+            (doc! {"capped": true, "size": 0}, Some(51024)),
+            (doc! {"capped": true, "size": 1i64 << 51}, Some(51024)),
+            (
+                doc! {"capped": true, "size": 1000, "max": 1i64 << 31},
+                Some(2),
+            ),
+            (doc! {"capped": "yes", "size": 1000}, Some(14)),
+            (doc! {"timeseries": {"timeField": "t"}}, None),
+            (
+                doc! {"timeseries": {"timeField": "t", "metaField": "t"}},
+                Some(72),
+            ),
+            (
+                doc! {"timeseries": {"timeField": "t", "granularity": "days"}},
+                Some(2),
+            ),
+            (doc! {"timeseries": {"metaField": "t"}}, Some(40414)),
+            (
+                doc! {"timeseries": {"timeField": "t"}, "validator": {"a": 1}},
+                Some(72),
+            ),
+            (
+                doc! {"timeseries": {"timeField": "t"}, "expireAfterSeconds": 9},
+                None,
+            ),
+            (doc! {"expireAfterSeconds": 9}, Some(72)),
             (doc! {"collation": {"locale": "de"}}, Some(72)),
             (doc! {"viewOn": "x"}, None),
             (doc! {"viewOn": "x", "pipeline": [{"$match": {}}]}, None),
@@ -472,6 +505,7 @@ mod tests {
             (doc! {"viewOn": "x", "validator": {"a": 1}}, Some(72)),
             (doc! {"pipeline": []}, Some(72)),
             (doc! {"autoIndexId": false}, Some(72)),
+            (doc! {"encryptedFields": {"fields": []}}, Some(6346402)),
             (doc! {"nonsense": 1}, Some(40415)),
             (doc! {"compression": "best"}, Some(2)),
         ] {
@@ -496,6 +530,16 @@ mod tests {
             (
                 doc! {"validationLevel": "moderate", "validator": {"a": 1}},
                 doc! {"validator": {"a": 1}, "validationLevel": "moderate", "validationAction": "error"},
+            ),
+            (
+                doc! {"capped": true, "size": 1000, "max": 0},
+                doc! {"capped": true, "size": 1000i64},
+            ),
+            (
+                doc! {"timeseries": {"timeField": "t"}, "expireAfterSeconds": 5},
+                doc! {"expireAfterSeconds": 5i64, "timeseries": {
+                    "timeField": "t", "granularity": "seconds", "bucketMaxSpanSeconds": 3600,
+                }},
             ),
             (
                 doc! {"clusteredIndex": {"unique": true, "key": {"_id": 1}, "name": "x"}},

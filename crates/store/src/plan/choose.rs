@@ -20,7 +20,7 @@ use super::{Access, Hint, IndexAccess, KeyInterval, KeyLimits, Plan, partial};
 use crate::catalog::Collection;
 use crate::error::{Result, command};
 use crate::index::kinds::Ask;
-use crate::index::spec::{ID_INDEX_NAME, IndexSpec};
+use crate::index::spec::IndexSpec;
 use crate::index::{Index, covered};
 use crate::keyspace::Direction;
 
@@ -37,6 +37,8 @@ pub struct Query<'a> {
     pub shown: Option<&'a BTreeSet<String>>,
     /// Bounds of the hinted index.
     pub limits: &'a KeyLimits,
+    /// Whether documents lie under record ids, and not under their `_id`.
+    pub by_record: bool,
 }
 
 /// A plan that could be chosen.
@@ -70,6 +72,7 @@ pub fn choose(
     trial: impl FnOnce(&[Candidate]) -> Result<usize>,
 ) -> Result<Plan> {
     if query.hint.is_none()
+        && !query.by_record
         && query.sort.natural().is_none()
         && let Some(id) = query.filter.equality("_id")
     {
@@ -206,7 +209,9 @@ fn find_hinted(collection: &Collection, hint: &Hint) -> Result<Option<Arc<Index>
         )
     };
     match hint {
-        Hint::Name(name) if name == ID_INDEX_NAME => Ok(None),
+        Hint::Name(name) if !collection.is_by_record() && name == collection.id_index_name() => {
+            Ok(None)
+        }
         Hint::Name(name) => {
             let found = collection
                 .ready_indexes()
@@ -215,7 +220,8 @@ fn find_hinted(collection: &Collection, hint: &Hint) -> Result<Option<Arc<Index>
         }
         Hint::Key(pattern) => {
             let id_pattern = frond_bson::doc! {"_id": 1};
-            if frond_bson::compare_docs(pattern, &id_pattern).is_eq() {
+            if !collection.is_by_record() && frond_bson::compare_docs(pattern, &id_pattern).is_eq()
+            {
                 return Ok(None);
             }
             let same = |index: &&Arc<Index>| {
@@ -309,7 +315,11 @@ fn by_route(
     if spec.sparse && bounds.may_be_missing && !hinted {
         return None;
     }
-    let order = route.order(spec);
+    let mut order = route.order(spec);
+    if query.by_record {
+        // Behind the parts of an entry comes the record id, not the `_id`.
+        order.truncate(bounds.fields.len());
+    }
     let direction = direction_for(query.sort, &order);
     let gives_order = direction.is_some() && !query.sort.is_empty();
     let is_bounded = bounds.fields.first().is_some_and(|first| !first.is_all());
@@ -349,6 +359,9 @@ fn by_route(
 
 /// A plan over ranges of `_id`, if it is of use.
 fn through_id(query: &Query<'_>, conditions: &Conditions, hinted: bool) -> Option<Candidate> {
+    if query.by_record {
+        return None;
+    }
     let ranges = conditions
         .list
         .iter()
@@ -441,7 +454,9 @@ fn is_covered(spec: &IndexSpec, query: &Query<'_>) -> bool {
     let Some(shown) = query.shown else {
         return false;
     };
-    let has = |path: &str| path == "_id" || spec.fields.iter().any(|field| field.path == path);
+    let has = |path: &str| {
+        (path == "_id" && !query.by_record) || spec.fields.iter().any(|field| field.path == path)
+    };
     covered::can_rebuild(spec)
         && shown.iter().all(|path| has(path))
         && query.sort.fields().all(|(path, _)| has(path.as_str()))

@@ -48,6 +48,11 @@ struct Choice {
 }
 
 impl PlanCache {
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        self.0.lock().clear();
+    }
+
     /// The place of the remembered plan among the candidates.
     fn get(&self, shape: u64, documents: i64, candidates: &[Candidate]) -> Option<usize> {
         let mut choices = self.0.lock();

@@ -112,7 +112,7 @@ impl Inserter<'_> {
     /// request.
     fn chunk(&mut self, collection: &Collection, docs: &[&Doc], first: usize) -> Result<Chunk> {
         let engine = self.catalog.engine();
-        let mut staging = Staging::new(engine, collection, engine.snapshot(), &mut self.buffers)
+        let mut staging = Staging::for_insertion(engine, collection, &mut self.buffers)
             .bypassing_validation(self.options.bypass_validation);
         let mut errors = Vec::new();
         let mut consumed = 0;

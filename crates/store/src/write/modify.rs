@@ -10,7 +10,7 @@ use frond_query::error::ErrorCode;
 
 use super::Retry;
 use super::staging::{Buffers, Staged, Staging};
-use crate::catalog::{Catalog, Uuid};
+use crate::catalog::{Catalog, Uuid, hex};
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
 use crate::exec::access::Row;
@@ -260,10 +260,6 @@ impl Target<'_> {
         };
         change.stage(staging, &row).map(Some)
     }
-}
-
-fn hex(uuid: &Uuid) -> String {
-    uuid.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Whether an error says that an upsert met a document that another writer inserted first.

@@ -2,20 +2,22 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES, Value};
 use frond_query::error::{Error as CommandError, ErrorCode};
+use parking_lot::MutexGuard;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::duplicate;
-use crate::catalog::{self, Collection};
+use crate::catalog::{self, Collection, Insertion};
 use crate::error::{Error, Result, command};
 use crate::index::keys::IndexKeys;
 use crate::index::{Index, build, entry};
 use crate::keyspace::{
-    CATALOG_TREE, COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Durability, Engine, KEY_BYTES_MAX,
-    Snapshot, TreeId, WriteSet,
+    CATALOG_TREE, COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Direction, Durability, Engine,
+    KEY_BYTES_MAX, Snapshot, TreeId, WriteSet,
 };
 use crate::merge::Counts;
 use crate::options::Invalid;
@@ -92,6 +94,10 @@ pub struct Staging<'a> {
     bypass_validation: bool,
     /// What is to be told of documents that do not pass it.
     warnings: Vec<DocBuf>,
+    /// Of a capped collection: nobody else inserts until the commit.
+    insertion: Option<MutexGuard<'a, Insertion>>,
+    /// The last of the oldest documents that this commit removes.
+    removed_to: Vec<u8>,
 }
 
 /// A hash of a key of one tree.
@@ -126,6 +132,23 @@ impl<'a> Staging<'a> {
             multikey: Vec::new(),
             bypass_validation: false,
             warnings: Vec::new(),
+            insertion: None,
+            removed_to: Vec::new(),
+        }
+    }
+
+    /// Begins a commit that may insert. Whoever calls holds the collection's gate.
+    pub fn for_insertion(
+        engine: &'a Engine,
+        collection: &'a Collection,
+        buffers: &'a mut Buffers,
+    ) -> Staging<'a> {
+        // First the lock, then the snapshot, which shows what its last holder did.
+        let capped = collection.settings.capped;
+        let insertion = capped.map(|_| collection.lock_insertion());
+        Staging {
+            insertion,
+            ..Staging::new(engine, collection, engine.snapshot(), buffers)
         }
     }
 
@@ -188,14 +211,34 @@ impl<'a> Staging<'a> {
     /// `DuplicateKey` (11000), errors of the index keys, errors of the engine.
     pub fn insert(&mut self, key: &[u8], doc: &Doc) -> Result<Staged> {
         check_key(key)?;
+        let record;
+        let is_by_record = self.collection.is_by_record();
+        let key = if is_by_record {
+            if self.leaves_no_room(doc)? {
+                return Ok(Staged::NextCommit);
+            }
+            record = self.collection.next_record();
+            record.as_slice()
+        } else {
+            key
+        };
         if let Some(time_series) = &self.collection.settings.time_series {
             time_series.check(doc)?;
         }
         let warning = self.validate(doc, None)?;
-        if self.snapshot.contains(self.collection.primary, key)? {
+        if !is_by_record && self.snapshot.contains(self.collection.primary, key)? {
             return Err(duplicate::of_id(self.collection, doc));
         }
-        if self.generate(doc, key.len(), None)? == Staged::NextCommit || self.saw_primary(key) {
+        match self.generate(doc, key.len(), None) {
+            // Perhaps the other document is one that has to go by then.
+            Err(error) if is_by_record && self.documents > 0 && error.is_duplicate_key() => {
+                return Ok(Staged::NextCommit);
+            }
+            Err(error) => return Err(error),
+            Ok(Staged::NextCommit) => return Ok(Staged::NextCommit),
+            Ok(Staged::Done) => {}
+        }
+        if self.saw_primary(key) {
             return Ok(Staged::NextCommit);
         }
         self.batch
@@ -207,6 +250,65 @@ impl<'a> Staging<'a> {
         self.documents += 1;
         self.warnings.extend(warning);
         Ok(Staged::Done)
+    }
+
+    /// Whether a document has to wait for the next commit because a capped collection would have to remove
+    /// documents of this one for it.
+    ///
+    /// # Errors
+    /// `BadValue` (2) if it is larger than the collection may be.
+    fn leaves_no_room(&self, doc: &Doc) -> Result<bool> {
+        let Some(capped) = self.collection.settings.capped else {
+            return Ok(false);
+        };
+        let bytes = doc.len_bytes() as u64;
+        if bytes > capped.bytes {
+            return Err(command(
+                ErrorCode::BadValue,
+                "object to insert exceeds cappedMaxSize",
+            ));
+        }
+        let staged = u64::try_from(self.counts.bytes).unwrap_or(0);
+        let documents = self.documents as u64;
+        Ok(documents > 0
+            && (staged + bytes > capped.bytes
+                || capped.documents.is_some_and(|most| documents >= most)))
+    }
+
+    /// Stages the removal of the oldest documents of a capped collection that is too large.
+    fn remove_oldest(&mut self) -> Result<()> {
+        let (Some(capped), Some(insertion)) = (self.collection.settings.capped, &self.insertion)
+        else {
+            return Ok(());
+        };
+        let first = insertion.first.clone();
+        let before = self.collection.counts();
+        let documents = self.documents;
+        let is_over = |staged: Counts| {
+            let after = before + staged;
+            let count = u64::try_from(after.documents).unwrap_or(0);
+            let bytes = u64::try_from(after.bytes).unwrap_or(0);
+            bytes > capped.bytes || capped.documents.is_some_and(|most| count > most)
+        };
+        if !is_over(self.counts) {
+            return Ok(());
+        }
+        let snapshot = self.snapshot.clone();
+        let low = Bound::Included(first.as_slice());
+        let forward = Direction::Forward;
+        let mut oldest =
+            snapshot.cursor(self.collection.primary, low, Bound::Unbounded, forward)?;
+        // A collection that was made much smaller shrinks over several insertions.
+        while is_over(self.counts) && self.documents - documents < 2 * COMMIT_DOCUMENTS_MAX {
+            let Some((key, doc)) = oldest.next()? else {
+                break;
+            };
+            self.delete(key, Doc::from_trusted(doc))?;
+            self.removed_to.clear();
+            self.removed_to.extend_from_slice(key);
+        }
+        self.documents = documents;
+        Ok(())
     }
 
     /// Checks a document by the validator. Returns what is to be told of it.
@@ -393,13 +495,33 @@ impl<'a> Staging<'a> {
         if self.documents == 0 {
             return Ok(0);
         }
+        self.remove_oldest()?;
+        if self.collection.settings.capped.is_some() && self.insertion.is_none() {
+            self.insertion = Some(self.collection.lock_insertion());
+        }
+        // Who waits for the log does not make others wait.
+        let early = match self.insertion {
+            Some(_) => Durability::Logged,
+            None => durability,
+        };
         if self.counts != Counts::default() {
             let key = catalog::counter_key(&self.collection.uuid);
             self.batch
                 .merge(CATALOG_TREE, &key, &self.counts.to_bytes());
         }
-        self.engine.commit(self.batch, durability)?;
+        self.engine.commit(self.batch, early)?;
         self.collection.count(self.counts);
+        if let Some(insertion) = &mut self.insertion
+            && !self.removed_to.is_empty()
+        {
+            insertion.first = self.removed_to;
+        }
+        if self.collection.is_by_record() {
+            self.collection.tail().notify();
+        }
+        if self.insertion.take().is_some() && durability == Durability::Synced {
+            self.engine.flush_log()?;
+        }
         for (index, bits) in self.multikey {
             index.stored_multikey(bits);
         }

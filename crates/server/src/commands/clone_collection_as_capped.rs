@@ -1,0 +1,41 @@
+//! `cloneCollectionAsCapped`
+
+use frond_bson::{DocBuf, Value};
+
+use super::convert_to_capped::size;
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::Result;
+
+/// Copies a collection into a capped one.
+pub struct CloneCollectionAsCapped;
+
+impl Command for CloneCollectionAsCapped {
+    fn names(&self) -> &'static [&'static str] {
+        &["cloneCollectionAsCapped"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Copies the documents of a collection into a new capped one."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["toCollection", "size"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CATALOG_WRITE.stable(false)
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let from = cx.namespace()?;
+        let args = cx.args();
+        let to = args
+            .str("toCollection")?
+            .ok_or_else(|| args.missing("toCollection"))?;
+        let to = cx.namespace_of(&Value::String(to))?;
+        cx.server.store.clone_as_capped(&from, &to, size(&args)?)?;
+        cx.settle()?;
+        Ok(DocBuf::new())
+    }
+}

@@ -1,0 +1,49 @@
+//! `convertToCapped`
+
+use frond_bson::DocBuf;
+
+use super::{Command, Traits};
+use crate::arguments::Arguments;
+use crate::context::Context;
+use crate::failure::{ErrorCode, Failure, Result};
+
+/// Makes a collection capped.
+pub struct ConvertToCapped;
+
+impl Command for ConvertToCapped {
+    fn names(&self) -> &'static [&'static str] {
+        &["convertToCapped"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Makes a collection capped; its indexes are dropped."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["size"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CATALOG_WRITE.stable(false)
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let namespace = cx.namespace()?;
+        let size = size(&cx.args())?;
+        cx.server.store.convert_to_capped(&namespace, size)?;
+        cx.server.cursors.kill_namespace(namespace.as_str());
+        cx.settle()?;
+        Ok(DocBuf::new())
+    }
+}
+
+/// The `size` of the capped collection, in bytes.
+pub fn size(args: &Arguments<'_>) -> Result<i64> {
+    match args.i64("size")? {
+        Some(size) if size > 0 => Ok(size),
+        _ => Err(Failure::new(
+            ErrorCode::InvalidOptions,
+            "Capped collection size must be greater than zero",
+        )),
+    }
+}

@@ -1,0 +1,232 @@
+//! Collections in the order of insertion: capped ones, and time series.
+//!
+//! Their documents lie under record ids, numbers that count up, and not under their `_id`. So a scan
+//! gives the order of insertion, the oldest documents are the first ones of the tree, and a tailable cursor
+//! goes on behind the last id it saw. The index on `_id` of a capped collection is a unique index like
+//! any other one; a time series has none, as in MongoDB.
+//!
+//! (The other way, a second tree from numbers to `_id`s, would need a third one from `_id`s to numbers for
+//! deletes, and a look-up for each document of a scan.)
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::ops::Bound;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use frond_bson::{DocBuf, Value, key};
+use parking_lot::{Mutex, MutexGuard};
+
+use super::Collection;
+use crate::error::{Result, corrupt};
+use crate::index::spec::IndexSpec;
+use crate::keyspace::{Direction, Snapshot, TreeId};
+
+/// What the versions of a collection in the order of insertion share.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    /// The last record id that was given out.
+    last: AtomicI64,
+    /// Held by who inserts into a capped collection, until the commit: so that ids become visible in their
+    /// order, and nobody else removes the oldest documents.
+    insertion: Mutex<Insertion>,
+    pub tail: Arc<TailSignal>,
+}
+
+/// What is known of a capped collection by who may insert.
+#[derive(Debug, Default)]
+pub(crate) struct Insertion {
+    /// No document lies below this key: where to look for the oldest one.
+    pub first: Vec<u8>,
+}
+
+/// Tells tailable cursors of insertions.
+#[derive(Debug, Default)]
+pub struct TailSignal {
+    insertions: AtomicU64,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    wakers: HashMap<u64, Waker>,
+    next: u64,
+}
+
+/// Waits for insertions; forgotten when it is dropped.
+#[derive(Debug)]
+pub struct Newer {
+    signal: Arc<TailSignal>,
+    seen: u64,
+    id: Option<u64>,
+}
+
+impl TailSignal {
+    /// Grows with each insertion.
+    pub fn insertions(&self) -> u64 {
+        self.insertions.load(Ordering::SeqCst)
+    }
+
+    /// Ready when there are more insertions than `seen`, or the collection is gone.
+    pub fn newer(self: &Arc<TailSignal>, seen: u64) -> Newer {
+        Newer {
+            signal: self.clone(),
+            seen,
+            id: None,
+        }
+    }
+
+    /// Wakes who waits.
+    pub(crate) fn notify(&self) {
+        let mut waiting = self.waiting.lock();
+        self.insertions.fetch_add(1, Ordering::SeqCst);
+        waiting.wakers.drain().for_each(|(_, waker)| waker.wake());
+    }
+}
+
+impl Future for Newer {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let signal = self.signal.clone();
+        let mut waiting = signal.waiting.lock();
+        if signal.insertions() != self.seen {
+            return Poll::Ready(());
+        }
+        let id = self.id.unwrap_or(waiting.next);
+        if self.id.is_none() {
+            waiting.next += 1;
+            self.id = Some(id);
+        }
+        waiting.wakers.insert(id, context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Newer {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.signal.waiting.lock().wakers.remove(&id);
+        }
+    }
+}
+
+/// The key of a record id. It is encoded as a date is: a whole number of one size, of which nothing gets lost.
+pub(crate) fn record_key(record: i64) -> Vec<u8> {
+    let mut encoded = Vec::new();
+    key::encode(&Value::DateTime(record), &mut encoded);
+    encoded
+}
+
+/// The record id of a key.
+pub(crate) fn record_of_key(encoded: &[u8]) -> Option<i64> {
+    let mut bits = key::TypeBitsReader::new(&[]);
+    let mut out = DocBuf::new();
+    let ascending = key::Direction::Ascending;
+    let rest = key::decode_into(encoded, ascending, &mut bits, "r", &mut out).ok()?;
+    if !rest.is_empty() {
+        return None;
+    }
+    match out.get("r")? {
+        Value::DateTime(record) => Some(record),
+        _ => None,
+    }
+}
+
+/// The specification of the index on `_id` of a capped collection.
+pub(super) fn id_index() -> Result<IndexSpec> {
+    Ok(unique_id(IndexSpec::parse(&IndexSpec::id_index_doc())?))
+}
+
+/// The specification of an index on `_id` does not say that it is unique, but it is.
+pub(super) fn unique_id(spec: IndexSpec) -> IndexSpec {
+    IndexSpec {
+        unique: spec.unique || spec.is_id_index(),
+        ..spec
+    }
+}
+
+impl Records {
+    /// Finds the last record id of a tree.
+    pub fn load(&self, snapshot: &Snapshot, primary: TreeId) -> Result<()> {
+        let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+        let mut cursor = snapshot.cursor(primary, low, high, Direction::Backward)?;
+        if let Some((last, _)) = cursor.next()? {
+            let last = record_of_key(last).ok_or_else(|| corrupt("a record id"))?;
+            self.last.store(last, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+}
+
+impl Collection {
+    /// Whether documents lie under record ids in the order of insertion, and not under their `_id`.
+    pub fn is_by_record(&self) -> bool {
+        self.settings.is_by_record()
+    }
+
+    /// The key for a new document of a collection in the order of insertion.
+    pub(crate) fn next_record(&self) -> Vec<u8> {
+        record_key(self.shared.records.last.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+
+    /// Waits until nobody else inserts into this capped collection. Only for who holds its gate.
+    pub(crate) fn lock_insertion(&self) -> MutexGuard<'_, Insertion> {
+        self.shared.records.insertion.lock()
+    }
+
+    /// Tells tailable cursors of insertions.
+    pub(crate) fn tail(&self) -> &Arc<TailSignal> {
+        &self.shared.records.tail
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::task::Wake;
+
+    #[test]
+    fn record_ids_ascend_as_keys() {
+        let records = [1, 2, 255, 256, 1 << 31, 1 << 40, i64::MAX];
+        for pair in records.windows(2) {
+            assert!(record_key(pair[0]) < record_key(pair[1]));
+        }
+        for record in records {
+            assert_eq!(record_of_key(&record_key(record)), Some(record));
+        }
+        assert_eq!(record_of_key(b""), None);
+    }
+
+    #[derive(Default)]
+    struct Flag(AtomicBool);
+
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn who_waits_is_woken_once() {
+        let signal = Arc::new(TailSignal::default());
+        let flag = Arc::new(Flag::default());
+        let waker = Waker::from(flag.clone());
+        let mut context = Context::from_waker(&waker);
+        let mut first = signal.newer(signal.insertions());
+        let mut second = signal.newer(signal.insertions());
+        assert!(Pin::new(&mut first).poll(&mut context).is_pending());
+        assert!(Pin::new(&mut first).poll(&mut context).is_pending());
+        assert!(Pin::new(&mut second).poll(&mut context).is_pending());
+        assert_eq!(signal.waiting.lock().wakers.len(), 2);
+        drop(second);
+        assert_eq!(signal.waiting.lock().wakers.len(), 1);
+        signal.notify();
+        assert!(flag.0.load(Ordering::SeqCst));
+        assert!(Pin::new(&mut first).poll(&mut context).is_ready());
+    }
+}

@@ -1,0 +1,172 @@
+//! A tailable cursor: reads a capped collection to its end, and later from there on.
+
+use std::sync::Arc;
+
+use frond_query::error::ErrorCode;
+use frond_query::matcher::Filter;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::ExecStats;
+use super::access::{Executor, Row};
+use crate::catalog::{Catalog, TailSignal, Uuid, hex, record_of_key};
+use crate::context::OpContext;
+use crate::error::{Error, Result, command};
+use crate::namespace::Namespace;
+
+/// Reads a capped collection, and what is inserted later.
+pub struct Tail {
+    catalog: Arc<Catalog>,
+    ns: Namespace,
+    uuid: Uuid,
+    filter: Arc<Filter>,
+    context: OpContext,
+    signal: Arc<TailSignal>,
+    /// Insertions when the last scan began: what came later is not read yet.
+    seen: u64,
+    /// The last document that was looked at.
+    position: Option<Vec<u8>>,
+    /// The scan that is under way.
+    scan: Option<Box<Executor>>,
+    stats: ExecStats,
+    keeps_keys: bool,
+}
+
+impl Tail {
+    /// Begins at the oldest document. `None` if there is no such collection, or no document in it.
+    ///
+    /// # Errors
+    /// `BadValue` (2) if the collection is not capped.
+    pub fn open(
+        catalog: Arc<Catalog>,
+        ns: &Namespace,
+        filter: Arc<Filter>,
+        context: &OpContext,
+    ) -> Result<Option<Tail>> {
+        let Some(collection) = catalog.collection(ns) else {
+            return Ok(None);
+        };
+        if collection.settings.capped.is_none() {
+            return Err(command(
+                ErrorCode::BadValue,
+                format!(
+                    "error processing query: ns={ns} planner returned error :: caused by :: tailable \
+                     cursor requested on non capped collection"
+                ),
+            ));
+        }
+        if collection.counts().documents == 0 {
+            return Ok(None);
+        }
+        Ok(Some(Tail {
+            catalog,
+            ns: ns.clone(),
+            uuid: collection.uuid,
+            filter,
+            context: context.clone(),
+            signal: collection.tail().clone(),
+            seen: 0,
+            position: None,
+            scan: None,
+            stats: ExecStats::default(),
+            keeps_keys: false,
+        }))
+    }
+
+    /// From here on rows come with their keys.
+    pub fn with_keys(self) -> Tail {
+        Tail {
+            keeps_keys: true,
+            ..self
+        }
+    }
+
+    /// Sets the limits for what follows.
+    pub fn set_context(&mut self, context: OpContext) {
+        if let Some(scan) = &mut self.scan {
+            scan.set_context(context.clone());
+        }
+        self.context = context;
+    }
+
+    /// What was looked at so far.
+    pub fn stats(&self) -> ExecStats {
+        self.stats
+    }
+
+    /// What tells of insertions that this cursor has not seen, and how many it has.
+    pub fn signal(&self) -> (Arc<TailSignal>, u64) {
+        (self.signal.clone(), self.seen)
+    }
+
+    /// The next document that passes; `None` if there is none for now.
+    ///
+    /// # Errors
+    /// `QueryPlanKilled` (175) if the collection is gone, `CappedPositionLost` (136) if the last document
+    /// that was looked at is.
+    pub fn next_row(&mut self) -> Result<Option<Row>> {
+        if self.scan.is_none() && self.position.is_some() && self.seen == self.signal.insertions() {
+            return Ok(None);
+        }
+        let scan = match &mut self.scan {
+            Some(scan) => scan,
+            empty => {
+                self.seen = self.signal.insertions();
+                let read = self.catalog.read(&self.ns);
+                let Some((collection, snapshot)) = read.filter(|(now, _)| now.uuid == self.uuid)
+                else {
+                    return Err(gone(&self.uuid));
+                };
+                if let Some(position) = &self.position
+                    && !snapshot.contains(collection.primary, position)?
+                {
+                    return Err(lost(position));
+                }
+                let scan = Executor::open_behind(
+                    collection,
+                    snapshot,
+                    self.position.as_deref(),
+                    self.filter.clone(),
+                    self.context.clone(),
+                )?;
+                empty.insert(Box::new(match self.keeps_keys {
+                    true => scan.with_keys(),
+                    false => scan,
+                }))
+            }
+        };
+        let row = scan.next_row()?;
+        if let Some(position) = scan.position() {
+            self.position = Some(position.to_vec());
+        }
+        if row.is_none() {
+            self.stats = scan.stats();
+            self.scan = None;
+        }
+        Ok(row)
+    }
+}
+
+fn gone(uuid: &Uuid) -> Error {
+    command(
+        ErrorCode::QueryPlanKilled,
+        format!("collection dropped. UUID {}", hex(uuid)),
+    )
+}
+
+fn lost(position: &[u8]) -> Error {
+    let record = record_of_key(position).unwrap_or_default();
+    command(
+        ErrorCode::CappedPositionLost,
+        format!(
+            "CollectionScan died due to position in capped collection being deleted. Last seen record \
+             id: RecordId({record})"
+        ),
+    )
+}
+
+/// The record id of a document, by its key, as `showRecordId` shows it. Where documents lie under their
+/// `_id`, a number is made of that: the same one for the same document.
+pub fn record_id(key: &[u8], by_record: bool) -> i64 {
+    let record = record_of_key(key).filter(|_| by_record);
+    record.unwrap_or_else(|| (xxh3_64(key) >> 1) as i64)
+}

@@ -1,0 +1,90 @@
+//! `dbHash`: one hash for each collection, by which two servers can be compared.
+
+use std::ops::Bound;
+
+use frond_query::Md5;
+
+use crate::catalog::Uuid;
+use crate::context::OpContext;
+use crate::error::Result;
+use crate::keyspace::Direction;
+use crate::namespace::{Namespace, check_database_name};
+use crate::store::DocumentStore;
+
+/// The hashes of a database.
+#[derive(Clone, Debug, Default)]
+pub struct DatabaseHash {
+    /// Of each collection, by name.
+    pub collections: Vec<CollectionHash>,
+    /// Of all of them.
+    pub md5: String,
+}
+
+/// The hash of a collection.
+#[derive(Clone, Debug)]
+pub struct CollectionHash {
+    /// Its name without the database.
+    pub name: String,
+    /// The MD5 of its documents in their natural order, in hexadecimal digits.
+    pub md5: String,
+    /// Whether it is capped.
+    pub capped: bool,
+    /// Its identity.
+    pub uuid: Uuid,
+}
+
+impl DocumentStore {
+    /// Hashes the documents of a database's collections; only of those in `chosen`, if that is given. Views and
+    /// collections that the server keeps for itself are left out.
+    ///
+    /// # Errors
+    /// `InvalidNamespace` (73), the limits of the context, errors of the engine.
+    pub fn hash_database(
+        &self,
+        db: &str,
+        chosen: Option<&[&str]>,
+        context: &OpContext,
+    ) -> Result<DatabaseHash> {
+        check_database_name(db)?;
+        let collections = self.catalog().view().database(db);
+        let mut hashes = DatabaseHash::default();
+        let mut all = Md5::default();
+        for collection in collections {
+            let name = collection.ns.coll();
+            let is_chosen = chosen.is_none_or(|chosen| chosen.contains(&name));
+            if !is_chosen || (name.starts_with("system.") && name != "system.js") {
+                continue;
+            }
+            let Some(md5) = self.hash_collection(&collection.ns, context)? else {
+                continue;
+            };
+            for part in [name.as_bytes(), &[0], md5.as_bytes(), &[0]] {
+                all.add(part);
+            }
+            hashes.collections.push(CollectionHash {
+                name: name.to_owned(),
+                md5,
+                capped: collection.settings.capped.is_some(),
+                uuid: collection.uuid,
+            });
+        }
+        hashes.md5 = all.hex();
+        Ok(hashes)
+    }
+
+    /// `None` if the collection is gone.
+    fn hash_collection(&self, ns: &Namespace, context: &OpContext) -> Result<Option<String>> {
+        let Some((collection, snapshot)) = self.catalog().read(ns) else {
+            return Ok(None);
+        };
+        let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+        let mut cursor = snapshot.cursor(collection.primary, low, high, Direction::Forward)?;
+        let mut md5 = Md5::default();
+        let mut context = context.clone();
+        while let Some((_, document)) = cursor.next()? {
+            context.step()?;
+            md5.add(document);
+        }
+        Ok(Some(md5.hex()))
+    }
+}

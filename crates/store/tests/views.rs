@@ -1,0 +1,95 @@
+//! Views and validators over restarts.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Fixture, ns};
+use frond_bson::doc;
+use frond_query::error::ErrorCode;
+use frond_store::{CollectionKind, FindRequest, OpContext};
+
+#[test]
+fn views_survive_a_restart_and_go_with_their_database() {
+    let fixture = Fixture::new();
+    let (c, v, w) = (ns("db.c"), ns("db.v"), ns("db.w"));
+    fixture.insert(&c, &[doc! {"_id": 1, "a": 1}, doc! {"_id": 2, "a": 2}]);
+    let store = &fixture.store;
+    let pipeline = doc! {"viewOn": "c", "pipeline": [{"$match": {"a": {"$gt": 1}}}]};
+    store.create_collection(&v, &pipeline).unwrap();
+    store
+        .create_collection(&w, &doc! {"viewOn": "v", "pipeline": [{"$unset": "a"}]})
+        .unwrap();
+    let before = store.resolve_view(&w).unwrap().unwrap();
+    assert_eq!((before.collection, before.pipeline.count()), (c.clone(), 2));
+
+    let fixture = fixture.reopen();
+    let store = &fixture.store;
+    let sorted = doc! {"_id": 1};
+    let request = FindRequest {
+        sort: Some(&sorted),
+        ..FindRequest::default()
+    };
+    assert_eq!(fixture.find(&w, &request), [doc! {"_id": 2}]);
+    let listed = store.list_collections("db").unwrap();
+    let kinds: Vec<_> = listed
+        .iter()
+        .map(|one| (one.name.as_str(), one.kind))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            ("c", CollectionKind::Collection),
+            ("system.views", CollectionKind::Collection),
+            ("v", CollectionKind::View),
+            ("w", CollectionKind::View),
+        ]
+    );
+    let code = |outcome: Result<_, frond_store::Error>| outcome.err().map(|error| error.code());
+    let view = Some(ErrorCode::CommandNotSupportedOnView);
+    assert_eq!(code(store.list_indexes(&v).map(drop)), view);
+    assert_eq!(code(store.verify(&v).map(drop)), view);
+    assert_eq!(code(store.rename_collection(&v, &ns("db.x"), false)), view);
+    let refused = fixture.insert(&ns("db.system.views"), &[doc! {"_id": "db.x"}]);
+    assert_eq!(refused.errors[0].error.code(), ErrorCode::InvalidNamespace);
+    assert!(
+        store
+            .verify(&ns("db.system.views"))
+            .unwrap()
+            .errors
+            .is_empty()
+    );
+
+    store.drop_collection(&v).unwrap();
+    assert!(store.resolve_view(&v).unwrap().is_none());
+    // The view over it reads what is there now: nothing.
+    assert!(fixture.find(&w, &request).is_empty());
+    store.drop_database("db").unwrap();
+    assert!(store.resolve_view(&w).unwrap().is_none());
+    let fixture = fixture.reopen();
+    assert!(fixture.store.list_collections("db").unwrap().is_empty());
+    fixture.insert(&w, &[doc! {"_id": 1}]);
+    assert_eq!(fixture.store.estimated_count(&w), 1);
+}
+
+#[test]
+fn validators_survive_a_restart() {
+    let fixture = Fixture::new();
+    let c = ns("db.c");
+    let options = doc! {"validator": {"a": {"$type": "int"}}};
+    fixture.store.create_collection(&c, &options).unwrap();
+    let fixture = fixture.reopen();
+    let outcome = fixture.insert(&c, &[doc! {"_id": 1, "a": "x"}]);
+    let error = &outcome.errors[0].error;
+    assert_eq!(error.code(), ErrorCode::DocumentValidationFailure);
+    let info = error.details().unwrap().get_doc("errInfo").unwrap();
+    assert_eq!(info.get_i32("failingDocumentId"), Some(1));
+    let off = doc! {"validationLevel": "off"};
+    fixture.store.modify_collection(&c, &off).unwrap();
+    let fixture = fixture.reopen();
+    assert!(fixture.insert(&c, &[doc! {"_id": 1}]).errors.is_empty());
+    let mut found = fixture
+        .store
+        .find(&c, &FindRequest::default(), &OpContext::new())
+        .unwrap();
+    assert_eq!(found.next().unwrap(), Some(doc! {"_id": 1}));
+}
