@@ -9,6 +9,7 @@ mod display;
 mod environment;
 pub mod error;
 pub mod expr;
+pub mod geo;
 mod hash;
 pub mod matcher;
 mod number;

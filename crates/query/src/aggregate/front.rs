@@ -3,6 +3,7 @@
 use super::Pipeline;
 use super::stages::{Stage, transform::Transform};
 use crate::matcher::{Expr, Filter};
+use crate::paths::Path;
 use frond_bson::{ArrayBuf, DocBuf};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,6 +38,13 @@ impl Pipeline {
         };
         if self.has_own_source() {
             return (front, self);
+        }
+        if let Some(Stage::GeoNear(near)) = self.stages.first() {
+            // What is behind may ask for the distances that the stage writes.
+            if let Some((filter, spec)) = near.front() {
+                (front.filter, front.spec) = (filter, spec);
+            }
+            return (front, self.limited_sorts());
         }
         let mut filters = Vec::new();
         let mut taken = 0;
@@ -79,6 +87,25 @@ impl Pipeline {
             collator: self.collator,
         };
         (front, rest.limited_sorts())
+    }
+
+    /// The path that a `$geoNear` at the front names; `Some(None)` if it names none, `None` if there is no
+    /// such stage.
+    pub fn geo_near_key(&self) -> Option<Option<&str>> {
+        match self.stages.first()? {
+            Stage::GeoNear(near) => Some(near.key.as_ref().map(Path::as_str)),
+            _ => None,
+        }
+    }
+
+    /// The same pipeline, with the path of the geometries that the `$geoNear` at its front looks at.
+    pub fn with_geo_near_key(mut self, path: &str) -> Pipeline {
+        if let Some(Stage::GeoNear(near)) = self.stages.first_mut() {
+            let mut named = (**near).clone();
+            named.key = Some(Path::new(path));
+            *near = Arc::new(named);
+        }
+        self
     }
 
     /// Tells each `$sort` how many documents the `$skip` and `$limit` behind it leave, so that it

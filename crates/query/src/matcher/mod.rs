@@ -31,6 +31,7 @@ use frond_bson::{Collator, Doc, Value};
 
 use crate::environment::Environment;
 use crate::error::{Error, Result};
+use crate::geo::{GeoQuery, Near};
 use crate::paths::{LeafArrays, Path};
 use eval::State;
 use parse::Context;
@@ -86,6 +87,11 @@ pub enum Op {
     Bits(BitTest),
     /// `$elemMatch`.
     ElemMatch(Box<ElemMatch>),
+    /// `$geoWithin` and `$geoIntersects`.
+    Geo(Arc<GeoQuery>),
+    /// `$near` and `$nearSphere`. Holds for every value: the order and the limits of distance are the
+    /// plan's.
+    Near(Arc<Near>),
 }
 
 impl Op {
@@ -109,6 +115,8 @@ impl Op {
             Op::Regex(pattern) => pattern.matches(value, state),
             Op::Bits(test) => test.matches(value),
             Op::ElemMatch(condition) => condition.matches(value, state),
+            Op::Geo(query) => value.is_some_and(|value| query.matches(&value)),
+            Op::Near(_) => true,
         }
     }
 }
@@ -132,14 +140,45 @@ impl Filter {
     /// As [`Filter::parse`], with conditions that compare strings by `collator`.
     pub fn parse_collated(filter: &Doc, collator: &Collator) -> Result<Filter> {
         let root = parse::document(filter, Context::without_expressions(collator))?;
+        operators::geo::check_no_near(&root)?;
         Ok(Filter { root })
     }
 
     /// Parses the filter document of a query, which may hold `$expr`. Fails as [`Filter::parse`], and
-    /// with the codes of a wrong expression.
+    /// with the codes of a wrong expression. It may also ask for what is near a point, once.
     pub fn parse_with(filter: &Doc, environment: &Environment<'_>) -> Result<Filter> {
         let root = parse::document(filter, Context::top(environment))?;
+        operators::geo::check_query(&root)?;
         Ok(Filter { root })
+    }
+
+    /// Parses a filter inside of a pipeline, which cannot ask for what is near a point (5626500).
+    /// Otherwise as [`Filter::parse_with`].
+    pub fn parse_in_pipeline(filter: &Doc, environment: &Environment<'_>) -> Result<Filter> {
+        let root = parse::document(filter, Context::top(environment))?;
+        operators::geo::check_no_near(&root)?;
+        Ok(Filter { root })
+    }
+
+    /// The filter that documents pass for which a query for what is near a point is asked.
+    pub fn of_near(path: &str, near: Near) -> Filter {
+        Filter {
+            root: Expr::Leaf(Leaf {
+                path: Path::new(path),
+                op: Op::Near(Arc::new(near)),
+            }),
+        }
+    }
+
+    /// What the filter asks to be near to, and the path of the geometry.
+    pub fn near(&self) -> Option<(&Path, &Arc<Near>)> {
+        match operators::geo::near_of(&self.root)? {
+            Leaf {
+                path,
+                op: Op::Near(near),
+            } => Some((path, near)),
+            _ => None,
+        }
     }
 
     /// The filter that every document passes.

@@ -118,6 +118,10 @@ pub(crate) fn document(filter: &Doc, context: Context<'_>) -> Result<Expr> {
 
 /// Parses the operators of one field into conditions that must all hold.
 pub(crate) fn field_operators(field: &Field<'_>, conditions: &mut Vec<Expr>) -> Result<()> {
+    if let Some(near) = operators::geo::parse_near_field(field)? {
+        conditions.push(near);
+        return Ok(());
+    }
     for (name, value) in field.operators.iter() {
         conditions.extend(operators::parse_field_operator(name, value, field)?);
     }

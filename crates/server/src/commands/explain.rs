@@ -278,11 +278,20 @@ fn explain_stages(
         collator: Collator::BINARY,
     };
     let pipeline = Pipeline::parse(request.pipeline, &environment)?;
+    let pipeline = match &aggregation.namespace {
+        Some(namespace) => cx.server.store.with_geo_near_key(namespace, pipeline)?,
+        None => pipeline,
+    };
+    let is_near = pipeline.geo_near_key().is_some();
     let stages = pipeline.len();
     let (front, rest) = pipeline.split_front();
     // The stages that the query does, which are as many in the request as in the parsed pipeline.
     let taken = stages - rest.len();
-    let filter = filter_of(request.pipeline, taken);
+    let filter = if is_near {
+        front.spec.clone()
+    } else {
+        filter_of(request.pipeline, taken)
+    };
     if rest.has_own_source() {
         return Err(Failure::not_supported(
             "explaining a pipeline that reads no collection",
@@ -307,8 +316,14 @@ fn explain_stages(
     } else {
         reply.push("explainVersion", "1");
         reply.push_array("stages", |stages| {
-            stages.push_doc(|stage| stage.push("$cursor", &plan));
-            let behind = request.pipeline.values().skip(taken);
+            // The stage is in the list as its cursor.
+            let (name, listed) = if is_near {
+                ("$geoNearCursor", 1)
+            } else {
+                ("$cursor", taken)
+            };
+            stages.push_doc(|stage| stage.push(name, &plan));
+            let behind = request.pipeline.values().skip(listed);
             for stage in behind {
                 stages.push(stage);
             }

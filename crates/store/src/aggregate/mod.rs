@@ -135,6 +135,10 @@ impl Runner<'_> {
         pipeline: Pipeline,
         hint: Option<Hint>,
     ) -> Result<Opened> {
+        let pipeline = match ns {
+            Some(ns) => self.store.with_geo_near_key(ns, pipeline)?,
+            None => pipeline,
+        };
         let (front, rest) = pipeline.split_front();
         let sort = SortSpec::parse(front.sort.as_deref().unwrap_or(Doc::empty()))?;
         let seed: u64 = rand::random();
@@ -202,6 +206,59 @@ impl Opened {
 }
 
 impl DocumentStore {
+    /// A pipeline that begins with `$geoNear` and names no field, with that of the only geospatial index;
+    /// `2d` goes before `2dsphere`. Other pipelines as they are.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26) without the collection, `IndexNotFound` (27) without such an index, and with
+    /// several.
+    pub fn with_geo_near_key(&self, ns: &Namespace, pipeline: Pipeline) -> Result<Pipeline> {
+        let Some(key) = pipeline.geo_near_key() else {
+            return Ok(pipeline);
+        };
+        let Some(collection) = self.catalog().collection(ns) else {
+            return Err(command(
+                ErrorCode::NamespaceNotFound,
+                format!("$geoNear requires a geo index to run, but {ns} does not exist"),
+            ));
+        };
+        if key.is_some() {
+            return Ok(pipeline);
+        }
+        for kind in ["2d", "2dsphere"] {
+            let is_kind = |value: Value<'_>| value.as_str() == Some(kind);
+            let mut fields = collection
+                .ready_indexes()
+                .filter(|index| !index.spec.hidden)
+                .filter_map(|index| {
+                    let mut fields = index.spec.key.iter();
+                    fields
+                        .find(|(_, value)| is_kind(*value))
+                        .map(|(path, _)| path)
+                });
+            match (fields.next(), fields.next()) {
+                (Some(path), None) => {
+                    let path = path.to_owned();
+                    return Ok(pipeline.with_geo_near_key(&path));
+                }
+                (Some(_), Some(_)) => {
+                    return Err(command(
+                        ErrorCode::IndexNotFound,
+                        format!(
+                            "There is more than one {kind} index on {ns}; unsure which to use for \
+                             $geoNear"
+                        ),
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Err(command(
+            ErrorCode::IndexNotFound,
+            "$geoNear requires a 2d or 2dsphere index, but none were found",
+        ))
+    }
+
     /// Runs a pipeline over a collection, or over a database if there is no collection (`aggregate:
     /// 1`). A collection that does not exist is empty.
     ///

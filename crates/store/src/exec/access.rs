@@ -9,6 +9,7 @@ use frond_query::matcher::Filter;
 
 use super::ExecStats;
 use super::key_scan::KeyScan;
+use super::near::{NearSearch, Place};
 use crate::catalog::Collection;
 use crate::context::OpContext;
 use crate::error::{Result, command, corrupt};
@@ -52,18 +53,20 @@ enum Source {
         index: Arc<Index>,
         covered: bool,
     },
+    /// Around a point, nearest first.
+    Near(Box<NearSearch>),
 }
 
 /// Documents seen so far, by their keys.
 #[derive(Default)]
-struct Seen {
+pub(super) struct Seen {
     keys: HashSet<Box<[u8]>>,
     bytes: usize,
 }
 
 impl Seen {
     /// Whether the key is new.
-    fn insert(&mut self, key: &[u8]) -> Result<bool> {
+    pub(super) fn insert(&mut self, key: &[u8]) -> Result<bool> {
         if self.keys.contains(key) {
             return Ok(false);
         }
@@ -104,14 +107,14 @@ pub struct Executor {
 }
 
 /// What a candidate is tested with.
-struct Test<'a> {
+pub(super) struct Test<'a> {
     filter: &'a Filter,
     needs_filter: bool,
     keeps_keys: bool,
 }
 
 impl Test<'_> {
-    fn row(&self, key: &[u8], doc: &Doc) -> Result<Option<Row>> {
+    pub(super) fn row(&self, key: &[u8], doc: &Doc) -> Result<Option<Row>> {
         let positional = if self.needs_filter {
             match self.filter.run(doc)? {
                 (false, _) => return Ok(None),
@@ -230,6 +233,10 @@ impl Executor {
                     index: access.index,
                 }
             }
+            Access::Near(access) => {
+                access.scan.index.uses().add();
+                Source::Near(Box::new(NearSearch::new(*access)))
+            }
             // A union inside of a union is not planned.
             Access::Or(_) => Source::Eof,
         })
@@ -309,7 +316,7 @@ impl Executor {
             && match &self.source {
                 Source::Id(_) | Source::Ids(_) => true,
                 Source::Primary(scan) => scan.counts_keys(),
-                Source::Eof | Source::Index { .. } => false,
+                Source::Eof | Source::Index { .. } | Source::Near(_) => false,
             };
         let mut row = self.pull_source()?;
         if by_id && let Some(row) = &mut row {
@@ -361,6 +368,15 @@ impl Executor {
                     }
                 }
                 None
+            }
+            Source::Near(search) => {
+                let place = Place {
+                    snapshot,
+                    collection,
+                    test: &test,
+                    keeps_index_keys: *keeps_index_keys,
+                };
+                search.next(&place, context, stats)?
             }
             Source::Primary(scan) => scan.next(stats, |key, value, _, stats| {
                 context.step()?;
@@ -483,12 +499,12 @@ fn rebuild(
 }
 
 #[cold]
-fn damaged(index: &Index) -> crate::error::Error {
+pub(super) fn damaged(index: &Index) -> crate::error::Error {
     corrupt(format!("an entry of index '{}'", index.spec.name))
 }
 
 #[cold]
-fn orphan(index: &Index) -> crate::error::Error {
+pub(super) fn orphan(index: &Index) -> crate::error::Error {
     corrupt(format!(
         "an entry of index '{}' leads to no document; run validate",
         index.spec.name

@@ -5,6 +5,7 @@
 pub mod access;
 pub mod cursor;
 pub mod key_scan;
+mod near;
 pub mod sort;
 pub mod tail;
 

@@ -202,6 +202,8 @@ pub fn of_op(op: &Op) -> Option<(Intervals, bool)> {
         // Null stands for a missing field, too, so an existing field can be anywhere.
         Op::Exists => Some((Intervals::all(), false)),
         Op::Type(_) | Op::Size(_) | Op::Mod(_) | Op::Bits(_) => Some((Intervals::all(), false)),
+        // Only a geospatial index narrows these.
+        Op::Geo(_) | Op::Near(_) => Some((Intervals::all(), false)),
         Op::ElemMatch(condition) => match &**condition {
             ElemMatch::Value(conditions) => Some((of_element(conditions), false)),
             ElemMatch::Document(_) => Some((Intervals::all(), false)),

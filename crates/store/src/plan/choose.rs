@@ -71,6 +71,9 @@ pub fn choose(
     query: Query<'_>,
     trial: impl FnOnce(&[Candidate]) -> Result<usize>,
 ) -> Result<Plan> {
+    if let Some((path, near)) = query.filter.near() {
+        return super::near::plan(collection, &query, path, near);
+    }
     if query.hint.is_none()
         && !query.by_record
         && query.sort.natural().is_none()
@@ -200,7 +203,7 @@ fn hinted_scan(query: &Query<'_>) -> Result<Option<Access>> {
 }
 
 /// The index of a hint; `None` for the one on `_id`.
-fn find_hinted(collection: &Collection, hint: &Hint) -> Result<Option<Arc<Index>>> {
+pub(super) fn find_hinted(collection: &Collection, hint: &Hint) -> Result<Option<Arc<Index>>> {
     let none = || {
         command(
             ErrorCode::BadValue,

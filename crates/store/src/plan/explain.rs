@@ -299,6 +299,17 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
                 fetch(scan, &rest, shown)
             }
         }
+        Access::Near(access) => {
+            let spec = &access.scan.index.spec;
+            let mut stage = begin(access.field.stage(), shown, passed);
+            stage.push("keyPattern", &spec.key);
+            stage.push("indexName", spec.name.as_str());
+            stage.push("indexVersion", 2);
+            let scan = index_scan(&access.scan, shown);
+            let inner = fetch(scan, false, shown);
+            stage.push_array("inputStages", |stages| stages.push(&inner));
+            stage
+        }
         Access::Or(branches) => {
             // The figures are those of the union: branches are not measured one by one.
             let unmeasured = Shown {

@@ -8,6 +8,7 @@ pub mod bounds;
 pub mod choose;
 pub mod explain;
 pub mod interval;
+pub mod near;
 pub mod partial;
 pub mod route;
 pub mod sorted;
@@ -163,6 +164,8 @@ pub enum Access {
     },
     /// Through a secondary index.
     Index(IndexAccess),
+    /// Around a point, nearest first, through a geospatial index.
+    Near(Box<near::NearAccess>),
     /// One after the other; a document that two of them find counts once.
     Or(Vec<Access>),
 }
@@ -208,7 +211,7 @@ impl Access {
             Access::Eof => true,
             Access::IdRange { exact, .. } => *exact,
             Access::Index(access) => access.exact,
-            Access::CollScan(_) | Access::Id(_) | Access::Or(_) => false,
+            Access::CollScan(_) | Access::Id(_) | Access::Near(_) | Access::Or(_) => false,
         }
     }
 }

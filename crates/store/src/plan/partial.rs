@@ -29,6 +29,7 @@ fn check(expr: &Expr) -> Result<()> {
             Op::Regex(_) => refuse("$regex"),
             Op::Bits(_) => refuse("bit tests"),
             Op::ElemMatch(_) => refuse("$elemMatch"),
+            Op::Geo(_) | Op::Near(_) => refuse("geospatial conditions"),
         },
         Expr::Nor(_) => refuse("$nor"),
         Expr::Not(_) => refuse("$not"),

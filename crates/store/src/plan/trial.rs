@@ -105,6 +105,11 @@ fn add_access(access: &Access, hasher: &mut Xxh3) {
             hasher.update(b"index");
             hasher.update(&access.index.tree.0.to_le_bytes());
         }
+        // It is never one of several.
+        Access::Near(access) => {
+            hasher.update(b"near");
+            hasher.update(&access.scan.index.tree.0.to_le_bytes());
+        }
         Access::Or(branches) => {
             hasher.update(b"or");
             for branch in branches {
@@ -171,6 +176,8 @@ fn add_op(op: &Op, hasher: &mut Xxh3) {
         Op::Mod(_) => b"mod",
         Op::Regex(_) => b"regex",
         Op::Bits(_) => b"bits",
+        Op::Geo(_) => b"geo",
+        Op::Near(_) => b"near",
         Op::ElemMatch(condition) => {
             hasher.update(b"elem");
             match &**condition {

@@ -28,7 +28,7 @@ pub(super) fn parse(
     };
     out.push(Stage::Filter(Arc::new(Match {
         spec: spec.to_owned(),
-        filter: Filter::parse_with(spec, &context.environment)?,
+        filter: Filter::parse_in_pipeline(spec, &context.environment)?,
     })));
     Ok(())
 }

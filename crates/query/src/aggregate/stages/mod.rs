@@ -8,6 +8,7 @@ mod documents;
 mod facet;
 mod fill;
 mod filter;
+pub(crate) mod geo_near;
 mod granularity;
 mod graph_lookup;
 mod group;
@@ -37,6 +38,7 @@ pub(crate) enum Stage {
     Documents(Arc<documents::Documents>),
     Facet(Arc<facet::Facet>),
     Filter(Arc<filter::Match>),
+    GeoNear(Arc<geo_near::GeoNear>),
     GraphLookup(Arc<graph_lookup::GraphLookup>),
     Group(Arc<group::Group>),
     Limit(u64),
@@ -66,6 +68,7 @@ impl Stage {
             Stage::Documents(stage) => stage.open(context)?,
             Stage::Facet(stage) => facet::open(stage, input, context),
             Stage::Filter(stage) => filter::open(stage, input),
+            Stage::GeoNear(stage) => geo_near::open(stage, input),
             Stage::GraphLookup(stage) => graph_lookup::open(stage, input, context),
             Stage::Group(stage) => grouping::open(stage, input, context),
             Stage::Limit(count) => range::limit(*count, input),
@@ -156,6 +159,7 @@ pub(crate) const OPERATORS: &[Operator] = &[
         ..stage("$facet", facet::parse)
     },
     stage("$fill", fill::parse),
+    placed("$geoNear", Place::First, geo_near::parse),
     stage("$graphLookup", graph_lookup::parse),
     stage("$group", group::parse),
     placed("$indexStats", Place::First, |v, c, out| {
@@ -190,7 +194,6 @@ const UNSUPPORTED: &[&str] = &[
     "$changeStream",
     "$changeStreamSplitLargeEvent",
     "$currentOp",
-    "$geoNear",
     "$listLocalSessions",
     "$listSampledQueries",
     "$listSearchIndexes",

@@ -7,6 +7,7 @@ pub(crate) mod bits;
 pub(crate) mod comparison;
 pub(crate) mod element;
 pub(crate) mod expr;
+pub(crate) mod geo;
 pub(crate) mod integer;
 pub(crate) mod logical;
 pub(crate) mod membership;
@@ -38,19 +39,27 @@ const FIELD_OPERATORS: &[(&str, FieldParser)] = &[
     ("$elemMatch", array::parse_elem_match),
     ("$eq", comparison::parse_eq),
     ("$exists", element::parse_exists),
+    ("$geoIntersects", geo::parse_intersects),
+    ("$geoNear", geo::parse_near),
+    ("$geoWithin", geo::parse_within),
     ("$gt", comparison::parse_gt),
     ("$gte", comparison::parse_gte),
     ("$in", membership::parse_in),
     ("$lt", comparison::parse_lt),
     ("$lte", comparison::parse_lte),
+    ("$maxDistance", geo::parse_max_distance),
+    ("$minDistance", geo::parse_min_distance),
     ("$mod", modulo::parse),
     ("$ne", comparison::parse_ne),
+    ("$near", geo::parse_near),
+    ("$nearSphere", geo::parse_near),
     ("$nin", membership::parse_nin),
     ("$not", logical::parse_not),
     ("$options", regex::parse_options),
     ("$regex", regex::parse_regex),
     ("$size", array::parse_size),
     ("$type", type_set::parse),
+    ("$within", geo::parse_within),
 ];
 
 /// Operators in the place of a field: `{$op: argument}`.
@@ -65,18 +74,6 @@ const DOCUMENT_OPERATORS: &[(&str, DocumentParser)] = &[
     ("$or", logical::parse_or),
 ];
 
-/// Operators that MongoDB knows on a field and this server does not.
-const UNSUPPORTED_FIELD_OPERATORS: &[&str] = &[
-    "$geoIntersects",
-    "$geoNear",
-    "$geoWithin",
-    "$maxDistance",
-    "$minDistance",
-    "$near",
-    "$nearSphere",
-    "$within",
-];
-
 /// Operators that MongoDB knows in the place of a field and this server does not.
 const UNSUPPORTED_DOCUMENT_OPERATORS: &[&str] = &["$sampleRate", "$text", "$where"];
 
@@ -89,7 +86,7 @@ fn lookup<P: Copy>(table: &[(&str, P)], name: &str) -> Option<P> {
 
 /// Whether `name` is an operator that can stand on a field.
 pub(crate) fn is_field_operator(name: &str) -> bool {
-    lookup(FIELD_OPERATORS, name).is_some() || UNSUPPORTED_FIELD_OPERATORS.contains(&name)
+    lookup(FIELD_OPERATORS, name).is_some()
 }
 
 /// Whether `name` is an operator that can stand in the place of a field.
@@ -105,11 +102,6 @@ pub(crate) fn parse_field_operator(
 ) -> Result<Option<Expr>> {
     if let Some(parser) = lookup(FIELD_OPERATORS, name) {
         return parser(field, argument);
-    }
-    if UNSUPPORTED_FIELD_OPERATORS.contains(&name) {
-        return Err(Error::not_supported(format_args!(
-            "The query operator '{name}'"
-        )));
     }
     if name == "$where" {
         return Err(Error::bad_value("$where cannot be applied to a field"));
@@ -145,6 +137,6 @@ pub(crate) fn reference() -> crate::reference::Family {
         names: field
             .chain(DOCUMENT_OPERATORS.iter().map(|(name, _)| *name))
             .collect(),
-        lacking: [UNSUPPORTED_FIELD_OPERATORS, UNSUPPORTED_DOCUMENT_OPERATORS].concat(),
+        lacking: UNSUPPORTED_DOCUMENT_OPERATORS.to_vec(),
     }
 }

@@ -25,14 +25,19 @@
 //!
 //! A kind that is not there yet has a line without a parser; creating such an index is an error that names it.
 
+mod geo;
 mod hashed;
 mod ordered;
+mod plane;
+mod sphere;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf, Value};
 use frond_query::error::{ErrorCode, Result};
+use frond_query::geo::Near;
+use frond_query::paths::Path;
 
 use super::Index;
 use super::spec::{IndexField, IndexSpec};
@@ -40,6 +45,7 @@ use crate::plan::bounds::Conditions;
 use crate::plan::choose::Query;
 use crate::plan::route::Route;
 
+pub use geo::{GeoCells, GeoField};
 pub(crate) use ordered::{check_path, field as ordinary_field};
 
 /// A kind of index.
@@ -77,22 +83,8 @@ pub static KINDS: &[Kind] = &[
         own_only: &["weights"],
         parse: None,
     },
-    Kind {
-        name: "2d",
-        options: &["bits", "min", "max"],
-        own_only: &[],
-        parse: None,
-    },
-    Kind {
-        name: "2dsphere",
-        options: &[
-            "2dsphereIndexVersion",
-            "coarsestIndexedLevel",
-            "finestIndexedLevel",
-        ],
-        own_only: &[],
-        parse: None,
-    },
+    plane::KIND,
+    sphere::KIND,
 ];
 
 /// What a kind is asked to read.
@@ -286,6 +278,12 @@ pub trait Special: Debug + Send + Sync {
 
     /// The ways in which the index can find the documents of a query.
     fn routes(&self, ask: &Ask<'_>) -> Vec<Route>;
+
+    /// The part that finds what is near a point, for a geometry at `path`. `None` if there is none.
+    fn near(&self, path: &Path, near: &Near) -> Option<GeoField> {
+        let _ = (path, near);
+        None
+    }
 }
 
 /// The kind of a key pattern: that of its first string or wildcard.

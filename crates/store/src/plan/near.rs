@@ -1,0 +1,135 @@
+//! Plans for what is near a point: only a geospatial index can answer them.
+
+use std::sync::Arc;
+
+use frond_query::error::ErrorCode;
+use frond_query::geo::Near;
+use frond_query::paths::Path;
+
+use super::bounds::Conditions;
+use super::choose::{Query, find_hinted};
+use super::interval::Intervals;
+use super::route::Route;
+use super::{Access, Hint, IndexAccess, KeyInterval, Plan, partial};
+use crate::catalog::Collection;
+use crate::error::{Error, Result, command};
+use crate::exec::key_scan::KeyRange;
+use crate::index::Index;
+use crate::index::kinds::GeoField;
+use crate::keyspace::Direction;
+
+/// Reading an index around a point.
+#[derive(Clone, Debug)]
+pub struct NearAccess {
+    /// The index, with bounds for the other parts.
+    pub scan: IndexAccess,
+    /// The part with the cells.
+    pub field: GeoField,
+    /// The point and the distances.
+    pub near: Arc<Near>,
+    /// The path of the geometry.
+    pub path: Path,
+}
+
+impl NearAccess {
+    /// Where to read for what is between two distances from the point.
+    pub fn ring_range(&self, from: f64, to: f64) -> KeyRange {
+        let mut scan = self.scan.clone();
+        if let Some(field) = scan.bounds.fields.get_mut(self.field.position) {
+            *field = self.field.ring(&self.near, from, to);
+        }
+        scan.key_range()
+    }
+}
+
+/// The plan of a query for what is near a point.
+///
+/// # Errors
+/// `NoQueryExecutionPlans` (291) if there is no index for it, `BadValue` (2) with `$natural`.
+pub(super) fn plan(
+    collection: &Collection,
+    query: &Query<'_>,
+    path: &Path,
+    near: &Arc<Near>,
+) -> Result<Plan> {
+    for (natural, what) in [
+        (query.sort.natural().is_some(), "sort order"),
+        (matches!(query.hint, Some(Hint::Natural(_))), "hint"),
+    ] {
+        if natural {
+            return Err(command(
+                ErrorCode::BadValue,
+                format!("geoNear expression not allowed with $natural {what}"),
+            ));
+        }
+    }
+    let hinted = match query.hint {
+        Some(hint) => Some(find_hinted(collection, hint)?.ok_or_else(|| no_index(collection))?),
+        None => None,
+    };
+    let conditions = Conditions::of(query.filter.predicates());
+    let candidates = collection.ready_indexes().filter(|index| match &hinted {
+        Some(hinted) => Arc::ptr_eq(hinted, index),
+        None => !index.spec.hidden && has_all(index, query),
+    });
+    let best = candidates
+        .filter_map(|index| {
+            let field = index.spec.special.as_ref()?.near(path, near)?;
+            let multikey = index.multikey();
+            let route = Route::ordinary(&index.spec, multikey, &conditions);
+            let bounded = route.bounds.fields.iter().filter(|ranges| !ranges.is_all());
+            let rank = (bounded.count(), std::cmp::Reverse(index.spec.fields.len()));
+            let scan = IndexAccess {
+                index: index.clone(),
+                multikey,
+                bounds: route.bounds,
+                interval: KeyInterval::default(),
+                direction: Direction::Forward,
+                covered: false,
+                exact: false,
+                may_repeat: multikey != 0,
+                face: None,
+            };
+            Some((
+                rank,
+                NearAccess {
+                    scan,
+                    field,
+                    near: near.clone(),
+                    path: path.clone(),
+                },
+            ))
+        })
+        // The first of equals.
+        .reduce(|best, other| if other.0 > best.0 { other } else { best });
+    let (_, access) = best.ok_or_else(|| no_index(collection))?;
+    let access =
+        if conditions.impossible || access.scan.bounds.fields.iter().any(Intervals::is_none) {
+            Access::Eof
+        } else {
+            Access::Near(Box::new(access))
+        };
+    Ok(Plan {
+        sorted: query.sort.is_empty(),
+        access,
+        rejected: Vec::new(),
+    })
+}
+
+/// Whether a partial index has all documents that the query can find.
+fn has_all(index: &Index, query: &Query<'_>) -> bool {
+    index.spec.partial.as_ref().is_none_or(|partial| {
+        partial::implies(query.filter.predicates(), partial.filter.predicates())
+    })
+}
+
+fn no_index(collection: &Collection) -> Error {
+    command(
+        ErrorCode::NoQueryExecutionPlans,
+        format!(
+            "error processing query: ns={} planner returned error :: caused by :: unable to find \
+             index for $geoNear query",
+            collection.ns
+        ),
+    )
+}
