@@ -449,7 +449,7 @@ fn geo_near_writes_distances() {
         assert_eq!(doc.get("at"), doc.get("g"));
     }
     for (at, code) in [(&worlds.plain, 27), (&ns("geo.none"), 26)] {
-        let error = run(at, &[stage.clone()]).err().unwrap();
+        let error = run(at, std::slice::from_ref(&stage)).err().unwrap();
         assert_eq!(error.code().code(), code, "{error:?}");
     }
     for (at, stage, code) in [
@@ -493,5 +493,6 @@ fn aggregate_request(pipeline: &Doc) -> AggregateRequest<'_> {
         variables: None,
         durability: Durability::Logged,
         bypass_validation: false,
+        allow_disk_use: None,
     }
 }

@@ -278,10 +278,8 @@ fn explain_stages(
         collator: Collator::BINARY,
     };
     let pipeline = Pipeline::parse(request.pipeline, &environment)?;
-    let pipeline = match &aggregation.namespace {
-        Some(namespace) => cx.server.store.with_geo_near_key(namespace, pipeline)?,
-        None => pipeline,
-    };
+    let store = &cx.server.store;
+    let pipeline = store.with_geo_near_key(namespace, pipeline)?;
     let is_near = pipeline.geo_near_key().is_some();
     let stages = pipeline.len();
     let (front, rest) = pipeline.split_front();
