@@ -117,7 +117,7 @@ fn places(rng: &mut StdRng, count: i32) -> Vec<DocBuf> {
 #[test]
 fn spherical_indexes_find_what_a_scan_finds() {
     let mut rng = StdRng::seed_from_u64(1);
-    let docs = places(&mut rng, 600);
+    let docs = places(&mut rng, 300);
     let worlds = Worlds::new(
         &docs,
         &[
@@ -127,7 +127,7 @@ fn spherical_indexes_find_what_a_scan_finds() {
         ],
     );
     let mut matched = 0;
-    for round in 0..30 {
+    for round in 0..16 {
         let (x, y) = if round % 2 == 0 {
             (13.4, 52.5)
         } else {
@@ -157,7 +157,7 @@ fn spherical_indexes_find_what_a_scan_finds() {
             matched += worlds.compare(&doc! {"g": &condition, "kind": 1});
         }
     }
-    assert!(matched > 500, "{matched}");
+    assert!(matched > 100, "{matched}");
     let filter = doc! {"g": {"$geoWithin": {"$centerSphere": [[13.4, 52.5], 0.001]}}, "kind": 1};
     for at in &worlds.indexed {
         let plan = worlds.stages(at, &filter);
@@ -206,7 +206,7 @@ fn flat_indexes_find_what_a_scan_finds() {
         ],
     );
     let mut matched = 0;
-    for _ in 0..30 {
+    for _ in 0..16 {
         let mut number = || f64::from(rng.random_range(-180..180));
         let corners: ArrayBuf = [(); 3].map(|()| pair(number(), number())).iter().collect();
         let two: ArrayBuf = corners.values().take(2).collect();
@@ -222,7 +222,7 @@ fn flat_indexes_find_what_a_scan_finds() {
             matched += worlds.compare(&doc! {"g": &condition, "kind": 2});
         }
     }
-    assert!(matched > 500, "{matched}");
+    assert!(matched > 100, "{matched}");
     let filter = doc! {"g": {"$geoWithin": {"$box": [[0, 0], [20, 60]]}}};
     for at in &worlds.indexed {
         assert!(worlds.stages(at, &filter).contains("IXSCAN"));
@@ -265,7 +265,7 @@ fn in_order(docs: &[DocBuf], near: &Near) -> Vec<(f64, i32)> {
 #[test]
 fn what_is_near_comes_in_the_order_of_distance() {
     let mut rng = StdRng::seed_from_u64(3);
-    let docs = places(&mut rng, 500);
+    let docs = places(&mut rng, 300);
     let worlds = Worlds::new(
         &docs,
         &[
@@ -273,7 +273,7 @@ fn what_is_near_comes_in_the_order_of_distance() {
             doc! {"key": {"kind": 1, "g": "2dsphere"}},
         ],
     );
-    for round in 0..12 {
+    for round in 0..8 {
         let (x, y) = match round % 3 {
             0 => (13.4, 52.5),
             1 => (179.9, rng.random_range(-80.0..80.0)),

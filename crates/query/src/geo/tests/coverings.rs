@@ -93,7 +93,7 @@ fn spherical_queries_read_what_they_match() {
         },
     ];
     let (mut matched, mut spared) = (0, 0);
-    for round in 0..60 {
+    for round in 0..24 {
         let at = place(&mut rng);
         let size = 10f64.powf(rng.random_range(-3.0..1.3));
         let area = match round % 3 {
@@ -116,7 +116,7 @@ fn spherical_queries_read_what_they_match() {
             };
             let levels = levels[round % levels.len()];
             let spans = cells::query_spans(query(&filter), levels).unwrap();
-            for other in 0..60 {
+            for other in 0..40 {
                 let shape = if other % 2 == 0 {
                     stored(&mut rng)
                 } else {
@@ -138,7 +138,7 @@ fn spherical_queries_read_what_they_match() {
             }
         }
     }
-    assert!(matched > 300 && spared > 300, "{matched} {spared}");
+    assert!(matched > 100 && spared > 100, "{matched} {spared}");
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn flat_queries_read_what_they_match() {
             assert!(!(from..=to).contains(&distance) || has(&ring, &keys));
         }
     }
-    assert!(matched > 300 && spared > 300, "{matched} {spared}");
+    assert!(matched > 100 && spared > 100, "{matched} {spared}");
 }
 
 #[test]

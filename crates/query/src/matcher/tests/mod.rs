@@ -280,11 +280,6 @@ fn unknown_and_unsupported_operators() {
             238,
             "The query operator '$where' is not supported by this server",
         ),
-        (
-            "{a: {$near: [1, 2]}}",
-            238,
-            "The query operator '$near' is not supported by this server",
-        ),
     ]);
 }
 
