@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, compare, doc};
 
 use super::parse::operators_of;
+use crate::geo::is_near;
 
 /// A filter in the form that `explain` shows: `{a: 5, b: {$gte: 1, $ne: 3}}` becomes
 /// `{$and: [{a: {$eq: 5}}, {b: {$gte: 1}}, {b: {$not: {$eq: 3}}}]}`. The filter has been parsed before.
@@ -77,6 +78,10 @@ fn on(path: &str, operator: &str, value: &Value<'_>) -> DocBuf {
 /// The conditions on one path.
 fn field(path: &str, value: &Value<'_>, found: &mut Vec<DocBuf>) {
     match (operators_of(value), value) {
+        // Its other operators are its parameters.
+        (Some(operators), _) if operators.first().is_some_and(|(name, _)| is_near(name)) => {
+            found.push(one(path, value));
+        }
         (Some(operators), _) => {
             for (operator, operand) in operators.iter() {
                 condition(path, operator, &operand, operators, found);

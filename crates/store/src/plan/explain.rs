@@ -305,8 +305,8 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
             stage.push("keyPattern", &spec.key);
             stage.push("indexName", spec.name.as_str());
             stage.push("indexVersion", 2);
-            let scan = index_scan(&access.scan, shown);
-            let inner = fetch(scan, false, shown);
+            let scan = index_scan(&access.scan, "IXSCAN", shown);
+            let inner = fetch(scan, shown.filter, shown);
             stage.push_array("inputStages", |stages| stages.push(&inner));
             stage
         }
