@@ -362,6 +362,13 @@ fn flat_distances_and_legacy_pairs_on_the_sphere() {
         stages.collect::<Vec<_>>()
     };
     let spherical = names(doc! {"g": {"$nearSphere": [1, 2]}});
+    let stage = &names(doc! {"kind": 1, "g": {"$nearSphere": [1, 2]}})[1];
+    let fetch = stage.split("FETCH").nth(1).unwrap();
+    let filter = fetch.split("inputStage").next().unwrap();
+    assert!(
+        filter.contains("kind") && !filter.contains("$nearSphere"),
+        "{stage}"
+    );
     assert!(spherical[0].contains("GEO_NEAR_2D\"") && spherical[1].contains("GEO_NEAR_2DSPHERE"));
 }
 

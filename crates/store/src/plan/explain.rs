@@ -1,6 +1,7 @@
 //! Plans as `explain` shows them, in MongoDB's shape: a stage inside of a stage.
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc, key};
+use frond_query::Environment;
 use frond_query::matcher::{Filter, canonical_conditions, together};
 
 use super::bounds::Conditions;
@@ -306,7 +307,14 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
             stage.push("indexName", spec.name.as_str());
             stage.push("indexVersion", 2);
             let scan = index_scan(&access.scan, "IXSCAN", shown);
-            let inner = fetch(scan, shown.filter, shown);
+            // The index finds what is near; the other conditions are left.
+            let conditions = canonical_conditions(shown.filter).into_iter();
+            let asks_near = |one: &DocBuf| {
+                Filter::parse_with(one, &Environment::default())
+                    .is_ok_and(|filter| filter.near().is_some())
+            };
+            let rest = together(conditions.filter(|one| !asks_near(one)).collect());
+            let inner = fetch(scan, &rest, shown);
             stage.push_array("inputStages", |stages| stages.push(&inner));
             stage
         }
