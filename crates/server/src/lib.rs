@@ -33,6 +33,7 @@ mod state;
 mod statements;
 #[cfg(test)]
 mod testing;
+mod ttl;
 
 pub use life::run;
 pub use settings::command_line;

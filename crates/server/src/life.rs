@@ -135,6 +135,8 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), Stop> {
         .map_err(|error| Stop::new(1, format!("cannot start a thread: {error}")))?;
     accept_all(&server, addresses, unix.as_mut()).map_err(|error| Stop::address(&error))?;
     tokio::spawn(sweep(server.clone()));
+    let ttl = crate::ttl::Monitor::start(&server)
+        .map_err(|error| Stop::new(1, format!("cannot start a thread: {error}")))?;
     for ip in &ips {
         let address = std::net::SocketAddr::new(*ip, port).to_string();
         log.info(
@@ -173,6 +175,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), Stop> {
     server.stop();
     goodbye(&server).await;
     resumed.stop();
+    ttl.stop();
     drop(unix);
     tokio::task::block_in_place(|| server.store.engine().close())
         .map_err(|error| Stop::new(exit::DATA_ERROR, format!("closing the data files: {error}")))?;

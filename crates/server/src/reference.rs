@@ -43,7 +43,6 @@ with an error that names it; nothing is silently ignored that changes a result.
 | transactions over several statements | `startTransaction` is an error, as on a stand-alone mongod |
 | replica sets, sharding, change streams | the commands answer as a stand-alone mongod does |
 | collations other than `simple` | an error |
-| TTL | an error of `createIndexes` |
 | buckets of time series | measurements are kept as ordinary documents, in the order of insertion; they can be updated and deleted like others |
 | documents of very many keys | they work; each update rewrites the document |
 | every command that is not listed below | error 59, as for a command that nobody knows |

@@ -17,6 +17,7 @@ use crate::log::{Component, Log, Severity};
 use crate::metrics::Metrics;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
+use crate::ttl::Ttl;
 
 /// A running server.
 pub struct Server {
@@ -34,6 +35,8 @@ pub struct Server {
     pub connections: Connections,
     /// Counters.
     pub metrics: Metrics,
+    /// Deletes documents that have expired.
+    pub ttl: Ttl,
     /// Runs commands.
     pub executor: Executor,
     /// Failures on demand.
@@ -71,6 +74,7 @@ impl Server {
             executor: Executor::new()?,
             slow_micros: AtomicU64::new(crate::metrics::micros(settings.slow_operation)),
             cursor_timeout_ms: AtomicU64::new(millis(settings.cursor_timeout)),
+            ttl: Ttl::new(settings.ttl_monitor, settings.ttl_monitor_sleep),
             settings,
             log,
             store,

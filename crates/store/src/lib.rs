@@ -29,13 +29,16 @@ pub mod views;
 pub mod write;
 
 pub use aggregate::AggregateRequest;
-pub use catalog::{CreateIndexesInfo, DropInfo, IndexSelector, ResolvedView, TailSignal};
+pub use catalog::{
+    CreateIndexesInfo, DropInfo, IndexChange, IndexChanged, IndexSelector, ResolvedView, TailSignal,
+};
 pub use context::{OpContext, Progress};
 pub use error::{Error, Result};
 pub use exec::cursor::QueryCursor;
 pub use explain::{Purpose, Verbosity};
 pub use find::{CountRequest, FindRequest};
 pub use hash::{CollectionHash, DatabaseHash};
+pub use index::ttl::TtlPass;
 pub use keyspace::{Durability, Engine, EngineOptions};
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};

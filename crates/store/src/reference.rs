@@ -16,12 +16,15 @@ pub struct Options {
 pub fn options() -> Vec<Options> {
     let (there, lacking): (Vec<_>, Vec<_>) = KINDS.iter().partition(|kind| kind.parse.is_some());
     let mut of_indexes = vec![
+        "clustering",
         "collation (simple)",
         "compression",
+        "expireAfterSeconds",
         "hidden",
         "name",
         "pageSize",
         "partialFilterExpression",
+        "prepareUnique",
         "readPageSize",
         "sparse",
         "unique",

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_query::error::ErrorCode;
 
-use crate::catalog::{Catalog, Collection, CreateIndexesInfo, DropInfo, IndexSelector, Uuid, View};
+use crate::catalog::{
+    Catalog, Collection, CreateIndexesInfo, DropInfo, IndexChange, IndexChanged, IndexSelector,
+    Uuid, View,
+};
 use crate::context::OpContext;
 use crate::error::{Result, command};
 use crate::index::spec::IndexSpec;
@@ -344,6 +347,28 @@ impl DocumentStore {
     /// `AmbiguousIndexKeyPattern` (181).
     pub fn drop_indexes(&self, ns: &Namespace, which: &IndexSelector) -> Result<usize> {
         self.catalog.drop_indexes(ns, which)
+    }
+
+    /// Changes options of an index.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26), `IndexNotFound` (27), `InvalidOptions` (72),
+    /// `CannotConvertIndexToUnique` (359).
+    pub fn modify_index(&self, ns: &Namespace, change: &IndexChange) -> Result<IndexChanged> {
+        self.catalog.modify_index(ns, change)
+    }
+
+    /// Builds all indexes of a collection anew, while writes go on. If the operation is killed, the build goes on
+    /// when the store is next opened.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26), `IndexBuildAlreadyInProgress` (285), the limits of the context.
+    pub fn rebuild_indexes(&self, ns: &Namespace, context: &OpContext) -> Result<()> {
+        let (collection, building) = self.catalog.renew_indexes(ns)?;
+        if building.is_empty() {
+            return Ok(());
+        }
+        crate::index::build::resume(&self.catalog, &collection, &building, context)
     }
 
     /// The specifications of a collection's indexes, the one on `_id` first.

@@ -175,7 +175,7 @@ fn read_documents(
             keys.generate(&index.spec, doc, key.len())?;
             for (fields, lost) in keys.iter() {
                 let (spec, out) = (&index.spec, &mut entry_key);
-                entry::write(spec, fields, key, lost, out, &mut entry_value);
+                entry::write(spec, fields, key, lost, doc, out, &mut entry_value);
                 wanted.add(&entry_key, &entry_value);
             }
             if keys.multikey() & !index.multikey() != 0 {
@@ -222,7 +222,7 @@ fn find_missing(
             keys.generate(&index.spec, doc, key.len())?;
             for (fields, lost) in keys.iter() {
                 let (spec, out) = (&index.spec, &mut entry_key);
-                entry::write(spec, fields, key, lost, out, &mut entry_value);
+                entry::write(spec, fields, key, lost, doc, out, &mut entry_value);
                 let stored = snapshot.get(index.tree, &entry_key)?;
                 if stored.as_deref() != Some(entry_value.as_slice()) {
                     report.wrong(format!(

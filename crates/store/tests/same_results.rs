@@ -352,7 +352,12 @@ fn check(seed: u64, arrays: bool, indexes: &[DocBuf]) {
         f.store.create_indexes(&c, &[index]).unwrap();
     }
     let full = |index: &&DocBuf| {
-        !index.contains_key("sparse") && !index.contains_key("partialFilterExpression")
+        // A wildcard alone leaves documents out, too.
+        let key = index.get_doc("key").unwrap();
+        let is_wildcard = key.iter().next().unwrap().0.ends_with("$**");
+        !is_wildcard
+            && !index.contains_key("sparse")
+            && !index.contains_key("partialFilterExpression")
     };
     let hints: Vec<DocBuf> = indexes
         .iter()
@@ -431,5 +436,30 @@ fn through_hashed_indexes() {
             doc! {"key": {"a": "hashed"}, "partialFilterExpression": {"a": {"$gt": 1}}},
         ];
         check(seed, false, &indexes);
+    }
+}
+
+#[test]
+fn through_wildcard_indexes() {
+    for seed in 500..530 {
+        let indexes = [doc! {"key": {"$**": 1}}, doc! {"key": {"d.$**": -1}}];
+        check(seed, seed % 3 != 0, &indexes);
+        let indexes = [
+            doc! {"key": {"a": 1, "d.$**": 1, "b": -1}},
+            doc! {"key": {"c": -1, "$**": -1}, "wildcardProjection": {"c": 0, "d.f": 0}},
+        ];
+        check(seed, seed % 3 != 0, &indexes);
+    }
+}
+
+#[test]
+fn through_clustering_indexes() {
+    for seed in 600..610 {
+        let indexes = [
+            doc! {"key": {"a": 1}, "clustering": true},
+            doc! {"key": {"b": -1, "d.e": 1}, "clustering": true},
+            doc! {"key": {"c": 1, "_id": 1}, "clustering": true, "unique": true},
+        ];
+        check(seed, seed % 3 != 0, &indexes);
     }
 }

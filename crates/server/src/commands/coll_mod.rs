@@ -2,15 +2,18 @@
 
 use frond_bson::DocBuf;
 
-use super::{Command, Traits};
+use super::{Command, Traits, coll_mod_index};
 use crate::context::Context;
 use crate::failure::Result;
 
-/// Changes the options of a collection.
+/// Changes the options of a collection or an index.
 pub struct CollMod;
 
-/// Fields that change options of the collection or the view itself. The store knows what they mean.
-const OPTIONS: &[&str] = &[
+/// Fields that change options of the collection or the view itself, which the store knows, and those that change
+/// an index.
+const FIELDS: &[&str] = &[
+    "index",
+    "dryRun",
     "validator",
     "validationLevel",
     "validationAction",
@@ -29,20 +32,15 @@ impl Command for CollMod {
     }
 
     fn doc(&self) -> &'static str {
-        "Changes the options of a collection."
+        "Changes the options of a collection or an index."
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        OPTIONS
+        FIELDS
     }
 
     fn lacking(&self) -> &'static [&'static str] {
-        &[
-            "index",
-            "dryRun",
-            "recordPreImages",
-            "isTimeseriesNamespace",
-        ]
+        &["recordPreImages", "isTimeseriesNamespace"]
     }
 
     fn traits(&self) -> Traits {
@@ -53,14 +51,16 @@ impl Command for CollMod {
         let namespace = cx.namespace()?;
         let mut changes = DocBuf::new();
         for (name, value) in cx.body.iter() {
-            if OPTIONS.contains(&name) {
+            if FIELDS.contains(&name) && name != "index" && name != "dryRun" {
                 changes.push(name, value);
             }
         }
         // Also without changes: it fails if there is no such collection.
         cx.server.store.modify_collection(&namespace, &changes)?;
+        let mut reply = DocBuf::new();
+        coll_mod_index::change(cx, &namespace, &mut reply)?;
         cx.settle()?;
-        Ok(DocBuf::new())
+        Ok(reply)
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use frond_bson::DocBuf;
+use frond_bson::{Doc, DocBuf};
+use frond_store::index::spec::IndexSpec;
 
 use super::{Command, Traits};
 use crate::context::Context;
@@ -22,11 +23,16 @@ impl Command for CreateIndexes {
 
     fn fields(&self) -> &'static [&'static str] {
         // There is one server, so every quorum is reached when it is done.
-        &["collectionUUID", "indexes", "commitQuorum"]
+        &[
+            "collectionUUID",
+            "indexes",
+            "commitQuorum",
+            "ignoreUnknownIndexOptions",
+        ]
     }
 
     fn lacking(&self) -> &'static [&'static str] {
-        &["ignoreUnknownIndexOptions", "isTimeseriesNamespace"]
+        &["isTimeseriesNamespace"]
     }
 
     fn traits(&self) -> Traits {
@@ -35,12 +41,26 @@ impl Command for CreateIndexes {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
+        let args = cx.args();
         let specs = cx.documents("indexes")?;
         if specs.is_empty() {
             return Err(Failure::bad_value(
                 "Must specify at least one index to create",
             ));
         }
+        let ignore = args.flag("ignoreUnknownIndexOptions")? == Some(true);
+        let known = |spec: &&Doc| {
+            if ignore {
+                IndexSpec::known(spec)
+            } else {
+                (*spec).to_owned()
+            }
+        };
+        let specs: Vec<DocBuf> = specs.iter().map(known).collect();
+        let specs: Vec<&Doc> = specs.iter().map(|spec| &**spec).collect();
+        specs
+            .iter()
+            .try_for_each(|spec| IndexSpec::check_has_name(spec))?;
         let progress = cx.limits.progress.insert(Arc::default()).clone();
         cx.connection.running.lock().progress = Some(progress);
         let made = cx
@@ -51,11 +71,10 @@ impl Command for CreateIndexes {
         let mut reply = DocBuf::new();
         reply.push("numIndexesBefore", made.before as i32);
         reply.push("numIndexesAfter", made.after as i32);
-        if made.created_collection {
-            reply.push("createdCollectionAutomatically", true);
-        }
         if made.before == made.after {
             reply.push("note", "all indexes already exist");
+        } else {
+            reply.push("createdCollectionAutomatically", made.created_collection);
         }
         Ok(reply)
     }

@@ -17,6 +17,7 @@ pub mod build_info;
 pub mod bulk_write;
 pub mod clone_collection_as_capped;
 pub mod coll_mod;
+mod coll_mod_index;
 pub mod coll_stats;
 pub mod configure_fail_point;
 pub mod connection_status;
@@ -61,6 +62,7 @@ pub mod parameters;
 pub mod ping;
 pub mod plan_cache;
 pub mod profile;
+pub mod re_index;
 pub mod refresh_sessions;
 pub mod rename_collection;
 pub mod repl_set_get_config;
@@ -133,6 +135,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &plan_cache::PlanCacheListFilters,
     &plan_cache::PlanCacheSetFilter,
     &profile::Profile,
+    &re_index::ReIndex,
     &refresh_sessions::RefreshSessions,
     &rename_collection::RenameCollection,
     &repl_set_get_config::ReplSetGetConfig,

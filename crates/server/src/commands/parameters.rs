@@ -172,6 +172,23 @@ static PARAMETERS: &[Parameter] = &[
         get: |_| own("disabled"),
         set: None,
     },
+    Parameter {
+        name: "ttlMonitorEnabled",
+        get: |server| own(server.ttl.is_enabled()),
+        set: Some(|server, value| {
+            server.ttl.enable(value.truthy());
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "ttlMonitorSleepSecs",
+        get: |server| own(i32::try_from(server.ttl.sleep_secs()).unwrap_or(i32::MAX)),
+        set: Some(|server, value| {
+            let seconds = number("ttlMonitorSleepSecs", value, 1, i64::from(i32::MAX))?;
+            server.ttl.set_sleep_secs(seconds.unsigned_abs());
+            Ok(())
+        }),
+    },
 ];
 
 /// Reads parameters of the server.

@@ -175,6 +175,7 @@ fn metrics(server: &Server) -> DocBuf {
         },
     );
     out.push("operation", &doc! {"slow": counters.slow_operations.get()});
+    out.push("ttl", &server.ttl.to_doc());
     out
 }
 

@@ -90,6 +90,10 @@ pub struct Settings {
     pub slow_operation: Duration,
     /// An idle cursor is dropped after this time.
     pub cursor_timeout: Duration,
+    /// Whether documents expire by TTL indexes.
+    pub ttl_monitor: bool,
+    /// How often expired documents are deleted.
+    pub ttl_monitor_sleep: Duration,
     /// Whether there are commands that only tests need.
     pub test_commands: bool,
     /// What was given and where, for `getCmdLineOpts`: configuration key to value.
@@ -122,6 +126,8 @@ impl Default for Settings {
             pid_file: None,
             slow_operation: Duration::from_millis(100),
             cursor_timeout: Duration::from_secs(600),
+            ttl_monitor: true,
+            ttl_monitor_sleep: Duration::from_secs(60),
             test_commands: false,
             given: BTreeMap::new(),
             config_file: None,

@@ -432,6 +432,22 @@ pub static SETTINGS: &[Setting] = &[
     },
     Setting {
         flag: "",
+        key: "setParameter.ttlMonitorEnabled",
+        aliases: &[],
+        kind: Kind::Switch(true),
+        help: "Delete documents that have expired by a TTL index (default true)",
+        apply: |s, v| switch(v).map(|on| s.ttl_monitor = on),
+    },
+    Setting {
+        flag: "",
+        key: "setParameter.ttlMonitorSleepSecs",
+        aliases: &[],
+        kind: Kind::Integer(1, i32::MAX as i64),
+        help: "Seconds between two deletions of expired documents (default 60)",
+        apply: |s, v| integer(v).map(|secs| s.ttl_monitor_sleep = Duration::from_secs(secs)),
+    },
+    Setting {
+        flag: "",
         key: "security.authorization",
         aliases: &[],
         kind: Kind::Choice(&["disabled"]),

@@ -9,7 +9,7 @@ use frond_query::error::ErrorCode;
 use super::change::index_count;
 use super::{Catalog, Collection, INDEXES_MAX, Uuid, persist};
 use crate::error::{Result, command};
-use crate::index::spec::{Comparison, IndexSpec};
+use crate::index::spec::IndexSpec;
 use crate::index::{Index, build};
 use crate::keyspace::{TreeId, WriteSet};
 use crate::namespace::Namespace;
@@ -30,7 +30,7 @@ impl Catalog {
     /// them up to date. Indexes that exist already are left out. Those of a small collection are filled at once.
     ///
     /// # Errors
-    /// See [`IndexSpec::compare`]; `CannotCreateIndex` (67) if there would be too many;
+    /// See [`IndexSpec::find_same`]; `CannotCreateIndex` (67) if there would be too many;
     /// `IndexBuildAlreadyInProgress` (285) if the same one is being built; what is wrong with the
     /// documents of a small collection.
     pub(crate) fn register_indexes(
@@ -81,6 +81,57 @@ impl Catalog {
         Ok(registered)
     }
 
+    /// Gives all indexes of a collection new trees. Those of a small collection are filled at once; the others are
+    /// returned, to be built.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26); `IndexBuildAlreadyInProgress` (285) if indexes are being built.
+    pub(crate) fn renew_indexes(
+        &self,
+        ns: &Namespace,
+    ) -> Result<(Arc<Collection>, Vec<Arc<Index>>)> {
+        let _changing = self.changing.lock();
+        let collection = self.existing(ns)?;
+        if collection.indexes.iter().any(|index| !index.ready) {
+            return Err(command(
+                ErrorCode::IndexBuildAlreadyInProgress,
+                format!("Index build already in progress in {ns}"),
+            ));
+        }
+        let mut building = Vec::new();
+        if collection.indexes.is_empty() {
+            return Ok((collection, building));
+        }
+        let fresh = |index: &Arc<Index>| {
+            let tree = self.engine.allocate_tree();
+            Arc::new(Index::new(index.spec.clone(), tree, false, 0))
+        };
+        self.replace_with(&collection, || {
+            let mut new: Vec<Arc<Index>> = collection.indexes.iter().map(fresh).collect();
+            let mut batch = WriteSet::new();
+            for index in &new {
+                batch.create_tree(index.tree, &index.spec.tree);
+            }
+            if build::fill_at_once(&self.engine, &collection, &new, &mut batch)? {
+                new.iter_mut()
+                    .for_each(|index| *index = Arc::new(index.to_ready()));
+            } else {
+                batch.clear();
+                for index in &mut new {
+                    *index = Arc::new(self.begin_building(&mut batch, index));
+                }
+                building.clone_from(&new);
+            }
+            for (old, new) in collection.indexes.iter().zip(&new) {
+                old.trees().for_each(|tree| batch.drop_tree(tree));
+                persist::delete_index(&mut batch, &collection.uuid, old);
+                persist::put_index(&mut batch, &collection.uuid, new);
+            }
+            Ok((Some(collection.with_indexes(new)), batch))
+        })?;
+        Ok((collection, building))
+    }
+
     /// Creates the trees of an index that is to be built.
     fn begin_building(&self, batch: &mut WriteSet, index: &Index) -> Index {
         batch.create_tree_to_load(index.tree, &index.spec.tree);
@@ -104,16 +155,17 @@ impl Catalog {
         if spec.is_id_index() {
             return Ok(false);
         }
-        for existing in collection.indexes.iter().chain(new) {
-            if spec.compare(&existing.spec)? == Comparison::Identical {
-                if !existing.ready && !new.iter().any(|index| Arc::ptr_eq(index, existing)) {
-                    return Err(command(
-                        ErrorCode::IndexBuildAlreadyInProgress,
-                        format!("Index build already in progress: {}", spec.name),
-                    ));
-                }
-                return Ok(false);
-            }
+        let existing = collection.indexes.iter().chain(new);
+        let specs: Vec<&IndexSpec> = existing.map(|index| &index.spec).collect();
+        if let Some(place) = spec.find_same(&specs)? {
+            // Those behind are asked for by the same command.
+            return match collection.indexes.get(place) {
+                Some(existing) if !existing.ready => Err(command(
+                    ErrorCode::IndexBuildAlreadyInProgress,
+                    format!("Index build already in progress: {}", spec.name),
+                )),
+                _ => Ok(false),
+            };
         }
         if collection.indexes.len() + new.len() + 1 >= INDEXES_MAX {
             return Err(command(

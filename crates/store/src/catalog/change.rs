@@ -35,7 +35,7 @@ pub struct CreateIndexesInfo {
     pub created_collection: bool,
 }
 
-/// Which indexes to drop.
+/// Which indexes to drop or to change.
 #[derive(Clone, Debug)]
 pub enum IndexSelector {
     /// All but the one on `_id`.
@@ -493,7 +493,7 @@ fn check_may_drop(collection: &Collection, name: &str) -> Result<()> {
     }
 }
 
-fn name_of_key(collection: &Collection, key: &Doc) -> Result<String> {
+pub(super) fn name_of_key(collection: &Collection, key: &Doc) -> Result<String> {
     if frond_bson::compare_docs(key, &frond_bson::doc! {"_id": 1}).is_eq() {
         return Ok(ID_INDEX_NAME.to_owned());
     }

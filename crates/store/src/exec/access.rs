@@ -414,9 +414,10 @@ impl Executor {
                 } else {
                     None
                 };
-                let mut row = match covering {
-                    Some(doc) => test.row(parts.id, &doc)?,
-                    None => {
+                let mut row = match (covering, parts.doc) {
+                    (Some(doc), _) => test.row(parts.id, &doc)?,
+                    (None, Some(doc)) => test.row(parts.id, doc)?,
+                    (None, None) => {
                         stats.docs_examined += 1;
                         let stored = snapshot.get(collection.primary, parts.id)?;
                         let stored = stored.ok_or_else(|| orphan(index))?;

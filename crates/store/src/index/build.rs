@@ -39,7 +39,7 @@ use crate::keyspace::{
 use crate::namespace::Namespace;
 use crate::write::duplicate;
 
-/// What a side tree holds for an entry that is there, before what its encoding lost; and for one that is gone.
+/// What a side tree holds for an entry that is there, before the rest of its value; and for one that is gone.
 const PRESENT: u8 = 1;
 const ABSENT: u8 = 0;
 /// A side tree with at most this many entries is small enough to keep writers waiting.
@@ -223,6 +223,7 @@ impl Entries<'_> {
                     fields,
                     id,
                     lost,
+                    doc,
                     &mut self.key,
                     &mut self.value,
                 );
@@ -233,11 +234,13 @@ impl Entries<'_> {
     }
 }
 
-/// Writes the key and the value of a side tree for an entry that is there, with what its encoding lost, or gone.
+/// Writes the key and the value of a side tree for an entry that is there, with what its encoding lost and its
+/// document, or gone.
 pub(crate) fn write_side(
+    spec: &IndexSpec,
     fields: &[u8],
     id: &[u8],
-    lost: Option<&[u8]>,
+    present: Option<(&[u8], &Doc)>,
     key: &mut Vec<u8>,
     value: &mut Vec<u8>,
 ) {
@@ -245,8 +248,13 @@ pub(crate) fn write_side(
     key.extend_from_slice(fields);
     key.extend_from_slice(id);
     value.clear();
-    value.push(if lost.is_some() { PRESENT } else { ABSENT });
-    value.extend_from_slice(lost.unwrap_or_default());
+    match present {
+        Some((lost, doc)) => {
+            value.push(PRESENT);
+            entry::write_payload(spec, lost, doc, value);
+        }
+        None => value.push(ABSENT),
+    }
 }
 
 struct Build<'a> {
@@ -379,7 +387,7 @@ impl Build<'_> {
             steps += 1;
             let end = entry::fields_end(&index.spec, key).ok_or_else(damaged)?;
             let (fields, id) = key.split_at(end);
-            let (state, lost) = value.split_first().ok_or_else(damaged)?;
+            let (state, payload) = value.split_first().ok_or_else(damaged)?;
             if change.fields != fields || change.is_empty() {
                 change.stage(collection, index, &snapshot, &mut batch)?;
                 change.fields.extend_from_slice(fields);
@@ -388,7 +396,7 @@ impl Build<'_> {
                 }
             }
             match *state {
-                PRESENT => change.present.push((id.to_vec(), lost.to_vec())),
+                PRESENT => change.present.push((id.to_vec(), payload.to_vec())),
                 _ => change.absent.push(id.to_vec()),
             }
         }
@@ -401,7 +409,7 @@ impl Build<'_> {
 #[derive(Default)]
 struct KeyChange {
     fields: Vec<u8>,
-    /// Documents that have such an entry, and what its encoding lost.
+    /// Documents that have such an entry, and what its value has behind the `_id`.
     present: Vec<(Vec<u8>, Vec<u8>)>,
     /// Documents that have none any more.
     absent: Vec<Vec<u8>>,
@@ -444,8 +452,8 @@ impl KeyChange {
         match present.as_slice() {
             [] if holder.is_some() && stays.is_none() => batch.delete(index.tree, &fields),
             [] => {}
-            [(id, lost)] if stays.is_none_or(|holder| holder == id) => {
-                batch.put(index.tree, &fields, &[id.as_slice(), lost].concat());
+            [(id, payload)] if stays.is_none_or(|holder| holder == id) => {
+                batch.put(index.tree, &fields, &[id.as_slice(), payload].concat());
             }
             _ => return Err(duplicate::of_index(collection, index, &fields)),
         }

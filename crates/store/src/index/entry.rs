@@ -4,13 +4,14 @@
 //! | --- | --- | --- |
 //! | not unique | fields, `_id` | lost bits |
 //! | unique | fields | `_id`, lost bits |
+//! | clustering | as above | as above, with the document before the lost bits |
 //!
 //! Fields and `_id` are encoded so that bytes compare as values do. The lost bits restore what that
 //! loses. In a unique index the fields alone are the key: two documents with the same fields meet
 //! in one key, so that a point read finds a duplicate and the engine's conflict check stops two
 //! writers that insert the same value at the same time.
 
-use frond_bson::key;
+use frond_bson::{Doc, key};
 
 use super::spec::IndexSpec;
 use crate::error::{Result, corrupt};
@@ -24,22 +25,55 @@ pub struct EntryParts<'a> {
     pub id: &'a [u8],
     /// What the encoding of the fields, and then of the `_id`, lost.
     pub lost: &'a [u8],
+    /// The document, in a clustering index.
+    pub doc: Option<&'a Doc>,
 }
 
-/// Writes the key and the value of an entry into two buffers, which are cleared first.
+/// Writes the key and the value of an entry of `doc` into two buffers, which are cleared first.
 pub fn write(
     spec: &IndexSpec,
     fields: &[u8],
     id: &[u8],
     lost: &[u8],
+    doc: &Doc,
     key: &mut Vec<u8>,
     value: &mut Vec<u8>,
 ) {
-    key.clear();
+    write_key(spec, fields, id, key);
     value.clear();
+    if spec.unique {
+        value.extend_from_slice(id);
+    }
+    write_payload(spec, lost, doc, value);
+}
+
+/// Writes the key of an entry into a buffer, which is cleared first.
+pub fn write_key(spec: &IndexSpec, fields: &[u8], id: &[u8], key: &mut Vec<u8>) {
+    key.clear();
     key.extend_from_slice(fields);
-    if spec.unique { &mut *value } else { &mut *key }.extend_from_slice(id);
+    if !spec.unique {
+        key.extend_from_slice(id);
+    }
+}
+
+/// Adds what the value of an entry has behind the `_id`.
+pub(super) fn write_payload(spec: &IndexSpec, lost: &[u8], doc: &Doc, value: &mut Vec<u8>) {
+    if spec.clustering {
+        value.extend_from_slice(doc.as_bytes());
+    }
     value.extend_from_slice(lost);
+}
+
+/// The document, if there is one, and the lost bits.
+fn split_payload<'a>(spec: &IndexSpec, payload: &'a [u8]) -> Option<(Option<&'a Doc>, &'a [u8])> {
+    if !spec.clustering {
+        return Some((None, payload));
+    }
+    let length = payload
+        .first_chunk()
+        .map(|length| i32::from_le_bytes(*length))?;
+    let (doc, lost) = payload.split_at_checked(usize::try_from(length).ok()?)?;
+    Some((Some(Doc::from_trusted(doc)), lost))
 }
 
 /// Takes a stored entry apart. `fields_end` is where the fields end in the key.
@@ -50,15 +84,18 @@ pub fn split_at<'a>(
     fields_end: usize,
 ) -> Option<EntryParts<'a>> {
     let (fields, id_in_key) = key.split_at_checked(fields_end)?;
-    if !spec.unique {
-        return Some(EntryParts {
-            fields,
-            id: id_in_key,
-            lost: value,
-        });
-    }
-    let (id, lost) = value.split_at_checked(key::skip(value, key::Direction::Ascending)?)?;
-    Some(EntryParts { fields, id, lost })
+    let (id, payload) = if spec.unique {
+        value.split_at_checked(key::skip(value, key::Direction::Ascending)?)?
+    } else {
+        (id_in_key, value)
+    };
+    let (doc, lost) = split_payload(spec, payload)?;
+    Some(EntryParts {
+        fields,
+        id,
+        lost,
+        doc,
+    })
 }
 
 /// Where the fields end in a key that begins with them.

@@ -1,13 +1,15 @@
 //! Secondary indexes: what they are ([`spec`]), of which kinds ([`kinds`]), which keys a document has in them ([`keys`]), the
 //! layout of their entries ([`entry`]), the documents that can be rebuilt from them ([`covered`]),
-//! and how an index is filled over existing documents ([`build`]).
+//! how an index is filled over existing documents ([`build`]), and documents that expire ([`ttl`]).
 
 pub mod build;
+mod compare;
 pub mod covered;
 pub mod entry;
 pub mod keys;
 pub mod kinds;
 pub mod spec;
+pub mod ttl;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -82,6 +84,22 @@ impl Index {
         let stored = self.multikey_stored.load(Ordering::SeqCst);
         ready.multikey_stored.store(stored, Ordering::SeqCst);
         ready
+    }
+
+    /// The same index with another specification of the same entries.
+    pub fn with_spec(&self, spec: IndexSpec) -> Index {
+        let mut changed = self.to_ready();
+        changed.spec = spec;
+        changed.ready = self.ready;
+        changed.sides.clone_from(&self.sides);
+        changed
+    }
+
+    /// An index like this one with another specification, in another tree; nothing of it is stored yet.
+    pub fn with_tree(&self, spec: IndexSpec, tree: TreeId) -> Index {
+        let fresh = Index::new(spec, tree, true, 0);
+        fresh.add_multikey(self.multikey());
+        fresh
     }
 
     /// The same index, being built, with these side trees.

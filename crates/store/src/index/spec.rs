@@ -8,6 +8,7 @@ use frond_query::matcher::Filter;
 use frond_query::paths::{KeyPaths, Path};
 
 use super::kinds::{self, Holds, Special};
+use super::ttl;
 use crate::error::{Error, Result, command};
 use crate::keyspace::{Compression, TreeOptions};
 use crate::text;
@@ -22,13 +23,10 @@ pub const ID_INDEX_NAME: &str = "_id_";
 const LEFTOVERS: [&str; 2] = ["background", "dropDups"];
 
 /// Options that MongoDB knows and this server does not have.
-const NOT_SUPPORTED: [&str; 7] = [
+const NOT_SUPPORTED: [&str; 4] = [
     "bucketSize",
     "clustered",
-    "clustering",
     "columnstoreProjection",
-    "expireAfterSeconds",
-    "prepareUnique",
     "storageEngine",
 ];
 
@@ -80,21 +78,18 @@ pub struct IndexSpec {
     pub sparse: bool,
     /// Whether the planner does not see it.
     pub hidden: bool,
+    /// Whether writes that add to duplicates fail, though there may be some.
+    pub prepare_unique: bool,
+    /// Whether each entry holds the whole document, so that reading a range of the index reads no more.
+    pub clustering: bool,
+    /// Seconds after which documents expire.
+    pub expire_after: Option<i32>,
     /// Only documents that match have entries.
     pub partial: Option<Partial>,
     /// Compression and sizes of the tree.
     pub tree: TreeOptions,
     /// The whole specification as `listIndexes` shows it.
     pub doc: DocBuf,
-}
-
-/// The result of comparing a new specification with an existing index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
-    /// They do not touch each other.
-    Different,
-    /// The new one exists already.
-    Identical,
 }
 
 fn refuse(code: ErrorCode, message: impl Into<String>) -> Error {
@@ -263,6 +258,58 @@ impl IndexSpec {
         })
     }
 
+    /// The specification without options that nobody knows.
+    pub fn known(doc: &Doc) -> DocBuf {
+        let own = [
+            "v",
+            "key",
+            "name",
+            "ns",
+            "unique",
+            "sparse",
+            "hidden",
+            "collation",
+        ];
+        let more = [
+            "partialFilterExpression",
+            "expireAfterSeconds",
+            "prepareUnique",
+            "clustering",
+        ];
+        let mut kept = DocBuf::new();
+        for (option, value) in doc.iter() {
+            let mut kinds = kinds::KINDS.iter();
+            let is_known = own.contains(&option)
+                || more.contains(&option)
+                || LEFTOVERS.contains(&option)
+                || NOT_SUPPORTED.contains(&option)
+                || ["compression", "pageSize", "readPageSize"].contains(&option)
+                || kinds.any(|kind| kind.options.contains(&option));
+            if is_known {
+                kept.push(option, value);
+            }
+        }
+        kept
+    }
+
+    /// Refuses a specification without a name, which drivers give to indexes that have none.
+    ///
+    /// # Errors
+    /// `FailedToParse` (9).
+    pub fn check_has_name(doc: &Doc) -> Result<()> {
+        if doc.contains_key("name") || !doc.contains_key("key") {
+            return Ok(());
+        }
+        Err(refuse(
+            ErrorCode::FailedToParse,
+            format!(
+                "Error in specification {} :: caused by :: The 'name' field is a required property \
+                 of an index specification",
+                text::document(doc)
+            ),
+        ))
+    }
+
     /// The specification of the index on `_id`.
     pub fn id_index_doc() -> DocBuf {
         frond_bson::doc! {"v": 2, "key": {"_id": 1}, "name": ID_INDEX_NAME}
@@ -286,53 +333,14 @@ impl IndexSpec {
 
     /// Whether a change at the paths that `touches` accepts can change the entries of a document.
     pub fn is_affected(&self, touches: &dyn Fn(&str) -> bool) -> bool {
-        // The filter of a partial index may look at any path.
+        // The filter of a partial index may look at any path, and a clustering index holds them all.
         self.partial.is_some()
+            || self.clustering
             || self.value_fields().any(|field| touches(&field.path))
             || self
                 .special
                 .as_ref()
                 .is_some_and(|special| special.is_affected(touches))
-    }
-
-    /// Compares with an existing index of the collection.
-    ///
-    /// # Errors
-    /// `IndexOptionsConflict` (85) if it is there under another name, `IndexKeySpecsConflict` (86)
-    /// if the name is taken by an index that differs.
-    pub fn compare(&self, existing: &IndexSpec) -> Result<Comparison> {
-        let same_key = frond_bson::compare_docs(&self.key, &existing.key).is_eq();
-        let same_filter = match (&self.partial, &existing.partial) {
-            (None, None) => true,
-            (Some(a), Some(b)) => frond_bson::compare_docs(&a.doc, &b.doc).is_eq(),
-            _ => false,
-        };
-        let same_options = self.unique == existing.unique && self.sparse == existing.sparse;
-        if self.name == existing.name {
-            if same_key && same_filter && same_options {
-                return Ok(Comparison::Identical);
-            }
-            return Err(refuse(
-                ErrorCode::IndexKeySpecsConflict,
-                format!(
-                    "An existing index has the same name as the requested index. When index names \
-                     are not specified, they are auto generated and can cause conflicts. Please \
-                     refer to our documentation. Requested index: {}, existing index: {}",
-                    text::document(&self.doc),
-                    text::document(&existing.doc)
-                ),
-            ));
-        }
-        if same_key && same_filter && same_options {
-            return Err(refuse(
-                ErrorCode::IndexOptionsConflict,
-                format!(
-                    "Index already exists with a different name: {}",
-                    existing.name
-                ),
-            ));
-        }
-        Ok(Comparison::Different)
     }
 }
 
@@ -391,6 +399,9 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
         unique: false,
         sparse: false,
         hidden: false,
+        prepare_unique: false,
+        clustering: false,
+        expire_after: None,
         partial: None,
         tree: TreeOptions::default(),
         doc: DocBuf::new(),
@@ -402,7 +413,26 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
             "key" | "name" | "v" | "ns" => {}
             "unique" => spec.unique = flag(option, value)?,
             "sparse" => spec.sparse = flag(option, value)?,
-            "hidden" => spec.hidden = flag(option, value)?,
+            "hidden" => {
+                spec.hidden = match value {
+                    Value::Bool(hidden) => hidden,
+                    other => {
+                        return Err(refuse(
+                            ErrorCode::TypeMismatch,
+                            format!(
+                                "The field 'hidden' must be a bool, but got {}",
+                                other.type_name()
+                            ),
+                        ));
+                    }
+                }
+            }
+            "prepareUnique" => spec.prepare_unique = flag(option, value)?,
+            "clustering" => spec.clustering = flag(option, value)?,
+            "expireAfterSeconds" if !spec.is_id_index() => {
+                spec.expire_after = Some(ttl::parse(doc, value)?);
+                listed.push(option, value);
+            }
             "partialFilterExpression" => spec.partial = Some(parse_partial(value)?),
             "collation" => check_collation(value, ErrorCode::CannotCreateIndex)?,
             _ if parse_tree_option(&mut spec.tree, option, value)? => {
@@ -432,7 +462,14 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
         }
     }
     check_version(doc)?;
-    check_id_index(&spec)?;
+    check_id_index(&spec, doc)?;
+    if spec.unique && spec.prepare_unique {
+        return Err(cannot_create(format!(
+            "Invalid index specification {}; cannot create an index with the 'unique' option and \
+             the 'prepareUnique' option",
+            text::document(doc)
+        )));
+    }
     if spec.sparse && spec.partial.is_some() {
         return Err(cannot_create(
             "cannot mix \"partialFilterExpression\" and \"sparse\" options",
@@ -473,6 +510,8 @@ fn listed_form(spec: &IndexSpec, other_options: &Doc) -> DocBuf {
         ("unique", spec.unique),
         ("sparse", spec.sparse),
         ("hidden", spec.hidden),
+        ("prepareUnique", spec.prepare_unique),
+        ("clustering", spec.clustering),
     ] {
         if set {
             out.push(option, true);
@@ -502,7 +541,9 @@ fn check_version(doc: &Doc) -> Result<()> {
 }
 
 /// The index on `_id` has one name and no options; its name is reserved.
-fn check_id_index(spec: &IndexSpec) -> Result<()> {
+fn check_id_index(spec: &IndexSpec, doc: &Doc) -> Result<()> {
+    /// Options of an index on `_id`; those that say how it is stored are accepted and do nothing.
+    const ALLOWED: [&str; 5] = ["v", "key", "name", "ns", "collation"];
     if !spec.is_id_index() {
         if spec.name == ID_INDEX_NAME {
             return Err(refuse(
@@ -516,15 +557,16 @@ fn check_id_index(spec: &IndexSpec) -> Result<()> {
         }
         return Ok(());
     }
-    for (option, set) in [
-        ("sparse", spec.sparse),
-        ("partialFilterExpression", spec.partial.is_some()),
-        ("hidden", spec.hidden),
-    ] {
-        if set {
+    let mut tree = TreeOptions::default();
+    for (option, value) in doc.iter() {
+        if !ALLOWED.contains(&option) && !parse_tree_option(&mut tree, option, value)? {
             return Err(refuse(
                 ErrorCode::InvalidIndexSpecificationOption,
-                format!("The field '{option}' is not valid for an _id index specification"),
+                format!(
+                    "The field '{option}' is not valid for an _id index specification. \
+                     Specification: {}",
+                    text::document(doc)
+                ),
             ));
         }
     }
@@ -633,10 +675,11 @@ mod tests {
             (doc! {"key": {"a": 1}, "v": 0}, 67, "v=0"),
             (doc! {"key": {"a": 1}, "unique": "yes"}, 14, "'unique'"),
             (doc! {"key": {"a": 1}, "dropDups": "yes"}, 14, "'dropDups'"),
+            (doc! {"key": {"a": 1}, "hidden": 1}, 14, "'hidden'"),
             (
-                doc! {"key": {"a": 1}, "expireAfterSeconds": 1},
+                doc! {"key": {"a": 1}, "unique": true, "prepareUnique": true},
                 67,
-                "'expireAfterSeconds'",
+                "'prepareUnique'",
             ),
             (
                 doc! {"key": {"a": 1}, "collation": {"locale": "de"}},

@@ -238,6 +238,8 @@ fn of_element(conditions: &Expr) -> Intervals {
             Expr::Leaf(leaf) => complement(&leaf.op).unwrap_or_else(Intervals::all),
             _ => Intervals::all(),
         },
+        // An array directly inside of an array has one entry: itself.
+        Expr::Leaf(leaf) if matches!(leaf.op, Op::ElemMatch(_)) => Intervals::all(),
         Expr::Leaf(leaf) => of_op(&leaf.op).map_or_else(Intervals::all, |(ranges, _)| ranges),
         Expr::Nor(_) | Expr::Computed(_) | Expr::Schema(_) => Intervals::all(),
         Expr::False => Intervals::none(),

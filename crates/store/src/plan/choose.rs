@@ -83,7 +83,12 @@ pub fn choose(
         key::encode(&id, &mut encoded);
         return Ok(simple(Access::Id(encoded)));
     }
-    if !query.limits.is_empty() && !matches!(query.hint, Some(Hint::Name(_) | Hint::Key(_))) {
+    if !query.limits.is_empty()
+        && !matches!(
+            query.hint,
+            Some(Hint::Name(_) | Hint::Key(_) | Hint::Tree(_))
+        )
+    {
         return Err(command(
             ErrorCode::Location(51173),
             "When using min()/max() a hint of which index to use must be provided",
@@ -127,8 +132,8 @@ pub fn choose(
         return Err(command(
             ErrorCode::NoQueryExecutionPlans,
             format!(
-                "error processing query: ns={} planner returned error :: caused by :: hint provided \
-                 does not correspond to an index that can answer the query",
+                "error processing query: ns={} planner returned error :: caused by :: No query \
+                 solutions",
                 collection.ns
             ),
         ));
@@ -190,12 +195,12 @@ fn hinted_scan(query: &Query<'_>) -> Result<Option<Access>> {
         key::Direction::Descending => Direction::Backward,
     });
     match (query.hint, natural) {
-        (None, None) | (Some(Hint::Name(_) | Hint::Key(_)), None) => Ok(None),
+        (None, None) | (Some(Hint::Name(_) | Hint::Key(_) | Hint::Tree(_)), None) => Ok(None),
         (None, Some(direction)) => Ok(Some(Access::CollScan(direction))),
         (Some(Hint::Natural(hinted)), sorted) => {
             Ok(Some(Access::CollScan(sorted.unwrap_or(*hinted))))
         }
-        (Some(Hint::Name(_) | Hint::Key(_)), Some(_)) => Err(command(
+        (Some(Hint::Name(_) | Hint::Key(_) | Hint::Tree(_)), Some(_)) => Err(command(
             ErrorCode::BadValue,
             "Cannot use a $natural sort with a hint that is not $natural",
         )),
@@ -247,6 +252,10 @@ pub(super) fn find_hinted(collection: &Collection, hint: &Hint) -> Result<Option
                 )),
             }
         }
+        Hint::Tree(tree) => {
+            let found = collection.ready_indexes().find(|index| index.tree == *tree);
+            found.cloned().map(Some).ok_or_else(none)
+        }
         // Handled before.
         Hint::Natural(_) => Err(none()),
     }
@@ -280,7 +289,8 @@ fn through_index(
     hinted: bool,
 ) -> Vec<Candidate> {
     let spec = &index.spec;
-    if spec.hidden {
+    // One that is hidden is found only by the server's own hint.
+    if spec.hidden && !hinted {
         return Vec::new();
     }
     let multikey = index.multikey();
@@ -331,12 +341,13 @@ fn by_route(
     if !hinted && !is_bounded && !gives_order && !is_smaller {
         return None;
     }
-    let covered = route.multikey == 0 && is_covered(spec, query);
+    let covered = !spec.clustering && route.multikey == 0 && is_covered(spec, query);
+    let reads_no_more = covered || spec.clustering;
     let one_entry = spec.unique && bounds.leading_points() == spec.fields.len();
     let rank = rank_of_bounds(&bounds.fields)
         + if one_entry { RANK_ONE_ENTRY } else { 0.0 }
         + if gives_order { RANK_SORTED } else { 0.0 }
-        + if covered { RANK_COVERED } else { 0.0 }
+        + if reads_no_more { RANK_COVERED } else { 0.0 }
         - 0.01 * spec.fields.len() as f64;
     let access = if bounds.is_none() {
         Access::Eof

@@ -284,7 +284,7 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
         }
         Access::Index(access) => {
             let scan = index_scan(access, "IXSCAN", shown);
-            if access.covered {
+            if access.reads_no_documents() {
                 scan
             } else {
                 let rest = if access.exact {
@@ -373,13 +373,13 @@ fn fetch(input: DocBuf, filter: &Doc, shown: &Shown<'_>) -> DocBuf {
 fn index_scan(access: &IndexAccess, name: &str, shown: &Shown<'_>) -> DocBuf {
     let spec = &access.index.spec;
     let mut stage = begin(name, shown, |measured| {
-        if access.covered || name == "COUNT_SCAN" {
+        if access.reads_no_documents() || name == "COUNT_SCAN" {
             measured.stats.passed
         } else {
             measured.stats.docs_examined
         }
     });
-    if access.covered && !access.exact && !shown.filter.is_empty() {
+    if access.reads_no_documents() && !access.exact && !shown.filter.is_empty() {
         stage.push("filter", shown.filter);
     }
     let shown_key = access.face.as_ref().map_or(&spec.key, |face| &face.key);
@@ -414,6 +414,9 @@ fn index_scan(access: &IndexAccess, name: &str, shown: &Shown<'_>) -> DocBuf {
     stage.push("isUnique", spec.unique);
     stage.push("isSparse", spec.sparse);
     stage.push("isPartial", spec.partial.is_some());
+    if spec.clustering {
+        stage.push("isClustering", true);
+    }
     let parts = parts.into_iter().zip(&access.bounds.fields);
     let bounds = parts.map(|((path, direction), ranges)| (path, ranges, direction));
     write_bounds(&mut stage, access.direction, bounds, shown);

@@ -39,6 +39,8 @@ pub enum Hint {
     Key(DocBuf),
     /// No index; documents in the order of their storage, or the reverse.
     Natural(Direction),
+    /// The index in this tree, hidden or not: the server's own choice.
+    Tree(TreeId),
 }
 
 /// The `min` and `max` of a find: keys of the hinted index, with its fields in its order.
@@ -217,6 +219,11 @@ impl Access {
 }
 
 impl IndexAccess {
+    /// Whether the entries are all that is read.
+    pub fn reads_no_documents(&self) -> bool {
+        self.covered || self.index.spec.clustering
+    }
+
     /// Where to read.
     pub fn key_range(&self) -> KeyRange {
         let fields = self.index.spec.fields.iter().zip(&self.bounds.fields);

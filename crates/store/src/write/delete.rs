@@ -12,6 +12,7 @@ use crate::exec::access::Row;
 use crate::find::Question;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
+use crate::plan::Hint;
 
 /// What `delete` was asked for.
 #[derive(Clone, Debug)]
@@ -34,6 +35,36 @@ impl Change for Remove {
         staging.delete(&row.key, &row.doc)?;
         Ok(Effect::Staged)
     }
+}
+
+/// Deletes all documents that match, through one index.
+///
+/// # Errors
+/// Errors of the engine, the limits of the context.
+pub(crate) fn delete_through(
+    catalog: &Catalog,
+    ns: &Namespace,
+    filter: &Doc,
+    hint: Hint,
+    durability: Durability,
+    context: &OpContext,
+) -> Result<u64> {
+    let mut question = Question::parse(
+        Some(filter),
+        None,
+        None,
+        &environment(None, Collator::BINARY),
+    )?;
+    question.hint = Some(hint);
+    let target = Target {
+        catalog,
+        ns,
+        question,
+        context,
+        durability,
+        bypass_validation: true,
+    };
+    Ok(target.change_all(&mut Remove)?.modified)
 }
 
 /// Runs a delete. Returns the number of documents deleted.

@@ -21,6 +21,7 @@ use crate::keyspace::{
 };
 use crate::merge::Counts;
 use crate::options::Invalid;
+use crate::plan::interval::after_prefix;
 
 /// Whether a document found its place in the write set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,7 +245,7 @@ impl<'a> Staging<'a> {
         self.batch
             .put_guarded(self.collection.primary, key, doc.as_bytes());
         for position in 0..self.collection.indexes.len() {
-            self.put_entries(position, key, None);
+            self.put_entries(position, key, doc, None);
         }
         self.counts.add_document(doc.len_bytes());
         self.documents += 1;
@@ -343,7 +344,7 @@ impl<'a> Staging<'a> {
         self.batch
             .put_guarded(self.collection.primary, key, new.as_bytes());
         for position in 0..self.collection.indexes.len() {
-            self.put_entries(position, key, Some(change));
+            self.put_entries(position, key, new, Some(change));
         }
         self.counts.remove_document(old.len_bytes());
         self.counts.add_document(new.len_bytes());
@@ -366,8 +367,8 @@ impl<'a> Staging<'a> {
                 ..
             } = &mut *self.buffers;
             generate_old(old_keys, index, old, key.len())?;
-            for (fields, lost) in old_keys.iter() {
-                entry::write(&index.spec, fields, key, lost, entry_key, value);
+            for (fields, _) in old_keys.iter() {
+                entry::write_key(&index.spec, fields, key, entry_key);
                 delete_entry(
                     &mut self.batch,
                     &mut self.uniques,
@@ -406,7 +407,11 @@ impl<'a> Staging<'a> {
             }
             keys.generate(&index.spec, new, id_bytes)?;
             // While a unique index is built, nobody knows all of its keys.
-            if !index.spec.unique || index.side().is_some() {
+            let is_unique = match index.spec.unique {
+                true => index.side().is_none(),
+                false => index.spec.prepare_unique && index.ready,
+            };
+            if !is_unique {
                 continue;
             }
             old_keys.clear();
@@ -421,7 +426,7 @@ impl<'a> Staging<'a> {
                 }
                 if self.uniques.contains(&key_hash(index.tree, fields)) {
                     staged = Staged::NextCommit;
-                } else if self.snapshot.contains(index.tree, fields)? {
+                } else if is_taken(&self.snapshot, index, fields)? {
                     return Err(duplicate::of_index(collection, index, fields));
                 }
             }
@@ -433,7 +438,7 @@ impl<'a> Staging<'a> {
     }
 
     /// Puts the entries of one index that are new, deletes those that are gone.
-    fn put_entries(&mut self, position: usize, id: &[u8], change: Option<Change<'_>>) {
+    fn put_entries(&mut self, position: usize, id: &[u8], new: &Doc, change: Option<Change<'_>>) {
         let Some(index) = self.collection.indexes.get(position) else {
             return;
         };
@@ -455,8 +460,8 @@ impl<'a> Staging<'a> {
             let generated = generate_old(old_keys, index, change.old, id.len());
             debug_assert!(generated.is_ok());
         }
-        for (fields, lost) in old_keys.missing_in(new_keys) {
-            entry::write(&index.spec, fields, id, lost, key, value);
+        for (fields, _) in old_keys.missing_in(new_keys) {
+            entry::write_key(&index.spec, fields, id, key);
             delete_entry(
                 &mut self.batch,
                 &mut self.uniques,
@@ -467,12 +472,23 @@ impl<'a> Staging<'a> {
                 id,
             );
         }
+        if index.spec.clustering {
+            // The document is in every entry, so every entry is written anew.
+            old_keys.clear();
+        }
         for (fields, lost) in new_keys.missing_in(old_keys) {
-            entry::write(&index.spec, fields, id, lost, key, value);
+            entry::write(&index.spec, fields, id, lost, new, key, value);
             if let Some(side) = index.side() {
-                build::write_side(fields, id, Some(lost), key, value);
+                build::write_side(&index.spec, fields, id, Some((lost, new)), key, value);
                 self.batch.put(side, key, value);
-            } else if index.spec.unique {
+                continue;
+            }
+            if index.spec.prepare_unique {
+                // Another writer of the same fields writes another key. They meet in this one, which holds nothing.
+                self.uniques.insert(key_hash(index.tree, fields));
+                self.batch.delete_guarded(index.tree, fields);
+            }
+            if index.spec.unique {
                 self.uniques.insert(key_hash(index.tree, fields));
                 self.batch.put_guarded(index.tree, key, value);
             } else {
@@ -533,6 +549,21 @@ impl<'a> Staging<'a> {
     }
 }
 
+/// Whether a stored document has these fields in an index that is unique, or is to become so.
+fn is_taken(snapshot: &Snapshot, index: &Index, fields: &[u8]) -> Result<bool> {
+    if index.spec.unique {
+        return Ok(snapshot.contains(index.tree, fields)?);
+    }
+    let end = after_prefix(fields);
+    let mut others = snapshot.cursor(
+        index.tree,
+        Bound::Included(fields),
+        end.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
+        Direction::Forward,
+    )?;
+    Ok(others.next()?.is_some())
+}
+
 fn delete_entry(
     batch: &mut WriteSet,
     uniques: &mut HashSet64,
@@ -543,7 +574,7 @@ fn delete_entry(
     id: &[u8],
 ) {
     if let Some(side) = index.side() {
-        build::write_side(fields, id, None, key, value);
+        build::write_side(&index.spec, fields, id, None, key, value);
         batch.put(side, key, value);
     } else if index.spec.unique {
         uniques.insert(key_hash(index.tree, fields));
@@ -617,3 +648,6 @@ pub fn id_document(doc: &Doc) -> DocBuf {
     out.push("_id", doc.get("_id").unwrap_or(Value::Null));
     out
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,6 +30,7 @@ mod hashed;
 mod ordered;
 mod plane;
 mod sphere;
+mod wildcard;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -66,12 +67,7 @@ pub struct Kind {
 pub static KINDS: &[Kind] = &[
     ordered::KIND,
     hashed::KIND,
-    Kind {
-        name: "wildcard",
-        options: &["wildcardProjection"],
-        own_only: &["wildcardProjection"],
-        parse: None,
-    },
+    wildcard::KIND,
     Kind {
         name: "text",
         options: &[

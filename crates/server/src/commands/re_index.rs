@@ -1,0 +1,78 @@
+//! `reIndex`
+
+use frond_bson::{DocBuf, doc};
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::{ErrorCode, Failure, Result};
+
+/// Builds all indexes of a collection anew.
+pub struct ReIndex;
+
+impl Command for ReIndex {
+    fn names(&self) -> &'static [&'static str] {
+        &["reIndex"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Builds all indexes of a collection anew, while writes go on."
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CATALOG_WRITE.stable(false)
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let namespace = cx.namespace()?;
+        let store = &cx.server.store;
+        if !store.collection_exists(&namespace) {
+            return Err(Failure::new(
+                ErrorCode::NamespaceNotFound,
+                "collection does not exist",
+            ));
+        }
+        let indexes = store.list_indexes(&namespace)?;
+        // A build that is cut short goes on when the server is next started, so a deadline does not end it.
+        let mut limits = cx.limits.clone();
+        limits.deadline = None;
+        store.rebuild_indexes(&namespace, &limits)?;
+        cx.settle()?;
+        let count = indexes.len() as i32;
+        let mut reply = doc! {"nIndexesWas": count, "nIndexes": count};
+        reply.push_array("indexes", |list| {
+            indexes.iter().for_each(|index| list.push(index));
+        });
+        Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn indexes_are_built_anew() {
+        let mut server = TestServer::new();
+        assert_eq!(server.code("test", doc! {"reIndex": "none"}), 26);
+        server.fill("c", 2500);
+        server.run(
+            "test",
+            doc! {"createIndexes": "c", "indexes": [
+                {"key": {"a": 1}, "name": "a_1"}, {"key": {"a": -1}, "name": "u", "unique": true},
+            ]},
+        );
+        let reply = server.run("test", doc! {"reIndex": "c"});
+        assert_eq!(reply.get_i32("nIndexes"), Some(3));
+        assert_eq!(reply.get_array("indexes").unwrap().count(), 3);
+        let valid = server.run("test", doc! {"validate": "c"});
+        assert_eq!(valid.get_bool("valid"), Some(true));
+        assert_eq!(
+            valid.get_doc("keysPerIndex").unwrap().get_i64("u"),
+            Some(2500)
+        );
+    }
+}

@@ -1,0 +1,302 @@
+//! Changes of an index that is there: `collMod`.
+
+use std::sync::Arc;
+
+use frond_bson::{ArrayBuf, DocBuf, Value, doc, key};
+use frond_query::error::{Error as CommandError, ErrorCode};
+
+use super::change::name_of_key;
+use super::{Catalog, Collection, IndexSelector, persist};
+use crate::error::{Error, Result, command, corrupt};
+use crate::index::spec::{ID_INDEX_NAME, IndexSpec};
+use crate::index::{Index, entry, ttl};
+use crate::keyspace::{COMMIT_BYTES_MAX, Direction, Durability, WriteSet};
+use crate::namespace::Namespace;
+
+/// Groups of documents with the same key that are listed when an index cannot become unique.
+const VIOLATIONS_MAX: usize = 1000;
+
+/// What to change of an index.
+#[derive(Clone, Debug)]
+pub struct IndexChange {
+    /// Which index: a name or a key pattern.
+    pub which: IndexSelector,
+    /// Seconds after which documents expire.
+    pub expire_after: Option<i64>,
+    /// Whether the planner does not see it.
+    pub hidden: Option<bool>,
+    /// Whether writes that add to duplicates fail.
+    pub prepare_unique: Option<bool>,
+    /// Whether to make it unique.
+    pub unique: bool,
+    /// Whether only to look if it can be made unique.
+    pub dry_run: bool,
+}
+
+/// What an index was, and what it is now: of what was asked to change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexChanged {
+    /// Seconds after which documents expire.
+    pub expire_after: Option<(Option<i64>, i64)>,
+    /// Whether the planner does not see it.
+    pub hidden: Option<(bool, bool)>,
+    /// Whether writes that add to duplicates fail.
+    pub prepare_unique: Option<(bool, bool)>,
+    /// Whether it became unique.
+    pub became_unique: bool,
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    command(ErrorCode::InvalidOptions, message)
+}
+
+/// A specification with other values of some options; `None` takes an option away.
+fn with_options(spec: &IndexSpec, changes: &[(&str, Option<Value<'_>>)]) -> Result<IndexSpec> {
+    let mut doc = DocBuf::new();
+    for (option, value) in spec.doc.iter() {
+        if !changes.iter().any(|(changed, _)| *changed == option) {
+            doc.push(option, value);
+        }
+    }
+    for (option, value) in changes {
+        if let Some(value) = value {
+            doc.push(option, *value);
+        }
+    }
+    IndexSpec::parse(&doc)
+}
+
+impl Catalog {
+    /// Changes options of an index.
+    ///
+    /// # Errors
+    /// See [`crate::DocumentStore::modify_index`].
+    pub(crate) fn modify_index(
+        &self,
+        ns: &Namespace,
+        change: &IndexChange,
+    ) -> Result<IndexChanged> {
+        let _changing = self.changing.lock();
+        let collection = self.existing(ns)?;
+        let name = selected(&collection, change)?;
+        let mut changed = IndexChanged::default();
+        if name == ID_INDEX_NAME {
+            check_id_index(change)?;
+            return Ok(changed);
+        }
+        let index = collection
+            .index(&name)
+            .ok_or_else(|| not_found(ns, &name))?;
+        let mut options: Vec<(&str, Option<Value<'_>>)> = Vec::new();
+        let flag = |on: bool| on.then_some(Value::Bool(true));
+        if let Some(seconds) = change.expire_after {
+            let checked = ttl::check_seconds(seconds)?;
+            if index.spec.fields.len() != 1 || index.spec.special.is_some() {
+                return Err(invalid(
+                    "TTL indexes are single-field indexes, compound indexes do not support TTL",
+                ));
+            }
+            changed.expire_after = Some((index.spec.expire_after.map(i64::from), seconds));
+            options.push(("expireAfterSeconds", Some(Value::Int32(checked))));
+        }
+        if let Some(hidden) = change.hidden {
+            changed.hidden = Some((index.spec.hidden, hidden));
+            options.push(("hidden", flag(hidden)));
+        }
+        if let Some(prepare) = change.prepare_unique {
+            changed.prepare_unique = Some((index.spec.prepare_unique, prepare));
+            options.push(("prepareUnique", flag(prepare && !index.spec.unique)));
+        }
+        let to_unique = change.unique && !index.spec.unique;
+        if to_unique {
+            if !index.spec.prepare_unique {
+                return Err(invalid(
+                    "Cannot make index unique with 'prepareUnique=false'. Run collMod to set it \
+                     before converting the index to unique.",
+                ));
+            }
+            options.retain(|(option, _)| *option != "prepareUnique");
+            options.push(("prepareUnique", None));
+            options.push(("unique", flag(true)));
+            changed.became_unique = true;
+        }
+        let spec = with_options(&index.spec, &options)?;
+        if to_unique {
+            return self
+                .make_unique(&collection, index, spec, change.dry_run)
+                .map(|()| changed);
+        }
+        if change.dry_run || spec.doc == index.spec.doc {
+            return Ok(changed);
+        }
+        self.replace_with(&collection, || {
+            let after = index.with_spec(spec);
+            let mut batch = WriteSet::new();
+            persist::put_index(&mut batch, &collection.uuid, &after);
+            Ok((Some(collection.with_index(index, after)), batch))
+        })?;
+        Ok(changed)
+    }
+
+    /// Makes an index unique that no writer has added duplicates to: its entries are written into a new tree.
+    fn make_unique(
+        &self,
+        collection: &Arc<Collection>,
+        index: &Arc<Index>,
+        spec: IndexSpec,
+        dry_run: bool,
+    ) -> Result<()> {
+        if dry_run {
+            return self.copy_as_unique(index, &spec, None).map(drop);
+        }
+        self.replace_with(collection, || {
+            let after = index.with_tree(spec, self.engine.allocate_tree());
+            let mut batch = self.copy_as_unique(index, &after.spec, Some(&after))?;
+            batch.drop_tree(index.tree);
+            persist::delete_index(&mut batch, &collection.uuid, index);
+            persist::put_index(&mut batch, &collection.uuid, &after);
+            let bits = after.multikey();
+            if bits != 0 {
+                persist::add_multikey(&mut batch, &collection.uuid, &after, bits);
+                after.stored_multikey(bits);
+            }
+            Ok((Some(collection.with_index(index, after)), batch))
+        })
+    }
+
+    /// Reads the entries of an index and writes them in the layout of a unique one, if there is a tree for them.
+    /// Returns what is left to be committed.
+    ///
+    /// # Errors
+    /// `CannotConvertIndexToUnique` (359), with the documents that have the same key.
+    fn copy_as_unique(
+        &self,
+        index: &Index,
+        spec: &IndexSpec,
+        to: Option<&Index>,
+    ) -> Result<WriteSet> {
+        let snapshot = self.engine.snapshot();
+        let (low, high) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+        let mut cursor = snapshot.cursor(index.tree, low, high, Direction::Forward)?;
+        let mut batch = WriteSet::new();
+        if let Some(to) = to {
+            batch.create_tree(to.tree, &spec.tree);
+        }
+        let mut violations = ArrayBuf::new();
+        let mut fields: Vec<u8> = Vec::new();
+        let mut ids: Vec<Vec<u8>> = Vec::new();
+        let wrong = || corrupt(format!("an entry of index '{}'", spec.name));
+        while let Some((key, value)) = cursor.next()? {
+            let end = entry::fields_end(&index.spec, key).ok_or_else(wrong)?;
+            let (here, id) = key.split_at_checked(end).ok_or_else(wrong)?;
+            if ids.is_empty() || here != fields {
+                add_violation(&mut violations, &ids);
+                fields.clear();
+                fields.extend_from_slice(here);
+                ids.clear();
+            }
+            if ids.len() < VIOLATIONS_MAX {
+                ids.push(id.to_vec());
+            }
+            if violations.count() >= VIOLATIONS_MAX {
+                break;
+            }
+            if let Some(to) = to
+                && violations.is_empty()
+            {
+                batch.put(to.tree, here, &[id, value].concat());
+                if batch.bytes() > COMMIT_BYTES_MAX {
+                    self.engine
+                        .commit(std::mem::take(&mut batch), Durability::Logged)?;
+                }
+            }
+        }
+        add_violation(&mut violations, &ids);
+        if violations.is_empty() {
+            return Ok(batch);
+        }
+        if let Some(to) = to
+            && self.engine.has_tree(to.tree)
+        {
+            let mut undo = WriteSet::new();
+            undo.drop_tree(to.tree);
+            self.engine.commit(undo, Durability::Logged)?;
+        }
+        Err(CommandError::new(
+            ErrorCode::CannotConvertIndexToUnique,
+            "Cannot convert the index to unique. Please resolve conflicting documents before running \
+             collMod again.",
+        )
+        .with_details(doc! {"violations": &violations})
+        .into())
+    }
+}
+
+/// Notes the documents that have the same key.
+fn add_violation(violations: &mut ArrayBuf, ids: &[Vec<u8>]) {
+    if ids.len() < 2 {
+        return;
+    }
+    let mut group = DocBuf::new();
+    group.push_array("ids", |out| {
+        for id in ids {
+            let mut decoded = DocBuf::new();
+            let mut bits = key::TypeBitsReader::new(&[]);
+            let direction = key::Direction::Ascending;
+            if key::decode_into(id, direction, &mut bits, "_id", &mut decoded).is_ok()
+                && let Some(id) = decoded.get("_id")
+            {
+                out.push(id);
+            }
+        }
+    });
+    violations.push(&group);
+}
+
+impl Collection {
+    /// The next version, with another index in the place of one.
+    fn with_index(&self, before: &Arc<Index>, after: Index) -> Collection {
+        let after = Arc::new(after);
+        let replaced = |index: &Arc<Index>| match Arc::ptr_eq(index, before) {
+            true => after.clone(),
+            false => index.clone(),
+        };
+        self.with_indexes(self.indexes.iter().map(replaced).collect())
+    }
+}
+
+fn not_found(ns: &Namespace, index: &str) -> Error {
+    command(
+        ErrorCode::IndexNotFound,
+        format!("cannot find index {index} for ns {ns}"),
+    )
+}
+
+/// The name of the index that is to change.
+fn selected(collection: &Collection, change: &IndexChange) -> Result<String> {
+    match &change.which {
+        IndexSelector::Name(name) => Ok(name.clone()),
+        IndexSelector::Key(key) => {
+            name_of_key(collection, key).map_err(|error| match error.code() {
+                ErrorCode::IndexNotFound => not_found(&collection.ns, &crate::text::document(key)),
+                _ => error,
+            })
+        }
+        IndexSelector::All | IndexSelector::Names(_) => {
+            Err(invalid("Must specify either index name or key pattern."))
+        }
+    }
+}
+
+fn check_id_index(change: &IndexChange) -> Result<()> {
+    if change.hidden.is_some() {
+        return Err(command(ErrorCode::BadValue, "can't hide _id index"));
+    }
+    if change.expire_after.is_some() {
+        return Err(invalid("the _id field does not support TTL indexes"));
+    }
+    if change.prepare_unique == Some(true) {
+        return Err(invalid("the _id index is unique"));
+    }
+    Ok(())
+}

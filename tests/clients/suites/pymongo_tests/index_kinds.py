@@ -1,0 +1,154 @@
+"""Kinds and options of indexes: hashed, wildcard, clustering, TTL, hidden, and collMod."""
+
+import datetime
+import time
+
+from harness.tap import equal, raises, test
+from pymongo import HASHED, IndexModel
+from pymongo.errors import DuplicateKeyError, OperationFailure
+
+from . import fresh
+
+
+def index_of(plan):
+    """The name of the index that a plan reads, None for a scan of the collection."""
+    stage = plan["queryPlanner"]["winningPlan"]
+    while "inputStage" in stage:
+        stage = stage["inputStage"]
+    return stage.get("indexName")
+
+
+@test
+def hashed_indexes_find_single_values(client):
+    collection = fresh(client, "kinds").hashed
+    collection.insert_many([{"_id": n, "h": n, "a": n % 3} for n in range(300)])
+    equal(collection.create_index([("h", HASHED)]), "h_hashed")
+    equal(collection.create_index([("a", 1), ("h", "hashed")]), "a_1_h_hashed")
+    equal([d["_id"] for d in collection.find({"h": 42}).hint("h_hashed")], [42])
+    equal(sorted(d["_id"] for d in collection.find({"h": {"$in": [1, 2.0, 7.5]}})), [1, 2])
+    equal(index_of(collection.find({"h": 42}).hint("h_hashed").explain()), "h_hashed")
+    equal(index_of(collection.find({"h": {"$gt": 290}}).explain()), None)
+    equal(collection.count_documents({"h": {"$gt": 290}}), 9)
+    equal(raises(OperationFailure, collection.insert_one, {"h": [1]}).code, 16766)
+    unique = IndexModel([("x", HASHED)], unique=True)
+    equal(raises(OperationFailure, collection.create_indexes, [unique]).code, 16764)
+    two = [("x", HASHED), ("y", HASHED)]
+    equal(raises(OperationFailure, collection.create_index, two).code, 31303)
+    hashes = collection.aggregate([{"$limit": 1}, {"$project": {"x": {"$toHashedIndexKey": 42}}}])
+    equal(next(hashes)["x"], -944302157085130861)
+
+
+@test
+def wildcard_indexes_find_any_path(client):
+    collection = fresh(client, "kinds").wildcard
+    collection.insert_many(
+        [{"_id": n, "attributes": {"size": n, "tags": [n, n + 1], f"only{n % 9}": True}} for n in range(300)]
+    )
+    equal(collection.create_index("attributes.$**"), "attributes.$**_1")
+    for query, found in [
+        ({"attributes.size": 7}, 1),
+        ({"attributes.size": {"$gte": 290, "$lt": 295}}, 5),
+        ({"attributes.tags": 7}, 2),
+        ({"attributes.only4": {"$exists": True}}, 33),
+    ]:
+        cursor = collection.find(query)
+        equal(len(list(cursor)), found)
+        equal(index_of(cursor.explain()), "attributes.$**_1")
+    for query, found in [({"attributes.only4": None}, 267), ({"attributes.size": {"$ne": 7}}, 299), ({}, 300)]:
+        cursor = collection.find(query)
+        equal(len(list(cursor)), found)
+        equal(index_of(cursor.explain()), None)
+    everything = IndexModel([("$**", 1)], wildcardProjection={"a": 1, "b.c": 1})
+    equal(collection.create_indexes([everything]), ["$**_1"])
+    listed = {index["name"]: index for index in collection.list_indexes()}
+    equal(listed["$**_1"]["wildcardProjection"], {"a": 1, "b.c": 1})
+    collection.create_index([("x", 1), ("y.$**", 1)])
+    collection.insert_one({"_id": "c", "x": 1, "y": {"z": 5}})
+    equal([d["_id"] for d in collection.find({"x": 1, "y.z": 5}).hint("x_1_y.$**_1")], ["c"])
+    validated = collection.database.validate_collection("wildcard", full=True)
+    equal(validated["valid"], True)
+
+
+@test
+def a_clustering_index_reads_no_documents(client):
+    collection = fresh(client, "kinds").clustering
+    collection.create_index("a", clustering=True)
+    collection.insert_many([{"_id": n, "a": n % 50, "text": "x" * 100} for n in range(500)])
+    collection.update_many({"a": 7}, {"$set": {"text": "changed"}})
+    found = list(collection.find({"a": {"$gte": 7, "$lt": 9}}))
+    equal([d["text"][:1] for d in found], ["c"] * 10 + ["x"] * 10)
+    stats = collection.find({"a": {"$gte": 7, "$lt": 9}}).explain()["executionStats"]
+    equal((stats["totalKeysExamined"], stats["totalDocsExamined"]), (20, 0))
+
+
+@test
+def documents_expire(client):
+    collection = fresh(client, "kinds").sessions
+    now = datetime.datetime.now(datetime.timezone.utc)
+    hour = datetime.timedelta(hours=1)
+    collection.insert_many(
+        [
+            {"_id": "old", "at": now - 2 * hour},
+            {"_id": "new", "at": now},
+            {"_id": "list", "at": [now, now - 3 * hour]},
+            {"_id": "no date", "at": "2001-01-01"},
+            {"_id": "nothing"},
+        ]
+    )
+    admin = client.admin
+    was = admin.command("setParameter", 1, ttlMonitorSleepSecs=1)["was"]
+    equal(was, 60)
+    collection.create_index("at", expireAfterSeconds=3600)
+    deadline = time.monotonic() + 30
+    while collection.count_documents({}) > 3 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    equal(sorted(d["_id"] for d in collection.find()), ["new", "no date", "nothing"])
+    assert admin.command("serverStatus")["metrics"]["ttl"]["deletedDocuments"] >= 2
+    admin.command("setParameter", 1, ttlMonitorSleepSecs=60)
+    reply = collection.database.command("collMod", "sessions", index={"name": "at_1", "expireAfterSeconds": 60})
+    equal((reply["expireAfterSeconds_old"], reply["expireAfterSeconds_new"]), (3600, 60))
+    equal(collection.index_information()["at_1"]["expireAfterSeconds"], 60)
+    compound = [("at", 1), ("b", 1)]
+    equal(raises(OperationFailure, collection.create_index, compound, expireAfterSeconds=1).code, 67)
+    equal(raises(OperationFailure, collection.create_index, "at", expireAfterSeconds=5).code, 85)
+
+
+@test
+def hidden_indexes_are_not_used(client):
+    collection = fresh(client, "kinds").hidden
+    collection.insert_many([{"a": n} for n in range(100)])
+    collection.create_index("a", hidden=True)
+    equal(index_of(collection.find({"a": 5}).explain()), None)
+    equal(raises(OperationFailure, list, collection.find({"a": 5}).hint("a_1")).code, 2)
+    reply = collection.database.command("collMod", "hidden", index={"keyPattern": {"a": 1}, "hidden": False})
+    equal((reply["hidden_old"], reply["hidden_new"]), (True, False))
+    equal(index_of(collection.find({"a": 5}).explain()), "a_1")
+
+
+@test
+def an_index_becomes_unique(client):
+    collection = fresh(client, "kinds").unique
+    collection.insert_many([{"_id": n, "a": n // 2} for n in range(4)])
+    collection.create_index("a")
+    change = lambda **index: collection.database.command("collMod", "unique", index={"name": "a_1", **index})
+    equal(raises(OperationFailure, change, unique=True).code, 72)
+    change(prepareUnique=True)
+    raises(DuplicateKeyError, collection.insert_one, {"a": 0})
+    error = raises(OperationFailure, change, unique=True)
+    equal((error.code, error.details["violations"]), (359, [{"ids": [0, 1]}, {"ids": [2, 3]}]))
+    collection.delete_many({"_id": {"$in": [1, 3]}})
+    equal(change(unique=True)["unique_new"], True)
+    raises(DuplicateKeyError, collection.insert_one, {"a": 0})
+    equal(collection.index_information()["a_1"]["unique"], True)
+
+
+@test
+def indexes_are_built_anew(client):
+    collection = fresh(client, "kinds").again
+    collection.insert_many([{"a": n} for n in range(3000)])
+    collection.create_index("a", unique=True)
+    collection.create_index([("a", HASHED)])
+    reply = collection.database.command("reIndex", "again")
+    equal((reply["nIndexesWas"], reply["nIndexes"]), (3, 3))
+    validated = collection.database.validate_collection("again", full=True)
+    equal((validated["valid"], validated["keysPerIndex"]["a_hashed"]), (True, 3000))
