@@ -97,11 +97,8 @@ impl IndexSpec {
                 )),
             };
         }
-        let relations = existing.iter().map(|other| (self.relation(other), *other));
-        match relations
-            .filter(|(relation, _)| *relation != Relation::Different)
-            .last()
-        {
+        let mut relations = existing.iter().map(|other| (self.relation(other), *other));
+        match relations.find(|(relation, _)| *relation != Relation::Different) {
             None => Ok(None),
             Some((Relation::Identical, other)) => Err(command(
                 ErrorCode::IndexOptionsConflict,
