@@ -314,13 +314,15 @@ fn repair_id_index(store: &DocumentStore, collection: &Collection, index: &Index
     let mut cursor = snapshot.cursor(collection.primary, low, high, forward)?;
     let (mut keys, mut entry_key, mut entry_value) = (IndexKeys::default(), Vec::new(), Vec::new());
     while let Some((key, value)) = cursor.next()? {
-        keys.generate(&index.spec, Doc::from_trusted(value), key.len())?;
+        let doc = Doc::from_trusted(value);
+        keys.generate(&index.spec, doc, key.len())?;
         for (fields, lost) in keys.iter() {
             entry::write(
                 &index.spec,
                 fields,
                 key,
                 lost,
+                doc,
                 &mut entry_key,
                 &mut entry_value,
             );

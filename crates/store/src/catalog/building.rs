@@ -155,6 +155,12 @@ impl Catalog {
         if spec.is_id_index() {
             return Ok(false);
         }
+        if spec.expire_after.is_some() && collection.settings.capped.is_some() {
+            return Err(command(
+                ErrorCode::CannotCreateIndex,
+                "Cannot create TTL index on a capped collection",
+            ));
+        }
         let existing = collection.indexes.iter().chain(new);
         let specs: Vec<&IndexSpec> = existing.map(|index| &index.spec).collect();
         if let Some(place) = spec.find_same(&specs)? {

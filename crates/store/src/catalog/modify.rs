@@ -91,6 +91,11 @@ impl Catalog {
         let flag = |on: bool| on.then_some(Value::Bool(true));
         if let Some(seconds) = change.expire_after {
             let checked = ttl::check_seconds(seconds)?;
+            if collection.settings.capped.is_some() {
+                return Err(invalid(
+                    "TTL indexes are not supported for capped collections.",
+                ));
+            }
             if index.spec.fields.len() != 1 || index.spec.special.is_some() {
                 return Err(invalid(
                     "TTL indexes are single-field indexes, compound indexes do not support TTL",
