@@ -81,6 +81,11 @@ impl AddFields {
         Ok(out)
     }
 
+    /// The names of the fields at the top that change.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.fields.iter().map(|(name, _)| &**name)
+    }
+
     /// Calls `found` with the paths that the new fields are made of.
     pub(crate) fn reads(&self, found: &mut dyn FnMut(String)) {
         for (name, field) in &self.fields {

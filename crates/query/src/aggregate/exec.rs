@@ -1,6 +1,6 @@
 //! Running a pipeline: each stage pulls documents from the one before it.
 
-use crate::aggregate::Pipeline;
+use crate::aggregate::{Pipeline, Writing};
 use crate::error::{Error, Result};
 use crate::spill::{Budget, Sorted, SpillSpace, Spilled};
 use frond_bson::{Doc, DocBuf};
@@ -61,13 +61,13 @@ pub trait Host<E: Fault>: Send + Sync {
         Err(refused(stage).into())
     }
 
-    /// Writes all documents into a collection, for `$out` and `$merge`. `spec` is the argument of
-    /// the stage, not checked yet.
+    /// Writes all documents into a collection, for `$out` and `$merge`. The argument of the stage is
+    /// not checked yet.
     ///
     /// # Errors
     /// Those of writing.
-    fn write(&self, stage: &'static str, _spec: &Doc, _docs: Source<E>) -> Result<(), E> {
-        Err(refused(stage).into())
+    fn write(&self, writing: Writing<'_>, _docs: Source<E>) -> Result<(), E> {
+        Err(refused(writing.stage()).into())
     }
 
     /// The documents of `$collStats`, `$indexStats` and other stages that describe the collection.

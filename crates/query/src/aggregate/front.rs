@@ -21,6 +21,15 @@ pub struct Front {
     pub skip: u64,
     /// Documents to give at most, after skipping; unlike in a `find`, 0 gives none.
     pub limit: Option<u64>,
+    /// How many `$match` stages were taken; some may have come from behind others.
+    pub matches: usize,
+}
+
+impl Front {
+    /// Whether all documents are wanted in any order.
+    pub fn is_everything(&self) -> bool {
+        self.filter.is_empty() && self.sort.is_none() && self.skip == 0 && self.limit.is_none()
+    }
 }
 
 impl Pipeline {
@@ -29,12 +38,17 @@ impl Pipeline {
     ///
     /// A `$match` behind a `$sort` goes before it. A pipeline with a source of its own has no front.
     pub fn split_front(self) -> (Front, Pipeline) {
+        self.optimized().split()
+    }
+
+    fn split(self) -> (Front, Pipeline) {
         let mut front = Front {
             filter: Filter::all(),
             spec: DocBuf::new(),
             sort: None,
             skip: 0,
             limit: None,
+            matches: 0,
         };
         if self.has_own_source() {
             return (front, self);
@@ -71,6 +85,7 @@ impl Pipeline {
             }
             taken += 1;
         }
+        front.matches = filters.len();
         front.filter = Filter::all_of(filters.iter().map(|stage| &stage.filter));
         front.spec = match &*filters {
             [] => DocBuf::new(),
@@ -162,7 +177,9 @@ impl Pipeline {
                 }
                 Stage::Limit(_) | Stage::Skip(_) | Stage::Sample(_) => {}
                 Stage::Unwind(unwind) => found(unwind.path()),
-                Stage::Lookup(lookup) => lookup.reads(&mut found),
+                Stage::Lookup(lookup) | Stage::LookupUnwind(lookup, _) => {
+                    lookup.reads(&mut found);
+                }
                 Stage::Group(group) => {
                     group.reads(&mut found);
                     ends = true;
@@ -212,7 +229,7 @@ fn without_covered(paths: BTreeSet<String>) -> BTreeSet<String> {
 }
 
 /// The paths that a filter reads.
-fn filter_paths(expr: &Expr, found: &mut dyn FnMut(String)) {
+pub(super) fn filter_paths(expr: &Expr, found: &mut dyn FnMut(String)) {
     match expr {
         Expr::And(all) | Expr::Or(all) | Expr::Nor(all) => {
             all.iter().for_each(|e| filter_paths(e, found));

@@ -9,6 +9,7 @@ mod accumulators;
 mod add_fields;
 mod exec;
 mod front;
+mod optimize;
 mod options;
 mod stages;
 mod update;
@@ -23,6 +24,7 @@ pub use exec::{
     DocSource, Docs, ExecContext, Fault, Host, NoHost, STAGE_MEMORY_BYTES_MAX, Source, StageLimits,
 };
 pub use front::Front;
+pub use stages::Writing;
 pub(crate) use stages::reference as reference_of_stages;
 pub use update::UpdatePipeline;
 pub(crate) use window::reference as reference_of_windows;

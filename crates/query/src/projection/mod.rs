@@ -112,6 +112,16 @@ impl Projection {
         self.root.leads_to_positional()
     }
 
+    /// Whether a field of the document, and all that is in it, comes out as it is.
+    pub(crate) fn keeps(&self, name: &str) -> bool {
+        let rule = self.root.fields().find(|(field, _)| **field == *name);
+        match rule {
+            Some((_, Rule::Include)) => true,
+            Some(_) => false,
+            None => self.kind == Kind::Exclusion,
+        }
+    }
+
     /// The dotted paths of all that the result is made of, for a plan that reads only an index.
     /// `None` if the whole document is needed: an exclusion, or a field of which not everything
     /// depends on the path alone.

@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::cursors::{Cursor, Source};
 use crate::failure::{ErrorCode, Failure, Result};
 use crate::reply::{BatchOptions, first_batch};
+use crate::sessions::SessionId;
 
 /// Runs a pipeline of stages over documents.
 pub struct Aggregate;
@@ -122,7 +123,7 @@ fn open(cx: &Context<'_>, aggregation: &Aggregation<'_>) -> Result<Cursor> {
     let Aggregation { namespace, request } = aggregation;
     let own;
     let mut request = request.clone();
-    if let Some(documents) = server_documents(cx, namespace.is_none(), request.pipeline)? {
+    if let Some(documents) = server_documents(cx, namespace.as_ref(), request.pipeline)? {
         own = behind(documents, request.pipeline);
         request.pipeline = own.as_doc();
     }
@@ -140,7 +141,7 @@ fn open(cx: &Context<'_>, aggregation: &Aggregation<'_>) -> Result<Cursor> {
 /// The documents of a first stage that only the server can answer.
 fn server_documents(
     cx: &Context<'_>,
-    on_database: bool,
+    namespace: Option<&Namespace>,
     pipeline: &Doc,
 ) -> Result<Option<Vec<DocBuf>>> {
     let first = pipeline.values().next().and_then(|stage| stage.as_doc());
@@ -158,9 +159,25 @@ fn server_documents(
             ),
         ));
     };
-    if name == "$listSessions" {
-        return Err(Failure::not_supported("the stage '$listSessions'"));
+    let sessions = || {
+        let list = cx.server.sessions.list();
+        let describe = |id: &SessionId| doc! {"_id": &id.to_doc()};
+        list.iter().map(describe).collect::<Vec<DocBuf>>()
+    };
+    if matches!(name, "$listLocalSessions" | "$listSessions") {
+        // Without users, all sessions belong to everybody.
+        Arguments::new(name, spec).only(&["allUsers", "users"])?;
     }
+    if name == "$listSessions" {
+        if namespace.is_none_or(|ns| ns.as_str() != "config.system.sessions") {
+            return Err(Failure::new(
+                ErrorCode::InvalidNamespace,
+                "$listSessions may only be run against config.system.sessions",
+            ));
+        }
+        return Ok(Some(sessions()));
+    }
+    let on_database = namespace.is_none();
     if !on_database || (name == "$currentOp" && cx.db != "admin") {
         return Err(Failure::new(
             ErrorCode::InvalidNamespace,
@@ -170,13 +187,7 @@ fn server_documents(
     if name == "$currentOp" {
         return current_op::stage(cx.server, spec).map(Some);
     }
-    let sessions = cx.server.sessions.list();
-    Ok(Some(
-        sessions
-            .iter()
-            .map(|id| doc! {"_id": &id.to_doc()})
-            .collect(),
-    ))
+    Ok(Some(sessions()))
 }
 
 /// The pipeline with its first stage replaced by documents.

@@ -2,7 +2,7 @@
 
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc};
 use frond_query::Environment;
-use frond_query::aggregate::Pipeline;
+use frond_query::aggregate::{Front, Pipeline};
 use frond_query::update::{ApplyContext, Update};
 use frond_store::{
     AggregateRequest, Durability, FindRequest, Namespace, Purpose, Task, Verbosity, views,
@@ -278,18 +278,10 @@ fn explain_stages(
         collator: Collator::BINARY,
     };
     let pipeline = Pipeline::parse(request.pipeline, &environment)?;
-    let store = &cx.server.store;
-    let pipeline = store.with_geo_near_key(namespace, pipeline)?;
+    let pipeline = cx.server.store.with_geo_near_key(namespace, pipeline)?;
     let is_near = pipeline.geo_near_key().is_some();
-    let stages = pipeline.len();
     let (front, rest) = pipeline.split_front();
-    // The stages that the query does, which are as many in the request as in the parsed pipeline.
-    let taken = stages - rest.len();
-    let filter = if is_near {
-        front.spec.clone()
-    } else {
-        filter_of(request.pipeline, taken)
-    };
+    let filter = front.spec.clone();
     if rest.has_own_source() {
         return Err(Failure::not_supported(
             "explaining a pipeline that reads no collection",
@@ -315,13 +307,13 @@ fn explain_stages(
         reply.push("explainVersion", "1");
         reply.push_array("stages", |stages| {
             // The stage is in the list as its cursor.
-            let (name, listed) = if is_near {
-                ("$geoNearCursor", 1)
+            let (name, behind) = if is_near {
+                let behind = request.pipeline.values().skip(1).collect();
+                ("$geoNearCursor", behind)
             } else {
-                ("$cursor", taken)
+                ("$cursor", stages_behind(request.pipeline, &front))
             };
             stages.push_doc(|stage| stage.push(name, &plan));
-            let behind = request.pipeline.values().skip(listed);
             for stage in behind {
                 stages.push(stage);
             }
@@ -331,20 +323,27 @@ fn explain_stages(
     Ok(reply)
 }
 
-/// The conditions of all `$match` stages among the first ones of a pipeline.
-fn filter_of(pipeline: &Doc, stages: usize) -> DocBuf {
-    let first = pipeline.values().take(stages);
-    let filters: Vec<&Doc> = first
-        .filter_map(|stage| stage.as_doc()?.get_doc("$match"))
-        .collect();
-    match filters.as_slice() {
-        [] => DocBuf::new(),
-        [only] => (*only).to_owned(),
-        several => {
-            let all: ArrayBuf = several.iter().copied().collect();
-            doc! {"$and": all}
+/// The stages that are not a part of the query.
+fn stages_behind<'p>(pipeline: &'p Doc, front: &Front) -> Vec<Value<'p>> {
+    let mut filters = front.matches;
+    let mut ranges = true;
+    let behind = pipeline.values().filter(|stage| {
+        let name = stage.as_doc().and_then(|stage| Some(stage.first()?.0));
+        match name {
+            // Filters may have come from behind other stages.
+            Some("$match") if filters > 0 => {
+                filters -= 1;
+                false
+            }
+            Some("$sort") if ranges && front.sort.is_some() => false,
+            Some("$skip" | "$limit") if ranges => false,
+            _ => {
+                ranges = false;
+                true
+            }
         }
-    }
+    });
+    behind.collect()
 }
 
 /// Adds what every explanation ends with.

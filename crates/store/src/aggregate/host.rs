@@ -1,7 +1,7 @@
 //! What the stages of a pipeline ask of the database around them.
 
 use frond_bson::{Collator, Doc, DocBuf, doc};
-use frond_query::aggregate::{Docs, Host, Pipeline, Source};
+use frond_query::aggregate::{Docs, Host, Pipeline, Source, Writing};
 
 use super::{Limits, Resources, Runner, not_supported, write};
 use crate::error::{Error, Result};
@@ -58,7 +58,7 @@ impl Host<Error> for StoreHost {
         Ok(opened.into_source(&self.limits))
     }
 
-    fn write(&self, stage: &'static str, spec: &Doc, docs: Source<Error>) -> Result<()> {
+    fn write(&self, writing: Writing<'_>, docs: Source<Error>) -> Result<()> {
         let target = write::Target {
             store: &self.store,
             db: &self.db,
@@ -66,10 +66,10 @@ impl Host<Error> for StoreHost {
             bypass_validation: self.bypass_validation,
             context: self.limits.get(),
         };
-        match stage {
-            "$out" => target.out(spec, docs),
-            "$merge" => target.merge(spec, docs),
-            _ => Err(not_supported(format_args!("the stage '{stage}'"))),
+        match writing.stage() {
+            "$out" => target.out(writing.spec(), docs),
+            "$merge" => target.merge(&writing, docs),
+            stage => Err(not_supported(format_args!("the stage '{stage}'"))),
         }
     }
 
@@ -78,6 +78,8 @@ impl Host<Error> for StoreHost {
         let docs = match stage {
             "$collStats" => vec![coll_stats(&self.store, ns, spec)?],
             "$indexStats" => self.store.index_usage(ns)?,
+            // Plans are chosen anew for each query.
+            "$planCacheStats" => Vec::new(),
             _ => return Err(not_supported(format_args!("the stage '{stage}'"))),
         };
         Ok(Box::new(Docs::new(docs)))

@@ -162,6 +162,18 @@ impl Runner<'_> {
             let source: Source<Error> = Box::new(Docs::new(Vec::new()));
             return Ok(Opened::Source(rest.execute(source, &context)?));
         };
+        // Counting all documents reads a counter.
+        let rest = if front.is_everything() && hint.is_none() {
+            match rest.counted(|| self.store.estimated_count(ns)) {
+                Ok((docs, rest)) => {
+                    let source: Source<Error> = Box::new(Docs::new(docs));
+                    return Ok(Opened::Source(rest.execute(source, &context)?));
+                }
+                Err(rest) => rest,
+            }
+        } else {
+            rest
+        };
         let question = Question {
             filter: Arc::new(front.filter),
             sort: sort.collated(rest.collator()),

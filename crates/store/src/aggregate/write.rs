@@ -1,10 +1,9 @@
 //! `$out` and `$merge`: a pipeline's documents go into a collection.
 
 use frond_bson::{Doc, DocBuf, ObjectId, Value, doc};
-use frond_query::aggregate::Source;
+use frond_query::aggregate::{Source, Writing};
 use frond_query::error::ErrorCode;
 
-use super::not_supported;
 use crate::catalog::Collection;
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
@@ -123,7 +122,8 @@ impl Target<'_> {
     }
 
     /// `$merge`: each document is inserted or merged into the one with the same key.
-    pub fn merge(&self, spec: &Doc, mut docs: Source<Error>) -> Result<()> {
+    pub fn merge(&self, writing: &Writing<'_>, mut docs: Source<Error>) -> Result<()> {
+        let spec = writing.spec();
         let target = match spec.get("into") {
             Some(Value::String(coll)) => Namespace::new(self.db, coll)?,
             Some(Value::Document(into)) => Namespace::new(
@@ -152,12 +152,9 @@ impl Target<'_> {
                 "Cannot use 'let' variables with 'whenMatched' mode that is not a pipeline",
             ));
         }
-        if variables.is_some_and(|doc| !doc.is_empty()) {
-            return Err(not_supported("the option 'let' of $merge"));
-        }
         self.store.catalog().ensure_collection(&target)?;
         while let Some(doc) = docs.next()? {
-            self.merge_one(&target, &doc, &on, &matched, not_matched)?;
+            self.merge_one(&target, &doc, &on, writing, &matched, not_matched)?;
         }
         Ok(())
     }
@@ -209,6 +206,7 @@ impl Target<'_> {
         target: &Namespace,
         doc: &Doc,
         on: &[String],
+        writing: &Writing<'_>,
         matched: &WhenMatched,
         not_matched: WhenNotMatched,
     ) -> Result<()> {
@@ -255,7 +253,7 @@ impl Target<'_> {
                 (update, None)
             }
             WhenMatched::KeepExisting | WhenMatched::Fail => (doc! {"$setOnInsert": doc}, None),
-            WhenMatched::Pipeline(stages) => (stages.clone(), Some(doc! {"new": doc})),
+            WhenMatched::Pipeline(stages) => (stages.clone(), Some(writing.variables(doc)?)),
         };
         let outcome = self.store.update(
             target,

@@ -6,7 +6,7 @@ use crate::aggregate::ParseContext;
 use crate::aggregate::accumulators::{self, Plan};
 use crate::error::{Error, Result};
 use crate::expr::{Node, Parser};
-use frond_bson::{Collator, Doc, Value, doc};
+use frond_bson::{Collator, Doc, OwnedValue, Value, doc};
 use std::sync::Arc;
 
 /// `{$group: {_id: <expression>, <field>: {<accumulator>: <argument>}, ..}}`.
@@ -15,10 +15,20 @@ pub(crate) struct Group {
     pub(super) id: Node,
     /// Ids that are equal so are one group.
     pub(super) collator: Collator,
-    pub(super) fields: Vec<(Box<str>, Plan)>,
+    pub(crate) fields: Vec<(Box<str>, Plan)>,
+    /// Whether all fields count documents: `{$sum: 1}` or `{$count: {}}`.
+    counts: bool,
 }
 
 impl Group {
+    /// The `_id`, if all documents are one group and are only counted.
+    pub(crate) fn counted_id(&self) -> Option<&OwnedValue> {
+        match &self.id {
+            Node::Constant(id) if self.counts => Some(id),
+            _ => None,
+        }
+    }
+
     /// Calls `found` with the paths that the stage reads.
     pub(crate) fn reads(&self, found: &mut dyn FnMut(String)) {
         self.id.fields(&mut |path| found(path.dotted()));
@@ -52,6 +62,7 @@ pub(super) fn parse_group(spec: &Doc, context: &ParseContext<'_>) -> Result<Grou
     let mut parser = Parser::new(&context.environment);
     let mut id = None;
     let mut fields: Vec<(Box<str>, Plan)> = Vec::new();
+    let mut counts = true;
     for (name, value) in spec.iter() {
         if name == "_id" {
             if id.is_some() {
@@ -69,6 +80,7 @@ pub(super) fn parse_group(spec: &Doc, context: &ParseContext<'_>) -> Result<Grou
                 format!("duplicate field name specified in $group: {name}"),
             ));
         }
+        counts &= value.as_doc().is_some_and(is_count);
         fields.push((name.into(), parse_field(&mut parser, name, value)?));
     }
     let id =
@@ -77,7 +89,16 @@ pub(super) fn parse_group(spec: &Doc, context: &ParseContext<'_>) -> Result<Grou
         id,
         collator: context.environment.collator.clone(),
         fields,
+        counts,
     })
+}
+
+fn is_count(accumulator: &Doc) -> bool {
+    match accumulator.first() {
+        Some(("$sum", Value::Int32(1))) => true,
+        Some(("$count", Value::Document(none))) => none.is_empty(),
+        _ => false,
+    }
 }
 
 fn parse_field(parser: &mut Parser<'_>, name: &str, value: Value<'_>) -> Result<Plan> {

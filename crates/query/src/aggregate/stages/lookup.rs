@@ -1,6 +1,7 @@
 //! `$lookup`: documents of another collection as an array field.
 
 use super::Stage;
+use super::unwind::Unwind;
 use crate::aggregate::exec::{DocSource, Docs, ExecContext, Fault, Source};
 use crate::aggregate::{ParseContext, Pipeline};
 use crate::environment::Environment;
@@ -67,7 +68,19 @@ pub(super) fn parse(
             ("as", Value::String(path)) => into = Some(path),
             ("let", Value::Document(spec)) => bindings = Some(spec),
             ("pipeline", Value::Array(array)) => stages = Some(array),
-            ("from" | "localField" | "foreignField" | "as" | "let" | "pipeline", other) => {
+            ("let", other) => {
+                return Err(Error::failed_to_parse(format!(
+                    "$lookup argument '{}' must be an object, is type {}",
+                    crate::display::element(name, &other),
+                    other.type_name()
+                )));
+            }
+            ("pipeline", _) => {
+                return Err(Error::type_mismatch(
+                    "'pipeline' option must be specified as an array",
+                ));
+            }
+            ("from" | "localField" | "foreignField" | "as", other) => {
                 return Err(Error::failed_to_parse(format!(
                     "$lookup argument '{}' must be a string, is type {}",
                     crate::display::element(name, &other),
@@ -172,14 +185,7 @@ impl<E: Fault> DocSource<E> for Joining<E> {
         let Some(doc) = self.input.next()? else {
             return Ok(None);
         };
-        let pipeline = self.stage.pipeline_for(&doc, self.context.now_ms)?;
-        let mut source = match &self.stage.collection {
-            Some(collection) => {
-                let database = self.stage.database.as_deref();
-                (self.context.host).run("$lookup", database, collection, pipeline)?
-            }
-            None => pipeline.execute(Box::new(Docs::new(Vec::new())), &self.context)?,
-        };
+        let mut source = self.stage.search(&doc, &self.context)?;
         let mut found = ArrayBuf::new();
         while let Some(doc) = source.next()? {
             found.push(&doc);
@@ -190,7 +196,86 @@ impl<E: Fault> DocSource<E> for Joining<E> {
     }
 }
 
+/// Opens `$lookup` and the `$unwind` of what it found: a document for each that is found.
+pub(super) fn open_unwound<E: Fault>(
+    stage: &Arc<Lookup>,
+    unwind: &Arc<Unwind>,
+    input: Source<E>,
+    context: &ExecContext<E>,
+) -> Source<E> {
+    Box::new(Unwound {
+        stage: stage.clone(),
+        unwind: unwind.clone(),
+        input,
+        context: context.clone(),
+        current: None,
+    })
+}
+
+struct Unwound<E> {
+    stage: Arc<Lookup>,
+    unwind: Arc<Unwind>,
+    input: Source<E>,
+    context: ExecContext<E>,
+    /// A document, what is found for it, and how many of them there were already.
+    current: Option<(DocBuf, Source<E>, i64)>,
+}
+
+impl<E: Fault> DocSource<E> for Unwound<E> {
+    fn next(&mut self) -> Result<Option<DocBuf>, E> {
+        loop {
+            let Some((doc, source, number)) = &mut self.current else {
+                let Some(doc) = self.input.next()? else {
+                    return Ok(None);
+                };
+                let source = self.stage.search(&doc, &self.context)?;
+                self.current = Some((doc, source, 0));
+                continue;
+            };
+            let (value, index) = match source.next()? {
+                Some(found) => (Some(found), Some(*number)),
+                None if *number == 0 && self.unwind.preserves() => (None, None),
+                None => {
+                    self.current = None;
+                    continue;
+                }
+            };
+            let value = value.as_deref().map(Value::Document);
+            let joined = super::unwind::with_value(doc, &self.stage.into, value);
+            let joined = self.unwind.indexed(joined, index);
+            if index.is_none() {
+                self.current = None;
+            } else {
+                *number += 1;
+            }
+            return Ok(Some(joined));
+        }
+    }
+}
+
 impl Lookup {
+    /// The path that the stage writes.
+    pub(crate) fn written_path(&self) -> String {
+        self.into.join(".")
+    }
+
+    /// The first name of that path.
+    pub(crate) fn written_name(&self) -> &str {
+        self.into.first().map_or("", |name| name)
+    }
+
+    /// What is found for a document.
+    fn search<E: Fault>(&self, doc: &Doc, context: &ExecContext<E>) -> Result<Source<E>, E> {
+        let pipeline = self.pipeline_for(doc, context.now_ms)?;
+        match &self.collection {
+            Some(collection) => {
+                let database = self.database.as_deref();
+                context.host.run("$lookup", database, collection, pipeline)
+            }
+            None => pipeline.execute(Box::new(Docs::new(Vec::new())), context),
+        }
+    }
+
     /// What to run over the other collection for one document.
     fn pipeline_for(&self, doc: &Doc, now_ms: i64) -> Result<Pipeline> {
         let mut pipeline = match &self.pipeline {

@@ -23,6 +23,8 @@ mod union_with;
 mod unwind;
 mod write;
 
+pub use write::Writing;
+
 use super::exec::{ExecContext, Fault, Source};
 use super::{ParseContext, add_fields, window};
 use crate::error::{Error, Result};
@@ -43,6 +45,8 @@ pub(crate) enum Stage {
     Group(Arc<group::Group>),
     Limit(u64),
     Lookup(Arc<lookup::Lookup>),
+    /// `$lookup`, and `$unwind` of what it found.
+    LookupUnwind(Arc<lookup::Lookup>, Arc<unwind::Unwind>),
     Redact(Arc<redact::Redact>),
     Sample(u64),
     SetWindowFields(Arc<window::SetWindowFields>),
@@ -73,6 +77,9 @@ impl Stage {
             Stage::Group(stage) => grouping::open(stage, input, context),
             Stage::Limit(count) => range::limit(*count, input),
             Stage::Lookup(stage) => lookup::open(stage, input, context),
+            Stage::LookupUnwind(stage, unwind) => {
+                lookup::open_unwound(stage, unwind, input, context)
+            }
             Stage::Redact(stage) => redact::open(stage, input, context),
             Stage::SetWindowFields(stage) => window::open(stage, input, context),
             Stage::Sample(size) => sample::open(*size, input, context),
@@ -153,6 +160,9 @@ pub(crate) const OPERATORS: &[Operator] = &[
     }),
     stage("$count", group::parse_count),
     stage("$densify", densify::parse),
+    placed("$currentOp", Place::First, |v, c, out| {
+        describe::parse("$currentOp", v, c, out)
+    }),
     placed("$documents", Place::First, documents::parse),
     Operator {
         in_facets: false,
@@ -166,6 +176,12 @@ pub(crate) const OPERATORS: &[Operator] = &[
         describe::parse("$indexStats", v, c, out)
     }),
     stage("$limit", range::parse_limit),
+    placed("$listLocalSessions", Place::First, |v, c, out| {
+        describe::parse("$listLocalSessions", v, c, out)
+    }),
+    placed("$listSessions", Place::First, |v, c, out| {
+        describe::parse("$listSessions", v, c, out)
+    }),
     stage("$lookup", lookup::parse),
     stage("$match", filter::parse),
     placed("$merge", Place::Last, |v, c, out| {
@@ -173,6 +189,9 @@ pub(crate) const OPERATORS: &[Operator] = &[
     }),
     placed("$out", Place::Last, |v, c, out| {
         write::parse("$out", v, c, out)
+    }),
+    placed("$planCacheStats", Place::First, |v, c, out| {
+        describe::parse("$planCacheStats", v, c, out)
     }),
     transforms("$project", transform::project),
     stage("$redact", redact::parse),
@@ -193,12 +212,8 @@ pub(crate) const OPERATORS: &[Operator] = &[
 const UNSUPPORTED: &[&str] = &[
     "$changeStream",
     "$changeStreamSplitLargeEvent",
-    "$currentOp",
-    "$listLocalSessions",
     "$listSampledQueries",
     "$listSearchIndexes",
-    "$listSessions",
-    "$planCacheStats",
     "$querySettings",
     "$queryStats",
     "$search",

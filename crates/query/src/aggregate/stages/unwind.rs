@@ -22,6 +22,19 @@ impl Unwind {
     pub(crate) fn path(&self) -> String {
         self.path.dotted()
     }
+
+    /// The first name of the path that the index is written to.
+    pub(crate) fn index_name(&self) -> Option<&str> {
+        self.index
+            .as_ref()
+            .and_then(|path| path.first())
+            .map(|name| &**name)
+    }
+
+    /// Whether documents without elements are kept.
+    pub(super) fn preserves(&self) -> bool {
+        self.preserve
+    }
 }
 
 pub(super) fn parse(
@@ -195,7 +208,7 @@ impl Current {
 
 impl Unwind {
     /// The document with the array index, if that is asked for.
-    fn indexed(&self, doc: DocBuf, index: Option<i64>) -> DocBuf {
+    pub(super) fn indexed(&self, doc: DocBuf, index: Option<i64>) -> DocBuf {
         match &self.index {
             None => doc,
             Some(path) => with_value(&doc, path, Some(index.map_or(Value::Null, Value::Int64))),

@@ -4,7 +4,8 @@ use super::Stage;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{Deferred, Docs, ExecContext, Fault, Source};
 use crate::error::{Error, ErrorCode, Result};
-use frond_bson::{DocBuf, Value, doc};
+use crate::expr::{Context, MISSING, Node, Parser, check_variable_name};
+use frond_bson::{Doc, DocBuf, Value, doc};
 use std::sync::Arc;
 
 /// A stage that writes to a collection.
@@ -13,12 +14,53 @@ pub(crate) struct Write {
     pub(crate) stage: &'static str,
     /// `{db: .., coll: ..}` for `$out`; `{into: ..}` and options for `$merge`.
     pub(crate) spec: DocBuf,
+    /// The variables of `$merge`.
+    bindings: Vec<(String, Node)>,
+    /// Values of the command's `let`.
+    outer: Option<DocBuf>,
+}
+
+/// What [`super::Host::write`] writes, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Writing<'w> {
+    write: &'w Write,
+    now_ms: i64,
+}
+
+impl Writing<'_> {
+    /// `$out` or `$merge`.
+    pub fn stage(&self) -> &'static str {
+        self.write.stage
+    }
+
+    /// The argument of the stage.
+    pub fn spec(&self) -> &Doc {
+        &self.write.spec
+    }
+
+    /// The variables of the pipeline that merges a document: `new` is the document itself.
+    ///
+    /// # Errors
+    /// Those of their expressions.
+    pub fn variables(&self, doc: &Doc) -> Result<DocBuf> {
+        let context = Context::new(doc, self.now_ms);
+        let mut variables = doc! {"new": doc};
+        for (name, node) in &self.write.bindings {
+            let value = node.eval(&context)?;
+            variables.push_value(name, &value.get().unwrap_or(MISSING));
+        }
+        // Inner names hide outer ones, which come later.
+        if let Some(outer) = &self.write.outer {
+            variables.push_all(outer);
+        }
+        Ok(variables)
+    }
 }
 
 pub(super) fn parse(
     stage: &'static str,
     argument: Value<'_>,
-    _context: &ParseContext<'_>,
+    context: &ParseContext<'_>,
     out: &mut Vec<Stage>,
 ) -> Result<()> {
     let spec = match (stage, argument) {
@@ -35,6 +77,9 @@ pub(super) fn parse(
             ));
         }
     };
+    if stage == "$out" && spec.contains_key("timeseries") {
+        return Err(Error::not_supported("the option 'timeseries' of $out"));
+    }
     let known: &[&str] = match stage {
         "$out" => &["db", "coll"],
         _ => &["into", "on", "let", "whenMatched", "whenNotMatched"],
@@ -56,7 +101,27 @@ pub(super) fn parse(
             ));
         }
     }
-    out.push(Stage::Write(Arc::new(Write { stage, spec })));
+    let mut parser = Parser::new(&context.environment);
+    let mut bindings = Vec::new();
+    for (name, value) in spec.get_doc("let").unwrap_or(Doc::empty()).iter() {
+        if name == "new" {
+            if value.as_str() == Some("$$ROOT") {
+                continue;
+            }
+            return Err(Error::location(
+                51273,
+                "'let' may not define a value for the reserved 'new' variable other than '$$ROOT'",
+            ));
+        }
+        check_variable_name(name)?;
+        bindings.push((name.to_owned(), parser.parse(value)?));
+    }
+    out.push(Stage::Write(Arc::new(Write {
+        stage,
+        spec,
+        bindings,
+        outer: context.environment.variables.map(Doc::to_owned),
+    })));
     Ok(())
 }
 
@@ -67,8 +132,13 @@ pub(super) fn open<E: Fault>(
 ) -> Source<E> {
     let stage = stage.clone();
     let host = context.host.clone();
+    let now_ms = context.now_ms;
     Box::new(Deferred::new(input, move |input: Source<E>| {
-        host.write(stage.stage, &stage.spec, input)?;
+        let writing = Writing {
+            write: &stage,
+            now_ms,
+        };
+        host.write(writing, input)?;
         Ok(Box::new(Docs::new(Vec::new())) as Source<E>)
     }))
 }

@@ -59,11 +59,11 @@ fn the_front_is_what_a_query_can_do() {
         ),
         (
             "[{$project: {a: 1}}, {$match: {a: 1}}]",
-            "{}",
+            "{a: 1}",
             None,
             0,
             None,
-            2,
+            1,
         ),
         (
             "[{$sort: {a: 1}}, {$sort: {b: 1}}]",

@@ -4,6 +4,7 @@
 
 mod front;
 mod group;
+mod optimize;
 mod reshape;
 mod several;
 mod shapes;

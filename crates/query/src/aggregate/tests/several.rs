@@ -23,7 +23,8 @@ impl Host<Error> for Collections {
         pipeline.execute(Box::new(Docs::new(docs)), &ExecContext::new(NOW))
     }
 
-    fn write(&self, stage: &'static str, spec: &Doc, mut docs: Source<Error>) -> Result<()> {
+    fn write(&self, writing: Writing<'_>, mut docs: Source<Error>) -> Result<()> {
+        let (stage, spec) = (writing.stage(), writing.spec());
         while let Some(doc) = docs.next()? {
             let target = spec.get_str("coll").or(spec.get_str("into")).unwrap();
             let mut written = self.written.lock().unwrap();
@@ -33,7 +34,7 @@ impl Host<Error> for Collections {
     }
 }
 
-fn context() -> ExecContext<Error> {
+pub(super) fn context() -> ExecContext<Error> {
     let mut host = Collections::default();
     host.docs.insert(
         "items".into(),

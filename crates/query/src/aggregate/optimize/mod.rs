@@ -1,0 +1,16 @@
+//! Rules that change a pipeline so that it does the same with less work: one file each.
+
+mod count;
+mod lookup_unwind;
+mod match_first;
+
+use super::Pipeline;
+
+impl Pipeline {
+    /// The pipeline after all rules.
+    pub(super) fn optimized(mut self) -> Pipeline {
+        match_first::apply(&mut self.stages);
+        lookup_unwind::apply(&mut self.stages);
+        self
+    }
+}
