@@ -470,13 +470,11 @@ impl Common {
                     }
                     other => return Err(args.wrong_type(field, &other, "type 'long'")),
                 },
+                // Tools know this text, so it says nothing more.
                 "startTransaction" | "autocommit" => {
                     return Err(Failure::new(
                         ErrorCode::IllegalOperation,
-                        format!(
-                            "transactions are not supported, because this server is not a member \
-                             of a replica set ('{field}')"
-                        ),
+                        "Transaction numbers are only allowed on a replica set member or mongos",
                     ));
                 }
                 "$readPreference" => check_read_preference(&args)?,

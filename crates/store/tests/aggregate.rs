@@ -269,3 +269,29 @@ fn merge_inserts_merges_replaces_or_fails() {
     assert_eq!(found.len(), 1);
     assert!(matches!(found[0].get("_id"), Some(Value::ObjectId(_))));
 }
+
+/// The documents go through one call of the cursor, so the limit has to be seen far inside.
+#[test]
+fn a_time_limit_ends_a_join_in_its_middle() {
+    let f = Fixture::new();
+    let c = ns("db.c");
+    let docs: Vec<DocBuf> = (0..300).map(|i| doc! {"_id": i}).collect();
+    f.insert(&c, &docs);
+    let pipeline = array![
+        {"$lookup": {"from": "c", "let": {"id": "$_id"}, "as": "all", "pipeline": [
+            {"$set": {"sum": {"$add": ["$_id", "$$id"]}}},
+        ]}},
+        {"$count": "n"},
+    ];
+    let request = AggregateRequest {
+        pipeline: &pipeline,
+        hint: None,
+        variables: None,
+        durability: Durability::Logged,
+    };
+    let soon = std::time::Instant::now() + std::time::Duration::from_millis(2);
+    let limits = OpContext::with_deadline(Some(soon));
+    let found = (f.store.aggregate("db", Some(&c), &request, &limits))
+        .and_then(|mut cursor| cursor.next());
+    assert_eq!(found.unwrap_err().code().code(), 50);
+}

@@ -64,12 +64,36 @@ impl Command for Aggregate {
                 "The 'cursor' option is required, except for aggregate with the explain argument",
             ));
         }
+        if args.flag("apiStrict")?.unwrap_or(false)
+            && let Some(pipeline) = args.array("pipeline")?
+        {
+            check_stable_api(pipeline)?;
+        }
         let batch = BatchOptions::of_cursor_field(&args)?;
         let variables = args.variables()?;
         let request = parse(cx, &args, variables.as_deref())?;
         let cursor = open(cx, &request)?;
         first_batch(cx, cursor, batch)
     }
+}
+
+/// Refuses the stages that are not in version 1 of the Stable API.
+fn check_stable_api(pipeline: &Doc) -> Result<()> {
+    for (name, spec) in pipeline.values().filter_map(|s| s.as_doc()?.first()) {
+        let outside = match name {
+            "$currentOp" | "$indexStats" | "$listLocalSessions" | "$listSessions"
+            | "$planCacheStats" | "$search" | "$searchMeta" | "$vectorSearch" => true,
+            "$collStats" => spec.as_doc().is_some_and(|s| s.iter().any(|(key, _)| key != "count")),
+            _ => false,
+        };
+        if outside {
+            return Err(Failure::new(
+                ErrorCode::APIStrictError,
+                format!("stage {name} is not allowed with 'apiStrict: true' in API Version 1"),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// An aggregation, read from the fields of the command.
@@ -292,9 +316,34 @@ mod tests {
                 doc! {"aggregate": "c", "pipeline": [], "cursor": {}, "x": 1},
                 40415,
             ),
+            (
+                doc! {"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}},
+                40573,
+            ),
         ];
         for (command, code) in cases {
             assert_eq!(server.code("test", command.clone()), code, "{command:?}");
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_stable_api_has_not_all_stages() {
+        let mut server = TestServer::new();
+        let strictly = |stage: DocBuf| {
+            doc! {
+                "aggregate": "c", "pipeline": [stage], "cursor": {},
+                "apiVersion": "1", "apiStrict": true,
+            }
+        };
+        server.run("test", strictly(doc! {"$match": {}}));
+        for stage in [
+            doc! {"$indexStats": {}},
+            doc! {"$listLocalSessions": {}},
+            doc! {"$collStats": {"storageStats": {}}},
+        ] {
+            assert_eq!(server.code("test", strictly(stage)), 323);
+        }
+        let distinct = doc! {"distinct": "c", "key": "a", "apiVersion": "1", "apiStrict": true};
+        assert_eq!(server.code("test", distinct), 323);
     }
 }

@@ -28,7 +28,7 @@ impl Command for Distinct {
     }
 
     fn traits(&self) -> Traits {
-        Traits::READ
+        Traits::READ.stable(false)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -253,6 +253,10 @@ mod tests {
             ),
             (doc! {"getMore": 1, "collection": "c"}, 14),
             (doc! {"getMore": 1i64, "collection": "c"}, 43),
+            (
+                doc! {"getMore": 1i64, "collection": "c", "maxTimeMS": 5},
+                43,
+            ),
             (doc! {"getMore": id}, 40414),
         ];
         for (command, code) in cases {

@@ -83,7 +83,10 @@ impl QuerySource {
 impl DocSource<Error> for QuerySource {
     fn next(&mut self) -> Result<Option<DocBuf>> {
         if self.until_refresh == 0 {
-            self.cursor.set_context(self.limits.get());
+            let limits = self.limits.get();
+            // The cursor counts its steps anew, so it would never come to look at the clock.
+            limits.check()?;
+            self.cursor.set_context(limits);
             self.until_refresh = REFRESH_DOCUMENTS;
         }
         self.until_refresh -= 1;
