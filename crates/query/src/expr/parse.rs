@@ -4,6 +4,7 @@ use super::node::{FieldPath, Node};
 use super::operators::{self, Arguments, Eval, Operator};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorCode, Result};
+use crate::paths::is_reserved;
 use frond_bson::{Collator, Doc, DocBuf, OwnedValue, Value};
 
 /// How a variable without a value is held among the values of `let`. Nothing else needs this old
@@ -397,7 +398,7 @@ pub(crate) fn field_path(text: &str, path: &str) -> Result<FieldPath> {
                 "FieldPath field names may not be empty strings.",
             ));
         }
-        if name.starts_with('$') {
+        if is_reserved(name) {
             return Err(Error::location(
                 16410,
                 format!(

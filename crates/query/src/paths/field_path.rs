@@ -5,8 +5,13 @@ use crate::error::{Error, Result};
 /// The most components that a path in a sort, a projection or an expression may have.
 pub(crate) const MAX_PATH_COMPONENTS: usize = 200;
 
-/// Checks a dotted path as expressions and sorts write them: no empty component, none that starts
-/// with `$` or holds a zero byte.
+/// True for a name that no path may hold: one that begins with `$`, but for those of a DBRef.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    name.starts_with('$') && !matches!(name, "$id" | "$ref" | "$db")
+}
+
+/// Checks a dotted path as expressions and sorts write them: no empty component, none that is
+/// reserved or holds a zero byte.
 pub(crate) fn check_field_path(path: &str) -> Result<()> {
     if path.is_empty() {
         return Err(Error::location(
@@ -27,7 +32,7 @@ pub(crate) fn check_field_path(path: &str) -> Result<()> {
                 "FieldPath field names may not be empty strings.",
             ));
         }
-        if name.starts_with('$') {
+        if is_reserved(name) {
             return Err(Error::location(
                 16410,
                 "FieldPath field names may not start with '$'. Consider using $getField or \

@@ -13,7 +13,7 @@ mod keys;
 mod walk;
 
 pub use distinct::distinct_values;
-pub(crate) use field_path::{MAX_PATH_COMPONENTS, check_field_path, path_too_long};
+pub(crate) use field_path::{MAX_PATH_COMPONENTS, check_field_path, is_reserved, path_too_long};
 pub use keys::{ArrayFields, KeyPaths, MAX_KEY_FIELDS, ParallelArrays};
 pub use walk::{LeafArrays, for_each_value, walk};
 

@@ -22,6 +22,12 @@ fn paths_follow_documents_and_map_arrays() {
             ("'$a.b.x'", "<missing>"),
             ("'$s.b'", "<missing>"),
             ("'$n'", "null"),
+            // Of the names that begin with a dollar sign, those of a DBRef are fields.
+            ("'$s.$ref'", "<missing>"),
+            (
+                "{$let: {vars: {d: {$literal: {$id: 5}}}, in: '$$d.$id'}}",
+                "5",
+            ),
             ("'$l.x'", "[1, 2]"),
             ("'$l.y.z'", "[[1, 2]]"),
             ("'$l.0'", "[]"),
