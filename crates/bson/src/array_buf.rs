@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 
 use crate::raw::RawElement;
-use crate::{Doc, DocBuf, Value};
+use crate::{Doc, DocBuf, Value, tag};
 
 /// A BSON array under construction: a document whose names are "0", "1", …
 #[derive(Clone, PartialEq, Eq)]
@@ -77,10 +77,20 @@ impl ArrayBuf {
         self.doc
     }
 
+    /// The document whose only element, named `key`, is this array: see [`DocBuf::into_field`].
+    pub fn into_field(self, key: &str) -> DocBuf {
+        self.doc.wrapped(key, tag::ARRAY)
+    }
+
     fn next_name(&mut self) -> IndexName {
         let name = IndexName::new(self.next);
         self.next += 1;
         name
+    }
+
+    /// Makes room for `bytes` more.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.doc.reserve(bytes);
     }
 
     /// Appends a value.

@@ -71,6 +71,21 @@ impl DocBuf {
         self.bytes.reserve(bytes);
     }
 
+    /// The document whose only element, named `key`, is this one. It is made in the same buffer, and
+    /// not copied to another one if there is room for a few bytes more.
+    pub fn into_field(self, key: &str) -> DocBuf {
+        self.wrapped(key, tag::DOCUMENT)
+    }
+
+    pub(crate) fn wrapped(mut self, key: &str, tag: u8) -> DocBuf {
+        let mut head = vec![0; 4];
+        head.push(tag);
+        write_cstring(&mut head, key);
+        self.bytes.splice(self.start..self.start, head);
+        self.finish();
+        self
+    }
+
     /// Appends an element. BSON names cannot hold a zero byte: a name is cut there, as are the two parts
     /// of a regular expression.
     pub fn push<'a>(&mut self, key: &str, value: impl Into<Value<'a>>) {

@@ -357,3 +357,18 @@ fn long_arrays_count_on() {
     assert_eq!(a.get("1000"), Some(Value::Int32(1000)));
     Doc::validate(a.as_bytes()).unwrap();
 }
+
+#[test]
+fn documents_and_arrays_become_fields_in_their_own_buffers() {
+    let mut list = ArrayBuf::new();
+    list.push(1);
+    list.push("two");
+    list.reserve(100);
+    let place = list.as_doc().as_bytes().as_ptr();
+    let mut inner = list.into_field("list");
+    inner.push("id", 7i64);
+    let outer = inner.into_field("inner");
+    assert_eq!(outer, doc! {"inner": {"list": [1, "two"], "id": 7i64}});
+    assert_eq!(outer.as_doc().as_bytes().as_ptr(), place);
+    Doc::validate(outer.as_bytes()).unwrap();
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use frond_bson::DocBuf;
+use frond_bson::{ArrayBuf, DocBuf};
 use frond_store::{OpContext, QueryCursor, TailSignal};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -18,6 +18,12 @@ pub const FIRST_BATCH_DOCUMENTS: u64 = 101;
 
 /// Bytes of documents in a batch. A single document may be larger than what is left.
 pub const BATCH_BYTES: usize = 16 << 20;
+
+/// Room for what a reply has around its batch, with the header of its message.
+const REPLY_BYTES: usize = 1 << 10;
+
+/// A batch that is larger than this may well become a full one.
+const LARGE_BATCH_BYTES: usize = 256 << 10;
 
 /// Where a cursor's documents come from.
 pub enum Source {
@@ -123,10 +129,11 @@ impl Cursor {
         Ok(next)
     }
 
-    /// The next batch: at most `documents` (none: as many as fit) and about [`BATCH_BYTES`].
-    pub fn batch(&mut self, documents: Option<u64>) -> Result<Vec<DocBuf>> {
-        let mut batch = Vec::new();
-        let mut bytes = 0;
+    /// The next batch: at most `documents` (none: as many as fit) and about [`BATCH_BYTES`]. Each
+    /// document is freed once it is copied: many small ones would need several times their bytes.
+    pub fn batch(&mut self, documents: Option<u64>) -> Result<ArrayBuf> {
+        let mut batch = ArrayBuf::new();
+        let (mut bytes, mut large) = (0, false);
         let limit = documents.unwrap_or(u64::MAX);
         while (batch.len() as u64) < limit {
             let Some(document) = self.next()? else { break };
@@ -140,7 +147,12 @@ impl Cursor {
             if let Some(remaining) = &mut self.remaining {
                 *remaining = remaining.saturating_sub(1);
             }
-            batch.push(document);
+            if bytes > LARGE_BATCH_BYTES && !large {
+                // Memory that is not written to costs nothing, and to grow by steps would copy.
+                batch.reserve(BATCH_BYTES + REPLY_BYTES - LARGE_BATCH_BYTES);
+                large = true;
+            }
+            batch.push(&document);
         }
         self.batches += 1;
         Ok(batch)

@@ -1,6 +1,6 @@
 //! Shapes that several replies share: the first batch of a cursor, and the errors of a bulk write.
 
-use frond_bson::DocBuf;
+use frond_bson::{ArrayBuf, DocBuf};
 
 use crate::arguments::Arguments;
 use crate::connection::short_command;
@@ -37,7 +37,7 @@ pub fn open_cursor(
     cx: &mut Context<'_>,
     mut cursor: Cursor,
     options: BatchOptions,
-) -> Result<(Vec<DocBuf>, i64)> {
+) -> Result<(ArrayBuf, i64)> {
     let batch = cursor.batch(Some(options.size.unwrap_or(FIRST_BATCH_DOCUMENTS)))?;
     cx.server.metrics.documents_returned.add(batch.len() as u64);
     if options.single || cursor.ended() {
@@ -61,21 +61,12 @@ pub fn first_batch(cx: &mut Context<'_>, cursor: Cursor, options: BatchOptions) 
     Ok(cursor_reply("firstBatch", batch, id, &namespace))
 }
 
-/// `{cursor: {firstBatch: […], id, ns}}`
-pub fn cursor_reply(name: &str, batch: Vec<DocBuf>, id: i64, namespace: &str) -> DocBuf {
-    let bytes: usize = batch.iter().map(|document| document.len_bytes() + 12).sum();
-    let mut reply = DocBuf::with_capacity(bytes + 128);
-    reply.push_doc("cursor", |cursor| {
-        cursor.push_array(name, |list| {
-            // Each document is freed once it is copied.
-            for document in batch {
-                list.push(&document);
-            }
-        });
-        cursor.push("id", id);
-        cursor.push("ns", namespace);
-    });
-    reply
+/// `{cursor: {firstBatch: […], id, ns}}`, in the buffer of the batch: a full one is not copied.
+pub fn cursor_reply(name: &str, batch: ArrayBuf, id: i64, namespace: &str) -> DocBuf {
+    let mut cursor = batch.into_field(name);
+    cursor.push("id", id);
+    cursor.push("ns", namespace);
+    cursor.into_field("cursor")
 }
 
 /// Bytes of error messages in one reply. Further errors have their code and an empty message, so

@@ -8,6 +8,15 @@ use frond_bson::{ArrayBuf, DocBuf, Value, array, doc};
 use frond_store::{AggregateRequest, Durability, OpContext, Result};
 
 fn try_run(f: &Fixture, pipeline: &ArrayBuf, variables: Option<&DocBuf>) -> Result<Vec<DocBuf>> {
+    try_run_within(f, pipeline, variables, &OpContext::new())
+}
+
+fn try_run_within(
+    f: &Fixture,
+    pipeline: &ArrayBuf,
+    variables: Option<&DocBuf>,
+    limits: &OpContext,
+) -> Result<Vec<DocBuf>> {
     let request = AggregateRequest {
         pipeline,
         hint: None,
@@ -18,7 +27,7 @@ fn try_run(f: &Fixture, pipeline: &ArrayBuf, variables: Option<&DocBuf>) -> Resu
     };
     let mut cursor = f
         .store
-        .aggregate("db", Some(&ns("db.c")), &request, &OpContext::new())?;
+        .aggregate("db", Some(&ns("db.c")), &request, limits)?;
     let mut found = Vec::new();
     while let Some(doc) = cursor.next()? {
         found.push(doc);
@@ -283,15 +292,8 @@ fn a_time_limit_ends_a_join_in_its_middle() {
         ]}},
         {"$count": "n"},
     ];
-    let request = AggregateRequest {
-        pipeline: &pipeline,
-        hint: None,
-        variables: None,
-        durability: Durability::Logged,
-    };
     let soon = std::time::Instant::now() + std::time::Duration::from_millis(2);
     let limits = OpContext::with_deadline(Some(soon));
-    let found = (f.store.aggregate("db", Some(&c), &request, &limits))
-        .and_then(|mut cursor| cursor.next());
-    assert_eq!(found.unwrap_err().code().code(), 50);
+    let error = try_run_within(&f, &pipeline, None, &limits).unwrap_err();
+    assert_eq!(error.code().code(), 50);
 }

@@ -22,7 +22,7 @@ pub use legacy::{
     Delete, GetMore, Insert, KillCursors, Query, Update, op_delete, op_get_more, op_insert,
     op_kill_cursors, op_query, op_update,
 };
-pub use msg::{Flags, Msg, MsgBuilder, msg, peek_flags};
+pub use msg::{Flags, Msg, MsgBuilder, msg, msg_around, peek_flags};
 pub use reader::DocIter;
 pub use reply::{OpReply, Reply, op_reply};
 pub use request::Request;

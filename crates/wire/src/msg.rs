@@ -181,6 +181,17 @@ pub fn msg(request_id: i32, response_to: i32, flags: Flags, body: &[u8]) -> Vec<
     out
 }
 
+/// The same without a checksum, made around the bytes of the body: they are not copied to another
+/// buffer if theirs has room for a header.
+#[must_use]
+pub fn msg_around(request_id: i32, response_to: i32, flags: Flags, mut body: Vec<u8>) -> Vec<u8> {
+    let flags = Flags(flags.0 & !Flags::CHECKSUM_PRESENT.0);
+    let head = msg(request_id, response_to, flags, &[]);
+    body.splice(0..0, head);
+    finish(&mut body, 0);
+    body
+}
+
 /// The flags of a message that may be an OP_MSG whose other parts could not be parsed, so that a
 /// receiver knows whether an error reply is expected.
 #[must_use]

@@ -100,6 +100,14 @@ fn every_compressor() -> [Compressor; 4] {
 }
 
 #[test]
+fn a_message_around_a_body_is_the_same() {
+    for body in [EMPTY, ONE] {
+        let around = msg_around(7, 5, Flags::MORE_TO_COME, body.to_vec());
+        assert_eq!(around, msg(7, 5, Flags::MORE_TO_COME, body));
+    }
+}
+
+#[test]
 fn msg_round_trip() {
     for flags in [
         Flags::NONE,

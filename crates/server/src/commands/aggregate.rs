@@ -83,7 +83,9 @@ fn check_stable_api(pipeline: &Doc) -> Result<()> {
         let outside = match name {
             "$currentOp" | "$indexStats" | "$listLocalSessions" | "$listSessions"
             | "$planCacheStats" | "$search" | "$searchMeta" | "$vectorSearch" => true,
-            "$collStats" => spec.as_doc().is_some_and(|s| s.iter().any(|(key, _)| key != "count")),
+            "$collStats" => spec
+                .as_doc()
+                .is_some_and(|s| s.iter().any(|(key, _)| key != "count")),
             _ => false,
         };
         if outside {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use frond_bson::{DocBuf, Value};
+use frond_bson::{ArrayBuf, DocBuf, Value};
 use frond_store::TailSignal;
 
 use super::{Command, Traits};
@@ -116,7 +116,7 @@ impl Command for GetMore {
 }
 
 /// A batch, the cursor's id or 0 if it ended, and what a tailable cursor waits for.
-type Next = (Vec<DocBuf>, i64, Option<(Arc<TailSignal>, u64)>);
+type Next = (ArrayBuf, i64, Option<(Arc<TailSignal>, u64)>);
 
 /// The next batch of a cursor.
 fn next_batch(cx: &Context<'_>, id: i64, size: Option<u64>) -> Result<Next> {

@@ -74,7 +74,10 @@ impl Legacy<'_> {
             server.metrics.cursors_opened.add(1);
             server.cursors.insert(cursor)
         };
-        Ok(self.op_reply(0, id, 0, &batch))
+        let documents: Vec<&Doc> = (batch.as_doc().values())
+            .filter_map(|value| value.as_doc())
+            .collect();
+        Ok(self.op_reply(0, id, 0, &documents))
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use frond_bson::{Doc, DocBuf};
 use frond_wire::{
     Compressor, Flags, Header, MAX_MESSAGE_BYTES, Msg, OpCode, Request, compress, decompress, msg,
-    peek_flags,
+    msg_around, peek_flags,
 };
 
 use crate::connection::{ClientState, Connection};
@@ -150,11 +150,11 @@ fn op_msg(
         Flags::NONE
     };
     Handled {
-        reply: Some(msg(
+        reply: Some(msg_around(
             next_reply(state),
             response_to,
             flags,
-            answer.reply.as_bytes(),
+            answer.reply.into_vec(),
         )),
         wait: answer.wait,
         again: answer.more_to_come,
