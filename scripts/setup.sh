@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly cache=.cache/clients
-readonly java_driver=org.mongodb:mongo-java-driver:2.14.3
+readonly java_legacy=org.mongodb:mongo-java-driver:2.14.3
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -107,15 +107,53 @@ node_packages() {
         --loglevel=error
 }
 
-java_classes() {
-    rm -rf "$cache/java"
-    mkdir -p "$cache/java/classes"
+# Runs Maven; what it says is shown only when it fails.
+maven() {
     # Maven writes colours even when quiet.
-    mvn -q -B -Dmaven.repo.local="$PWD/$cache/m2" dependency:copy \
-        -Dartifact="$java_driver" -DoutputDirectory="$PWD/$cache/java" >"$cache/java.log" 2>&1 || {
-        cat "$cache/java.log" >&2
+    mvn -q -B -Dmaven.repo.local="$PWD/$cache/m2" "$@" >"$cache/maven.log" 2>&1 || {
+        cat "$cache/maven.log" >&2
         return 1
     }
+}
+
+java_legacy_jars() {
+    rm -rf "$cache/java-2.14"
+    mkdir -p "$cache/java-2.14/classes"
+    maven dependency:copy -Dartifact="$java_legacy" -DoutputDirectory="$PWD/$cache/java-2.14"
+}
+
+java_jars() {
+    rm -rf "$cache/java"
+    mkdir -p "$cache/java/classes"
+    maven -f tests/clients/suites/java_current/pom.xml dependency:copy-dependencies \
+        -DincludeScope=runtime -DoutputDirectory="$PWD/$cache/java"
+}
+
+# Builds the suite once, so that to build it again in the tests is quick.
+go_modules() (
+    mkdir -p "$cache/go"
+    # Without the last flag nobody could delete the folder of modules.
+    export GOMODCACHE="$PWD/$cache/go/modules" GOCACHE="$PWD/$cache/go/build" GOFLAGS="-mod=readonly -modcacherw"
+    local suite="$PWD/$cache/go/suite"
+    cd tests/clients/suites/go
+    go mod download
+    go build -o "$suite" .
+)
+
+setup_php() {
+    php -m 2>/dev/null | grep -qix mongodb || apt_install php-cli php-mongodb
+}
+
+# The driver needs Go 1.25; from 1.21 on, Go fetches a newer one by itself unless told not to.
+setup_go() {
+    have go || apt_install golang-go
+    local version
+    version=$(cd tests/clients/suites/go && go env GOVERSION 2>/dev/null) ||
+        fail "$(go version) is too old: version 1.25 or newer is needed"
+    case $version in
+        go1.?|go1.?.*|go1.1?|go1.1?.*|go1.2[0-4]|go1.2[0-4].*)
+            fail "$version is too old: Go 1.25 or newer is needed" ;;
+    esac
 }
 
 setup_clients() {
@@ -127,6 +165,8 @@ setup_clients() {
     have javac || apt_install default-jdk-headless
     have mvn || apt_install maven
     have node && have npm || fail "no Node.js found: install version 20 or newer"
+    setup_php
+    setup_go
     node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' ||
         fail "Node.js $(node --version) is too old: version 20 or newer is needed"
 
@@ -135,7 +175,9 @@ setup_clients() {
     once pymongo-legacy scripts/setup.sh -- python_legacy
     [ -d tests/clients/node_modules ] || rm -f "$cache/stamps/node"
     once node tests/clients/package-lock.json -- node_packages
-    once java scripts/setup.sh -- java_classes
+    once java-legacy scripts/setup.sh -- java_legacy_jars
+    once java tests/clients/suites/java_current/pom.xml -- java_jars
+    once go tests/clients/suites/go/go.sum -- go_modules
 }
 
 differential_packages() {

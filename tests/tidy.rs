@@ -60,7 +60,8 @@ const GENERATED_FILES: &[&str] = &["Cargo.lock", "package-lock.json", "LICENSE"]
 
 /// Endings of the files we write by hand.
 const SOURCE_ENDINGS: &[&str] = &[
-    "rs", "toml", "md", "py", "js", "mjs", "java", "sh", "yml", "yaml", "txt", "conf",
+    "rs", "toml", "md", "py", "js", "mjs", "java", "go", "php", "xml", "sh", "yml", "yaml", "txt",
+    "conf",
 ];
 
 fn root() -> PathBuf {

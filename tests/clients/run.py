@@ -2,7 +2,7 @@
 """Drives a built server with real clients: one fresh server and one process for each suite.
 
     run.py --server target/debug/frond            every suite
-    run.py --server target/debug/frond node java  only these
+    run.py --server target/debug/frond node go    only these
 
 A suite prints TAP; its tests are counted, and one more for the server's clean end. The last line is
 "clients: N passed, M failed". FROND_TEST=words runs only the tests whose name has the words.
@@ -42,20 +42,49 @@ def python(name, driver=None):
     return command
 
 
-def node():
-    return ["node", os.path.join(SUITES, "node.mjs")], {}
+def node(name):
+    """A suite in JavaScript."""
+    return lambda: (["node", os.path.join(SUITES, f"{name}.mjs")], {})
 
 
-def java():
-    classes = os.path.join(CACHE, "java", "classes")
-    jars = glob.glob(os.path.join(CACHE, "java", "*.jar"))
-    sources = glob.glob(os.path.join(SUITES, "java", "*.java"))
-    path = os.pathsep.join(jars)
+def java(main, folder, jars, *more):
+    """A suite in Java, compiled when its sources are newer than its classes. `more` are sources from elsewhere."""
+
+    def command():
+        libraries = os.path.join(CACHE, jars)
+        classes = os.path.join(libraries, "classes")
+        path = os.pathsep.join([classes, os.path.join(libraries, "*")])
+        sources = glob.glob(os.path.join(SUITES, folder, "*.java"))
+        sources += [os.path.join(SUITES, source) for source in more]
+        done = os.path.join(classes, f"{main}.class")
+        if not os.path.exists(done) or os.path.getmtime(done) < max(map(os.path.getmtime, sources)):
+            options = ["-nowarn", "-XDsuppressNotes", "-parameters", "-encoding", "UTF-8", "-cp", path, "-d", classes]
+            subprocess.run(["javac", *options, *sources], check=True)
+        # A short program: the quick compiler and the simplest collector start soonest.
+        quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        return ["java", *quick, "-cp", path, main], {}
+
+    return command
+
+
+def go():
+    """The suite in Go, built from what setup.sh fetched."""
+    binary = os.path.join(CACHE, "go", "suite")
+    environment = {
+        **os.environ,
+        "GOMODCACHE": os.path.join(CACHE, "go", "modules"),
+        "GOCACHE": os.path.join(CACHE, "go", "build"),
+        "GOFLAGS": "-mod=readonly -modcacherw",
+        "GOPROXY": "off",
+    }
     subprocess.run(
-        ["javac", "-nowarn", "-encoding", "UTF-8", "-cp", path, "-d", classes, *sources],
-        check=True,
+        ["go", "build", "-o", binary, "."], cwd=os.path.join(SUITES, "go"), env=environment, check=True
     )
-    return ["java", "-cp", os.pathsep.join([classes, *jars]), "LegacyDriver"], {}
+    return [binary], {}
+
+
+def php():
+    return ["php", os.path.join(SUITES, "php", "suite.php")], {}
 
 
 # Name, seconds it may take, how to start it.
@@ -63,9 +92,14 @@ ALL = {
     "pymongo": (300, python("pymongo_current")),
     "pymongo-3.6": (180, python("pymongo_2018", "3.6.1")),
     "pymongo-2.4": (180, python("pymongo_2013", "2.4.2")),
-    "node": (300, node),
+    "node": (300, node("node")),
+    "mongoose": (300, node("mongoose")),
     "mongosh": (300, python("mongosh")),
-    "java": (300, java),
+    "java-2.14": (300, java("LegacyDriver", "java", "java-2.14")),
+    "java": (300, java("Main", "java_current", "java", "java/Tap.java")),
+    "go": (300, go),
+    "php": (300, php),
+    "large": (300, python("large")),
     "robustness": (300, python("robustness")),
     "crash": (420, python("crash")),
 }

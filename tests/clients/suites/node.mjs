@@ -1,28 +1,20 @@
 // The newest Node.js driver, as a web application uses it.
 
 import assert from 'node:assert/strict';
-import { Binary, Decimal128, Long, MongoClient, ObjectId, Timestamp } from 'mongodb';
+import { once } from 'node:events';
+import { pipeline } from 'node:stream/promises';
+import { Readable } from 'node:stream';
+import { Binary, Decimal128, GridFSBucket, Long, MongoClient, ObjectId, Timestamp } from 'mongodb';
+import { failure, run, test } from '../harness/tap.mjs';
 
 const uri = process.env.FROND_URI;
 const client = new MongoClient(uri, { serverSelectionTimeoutMS: 10_000 });
-const tests = [];
-const test = (name, run) => tests.push({ name, run });
 
 /** An empty database. */
 async function fresh(name) {
   const db = client.db(name);
   await db.dropDatabase();
   return db;
-}
-
-/** Rejects with an error that the caller looks at. */
-async function failure(promise) {
-  try {
-    await promise;
-  } catch (error) {
-    return error;
-  }
-  throw new assert.AssertionError({ message: 'no error' });
 }
 
 test('the server introduces itself', async () => {
@@ -230,19 +222,30 @@ test('many operations at once', async () => {
   assert.equal(await c.countDocuments(), 251);
 });
 
-let failed = 0;
-for (const [index, { name, run }] of tests.entries()) {
-  try {
-    await run();
-    console.log(`ok ${index + 1} - ${name}`);
-  } catch (error) {
-    failed += 1;
-    console.log(`not ok ${index + 1} - ${name}`);
-    const lines = String(error.stack ?? error).split('\n');
-    // The driver's own calls say nothing about what was tested.
-    for (const line of lines.filter((line) => !/node_modules|node:internal/.test(line))) console.log(`  # ${line}`);
-  }
-}
-console.log(`1..${tests.length}`);
-await client.close();
-process.exit(failed ? 1 : 0);
+test('GridFS: streams in and out, ranges, revisions, rename, delete', async () => {
+  const bucket = new GridFSBucket(await fresh('nodefiles'), { bucketName: 'media', chunkSizeBytes: 1000 });
+  const read = async (stream) => Buffer.concat(await stream.toArray());
+  const text = Buffer.from(Array.from({ length: 10_500 }, (_, n) => n % 251));
+  const upload = bucket.openUploadStream('a.bin', { metadata: { owner: 'ann' } });
+  await pipeline(Readable.from([text.subarray(0, 999), text.subarray(999, 4000), text.subarray(4000)]), upload);
+  const [file] = await bucket.find({ 'metadata.owner': 'ann' }).toArray();
+  assert.deepEqual([file.length, file.chunkSize, file.filename], [10_500, 1000, 'a.bin']);
+  assert.deepEqual(await read(bucket.openDownloadStream(upload.id)), text);
+  assert.deepEqual(await read(bucket.openDownloadStream(upload.id, { start: 1998, end: 3003 })), text.subarray(1998, 3003));
+  const second = bucket.openUploadStream('a.bin');
+  second.end(Buffer.from('second'));
+  await once(second, 'finish');
+  assert.equal(String(await read(bucket.openDownloadStreamByName('a.bin'))), 'second');
+  assert.deepEqual(await read(bucket.openDownloadStreamByName('a.bin', { revision: 0 })), text);
+  await bucket.rename(second.id, 'b.bin');
+  await bucket.delete(upload.id);
+  assert.equal((await failure(read(bucket.openDownloadStreamByName('a.bin')))).code, 'ENOENT');
+  const db = client.db('nodefiles');
+  assert.equal(await db.collection('media.chunks').countDocuments(), 1);
+  assert.deepEqual((await db.collection('media.chunks').indexes()).map(({ name, unique }) => [name, unique]),
+    [['_id_', undefined], ['files_id_1_n_1', true]]);
+  await bucket.drop();
+  assert.deepEqual(await db.listCollections().toArray(), []);
+});
+
+await run(() => client.close());

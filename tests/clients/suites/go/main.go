@@ -1,0 +1,27 @@
+// The Go driver, newest, as the inventory of a warehouse uses it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+func main() {
+	client, err := mongo.Connect(options.Client().
+		ApplyURI(os.Getenv("FROND_URI")).
+		SetAppName("inventory").
+		SetServerSelectionTimeout(10 * time.Second))
+	if err != nil {
+		fmt.Println("not ok 1 -", err)
+		os.Exit(1)
+	}
+	tests := append(append(append([]test{}, documents...), writes...), around...)
+	code := runAll(client, tests)
+	_ = client.Disconnect(context.Background())
+	os.Exit(code)
+}
