@@ -91,13 +91,19 @@ impl<'a> Context<'a> {
     /// # Errors
     /// `CollectionUUIDMismatch` (361), with the name that the collection has now.
     pub fn check_uuid(&self, namespace: &Namespace) -> Result<()> {
-        let wanted = match self.args().get("collectionUUID") {
+        self.check_uuid_in(&self.args(), namespace)
+    }
+
+    /// As [`Context::check_uuid`], for a part of the command.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_uuid_in(&self, args: &Arguments<'_>, namespace: &Namespace) -> Result<()> {
+        let wanted = match args.get("collectionUUID") {
             None => return Ok(()),
             Some(Value::Binary { subtype: 4, bytes }) if bytes.len() == 16 => bytes,
             Some(other) => {
-                return Err(self
-                    .args()
-                    .wrong_type("collectionUUID", &other, "type 'binData'"));
+                return Err(args.wrong_type("collectionUUID", &other, "type 'binData'"));
             }
         };
         let store = &self.server.store;

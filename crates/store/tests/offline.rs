@@ -154,3 +154,50 @@ fn damage_is_found_and_the_rest_is_salvaged() {
     let report = offline::verify(&to, &mut |_| {}).unwrap();
     assert_eq!(report.problems(), 0, "{report:?}");
 }
+
+#[test]
+fn capped_collections_and_views_are_salvaged() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    let log = ns("shop.log");
+    let store = open(&from);
+    let options = doc! {"capped": true, "size": 1 << 20, "max": 40};
+    store.create_collection(&log, &options).unwrap();
+    let docs: Vec<DocBuf> = (0..50).rev().map(|number| doc! {"_id": number}).collect();
+    let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
+    store.insert(&log, &docs, INSERT).unwrap();
+    let view = doc! {"viewOn": "log", "pipeline": [{"$match": {"_id": {"$lt": 5}}}]};
+    store.create_collection(&ns("shop.late"), &view).unwrap();
+    store.engine().close().unwrap();
+    drop(store);
+    let mut primary = TreeId(0);
+    change(&from, |store, batch| {
+        let collection = store.catalog().collection(&log).unwrap();
+        primary = collection.primary;
+        batch.put(collection.index("_id_").unwrap().tree, b"nonsense", b"");
+        batch.put(primary, b"key", b"nonsense");
+    });
+    assert!(offline::verify(&from, &mut |_| {}).unwrap().problems() > 0);
+    let salvaged = offline::salvage(&from, &to, &mut |_| {}).unwrap();
+    let of_log = &salvaged.collections[0];
+    assert_eq!((of_log.documents, of_log.dropped), (40, 1));
+    let report = offline::verify(&to, &mut |_| {}).unwrap();
+    assert_eq!(report.problems(), 0, "{report:?}");
+    let store = open(&to);
+    assert_eq!(find(&store, "shop.late", &doc! {}), 5);
+    let mut cursor = store
+        .find(&log, &FindRequest::default(), &OpContext::new())
+        .unwrap();
+    assert_eq!(cursor.next().unwrap(), Some(doc! {"_id": 39}));
+    let again = store.insert(&log, &[&doc! {"_id": 7}], INSERT).unwrap();
+    assert_eq!(again.inserted, 0);
+    store.engine().close().unwrap();
+    drop((cursor, store));
+
+    // Without the catalog, documents under record ids are documents too.
+    let bare = directory.path().join("bare");
+    change(&to, |_, batch| batch.drop_tree(CATALOG_TREE));
+    offline::salvage(&to, &bare, &mut |_| {}).unwrap();
+    let name = format!("salvaged.tree_{}", primary.0);
+    assert_eq!(find(&open(&bare), &name, &doc! {}), 40);
+}

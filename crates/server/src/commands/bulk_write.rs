@@ -59,7 +59,7 @@ impl Command for BulkWrite {
         let errors_only = args.flag("errorsOnly")?.unwrap_or(false);
         let batch = BatchOptions::of_cursor_field(&args)?;
         let variables = args.variables()?;
-        let namespaces = namespaces(&cx.documents("nsInfo")?)?;
+        let namespaces = namespaces(cx, &cx.documents("nsInfo")?)?;
         let documents = cx.documents("ops")?;
         cx.check_batch(documents.len())?;
         let ids = Statements::parse(&args, documents.len())?;
@@ -138,7 +138,7 @@ impl Command for BulkWrite {
 }
 
 /// Reads `nsInfo`: the collections that operations name by their place in it.
-fn namespaces(infos: &[&Doc]) -> Result<Vec<Namespace>> {
+fn namespaces(cx: &Context<'_>, infos: &[&Doc]) -> Result<Vec<Namespace>> {
     infos
         .iter()
         .map(|info| {
@@ -149,17 +149,15 @@ fn namespaces(infos: &[&Doc]) -> Result<Vec<Namespace>> {
                 "encryptionInformation",
                 "isTimeseriesNamespace",
             ])?;
-            for name in [
-                "collectionUUID",
-                "encryptionInformation",
-                "isTimeseriesNamespace",
-            ] {
+            for name in ["encryptionInformation", "isTimeseriesNamespace"] {
                 if args.get(name).is_some_and(|value| value.truthy()) {
                     return Err(lacking("bulkWrite", name));
                 }
             }
             let name = args.str("ns")?.ok_or_else(|| args.missing("ns"))?;
-            Ok(Namespace::parse(name)?)
+            let namespace = Namespace::parse(name)?;
+            cx.check_uuid_in(&args, &namespace)?;
+            Ok(namespace)
         })
         .collect()
 }

@@ -7,11 +7,13 @@ use frond_query::update::Update;
 
 use super::delete::Remove;
 use super::environment;
-use super::modify::{Target, is_upsert_race};
+use super::modify::{Change, Effect, Target, is_upsert_race};
+use super::staging::Staging;
 use super::update::{Apply, insert_upserted};
 use crate::catalog::Catalog;
 use crate::context::OpContext;
-use crate::error::{Result, command};
+use crate::error::{Error, Result, command};
+use crate::exec::access::Row;
 use crate::find::Question;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
@@ -73,6 +75,25 @@ fn check(request: &FindAndModifyRequest<'_>) -> Result<()> {
     Err(command(ErrorCode::FailedToParse, message))
 }
 
+/// An update whose errors say which command met them.
+struct Executed<'a, 'u>(&'a mut Apply<'u>);
+
+impl Change for Executed<'_, '_> {
+    fn stage(&mut self, staging: &mut Staging<'_>, row: &Row) -> Result<Effect> {
+        self.0.stage(staging, row).map_err(in_execution)
+    }
+}
+
+/// The error of a plan that runs, as MongoDB reports it of this command.
+fn in_execution(error: Error) -> Error {
+    match error {
+        Error::Command(error) => error
+            .context("Plan executor error during findAndModify")
+            .into(),
+        other => other,
+    }
+}
+
 /// Runs a `findAndModify`.
 ///
 /// # Errors
@@ -114,7 +135,7 @@ pub fn find_and_modify(
     let mut attempts = 0;
     loop {
         let mut apply = Apply::new(&update);
-        if let Some((row, _)) = target.change_one(&mut apply)? {
+        if let Some((row, _)) = target.change_one(&mut Executed(&mut apply))? {
             let shown = match &apply.result {
                 Some(new) if request.return_new => new,
                 _ => &row.doc,
@@ -141,7 +162,7 @@ pub fn find_and_modify(
                 });
             }
             Err(error) if is_upsert_race(&error) && attempts < UPSERT_ATTEMPTS_MAX => attempts += 1,
-            Err(error) => return Err(error),
+            Err(error) => return Err(in_execution(error)),
         }
     }
 }

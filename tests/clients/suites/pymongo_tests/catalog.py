@@ -90,6 +90,8 @@ def collections_are_known_by_their_uuid(client):
         error = raises(OperationFailure, database.command, {**command, "collectionUUID": Binary.from_uuid(uuid.uuid4())})
         equal((error.code, error.details["actualCollection"]), (361, None), command)
     admin = client.get_database("admin", codec_options=UUIDS)
+    bulk = {"bulkWrite": 1, "ops": [{"insert": 0, "document": {}}], "nsInfo": [{"ns": "catalog.a", "collectionUUID": ids["b"]}]}
+    equal(raises(OperationFailure, admin.command, bulk).code, 361)
     rename = {"renameCollection": "catalog.a", "to": "catalog.c", "collectionUUID": ids["b"]}
     equal(raises(OperationFailure, admin.command, rename).code, 361)
     admin.command({**rename, "collectionUUID": ids["a"]})

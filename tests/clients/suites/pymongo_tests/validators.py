@@ -18,7 +18,9 @@ def documents_that_fail_are_refused(client):
     equal(error.details["errInfo"]["details"]["operatorName"], "$gte")
     equal(raises(WriteError, people.update_one, {"_id": 1}, {"$set": {"age": 1}}).code, 121)
     equal(raises(WriteError, people.replace_one, {"_id": 1}, {"x": 1}).code, 121)
-    equal(raises(OperationFailure, people.find_one_and_update, {"_id": 1}, {"$unset": {"age": 1}}).code, 121)
+    error = raises(OperationFailure, people.find_one_and_update, {"_id": 1}, {"$unset": {"age": 1}})
+    equal((error.code, "errInfo" in error.details), (121, True))
+    assert "Plan executor error during findAndModify :: caused by :: Document failed validation" in str(error), error
     error = raises(BulkWriteError, people.insert_many, [{"_id": 3, "age": 5}, {"_id": 4, "age": 50}], ordered=False)
     equal([(failed["index"], failed["code"]) for failed in error.details["writeErrors"]], [(0, 121)])
     equal(sorted(person["_id"] for person in people.find()), [1, 4])
