@@ -63,7 +63,7 @@ fn write_double(out: &mut String, number: f64) {
     let _ = if number.is_nan() {
         write!(out, "nan.0")
     } else if number.is_infinite() {
-        write!(out, "{}inf", if number < 0.0 { "-" } else { "" })
+        write!(out, "{}inf.0", if number < 0.0 { "-" } else { "" })
     } else if number == number.trunc() && number.abs() < 1e15 {
         write!(out, "{number:.1}")
     } else {

@@ -150,6 +150,18 @@ fn plans_are_those_that_a_user_expects() {
             "FETCH > IXSCAN _id_",
         ),
         (
+            doc! {"$expr": {"$and": [{"$eq": ["$u", 7]}, {"$gt": ["$a", 1]}]}},
+            doc! {},
+            doc! {},
+            "FETCH > IXSCAN u_1",
+        ),
+        (
+            doc! {"$expr": {"$eq": [[1], "$u"]}},
+            doc! {},
+            doc! {},
+            "COLLSCAN",
+        ),
+        (
             doc! {"t": 1},
             doc! {},
             doc! {"t": 1},
@@ -247,7 +259,7 @@ fn bounds_are_written_as_people_read_them() {
     let f = fixture();
     for (filter, hint, expected) in [
         (doc! {"a": 5}, "a_1", doc! {"a": ["[5, 5]"]}),
-        (doc! {"a": {"$gt": 5}}, "a_1", doc! {"a": ["(5, inf]"]}),
+        (doc! {"a": {"$gt": 5}}, "a_1", doc! {"a": ["(5, inf.0]"]}),
         (
             doc! {"a": {"$gte": 5, "$lt": 9.5}},
             "a_1",
@@ -274,13 +286,13 @@ fn bounds_are_written_as_people_read_them() {
         (
             doc! {"a": {"$lte": 2}, "b": {"$gt": 1}},
             "a_1_b_-1",
-            doc! {"a": ["[-inf, 2]"], "b": ["[inf, 1)"]},
+            doc! {"a": ["[-inf.0, 2]"], "b": ["[inf.0, 1)"]},
         ),
         // Two conditions on an array may be met by two elements.
         (
             doc! {"t": {"$gt": 1, "$lt": 3}},
             "t_1",
-            doc! {"t": ["[-inf, 3)"]},
+            doc! {"t": ["[-inf.0, 3)"]},
         ),
         (
             doc! {"t": {"$elemMatch": {"$gt": 1, "$lt": 3}}},

@@ -175,7 +175,13 @@ impl Random {
         let mut out = DocBuf::new();
         for _ in 0..1 + self.below(3) {
             let path = self.pick(&["a", "a", "b", "b", "c", "d.e", "d.f", "d", "_id"]);
-            if depth > 0 && self.one_in(6) {
+            if self.one_in(12) && !out.contains_key("$expr") {
+                let field = format!("${path}");
+                let mut operands = ArrayBuf::new();
+                operands.push(field.as_str());
+                operands.push_doc(|literal| literal.push("$literal", &self.operand()));
+                out.push("$expr", &doc! {"$eq": operands});
+            } else if depth > 0 && self.one_in(6) {
                 let operator = self.pick(&["$or", "$or", "$and", "$nor"]);
                 if !out.contains_key(operator) {
                     let mut branches = ArrayBuf::new();
@@ -265,7 +271,22 @@ fn compare(f: &Fixture, c: &Namespace, random: &mut Random, hints: &[DocBuf], se
             (expected, found) => assert_eq!(&found, expected, "{what}"),
         }
     }
+    if random.one_in(3) {
+        compare_distinct(f, c, random, &filter, hints, seed);
+    }
     if let Ok(expected) = &expected {
+        for hint in hints.iter().filter(|_| random.one_in(3)) {
+            let count = CountRequest {
+                filter: Some(&filter),
+                hint: Some(Value::Document(hint)),
+                ..CountRequest::default()
+            };
+            assert_eq!(
+                f.store.count(c, &count, &OpContext::new()).unwrap(),
+                expected.len() as u64,
+                "seed {seed}: count {filter:?} by {hint:?}"
+            );
+        }
         let count = CountRequest {
             filter: Some(&filter),
             ..CountRequest::default()
@@ -296,6 +317,36 @@ fn compare(f: &Fixture, c: &Namespace, random: &mut Random, hints: &[DocBuf], se
             found.map(order),
             wanted.map(order),
             "seed {seed}: covered {filter:?}"
+        );
+    }
+}
+
+/// The distinct values of a field are as many through every index.
+fn compare_distinct(
+    f: &Fixture,
+    c: &Namespace,
+    random: &mut Random,
+    filter: &DocBuf,
+    hints: &[DocBuf],
+    seed: u64,
+) {
+    let path = random.pick(&["a", "b", "d.e", "d"]);
+    let context = OpContext::new();
+    let mut distinct = Vec::new();
+    for hint in hints.iter().chain([&doc! {"$natural": 1}]) {
+        let hint = Some(Value::Document(hint));
+        let values = f.store.distinct(c, path, Some(filter), hint, &context);
+        distinct.push(values.map(|values| values.as_doc().to_owned()).ok());
+    }
+    for values in &distinct {
+        assert_eq!(
+            values.as_ref().map(|values| values.count()),
+            distinct
+                .last()
+                .unwrap()
+                .as_ref()
+                .map(|values| values.count()),
+            "seed {seed}: distinct {path} {filter:?}"
         );
     }
 }

@@ -116,9 +116,39 @@ impl Expr {
         }
     }
 
+    /// Calls `found` with every path that must equal a constant if the expression is true, and how
+    /// strings compare: `{$eq: ["$a.b", 5]}`, also below `$and`. An array is left out, as a path through
+    /// arrays may give it.
+    pub(crate) fn equalities<'a>(
+        &'a self,
+        found: &mut dyn FnMut(String, &'a OwnedValue, &'a Collator),
+    ) {
+        equalities(&self.node, found);
+    }
+
     /// Calls `found` with every dotted path of the document that the expression reads; the empty
     /// path is the whole document.
     pub fn fields(&self, mut found: impl FnMut(String)) {
         self.node.fields(&mut |path| found(path.dotted()));
+    }
+}
+
+fn equalities<'a>(node: &'a Node, found: &mut dyn FnMut(String, &'a OwnedValue, &'a Collator)) {
+    match node {
+        Node::Call(operator, arguments) if operator.name == "$and" => {
+            arguments.iter().for_each(|one| equalities(one, found));
+        }
+        Node::Collated(operator, arguments, collator) if operator.name == "$eq" => {
+            let (path, value) = match arguments.as_slice() {
+                [Node::Root(path), Node::Constant(value)]
+                | [Node::Constant(value), Node::Root(path)] => (path, value),
+                _ => return,
+            };
+            let is_array = matches!(value.as_value(), Value::Array(_) | Value::Undefined);
+            if !path.0.is_empty() && !is_array {
+                found(path.dotted(), value, collator);
+            }
+        }
+        _ => {}
     }
 }

@@ -72,7 +72,7 @@ fn equal(value: Value<'_>) -> Intervals {
 /// The end of the values of one type class.
 fn class_edge(value: &Value<'_>, upper: bool) -> Label {
     let (low, high) = match value {
-        number if number.is_number() => (("-inf", true), ("inf", true)),
+        number if number.is_number() => (("-inf.0", true), ("inf.0", true)),
         Value::String(_) | Value::Symbol(_) => (("\"\"", true), ("{}", false)),
         Value::Document(_) => (("{}", true), ("[]", false)),
         Value::Binary { .. } => (
@@ -351,9 +351,13 @@ impl Conditions {
                 }
             }
             Expr::False => self.impossible = true,
-            Expr::Or(_) | Expr::Nor(_) | Expr::Computed(_) | Expr::Schema(_) => {
+            Expr::Computed(computed) => {
+                for leaf in computed.implied() {
+                    self.add_leaf(&leaf, prefix, element);
+                }
                 self.says_more = true;
             }
+            Expr::Or(_) | Expr::Nor(_) | Expr::Schema(_) => self.says_more = true,
         }
     }
 

@@ -455,7 +455,7 @@ fn write_bounds<'a>(
     }
 }
 
-/// An interval as `(5, inf]`; `falling` begins with the upper end.
+/// An interval as `(5, inf.0]`; `falling` begins with the upper end.
 pub fn interval_text(interval: &Interval, falling: bool) -> String {
     let end = |label: &Label| match label {
         Label::Value { value, .. } => text::value(value.as_value()),

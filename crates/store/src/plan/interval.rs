@@ -19,7 +19,7 @@ pub enum Label {
         /// Whether the interval holds it.
         inclusive: bool,
     },
-    /// The edge of a type class, as `MinKey`, `-inf` or `{}`.
+    /// The edge of a type class, as `MinKey`, `-inf.0` or `{}`.
     Edge {
         /// How it is written.
         text: &'static str,

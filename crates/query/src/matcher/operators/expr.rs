@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use frond_bson::{Doc, Value};
 
-use super::super::Expr;
 use super::super::eval::State;
 use super::super::parse::Context;
+use super::super::{Comparison, Expr, Leaf, Op, Relation};
 use crate::error::{Error, ErrorCode, Result};
 use crate::expr;
+use crate::paths::Path;
 
 /// An aggregation expression that must be true of the document.
 #[derive(Clone, Debug)]
@@ -21,6 +22,19 @@ impl Computed {
     /// The expression.
     pub fn expression(&self) -> &expr::Expr {
         &self.expression
+    }
+
+    /// Conditions on paths that hold wherever the expression is true, for finding an index.
+    pub fn implied(&self) -> Vec<Leaf> {
+        let mut found = Vec::new();
+        (self.expression).equalities(&mut |path, value, collator| {
+            let equal = Comparison::new(Relation::Eq, value.as_value(), collator);
+            found.push(Leaf {
+                path: Path::new(&path),
+                op: Op::Compare(equal),
+            });
+        });
+        found
     }
 
     pub(crate) fn matches(&self, doc: &Doc, state: &mut State) -> bool {
