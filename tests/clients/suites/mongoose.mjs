@@ -408,6 +408,42 @@ test('plugins of the connection: collections, models, drop', async () => {
   assert.equal((await mongoose.connection.listCollections()).some(({ name }) => name === 'made'), true);
 });
 
+test('places: a 2dsphere index, near and within', async () => {
+  const placeSchema = new Schema({ name: String, at: { type: { type: String, enum: ['Point'] }, coordinates: [Number] } });
+  placeSchema.index({ at: '2dsphere' });
+  const Place = mongoose.model('Place', placeSchema);
+  await Place.init();
+  await Place.create([['Rome', 12.5, 41.9], ['Oslo', 10.75, 59.9], ['Bern', 7.45, 46.95]]
+    .map(([name, ...coordinates]) => ({ name, at: { type: 'Point', coordinates } })));
+  const milan = { type: 'Point', coordinates: [9.19, 45.46] };
+  assert.deepEqual((await Place.find({ at: { $near: { $geometry: milan } } })).map(({ name }) => name), ['Bern', 'Rome', 'Oslo']);
+  const close = await Place.find().where('at').near({ center: milan, maxDistance: 300_000, spherical: true });
+  assert.deepEqual(close.map(({ name }) => name), ['Bern']);
+  const box = [[[5, 40], [15, 40], [15, 50], [5, 50], [5, 40]]];
+  assert.equal(await Place.countDocuments().where('at').within({ type: 'Polygon', coordinates: box }), 2);
+  const [nearest] = await Place.aggregate().near({ near: milan, distanceField: 'far', spherical: true }).limit(1);
+  assert.deepEqual([nearest.name, Math.round(nearest.far / 10_000)], ['Bern', 21]);
+});
+
+test('expiring documents, capped collections, validators, views', async () => {
+  const tokenSchema = new Schema({ made: { type: Date, expires: '1h' } }, { capped: false });
+  const Token = mongoose.model('Token', tokenSchema);
+  await Token.init();
+  assert.equal((await Token.listIndexes()).find(({ name }) => name === 'made_1').expireAfterSeconds, 3600);
+  const Log = mongoose.model('Log', new Schema({ n: Number }, { capped: { size: 4096, max: 3 }, autoCreate: false }));
+  await Log.createCollection();
+  for (let n = 0; n < 5; n += 1) await Log.create({ n });
+  assert.deepEqual((await Log.find()).map(({ n }) => n), [2, 3, 4]);
+  const db = mongoose.connection;
+  await db.createCollection('strict', { validator: { $jsonSchema: { required: ['name'] } } });
+  const error = await failure(db.collection('strict').insertOne({ other: 1 }));
+  assert.deepEqual([error.code, error.errInfo.details.operatorName], [121, '$jsonSchema']);
+  const Grown = mongoose.model('Grown', new Schema({ age: Number, email: String }, { collection: 'grown', autoCreate: false }));
+  await Grown.createCollection({ viewOn: 'users', pipeline: [{ $match: { age: { $gte: 60 } } }] });
+  assert.equal(await Grown.countDocuments(), await User.countDocuments({ age: { $gte: 60 } }));
+  assert.equal((await failure(Grown.create({ age: 70 }))).code, 166);
+});
+
 test('hundred saves at once', async () => {
   await Promise.all(Array.from({ length: 100 }, (_, n) => new Product({ sku: `p${n}`, shop: 'many', stock: n }).save()));
   assert.equal(await Product.countDocuments({ shop: 'many' }), 100);

@@ -37,18 +37,26 @@ import org.springframework.data.domain.Page;
 import org.springframework.data.domain.PageRequest;
 import org.springframework.data.domain.Slice;
 import org.springframework.data.domain.Sort;
+import org.springframework.data.geo.Circle;
+import org.springframework.data.geo.Distance;
+import org.springframework.data.geo.GeoResults;
+import org.springframework.data.geo.Metrics;
 import org.springframework.data.mongodb.config.AbstractMongoClientConfiguration;
 import org.springframework.data.mongodb.config.EnableMongoAuditing;
 import org.springframework.data.mongodb.core.BulkOperations;
 import org.springframework.data.mongodb.core.FindAndModifyOptions;
 import org.springframework.data.mongodb.core.MongoTemplate;
 import org.springframework.data.mongodb.core.index.CompoundIndex;
+import org.springframework.data.mongodb.core.geo.GeoJsonPoint;
+import org.springframework.data.mongodb.core.index.GeoSpatialIndexType;
+import org.springframework.data.mongodb.core.index.GeoSpatialIndexed;
 import org.springframework.data.mongodb.core.index.Index;
 import org.springframework.data.mongodb.core.index.Indexed;
 import org.springframework.data.mongodb.core.index.IndexInfo;
 import org.springframework.data.mongodb.core.mapping.DBRef;
 import org.springframework.data.mongodb.core.mapping.Field;
 import org.springframework.data.mongodb.core.query.Criteria;
+import org.springframework.data.mongodb.core.query.NearQuery;
 import org.springframework.data.mongodb.core.query.Query;
 import org.springframework.data.mongodb.core.query.Update;
 import org.springframework.data.mongodb.repository.Aggregation;
@@ -109,6 +117,10 @@ public final class SpringShop {
         String getName();
     }
 
+    /** Where a shop is. */
+    @org.springframework.data.mongodb.core.mapping.Document("places")
+    public record Place(@Id String name, @GeoSpatialIndexed(type = GeoSpatialIndexType.GEO_2DSPHERE) GeoJsonPoint at) {}
+
     /** Customers; Spring Data makes the queries of the methods' names. */
     public interface Customers extends MongoRepository<Customer, String> {
         Optional<Customer> findByEmail(String email);
@@ -165,7 +177,7 @@ public final class SpringShop {
         }
 
         @Override protected Set<Class<?>> getInitialEntitySet() {
-            return Set.of(Customer.class, Order.class);
+            return Set.of(Customer.class, Order.class, Place.class);
         }
 
         @Bean AuditorAware<String> auditor() {
@@ -202,6 +214,7 @@ public final class SpringShop {
         tap.test("spring: aggregation with a typed result", SpringShop::aggregation);
         tap.test("spring: bulk operations", SpringShop::bulks);
         tap.test("spring: index operations", SpringShop::indexes);
+        tap.test("spring: places with a geospatial index", SpringShop::places);
         tap.test("spring: deletes", SpringShop::deletes);
     }
 
@@ -393,6 +406,18 @@ public final class SpringShop {
         Tap.equal(template.find(new Query(where("age").gt(0)).withHint("by age"), Customer.class).isEmpty(), false);
         template.indexOps(Customer.class).dropIndex("by age");
         Tap.equal(template.indexOps(Order.class).getIndexInfo().stream().anyMatch(i -> i.getName().equals("customer_status")), true);
+    }
+
+    private static void places() {
+        template.save(new Place("Rome", new GeoJsonPoint(12.5, 41.9)));
+        template.save(new Place("Oslo", new GeoJsonPoint(10.75, 59.9)));
+        template.save(new Place("Bern", new GeoJsonPoint(7.45, 46.95)));
+        GeoJsonPoint milan = new GeoJsonPoint(9.19, 45.46);
+        Tap.equal(template.find(query(where("at").nearSphere(milan)), Place.class).stream().map(Place::name).toList(), List.of("Bern", "Rome", "Oslo"));
+        Tap.equal(template.find(query(where("at").withinSphere(new Circle(milan, new Distance(600, Metrics.KILOMETERS)))), Place.class).size(), 2);
+        GeoResults<Place> near = template.geoNear(NearQuery.near(milan, Metrics.KILOMETERS).spherical(true).maxDistance(300), Place.class);
+        Tap.equal(near.getContent().size(), 1);
+        Tap.equal(Math.round(near.getContent().get(0).getDistance().getValue() / 10), 21L);
     }
 
     private static void deletes() {

@@ -330,4 +330,31 @@ $tap->test('the catalog: create, list, rename, drop', function () use ($command,
     Tap::equal($names(), []);
 });
 
+$tap->test('capped collections, a tailable cursor, validators, views', function () use ($manager, $command, $run, $write, $find): void {
+    foreach (['log', 'checked', 'seen'] as $name) {
+        $run(['drop' => $name]);
+    }
+    $run(['create' => 'log', 'capped' => true, 'size' => 65536, 'max' => 3]);
+    $add = fn (int ...$ids) => $write('log', fn (BulkWrite $bulk) => array_map(fn (int $id) => $bulk->insert(['_id' => $id]), $ids));
+    $add(1, 2, 3, 4);
+    Tap::equal(array_column($find('log'), '_id'), [2, 3, 4]);
+    $cursor = $manager->executeQuery(DATABASE . '.log', new Query([], ['tailable' => true]));
+    $cursor->setTypeMap(['root' => 'array']);
+    $iterator = new IteratorIterator($cursor);
+    $iterator->rewind();
+    for ($seen = []; count($seen) < 3; $iterator->next()) {
+        $seen[] = $iterator->current()['_id'];
+    }
+    $add(5);
+    $iterator->next();
+    Tap::equal([$seen, $iterator->current()['_id'] ?? null, $cursor->isDead()], [[2, 3, 4], 5, false]);
+    unset($iterator, $cursor);
+    $run(['create' => 'checked', 'validator' => ['n' => ['$type' => 'int', '$gt' => 0]]]);
+    $error = Tap::raises(BulkWriteException::class, fn () => $write('checked', fn (BulkWrite $bulk) => $bulk->insert(['n' => -1])));
+    Tap::equal($error->getWriteResult()->getWriteErrors()[0]->getCode(), 121);
+    $write('checked', fn (BulkWrite $bulk) => $bulk->insert(['_id' => 1, 'n' => 5]));
+    $run(['create' => 'seen', 'viewOn' => 'checked', 'pipeline' => [['$project' => ['twice' => ['$multiply' => ['$n', 2]]]]]]);
+    Tap::equal($find('seen'), [['_id' => 1, 'twice' => 10]]);
+});
+
 exit($tap->run());
