@@ -70,6 +70,9 @@ impl Server {
         let told = log.clone();
         let hooks = store.catalog().hooks();
         hooks.on_invalid_document(move |ns, info| warn_of_invalid(&told, ns, info));
+        let uname = rustix::system::uname();
+        let host = uname.nodename().to_string_lossy().into_owned();
+        hooks.name_host(format!("{host}:{port}"));
         Ok(Server {
             executor: Executor::new()?,
             slow_micros: AtomicU64::new(crate::metrics::micros(settings.slow_operation)),
@@ -86,10 +89,7 @@ impl Server {
             started: Instant::now(),
             process_id: ObjectId::new(),
             port,
-            host: rustix::system::uname()
-                .nodename()
-                .to_string_lossy()
-                .into_owned(),
+            host,
             arguments: std::env::args().collect(),
             stop: watch::Sender::new(false),
             stopping: AtomicBool::new(false),

@@ -458,21 +458,28 @@ impl DocumentStore {
     /// `NamespaceNotFound` (26).
     pub fn index_usage(&self, ns: &Namespace) -> Result<Vec<DocBuf>> {
         let collection = self.catalog.existing(ns)?;
+        let host = self.catalog.hooks().host();
         let describe = |spec: &Doc, uses: &Usage| {
-            doc! {
-                "name": spec.get("name"),
-                "key": spec.get("key"),
-                "accesses": {
-                    "ops": uses.queries() as i64,
-                    "since": Value::DateTime(uses.since_ms),
-                },
-                "spec": spec,
+            let mut out = doc! {"name": spec.get("name"), "key": spec.get("key")};
+            if let Some(host) = host {
+                out.push("host", host);
             }
+            let since = Value::DateTime(uses.since_ms);
+            out.push(
+                "accesses",
+                &doc! {"ops": uses.queries() as i64, "since": since},
+            );
+            out.push("spec", spec);
+            out
         };
         let id_index = describe(&collection.id_index(), collection.id_uses());
-        let others = collection
-            .ready_indexes()
-            .map(|index| describe(&index.spec.doc, index.uses()));
+        let others = collection.indexes.iter().map(|index| {
+            let mut described = describe(&index.spec.doc, index.uses());
+            if !index.ready {
+                described.push("building", true);
+            }
+            described
+        });
         let own = (!collection.is_by_record()).then_some(id_index);
         Ok(own.into_iter().chain(others).collect())
     }

@@ -1,4 +1,4 @@
-//! What the store tells the server of its own accord.
+//! What the store tells the server of its own accord, and how the server calls itself.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -14,6 +14,7 @@ type Warning = Box<dyn Fn(&Namespace, &Doc) + Send + Sync>;
 #[derive(Default)]
 pub struct Hooks {
     invalid_document: OnceLock<Warning>,
+    host: OnceLock<String>,
 }
 
 impl Hooks {
@@ -21,6 +22,16 @@ impl Hooks {
     /// action is `warn`. The first call counts.
     pub fn on_invalid_document(&self, tell: impl Fn(&Namespace, &Doc) + Send + Sync + 'static) {
         let _ = self.invalid_document.set(Box::new(tell));
+    }
+
+    /// Sets the host and the port under which the server shows itself. The first call counts.
+    pub fn name_host(&self, host: String) {
+        let _ = self.host.set(host);
+    }
+
+    /// The host and the port of the server, if there is one.
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.host.get().map(String::as_str)
     }
 
     pub(crate) fn invalid_document(&self, ns: &Namespace, info: &Doc) {

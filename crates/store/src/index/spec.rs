@@ -456,7 +456,11 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
             _ => {
                 return Err(refuse(
                     ErrorCode::InvalidIndexSpecificationOption,
-                    format!("The field '{option}' is not valid for an index specification"),
+                    format!(
+                        "The field '{option}' is not valid for an index specification. \
+                         Specification: {}",
+                        text::document(doc)
+                    ),
                 ));
             }
         }

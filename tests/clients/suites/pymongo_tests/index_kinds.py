@@ -152,3 +152,15 @@ def indexes_are_built_anew(client):
     equal((reply["nIndexesWas"], reply["nIndexes"]), (3, 3))
     validated = collection.database.validate_collection("again", full=True)
     equal((validated["valid"], validated["keysPerIndex"]["a_hashed"]), (True, 3000))
+
+
+@test
+def the_use_of_indexes_is_counted(client):
+    collection = fresh(client, "kinds").used
+    collection.insert_many([{"a": n} for n in range(10)])
+    collection.create_index("a")
+    equal(len(list(collection.find({"a": {"$gt": 3}}))), 6)
+    stats = {index["name"]: index for index in collection.aggregate([{"$indexStats": {}}])}
+    equal(list(stats["a_1"]), ["name", "key", "host", "accesses", "spec"])
+    assert stats["a_1"]["accesses"]["ops"] >= 1, stats
+    assert ":" in stats["a_1"]["host"], stats
