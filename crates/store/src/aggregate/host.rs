@@ -1,6 +1,6 @@
 //! What the stages of a pipeline ask of the database around them.
 
-use frond_bson::{Collator, Doc, DocBuf, doc};
+use frond_bson::{Collator, Doc, DocBuf, Value, doc};
 use frond_query::aggregate::{Docs, Host, Pipeline, Source, Writing};
 
 use super::{Limits, Resources, Runner, not_supported, write};
@@ -10,6 +10,7 @@ use crate::namespace::Namespace;
 use crate::stats::CollectionStats;
 use crate::store::DocumentStore;
 use crate::write::environment;
+use crate::write::now_ms;
 
 /// A collection's surroundings.
 pub(super) struct StoreHost {
@@ -89,7 +90,7 @@ impl Host<Error> for StoreHost {
 /// The document of `$collStats`.
 fn coll_stats(store: &DocumentStore, ns: &Namespace, spec: &Doc) -> Result<DocBuf> {
     let stats = store.collection_stats(ns)?;
-    let mut out = doc! {"ns": ns.as_str()};
+    let mut out = doc! {"ns": ns.as_str(), "localTime": Value::DateTime(now_ms())};
     for (name, value) in spec.iter() {
         match name {
             "count" => out.push("count", stats.count as i64),

@@ -3,6 +3,7 @@
 use super::Stage;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{ExecContext, Fault, Source};
+use crate::aggregate::options::{Options, Type};
 use crate::error::{Error, Result};
 use frond_bson::{DocBuf, Value};
 use std::sync::Arc;
@@ -21,6 +22,15 @@ pub(super) fn parse(
     out: &mut Vec<Stage>,
 ) -> Result<()> {
     let Value::Document(spec) = argument else {
+        if stage == "$collStats" {
+            return Err(Error::location(
+                40166,
+                format!(
+                    "$collStats must take a nested object but found: {}",
+                    crate::display::element(stage, &argument)
+                ),
+            ));
+        }
         return Err(Error::failed_to_parse(format!(
             "{stage} must take a nested object but found: {}",
             crate::display::element(stage, &argument)
@@ -31,6 +41,17 @@ pub(super) fn parse(
             28803,
             "The $indexStats stage specification must be an empty object",
         ));
+    }
+    if stage == "$collStats" {
+        const PARTS: [&str; 4] = ["latencyStats", "storageStats", "count", "queryExecStats"];
+        let options = Options::new(stage, spec);
+        options.only(&PARTS)?;
+        for part in PARTS {
+            options.optional(part, Type::Object)?;
+        }
+    }
+    if stage == "$planCacheStats" {
+        Options::new(stage, spec).only(&["allHosts"])?;
     }
     out.push(Stage::Describe(Arc::new(Describe {
         stage,

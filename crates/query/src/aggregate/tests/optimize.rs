@@ -126,7 +126,7 @@ fn counts_come_from_the_counter() {
 }
 
 #[test]
-fn merging_has_variables() {
+fn options_and_places_are_checked() {
     check_errors(
         "[]",
         &[
@@ -147,6 +147,10 @@ fn merging_has_variables() {
             ),
             ("[{$match: {}}, {$currentOp: {}}]", 40602, "first"),
             ("[{$match: {}}, {$planCacheStats: {}}]", 40602, "first"),
+            ("[{$collStats: 1}]", 40166, "nested object"),
+            ("[{$collStats: {x: 1}}]", 40415, "x"),
+            ("[{$collStats: {count: 1}}]", 14, "$collStats.count"),
+            ("[{$planCacheStats: {x: 1}}]", 40415, "x"),
         ],
     );
 }
