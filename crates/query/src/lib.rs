@@ -12,6 +12,7 @@ pub mod expr;
 pub mod geo;
 mod hash;
 pub mod matcher;
+pub mod meta;
 mod number;
 pub mod paths;
 pub mod projection;
@@ -22,6 +23,7 @@ pub mod sort;
 pub mod spill;
 #[cfg(test)]
 mod testing;
+pub mod text;
 pub mod update;
 
 pub use environment::Environment;

@@ -3,10 +3,11 @@
 use std::cmp::Ordering;
 
 use frond_bson::key::Direction;
-use frond_bson::{Collator, Doc, Value};
+use frond_bson::{ArrayBuf, Collator, Doc, Value};
 
 use crate::display;
 use crate::error::{Error, Result};
+use crate::meta::{MetaField, MetaFields, Metadata};
 use crate::paths::{KeyPaths, ParallelArrays, Path, check_field_path};
 
 /// A parsed sort specification.
@@ -16,6 +17,8 @@ pub struct SortSpec {
     directions: Box<[Direction]>,
     natural: Option<Direction>,
     collator: Collator,
+    /// Metadata to sort by, greatest first, each with the number of the paths before it.
+    meta: Box<[(usize, MetaField)]>,
 }
 
 impl SortSpec {
@@ -30,6 +33,7 @@ impl SortSpec {
         }
         let mut paths: Vec<Path> = Vec::new();
         let mut directions = Vec::new();
+        let mut meta = Vec::new();
         for (name, value) in spec.iter() {
             check_field_path(name)?;
             if paths.iter().any(|path| path.as_str() == name) {
@@ -37,6 +41,10 @@ impl SortSpec {
                     7_472_500,
                     format!("$sort key must not contain duplicate keys (duplicate: '{name}')"),
                 ));
+            }
+            if let Value::Document(expression) = value {
+                meta.push((paths.len(), meta_field(expression)?));
+                continue;
             }
             paths.push(Path::new(name));
             directions.push(direction(name, &value)?);
@@ -47,6 +55,7 @@ impl SortSpec {
             directions: directions.into(),
             natural: None,
             collator: Collator::default(),
+            meta: meta.into(),
         })
     }
 
@@ -70,6 +79,7 @@ impl SortSpec {
             directions: Box::new([]),
             natural: Some(natural),
             collator: Collator::default(),
+            meta: Box::new([]),
         })
     }
 
@@ -88,7 +98,13 @@ impl SortSpec {
 
     /// Whether the specification names no field: `{}` or `{$natural: …}`.
     pub fn is_empty(&self) -> bool {
-        self.directions.is_empty()
+        self.directions.is_empty() && self.meta.is_empty()
+    }
+
+    /// The metadata that is sorted by.
+    pub fn meta(&self) -> MetaFields {
+        let fields = self.meta.iter().map(|(_, field)| MetaFields::from(*field));
+        fields.fold(MetaFields::default(), |all, one| all | one)
     }
 
     /// The direction of `{$natural: ±1}`: documents are wanted in the order of their storage, no
@@ -121,16 +137,27 @@ impl SortSpec {
 
     /// [`SortSpec::key`] into a buffer that is reused; its content is replaced.
     pub fn key_into(&self, doc: &Doc, key: &mut Vec<u8>) -> Result<()> {
+        self.key_with(doc, None, key)
+    }
+
+    /// [`SortSpec::key_into`] with the metadata of the document.
+    pub fn key_with(&self, doc: &Doc, meta: Option<&Metadata>, key: &mut Vec<u8>) -> Result<()> {
         key.clear();
+        if self.directions.is_empty() {
+            self.encode_meta(0, meta, key);
+            return Ok(());
+        }
         let mut candidate = Vec::new();
         let mut is_first = true;
         self.paths.for_each(doc, ParallelArrays::Refuse, |values| {
             let buffer = if is_first { &mut *key } else { &mut candidate };
             buffer.clear();
-            for (value, direction) in values.iter().zip(&self.directions) {
+            for (position, (value, direction)) in values.iter().zip(&self.directions).enumerate() {
+                self.encode_meta(position, meta, buffer);
                 let value = value.unwrap_or(Value::Null);
                 (self.collator).encode_directed(&value, *direction, buffer);
             }
+            self.encode_meta(self.directions.len(), meta, buffer);
             if !is_first && candidate < *key {
                 std::mem::swap(key, &mut candidate);
             }
@@ -140,21 +167,89 @@ impl SortSpec {
         Ok(())
     }
 
+    /// The metadata before the path at a position, greatest first.
+    fn encode_meta(&self, position: usize, meta: Option<&Metadata>, key: &mut Vec<u8>) {
+        for (at, field) in &self.meta {
+            if *at == position {
+                let value = meta.and_then(|meta| meta.get(*field));
+                let value = value.unwrap_or(Value::Null);
+                (self.collator).encode_directed(&value, Direction::Descending, key);
+            }
+        }
+    }
+
+    /// The values that `doc` is sorted by, as an array in the order of the specification: what
+    /// `$meta: "sortKey"` shows.
+    pub fn values(&self, doc: &Doc, meta: Option<&Metadata>) -> Result<ArrayBuf> {
+        let mut best: Option<(Vec<u8>, ArrayBuf)> = None;
+        let mut take = |values: &[Option<Value<'_>>]| {
+            let mut key = Vec::new();
+            let mut shown = ArrayBuf::new();
+            let show_meta = |position: usize, shown: &mut ArrayBuf| {
+                for (at, field) in &self.meta {
+                    if *at == position {
+                        let value = meta.and_then(|meta| meta.get(*field));
+                        shown.push_value(&value.unwrap_or(Value::Null));
+                    }
+                }
+            };
+            for (position, (value, direction)) in values.iter().zip(&self.directions).enumerate() {
+                show_meta(position, &mut shown);
+                let value = value.unwrap_or(Value::Null);
+                (self.collator).encode_directed(&value, *direction, &mut key);
+                shown.push_value(&value);
+            }
+            show_meta(self.directions.len(), &mut shown);
+            if best.as_ref().is_none_or(|(least, _)| key < *least) {
+                best = Some((key, shown));
+            }
+            Ok(())
+        };
+        if self.directions.is_empty() {
+            take(&[])?;
+        } else {
+            self.paths
+                .for_each(doc, ParallelArrays::Refuse, |values| take(values))?;
+        }
+        Ok(best.map(|(_, shown)| shown).unwrap_or_default())
+    }
+
     /// How two documents sort. To sort many documents, compute their keys once instead.
     pub fn compare(&self, a: &Doc, b: &Doc) -> Result<Ordering> {
         Ok(self.key(a)?.cmp(&self.key(b)?))
     }
 }
 
+/// `{$meta: "textScore"}`.
+fn meta_field(expression: &Doc) -> Result<MetaField> {
+    let Some(argument) = expression.get("$meta") else {
+        return Err(Error::location(
+            17312,
+            "$meta is the only expression supported by $sort right now",
+        ));
+    };
+    if expression.count() > 1 {
+        return Err(Error::failed_to_parse(
+            "Cannot have additional keys in a $meta sort specification",
+        ));
+    }
+    match MetaField::parse(&argument)? {
+        field @ (MetaField::TextScore
+        | MetaField::RandVal
+        | MetaField::GeoNearDistance
+        | MetaField::Search) => Ok(field),
+        _ => Err(Error::location(
+            31138,
+            format!(
+                "Illegal $meta sort: {}",
+                display::element("$meta", &argument)
+            ),
+        )),
+    }
+}
+
 fn direction(name: &str, value: &Value<'_>) -> Result<Direction> {
     if !value.is_number() {
-        if let Value::Document(doc) = value
-            && doc.contains_key("$meta")
-        {
-            return Err(Error::not_supported(format_args!(
-                "The sort by '$meta' of the field '{name}'"
-            )));
-        }
         return Err(Error::location(
             15974,
             format!(
@@ -351,11 +446,6 @@ mod tests {
                 "{$natural: 2}",
                 2,
                 "$natural sort cannot be set to a value other than -1 or 1.",
-            ),
-            (
-                "{a: {$meta: 'textScore'}}",
-                238,
-                "The sort by '$meta' of the field 'a' is not supported by this server",
             ),
         ] {
             let error = SortSpec::parse(&json(spec)).unwrap_err();

@@ -85,6 +85,9 @@ impl DocumentStore {
             Task::Count => self.plan_count(ns, request, context)?,
             _ => self.plan_find(ns, request, context)?.1,
         };
+        let text = planned
+            .as_ref()
+            .and_then(|planned| planned.question.filter.text_match().cloned());
         let empty = Doc::empty();
         let filter = &*canonical(request.filter.unwrap_or(empty));
         let by_counter = purpose.task == Task::Count && filter.is_empty() && request.hint.is_none();
@@ -120,6 +123,7 @@ impl DocumentStore {
             skip: request.skip,
             limit: request.limit,
             measured: None,
+            text: text.as_deref(),
         };
         let mut reply = doc! {"explainVersion": "1"};
         reply.push_doc("queryPlanner", |planner| {

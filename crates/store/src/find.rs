@@ -6,14 +6,16 @@ use std::sync::Arc;
 use frond_bson::{ArrayBuf, Collator, Doc, Value};
 use frond_query::Environment;
 use frond_query::aggregate::STAGE_MEMORY_BYTES_MAX;
+use frond_query::error::ErrorCode;
 use frond_query::matcher::Filter;
+use frond_query::meta::MetaFields;
 use frond_query::projection::Projection;
 use frond_query::sort::SortSpec;
 use frond_query::spill::Budget;
 
 use crate::catalog::{Catalog, Collection};
 use crate::context::OpContext;
-use crate::error::Result;
+use crate::error::{Result, command};
 use crate::exec::access::Executor;
 use crate::exec::cursor::QueryCursor;
 use crate::exec::tail::Tail;
@@ -82,6 +84,8 @@ pub(crate) struct Question {
     pub limits: KeyLimits,
     /// What a blocking sort may use.
     pub budget: Budget,
+    /// The metadata that is shown or looked at, besides what is sorted by.
+    pub meta: MetaFields,
 }
 
 impl Question {
@@ -102,7 +106,33 @@ impl Question {
             shown: None,
             limits: KeyLimits::default(),
             budget: Budget::in_memory("$sort", STAGE_MEMORY_BYTES_MAX),
+            meta: MetaFields::default(),
         })
+    }
+
+    /// Finds the index that answers the `$text` of the filter, and checks that metadata is available.
+    fn bind(&mut self, collection: &Collection) -> Result<()> {
+        let has_text = self.filter.text().is_some();
+        if has_text {
+            let index = collection
+                .ready_indexes()
+                .filter(|index| !index.spec.hidden)
+                .find_map(|index| index.spec.special.as_ref()?.text().cloned());
+            let Some(spec) = index else {
+                return Err(command(
+                    ErrorCode::IndexNotFound,
+                    "text index required for $text query",
+                ));
+            };
+            self.filter = Arc::new(self.filter.with_text_index(&spec));
+        }
+        self.wanted_meta().check(has_text, true)?;
+        Ok(())
+    }
+
+    /// The metadata that documents have to come with.
+    pub fn wanted_meta(&self) -> MetaFields {
+        self.meta | self.sort.meta()
     }
 
     /// The same query, of which only these fields are looked at.
@@ -112,7 +142,7 @@ impl Question {
 
     /// Plans on the current snapshot. `None` if there is no such collection.
     pub fn plan(
-        self,
+        mut self,
         catalog: &Catalog,
         ns: &Namespace,
         context: &OpContext,
@@ -120,6 +150,7 @@ impl Question {
         let Some((collection, snapshot)) = catalog.read(ns) else {
             return Ok(None);
         };
+        self.bind(&collection)?;
         let query = Query {
             filter: &self.filter,
             sort: &self.sort,
@@ -163,6 +194,7 @@ impl Planned {
             self.question.filter.clone(),
             context.clone(),
         )
+        .map(|executor| executor.with_meta(self.question.wanted_meta()))
     }
 
     /// The sort that has to be done, if the plan is not in order.
@@ -182,9 +214,8 @@ impl Planned {
         let sort = self.pending_sort().cloned();
         let sort = sort.map(|sort| (sort, self.question.budget.clone()));
         let ns = self.collection.ns.clone();
-        Ok(QueryCursor::of_plan(
-            ns, executor, sort, skip, limit, projection,
-        ))
+        let cursor = QueryCursor::of_plan(ns, executor, sort, skip, limit, projection);
+        Ok(cursor.with_meta(self.question.wanted_meta(), &self.question.sort))
     }
 }
 
@@ -210,6 +241,7 @@ impl DocumentStore {
             budget: self
                 .queries()
                 .sort_budget(request.allow_disk_use, Arc::default()),
+            meta: projection.meta(),
             ..question.showing(shown)
         };
         let planned = question.plan(self.catalog(), ns, context)?;

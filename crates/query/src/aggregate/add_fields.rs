@@ -3,6 +3,7 @@
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::expr::{Context, Node, Parser};
+use crate::meta::MetaFields;
 use crate::paths::check_field_path;
 use crate::raw;
 use frond_bson::{ArrayBuf, Doc, DocBuf, MAX_DEPTH, Value};
@@ -98,6 +99,19 @@ impl AddFields {
                 }
             }
         }
+    }
+
+    /// The metadata that the stage reads.
+    pub(crate) fn meta(&self) -> MetaFields {
+        self.fields
+            .iter()
+            .fold(MetaFields::default(), |found, (_, field)| {
+                found
+                    | match field {
+                        Field::Computed(node) => node.meta(),
+                        Field::Below(below) => below.meta(),
+                    }
+            })
     }
 
     /// Adds a field; `full` is its whole path, `path` what of it is below this level.

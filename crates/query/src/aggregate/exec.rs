@@ -2,6 +2,7 @@
 
 use crate::aggregate::{Pipeline, Writing};
 use crate::error::{Error, Result};
+use crate::meta::Metadata;
 use crate::spill::{Budget, Sorted, SpillSpace, Spilled};
 use frond_bson::{Doc, DocBuf};
 use std::sync::Arc;
@@ -15,6 +16,11 @@ pub trait DocSource<E>: Send {
     /// # Errors
     /// What the source or a stage fails with; the source is not used any more after that.
     fn next(&mut self) -> Result<Option<DocBuf>, E>;
+
+    /// The metadata of the document that [`DocSource::next`] gave last, if it has any.
+    fn meta(&self) -> Option<&Metadata> {
+        None
+    }
 }
 
 /// A source on the heap.

@@ -2,7 +2,9 @@
 
 use super::Pipeline;
 use super::stages::{Stage, transform::Transform};
+use crate::error::{Error, Result};
 use crate::matcher::{Expr, Filter};
+use crate::meta::MetaFields;
 use crate::paths::Path;
 use frond_bson::{ArrayBuf, DocBuf};
 use std::collections::BTreeSet;
@@ -152,6 +154,35 @@ impl Pipeline {
         self
     }
 
+    /// The metadata that the stages read from their input documents with `$meta`.
+    ///
+    /// # Errors
+    /// 40218 and 238 if a stage reads metadata that those before it do not hand on.
+    pub fn meta(&self) -> Result<MetaFields> {
+        let mut found = MetaFields::default();
+        let mut is_lost = false;
+        for stage in &self.stages {
+            let read = match stage {
+                Stage::Sort(sort) => sort.meta(),
+                Stage::Group(group) => group.meta(),
+                Stage::Transform(transform) => transform.meta(),
+                _ => MetaFields::default(),
+            };
+            if is_lost && !read.is_empty() {
+                read.check(false, false)?;
+                return Err(Error::not_supported(
+                    "'$meta' behind a stage that does not hand metadata on",
+                ));
+            }
+            found = found | read;
+            is_lost |= !matches!(
+                stage,
+                Stage::Filter(_) | Stage::Limit(_) | Stage::Skip(_) | Stage::Transform(_)
+            );
+        }
+        Ok(found)
+    }
+
     /// The dotted paths that the stages read from their input documents, if that is known: a plan
     /// that has these fields can leave out the rest. `None` if whole documents are needed.
     ///
@@ -171,9 +202,8 @@ impl Pipeline {
             match stage {
                 Stage::Filter(stage) => filter_paths(stage.filter.predicates(), &mut found),
                 Stage::Sort(sort) => {
-                    sort.spec
-                        .iter()
-                        .for_each(|(path, _)| found(path.to_owned()));
+                    let paths = sort.spec.iter().filter(|(_, order)| order.is_number());
+                    paths.for_each(|(path, _)| found(path.to_owned()));
                 }
                 Stage::Limit(_) | Stage::Skip(_) | Stage::Sample(_) => {}
                 Stage::Unwind(unwind) => found(unwind.path()),
@@ -237,7 +267,7 @@ pub(super) fn filter_paths(expr: &Expr, found: &mut dyn FnMut(String)) {
         Expr::Not(inner) => filter_paths(inner, found),
         Expr::Leaf(leaf) => found(leaf.path.as_str().to_owned()),
         Expr::Computed(computed) => computed.expression().fields(found),
-        Expr::Schema(_) => found(String::new()),
-        Expr::False => {}
+        Expr::Schema(_) | Expr::Text(_) => found(String::new()),
+        Expr::False | Expr::Sample(_) => {}
     }
 }

@@ -136,6 +136,14 @@ impl Pipeline {
             }
             (operator.parse)(argument, context, &mut stages)?;
         }
+        let has_text =
+            |stage: &Stage| matches!(stage, Stage::Filter(stage) if stage.filter.text().is_some());
+        if stages.iter().skip(1).any(has_text) {
+            return Err(Error::location(
+                17313,
+                "$match with $text is only allowed as the first pipeline stage",
+            ));
+        }
         Ok(Pipeline {
             stages,
             collator: context.environment.collator.clone(),

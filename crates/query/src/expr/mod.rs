@@ -24,6 +24,7 @@ pub(crate) use parse::{MISSING, Parser, check_variable_name, field_path};
 
 use crate::environment::Environment;
 use crate::error::{Error, Result};
+use crate::meta::MetaFields;
 use frond_bson::{Collator, Doc, DocBuf, OwnedValue, Value};
 
 /// The values of a command's `let`: each expression is evaluated once, without a document, and may
@@ -124,6 +125,11 @@ impl Expr {
         found: &mut dyn FnMut(String, &'a OwnedValue, &'a Collator),
     ) {
         equalities(&self.node, found);
+    }
+
+    /// The metadata that the expression reads with `$meta`.
+    pub fn meta(&self) -> MetaFields {
+        self.node.meta()
     }
 
     /// Calls `found` with every dotted path of the document that the expression reads; the empty

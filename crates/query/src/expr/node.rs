@@ -3,6 +3,7 @@
 use super::operators::{Eval, Operator};
 use super::value::Val;
 use crate::error::{Error, Result};
+use crate::meta::{MetaField, MetaFields, Metadata};
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Value};
 
 /// One node of an expression. Nesting is bounded by that of the document it was parsed from.
@@ -16,6 +17,8 @@ pub(crate) enum Node {
     Now,
     /// `$$REMOVE`.
     Remove,
+    /// `$meta`.
+    Meta(MetaField),
     /// A path that begins at the document: `$a.b`; with no names, the document itself.
     Root(FieldPath),
     /// A path that begins at the whole document, of which a part is evaluated.
@@ -56,6 +59,8 @@ pub struct Context<'a> {
     pub(crate) frame: Option<&'a Frame<'a>>,
     /// The document that `root` is a part of, if it is a part: what `$redact` calls `$$ROOT`.
     pub(crate) whole: Option<&'a Doc>,
+    /// What `$meta` looks at.
+    pub(crate) meta: Option<&'a Metadata>,
 }
 
 impl<'a> Context<'a> {
@@ -66,6 +71,7 @@ impl<'a> Context<'a> {
             now_ms,
             frame: None,
             whole: None,
+            meta: None,
         }
     }
 
@@ -79,6 +85,11 @@ impl<'a> Context<'a> {
             whole: Some(self.root),
             ..*self
         }
+    }
+
+    /// The same with the metadata of the document.
+    pub fn with_meta(self, meta: Option<&'a Metadata>) -> Context<'a> {
+        Context { meta, ..self }
     }
 }
 
@@ -113,6 +124,7 @@ impl Node {
             Node::Absent | Node::Remove => Ok(Val::Missing),
             Node::Constant(value) => Ok(Val::Ref(value.as_value())),
             Node::Now => Ok(Val::Ref(Value::DateTime(context.now_ms))),
+            Node::Meta(field) => Ok(context.meta.and_then(|meta| meta.get(*field)).into()),
             Node::Root(path) => Ok(path.get(Value::Document(context.root))),
             Node::Whole(path) => {
                 let whole = context.whole.unwrap_or(context.root);
@@ -178,10 +190,30 @@ impl Node {
         matches!(self, Node::Absent)
     }
 
+    /// The metadata that the expression reads.
+    pub(crate) fn meta(&self) -> MetaFields {
+        let all = |nodes: &mut dyn Iterator<Item = &Node>| {
+            nodes.fold(MetaFields::default(), |found, node| found | node.meta())
+        };
+        match self {
+            Node::Meta(field) => (*field).into(),
+            Node::Object(fields) => all(&mut fields.iter().map(|(_, node)| node)),
+            Node::Array(nodes) | Node::Call(_, nodes) | Node::Collated(_, nodes, _) => {
+                all(&mut nodes.iter())
+            }
+            Node::Special(special) => {
+                let mut found = MetaFields::default();
+                special.visit(&mut |node| found = found | node.meta());
+                found
+            }
+            _ => MetaFields::default(),
+        }
+    }
+
     /// Calls `found` with every path into the document; the empty path is the whole document.
     pub(crate) fn fields(&self, found: &mut dyn FnMut(&FieldPath)) {
         match self {
-            Node::Absent | Node::Constant(_) | Node::Now | Node::Remove => {}
+            Node::Absent | Node::Constant(_) | Node::Now | Node::Remove | Node::Meta(_) => {}
             Node::Variable(..) => {}
             Node::Root(path) | Node::Whole(path) => found(path),
             Node::Object(fields) => fields.iter().for_each(|(_, node)| node.fields(found)),

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use frond_bson::{Doc, Value};
 
-use super::{Computed, Expr, Leaf, Schema};
-use crate::error::Error;
+use super::{Computed, Expr, Leaf, SampleRate, Schema, Text};
+use crate::error::{Error, ErrorCode};
 use crate::paths::walk;
 
 /// What a run finds out besides its result.
@@ -38,6 +38,8 @@ pub(crate) fn matches_document(expr: &Expr, doc: &Doc, state: &mut State) -> boo
         Atom::Leaf(leaf) => leaf_matches(leaf, doc, state),
         Atom::Computed(computed) => computed.matches(doc, state),
         Atom::Schema(schema) => schema.accepts(Value::Document(doc), state),
+        Atom::Text(text) => text_matches(text, doc, state),
+        Atom::Sample(rate) => rate.passes(),
     })
 }
 
@@ -46,7 +48,7 @@ pub(crate) fn matches_value(expr: &Expr, value: Value<'_>, state: &mut State) ->
     combine(expr, state, &mut |atom, state| match atom {
         Atom::Leaf(leaf) => leaf.op.matches(Some(value), state),
         // The parser refuses it inside $elemMatch.
-        Atom::Computed(_) | Atom::Schema(_) => false,
+        _ => false,
     })
 }
 
@@ -55,6 +57,8 @@ enum Atom<'e> {
     Leaf(&'e Leaf),
     Computed(&'e Computed),
     Schema(&'e Schema),
+    Text(&'e Text),
+    Sample(&'e SampleRate),
 }
 
 fn combine<F>(expr: &Expr, state: &mut State, atom: &mut F) -> bool
@@ -65,6 +69,8 @@ where
         Expr::Leaf(leaf) => atom(Atom::Leaf(leaf), state),
         Expr::Computed(computed) => atom(Atom::Computed(computed), state),
         Expr::Schema(schema) => atom(Atom::Schema(schema), state),
+        Expr::Text(text) => atom(Atom::Text(text), state),
+        Expr::Sample(rate) => atom(Atom::Sample(rate), state),
         Expr::And(children) => {
             let saved = state.positional;
             let all = children.iter().all(|child| combine(child, state, atom));
@@ -98,4 +104,18 @@ fn leaf_matches(leaf: &Leaf, doc: &Doc, state: &mut State) -> bool {
         },
     )
     .is_break()
+}
+
+fn text_matches(text: &Text, doc: &Doc, state: &mut State) -> bool {
+    let found = match text {
+        Text::Bound(bound) => bound.matches(doc),
+        Text::Asked(_) => Err(Error::new(
+            ErrorCode::IndexNotFound,
+            "text index required for $text query",
+        )),
+    };
+    found.unwrap_or_else(|error| {
+        state.fail(error);
+        false
+    })
 }

@@ -16,8 +16,10 @@ pub use canonical::{canonical, canonical_conditions, together};
 pub use failure::explain_failure;
 pub use operators::array::ElemMatch;
 pub use operators::bits::{BitTest, BitTestKind};
+pub use operators::chance::SampleRate;
 pub use operators::comparison::{Comparison, Relation};
 pub use operators::expr::Computed;
+pub(crate) use operators::javascript::NO_ENGINE;
 pub use operators::membership::InSet;
 pub use operators::modulo::Modulo;
 pub(crate) use operators::reference;
@@ -33,6 +35,7 @@ use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::geo::{GeoQuery, Near};
 use crate::paths::{LeafArrays, Path};
+use crate::text::{TextMatch, TextQuery, TextSpec};
 use eval::State;
 use parse::Context;
 
@@ -53,8 +56,21 @@ pub enum Expr {
     Computed(Computed),
     /// `$jsonSchema`.
     Schema(Arc<Schema>),
+    /// `$text`.
+    Text(Text),
+    /// `$sampleRate`.
+    Sample(SampleRate),
     /// Never holds: `$alwaysFalse`, `$all: []`.
     False,
+}
+
+/// A `$text`.
+#[derive(Clone, Debug)]
+pub enum Text {
+    /// It is not known which text index answers.
+    Asked(TextQuery),
+    /// With what a text index covers.
+    Bound(Arc<TextMatch>),
 }
 
 /// A condition on the values that a path leads to.
@@ -140,6 +156,7 @@ impl Filter {
     /// As [`Filter::parse`], with conditions that compare strings by `collator`.
     pub fn parse_collated(filter: &Doc, collator: &Collator) -> Result<Filter> {
         let root = parse::document(filter, Context::without_expressions(collator))?;
+        operators::text::check(&root)?;
         operators::geo::check_no_near(&root)?;
         Ok(Filter { root })
     }
@@ -148,8 +165,15 @@ impl Filter {
     /// with the codes of a wrong expression. It may also ask for what is near a point, once.
     pub fn parse_with(filter: &Doc, environment: &Environment<'_>) -> Result<Filter> {
         let root = parse::document(filter, Context::top(environment))?;
+        operators::text::check(&root)?;
         operators::geo::check_query(&root)?;
-        Ok(Filter { root })
+        let filter = Filter { root };
+        if filter.text().is_some() && filter.near().is_some() {
+            return Err(Error::bad_value(
+                "text and geoNear not allowed in same query",
+            ));
+        }
+        Ok(filter)
     }
 
     /// Parses a filter inside of a pipeline, which cannot ask for what is near a point (5626500).
@@ -204,6 +228,44 @@ impl Filter {
     /// The conditions, for the planner and for deriving an upserted document.
     pub fn predicates(&self) -> &Expr {
         &self.root
+    }
+
+    /// The `$text` of the filter, if it has one.
+    pub fn text(&self) -> Option<&Text> {
+        fn find(expr: &Expr) -> Option<&Text> {
+            match expr {
+                Expr::Text(text) => Some(text),
+                Expr::And(children) | Expr::Or(children) => children.iter().find_map(find),
+                _ => None,
+            }
+        }
+        find(&self.root)
+    }
+
+    /// What `$text` asks of a document, once it is known which index answers.
+    pub fn text_match(&self) -> Option<&Arc<TextMatch>> {
+        match self.text() {
+            Some(Text::Bound(bound)) => Some(bound),
+            _ => None,
+        }
+    }
+
+    /// The filter with its `$text` over what a text index covers.
+    pub fn with_text_index(&self, spec: &Arc<TextSpec>) -> Filter {
+        fn bind(expr: &Expr, spec: &Arc<TextSpec>) -> Expr {
+            let all = |children: &[Expr]| children.iter().map(|child| bind(child, spec)).collect();
+            match expr {
+                Expr::Text(Text::Asked(query)) => {
+                    Expr::Text(Text::Bound(Arc::new(query.bind(spec.clone()))))
+                }
+                Expr::And(children) => Expr::And(all(children)),
+                Expr::Or(children) => Expr::Or(all(children)),
+                other => other.clone(),
+            }
+        }
+        Filter {
+            root: bind(&self.root, spec),
+        }
     }
 
     /// Whether `doc` passes. A condition that cannot be evaluated counts as not passed; see

@@ -93,7 +93,7 @@ pub(crate) fn document(filter: &Doc, context: Context<'_>) -> Result<Expr> {
     let mut conditions = Vec::new();
     for (name, value) in filter.iter() {
         if name.starts_with('$') {
-            if context.in_element && is_db_ref_field(name) {
+            if is_db_ref_field(name) {
                 conditions.push(implicit(Path::new(name), value, context)?);
             } else {
                 conditions.extend(operators::parse_document_operator(name, value, context)?);

@@ -56,7 +56,7 @@ impl Run<'_> {
                 break;
             }
         }
-        if inclusion && node.adds_fields() {
+        if node.adds_fields() {
             self.added_fields(node, doc, out)?;
         }
         Ok(())
@@ -66,6 +66,7 @@ impl Run<'_> {
     fn added_fields(&self, node: &Node, doc: &Doc, out: &mut DocBuf) -> Result<()> {
         for (name, rule) in node.fields() {
             match rule {
+                Rule::ElemMatch(_) if self.kind == Kind::Exclusion => {}
                 Rule::ElemMatch(condition) => elem_match(condition, name, doc.get(name), out)?,
                 Rule::Computed(expression) => {
                     if let Some(value) = expression.eval(&self.context)?.get() {

@@ -15,6 +15,7 @@ use frond_bson::{Doc, DocBuf};
 use crate::environment::Environment;
 use crate::error::Result;
 use crate::expr::Context;
+use crate::meta::{MetaFields, Metadata};
 use node::{Node, Rule};
 use parse::{Dialect, Parser};
 
@@ -72,7 +73,34 @@ impl Projection {
     /// Fails with code 51246 or 51247 if the positional operator has no element, and with the errors
     /// of expressions.
     pub fn apply(&self, doc: &Doc, positional: Option<usize>) -> Result<DocBuf> {
-        self.run(doc, positional, Context::new(doc, self.now_ms))
+        self.apply_with(doc, positional, None)
+    }
+
+    /// [`Projection::apply`] with the metadata of the document, for `$meta`.
+    pub fn apply_with(
+        &self,
+        doc: &Doc,
+        positional: Option<usize>,
+        meta: Option<&Metadata>,
+    ) -> Result<DocBuf> {
+        let context = Context::new(doc, self.now_ms).with_meta(meta);
+        self.run(doc, positional, context)
+    }
+
+    /// The metadata that the projection shows.
+    pub fn meta(&self) -> MetaFields {
+        fn collect(node: &Node) -> MetaFields {
+            node.fields()
+                .fold(MetaFields::default(), |found, (_, rule)| {
+                    found
+                        | match rule {
+                            Rule::Computed(expression) => expression.meta(),
+                            Rule::Children(children) => collect(children),
+                            _ => MetaFields::default(),
+                        }
+                })
+        }
+        collect(&self.root)
     }
 
     /// [`Projection::apply`] with the variables and the time of a pipeline.

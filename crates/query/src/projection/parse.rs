@@ -317,10 +317,10 @@ impl<'e> Parser<'e> {
     /// `name: {$operator: …}`: an expression.
     fn operator(&mut self, field: Field<'_, '_>, inner: &Doc, operator: &str) -> Result<()> {
         if operator == "$meta" {
-            return Err(Error::not_supported(format_args!(
-                "The projection operator '$meta' of the field '{}'",
-                field.name
-            )));
+            // It goes with inclusions and exclusions alike.
+            let environment = self.environment.copied().unwrap_or_default();
+            let expression = Expr::parse(&Value::Document(inner), &environment)?;
+            return field.insert(Rule::Computed(Arc::new(expression)));
         }
         if expr::operators::find(operator).is_none() {
             let error = expr::operators::unknown(operator);

@@ -357,11 +357,6 @@ fn bad_projections() {
             31252,
             "Cannot use expression other than $meta in exclusion projection",
         ),
-        (
-            "{a: {$meta: 'textScore'}}",
-            238,
-            "The projection operator '$meta' of the field 'a' is not supported by this server",
-        ),
     ]);
     let error = Projection::parse(&json("{'a.$.b': 1}")).unwrap_err();
     assert_eq!(error.code().code(), 31394);

@@ -58,6 +58,7 @@ pub mod list_databases;
 pub mod list_indexes;
 pub mod log_rotate;
 pub mod logout;
+pub mod map_reduce;
 pub mod parameters;
 pub mod ping;
 pub mod plan_cache;
@@ -127,6 +128,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &list_indexes::ListIndexes,
     &log_rotate::LogRotate,
     &logout::Logout,
+    &map_reduce::MapReduce,
     &parameters::GetParameter,
     &parameters::SetParameter,
     &ping::Ping,

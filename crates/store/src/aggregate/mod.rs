@@ -11,6 +11,7 @@ use std::sync::Arc;
 use frond_bson::{Collator, Doc, DocBuf, Value};
 use frond_query::aggregate::{DocSource, Docs, ExecContext, Pipeline, Source, StageLimits};
 use frond_query::error::{Error as CommandError, ErrorCode};
+use frond_query::meta::Metadata;
 use frond_query::sort::SortSpec;
 use frond_query::spill::{Budget, SpillSpace, Spilled};
 use parking_lot::Mutex;
@@ -91,6 +92,10 @@ impl DocSource<Error> for QuerySource {
         }
         self.until_refresh -= 1;
         self.cursor.next()
+    }
+
+    fn meta(&self) -> Option<&Metadata> {
+        self.cursor.meta()
     }
 }
 
@@ -189,6 +194,7 @@ impl Runner<'_> {
                 space: self.resources.space.clone(),
                 spilled: self.resources.spilled.clone(),
             },
+            meta: rest.meta()?,
         };
         let limits = self.limits.get();
         let cursor = match question.plan(self.store.catalog(), ns, &limits)? {

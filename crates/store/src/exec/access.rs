@@ -6,6 +6,7 @@ use std::sync::Arc;
 use frond_bson::{Doc, DocBuf, Value};
 use frond_query::error::ErrorCode;
 use frond_query::matcher::Filter;
+use frond_query::meta::{MetaField, MetaFields, Metadata};
 
 use super::ExecStats;
 use super::key_scan::KeyScan;
@@ -36,6 +37,8 @@ pub struct Row {
     /// The fields of the index that led here; `None` unless they were asked for, and if no index
     /// did.
     pub index_key: Option<DocBuf>,
+    /// Its metadata; `None` unless some was asked for.
+    pub meta: Option<Box<Metadata>>,
 }
 
 /// Where candidates come from.
@@ -95,6 +98,8 @@ pub struct Executor {
     wants_docs: bool,
     /// Whether rows come with the fields of their index.
     keeps_index_keys: bool,
+    /// The metadata that rows come with.
+    meta: MetaFields,
     source: Source,
     /// The branches of a union that are still to come, in reverse order.
     branches: Vec<Access>,
@@ -132,6 +137,7 @@ impl Test<'_> {
             doc: doc.to_owned(),
             positional,
             index_key: None,
+            meta: None,
         }))
     }
 }
@@ -155,6 +161,7 @@ impl Executor {
             wants_docs: true,
             keeps_keys: false,
             keeps_index_keys: false,
+            meta: MetaFields::default(),
             collection,
             snapshot,
             filter,
@@ -265,6 +272,30 @@ impl Executor {
         self
     }
 
+    /// From here on rows come with this metadata, as far as there is any.
+    pub fn with_meta(mut self, meta: MetaFields) -> Executor {
+        self.meta = meta;
+        self.keeps_index_keys |= meta.has(MetaField::IndexKey);
+        self
+    }
+
+    /// The metadata of a row.
+    fn metadata(&self, row: &Row) -> Result<Metadata> {
+        let mut meta = Metadata::default();
+        if self.meta.has(MetaField::TextScore)
+            && let Some(text) = self.filter.text_match()
+        {
+            meta.text_score = Some(text.score(&row.doc)?);
+        }
+        if self.meta.has(MetaField::RandVal) {
+            meta.rand_val = Some(rand::random());
+        }
+        if self.meta.has(MetaField::IndexKey) {
+            meta.index_key.clone_from(&row.index_key);
+        }
+        Ok(meta)
+    }
+
     /// Lets a trial run pause after this much work.
     pub(crate) fn set_work_max(&mut self, work_max: u64) {
         self.stats.work_max = Some(work_max);
@@ -325,6 +356,11 @@ impl Executor {
                 fields.push("_id", id);
             }
             row.index_key = Some(fields);
+        }
+        if !self.meta.is_empty()
+            && let Some(row) = &mut row
+        {
+            row.meta = Some(Box::new(self.metadata(row)?));
         }
         Ok(row)
     }

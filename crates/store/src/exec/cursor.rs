@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use frond_bson::DocBuf;
+use frond_bson::{DocBuf, OwnedValue};
+use frond_query::meta::{MetaField, MetaFields, Metadata};
 use frond_query::projection::Projection;
 use frond_query::sort::SortSpec;
 use frond_query::spill::{Budget, Sorted, Spilled};
@@ -63,6 +64,10 @@ pub struct QueryCursor {
     returned: u64,
     /// What the sort wrote to temporary files.
     spilled: Arc<Spilled>,
+    /// The metadata of the last row, if some was asked for.
+    meta: Option<Box<Metadata>>,
+    /// What rows show as `$meta: "sortKey"`.
+    sort_key: Option<SortSpec>,
 }
 
 impl QueryCursor {
@@ -90,6 +95,8 @@ impl QueryCursor {
             returns_key: false,
             record_ids: None,
             returned: 0,
+            meta: None,
+            sort_key: None,
         }
     }
 
@@ -151,6 +158,19 @@ impl QueryCursor {
         }
     }
 
+    /// From here on rows show what they are sorted by as `$meta: "sortKey"`, if that is asked for.
+    pub(crate) fn with_meta(mut self, meta: MetaFields, sort: &SortSpec) -> QueryCursor {
+        if meta.has(MetaField::SortKey) && !sort.is_empty() {
+            self.sort_key = Some(sort.clone());
+        }
+        self
+    }
+
+    /// The metadata of the document that [`QueryCursor::next`] gave last, as far as it was asked for.
+    pub(crate) fn meta(&self) -> Option<&Metadata> {
+        self.meta.as_deref()
+    }
+
     /// A cursor over documents of another source.
     pub(crate) fn of_stream(ns: Namespace, stream: Box<dyn DocStream>) -> QueryCursor {
         QueryCursor {
@@ -163,6 +183,8 @@ impl QueryCursor {
             record_ids: None,
             returned: 0,
             spilled: Arc::default(),
+            meta: None,
+            sort_key: None,
         }
     }
 
@@ -178,6 +200,8 @@ impl QueryCursor {
             record_ids: None,
             returned: 0,
             spilled: Arc::default(),
+            meta: None,
+            sort_key: None,
         }
     }
 
@@ -257,7 +281,7 @@ impl QueryCursor {
                     continue;
                 }
             };
-            let Some(row) = row else { return Ok(None) };
+            let Some(mut row) = row else { return Ok(None) };
             if self.skip > 0 {
                 self.skip -= 1;
                 continue;
@@ -268,8 +292,17 @@ impl QueryCursor {
             if self.returns_key {
                 return Ok(Some(row.index_key.unwrap_or_default()));
             }
+            if let Some(mut meta) = row.meta.take() {
+                if let Some(spec) = &self.sort_key {
+                    let values = spec.values(&row.doc, Some(&meta))?;
+                    meta.sort_key = Some(OwnedValue::Array(values.into_docbuf()));
+                }
+                self.meta = Some(meta);
+            }
             let mut doc = match &self.projection {
-                Some(projection) => projection.apply(&row.doc, row.positional)?,
+                Some(projection) => {
+                    projection.apply_with(&row.doc, row.positional, self.meta.as_deref())?
+                }
                 None => row.doc,
             };
             if let Some(RecordIds { by_record }) = self.record_ids {

@@ -2,6 +2,7 @@
 
 use frond_bson::DocBuf;
 use frond_query::error::Result as QueryResult;
+use frond_query::meta::Metadata;
 use frond_query::sort::SortSpec;
 use frond_query::spill::{Budget, Record, Sorted, Sorter};
 
@@ -26,7 +27,7 @@ pub fn sort(
     let mut key = Vec::new();
     if limit != Some(0) {
         while let Some(row) = executor.next_row()? {
-            spec.key_into(&row.doc, &mut key)?;
+            spec.key_with(&row.doc, row.meta.as_deref(), &mut key)?;
             if sorter.wants(&key) {
                 sorter.push(key.clone(), row)?;
             }
@@ -38,7 +39,8 @@ pub fn sort(
 impl Record for Row {
     fn memory_bytes(&self) -> usize {
         let index_key = self.index_key.as_ref().map_or(0, |key| key.len_bytes());
-        self.doc.len_bytes() + self.key.len() + index_key + ROW_OVERHEAD_BYTES
+        let meta = self.meta.as_ref().map_or(0, |meta| meta.len_bytes());
+        self.doc.len_bytes() + self.key.len() + index_key + meta + ROW_OVERHEAD_BYTES
     }
 
     /// A document of the parts, so that it says itself which there are.
@@ -58,6 +60,9 @@ impl Record for Row {
         if let Some(index_key) = &self.index_key {
             parts.push("indexKey", index_key);
         }
+        if let Some(meta) = &self.meta {
+            parts.push("meta", &meta.to_doc());
+        }
         out.extend_from_slice(parts.as_bytes());
     }
 
@@ -74,6 +79,9 @@ impl Record for Row {
                 .get_i64("positional")
                 .and_then(|position| usize::try_from(position).ok()),
             index_key: part("indexKey"),
+            meta: parts
+                .get_doc("meta")
+                .map(|meta| Box::new(Metadata::from_doc(meta))),
         })
     }
 }

@@ -3,6 +3,7 @@
 use frond_bson::{Doc, Value};
 use frond_query::error::ErrorCode;
 
+use super::kinds::text::check_only_one;
 use super::spec::IndexSpec;
 use crate::error::{Error, Result, command};
 use crate::text;
@@ -99,7 +100,10 @@ impl IndexSpec {
         }
         let mut relations = existing.iter().map(|other| (self.relation(other), *other));
         match relations.find(|(relation, _)| *relation != Relation::Different) {
-            None => Ok(None),
+            None => {
+                check_only_one(self, existing)?;
+                Ok(None)
+            }
             Some((Relation::Identical, other)) => Err(command(
                 ErrorCode::IndexOptionsConflict,
                 format!("Index already exists with a different name: {}", other.name),

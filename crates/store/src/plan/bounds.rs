@@ -7,8 +7,11 @@
 //! - For the same reason two fields that lead through one array are not both bounded.
 //! - A negation holds for an array if no element matches, so it bounds nothing.
 
+use std::sync::Arc;
+
 use frond_bson::{Value, key};
-use frond_query::matcher::{Comparison, ElemMatch, Expr, InSet, Leaf, Op, Pattern, Relation};
+use frond_query::matcher::{Comparison, ElemMatch, Expr, InSet, Leaf, Op, Pattern, Relation, Text};
+use frond_query::text::TextMatch;
 
 use super::interval::{Interval, Intervals, Label, after_prefix};
 use crate::index::kinds::Holds;
@@ -40,6 +43,8 @@ pub struct Conditions {
     pub impossible: bool,
     /// Whether the filter says more than the list.
     pub says_more: bool,
+    /// `$text`.
+    pub text: Option<Arc<TextMatch>>,
     /// `$elemMatch` conditions seen so far.
     elements: usize,
 }
@@ -241,8 +246,8 @@ fn of_element(conditions: &Expr) -> Intervals {
         // An array directly inside of an array has one entry: itself.
         Expr::Leaf(leaf) if matches!(leaf.op, Op::ElemMatch(_)) => Intervals::all(),
         Expr::Leaf(leaf) => of_op(&leaf.op).map_or_else(Intervals::all, |(ranges, _)| ranges),
-        Expr::Nor(_) | Expr::Computed(_) | Expr::Schema(_) => Intervals::all(),
         Expr::False => Intervals::none(),
+        _ => Intervals::all(),
     }
 }
 
@@ -357,7 +362,15 @@ impl Conditions {
                 }
                 self.says_more = true;
             }
-            Expr::Or(_) | Expr::Nor(_) | Expr::Schema(_) => self.says_more = true,
+            Expr::Text(text) => {
+                self.says_more = true;
+                if let Text::Bound(bound) = text {
+                    self.text = Some(bound.clone());
+                }
+            }
+            Expr::Or(_) | Expr::Nor(_) | Expr::Schema(_) | Expr::Sample(_) => {
+                self.says_more = true;
+            }
         }
     }
 

@@ -16,6 +16,7 @@ use super::bounds::{Conditions, narrowness};
 use super::interval::{Interval, Intervals};
 use super::route::Route;
 use super::sorted::{OrderField, direction_for};
+use super::text;
 use super::{Access, Hint, IndexAccess, KeyInterval, KeyLimits, Plan, partial};
 use crate::catalog::Collection;
 use crate::error::{Result, command};
@@ -73,6 +74,9 @@ pub fn choose(
 ) -> Result<Plan> {
     if let Some((path, near)) = query.filter.near() {
         return super::near::plan(collection, &query, path, near);
+    }
+    if query.filter.text().is_some() {
+        return text::choose(collection, query);
     }
     if query.hint.is_none()
         && !query.by_record
@@ -282,7 +286,7 @@ fn rank_of_bounds(bounds: &[Intervals]) -> f64 {
 }
 
 /// Plans through one index, as far as they are of use.
-fn through_index(
+pub(super) fn through_index(
     index: &Arc<Index>,
     query: &Query<'_>,
     conditions: &Conditions,
@@ -416,7 +420,11 @@ fn through_id(query: &Query<'_>, conditions: &Conditions, hinted: bool) -> Optio
 }
 
 /// A union of plans for the branches of an `$or`, if each branch has a bounded one.
-fn union(collection: &Collection, query: &Query<'_>, conditions: &Conditions) -> Option<Candidate> {
+pub(super) fn union(
+    collection: &Collection,
+    query: &Query<'_>,
+    conditions: &Conditions,
+) -> Option<Candidate> {
     let branches = match query.filter.predicates() {
         Expr::Or(branches) => branches,
         Expr::And(children) => children.iter().find_map(|child| match child {
@@ -486,7 +494,7 @@ fn paths_all(expr: &Expr, has: &impl Fn(&str) -> bool) -> bool {
         Expr::Not(child) => paths_all(child, has),
         Expr::False => true,
         // It may read anything.
-        Expr::Computed(_) | Expr::Schema(_) => false,
+        Expr::Computed(_) | Expr::Schema(_) | Expr::Text(_) | Expr::Sample(_) => false,
         Expr::Leaf(leaf) => {
             let inner_is_fine = match &leaf.op {
                 Op::ElemMatch(condition) => matches!(**condition, ElemMatch::Value(_)),

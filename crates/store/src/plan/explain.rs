@@ -3,6 +3,7 @@
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc, key};
 use frond_query::Environment;
 use frond_query::matcher::{Filter, canonical_conditions, together};
+use frond_query::text::TextMatch;
 
 use super::bounds::Conditions;
 use super::interval::{Interval, Intervals, Label};
@@ -68,6 +69,8 @@ pub struct Shown<'a> {
     pub limit: Option<u64>,
     /// What was measured.
     pub measured: Option<Measured>,
+    /// `$text`, if the filter has it.
+    pub text: Option<&'a TextMatch>,
 }
 
 fn direction_text(direction: Direction) -> &'static str {
@@ -285,20 +288,27 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
         Access::Index(access) => {
             let scan = index_scan(access, "IXSCAN", shown);
             if access.reads_no_documents() {
-                scan
-            } else {
-                let rest = if access.exact {
-                    DocBuf::new()
-                } else if access.multikey == 0 && access.face.is_none() {
-                    let spec = &access.index.spec;
-                    rest_of(shown.filter, |path| {
-                        spec.value_fields().any(|field| field.path == path)
-                    })
-                } else {
-                    shown.filter.to_owned()
-                };
-                fetch(scan, &rest, shown)
+                return scan;
             }
+            let is_text = (access.index.spec.special.as_ref())
+                .is_some_and(|special| special.text().is_some());
+            if let Some(text) = shown.text.filter(|_| is_text) {
+                let others = canonical_conditions(shown.filter).into_iter();
+                let others = others.filter(|one| !one.contains_key("$text"));
+                let stage = fetch(scan, &together(others.collect()), shown);
+                return text_match(text, access, &stage, shown);
+            }
+            let rest = if access.exact {
+                DocBuf::new()
+            } else if access.multikey == 0 && access.face.is_none() {
+                let spec = &access.index.spec;
+                rest_of(shown.filter, |path| {
+                    spec.value_fields().any(|field| field.path == path)
+                })
+            } else {
+                shown.filter.to_owned()
+            };
+            fetch(scan, &rest, shown)
         }
         Access::Near(access) => {
             let spec = &access.scan.index.spec;
@@ -343,6 +353,24 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
             fetch(union, shown.filter, shown)
         }
     }
+}
+
+/// The stage of `$text` around the one that reads the documents.
+fn text_match(text: &TextMatch, access: &IndexAccess, input: &DocBuf, shown: &Shown<'_>) -> DocBuf {
+    let mut stage = begin("TEXT_MATCH", shown, |measured| measured.stats.passed);
+    stage.push_doc("indexPrefix", |prefix| {
+        let fields = access.index.spec.fields.iter().zip(&access.bounds.fields);
+        for (field, ranges) in fields.take_while(|(field, _)| field.path != "_fts") {
+            if let Some(value) = ranges.as_slice().last().and_then(Interval::value) {
+                prefix.push_value(&field.path, &value);
+            }
+        }
+    });
+    stage.push("indexName", access.index.spec.name.as_str());
+    stage.push("parsedTextQuery", &text.describe());
+    stage.push("textIndexVersion", 3);
+    stage.push("inputStage", input);
+    stage
 }
 
 /// The conditions of a filter that bounds on the paths of an index, which has no arrays, do not say

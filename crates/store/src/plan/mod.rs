@@ -12,6 +12,7 @@ pub mod near;
 pub mod partial;
 pub mod route;
 pub mod sorted;
+mod text;
 pub mod trial;
 
 use std::sync::Arc;

@@ -35,6 +35,8 @@ fn check(expr: &Expr) -> Result<()> {
         Expr::Not(_) => refuse("$not"),
         Expr::Computed(_) => refuse("$expr"),
         Expr::Schema(_) => refuse("$jsonSchema"),
+        Expr::Text(_) => refuse("$text"),
+        Expr::Sample(_) => refuse("$sampleRate"),
         Expr::False => refuse("$alwaysFalse"),
     }
 }

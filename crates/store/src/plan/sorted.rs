@@ -62,6 +62,9 @@ pub fn order_fields<'a>(
 /// The direction in which an index gives the order of `sort`; `None` if it does not. A field bounded
 /// to one value has every order.
 pub fn direction_for(sort: &SortSpec, fields: &[OrderField<'_>]) -> Option<Direction> {
+    if !sort.meta().is_empty() {
+        return None;
+    }
     let mut needed: Option<Direction> = None;
     let mut index = fields.iter().peekable();
     for (path, wanted) in sort.fields() {

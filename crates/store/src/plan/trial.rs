@@ -151,6 +151,8 @@ fn add_expr(expr: &Expr, hasher: &mut Xxh3) {
         }
         Expr::Computed(_) => hasher.update(b"$"),
         Expr::Schema(_) => hasher.update(b"s"),
+        Expr::Text(_) => hasher.update(b"t"),
+        Expr::Sample(_) => hasher.update(b"r"),
         Expr::False => hasher.update(b"f"),
         Expr::Leaf(leaf) => {
             hasher.update(leaf.path.as_str().as_bytes());

@@ -7,6 +7,7 @@
 
 use frond_bson::Doc;
 use frond_query::error::ErrorCode;
+use frond_query::matcher::Filter;
 
 use super::Retry;
 use super::staging::{Buffers, Staged, Staging};
@@ -152,6 +153,7 @@ impl Target<'_> {
                 }
             }
             self.change_rows(
+                &planned.question.filter,
                 planned.collection.uuid,
                 rows,
                 change,
@@ -167,6 +169,7 @@ impl Target<'_> {
     /// Changes the documents that `rows` show as they were.
     fn change_rows(
         &self,
+        filter: &Filter,
         uuid: Uuid,
         rows: Vec<Row>,
         change: &mut impl Change,
@@ -196,7 +199,7 @@ impl Target<'_> {
                 if staging.is_full() {
                     break;
                 }
-                match self.stage_again(&mut staging, row, change) {
+                match self.stage_again(filter, &mut staging, row, change) {
                     Ok(Some(Effect::NextCommit)) => break,
                     Ok(Some(effect)) => {
                         part.matched += 1;
@@ -236,6 +239,7 @@ impl Target<'_> {
     /// gone or does not match any more.
     fn stage_again(
         &self,
+        filter: &Filter,
         staging: &mut Staging<'_>,
         row: &Row,
         change: &mut impl Change,
@@ -248,7 +252,7 @@ impl Target<'_> {
             return change.stage(staging, row).map(Some);
         }
         let doc = Doc::from_trusted(&stored);
-        let (matches, positional) = self.question.filter.run(doc)?;
+        let (matches, positional) = filter.run(doc)?;
         if !matches {
             return Ok(None);
         }
@@ -257,6 +261,7 @@ impl Target<'_> {
             doc: doc.to_owned(),
             positional,
             index_key: None,
+            meta: None,
         };
         change.stage(staging, &row).map(Some)
     }

@@ -4,7 +4,8 @@ use super::Stage;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{DocSource, Fault, Source};
 use crate::error::{Error, Result};
-use crate::matcher::Filter;
+use crate::matcher::{Filter, NO_ENGINE};
+use crate::meta::Metadata;
 use frond_bson::{DocBuf, Value};
 use std::sync::Arc;
 
@@ -28,9 +29,17 @@ pub(super) fn parse(
     };
     out.push(Stage::Filter(Arc::new(Match {
         spec: spec.to_owned(),
-        filter: Filter::parse_in_pipeline(spec, &context.environment)?,
+        filter: Filter::parse_in_pipeline(spec, &context.environment).map_err(not_here)?,
     })));
     Ok(())
+}
+
+/// A `$where` has no place in a pipeline, with or without JavaScript.
+fn not_here(error: Error) -> Error {
+    if error.code().code() == NO_ENGINE {
+        return Error::bad_value("$where is not allowed in this context");
+    }
+    error
 }
 
 pub(super) fn open<E: Fault>(stage: &Arc<Match>, input: Source<E>) -> Source<E> {
@@ -53,5 +62,9 @@ impl<E: Fault> DocSource<E> for Matching<E> {
             }
         }
         Ok(None)
+    }
+
+    fn meta(&self) -> Option<&Metadata> {
+        self.input.meta()
     }
 }

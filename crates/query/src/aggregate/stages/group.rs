@@ -6,6 +6,7 @@ use crate::aggregate::ParseContext;
 use crate::aggregate::accumulators::{self, Plan};
 use crate::error::{Error, Result};
 use crate::expr::{Node, Parser};
+use crate::meta::MetaFields;
 use frond_bson::{Collator, Doc, OwnedValue, Value, doc};
 use std::sync::Arc;
 
@@ -27,6 +28,12 @@ impl Group {
             Node::Constant(id) if self.counts => Some(id),
             _ => None,
         }
+    }
+
+    /// The metadata that the stage reads.
+    pub(crate) fn meta(&self) -> MetaFields {
+        let fields = self.fields.iter().map(|(_, plan)| plan.input.meta());
+        fields.fold(self.id.meta(), |found, one| found | one)
     }
 
     /// Calls `found` with the paths that the stage reads.

@@ -7,6 +7,7 @@ use crate::aggregate::exec::{Deferred, DocSource, Docs, ExecContext, Fault, Sour
 use crate::display;
 use crate::error::{Error, ErrorCode, Result};
 use crate::expr::Context;
+use crate::meta::Metadata;
 use crate::spill::{Budget, Sorted, Sorter};
 use frond_bson::{Doc, DocBuf, OwnedValue, Value};
 use std::collections::HashMap;
@@ -23,7 +24,7 @@ pub(super) fn open<E: Fault>(
     Box::new(Deferred::new(input, move |mut input: Source<E>| {
         let mut groups = Groups::new(stage, budget, now_ms);
         while let Some(doc) = input.next()? {
-            groups.add(doc)?;
+            groups.add(doc, input.meta())?;
         }
         drop(input);
         groups.finish()
@@ -71,8 +72,8 @@ impl Groups {
         }
     }
 
-    fn add(&mut self, doc: DocBuf) -> Result<()> {
-        let context = Context::new(&doc, self.now_ms);
+    fn add(&mut self, doc: DocBuf, meta: Option<&Metadata>) -> Result<()> {
+        let context = Context::new(&doc, self.now_ms).with_meta(meta);
         let id = self.stage.id.eval(&context)?;
         let id = id.or_null();
         self.scratch.clear();
@@ -94,7 +95,8 @@ impl Groups {
             self.bytes += state.add(&self.stage, &context)?;
         }
         if self.bytes > self.budget.bytes_max {
-            if self.budget.space.is_none() {
+            // What goes to disk loses its metadata.
+            if self.budget.space.is_none() || !self.stage.meta().is_empty() {
                 return Err(self.budget.exceeded());
             }
             let budget = Budget {

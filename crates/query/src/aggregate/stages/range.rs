@@ -5,6 +5,7 @@ use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{DocSource, Fault, Source};
 use crate::display;
 use crate::error::{Error, Result};
+use crate::meta::Metadata;
 use frond_bson::{DocBuf, Value};
 
 pub(super) fn parse_limit(
@@ -65,6 +66,10 @@ impl<E: Fault> DocSource<E> for Limit<E> {
         self.left -= 1;
         self.input.next()
     }
+
+    fn meta(&self) -> Option<&Metadata> {
+        self.input.meta()
+    }
 }
 
 pub(super) fn skip<E: Fault>(count: u64, input: Source<E>) -> Source<E> {
@@ -86,5 +91,9 @@ impl<E: Fault> DocSource<E> for Skip<E> {
             self.left -= 1;
         }
         self.input.next()
+    }
+
+    fn meta(&self) -> Option<&Metadata> {
+        self.input.meta()
     }
 }

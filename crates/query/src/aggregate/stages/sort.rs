@@ -4,6 +4,7 @@ use super::Stage;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{Deferred, ExecContext, Fault, InOrder, Source};
 use crate::error::{Error, Result};
+use crate::meta::MetaFields;
 use crate::sort::SortSpec;
 use crate::spill::Sorter;
 use frond_bson::{Collator, DocBuf, Value};
@@ -26,6 +27,11 @@ impl Sort {
             spec,
             limit: None,
         })
+    }
+
+    /// The metadata that is sorted by.
+    pub(crate) fn meta(&self) -> MetaFields {
+        self.order.meta()
     }
 
     /// The same order for at most `limit` documents.
@@ -78,7 +84,7 @@ pub(super) fn open<E: Fault>(
         let mut sorter = Sorter::new(budget, limit);
         let mut key = Vec::new();
         while let Some(doc) = input.next()? {
-            stage.order.key_into(&doc, &mut key)?;
+            stage.order.key_with(&doc, input.meta(), &mut key)?;
             if sorter.wants(&key) {
                 sorter.push(key.clone(), doc)?;
             }

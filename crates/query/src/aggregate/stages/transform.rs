@@ -8,6 +8,7 @@ use crate::aggregate::exec::{DocSource, ExecContext, Fault, Source};
 use crate::display;
 use crate::error::{Error, Result};
 use crate::expr::{Context, Node, Parser};
+use crate::meta::{MetaFields, Metadata};
 use crate::projection::Projection;
 use frond_bson::{Doc, DocBuf, OwnedValue, Value};
 use std::sync::Arc;
@@ -22,6 +23,15 @@ pub(crate) enum Transform {
 }
 
 impl Transform {
+    /// The metadata that it reads.
+    pub(crate) fn meta(&self) -> MetaFields {
+        match self {
+            Transform::Project(projection) => projection.meta(),
+            Transform::Add(fields) => fields.meta(),
+            Transform::Replace(node, _) => node.meta(),
+        }
+    }
+
     /// The document that `doc` becomes; `context` has it as its root.
     pub(crate) fn apply(&self, doc: &Doc, context: &Context<'_>) -> Result<DocBuf> {
         match self {
@@ -205,7 +215,11 @@ impl<E: Fault> DocSource<E> for Transforming<E> {
         let Some(doc) = self.input.next()? else {
             return Ok(None);
         };
-        let context = Context::new(&doc, self.now_ms);
+        let context = Context::new(&doc, self.now_ms).with_meta(self.input.meta());
         Ok(Some(self.transform.apply(&doc, &context)?))
+    }
+
+    fn meta(&self) -> Option<&Metadata> {
+        self.input.meta()
     }
 }

@@ -11,6 +11,7 @@ mod date_math;
 mod date_text;
 mod hash;
 mod iteration;
+mod meta;
 mod object;
 mod percentile;
 mod regex;
@@ -200,6 +201,7 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
     date_text::OPERATORS,
     hash::OPERATORS,
     iteration::OPERATORS,
+    meta::OPERATORS,
     object::OPERATORS,
     percentile::OPERATORS,
     regex::OPERATORS,
@@ -211,9 +213,6 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
     types::OPERATORS,
     variables::OPERATORS,
 ];
-
-/// Operators that MongoDB has and this server does not.
-const UNSUPPORTED: &[&str] = &["$meta"];
 
 /// Operators that run JavaScript, which is off.
 const JAVASCRIPT: &[&str] = &["$accumulator", "$function"];
@@ -232,9 +231,6 @@ pub(crate) fn unknown(name: &str) -> Error {
     if JAVASCRIPT.contains(&name) {
         return no_javascript(name);
     }
-    if UNSUPPORTED.contains(&name) {
-        return Error::not_supported(format!("the expression operator '{name}'"));
-    }
     Error::new(
         ErrorCode::InvalidPipelineOperator,
         format!("Unrecognized expression '{name}'"),
@@ -250,6 +246,6 @@ pub(crate) fn reference() -> crate::reference::Family {
             .flat_map(|family| family.iter())
             .map(|o| o.name)
             .collect(),
-        lacking: [UNSUPPORTED, JAVASCRIPT].concat(),
+        lacking: JAVASCRIPT.to_vec(),
     }
 }

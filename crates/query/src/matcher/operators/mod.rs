@@ -4,17 +4,20 @@
 
 pub(crate) mod array;
 pub(crate) mod bits;
+pub(crate) mod chance;
 pub(crate) mod comparison;
 pub(crate) mod element;
 pub(crate) mod expr;
 pub(crate) mod geo;
 pub(crate) mod integer;
+pub(crate) mod javascript;
 pub(crate) mod logical;
 pub(crate) mod membership;
 pub(crate) mod modulo;
 pub(crate) mod regex;
 pub(crate) mod regex_syntax;
 pub(crate) mod schema;
+pub(crate) mod text;
 pub(crate) mod type_set;
 
 use frond_bson::Value;
@@ -72,10 +75,12 @@ const DOCUMENT_OPERATORS: &[(&str, DocumentParser)] = &[
     ("$jsonSchema", schema::parse),
     ("$nor", logical::parse_nor),
     ("$or", logical::parse_or),
+    ("$sampleRate", chance::parse),
+    ("$text", text::parse),
 ];
 
 /// Operators that MongoDB knows in the place of a field and this server does not.
-const UNSUPPORTED_DOCUMENT_OPERATORS: &[&str] = &["$sampleRate", "$text", "$where"];
+const UNSUPPORTED_DOCUMENT_OPERATORS: &[&str] = &["$where"];
 
 fn lookup<P: Copy>(table: &[(&str, P)], name: &str) -> Option<P> {
     table
@@ -118,10 +123,8 @@ pub(crate) fn parse_document_operator(
     if let Some(parser) = lookup(DOCUMENT_OPERATORS, name) {
         return parser(context, argument);
     }
-    if UNSUPPORTED_DOCUMENT_OPERATORS.contains(&name) {
-        return Err(Error::not_supported(format_args!(
-            "The query operator '{name}'"
-        )));
+    if name == "$where" {
+        return javascript::parse_where(context, argument);
     }
     Err(Error::bad_value(format!(
         "unknown top level operator: {name}. If you have a field name that starts with a '$' \

@@ -275,12 +275,86 @@ fn unknown_and_unsupported_operators() {
             "unknown top level operator: $gt. If you have a field name that starts with a '$' \
              symbol, consider using $getField or $setField.",
         ),
+        ("{$where: 'x'}", 2, "$where is not allowed in this context"),
         (
-            "{$where: 'x'}",
-            238,
-            "The query operator '$where' is not supported by this server",
+            "{a: {$elemMatch: {$where: 'x'}}}",
+            2,
+            "$elemMatch cannot contain $where expression",
         ),
     ]);
+}
+
+#[test]
+fn operators_of_queries_only() {
+    let environment = Environment::default();
+    for (filter, code, message) in [
+        (
+            "{$where: 'this.a'}",
+            6_108_304,
+            "no globalScriptEngine in $where parsing",
+        ),
+        ("{$where: 5}", 2, "$where got bad type"),
+        (
+            "{$sampleRate: 'x'}",
+            2,
+            "argument to $sampleRate must be a numeric type",
+        ),
+        (
+            "{$sampleRate: 1.5}",
+            2,
+            "numeric argument to $sampleRate must be in [0, 1]",
+        ),
+        (
+            "{a: {$elemMatch: {$text: {$search: 'x'}}}}",
+            2,
+            "$text can only be applied to the top-level document",
+        ),
+        (
+            "{$nor: [{$text: {$search: 'x'}}]}",
+            2,
+            "text expression not allowed in nor",
+        ),
+        (
+            "{$or: [{$text: {$search: 'x'}}, {$text: {$search: 'y'}}]}",
+            2,
+            "Too many text expressions",
+        ),
+    ] {
+        let error = Filter::parse_with(&json(filter), &environment)
+            .err()
+            .unwrap_or_else(|| panic!("{filter} parsed"));
+        assert_eq!(
+            (error.code().code(), error.message()),
+            (code, message),
+            "{filter}"
+        );
+    }
+    let doc = json("{a: 1}");
+    for (rate, expected) in [("0", 0..=0), ("1", 1000..=1000), ("0.5", 350..=650)] {
+        let filter = json(&format!("{{$sampleRate: {rate}}}"));
+        let filter = Filter::parse_with(&filter, &environment).unwrap();
+        let passed = (0..1000).filter(|_| filter.matches(&doc)).count();
+        assert!(expected.contains(&passed), "{rate}: {passed}");
+    }
+    let unbound = Filter::parse_with(&json("{$text: {$search: 'x'}}"), &environment).unwrap();
+    assert_eq!(unbound.try_matches(&doc).unwrap_err().code().code(), 27);
+}
+
+#[test]
+fn fields_of_references_are_fields() {
+    for (filter, passing) in [
+        ("{'r.$id': 1}", "{r: {$ref: 'c', $id: 1}}"),
+        ("{r: {$elemMatch: {$id: 1}}}", "{r: [{$ref: 'c', $id: 1}]}"),
+        ("{$id: 1}", "{$id: 1}"),
+        (
+            "{r: {$in: [{$ref: 'c', $id: 1}]}}",
+            "{r: {$ref: 'c', $id: 1}}",
+        ),
+    ] {
+        let parsed = Filter::parse(&json(filter)).unwrap();
+        assert!(parsed.matches(&json(passing)), "{filter}");
+        assert!(!parsed.matches(&json("{}")), "{filter}");
+    }
 }
 
 #[test]

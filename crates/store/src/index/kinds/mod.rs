@@ -30,6 +30,7 @@ mod hashed;
 mod ordered;
 mod plane;
 mod sphere;
+pub(crate) mod text;
 mod wildcard;
 
 use std::fmt::Debug;
@@ -39,6 +40,7 @@ use frond_bson::{Doc, DocBuf, Value};
 use frond_query::error::{ErrorCode, Result};
 use frond_query::geo::Near;
 use frond_query::paths::Path;
+use frond_query::text::TextSpec;
 
 use super::Index;
 use super::spec::{IndexField, IndexSpec};
@@ -68,17 +70,7 @@ pub static KINDS: &[Kind] = &[
     ordered::KIND,
     hashed::KIND,
     wildcard::KIND,
-    Kind {
-        name: "text",
-        options: &[
-            "weights",
-            "default_language",
-            "language_override",
-            "textIndexVersion",
-        ],
-        own_only: &["weights"],
-        parse: None,
-    },
+    text::KIND,
     plane::KIND,
     sphere::KIND,
 ];
@@ -278,6 +270,11 @@ pub trait Special: Debug + Send + Sync {
     /// The part that finds what is near a point, for a geometry at `path`. `None` if there is none.
     fn near(&self, path: &Path, near: &Near) -> Option<GeoField> {
         let _ = (path, near);
+        None
+    }
+
+    /// What a text index covers; other kinds answer no `$text`.
+    fn text(&self) -> Option<&Arc<TextSpec>> {
         None
     }
 }

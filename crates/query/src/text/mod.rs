@@ -1,0 +1,17 @@
+//! Text search: what `$text` and text indexes are made of.
+//!
+//! [`Language`] knows the stop words and stems of a language, [`tokenizer`](self) cuts text into
+//! words, [`TextSpec`] says which fields of a document are searched and scores their terms,
+//! [`TextQuery`] is the argument of `$text`. All of it follows version 3 of MongoDB's text indexes.
+
+mod english;
+mod language;
+mod query;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod tokenizer;
+
+pub use language::Language;
+pub use query::{TextMatch, TextQuery};
+pub use spec::{TextSpec, WEIGHT_LIMIT, WILDCARD};

@@ -1,0 +1,131 @@
+//! Cutting text into words, and folding what should not matter in them.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use fancy_regex::Regex;
+use rust_stemmers::Stemmer;
+use unicode_normalization::UnicodeNormalization;
+
+use super::Language;
+
+/// What to keep of a word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fold {
+    pub(super) keep_case: bool,
+    pub(super) keep_diacritics: bool,
+}
+
+/// What stands between words: space, dashes, quotation marks, punctuation and symbols.
+const DELIMITERS: &str = r"\p{White_Space}\p{Dash}\p{Hyphen}\p{Quotation_Mark}\p{Terminal_Punctuation}\p{Pattern_Syntax}\p{Sentence_Terminal}";
+
+fn compile(pattern: &str) -> Option<Regex> {
+    Regex::new(pattern).ok()
+}
+
+static DELIMITER: LazyLock<Option<Regex>> = LazyLock::new(|| compile(&format!("[{DELIMITERS}]")));
+
+static DIACRITIC: LazyLock<Option<Regex>> = LazyLock::new(|| compile(r"[\p{Diacritic}\p{M}]"));
+
+fn is_one_of(class: &LazyLock<Option<Regex>>, c: char) -> bool {
+    let mut buffer = [0; 4];
+    let text = c.encode_utf8(&mut buffer);
+    class
+        .as_ref()
+        .is_some_and(|regex| regex.is_match(text).unwrap_or(false))
+}
+
+fn is_delimiter(c: char, language: &Language) -> bool {
+    if language.is_english() && matches!(c, '\'' | '\u{2018}' | '\u{2019}') {
+        return false;
+    }
+    if c.is_ascii() {
+        return c != '_'
+            && !c.is_ascii_alphanumeric()
+            && (c == ' ' || !c.is_control() || c.is_ascii_whitespace());
+    }
+    // Most letters of most texts are decided here.
+    if c.is_alphanumeric() {
+        return false;
+    }
+    is_one_of(&DELIMITER, c)
+}
+
+fn lower(c: char, language: &Language) -> char {
+    match c {
+        'I' if language.is_turkish() => 'ı',
+        'İ' => 'i',
+        c if c.is_ascii() => c.to_ascii_lowercase(),
+        c => c.to_lowercase().next().unwrap_or(c),
+    }
+}
+
+/// Folds case and drops diacritics, as far as they are not to be kept.
+pub(super) fn fold(text: &str, fold: Fold, language: &Language) -> String {
+    let cased: Cow<'_, str> = if fold.keep_case {
+        text.into()
+    } else {
+        text.chars().map(|c| lower(c, language)).collect()
+    };
+    if fold.keep_diacritics || cased.is_ascii() {
+        return cased.into_owned();
+    }
+    // The dotless i of Turkish is a letter, not an i without something.
+    cased
+        .nfd()
+        .filter(|c| c.is_ascii() || !is_one_of(&DIACRITIC, *c))
+        .nfc()
+        .collect()
+}
+
+/// The words of texts in one language.
+pub(super) struct Tokenizer {
+    language: &'static Language,
+    stemmer: Option<Stemmer>,
+}
+
+impl Tokenizer {
+    pub(super) fn new(language: &'static Language) -> Tokenizer {
+        Tokenizer {
+            language,
+            stemmer: language.stemmer(),
+        }
+    }
+
+    /// Calls `found` with the stem of every word, until it gives false. `skip_stop_words` leaves
+    /// out words that say too little.
+    pub(super) fn for_each(
+        &self,
+        text: &str,
+        options: Fold,
+        skip_stop_words: bool,
+        mut found: impl FnMut(String) -> bool,
+    ) {
+        for word in text.split(|c| is_delimiter(c, self.language)) {
+            if word.is_empty() {
+                continue;
+            }
+            let lowered: String = word.chars().map(|c| lower(c, self.language)).collect();
+            if skip_stop_words && self.language.is_stop_word(&lowered) {
+                continue;
+            }
+            let cased = if options.keep_case { word } else { &lowered };
+            let stem = match &self.stemmer {
+                Some(stemmer) => stemmer.stem(cased),
+                None => Cow::Borrowed(cased),
+            };
+            let term = if options.keep_diacritics {
+                stem.into_owned()
+            } else {
+                let keep_case = Fold {
+                    keep_case: true,
+                    keep_diacritics: false,
+                };
+                fold(&stem, keep_case, self.language)
+            };
+            if !found(term) {
+                return;
+            }
+        }
+    }
+}

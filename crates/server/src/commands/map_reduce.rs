@@ -1,0 +1,62 @@
+//! `mapReduce`
+
+use frond_bson::DocBuf;
+use frond_query::error::Error;
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::Result;
+
+/// Refuses, as a mongod whose JavaScript is switched off does.
+pub struct MapReduce;
+
+impl Command for MapReduce {
+    fn names(&self) -> &'static [&'static str] {
+        &["mapReduce", "mapreduce"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Refuses: this server runs no JavaScript. Use a pipeline."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &[
+            "map",
+            "reduce",
+            "out",
+            "query",
+            "sort",
+            "limit",
+            "finalize",
+            "scope",
+            "verbose",
+            "bypassDocumentValidation",
+            "collation",
+        ]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CHEAP
+    }
+
+    fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {
+        Err(Error::location(
+            31264,
+            "Cannot run server-side javascript without the javascript engine enabled",
+        )
+        .into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn it_refuses() {
+        let reply = TestServer::new().run("db", doc! {"mapReduce": "c", "map": "", "reduce": ""});
+        assert_eq!(reply.get_i32("code"), Some(31264));
+    }
+}

@@ -1,0 +1,77 @@
+//! Plans of queries with `$text`: only the text index can find their documents.
+
+use frond_query::error::ErrorCode;
+use frond_query::matcher::Expr;
+
+use super::bounds::Conditions;
+use super::choose::{Candidate, Query, through_index, union};
+use super::{Access, Plan};
+use crate::catalog::Collection;
+use crate::error::{Error, Result, command};
+
+/// Picks the plan.
+///
+/// # Errors
+/// `BadValue` (2) for a hint and a natural order; `NoQueryExecutionPlans` (291) if the fields before the text are
+/// not bounded, or a branch of an `$or` beside the text has no index.
+pub fn choose(collection: &Collection, query: Query<'_>) -> Result<Plan> {
+    let refuse = |message: &str| Err(command(ErrorCode::BadValue, message));
+    if query.hint.is_some() {
+        return refuse("text and hint not allowed in same query");
+    }
+    if query.sort.natural().is_some() {
+        return refuse("text expression not allowed with $natural sort order");
+    }
+    let conditions = Conditions::of(query.filter.predicates());
+    if conditions.impossible {
+        return Ok(Plan {
+            access: Access::Eof,
+            sorted: true,
+            rejected: Vec::new(),
+        });
+    }
+    let best = if conditions.text.is_some() {
+        let candidates = collection
+            .ready_indexes()
+            .filter(|index| {
+                index
+                    .spec
+                    .special
+                    .as_ref()
+                    .is_some_and(|special| special.text().is_some())
+            })
+            .flat_map(|index| through_index(index, &query, &conditions, false));
+        candidates.max_by(|a, b| a.rank.total_cmp(&b.rank))
+    } else {
+        union(collection, &query, &conditions)
+    };
+    match best {
+        Some(Candidate { access, sorted, .. }) => Ok(Plan {
+            access,
+            sorted,
+            rejected: Vec::new(),
+        }),
+        None => Err(no_plan(collection, query.filter.predicates())),
+    }
+}
+
+#[cold]
+fn no_plan(collection: &Collection, filter: &Expr) -> Error {
+    let is_branch = match filter {
+        Expr::And(children) => !children.iter().any(|child| matches!(child, Expr::Text(_))),
+        other => matches!(other, Expr::Or(_)),
+    };
+    let reason = if is_branch {
+        "Failed to produce a solution for TEXT under OR - other non-TEXT clauses under OR have to be indexed as well."
+    } else {
+        "failed to use text index to satisfy $text query (if text index is compound, are equality predicates given \
+         for all prefix fields?)"
+    };
+    command(
+        ErrorCode::NoQueryExecutionPlans,
+        format!(
+            "error processing query: ns={} planner returned error :: caused by :: {reason}",
+            collection.ns
+        ),
+    )
+}
