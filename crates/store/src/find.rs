@@ -126,7 +126,14 @@ impl Question {
             };
             self.filter = Arc::new(self.filter.with_text_index(&spec));
         }
-        self.wanted_meta().check(has_text, true)?;
+        let has_near = self.filter.near().is_some();
+        if has_text && has_near {
+            return Err(command(
+                ErrorCode::BadValue,
+                "text and geoNear not allowed in same query",
+            ));
+        }
+        self.wanted_meta().check(has_text, has_near)?;
         Ok(())
     }
 

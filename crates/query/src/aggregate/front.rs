@@ -177,7 +177,11 @@ impl Pipeline {
             found = found | read;
             is_lost |= !matches!(
                 stage,
-                Stage::Filter(_) | Stage::Limit(_) | Stage::Skip(_) | Stage::Transform(_)
+                Stage::Filter(_)
+                    | Stage::GeoNear(_)
+                    | Stage::Limit(_)
+                    | Stage::Skip(_)
+                    | Stage::Transform(_)
             );
         }
         Ok(found)

@@ -287,6 +287,14 @@ impl Executor {
         {
             meta.text_score = Some(text.score(&row.doc)?);
         }
+        let wants_distance = self.meta.has(MetaField::GeoNearDistance);
+        if (wants_distance || self.meta.has(MetaField::GeoNearPoint))
+            && let Some((path, near)) = self.filter.near()
+            && let Some(nearest) = near.nearest(&row.doc, path)
+        {
+            meta.geo_near_distance = Some(nearest.distance);
+            meta.geo_near_point = Some(nearest.location.to_owned());
+        }
         if self.meta.has(MetaField::RandVal) {
             meta.rand_val = Some(rand::random());
         }

@@ -74,6 +74,10 @@ def near_gives_the_nearest_first(client):
     # Over the antimeridian.
     fiji = {"$near": {"$geometry": point(180, -17), "$maxDistance": 2e6}}
     equal(names(collection.find({"at": fiji})), ["Suva", "Apia"])
+    meta = {"far": {"$meta": "geoNearDistance"}, "point": {"$meta": "geoNearPoint"}}
+    found = collection.find_one({"at": here}, meta)
+    assert 59e3 < found["far"] < 61e3 and found["point"] == point(13.40, 52.52), found
+    equal(raises(OperationFailure, list, collection.find({}, meta)).code, 40218)
     changed = collection.update_many({"at": between}, {"$set": {"near": True}})
     equal(changed.modified_count, 2)
 
@@ -90,6 +94,8 @@ def geo_near_tells_distances(client):
     found = list(collection.aggregate([{"$geoNear": stage}, {"$match": {"far": {"$lt": 300}}}]))
     equal(names(found), ["Hamburg"])
     equal(found[0]["where"], point(9.99, 53.55))
+    shown = {"$set": {"again": {"$meta": "geoNearDistance"}}}
+    assert all(doc["again"] > 1 for doc in collection.aggregate([{"$geoNear": stage}, shown]))
     later = [{"$match": {}}, {"$geoNear": stage}]
     equal(raises(OperationFailure, collection.aggregate, later).code, 40602)
     collection.create_index([("other", GEOSPHERE)])

@@ -10,6 +10,7 @@ use crate::display;
 use crate::error::{Error, Result};
 use crate::geo::Near;
 use crate::matcher::Filter;
+use crate::meta::Metadata;
 use crate::paths::{Path, check_field_path};
 use frond_bson::{ArrayBuf, DocBuf, Value, doc};
 use std::sync::Arc;
@@ -226,5 +227,9 @@ impl<E: Fault> DocSource<E> for Measuring<E> {
     fn next(&mut self) -> Result<Option<DocBuf>, E> {
         let doc = self.input.next()?;
         Ok(doc.map(|doc| self.stage.apply(doc)))
+    }
+
+    fn meta(&self) -> Option<&Metadata> {
+        self.input.meta()
     }
 }
