@@ -5,6 +5,7 @@
 
 mod accumulate;
 pub mod aggregate;
+pub mod collation;
 mod display;
 mod environment;
 pub mod error;
