@@ -56,6 +56,14 @@ impl Collator {
         }
     }
 
+    /// Appends bytes that compare as a string does.
+    pub fn sort_key(&self, text: &str, out: &mut Vec<u8>) {
+        match &self.0 {
+            None => out.extend_from_slice(text.as_bytes()),
+            Some(rules) => rules.sort_key(text, out),
+        }
+    }
+
     /// As [`key::encode`], in this order. Such a key of a string cannot be decoded.
     pub fn encode(&self, value: &Value<'_>, out: &mut Vec<u8>) {
         self.encode_directed(value, Direction::Ascending, out);

@@ -1,6 +1,6 @@
 //! Reading a command's fields strictly, with the errors of MongoDB's command parser.
 
-use frond_bson::{Doc, DocBuf, Value};
+use frond_bson::{Collator, Doc, DocBuf, Value};
 
 use crate::failure::{ErrorCode, Failure, Result};
 use crate::state::now_ms;
@@ -102,15 +102,24 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// The `collation`; none if it is not given or empty.
+    pub fn collation(&self) -> Result<Option<Collator>> {
+        match self.doc_field("collation")? {
+            Some(spec) if !spec.is_empty() => Ok(Some(frond_query::collation::parse(spec)?)),
+            _ => Ok(None),
+        }
+    }
+
     /// The values of the variables in `let`, whose expressions are evaluated here, once.
     pub fn variables(&self) -> Result<Option<DocBuf>> {
         let Some(expressions) = self.doc_field("let")? else {
             return Ok(None);
         };
+        let collator = self.collation()?.unwrap_or_default();
         Ok(Some(frond_query::expr::evaluate_variables(
             expressions,
             now_ms(),
-            frond_bson::Collator::BINARY,
+            &collator,
         )?))
     }
 

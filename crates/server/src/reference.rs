@@ -42,7 +42,9 @@ with an error that names it; nothing is silently ignored that changes a result.
 | TLS | `net.tls` in the configuration is an error |
 | transactions over several statements | `startTransaction` is an error, as on a stand-alone mongod |
 | replica sets, sharding, change streams | the commands answer as a stand-alone mongod does |
-| collations other than `simple` | an error |
+| collations for searching (`de@collation=search`) and a few other variants of locales | an error |
+| `normalization: false` of collations | text is always normalized |
+| wildcard indexes with a collation | an error of `createIndexes`; give the index the simple collation where the collection has another |
 | buckets of time series | measurements are kept as ordinary documents, in the order of insertion; they can be updated and deleted like others |
 | documents of very many keys | they work; each update rewrites the document |
 | every command that is not listed below | error 59, as for a command that nobody knows |

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use frond_bson::{ArrayBuf, Doc, MAX_DOCUMENT_BYTES, OwnedValue, Value, key};
+use frond_bson::{ArrayBuf, Collator, Doc, MAX_DOCUMENT_BYTES, OwnedValue, Value};
 use frond_query::paths::{Path, distinct_values};
 
 use crate::context::OpContext;
@@ -19,7 +19,7 @@ const REPLY_BYTES: usize = 16 * 1024;
 /// 17217 if they are larger than one document; errors of the plan.
 pub(crate) fn values(planned: &Planned, path: &str, context: &OpContext) -> Result<ArrayBuf> {
     let mut executor = planned.open(context)?;
-    let mut distinct = Distinct::new(path);
+    let mut distinct = Distinct::new(path, planned.question.sort.collator());
     while let Some(row) = executor.next_row()? {
         distinct.add(&row.doc)?;
     }
@@ -29,6 +29,7 @@ pub(crate) fn values(planned: &Planned, path: &str, context: &OpContext) -> Resu
 /// The values seen so far.
 pub(crate) struct Distinct {
     path: Path,
+    collator: Collator,
     /// Equal values, as 1 and 1.0, have the same key.
     found: BTreeMap<Vec<u8>, OwnedValue>,
     bytes: usize,
@@ -36,8 +37,9 @@ pub(crate) struct Distinct {
 }
 
 impl Distinct {
-    pub fn new(path: &str) -> Distinct {
+    pub fn new(path: &str, collator: &Collator) -> Distinct {
         Distinct {
+            collator: collator.clone(),
             path: Path::new(path),
             found: BTreeMap::new(),
             bytes: 0,
@@ -52,13 +54,14 @@ impl Distinct {
     pub fn add(&mut self, doc: &Doc) -> Result<()> {
         let Distinct {
             path,
+            collator,
             found,
             bytes,
             encoded,
         } = self;
         distinct_values(doc, path, |value: Value<'_>| {
             encoded.clear();
-            key::encode(&value, encoded);
+            collator.encode(&value, encoded);
             if !found.contains_key(encoded.as_slice()) {
                 *bytes += value.len_bytes() + 8;
                 found.insert(encoded.clone(), value.to_owned());

@@ -88,6 +88,8 @@ impl DocumentStore {
         let text = planned
             .as_ref()
             .and_then(|planned| planned.question.filter.text_match().cloned());
+        let collator = self.catalog().collator(ns, request.collation.as_ref());
+        let id_collator = self.catalog().collator(ns, None);
         let empty = Doc::empty();
         let filter = &*canonical(request.filter.unwrap_or(empty));
         let by_counter = purpose.task == Task::Count && filter.is_empty() && request.hint.is_none();
@@ -120,6 +122,8 @@ impl DocumentStore {
                 request.sort.unwrap_or(empty)
             },
             sort_bytes: self.queries().limit(QueryLimit::Sort),
+            collator: &collator,
+            id_collator: &id_collator,
             skip: request.skip,
             limit: request.limit,
             measured: None,
@@ -130,6 +134,9 @@ impl DocumentStore {
             planner.push("namespace", ns.as_str());
             planner.push("indexFilterSet", false);
             planner.push("parsedQuery", filter);
+            if let Some(collation) = collator.spec() {
+                planner.push("collation", collation);
+            }
             if let Some(shape) = shape {
                 let hash = format!("{:08X}", shape as u32);
                 planner.push("queryHash", hash.as_str());

@@ -57,6 +57,8 @@ pub struct FindRequest<'a> {
     pub variables: Option<&'a Doc>,
     /// Whether temporary files may be written; by the settings if it is not said.
     pub allow_disk_use: Option<bool>,
+    /// How strings compare; as the collection says if there is none.
+    pub collation: Option<Collator>,
 }
 
 /// What `count` was asked for.
@@ -70,12 +72,15 @@ pub struct CountRequest<'a> {
     pub limit: Option<u64>,
     /// The index to use, as in a find.
     pub hint: Option<Value<'a>>,
+    /// How strings compare; as the collection says if there is none.
+    pub collation: Option<Collator>,
 }
 
 /// A parsed query.
 #[derive(Clone)]
 pub(crate) struct Question {
     pub filter: Arc<Filter>,
+    /// The order, with the collator of the query.
     pub sort: SortSpec,
     pub hint: Option<Hint>,
     /// The fields that are looked at, if not all are.
@@ -161,6 +166,7 @@ impl Question {
         let query = Query {
             filter: &self.filter,
             sort: &self.sort,
+            id_collator: collection.collator(),
             hint: self.hint.as_ref(),
             shown: self.shown.as_ref(),
             limits: &self.limits,
@@ -235,7 +241,8 @@ impl DocumentStore {
         request: &FindRequest<'_>,
         context: &OpContext,
     ) -> Result<(Projection, Option<Planned>)> {
-        let environment = environment(request.variables, Collator::BINARY);
+        let collator = self.catalog().collator(ns, request.collation.as_ref());
+        let environment = environment(request.variables, &collator);
         let projection = request.projection.unwrap_or(Doc::empty());
         let projection = Projection::parse_with(projection, &environment)?;
         let shown = projection.needed_paths().map(BTreeSet::from_iter);
@@ -330,11 +337,12 @@ impl DocumentStore {
         if self.catalog().is_view(ns) {
             return self.count_in_view(ns, request, context);
         }
+        let collator = self.catalog().collator(ns, request.collation.as_ref());
         let question = Question::parse(
             request.filter,
             None,
             request.hint,
-            &environment(None, Collator::BINARY),
+            &environment(None, &collator),
         )?;
         let limit = request.limit.unwrap_or(u64::MAX);
         if question.filter.is_empty() && question.hint.is_none() {
@@ -367,12 +375,14 @@ impl DocumentStore {
         path: &str,
         filter: Option<&Doc>,
         hint: Option<Value<'_>>,
+        collation: Option<&Collator>,
         context: &OpContext,
     ) -> Result<ArrayBuf> {
         if self.catalog().is_view(ns) {
-            return self.distinct_in_view(ns, path, filter, hint, context);
+            return self.distinct_in_view(ns, path, filter, hint, collation, context);
         }
-        let question = Question::parse(filter, None, hint, &environment(None, Collator::BINARY))?;
+        let collator = self.catalog().collator(ns, collation);
+        let question = Question::parse(filter, None, hint, &environment(None, &collator))?;
         let shown = BTreeSet::from([path.to_owned()]);
         let question = question.showing(Some(shown));
         match question.plan(self.catalog(), ns, context)? {

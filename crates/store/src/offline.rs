@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use frond_bson::{Doc, DocBuf};
+use frond_bson::{Collator, Doc, DocBuf, Value, key};
 
 use crate::catalog::{self, Collection, record_of_key};
 use crate::error::Result;
@@ -160,12 +160,23 @@ fn by_name(store: &DocumentStore) -> Vec<Arc<Collection>> {
     found
 }
 
-/// Whether an entry of a tree is a document under the key of its `_id`.
-fn document<'a>(key: &[u8], value: &'a [u8], buffer: &mut Vec<u8>) -> Option<&'a Doc> {
+/// Whether an entry of a tree is a document under the key of its `_id`. Without a collator it is not known
+/// how the tree compares strings: then any key of the same kind will do for those.
+fn document<'a>(
+    key: &[u8],
+    value: &'a [u8],
+    collator: Option<&Collator>,
+    buffer: &mut Vec<u8>,
+) -> Option<&'a Doc> {
     let doc = Doc::validate(value).ok()?;
+    let id = doc.get("_id")?;
     buffer.clear();
-    frond_bson::key::encode(&doc.get("_id")?, buffer);
-    (buffer == key).then_some(doc)
+    collator.unwrap_or(Collator::BINARY).encode(&id, buffer);
+    let may_be_collated = collator.is_none()
+        && matches!(id, Value::String(_) | Value::Document(_))
+        && buffer.first() == key.first()
+        && key::skip(key, key::Direction::Ascending) == Some(key.len());
+    (buffer == key || may_be_collated).then_some(doc)
 }
 
 /// A document with an `_id`.
@@ -197,7 +208,7 @@ fn adopt(store: &DocumentStore, report: &mut SalvageReport) -> Result<()> {
                 && let Some((key, value)) = cursor.next()?
             {
                 let by_record = || record_of_key(key).and_then(|_| sound(value));
-                if let Some(doc) = document(key, value, &mut buffer).or_else(by_record) {
+                if let Some(doc) = document(key, value, None, &mut buffer).or_else(by_record) {
                     bytes += value.len();
                     docs.push(doc.to_owned());
                 }
@@ -242,6 +253,7 @@ fn repair(
         engine.commit(batch, Durability::Logged)?;
     }
     let (mut counts, mut dropped) = (Counts::default(), 0);
+    let collator = Some(collection.collator());
     let (snapshot, mut buffer) = (engine.snapshot(), Vec::new());
     let mut batch = WriteSet::new();
     let mut cursor =
@@ -249,7 +261,7 @@ fn repair(
     while let Some((key, value)) = cursor.next()? {
         let is_sound = match collection.is_by_record() {
             true => record_of_key(key).is_some() && sound(value).is_some(),
-            false => document(key, value, &mut buffer).is_some(),
+            false => document(key, value, collator, &mut buffer).is_some(),
         };
         if is_sound {
             counts.add_document(value.len());

@@ -17,7 +17,7 @@ pub fn options() -> Vec<Options> {
     let (there, lacking): (Vec<_>, Vec<_>) = KINDS.iter().partition(|kind| kind.parse.is_some());
     let mut of_indexes = vec![
         "clustering",
-        "collation (simple)",
+        "collation",
         "compression",
         "expireAfterSeconds",
         "hidden",

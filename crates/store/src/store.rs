@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_bson::{Collator, Doc, DocBuf, Value, doc};
 use frond_query::error::ErrorCode;
 
 use crate::catalog::{
@@ -40,6 +40,12 @@ impl StoreOptions {
             temporary_files: Some(folder.into()),
         }
     }
+}
+
+/// A collation in messages.
+fn collation_text(collator: &Collator) -> String {
+    let simple = doc! {"locale": "simple"};
+    crate::text::document(collator.spec().unwrap_or(&simple))
 }
 
 /// A database, as `listDatabases` shows it.
@@ -313,10 +319,25 @@ impl DocumentStore {
                 "Must specify at least one index to create",
             ));
         }
+        let default = self.catalog.collator(ns, None);
         let specs: Vec<IndexSpec> = specs
             .iter()
-            .map(|spec| IndexSpec::parse(spec))
+            .map(|spec| IndexSpec::parse(&IndexSpec::inheriting(spec, &default)))
             .collect::<Result<_>>()?;
+        if let Some(spec) = specs
+            .iter()
+            .find(|spec| spec.is_id_index() && spec.collator != default)
+        {
+            return Err(command(
+                ErrorCode::BadValue,
+                format!(
+                    "The _id index must have the same collation as the collection. Index collation: \
+                     {}, collection collation: {}",
+                    collation_text(&spec.collator),
+                    collation_text(&default)
+                ),
+            ));
+        }
         crate::index::build::create(&self.catalog, ns, specs, context)
     }
 

@@ -163,7 +163,7 @@ fn read_documents(
         if collection.is_by_record() {
             id_key.extend_from_slice(key);
         } else if let Some(id) = doc.get("_id") {
-            frond_bson::key::encode(&id, &mut id_key);
+            collection.collator().encode(&id, &mut id_key);
         }
         if id_key != key {
             report.invalid_documents += 1;

@@ -1,6 +1,6 @@
 //! Reading views: whatever reads a view becomes a pipeline over the collection behind it.
 
-use frond_bson::{ArrayBuf, Doc, Value, doc};
+use frond_bson::{ArrayBuf, Collator, Doc, Value, doc};
 use frond_query::error::ErrorCode;
 
 use crate::aggregate::AggregateRequest;
@@ -15,6 +15,17 @@ use crate::namespace::Namespace;
 use crate::store::DocumentStore;
 
 impl ResolvedView {
+    /// How everything that reads the view compares strings.
+    ///
+    /// # Errors
+    /// If the stored collation is not one.
+    pub fn collator(&self) -> Result<Collator> {
+        match &self.collation {
+            Some(spec) => Ok(frond_query::collation::parse(spec)?),
+            None => Ok(Collator::default()),
+        }
+    }
+
     /// The stages of the view, and behind them these.
     pub fn with_stages(&self, stages: &Doc) -> ArrayBuf {
         let mut all = self.pipeline.clone();
@@ -91,6 +102,23 @@ fn clamped(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
+/// A request to run stages over a view.
+fn reading<'a>(
+    stages: &'a Doc,
+    hint: Option<Value<'a>>,
+    collation: Option<&Collator>,
+) -> AggregateRequest<'a> {
+    AggregateRequest {
+        pipeline: stages,
+        hint,
+        variables: None,
+        durability: Durability::Logged,
+        allow_disk_use: None,
+        bypass_validation: false,
+        collation: collation.cloned(),
+    }
+}
+
 impl DocumentStore {
     /// What reading a view means; `None` if this is no view.
     ///
@@ -100,27 +128,6 @@ impl DocumentStore {
         self.catalog().resolve(ns)
     }
 
-    /// Runs stages over a view.
-    fn read_view(
-        &self,
-        ns: &Namespace,
-        stages: &Doc,
-        hint: Option<Value<'_>>,
-        variables: Option<&Doc>,
-        allow_disk_use: Option<bool>,
-        context: &OpContext,
-    ) -> Result<QueryCursor> {
-        let request = AggregateRequest {
-            pipeline: stages,
-            hint,
-            variables,
-            durability: Durability::Logged,
-            allow_disk_use,
-            bypass_validation: false,
-        };
-        self.aggregate(ns.db(), Some(ns), &request, context)
-    }
-
     pub(crate) fn find_in_view(
         &self,
         ns: &Namespace,
@@ -128,14 +135,12 @@ impl DocumentStore {
         context: &OpContext,
     ) -> Result<QueryCursor> {
         let stages = stages_of_find(request)?;
-        self.read_view(
-            ns,
-            &stages,
-            request.hint,
-            request.variables,
-            request.allow_disk_use,
-            context,
-        )
+        let reading = AggregateRequest {
+            variables: request.variables,
+            allow_disk_use: request.allow_disk_use,
+            ..reading(&stages, request.hint, request.collation.as_ref())
+        };
+        self.aggregate(ns.db(), Some(ns), &reading, context)
     }
 
     pub(crate) fn count_in_view(
@@ -146,7 +151,8 @@ impl DocumentStore {
     ) -> Result<u64> {
         let mut stages = stages_of_count(request);
         stages.push(&doc! {"$count": "n"});
-        let mut cursor = self.read_view(ns, &stages, request.hint, None, None, context)?;
+        let reading = reading(&stages, request.hint, request.collation.as_ref());
+        let mut cursor = self.aggregate(ns.db(), Some(ns), &reading, context)?;
         let counted = cursor.next()?.and_then(|counted| counted.get_i64("n"));
         Ok(counted.and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
     }
@@ -157,6 +163,7 @@ impl DocumentStore {
         path: &str,
         filter: Option<&Doc>,
         hint: Option<Value<'_>>,
+        collation: Option<&Collator>,
         context: &OpContext,
     ) -> Result<ArrayBuf> {
         let find = FindRequest {
@@ -164,8 +171,11 @@ impl DocumentStore {
             ..FindRequest::default()
         };
         let stages = stages_of_find(&find)?;
-        let mut cursor = self.read_view(ns, &stages, hint, None, None, context)?;
-        let mut distinct = Distinct::new(path);
+        let reading = reading(&stages, hint, collation);
+        let mut cursor = self.aggregate(ns.db(), Some(ns), &reading, context)?;
+        let view = self.resolve_view(ns)?;
+        let collator = view.map(|view| view.collator()).transpose()?;
+        let mut distinct = Distinct::new(path, collator.as_ref().unwrap_or(Collator::BINARY));
         while let Some(doc) = cursor.next()? {
             distinct.add(&doc)?;
         }

@@ -18,6 +18,7 @@ fn try_run_within(
     limits: &OpContext,
 ) -> Result<Vec<DocBuf>> {
     let request = AggregateRequest {
+        collation: None,
         pipeline,
         hint: None,
         variables: variables.map(|doc| &**doc),
@@ -136,6 +137,7 @@ fn variables_and_errors() {
         assert_eq!(error.code().code(), code, "{pipeline:?}: {error}");
     }
     let request = AggregateRequest {
+        collation: None,
         pipeline: &array![{"$match": {}}],
         hint: None,
         variables: None,
@@ -164,6 +166,7 @@ fn variables_and_errors() {
 fn a_killed_pipeline_stops() {
     let f = fixture();
     let request = AggregateRequest {
+        collation: None,
         pipeline: &array![{"$unwind": "$tags"}],
         hint: None,
         variables: None,
@@ -215,6 +218,7 @@ fn merge_inserts_merges_replaces_or_fails() {
     let reset = || {
         let filter = doc! {};
         let request = frond_store::DeleteRequest {
+            collation: None,
             filter: &filter,
             limit_one: false,
             hint: None,

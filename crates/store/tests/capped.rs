@@ -111,6 +111,7 @@ fn the_size_in_bytes_limits_too() {
     // Updates may grow, and documents may be deleted.
     let (filter, change) = (doc! {"_id": 24}, doc! {"$set": {"b": "grown"}});
     let update = UpdateRequest {
+        collation: None,
         filter: &filter,
         update: Value::Document(&change),
         sort: None,
@@ -125,6 +126,7 @@ fn the_size_in_bytes_limits_too() {
     let logged = Durability::Logged;
     fixture.store.update(&c, &update, logged, &context).unwrap();
     let delete = DeleteRequest {
+        collation: None,
         filter: &doc! {"_id": 23},
         limit_one: true,
         hint: None,

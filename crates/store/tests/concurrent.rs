@@ -16,6 +16,7 @@ const THREADS: usize = 4;
 
 fn update(f: &Fixture, filter: &Doc, change: &Doc, upsert: bool) -> UpdateOutcome {
     let request = UpdateRequest {
+        collation: None,
         filter,
         update: Value::Document(change),
         sort: None,
@@ -125,6 +126,7 @@ fn an_index_is_built_while_documents_come_change_and_go() {
                     );
                     let gone = doc! {"_id": (i * 91) % 4000};
                     let request = DeleteRequest {
+                        collation: None,
                         filter: &gone,
                         limit_one: true,
                         hint: None,

@@ -65,6 +65,7 @@ fn counters_indexes_and_acknowledged_documents_agree_after_a_crash() {
                 let filter = doc! {"_id": {"$lt": 1000}, "a": i % 13};
                 let change = doc! {"$push": {"tags": i}, "$inc": {"a": 1}};
                 let update = UpdateRequest {
+                    collation: None,
                     filter: &filter,
                     update: Value::Document(&change),
                     sort: None,
@@ -80,6 +81,7 @@ fn counters_indexes_and_acknowledged_documents_agree_after_a_crash() {
                     .unwrap();
                 let gone = doc! {"_id": {"$mod": [10, 3], "$lt": 500}};
                 let delete = DeleteRequest {
+                    collation: None,
                     filter: &gone,
                     limit_one: true,
                     hint: None,

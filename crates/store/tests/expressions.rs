@@ -45,6 +45,7 @@ fn filters_and_projections_evaluate_expressions() {
     assert_eq!(f.store.count(&c, &count, &context).unwrap(), 3);
 
     let update = UpdateRequest {
+        collation: None,
         filter: &filter,
         update: Value::Document(&doc! {"$set": {"seen": true}}),
         sort: None,
@@ -76,6 +77,7 @@ fn filters_and_projections_evaluate_expressions() {
     assert_eq!(removed.value.unwrap(), doc! {"twice": 14});
 
     let delete = DeleteRequest {
+        collation: None,
         filter: &filter,
         limit_one: false,
         hint: None,

@@ -495,6 +495,7 @@ fn geo_near_writes_distances() {
 
 fn aggregate_request(pipeline: &Doc) -> AggregateRequest<'_> {
     AggregateRequest {
+        collation: None,
         pipeline,
         hint: None,
         variables: None,

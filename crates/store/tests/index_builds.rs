@@ -22,6 +22,7 @@ const DOCUMENTS: i32 = 20_000;
 
 fn update(store: &DocumentStore, filter: &Doc, change: &Doc) {
     let request = UpdateRequest {
+        collation: None,
         filter,
         update: Value::Document(change),
         sort: None,
@@ -40,6 +41,7 @@ fn update(store: &DocumentStore, filter: &Doc, change: &Doc) {
 
 fn delete(store: &DocumentStore, filter: &Doc) {
     let request = DeleteRequest {
+        collation: None,
         filter,
         limit_one: true,
         hint: None,
@@ -218,6 +220,7 @@ fn a_duplicate_that_comes_during_the_build_is_found() {
                 1 => f.insert(&c, &[doc! {"u": 5}]).errors.len(),
                 _ => {
                     let request = UpdateRequest {
+                        collation: None,
                         filter: &doc! {"_id": 3},
                         update: Value::Document(&doc! {"$set": {"u": 5}}),
                         sort: None,

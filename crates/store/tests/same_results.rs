@@ -356,6 +356,7 @@ fn change(f: &Fixture, c: &Namespace, random: &mut Random) {
     let context = OpContext::new();
     if random.one_in(4) {
         let request = DeleteRequest {
+            collation: None,
             filter: &filter,
             limit_one: true,
             hint: None,
@@ -374,6 +375,7 @@ fn change(f: &Fixture, c: &Namespace, random: &mut Random) {
         doc! {"$set": &set}
     };
     let request = UpdateRequest {
+        collation: None,
         filter: &filter,
         update: Value::Document(&update),
         sort: None,

@@ -14,6 +14,7 @@ const LOGGED: Durability = Durability::Logged;
 
 fn request<'a>(filter: &'a Doc, update: &'a Doc) -> UpdateRequest<'a> {
     UpdateRequest {
+        collation: None,
         filter,
         update: Value::Document(update),
         sort: None,
@@ -32,6 +33,7 @@ fn update(f: &Fixture, ns: &Namespace, request: &UpdateRequest<'_>) -> Result<Up
 
 fn delete(f: &Fixture, ns: &Namespace, filter: DocBuf, limit_one: bool) -> u64 {
     let request = DeleteRequest {
+        collation: None,
         filter: &filter,
         limit_one,
         hint: None,

@@ -277,8 +277,8 @@ fn options_change_the_order() {
             &["cote", "côte", "coté", "côté"],
         ),
         (
-            "{locale: 'sv', backwards: true}",
-            &["cote", "côte", "coté", "côté", "å"],
+            "{locale: 'cs', backwards: true}",
+            &["cote", "côte", "coté", "côté"],
         ),
         (
             "{locale: 'fr_CA', backwards: false}",
@@ -291,7 +291,7 @@ fn options_change_the_order() {
             &["Ad", "Ae=Ä", "Af"],
         ),
         ("{locale: 'sv'}", &["z", "å", "ä", "ö"]),
-        ("{locale: 'da'}", &["A", "a", "z", "Æ", "ø", "å=å"]),
+        ("{locale: 'da'}", &["A", "a", "z", "Æ", "ø", "å", "aa"]),
         ("{locale: 'es'}", &["ch", "cz", "d"]),
         ("{locale: 'es@collation=traditional'}", &["cz", "ch", "d"]),
         ("{locale: 'ja', strength: 3}", &["あ=ア", "い"]),
@@ -449,13 +449,29 @@ fn keys_order_as_strings_compare() {
 #[test]
 fn keys_stay_as_they_are() {
     for (spec, text, key) in [
-        ("{locale: 'en'}", "abc", ""),
-        ("{locale: 'en', strength: 1}", "Ábc 10", ""),
-        ("{locale: 'en', numericOrdering: true}", "a10", ""),
-        ("{locale: 'fr_CA'}", "côté", ""),
-        ("{locale: 'de@collation=phonebook', strength: 5}", "Äß", ""),
-        ("{locale: 'zh'}", "中文", ""),
-        ("{locale: 'ja', strength: 4}", "カー", ""),
+        ("{locale: 'en'}", "abc", "3c2b2d2f01020701020700"),
+        ("{locale: 'en', strength: 1}", "Ábc 10", "3c2b2d2f04141200"),
+        (
+            "{locale: 'en', numericOrdering: true}",
+            "a10",
+            "3c2b100c01020601020600",
+        ),
+        (
+            "{locale: 'fr_CA'}",
+            "côté",
+            "3c2f475133010288448e0601020a00",
+        ),
+        (
+            "{locale: 'de@collation=phonebook', strength: 5}",
+            "Äß",
+            "3c2b334f4f0102454870050102dcc6e0d30102010272d4c12e8900",
+        ),
+        ("{locale: 'zh'}", "中文", "3c9c4c8a6701020601020600"),
+        (
+            "{locale: 'ja', strength: 4}",
+            "カー",
+            "3c5f1206010206010205020102fdfd00",
+        ),
     ] {
         let mut bytes = Vec::new();
         collator(spec).encode(&Value::String(text), &mut bytes);

@@ -5,7 +5,6 @@ use frond_store::{AggregateRequest, Namespace, Verbosity};
 
 use super::find::hint;
 use super::insert::bypass_validation;
-use super::update::refuse_collation;
 use super::{Command, Traits, current_op, explain};
 use crate::arguments::Arguments;
 use crate::context::Context;
@@ -112,7 +111,6 @@ pub fn parse<'a>(
     args: &Arguments<'a>,
     variables: Option<&'a Doc>,
 ) -> Result<Aggregation<'a>> {
-    refuse_collation(args, "aggregate")?;
     let namespace = match args.get("aggregate") {
         Some(number) if number.is_number() => {
             if number.as_f64() != Some(1.0) {
@@ -141,6 +139,7 @@ pub fn parse<'a>(
             durability: cx.write_concern.durability,
             bypass_validation: bypass_validation(args)?,
             allow_disk_use: args.flag("allowDiskUse")?,
+            collation: args.collation()?,
         },
     })
 }
@@ -311,8 +310,8 @@ mod tests {
             ),
             (doc! {"aggregate": 2, "pipeline": [], "cursor": {}}, 9),
             (
-                doc! {"aggregate": "c", "pipeline": [], "cursor": {}, "collation": {"locale": "de"}},
-                238,
+                doc! {"aggregate": "c", "pipeline": [], "cursor": {}, "collation": {"locale": "xx"}},
+                2,
             ),
             (
                 doc! {"aggregate": "c", "pipeline": [], "cursor": {}, "x": 1},

@@ -24,11 +24,15 @@ impl Command for Count {
 
     fn fields(&self) -> &'static [&'static str] {
         // Old drivers send the fields to return, which a count has no use for.
-        &["collectionUUID", "query", "limit", "skip", "hint", "fields"]
-    }
-
-    fn lacking(&self) -> &'static [&'static str] {
-        &["collation"]
+        &[
+            "collectionUUID",
+            "query",
+            "limit",
+            "skip",
+            "hint",
+            "fields",
+            "collation",
+        ]
     }
 
     fn traits(&self) -> Traits {
@@ -54,6 +58,7 @@ pub fn parse<'a>(args: &Arguments<'a>) -> Result<CountRequest<'a>> {
         // A negative limit means the same as the positive one.
         limit: (limit > 0).then_some(limit),
         hint: hint(args)?,
+        collation: args.collation()?,
     })
 }
 
@@ -83,7 +88,7 @@ mod tests {
             (doc! {"count": "c", "skip": -1}, 51024),
             (doc! {"count": "c", "query": 1}, 14),
             (doc! {"count": "c", "x": 1}, 40415),
-            (doc! {"count": "c", "collation": {"locale": "de"}}, 238),
+            (doc! {"count": "c", "collation": {"locale": "xx"}}, 2),
         ];
         for (command, code) in wrong {
             assert_eq!(server.code("test", command.clone()), code, "{command:?}");

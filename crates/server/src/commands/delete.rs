@@ -4,7 +4,6 @@ use frond_bson::{Doc, DocBuf};
 use frond_store::{DeleteRequest, Namespace};
 
 use super::find::hint;
-use super::update::refuse_collation;
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::Context;
@@ -133,7 +132,6 @@ pub fn parse_statement<'a>(
 ) -> Result<DeleteRequest<'a>> {
     let args = Arguments::new("delete.deletes", statement);
     args.only(&["q", "limit", "hint", "collation"])?;
-    refuse_collation(&args, "delete")?;
     let limit_one = match args.i64("limit")? {
         Some(0) => false,
         Some(1) => true,
@@ -150,6 +148,7 @@ pub fn parse_statement<'a>(
         limit_one,
         hint: hint(&args)?,
         variables,
+        collation: args.collation()?,
     })
 }
 

@@ -20,11 +20,7 @@ impl Command for Distinct {
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        &["collectionUUID", "key", "query", "hint"]
-    }
-
-    fn lacking(&self) -> &'static [&'static str] {
-        &["collation"]
+        &["collectionUUID", "key", "query", "hint", "collation"]
     }
 
     fn traits(&self) -> Traits {
@@ -37,10 +33,15 @@ impl Command for Distinct {
         let key = args.str("key")?.ok_or_else(|| args.missing("key"))?;
         let filter = args.doc_field("query")?;
         let hint = hint(&args)?;
-        let values = cx
-            .server
-            .store
-            .distinct(&namespace, key, filter, hint, &cx.limits)?;
+        let collation = args.collation()?;
+        let values = cx.server.store.distinct(
+            &namespace,
+            key,
+            filter,
+            hint,
+            collation.as_ref(),
+            &cx.limits,
+        )?;
         let mut reply = DocBuf::new();
         reply.push("values", &values);
         Ok(reply)

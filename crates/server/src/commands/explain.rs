@@ -1,6 +1,6 @@
 //! `explain`
 
-use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc};
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_query::Environment;
 use frond_query::aggregate::{Front, Pipeline};
 use frond_query::update::{ApplyContext, Update};
@@ -90,6 +90,7 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
             durability: Durability::Logged,
             allow_disk_use: None,
             bypass_validation: false,
+            collation: args.collation()?,
         };
         return explain_stages(cx, inner, &namespace, &request, verbosity);
     }
@@ -108,6 +109,7 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
                 skip: count.skip,
                 limit: count.limit,
                 hint: count.hint,
+                collation: count.collation,
                 ..FindRequest::default()
             };
             run_for(&request, &purpose(Task::Count, false))?
@@ -134,6 +136,7 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
                 limit: Some(1),
                 hint: request.hint,
                 variables: request.variables,
+                collation: request.collation,
                 ..FindRequest::default()
             };
             match &request.update {
@@ -159,6 +162,7 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
                 limit: (!request.multi).then_some(1),
                 hint: request.hint,
                 variables: request.variables,
+                collation: request.collation,
                 ..FindRequest::default()
             };
             let change = would_change(&request.update, &request.array_filters, variables)?;
@@ -178,6 +182,7 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
                 limit: request.limit_one.then_some(1),
                 hint: request.hint,
                 variables: request.variables,
+                collation: request.collation,
                 ..FindRequest::default()
             };
             run_for(&found, &purpose(Task::Delete, false))?
@@ -265,6 +270,10 @@ fn explain_stages(
 ) -> Result<DocBuf> {
     let view = cx.server.store.resolve_view(namespace)?;
     let of_view = view.as_ref().map(|view| view.with_stages(request.pipeline));
+    let collator = match &view {
+        Some(view) => view.collator()?,
+        None => (cx.server.store.catalog()).collator(namespace, request.collation.as_ref()),
+    };
     let namespace = view.as_ref().map_or(namespace, |view| &view.collection);
     let request = AggregateRequest {
         pipeline: of_view
@@ -275,7 +284,7 @@ fn explain_stages(
     let environment = Environment {
         variables: request.variables,
         now_ms: now_ms(),
-        collator: Collator::BINARY,
+        collator: &collator,
     };
     let pipeline = Pipeline::parse(request.pipeline, &environment)?;
     let pipeline = cx.server.store.with_geo_near_key(namespace, pipeline)?;
@@ -294,6 +303,7 @@ fn explain_stages(
         limit: front.limit.filter(|limit| *limit > 0),
         hint: request.hint,
         variables: request.variables,
+        collation: Some(collator.clone()),
         ..FindRequest::default()
     };
     let plan = cx

@@ -65,11 +65,11 @@ pub const FIELDS: &[&str] = &[
     "awaitData",
     "oplogReplay",
     "let",
+    "collation",
 ];
 
 /// Fields of MongoDB's `find` that are not there.
 pub const LACKING: &[&str] = &[
-    "collation",
     "ntoreturn",
     "snapshot",
     "maxScan",
@@ -121,6 +121,7 @@ impl<'a> Finding<'a> {
                 tailable,
                 variables,
                 allow_disk_use: args.bool("allowDiskUse")?,
+                collation: args.collation()?,
             },
             batch: BatchOptions { size, single },
             no_timeout: args.flag("noCursorTimeout")?.unwrap_or(false),

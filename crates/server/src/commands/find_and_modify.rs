@@ -5,7 +5,6 @@ use frond_store::{FindAndModifyOutcome, FindAndModifyRequest};
 
 use super::find::hint;
 use super::insert::bypass_validation;
-use super::update::refuse_collation;
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::Context;
@@ -89,7 +88,6 @@ pub fn parse<'a>(
     args: &Arguments<'a>,
     variables: Option<&'a Doc>,
 ) -> Result<FindAndModifyRequest<'a>> {
-    refuse_collation(args, "findAndModify")?;
     let update = match args.get("update") {
         value @ (None | Some(Value::Document(_) | Value::Array(_))) => value,
         Some(_) => {
@@ -111,6 +109,7 @@ pub fn parse<'a>(
         hint: hint(args)?,
         variables,
         bypass_validation: bypass_validation(args)?,
+        collation: args.collation()?,
     })
 }
 

@@ -223,7 +223,6 @@ pub fn parse_statement<'a>(
 ) -> Result<UpdateRequest<'a>> {
     let args = Arguments::new("update.updates", statement);
     args.only(STATEMENT)?;
-    refuse_collation(&args, "update")?;
     for name in ["c", "upsertSupplied"] {
         if args.get(name).is_some_and(|value| value.truthy()) {
             return Err(lacking("update", name));
@@ -257,16 +256,8 @@ pub fn parse_statement<'a>(
         hint: hint(&args)?,
         variables,
         bypass_validation: false,
+        collation: args.collation()?,
     })
-}
-
-/// Refuses a collation other than the simple one.
-pub fn refuse_collation(args: &Arguments<'_>, command: &str) -> Result<()> {
-    match args.doc_field("collation")? {
-        None => Ok(()),
-        Some(doc) if doc.is_empty() || doc.get_str("locale") == Some("simple") => Ok(()),
-        Some(_) => Err(lacking(command, "collation")),
-    }
 }
 
 #[cfg(test)]
@@ -337,8 +328,8 @@ mod tests {
                 40415,
             ),
             (
-                doc! {"update": "c", "updates": [{"q": {}, "u": {}, "collation": {"locale": "de"}}]},
-                238,
+                doc! {"update": "c", "updates": [{"q": {}, "u": {}, "collation": {"locale": "xx"}}]},
+                2,
             ),
         ];
         for (command, code) in cases {

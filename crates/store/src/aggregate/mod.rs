@@ -43,6 +43,8 @@ pub struct AggregateRequest<'a> {
     pub bypass_validation: bool,
     /// Whether temporary files may be written; by the settings if it is not said.
     pub allow_disk_use: Option<bool>,
+    /// How strings compare; as the collection or the view says if there is none.
+    pub collation: Option<Collator>,
 }
 
 /// The limits of an operation whose cursors are deep inside of a pipeline. Each `getMore` brings
@@ -297,16 +299,25 @@ impl DocumentStore {
         let Some(view) = view else {
             return self.aggregate_on(db, ns, ns, request, context);
         };
-        let own = Pipeline::parse(
-            request.pipeline,
-            &environment(request.variables, Collator::BINARY),
-        )?;
+        let collator = view.collator()?;
+        if request
+            .collation
+            .as_ref()
+            .is_some_and(|asked| *asked != collator)
+        {
+            return Err(command(
+                ErrorCode::OptionNotSupportedOnView,
+                "Cannot override a view's default collation",
+            ));
+        }
+        let own = Pipeline::parse(request.pipeline, &environment(request.variables, &collator))?;
         if own.has_own_source() && !own.has_documents() {
             return Err(is_a_view(ns.unwrap_or(&view.collection)));
         }
         let stages = view.with_stages(request.pipeline);
         let request = AggregateRequest {
             pipeline: &stages,
+            collation: Some(collator),
             ..request.clone()
         };
         self.aggregate_on(db, Some(&view.collection), ns, &request, context)
@@ -321,10 +332,13 @@ impl DocumentStore {
         request: &AggregateRequest<'_>,
         context: &OpContext,
     ) -> Result<QueryCursor> {
-        let pipeline = Pipeline::parse(
-            request.pipeline,
-            &environment(request.variables, Collator::BINARY),
-        )?;
+        let asked = request.collation.as_ref();
+        let collator = match ns {
+            Some(ns) => self.catalog().collator(ns, asked),
+            None => asked.cloned().unwrap_or_default(),
+        };
+        let pipeline =
+            Pipeline::parse(request.pipeline, &environment(request.variables, &collator))?;
         if ns.is_none() && !pipeline.has_documents() {
             return Err(command(
                 ErrorCode::InvalidNamespace,

@@ -265,6 +265,7 @@ impl Target<'_> {
                 },
                 // A pipeline is for documents that are there; others are inserted as they are.
                 sort: None,
+                collation: None,
                 upsert: not_matched == WhenNotMatched::Insert && variables.is_none(),
                 multi: false,
                 array_filters: Vec::new(),

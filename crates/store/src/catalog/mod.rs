@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use frond_bson::DocBuf;
+use frond_bson::{Collator, DocBuf};
 use frond_query::error::ErrorCode;
 use parking_lot::{Mutex, RwLock};
 
@@ -128,13 +128,18 @@ impl Collection {
     /// The specification of the index on `_id`, as it is shown.
     pub fn id_index(&self) -> DocBuf {
         match &self.settings.clustered {
-            None => IndexSpec::id_index_doc(),
+            None => IndexSpec::inheriting(&IndexSpec::id_index_doc(), self.collator()),
             Some(clustered) => {
                 let mut spec = clustered.clone();
                 spec.push("clustered", true);
                 spec
             }
         }
+    }
+
+    /// How strings compare where nothing else is asked for, and in the index on `_id`.
+    pub fn collator(&self) -> &Collator {
+        &self.settings.collator
     }
 
     /// The name of the index on `_id`.
@@ -245,6 +250,17 @@ impl Catalog {
         let series = view.get(&Namespace::new(ns.db(), series).ok()?)?;
         series.settings.time_series.as_ref()?;
         Some(series.clone())
+    }
+
+    /// How an operation on a collection compares strings: as it asks for, or as the collection does.
+    pub fn collator(&self, ns: &Namespace, asked: Option<&Collator>) -> Collator {
+        match asked {
+            Some(asked) => asked.clone(),
+            None => match self.collection(ns) {
+                Some(collection) => collection.collator().clone(),
+                None => Collator::default(),
+            },
+        }
     }
 
     /// The current definition of a collection, or `NamespaceNotFound` (26), or

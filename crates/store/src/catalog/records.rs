@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use frond_bson::{DocBuf, Value, key};
+use frond_bson::{Collator, DocBuf, Value, key};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::Collection;
@@ -136,8 +136,9 @@ pub(crate) fn record_of_key(encoded: &[u8]) -> Option<i64> {
 }
 
 /// The specification of the index on `_id` of a capped collection.
-pub(super) fn id_index() -> Result<IndexSpec> {
-    Ok(unique_id(IndexSpec::parse(&IndexSpec::id_index_doc())?))
+pub(super) fn id_index(collator: &Collator) -> Result<IndexSpec> {
+    let spec = IndexSpec::inheriting(&IndexSpec::id_index_doc(), collator);
+    Ok(unique_id(IndexSpec::parse(&spec)?))
 }
 
 /// The specification of an index on `_id` does not say that it is unique, but it is.

@@ -17,8 +17,8 @@ pub fn fields_document(spec: &IndexSpec, fields: &[u8], lost: &[u8]) -> Option<D
     Some(out)
 }
 
-/// Whether [`document`] can rebuild all of an index's fields: each holds the value at its path, and no
-/// path leads to another one or through an array.
+/// Whether [`document`] can rebuild all of an index's fields: each holds the value at its path, not the sort
+/// key of a collation, and no path leads to another one or through an array.
 pub fn can_rebuild(spec: &IndexSpec) -> bool {
     let leads_to = |a: &IndexField, b: &IndexField| {
         b.path
@@ -26,6 +26,7 @@ pub fn can_rebuild(spec: &IndexSpec) -> bool {
             .is_some_and(|rest| rest.starts_with('.'))
     };
     spec.special.is_none()
+        && spec.collator.is_binary()
         && spec
             .fields
             .iter()

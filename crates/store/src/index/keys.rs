@@ -200,7 +200,7 @@ impl Writer<'_, '_> {
     #[inline]
     fn part(&mut self, value: Value<'_>, direction: key::Direction) {
         let IndexKeys { bytes, lost, .. } = &mut *self.keys;
-        key::encode_typed(&value, direction, bytes, lost);
+        (self.spec.collator).encode_typed(&value, direction, bytes, lost);
     }
 
     /// Ends the key that begins at `start`.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use frond_bson::{Doc, DocBuf, Value, key};
+use frond_bson::{Collator, Doc, DocBuf, Value, key};
 use frond_query::error::ErrorCode;
 use frond_query::matcher::Filter;
 use frond_query::paths::{KeyPaths, Path};
@@ -21,6 +21,9 @@ pub const ID_INDEX_NAME: &str = "_id_";
 /// Leftovers that old drivers still send, which change nothing, as in MongoDB. They are kept, for
 /// `listIndexes`.
 const LEFTOVERS: [&str; 2] = ["background", "dropDups"];
+
+/// Kinds whose indexes compare strings by their bytes only.
+const WITHOUT_COLLATION: [&str; 3] = ["2d", "text", "wildcard"];
 
 /// Options that MongoDB knows and this server does not have.
 const NOT_SUPPORTED: [&str; 4] = [
@@ -84,6 +87,8 @@ pub struct IndexSpec {
     pub clustering: bool,
     /// Seconds after which documents expire.
     pub expire_after: Option<i32>,
+    /// How strings compare.
+    pub collator: Collator,
     /// Only documents that match have entries.
     pub partial: Option<Partial>,
     /// Compression and sizes of the tree.
@@ -221,26 +226,36 @@ pub(crate) fn parse_tree_option(
     Ok(true)
 }
 
-/// Accepts the simple collation, which is no collation; refuses every other.
-pub(crate) fn check_collation(value: Value<'_>, code: ErrorCode) -> Result<()> {
-    match value {
-        Value::Document(doc) if doc.is_empty() || doc.get_str("locale") == Some("simple") => Ok(()),
-        Value::Document(doc) => Err(refuse(
-            code,
-            format!(
-                "The option 'collation' is not supported by this server, except {{ locale: \
-                 \"simple\" }}; got {}",
-                text::document(doc)
-            ),
-        )),
-        other => Err(refuse(
-            ErrorCode::TypeMismatch,
-            format!(
-                "The field 'collation' must be an object, but got {}",
-                other.type_name()
-            ),
-        )),
+/// Reads the option `collation`. An index of version 1 cannot have one.
+fn collation_of(doc: &Doc) -> Result<Collator> {
+    let collation = match doc.get("collation") {
+        None => return Ok(Collator::default()),
+        Some(Value::Document(collation)) => collation,
+        Some(other) => {
+            return Err(refuse(
+                ErrorCode::TypeMismatch,
+                format!(
+                    "The field 'collation' must be an object, but got {}",
+                    other.type_name()
+                ),
+            ));
+        }
+    };
+    if collation.is_empty() {
+        return Err(refuse(
+            ErrorCode::BadValue,
+            "The field 'collation' cannot be an empty object.",
+        ));
     }
+    let collator = frond_query::collation::parse(collation)?;
+    if !collator.is_binary() && doc.get("v").and_then(|v| v.as_i64_lossless()) == Some(1) {
+        return Err(cannot_create(format!(
+            "Invalid index specification {}; cannot create an index with the 'collation' option and \
+             'v: 1'",
+            text::document(doc)
+        )));
+    }
+    Ok(collator)
 }
 
 impl IndexSpec {
@@ -308,6 +323,20 @@ impl IndexSpec {
                 text::document(doc)
             ),
         ))
+    }
+
+    /// A specification as it is for a collection that compares strings by `default`: an index without a
+    /// collation of its own has that one, unless it asks for version 1.
+    pub fn inheriting(doc: &Doc, default: &Collator) -> DocBuf {
+        let mut doc = doc.to_owned();
+        let is_old = doc.get("v").and_then(|v| v.as_i64_lossless()) == Some(1);
+        if let Some(collation) = default.spec()
+            && !doc.contains_key("collation")
+            && !is_old
+        {
+            doc.push("collation", collation);
+        }
+        doc
     }
 
     /// The specification of the index on `_id`.
@@ -402,6 +431,7 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
         prepare_unique: false,
         clustering: false,
         expire_after: None,
+        collator: collation_of(doc)?,
         partial: None,
         tree: TreeOptions::default(),
         doc: DocBuf::new(),
@@ -433,8 +463,9 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
                 spec.expire_after = Some(ttl::parse(doc, value)?);
                 listed.push(option, value);
             }
-            "partialFilterExpression" => spec.partial = Some(parse_partial(value)?),
-            "collation" => check_collation(value, ErrorCode::CannotCreateIndex)?,
+            "partialFilterExpression" => spec.partial = Some(parse_partial(value, &spec.collator)?),
+            // Read before, as the filter depends on it.
+            "collation" => {}
             _ if parse_tree_option(&mut spec.tree, option, value)? => {
                 listed.push(option, value);
             }
@@ -482,6 +513,15 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
     if let Some(special) = &spec.special {
         special.check(&spec)?;
     }
+    if let Some(collation) = spec.collator.spec()
+        && WITHOUT_COLLATION.contains(&kind.name)
+    {
+        return Err(cannot_create(format!(
+            "Index type '{}' does not support collation: {}",
+            kind.name,
+            text::document(collation)
+        )));
+    }
     listed.push_all(&parsed.options);
     spec.doc = listed_form(&spec, &listed);
     Ok(spec)
@@ -523,6 +563,9 @@ fn listed_form(spec: &IndexSpec, other_options: &Doc) -> DocBuf {
     }
     if let Some(partial) = &spec.partial {
         out.push("partialFilterExpression", &partial.doc);
+    }
+    if let Some(collation) = spec.collator.spec() {
+        out.push("collation", collation);
     }
     out.push_all(other_options);
     out
@@ -577,7 +620,7 @@ fn check_id_index(spec: &IndexSpec, doc: &Doc) -> Result<()> {
     Ok(())
 }
 
-fn parse_partial(value: Value<'_>) -> Result<Partial> {
+fn parse_partial(value: Value<'_>, collator: &Collator) -> Result<Partial> {
     let Value::Document(doc) = value else {
         return Err(refuse(
             ErrorCode::TypeMismatch,
@@ -587,7 +630,7 @@ fn parse_partial(value: Value<'_>) -> Result<Partial> {
             ),
         ));
     };
-    let filter = Filter::parse(doc)?;
+    let filter = Filter::parse_collated(doc, collator)?;
     crate::plan::partial::check_supported(&filter)?;
     Ok(Partial {
         doc: doc.to_owned(),
@@ -686,9 +729,20 @@ mod tests {
                 "'prepareUnique'",
             ),
             (
-                doc! {"key": {"a": 1}, "collation": {"locale": "de"}},
+                doc! {"key": {"a": 1}, "collation": {"locale": "xx"}},
+                2,
+                "'locale'",
+            ),
+            (doc! {"key": {"a": 1}, "collation": {}}, 2, "empty object"),
+            (
+                doc! {"key": {"a": 1}, "collation": "de"},
+                14,
+                "must be an object",
+            ),
+            (
+                doc! {"key": {"a": 1}, "v": 1, "collation": {"locale": "de"}},
                 67,
-                "'collation'",
+                "'v: 1'",
             ),
             (doc! {"key": {"a": 1}, "pageSize": 1}, 67, "'pageSize'"),
             (doc! {"key": {"a": 1}, "nonsense": 1}, 197, "'nonsense'"),

@@ -7,11 +7,12 @@ mod read;
 mod time_series;
 mod validator;
 
-use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
+use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc};
+use frond_query::collation;
 use frond_query::error::ErrorCode;
 
 use crate::error::{Result, command};
-use crate::index::spec::{check_collation, parse_tree_option};
+use crate::index::spec::parse_tree_option;
 use crate::keyspace::TreeOptions;
 pub use capped::Capped;
 pub(crate) use modify::modify;
@@ -26,7 +27,7 @@ pub(crate) const SUPPORTED: &[&str] = &[
     "changeStreamPreAndPostImages (kept",
     " there are no change streams)",
     "clusteredIndex",
-    "collation (simple)",
+    "collation",
     "compression",
     "expireAfterSeconds",
     "idIndex",
@@ -56,6 +57,8 @@ const IGNORED: [&str; 4] = ["autoIndexId", "idIndex", "flags", "temp"];
 pub struct CollectionOptions {
     /// Compression and sizes of the collection's trees.
     pub tree: TreeOptions,
+    /// How strings compare where nothing else is asked for.
+    pub collator: Collator,
     /// What documents have to be like.
     pub validation: Validation,
     /// How much it holds, if it is capped.
@@ -110,7 +113,17 @@ impl CollectionOptions {
                 continue;
             }
             if name == "collation" {
-                check_collation(value, ErrorCode::InvalidOptions)?;
+                let Value::Document(spec) = value else {
+                    return Err(command(
+                        ErrorCode::TypeMismatch,
+                        format!(
+                            "BSON field 'create.collation' is the wrong type '{}', expected type \
+                             'object'",
+                            value.type_name()
+                        ),
+                    ));
+                };
+                parsed.collator = collation::parse_in("create.collation", spec)?;
                 continue;
             }
             if NOT_SUPPORTED.contains(&name) {
@@ -265,7 +278,9 @@ impl CollectionOptions {
             out.push("viewOn", &view.on);
             out.push("pipeline", &view.pipeline);
         }
-        keep(&mut out, "collation");
+        if let Some(collation) = self.collator.spec() {
+            out.push("collation", collation);
+        }
         if let Some(seconds) = self.expire_after_seconds {
             out.push("expireAfterSeconds", seconds);
         }
@@ -498,7 +513,10 @@ mod tests {
                 None,
             ),
             (doc! {"expireAfterSeconds": 9}, Some(72)),
-            (doc! {"collation": {"locale": "de"}}, Some(72)),
+            (doc! {"collation": {"locale": "de"}}, None),
+            (doc! {"collation": {"locale": "xx"}}, Some(2)),
+            (doc! {"collation": {}}, Some(40414)),
+            (doc! {"collation": "de"}, Some(14)),
             (doc! {"viewOn": "x"}, None),
             (doc! {"viewOn": "x", "pipeline": [{"$match": {}}]}, None),
             (doc! {"viewOn": ""}, Some(2)),

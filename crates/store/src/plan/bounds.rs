@@ -6,10 +6,13 @@
 //!   unless `$elemMatch` ties them to one element.
 //! - For the same reason two fields that lead through one array are not both bounded.
 //! - A negation holds for an array if no element matches, so it bounds nothing.
+//!
+//! Ranges are those of an index with a certain collator. A condition that compares strings by another one
+//! bounds nothing there.
 
 use std::sync::Arc;
 
-use frond_bson::{Value, key};
+use frond_bson::{Collator, Value, key};
 use frond_query::matcher::{Comparison, ElemMatch, Expr, InSet, Leaf, Op, Pattern, Relation, Text};
 use frond_query::text::TextMatch;
 
@@ -47,30 +50,40 @@ pub struct Conditions {
     pub text: Option<Arc<TextMatch>>,
     /// `$elemMatch` conditions seen so far.
     elements: usize,
+    /// How the indexes compare strings.
+    collator: Collator,
+}
+
+/// Whether an index by `collator` has a value where a condition by `own` looks for it.
+fn fits(value: &Value<'_>, own: &Collator, collator: &Collator) -> bool {
+    own == collator || !(own.affects(value) || collator.affects(value))
 }
 
 /// A single value.
-fn point(value: Value<'_>) -> Interval {
+fn point(value: Value<'_>, collator: &Collator) -> Interval {
     let mut encoded = Vec::new();
-    key::encode(&value, &mut encoded);
+    collator.encode(&value, &mut encoded);
     Interval::point(encoded, value.to_owned())
 }
 
 /// What null means in a filter: null, undefined and missing, which an index stores as null.
 fn nulls() -> Intervals {
-    Intervals::union_of(vec![point(Value::Undefined), point(Value::Null)])
+    Intervals::union_of(vec![
+        point(Value::Undefined, Collator::BINARY),
+        point(Value::Null, Collator::BINARY),
+    ])
 }
 
 /// Values equal to `value`, as an index holds them.
-fn equal(value: Value<'_>) -> Intervals {
+fn equal(value: Value<'_>, collator: &Collator) -> Intervals {
     match value {
         Value::Null | Value::Undefined => nulls(),
         Value::Array(items) => {
             // The array is there by its elements; inside of another array, as a whole.
             let first = items.values().next().unwrap_or(Value::Undefined);
-            Intervals::union_of(vec![point(value), point(first)])
+            Intervals::union_of(vec![point(value, collator), point(first, collator)])
         }
-        _ => Intervals::one(point(value)),
+        _ => Intervals::one(point(value, collator)),
     }
 }
 
@@ -104,18 +117,18 @@ fn class_edge(value: &Value<'_>, upper: bool) -> Label {
 }
 
 /// Values of the operand's type class that compare so with it.
-fn range(relation: Relation, value: Value<'_>) -> Intervals {
+fn range(relation: Relation, value: Value<'_>, collator: &Collator) -> Intervals {
     match value {
         Value::Null | Value::Undefined if relation.includes_equal() => return nulls(),
         Value::Null | Value::Undefined => return Intervals::none(),
         // These two compare with every type. Arrays are there by their elements.
         Value::MinKey | Value::MaxKey | Value::Array(_) => return Intervals::all(),
-        _ if value.is_nan() && relation.includes_equal() => return equal(value),
+        _ if value.is_nan() && relation.includes_equal() => return equal(value, collator),
         _ if value.is_nan() => return Intervals::none(),
         _ => {}
     }
     let mut encoded = Vec::new();
-    key::encode(&value, &mut encoded);
+    collator.encode(&value, &mut encoded);
     let (low, high) = key::bracket(&value, key::Direction::Ascending);
     let end = Label::Value {
         value: value.to_owned(),
@@ -147,14 +160,18 @@ fn range(relation: Relation, value: Value<'_>) -> Intervals {
     })
 }
 
-/// Strings that can match a regular expression, and the expression itself as a value.
-fn matching(pattern: &Pattern) -> Intervals {
-    let itself = point(Value::Regex {
-        pattern: pattern.source(),
-        options: pattern.options(),
-    });
+/// Strings that can match a regular expression, and the expression itself as a value. Sort keys do not
+/// tell how a string begins.
+fn matching(pattern: &Pattern, collator: &Collator) -> Intervals {
+    let itself = point(
+        Value::Regex {
+            pattern: pattern.source(),
+            options: pattern.options(),
+        },
+        collator,
+    );
     let (low, high) = key::bracket(&Value::String(""), key::Direction::Ascending);
-    let strings = match pattern.prefix() {
+    let strings = match pattern.prefix().filter(|_| collator.is_binary()) {
         Some(prefix) => {
             let mut encoded = Vec::new();
             key::encode(&Value::String(&prefix.text), &mut encoded);
@@ -191,61 +208,71 @@ fn matching(pattern: &Pattern) -> Intervals {
     Intervals::union_of(vec![strings, itself])
 }
 
-fn in_set(set: &InSet) -> Intervals {
-    let values = set.values().iter().map(|value| equal(value.as_value()));
-    let patterns = set.patterns().iter().map(matching);
+fn in_set(set: &InSet, collator: &Collator) -> Intervals {
+    let mut values = set.values().iter();
+    if !values.all(|value| fits(&value.as_value(), set.collator(), collator)) {
+        return Intervals::all();
+    }
+    let values = (set.values().iter()).map(|value| equal(value.as_value(), collator));
+    let patterns = (set.patterns().iter()).map(|pattern| matching(pattern, collator));
     let parts = values.chain(patterns);
     Intervals::union_of(parts.flat_map(|part| part.as_slice().to_vec()).collect())
 }
 
-/// The ranges of one operator, and whether a missing field can meet it. `None`: it bounds nothing.
-pub fn of_op(op: &Op) -> Option<(Intervals, bool)> {
+/// The ranges of one operator in an index by `collator`, and whether a missing field can meet it. `None`:
+/// it bounds nothing.
+pub fn of_op(op: &Op, collator: &Collator) -> Option<(Intervals, bool)> {
     match op {
-        Op::Compare(comparison) => Some(of_comparison(comparison)),
-        Op::In(set) => Some((in_set(set), set.has_null())),
-        Op::Regex(pattern) => Some((matching(pattern), false)),
+        Op::Compare(comparison) => Some(of_comparison(comparison, collator)),
+        Op::In(set) => Some((in_set(set, collator), set.has_null())),
+        Op::Regex(pattern) => Some((matching(pattern, collator), false)),
         // Null stands for a missing field, too, so an existing field can be anywhere.
         Op::Exists => Some((Intervals::all(), false)),
         Op::Type(_) | Op::Size(_) | Op::Mod(_) | Op::Bits(_) => Some((Intervals::all(), false)),
         // Only a geospatial index narrows these.
         Op::Geo(_) | Op::Near(_) => Some((Intervals::all(), false)),
         Op::ElemMatch(condition) => match &**condition {
-            ElemMatch::Value(conditions) => Some((of_element(conditions), false)),
+            ElemMatch::Value(conditions) => Some((of_element(conditions, collator), false)),
             ElemMatch::Document(_) => Some((Intervals::all(), false)),
         },
     }
 }
 
-fn of_comparison(comparison: &Comparison) -> (Intervals, bool) {
+fn of_comparison(comparison: &Comparison, collator: &Collator) -> (Intervals, bool) {
     let value = comparison.value();
+    if !fits(&value, comparison.collator(), collator) {
+        return (Intervals::all(), false);
+    }
     let relation = comparison.relation();
     match relation {
-        Relation::Eq => (equal(value), value.is_nullish()),
+        Relation::Eq => (equal(value, collator), value.is_nullish()),
         _ => {
             let missing = value.is_nullish() || matches!(value, Value::MinKey | Value::MaxKey);
-            (range(relation, value), missing)
+            (range(relation, value, collator), missing)
         }
     }
 }
 
 /// Ranges for one element of an array that meets all of `conditions`, whose leaves have no path.
-fn of_element(conditions: &Expr) -> Intervals {
+fn of_element(conditions: &Expr, collator: &Collator) -> Intervals {
     match conditions {
         Expr::And(all) => all
             .iter()
-            .map(of_element)
+            .map(|one| of_element(one, collator))
             .fold(Intervals::all(), |a, b| a.intersection(&b)),
         Expr::Or(any) => any
             .iter()
-            .map(of_element)
+            .map(|one| of_element(one, collator))
             .fold(Intervals::none(), Intervals::union),
         Expr::Not(inner) => match &**inner {
-            Expr::Leaf(leaf) => complement(&leaf.op).unwrap_or_else(Intervals::all),
+            Expr::Leaf(leaf) => complement(&leaf.op, collator).unwrap_or_else(Intervals::all),
             _ => Intervals::all(),
         },
         // An array directly inside of an array has one entry: itself.
         Expr::Leaf(leaf) if matches!(leaf.op, Op::ElemMatch(_)) => Intervals::all(),
-        Expr::Leaf(leaf) => of_op(&leaf.op).map_or_else(Intervals::all, |(ranges, _)| ranges),
+        Expr::Leaf(leaf) => {
+            of_op(&leaf.op, collator).map_or_else(Intervals::all, |(ranges, _)| ranges)
+        }
         Expr::False => Intervals::none(),
         _ => Intervals::all(),
     }
@@ -262,39 +289,67 @@ pub fn is_plain(value: Value<'_>) -> bool {
         )
 }
 
-/// Whether the ranges of an operator hold exactly the values that match, arrays aside.
-pub fn is_exact(op: &Op) -> bool {
+/// Whether the ranges of an operator in an index by `collator` hold exactly the values that match, arrays
+/// aside.
+pub fn is_exact(op: &Op, collator: &Collator) -> bool {
     match op {
-        Op::Compare(comparison) => is_plain(comparison.value()),
+        Op::Compare(comparison) => {
+            let value = comparison.value();
+            is_plain(value) && fits(&value, comparison.collator(), collator)
+        }
         Op::In(set) => {
-            set.patterns().is_empty() && set.values().iter().all(|value| is_plain(value.as_value()))
+            let exact =
+                |value: Value<'_>| is_plain(value) && fits(&value, set.collator(), collator);
+            set.patterns().is_empty() && set.values().iter().all(|value| exact(value.as_value()))
         }
         _ => false,
     }
 }
 
 /// The ranges where an equality does not hold. Only of values that an index stores as they are.
-fn complement(op: &Op) -> Option<Intervals> {
-    let plain = |value: &Value<'_>| !matches!(value, Value::Array(_));
+fn complement(op: &Op, collator: &Collator) -> Option<Intervals> {
+    let plain = |value: &Value<'_>, own: &Collator| {
+        !matches!(value, Value::Array(_)) && fits(value, own, collator)
+    };
     match op {
         Op::Compare(comparison) if comparison.relation() == Relation::Eq => {
             let value = comparison.value();
-            plain(&value).then(|| equal(value).complement())
+            plain(&value, comparison.collator()).then(|| equal(value, collator).complement())
         }
         Op::In(set) if set.patterns().is_empty() => {
-            let all_plain = set.values().iter().all(|value| plain(&value.as_value()));
-            all_plain.then(|| in_set(set).complement())
+            let mut values = set.values().iter();
+            let all_plain = values.all(|value| plain(&value.as_value(), set.collator()));
+            all_plain.then(|| in_set(set, collator).complement())
         }
         _ => None,
     }
 }
 
 impl Conditions {
-    /// Collects the conditions that every document must meet.
-    pub fn of(filter: &Expr) -> Conditions {
-        let mut conditions = Conditions::default();
+    /// Collects the conditions that every document must meet, as ranges of indexes by `collator`.
+    pub fn of(filter: &Expr, collator: &Collator) -> Conditions {
+        let mut conditions = Conditions {
+            collator: collator.clone(),
+            ..Conditions::default()
+        };
         conditions.add(filter, "", None);
         conditions
+    }
+
+    /// The conditions of a filter, and then those of the filters around it.
+    pub fn of_all(filters: &[&Expr], collator: &Collator) -> Conditions {
+        let mut filters = filters
+            .iter()
+            .map(|filter| Conditions::of(filter, collator));
+        let mut all = filters.next().unwrap_or_default();
+        filters.for_each(|outer| all.add_outer(&outer));
+        all
+    }
+
+    /// Adds the conditions of the filter around this one.
+    pub fn add_outer(&mut self, outer: &Conditions) {
+        self.list.extend(outer.list.iter().cloned());
+        self.says_more = true;
     }
 
     /// Whether ranges of these paths, in an index without arrays, hold nothing that does not pass.
@@ -331,12 +386,13 @@ impl Conditions {
                 self.says_more = true;
                 // Inside of `$elemMatch` too, the field itself may be an array.
                 if let Expr::Leaf(leaf) = &**inner
-                    && let Some(intervals) = complement(&leaf.op)
+                    && let Some(intervals) = complement(&leaf.op, &self.collator)
                 {
                     self.list.push(Condition {
                         path: join(prefix, leaf.path.as_str()),
                         // `{$ne: null}` is the only one that a missing field cannot meet.
-                        matches_missing: !of_op(&leaf.op).is_some_and(|(_, missing)| missing),
+                        matches_missing: !of_op(&leaf.op, &self.collator)
+                            .is_some_and(|(_, missing)| missing),
                         intervals,
                         holds_for_arrays: false,
                         is_exact: false,
@@ -385,13 +441,13 @@ impl Conditions {
             self.add(filter, &path, Some(number));
             return;
         }
-        if let Some((intervals, matches_missing)) = of_op(&leaf.op) {
+        if let Some((intervals, matches_missing)) = of_op(&leaf.op, &self.collator) {
             self.list.push(Condition {
                 path,
                 intervals,
                 matches_missing,
                 holds_for_arrays: true,
-                is_exact: is_exact(&leaf.op),
+                is_exact: is_exact(&leaf.op, &self.collator),
                 element,
             });
         }

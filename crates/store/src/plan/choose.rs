@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use frond_bson::key;
+use frond_bson::{Collator, key};
 use frond_query::error::ErrorCode;
 use frond_query::matcher::{ElemMatch, Expr, Filter, Op};
 use frond_query::sort::SortSpec;
@@ -30,8 +30,10 @@ use crate::keyspace::Direction;
 pub struct Query<'a> {
     /// The filter.
     pub filter: &'a Filter,
-    /// The order wanted; empty for none.
+    /// The order wanted, empty for none, with the collator of the query.
     pub sort: &'a SortSpec,
+    /// How the collection, and so the index on `_id`, compares strings.
+    pub id_collator: &'a Collator,
     /// The index to use.
     pub hint: Option<&'a Hint>,
     /// The top-level fields that the result shows, if it shows only some and not `None` for all.
@@ -82,9 +84,10 @@ pub fn choose(
         && !query.by_record
         && query.sort.natural().is_none()
         && let Some(id) = query.filter.equality("_id")
+        && has_id_order(&query, &id)
     {
         let mut encoded = Vec::new();
-        key::encode(&id, &mut encoded);
+        query.id_collator.encode(&id, &mut encoded);
         return Ok(simple(Access::Id(encoded)));
     }
     if !query.limits.is_empty()
@@ -105,7 +108,8 @@ pub fn choose(
             rejected: Vec::new(),
         });
     }
-    let conditions = Conditions::of(query.filter.predicates());
+    let filters = [query.filter.predicates()];
+    let conditions = Conditions::of(query.filter.predicates(), query.id_collator);
     if conditions.impossible {
         return Ok(simple(Access::Eof));
     }
@@ -115,18 +119,20 @@ pub fn choose(
     };
     let mut candidates = Vec::new();
     match &hinted {
-        Some(Some(index)) => candidates.extend(through_index(index, &query, &conditions, true)),
+        Some(Some(index)) => {
+            candidates.extend(through_index(index, &query, &conditions, &filters, true))
+        }
         Some(None) => candidates.extend(through_id(&query, &conditions, true)),
         None => {
             for index in collection.ready_indexes() {
-                candidates.extend(through_index(index, &query, &conditions, false));
+                candidates.extend(through_index(index, &query, &conditions, &filters, false));
             }
             candidates.extend(through_id(&query, &conditions, false));
             candidates.extend(union(collection, &query, &conditions));
         }
     }
     for candidate in &mut candidates {
-        limit(&mut candidate.access, query.limits)?;
+        limit(&mut candidate.access, &query)?;
     }
     candidates.sort_by(|a, b| b.rank.total_cmp(&a.rank));
     if candidates.is_empty()
@@ -161,16 +167,26 @@ pub fn choose(
     })
 }
 
+/// Whether the index on `_id` has a value where the query looks for it.
+fn has_id_order(query: &Query<'_>, id: &frond_bson::Value<'_>) -> bool {
+    let own = query.sort.collator();
+    own == query.id_collator || !(own.affects(id) || query.id_collator.affects(id))
+}
+
 /// Applies `min` and `max`.
-fn limit(access: &mut Access, limits: &KeyLimits) -> Result<()> {
+fn limit(access: &mut Access, query: &Query<'_>) -> Result<()> {
+    let limits = query.limits;
     if limits.is_empty() {
         return Ok(());
     }
     match access {
-        Access::Index(access) => access.interval = limits.encode(&access.index.spec.fields)?,
+        Access::Index(access) => {
+            let spec = &access.index.spec;
+            access.interval = limits.encode(&spec.fields, &spec.collator)?;
+        }
         Access::IdRange { ranges, .. } => {
             let spec = IndexSpec::parse(&IndexSpec::id_index_doc())?;
-            let KeyInterval { low, high } = limits.encode(&spec.fields)?;
+            let KeyInterval { low, high } = limits.encode(&spec.fields, query.id_collator)?;
             let between = Interval {
                 low: low.unwrap_or_default(),
                 high,
@@ -285,11 +301,13 @@ fn rank_of_bounds(bounds: &[Intervals]) -> f64 {
     rank
 }
 
-/// Plans through one index, as far as they are of use.
+/// Plans through one index, as far as they are of use. `conditions` are those of `filters` for the
+/// collator of the collection.
 pub(super) fn through_index(
     index: &Arc<Index>,
     query: &Query<'_>,
     conditions: &Conditions,
+    filters: &[&Expr],
     hinted: bool,
 ) -> Vec<Candidate> {
     let spec = &index.spec;
@@ -298,6 +316,13 @@ pub(super) fn through_index(
         return Vec::new();
     }
     let multikey = index.multikey();
+    let own;
+    let conditions = if spec.collator == *query.id_collator {
+        conditions
+    } else {
+        own = Conditions::of_all(filters, &spec.collator);
+        &own
+    };
     let routes = match &spec.special {
         None => vec![Route::ordinary(spec, multikey, conditions)],
         Some(special) => special.routes(&Ask {
@@ -325,7 +350,11 @@ fn by_route(
     let bounds = &route.bounds;
     if let Some(partial) = &spec.partial
         && !hinted
-        && !partial::implies(query.filter.predicates(), partial.filter.predicates())
+        && !partial::implies(
+            query.filter.predicates(),
+            partial.filter.predicates(),
+            &spec.collator,
+        )
     {
         return None;
     }
@@ -337,6 +366,8 @@ fn by_route(
         // Behind the parts of an entry comes the record id, not the `_id`.
         order.truncate(bounds.fields.len());
     }
+    let collators = [&spec.collator, query.id_collator];
+    without_foreign_order(&mut order, &bounds.fields, query, collators);
     let direction = direction_for(query.sort, &order);
     let gives_order = direction.is_some() && !query.sort.is_empty();
     let is_bounded = bounds.fields.first().is_some_and(|first| !first.is_all());
@@ -345,7 +376,11 @@ fn by_route(
     if !hinted && !is_bounded && !gives_order && !is_smaller {
         return None;
     }
-    let covered = !spec.clustering && route.multikey == 0 && is_covered(spec, query);
+    // A key by a collator does not tell the string.
+    let covered = !spec.clustering
+        && route.multikey == 0
+        && query.id_collator.is_binary()
+        && is_covered(spec, query);
     let reads_no_more = covered || spec.clustering;
     let one_entry = spec.unique && bounds.leading_points() == spec.fields.len();
     let rank = rank_of_bounds(&bounds.fields)
@@ -375,6 +410,26 @@ fn by_route(
     })
 }
 
+/// Fields that hold strings in another order than that of the query give no order. The `collators` are that
+/// of the fields and that of the `_id` behind them.
+fn without_foreign_order(
+    order: &mut [OrderField<'_>],
+    ranges: &[Intervals],
+    query: &Query<'_>,
+    collators: [&Collator; 2],
+) {
+    let wanted = query.sort.collator();
+    for (position, field) in order.iter_mut().enumerate() {
+        let (ranges, collator) = match ranges.get(position) {
+            Some(ranges) => (Some(ranges), collators[0]),
+            None => (None, collators[1]),
+        };
+        if collator != wanted && ranges.is_none_or(Intervals::may_hold_text) {
+            field.is_array = true;
+        }
+    }
+}
+
 /// A plan over ranges of `_id`, if it is of use.
 fn through_id(query: &Query<'_>, conditions: &Conditions, hinted: bool) -> Option<Candidate> {
     if query.by_record {
@@ -387,12 +442,14 @@ fn through_id(query: &Query<'_>, conditions: &Conditions, hinted: bool) -> Optio
         .fold(Intervals::all(), |ranges, one| {
             ranges.intersection(&one.intervals)
         });
-    let order = [OrderField {
+    let mut order = [OrderField {
         path: "_id",
         direction: key::Direction::Ascending,
         is_point: ranges.is_point(),
         is_array: false,
     }];
+    let collators = [query.id_collator; 2];
+    without_foreign_order(&mut order, std::slice::from_ref(&ranges), query, collators);
     let direction = direction_for(query.sort, &order);
     let gives_order = direction.is_some() && !query.sort.is_empty();
     if !hinted && ranges.is_all() && !gives_order {
@@ -434,15 +491,16 @@ pub(super) fn union(
         _ => return None,
     };
     let unordered = SortSpec::parse(frond_bson::Doc::empty()).ok()?;
+    let unordered = unordered.collated(query.sort.collator());
     let mut parts = Vec::with_capacity(branches.len());
     let mut least = f64::INFINITY;
     for branch in branches {
-        let mut of_branch = Conditions::of(branch);
+        let mut of_branch = Conditions::of(branch, query.id_collator);
         if of_branch.impossible {
             continue;
         }
-        of_branch.list.extend(conditions.list.iter().cloned());
-        of_branch.says_more = true;
+        of_branch.add_outer(conditions);
+        let filters = [branch, query.filter.predicates()];
         let part = Query {
             sort: &unordered,
             hint: None,
@@ -452,7 +510,7 @@ pub(super) fn union(
         };
         let through_indexes = collection
             .ready_indexes()
-            .flat_map(|index| through_index(index, &part, &of_branch, false));
+            .flat_map(|index| through_index(index, &part, &of_branch, &filters, false));
         let best = through_indexes
             .chain(through_id(&part, &of_branch, false))
             .max_by(|a, b| a.rank.total_cmp(&b.rank))?;

@@ -1,6 +1,6 @@
 //! Plans as `explain` shows them, in MongoDB's shape: a stage inside of a stage.
 
-use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc, key};
+use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc, key};
 use frond_query::Environment;
 use frond_query::matcher::{Filter, canonical_conditions, together};
 use frond_query::text::TextMatch;
@@ -63,6 +63,10 @@ pub struct Shown<'a> {
     pub sort: &'a Doc,
     /// Bytes that a sort may hold.
     pub sort_bytes: usize,
+    /// How the query compares strings.
+    pub collator: &'a Collator,
+    /// How the collection, and so the index on `_id`, compares strings.
+    pub id_collator: &'a Collator,
     /// Documents passed over.
     pub skip: u64,
     /// Most documents returned.
@@ -237,9 +241,12 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
             let mut scan = begin("IXSCAN", shown, |measured| measured.stats.docs_examined);
             let conditions = canonical_conditions(shown.filter);
             let of_id = |one: &&DocBuf| one.get_doc("_id").is_some_and(|c| c.contains_key("$eq"));
-            let parsed = conditions.iter().find(of_id).map(|one| Filter::parse(one));
+            let parsed = conditions.iter().find(of_id);
+            let parsed = parsed.map(|one| Filter::parse_collated(one, shown.collator));
             let ranges = match &parsed {
-                Some(Ok(filter)) => Conditions::of(filter.predicates()).ranges_of("_id"),
+                Some(Ok(filter)) => {
+                    Conditions::of(filter.predicates(), shown.id_collator).ranges_of("_id")
+                }
                 _ => Intervals::all(),
             };
             let bounds = [("_id", &ranges, key::Direction::Ascending)];
@@ -250,7 +257,13 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
             scan.push("isUnique", true);
             scan.push("isSparse", false);
             scan.push("isPartial", false);
-            write_bounds(&mut scan, Direction::Forward, bounds.into_iter(), shown);
+            write_bounds(
+                &mut scan,
+                Direction::Forward,
+                bounds.into_iter(),
+                shown,
+                shown.id_collator,
+            );
             let rest = conditions.iter().filter(|one| !of_id(one)).cloned();
             fetch(scan, &together(rest.collect()), shown)
         }
@@ -269,16 +282,23 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
             let bounds = [("_id", ranges, key::Direction::Ascending)];
             scan.push("keyPattern", &doc! {"_id": 1});
             scan.push("indexName", ID_INDEX_NAME);
+            push_collation(&mut scan, shown.id_collator);
             scan.push("isMultiKey", false);
             scan.push("multiKeyPaths", &doc! {"_id": []});
             scan.push("isUnique", true);
             scan.push("isSparse", false);
             scan.push("isPartial", false);
-            write_bounds(&mut scan, *direction, bounds.into_iter(), shown);
+            write_bounds(
+                &mut scan,
+                *direction,
+                bounds.into_iter(),
+                shown,
+                shown.id_collator,
+            );
             let rest = if access.is_exact() {
                 DocBuf::new()
             } else {
-                rest_of(shown.filter, |path| path == "_id")
+                rest_of(shown, shown.id_collator, |path| path == "_id")
             };
             fetch(scan, &rest, shown)
         }
@@ -302,7 +322,7 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
                 DocBuf::new()
             } else if access.multikey == 0 && access.face.is_none() {
                 let spec = &access.index.spec;
-                rest_of(shown.filter, |path| {
+                rest_of(shown, &spec.collator, |path| {
                     spec.value_fields().any(|field| field.path == path)
                 })
             } else {
@@ -320,8 +340,11 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
             // The index finds what is near; the other conditions are left.
             let conditions = canonical_conditions(shown.filter).into_iter();
             let asks_near = |one: &DocBuf| {
-                Filter::parse_with(one, &Environment::default())
-                    .is_ok_and(|filter| filter.near().is_some())
+                let environment = Environment {
+                    collator: shown.collator,
+                    ..Environment::default()
+                };
+                Filter::parse_with(one, &environment).is_ok_and(|filter| filter.near().is_some())
             };
             let rest = together(conditions.filter(|one| !asks_near(one)).collect());
             let inner = fetch(scan, &rest, shown);
@@ -375,12 +398,12 @@ fn text_match(text: &TextMatch, access: &IndexAccess, input: &DocBuf, shown: &Sh
 
 /// The conditions of a filter that bounds on the paths of an index, which has no arrays, do not say
 /// exactly.
-fn rest_of(filter: &Doc, has: impl Fn(&str) -> bool) -> DocBuf {
+fn rest_of(shown: &Shown<'_>, collator: &Collator, has: impl Fn(&str) -> bool) -> DocBuf {
     let said = |one: &DocBuf| {
-        Filter::parse(one)
-            .is_ok_and(|filter| Conditions::of(filter.predicates()).are_exact_for(&has))
+        Filter::parse_collated(one, shown.collator)
+            .is_ok_and(|filter| Conditions::of(filter.predicates(), collator).are_exact_for(&has))
     };
-    let conditions = canonical_conditions(filter);
+    let conditions = canonical_conditions(shown.filter);
     together(conditions.into_iter().filter(|one| !said(one)).collect())
 }
 
@@ -413,6 +436,7 @@ fn index_scan(access: &IndexAccess, name: &str, shown: &Shown<'_>) -> DocBuf {
     let shown_key = access.face.as_ref().map_or(&spec.key, |face| &face.key);
     stage.push("keyPattern", shown_key);
     stage.push("indexName", spec.name.as_str());
+    push_collation(&mut stage, &spec.collator);
     stage.push("isMultiKey", access.multikey != 0);
     let parts: Vec<(&str, key::Direction)> = match &access.face {
         Some(face) => {
@@ -447,7 +471,7 @@ fn index_scan(access: &IndexAccess, name: &str, shown: &Shown<'_>) -> DocBuf {
     }
     let parts = parts.into_iter().zip(&access.bounds.fields);
     let bounds = parts.map(|((path, direction), ranges)| (path, ranges, direction));
-    write_bounds(&mut stage, access.direction, bounds, shown);
+    write_bounds(&mut stage, access.direction, bounds, shown, &spec.collator);
     stage
 }
 
@@ -456,6 +480,7 @@ fn write_bounds<'a>(
     direction: Direction,
     fields: impl Iterator<Item = (&'a str, &'a Intervals, key::Direction)>,
     shown: &Shown<'_>,
+    collator: &Collator,
 ) {
     stage.push("indexVersion", 2);
     stage.push("direction", direction_text(direction));
@@ -466,7 +491,7 @@ fn write_bounds<'a>(
             let mut texts: Vec<String> = ranges
                 .as_slice()
                 .iter()
-                .map(|interval| interval_text(interval, falling))
+                .map(|interval| interval_text(interval, falling, collator))
                 .collect();
             if falling {
                 texts.reverse();
@@ -483,9 +508,30 @@ fn write_bounds<'a>(
     }
 }
 
+/// The collation of an index, unless it is the simple one.
+fn push_collation(stage: &mut DocBuf, collator: &Collator) {
+    if let Some(collation) = collator.spec() {
+        stage.push("collation", collation);
+    }
+}
+
+/// A string as an index with a collation holds it.
+fn collation_key(text: &str, collator: &Collator) -> String {
+    let mut key = Vec::new();
+    collator.sort_key(text, &mut key);
+    let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("CollationKey(0x{hex})")
+}
+
 /// An interval as `(5, inf.0]`; `falling` begins with the upper end.
-pub fn interval_text(interval: &Interval, falling: bool) -> String {
+pub fn interval_text(interval: &Interval, falling: bool, collator: &Collator) -> String {
     let end = |label: &Label| match label {
+        Label::Value { value, .. }
+            if !collator.is_binary()
+                && let Value::String(text) = value.as_value() =>
+        {
+            collation_key(text, collator)
+        }
         Label::Value { value, .. } => text::value(value.as_value()),
         Label::Edge { text, .. } => (*text).to_owned(),
     };

@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 
-use frond_bson::OwnedValue;
+use frond_bson::{Doc, OwnedValue, Value, key};
 
 /// Where an interval ends, for people: the value and whether it is inside.
 #[derive(Clone, Debug)]
@@ -174,6 +174,25 @@ impl Intervals {
     /// Nothing.
     pub fn none() -> Intervals {
         Intervals(Vec::new())
+    }
+
+    /// Whether some value inside is a string or may contain some, so that a collation matters.
+    pub fn may_hold_text(&self) -> bool {
+        let bracket = |value| key::bracket(&value, key::Direction::Ascending);
+        let (strings, arrays) = (
+            bracket(Value::String("")),
+            bracket(Value::Array(Doc::empty())),
+        );
+        let code = bracket(Value::JavaScriptWithScope {
+            code: "",
+            scope: Doc::empty(),
+        });
+        self.0.iter().any(|interval| {
+            [(strings.0, arrays.1), code].iter().any(|(low, high)| {
+                interval.low.as_slice() < &[*high][..]
+                    && (interval.high.as_deref()).is_none_or(|end| end > &[*low][..])
+            })
+        })
     }
 
     /// One interval, unless it is empty.

@@ -17,7 +17,7 @@ pub mod trial;
 
 use std::sync::Arc;
 
-use frond_bson::{DocBuf, Value, key};
+use frond_bson::{Collator, DocBuf, Value, key};
 use frond_query::error::ErrorCode;
 
 use crate::error::{Result, command};
@@ -59,12 +59,12 @@ impl KeyLimits {
         self.min.is_none() && self.max.is_none()
     }
 
-    /// The encoded keys, for an index with these fields.
+    /// The encoded keys, for an index with these fields and this collator.
     ///
     /// # Errors
     /// 51174 if the names of the fields are not those of the index, 51175 if `max` is not behind
     /// `min`.
-    pub fn encode(&self, fields: &[IndexField]) -> Result<KeyInterval> {
+    pub fn encode(&self, fields: &[IndexField], collator: &Collator) -> Result<KeyInterval> {
         let encode = |key: &Option<DocBuf>| -> Result<Option<Vec<u8>>> {
             let Some(key) = key else { return Ok(None) };
             let mut encoded = Vec::new();
@@ -72,7 +72,7 @@ impl KeyLimits {
             for field in fields {
                 match values.next() {
                     Some((name, value)) if name == field.path && field.holds == Holds::Value => {
-                        key::encode_directed(&value, field.direction, &mut encoded);
+                        collator.encode_directed(&value, field.direction, &mut encoded);
                     }
                     _ => return Err(incompatible()),
                 }

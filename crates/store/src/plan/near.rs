@@ -67,7 +67,7 @@ pub(super) fn plan(
         Some(hint) => Some(find_hinted(collection, hint)?.ok_or_else(|| no_index(collection))?),
         None => None,
     };
-    let conditions = Conditions::of(query.filter.predicates());
+    let conditions = Conditions::of(query.filter.predicates(), query.id_collator);
     let candidates = collection.ready_indexes().filter(|index| match &hinted {
         Some(hinted) => Arc::ptr_eq(hinted, index),
         None => !index.spec.hidden && has_all(index, query),
@@ -76,7 +76,8 @@ pub(super) fn plan(
         .filter_map(|index| {
             let field = index.spec.special.as_ref()?.near(path, near)?;
             let multikey = index.multikey();
-            let route = Route::ordinary(&index.spec, multikey, &conditions);
+            let own = Conditions::of(query.filter.predicates(), &index.spec.collator);
+            let route = Route::ordinary(&index.spec, multikey, &own);
             let bounded = route.bounds.fields.iter().filter(|ranges| !ranges.is_all());
             let rank = (bounded.count(), std::cmp::Reverse(index.spec.fields.len()));
             let scan = IndexAccess {
@@ -119,7 +120,11 @@ pub(super) fn plan(
 /// Whether a partial index has all documents that the query can find.
 fn has_all(index: &Index, query: &Query<'_>) -> bool {
     index.spec.partial.as_ref().is_none_or(|partial| {
-        partial::implies(query.filter.predicates(), partial.filter.predicates())
+        partial::implies(
+            query.filter.predicates(),
+            partial.filter.predicates(),
+            &index.spec.collator,
+        )
     })
 }
 

@@ -1,5 +1,6 @@
 //! Partial indexes: which filters they take, and when a query may use one.
 
+use frond_bson::Collator;
 use frond_query::error::{Error, ErrorCode, Result};
 use frond_query::matcher::{Comparison, Expr, Filter, Leaf, Op, Relation};
 
@@ -42,31 +43,33 @@ fn check(expr: &Expr) -> Result<()> {
 }
 
 /// Whether every document that passes `query` passes `partial`, as far as a look at the conditions
-/// one by one can tell.
-pub fn implies(query: &Expr, partial: &Expr) -> bool {
+/// one by one can tell. `collator` is how `partial` compares strings.
+pub fn implies(query: &Expr, partial: &Expr, collator: &Collator) -> bool {
     match partial {
-        Expr::And(all) => all.iter().all(|one| implies(query, one)),
-        Expr::Or(any) => any.iter().any(|one| implies(query, one)),
-        Expr::Leaf(wanted) => implies_leaf(query, wanted),
+        Expr::And(all) => all.iter().all(|one| implies(query, one, collator)),
+        Expr::Or(any) => any.iter().any(|one| implies(query, one, collator)),
+        Expr::Leaf(wanted) => implies_leaf(query, wanted, collator),
         _ => false,
     }
 }
 
-fn implies_leaf(query: &Expr, wanted: &Leaf) -> bool {
+fn implies_leaf(query: &Expr, wanted: &Leaf, collator: &Collator) -> bool {
     match query {
-        Expr::And(all) => all.iter().any(|one| implies_leaf(one, wanted)),
-        Expr::Or(any) => !any.is_empty() && any.iter().all(|one| implies_leaf(one, wanted)),
-        Expr::Leaf(leaf) => leaf.path == wanted.path && implies_op(&leaf.op, &wanted.op),
+        Expr::And(all) => all.iter().any(|one| implies_leaf(one, wanted, collator)),
+        Expr::Or(any) => {
+            !any.is_empty() && any.iter().all(|one| implies_leaf(one, wanted, collator))
+        }
+        Expr::Leaf(leaf) => leaf.path == wanted.path && implies_op(&leaf.op, &wanted.op, collator),
         Expr::False => true,
         _ => false,
     }
 }
 
-fn implies_op(query: &Op, wanted: &Op) -> bool {
+fn implies_op(query: &Op, wanted: &Op, collator: &Collator) -> bool {
     match wanted {
-        Op::Exists => of_op(query).is_some_and(|(_, matches_missing)| !matches_missing),
-        Op::Compare(_) | Op::In(_) if is_exact(query) && is_exact(wanted) => {
-            match (of_op(query), of_op(wanted)) {
+        Op::Exists => of_op(query, collator).is_some_and(|(_, matches_missing)| !matches_missing),
+        Op::Compare(_) | Op::In(_) if is_exact(query, collator) && is_exact(wanted, collator) => {
+            match (of_op(query, collator), of_op(wanted, collator)) {
                 (Some((inside, _)), Some((outside, _))) => {
                     inside.intersection(&outside.complement()).is_none()
                 }
@@ -83,7 +86,8 @@ fn is_same(a: &Comparison, b: &Comparison) -> bool {
     a.relation() == Relation::Eq
         && b.relation() == Relation::Eq
         && a.value().type_code() == b.value().type_code()
-        && frond_bson::compare(&a.value(), &b.value()).is_eq()
+        && a.collator() == b.collator()
+        && a.collator().compare(&a.value(), &b.value()).is_eq()
 }
 
 #[cfg(test)]
@@ -130,7 +134,11 @@ mod tests {
                 Filter::parse(&partial).unwrap(),
             );
             assert_eq!(
-                implies(query_filter.predicates(), partial_filter.predicates()),
+                implies(
+                    query_filter.predicates(),
+                    partial_filter.predicates(),
+                    Collator::BINARY
+                ),
                 expected,
                 "{query:?} implies {partial:?}"
             );

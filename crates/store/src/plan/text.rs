@@ -22,7 +22,8 @@ pub fn choose(collection: &Collection, query: Query<'_>) -> Result<Plan> {
     if query.sort.natural().is_some() {
         return refuse("text expression not allowed with $natural sort order");
     }
-    let conditions = Conditions::of(query.filter.predicates());
+    let filters = [query.filter.predicates()];
+    let conditions = Conditions::of(query.filter.predicates(), query.id_collator);
     if conditions.impossible {
         return Ok(Plan {
             access: Access::Eof,
@@ -40,7 +41,7 @@ pub fn choose(collection: &Collection, query: Query<'_>) -> Result<Plan> {
                     .as_ref()
                     .is_some_and(|special| special.text().is_some())
             })
-            .flat_map(|index| through_index(index, &query, &conditions, false));
+            .flat_map(|index| through_index(index, &query, &conditions, &filters, false));
         candidates.max_by(|a, b| a.rank.total_cmp(&b.rank))
     } else {
         union(collection, &query, &conditions)

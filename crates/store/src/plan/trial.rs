@@ -122,6 +122,9 @@ fn add_access(access: &Access, hasher: &mut Xxh3) {
 /// A hash of a query without its constants.
 pub fn shape(filter: &Filter, sort: &SortSpec) -> u64 {
     let mut hasher = Xxh3::new();
+    if let Some(collation) = sort.collator().spec() {
+        hasher.update(collation.as_bytes());
+    }
     add_expr(filter.predicates(), &mut hasher);
     for (path, direction) in sort.fields() {
         hasher.update(path.as_str().as_bytes());

@@ -25,6 +25,8 @@ pub struct DeleteRequest<'a> {
     pub hint: Option<Value<'a>>,
     /// Variables for `$expr`.
     pub variables: Option<&'a Doc>,
+    /// How strings compare; as the collection says if there is none.
+    pub collation: Option<Collator>,
 }
 
 /// Deletes documents.
@@ -79,6 +81,7 @@ pub fn delete(
     context: &OpContext,
 ) -> Result<u64> {
     catalog.check_writable(ns)?;
+    let collator = catalog.collator(ns, request.collation.as_ref());
     let target = Target {
         catalog,
         ns,
@@ -86,7 +89,7 @@ pub fn delete(
             Some(request.filter),
             None,
             request.hint,
-            &environment(request.variables, Collator::BINARY),
+            &environment(request.variables, &collator),
         )?,
         context,
         durability,

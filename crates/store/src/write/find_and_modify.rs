@@ -46,6 +46,8 @@ pub struct FindAndModifyRequest<'a> {
     pub variables: Option<&'a Doc>,
     /// Whether documents are not checked by the collection's validator.
     pub bypass_validation: bool,
+    /// How strings compare; as the collection says if there is none.
+    pub collation: Option<Collator>,
 }
 
 /// What became of a `findAndModify`.
@@ -109,7 +111,8 @@ pub fn find_and_modify(
     check(request)?;
     catalog.check_writable(ns)?;
     let filter = request.filter.unwrap_or(Doc::empty());
-    let environment = environment(request.variables, Collator::BINARY);
+    let collator = catalog.collator(ns, request.collation.as_ref());
+    let environment = environment(request.variables, &collator);
     let projection = request.projection.unwrap_or(Doc::empty());
     let projection = Projection::parse_with(projection, &environment)?;
     let target = Target {

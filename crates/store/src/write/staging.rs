@@ -211,6 +211,17 @@ impl<'a> Staging<'a> {
     /// # Errors
     /// `DuplicateKey` (11000), errors of the index keys, errors of the engine.
     pub fn insert(&mut self, key: &[u8], doc: &Doc) -> Result<Staged> {
+        let collated;
+        let key = if self.collection.collator().is_binary() {
+            key
+        } else {
+            // Whoever encoded it did not know the collection.
+            let mut encoded = Vec::new();
+            let id = doc.get("_id").unwrap_or(Value::Null);
+            self.collection.collator().encode(&id, &mut encoded);
+            collated = encoded;
+            &collated
+        };
         check_key(key)?;
         let record;
         let is_by_record = self.collection.is_by_record();
@@ -636,7 +647,7 @@ pub fn check_size(doc: &Doc) -> Result<()> {
     Ok(())
 }
 
-/// Encodes the `_id` of a document.
+/// Encodes the `_id` of a document, as it is in a collection without a collation.
 pub fn primary_key(id: &Value<'_>, out: &mut Vec<u8>) {
     out.clear();
     frond_bson::key::encode(id, out);

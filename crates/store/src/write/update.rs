@@ -40,6 +40,8 @@ pub struct UpdateRequest<'a> {
     pub variables: Option<&'a Doc>,
     /// Whether documents are not checked by the collection's validator.
     pub bypass_validation: bool,
+    /// How strings compare; as the collection says if there is none.
+    pub collation: Option<Collator>,
 }
 
 /// What became of an update.
@@ -102,7 +104,8 @@ pub fn update(
     context: &OpContext,
 ) -> Result<UpdateOutcome> {
     catalog.check_writable(ns)?;
-    let environment = environment(request.variables, Collator::BINARY);
+    let collator = catalog.collator(ns, request.collation.as_ref());
+    let environment = environment(request.variables, &collator);
     let update = Update::parse_value(&request.update, &request.array_filters, &environment)?;
     if request.multi && update.is_replacement() {
         return Err(command(

@@ -3,7 +3,7 @@
 //! Hashes have no order, so only equality and `$in` bound the field. Numbers are hashed without their fraction, so
 //! the filter is always applied again. An array cannot be hashed, so a document has one hash.
 
-use frond_bson::{Doc, DocBuf, Value, key};
+use frond_bson::{Collator, Doc, DocBuf, Value, key};
 use frond_query::error::{Error, Result};
 use frond_query::hash64;
 use frond_query::paths::Path;
@@ -95,11 +95,13 @@ impl Hashed {
 }
 
 /// The hashes of the values that a set of ranges consists of. `None` if it has more than single values.
-fn hashes(values: &Intervals) -> Option<Intervals> {
+fn hashes(values: &Intervals, collator: &Collator) -> Option<Intervals> {
     let mut all = Vec::new();
     for interval in values.as_slice() {
         let value = interval.value()?;
         match value {
+            // Strings that the collation finds equal have different hashes.
+            text if collator.affects(&text) => return None,
             // It may also be an element of an array, which the index does not have.
             Value::Array(_) => return None,
             number if number.is_number() => {
@@ -158,7 +160,7 @@ impl Special for Hashed {
         let mut route = Route::ordinary(spec, ask.multikey, ask.conditions);
         route.is_exact = false;
         let values = ask.conditions.ranges(self.path.as_str());
-        if let Some(hashes) = hashes(&values)
+        if let Some(hashes) = hashes(&values, &spec.collator)
             && let Some(field) = route.bounds.fields.get_mut(self.position)
         {
             *field = hashes;
