@@ -124,6 +124,7 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
                 filter: args.doc_field("query")?,
                 projection: Some(&shown),
                 hint: find::hint(&args)?,
+                collation: args.collation()?,
                 ..FindRequest::default()
             })?
         }
