@@ -356,7 +356,7 @@ fn plans_use_indexes_of_the_same_collation() {
     };
     // A sort key does not tell the string: nothing is covered.
     let (names, planner) = stages(&f, &c, &request);
-    assert_eq!(names, ["PROJECTION_DEFAULT", "FETCH", "IXSCAN"]);
+    assert_eq!(names, ["PROJECTION_SIMPLE", "FETCH", "IXSCAN"]);
     let scan = planner.get_doc("winningPlan").unwrap();
     let scan = scan
         .get_doc("inputStage")
