@@ -335,7 +335,9 @@ fn compare_distinct(
     let mut distinct = Vec::new();
     for hint in hints.iter().chain([&doc! {"$natural": 1}]) {
         let hint = Some(Value::Document(hint));
-        let values = f.store.distinct(c, path, Some(filter), hint, None, &context);
+        let values = f
+            .store
+            .distinct(c, path, Some(filter), hint, None, &context);
         distinct.push(values.map(|values| values.as_doc().to_owned()).ok());
     }
     for values in &distinct {

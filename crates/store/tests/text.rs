@@ -138,6 +138,7 @@ fn an_index_finds_and_scores_what_a_scan_does() {
         for id in 0..40 {
             let title = sentence(&mut random);
             let request = UpdateRequest {
+                collation: None,
                 filter: &doc! {"_id": id},
                 update: Value::Document(&doc! {"$set": {"title": title}}),
                 sort: None,
@@ -163,6 +164,7 @@ fn an_index_finds_and_scores_what_a_scan_does() {
 fn pipeline(f: &Fixture, stages: &[DocBuf]) -> Result<Vec<DocBuf>, i32> {
     let array: ArrayBuf = stages.iter().collect();
     let request = AggregateRequest {
+        collation: None,
         pipeline: array.as_doc(),
         hint: None,
         variables: None,
