@@ -192,4 +192,33 @@ mod tests {
         assert_eq!(ttl.get_i64("deletedDocuments"), Some(2));
         assert_eq!(ttl.get_i64("passes"), Some(1));
     }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn collections_let_their_documents_expire() {
+        let mut server = TestServer::new();
+        let hour = |hours: i64| Value::DateTime(now_ms() - hours * 3_600_000);
+        for options in [
+            doc! {"clusteredIndex": {"key": {"_id": 1}, "unique": true}},
+            doc! {"timeseries": {"timeField": "at"}},
+        ] {
+            let mut create = doc! {"create": "c"};
+            create.push_all(&options);
+            create.push("expireAfterSeconds", 3600i64);
+            server.run("test", create);
+            server.run(
+                "test",
+                doc! {"insert": "c", "documents": [
+                    {"_id": hour(2), "at": hour(2), "n": 1},
+                    {"_id": hour(0), "at": hour(0), "n": 2},
+                    {"_id": hour(3), "at": hour(3), "n": 3},
+                ]},
+            );
+            pass(&server.server, &OpContext::new());
+            let reply = server.run("test", doc! {"find": "c"});
+            let left = server.batch(&reply, "firstBatch");
+            let left: Vec<_> = left.iter().map(|doc| doc.get_i32("n")).collect();
+            assert_eq!(left, [Some(2)], "{options:?}");
+            server.run("test", doc! {"drop": "c"});
+        }
+    }
 }

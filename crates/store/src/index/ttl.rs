@@ -1,7 +1,9 @@
 //! `expireAfterSeconds`: checked here, and the documents that have expired deleted.
 //!
 //! A document expires so many seconds after the date in its indexed field, or after the lowest of an array of
-//! dates. One without a date never does. The dates that lie far enough back are one range of the index.
+//! dates. One without a date never does. The dates that lie far enough back are one range of the index. The same
+//! option of a collection is about the date that is the `_id` of a clustered collection, or the time of a
+//! measurement; without an index on that time the measurements are scanned.
 
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_query::error::ErrorCode;
@@ -88,13 +90,18 @@ pub(super) fn parse(spec: &Doc, value: Value<'_>) -> Result<i32> {
     check_seconds(whole).map_err(|error| refuse(error.message()))
 }
 
+/// The documents whose date is so many seconds before a time in milliseconds since 1970.
+fn expired_by(path: &str, seconds: i64, now_ms: i64) -> DocBuf {
+    let until = now_ms.saturating_sub(seconds.saturating_mul(1000));
+    let mut filter = DocBuf::new();
+    filter.push(path, &doc! {"$lte": Value::DateTime(until)});
+    filter
+}
+
 /// The documents of a TTL index that have expired at a time in milliseconds since 1970.
 fn expired(spec: &IndexSpec, seconds: i32, now_ms: i64) -> DocBuf {
-    let until = now_ms.saturating_sub(i64::from(seconds) * 1000);
-    let mut filter = DocBuf::new();
-    if let Some(field) = spec.fields.first() {
-        filter.push(&field.path, &doc! {"$lte": Value::DateTime(until)});
-    }
+    let path = spec.fields.first().map_or("_id", |field| &field.path);
+    let filter = expired_by(path, i64::from(seconds), now_ms);
     match &spec.partial {
         None => filter,
         Some(partial) => doc! {"$and": [&filter, &partial.doc]},
@@ -108,6 +115,15 @@ impl DocumentStore {
         let mut pass = TtlPass::default();
         let collections: Vec<_> = self.catalog().view().iter().cloned().collect();
         for collection in collections {
+            if context.check().is_err() {
+                return pass;
+            }
+            match self.delete_expired_of(&collection, now_ms, context) {
+                Ok(deleted) => pass.deleted += deleted,
+                Err(error) => pass
+                    .failed
+                    .push((collection.ns.clone(), "_id_".to_owned(), error)),
+            }
             for index in collection.ready_indexes() {
                 let (Some(seconds), None) = (index.spec.expire_after, &index.spec.special) else {
                     continue;
@@ -127,6 +143,29 @@ impl DocumentStore {
         pass
     }
 
+    /// Deletes what a collection's own `expireAfterSeconds` lets go: measurements of a time series by their
+    /// time, documents of a clustered collection by the date that is their `_id`.
+    fn delete_expired_of(
+        &self,
+        collection: &Collection,
+        now_ms: i64,
+        context: &OpContext,
+    ) -> Result<u64> {
+        let Some(seconds) = collection.settings.expire_after_seconds else {
+            return Ok(0);
+        };
+        let series = collection.settings.time_series.as_ref();
+        let path = series.map_or("_id", |series| &series.time_field);
+        crate::write::delete::delete_through(
+            self.catalog(),
+            &collection.ns,
+            &expired_by(path, seconds, now_ms),
+            None,
+            Durability::Logged,
+            context,
+        )
+    }
+
     fn delete_expired_in(
         &self,
         collection: &Collection,
@@ -140,7 +179,7 @@ impl DocumentStore {
             self.catalog(),
             &collection.ns,
             &filter,
-            Hint::Tree(index.tree),
+            Some(Hint::Tree(index.tree)),
             Durability::Logged,
             context,
         )

@@ -39,7 +39,7 @@ impl Change for Remove {
     }
 }
 
-/// Deletes all documents that match, through one index.
+/// Deletes all documents that match, through one index or as a plan finds them.
 ///
 /// # Errors
 /// Errors of the engine, the limits of the context.
@@ -47,7 +47,7 @@ pub(crate) fn delete_through(
     catalog: &Catalog,
     ns: &Namespace,
     filter: &Doc,
-    hint: Hint,
+    hint: Option<Hint>,
     durability: Durability,
     context: &OpContext,
 ) -> Result<u64> {
@@ -57,7 +57,7 @@ pub(crate) fn delete_through(
         None,
         &environment(None, Collator::BINARY),
     )?;
-    question.hint = Some(hint);
+    question.hint = hint;
     let target = Target {
         catalog,
         ns,
