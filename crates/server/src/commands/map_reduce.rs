@@ -56,7 +56,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn it_refuses() {
-        let reply = TestServer::new().run("db", doc! {"mapReduce": "c", "map": "", "reduce": ""});
-        assert_eq!(reply.get_i32("code"), Some(31264));
+        let command = doc! {"mapReduce": "c", "map": "", "reduce": ""};
+        assert_eq!(TestServer::new().code("db", command), 31264);
     }
 }
