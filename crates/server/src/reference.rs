@@ -87,7 +87,10 @@ pub fn configuration() -> String {
     let mut page = String::from(CONFIGURATION);
     for setting in SETTINGS {
         let flag = match (setting.flag, setting.kind) {
-            ("", _) => String::new(),
+            ("", _) => match setting.key.strip_prefix("setParameter.") {
+                Some(name) => format!("`--setParameter {name}=…`"),
+                None => String::new(),
+            },
             (flag, Kind::Switch(_)) => format!("`--{flag}`"),
             (flag, _) => format!("`--{flag} …`"),
         };

@@ -160,6 +160,14 @@ impl Settings {
                 values.insert(setting.key, (setting, given));
             }
         }
+        for text in arguments
+            .get_many::<String>("setParameter")
+            .into_iter()
+            .flatten()
+        {
+            let (setting, given) = table::from_parameter(text)?;
+            values.insert(setting.key, (setting, given));
+        }
         Settings::from_values(values.into_values(), config_file)
     }
 
@@ -213,6 +221,13 @@ pub fn command_line() -> clap::Command {
                 .short('f')
                 .value_name("FILE")
                 .help("Configuration file in mongod's YAML format"),
+        )
+        .arg(
+            clap::Arg::new("setParameter")
+                .long("setParameter")
+                .value_name("NAME=VALUE")
+                .action(clap::ArgAction::Append)
+                .help("Set a parameter of the server, as setParameter.NAME in the file does"),
         );
     for setting in SETTINGS {
         if let Some(argument) = table::argument(setting) {

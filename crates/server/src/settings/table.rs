@@ -526,6 +526,22 @@ pub fn from_arguments(
         .map_err(|why| SettingsError(format!("--{} {why}", setting.flag)))
 }
 
+/// Reads `NAME=VALUE`, the argument of `--setParameter`.
+pub fn from_parameter(text: &str) -> Result<(&'static Setting, Given), SettingsError> {
+    let (name, value) = text.split_once('=').ok_or_else(|| {
+        SettingsError(format!(
+            "--setParameter {text} must have the form NAME=VALUE"
+        ))
+    })?;
+    let setting = SETTINGS
+        .iter()
+        .find(|setting| setting.key.strip_prefix("setParameter.") == Some(name))
+        .ok_or_else(|| SettingsError(format!("--setParameter: unknown parameter '{name}'")))?;
+    let given = parse_text(setting.kind, value)
+        .map_err(|why| SettingsError(format!("--setParameter {name} {why}")))?;
+    Ok((setting, given))
+}
+
 /// Resolves the addresses to listen on.
 pub fn resolve(names: &[String]) -> Result<Vec<IpAddr>, SettingsError> {
     use std::net::ToSocketAddrs;

@@ -62,6 +62,30 @@ fn command_line_is_read() {
 }
 
 #[test]
+fn parameters_are_set_on_the_command_line() {
+    let s = from_line(
+        "--setParameter enableTestCommands=1 --setParameter cursorTimeoutMillis=5 \
+         --setParameter ttlMonitorEnabled=false",
+    )
+    .unwrap();
+    assert!(s.test_commands && !s.ttl_monitor);
+    assert_eq!(s.cursor_timeout, Duration::from_millis(5));
+    assert_eq!(
+        s.given["setParameter.enableTestCommands"],
+        Given::Switch(true)
+    );
+    for wrong in [
+        "nonsense=1",
+        "cursorTimeoutMillis",
+        "cursorTimeoutMillis=x",
+        "enableTestCommands=2",
+    ] {
+        let error = from_line(&format!("--setParameter {wrong}")).unwrap_err();
+        assert!(error.to_string().contains("--setParameter"), "{error}");
+    }
+}
+
+#[test]
 fn a_packaged_configuration_file_is_read() {
     let s = from_file(
         "# mongod.conf\nstorage:\n  dbPath: /var/lib/mongodb\n  journal:\n    enabled: true\n\
