@@ -110,12 +110,16 @@ fn effect(
         return None;
     }
     let (name, value) = request.body.first()?;
-    let (_, command) = commands::find(name)?;
-    server
-        .fail_points
-        .of(proper_name(command), connection.application(), || {
-            format!("{}.{}", request.db, value.as_str().unwrap_or_default())
-        })
+    // A command that is not there can fail too.
+    let proper = commands::find(name).map_or(name, |(_, command)| proper_name(command));
+    // A handshake says itself who the client is.
+    let client = request.body.get_doc("client");
+    let application = connection
+        .application()
+        .or_else(|| client?.get_doc("application")?.get_str("name"));
+    server.fail_points.of(&[proper, name], application, || {
+        format!("{}.{}", request.db, value.as_str().unwrap_or_default())
+    })
 }
 
 /// The failure of a command whose connection a fail point closes; nobody sees it.

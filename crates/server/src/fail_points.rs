@@ -205,10 +205,10 @@ impl FailPoints {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// What happens to this command. `name` is its proper name.
+    /// What happens to a command that goes by any of these names.
     pub fn of(
         &self,
-        name: &str,
+        names: &[&str],
         application: Option<&str>,
         namespace: impl FnOnce() -> String,
     ) -> Option<Effect> {
@@ -217,7 +217,10 @@ impl FailPoints {
         }
         let mut current = self.fail_command.lock();
         let point = current.as_mut()?;
-        let meant = point.commands.iter().any(|command| command == name)
+        let meant = point
+            .commands
+            .iter()
+            .any(|command| names.contains(&command.as_str()))
             && (point.application.is_none() || point.application.as_deref() == application)
             && point
                 .namespace
@@ -270,19 +273,24 @@ mod tests {
     fn only_what_is_meant_fails() {
         let points = FailPoints::default();
         let name = || "test.c".to_owned();
-        assert_eq!(points.of("find", None, name), None);
+        assert_eq!(points.of(&["find"], None, name), None);
         let data = doc! {"failCommands": ["find"], "errorCode": 91, "appName": "a"};
         assert_eq!(points.set(Mode::AlwaysOn, Some(&data)).unwrap(), 0);
-        assert_eq!(points.of("insert", Some("a"), name), None);
-        assert_eq!(points.of("find", None, name), None);
-        let effect = points.of("find", Some("a"), name).unwrap();
+        assert_eq!(points.of(&["insert"], Some("a"), name), None);
+        assert_eq!(points.of(&["find"], None, name), None);
+        let effect = points.of(&["find"], Some("a"), name).unwrap();
         assert_eq!(effect.failure().unwrap().code.code(), 91);
         let data = doc! {"failCommands": ["find"], "closeConnection": true, "namespace": "test.d"};
         assert_eq!(points.set(Mode::AlwaysOn, Some(&data)).unwrap(), 1);
-        assert_eq!(points.of("find", None, name), None);
-        assert!(points.of("find", None, || "test.d".into()).unwrap().close);
+        assert_eq!(points.of(&["find"], None, name), None);
+        assert!(
+            points
+                .of(&["find"], None, || "test.d".into())
+                .unwrap()
+                .close
+        );
         points.set(Mode::Off, None).unwrap();
-        assert_eq!(points.of("find", None, || "test.d".into()), None);
+        assert_eq!(points.of(&["find"], None, || "test.d".into()), None);
         for wrong in [
             doc! {"failCommands": [1]},
             doc! {"blockConnection": true},

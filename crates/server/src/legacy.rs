@@ -11,7 +11,7 @@ use frond_wire::{Delete, GetMore, Insert, KillCursors, OpReply, Query, Request, 
 use crate::connection::{ClientState, Connection};
 use crate::dispatch::{CommandRequest, run_command};
 use crate::failure::{ErrorCode, Failure, Result};
-use crate::net::message::next_reply;
+use crate::net::message::{Handled, next_reply};
 use crate::state::Server;
 
 mod find;
@@ -23,6 +23,8 @@ struct Legacy<'a> {
     connection: &'a Connection,
     state: &'a mut ClientState,
     request_id: i32,
+    /// What is to happen with the reply.
+    handled: Handled,
 }
 
 /// Handles a legacy message; some of them have a reply.
@@ -32,14 +34,15 @@ pub fn handle(
     state: &mut ClientState,
     request_id: i32,
     request: &Request<'_>,
-) -> Option<Vec<u8>> {
+) -> Handled {
     let mut legacy = Legacy {
         server,
         connection,
         state,
         request_id,
+        handled: Handled::default(),
     };
-    match request {
+    let reply = match request {
         // Handled by whoever called this.
         Request::Msg(_) => None,
         Request::Query(query) => Some(legacy.query(query)),
@@ -60,7 +63,12 @@ pub fn handle(
             legacy.kill_cursors(kill);
             None
         }
+    };
+    let mut handled = legacy.handled;
+    if !handled.close {
+        handled.reply = reply;
     }
+    handled
 }
 
 /// `database.collection` in its parts.
@@ -76,7 +84,10 @@ fn split(namespace: &str) -> Result<(&str, &str)> {
 impl Legacy<'_> {
     /// Runs a command and returns its whole reply.
     fn run(&mut self, request: &CommandRequest<'_>) -> DocBuf {
-        run_command(self.server, self.connection, self.state, request).reply
+        let answer = run_command(self.server, self.connection, self.state, request);
+        self.handled.wait = self.handled.wait.max(answer.wait);
+        self.handled.close |= answer.close;
+        answer.reply
     }
 
     fn run_doc(&mut self, db: &str, body: &Doc) -> DocBuf {

@@ -112,6 +112,18 @@ mod tests {
         server.run("admin", set(&doc! {"mode": "alwaysOn"}, &data));
         let answer = server.answer("test", &ping(), false);
         assert_eq!(answer.wait.unwrap().as_millis(), 7);
+        // Also a command that there is not, and a handshake by the name that it gives itself.
+        let data = doc! {
+            "failCommands": ["nonsense", "isMaster"], "errorCode": 91, "appName": "a",
+        };
+        server.run("admin", set(&doc! {"mode": "alwaysOn"}, &data));
+        let client = doc! {"application": {"name": "a"}};
+        for command in [
+            doc! {"nonsense": 1, "client": &client},
+            doc! {"isMaster": 1, "client": &client},
+        ] {
+            assert_eq!(server.code("test", command.clone()), 91, "{command:?}");
+        }
         server.run(
             "admin",
             doc! {"configureFailPoint": "failCommand", "mode": "off"},

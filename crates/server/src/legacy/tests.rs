@@ -18,7 +18,8 @@ fn send(server: &mut TestServer, message: &[u8]) -> Option<(Vec<DocBuf>, i64, u3
         &mut server.state,
         header.request_id,
         &request,
-    )?;
+    )
+    .reply?;
     let (header, Reply::Reply(reply)) = Reply::parse(&reply).unwrap() else {
         panic!()
     };

@@ -109,10 +109,7 @@ fn handle_plain(
             let id = header.request_id;
             op_msg(server, connection, state, previous.unwrap_or(id), &request)
         }
-        legacy => Handled {
-            reply: legacy::handle(server, connection, state, header.request_id, &legacy),
-            ..Handled::default()
-        },
+        legacy => legacy::handle(server, connection, state, header.request_id, &legacy),
     }
 }
 
