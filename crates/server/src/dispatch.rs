@@ -96,7 +96,10 @@ pub fn run_command(
                 close: false,
             }
         }
-        Err(failure) => Answer::failed(&failure),
+        Err(failure) => Answer {
+            wait: effect.block,
+            ..Answer::failed(&failure)
+        },
     }
 }
 

@@ -112,6 +112,9 @@ mod tests {
         server.run("admin", set(&doc! {"mode": "alwaysOn"}, &data));
         let answer = server.answer("test", &ping(), false);
         assert_eq!(answer.wait.unwrap().as_millis(), 7);
+        let failed = server.answer("test", &doc! {"ping": 1, "nonsense": 1}, false);
+        assert_eq!(failed.reply.get_f64("ok"), Some(0.0));
+        assert_eq!(failed.wait.unwrap().as_millis(), 7);
         // Also a command that there is not, and a handshake by the name that it gives itself.
         let data = doc! {
             "failCommands": ["nonsense", "isMaster"], "errorCode": 91, "appName": "a",
