@@ -162,16 +162,20 @@ impl Pipeline {
         let mut found = MetaFields::default();
         let mut is_lost = false;
         for stage in &self.stages {
+            let mut is_blind = is_lost;
             let read = match stage {
                 Stage::Sort(sort) => sort.meta(),
                 Stage::Group(group) => group.meta(),
                 Stage::Transform(transform) => transform.meta(),
-                _ => MetaFields::default(),
+                other => {
+                    is_blind = true;
+                    other.blind_meta()
+                }
             };
-            if is_lost && !read.is_empty() {
-                read.check(false, false)?;
+            if is_blind && !read.is_empty() {
+                read.check(!is_lost, !is_lost)?;
                 return Err(Error::not_supported(
-                    "'$meta' behind a stage that does not hand metadata on",
+                    "'$meta' in or behind a stage that does not hand metadata on",
                 ));
             }
             found = found | read;

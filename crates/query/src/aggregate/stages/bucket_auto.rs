@@ -8,6 +8,7 @@ use crate::aggregate::exec::{Deferred, DocSource, ExecContext, Fault, Source};
 use crate::display;
 use crate::error::{Error, Result};
 use crate::expr::{Context, Node, Parser};
+use crate::meta::MetaFields;
 use crate::spill::{Sorted, Sorter};
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, compare, doc};
 use std::sync::Arc;
@@ -23,6 +24,11 @@ pub(crate) struct BucketAuto {
 }
 
 impl BucketAuto {
+    /// The metadata that the stage asks for.
+    pub(crate) fn meta(&self) -> MetaFields {
+        self.by.meta() | self.output.meta()
+    }
+
     /// Calls `found` with the paths that the stage reads.
     pub(crate) fn reads(&self, found: &mut dyn FnMut(String)) {
         self.by.fields(&mut |path| found(path.dotted()));

@@ -28,6 +28,7 @@ pub use write::Writing;
 use super::exec::{ExecContext, Fault, Source};
 use super::{ParseContext, add_fields, window};
 use crate::error::{Error, Result};
+use crate::meta::MetaFields;
 use frond_bson::Value;
 use std::sync::Arc;
 
@@ -59,6 +60,16 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
+    /// The metadata that a stage asks for which does not see any.
+    pub(crate) fn blind_meta(&self) -> MetaFields {
+        match self {
+            Stage::BucketAuto(stage) => stage.meta(),
+            Stage::Redact(stage) => stage.meta(),
+            Stage::SetWindowFields(stage) => stage.meta(),
+            _ => MetaFields::default(),
+        }
+    }
+
     /// Chains the stage behind its input.
     pub(crate) fn open<E: Fault>(
         &self,

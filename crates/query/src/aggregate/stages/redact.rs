@@ -5,6 +5,7 @@ use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{DocSource, ExecContext, Fault, Source};
 use crate::error::{Error, Result};
 use crate::expr::{Context, Node, Parser};
+use crate::meta::MetaFields;
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
 use std::sync::Arc;
 
@@ -12,6 +13,13 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Redact {
     node: Node,
+}
+
+impl Redact {
+    /// The metadata that the stage asks for.
+    pub(crate) fn meta(&self) -> MetaFields {
+        self.node.meta()
+    }
 }
 
 pub(super) fn parse(

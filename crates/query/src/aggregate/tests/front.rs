@@ -164,3 +164,39 @@ fn needed_fields_are_known_where_the_result_is_defined() {
         assert_eq!(needed.as_deref(), expected, "{stages}");
     }
 }
+
+#[test]
+fn stages_that_see_no_metadata_refuse_to_read_it() {
+    let score = "{$meta: 'textScore'}";
+    for (pipeline, reads) in [
+        (format!("[{{$set: {{s: {score}}}}}]"), true),
+        (
+            format!("[{{$redact: {{$cond: [{score}, '$$KEEP', '$$PRUNE']}}}}]"),
+            false,
+        ),
+        (
+            format!("[{{$bucketAuto: {{groupBy: {score}, buckets: 2}}}}]"),
+            false,
+        ),
+        (
+            format!(
+                "[{{$bucketAuto: {{groupBy: '$a', buckets: 2, output: {{s: {{$sum: {score}}}}}}}}}]"
+            ),
+            false,
+        ),
+        (
+            format!("[{{$setWindowFields: {{output: {{s: {{$sum: {score}}}}}}}}}]"),
+            false,
+        ),
+        (
+            format!("[{{$setWindowFields: {{partitionBy: {score}, output: {{s: {{$sum: 1}}}}}}}}]"),
+            false,
+        ),
+    ] {
+        let found = parse(&pipeline).and_then(|parsed| parsed.meta());
+        match found {
+            Ok(meta) => assert!(reads && !meta.is_empty(), "{pipeline}"),
+            Err(error) => assert!(!reads && error.code().code() == 238, "{pipeline}: {error}"),
+        }
+    }
+}

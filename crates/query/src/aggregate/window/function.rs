@@ -48,23 +48,29 @@ pub(super) enum Rank {
 impl Function {
     /// Calls `found` with the paths that the function reads.
     pub(super) fn reads(&self, found: &mut dyn FnMut(String)) {
-        let input = match self {
-            Function::Accumulator(_, plan) => {
-                if let accumulators::Start::Sorted(_) = plan.start {
-                    found(String::new());
-                }
-                &plan.input
-            }
+        if let Function::Accumulator(_, plan) = self
+            && let accumulators::Start::Sorted(_) = plan.start
+        {
+            found(String::new());
+        }
+        if let Some(input) = self.input() {
+            input.fields(&mut |path| found(path.dotted()));
+        }
+    }
+
+    /// The expression over each document, if there is one.
+    pub(super) fn input(&self) -> Option<&Node> {
+        match self {
+            Function::Accumulator(_, plan) => Some(&plan.input),
             Function::Covariance { input, .. }
             | Function::Derivative { input, .. }
             | Function::Integral { input, .. }
             | Function::ExpMovingAvg { input, .. }
             | Function::LinearFill(input)
             | Function::Locf(input)
-            | Function::Shift { output: input, .. } => input,
-            Function::Rank(_) => return,
-        };
-        input.fields(&mut |path| found(path.dotted()));
+            | Function::Shift { output: input, .. } => Some(input),
+            Function::Rank(_) => None,
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::aggregate::options::{Options, Type};
 use crate::aggregate::stages::Stage;
 use crate::error::{Error, Result};
 use crate::expr::{FieldPath, Node, Parser, field_path};
+use crate::meta::MetaFields;
 use crate::sort::SortSpec;
 use bounds::Bounds;
 use frond_bson::{Collator, Doc, Value};
@@ -51,6 +52,16 @@ struct Output {
 }
 
 impl SetWindowFields {
+    /// The metadata that the stage asks for.
+    pub(crate) fn meta(&self) -> MetaFields {
+        let inputs = self
+            .outputs
+            .iter()
+            .filter_map(|output| output.function.input());
+        (self.partition.iter().chain(inputs))
+            .fold(MetaFields::default(), |found, node| found | node.meta())
+    }
+
     /// Calls `found` with the paths that the stage reads.
     pub(crate) fn reads(&self, found: &mut dyn FnMut(String)) {
         if let Some(node) = &self.partition {
