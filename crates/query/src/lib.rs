@@ -14,6 +14,7 @@ pub mod geo;
 mod hash;
 pub mod matcher;
 pub mod meta;
+pub mod needs;
 mod number;
 pub mod paths;
 pub mod projection;

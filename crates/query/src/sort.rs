@@ -8,6 +8,7 @@ use frond_bson::{ArrayBuf, Collator, Doc, Value};
 use crate::display;
 use crate::error::{Error, Result};
 use crate::meta::{MetaField, MetaFields, Metadata};
+use crate::needs::Needs;
 use crate::paths::{KeyPaths, ParallelArrays, Path, check_field_path};
 
 /// A parsed sort specification.
@@ -119,6 +120,11 @@ impl SortSpec {
             .paths()
             .iter()
             .zip(self.directions.iter().copied())
+    }
+
+    /// The parts of a document that the key is made of.
+    pub fn needs(&self) -> Needs {
+        self.paths.paths().iter().map(Path::as_str).collect()
     }
 
     /// The sort key of `doc`: documents sort like the bytes of their keys.

@@ -89,14 +89,25 @@ impl AddFields {
 
     /// Calls `found` with the paths that the new fields are made of.
     pub(crate) fn reads(&self, found: &mut dyn FnMut(String)) {
+        self.each("", &mut |path, node| {
+            if let Some((first, _)) = path.split_once('.') {
+                // Whether there are documents or arrays decides what becomes of them.
+                found(first.to_owned());
+            }
+            node.fields(&mut |path| found(path.dotted()));
+        });
+    }
+
+    /// Calls `visit` with the path of each new field and the expression for it.
+    pub(crate) fn each(&self, above: &str, visit: &mut dyn FnMut(&str, &Node)) {
         for (name, field) in &self.fields {
+            let path = match above {
+                "" => name.to_string(),
+                above => format!("{above}.{name}"),
+            };
             match field {
-                Field::Computed(node) => node.fields(&mut |path| found(path.dotted())),
-                Field::Below(below) => {
-                    // Whether there are documents or arrays decides what becomes of them.
-                    found(name.to_string());
-                    below.reads(found);
-                }
+                Field::Computed(node) => visit(&path, node),
+                Field::Below(below) => below.each(&path, visit),
             }
         }
     }

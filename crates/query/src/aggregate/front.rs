@@ -3,8 +3,9 @@
 use super::Pipeline;
 use super::stages::{Stage, transform::Transform};
 use crate::error::{Error, Result};
-use crate::matcher::{Expr, Filter};
+use crate::matcher::Filter;
 use crate::meta::MetaFields;
+use crate::needs::Needs;
 use crate::paths::Path;
 use frond_bson::{ArrayBuf, DocBuf};
 use std::collections::BTreeSet;
@@ -196,22 +197,15 @@ impl Pipeline {
     ///
     /// No path leads to or below another one in the result.
     pub fn needed_fields(&self) -> Option<BTreeSet<String>> {
-        let mut paths = BTreeSet::new();
-        let mut whole = false;
+        let mut needs = Needs::none();
         let mut ends = false;
         for stage in &self.stages {
-            let mut found = |path: String| {
-                if path.is_empty() {
-                    whole = true;
-                } else {
-                    paths.insert(path);
-                }
-            };
+            let mut found = |path: String| needs.add(&path);
             match stage {
-                Stage::Filter(stage) => filter_paths(stage.filter.predicates(), &mut found),
+                Stage::Filter(stage) => needs.extend(&stage.filter.needs()),
                 Stage::Sort(sort) => {
                     let paths = sort.spec.iter().filter(|(_, order)| order.is_number());
-                    paths.for_each(|(path, _)| found(path.to_owned()));
+                    paths.for_each(|(path, _)| needs.add(path));
                 }
                 Stage::Limit(_) | Stage::Skip(_) | Stage::Sample(_) => {}
                 Stage::Unwind(unwind) => found(unwind.path()),
@@ -242,40 +236,10 @@ impl Pipeline {
                 },
                 _ => return None,
             }
-            if whole {
-                return None;
-            }
-            if ends {
-                return Some(without_covered(paths));
+            if ends || needs.is_whole() {
+                return needs.into_set();
             }
         }
         None
-    }
-}
-
-/// Drops paths below others in the set.
-fn without_covered(paths: BTreeSet<String>) -> BTreeSet<String> {
-    let mut kept: BTreeSet<String> = BTreeSet::new();
-    for path in paths {
-        let covered = (path.match_indices('.'))
-            .any(|(at, _)| path.get(..at).is_some_and(|parent| kept.contains(parent)));
-        if !covered {
-            kept.insert(path);
-        }
-    }
-    kept
-}
-
-/// The paths that a filter reads.
-pub(super) fn filter_paths(expr: &Expr, found: &mut dyn FnMut(String)) {
-    match expr {
-        Expr::And(all) | Expr::Or(all) | Expr::Nor(all) => {
-            all.iter().for_each(|e| filter_paths(e, found));
-        }
-        Expr::Not(inner) => filter_paths(inner, found),
-        Expr::Leaf(leaf) => found(leaf.path.as_str().to_owned()),
-        Expr::Computed(computed) => computed.expression().fields(found),
-        Expr::Schema(_) | Expr::Text(_) => found(String::new()),
-        Expr::False | Expr::Sample(_) => {}
     }
 }

@@ -5,6 +5,7 @@ use crate::aggregate::stages::{Stage, transform::Transform};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorCode, Result};
 use crate::expr::Context;
+use crate::needs::Needs;
 use frond_bson::{Doc, DocBuf, Value};
 use std::sync::Arc;
 
@@ -60,6 +61,33 @@ impl UpdatePipeline {
             }
         }
         Ok(UpdatePipeline { transforms })
+    }
+
+    /// The parts of a document that the stages read or write.
+    pub(crate) fn needs(&self) -> Needs {
+        let mut needs = Needs::none();
+        let mut written = Needs::none();
+        for transform in &self.transforms {
+            let mut writes = Needs::none();
+            match &**transform {
+                Transform::Add(fields) => fields.each("", &mut |path, node| {
+                    writes.add(path);
+                    node.fields(&mut |path| needs.add(&path.dotted()));
+                }),
+                Transform::Project(projection) => match projection.excluded_paths() {
+                    Some(paths) => paths.iter().for_each(|path| writes.add(path)),
+                    None => return Needs::whole(),
+                },
+                Transform::Replace(..) => return Needs::whole(),
+            }
+            // A field that one stage takes away and another one adds moves behind all others.
+            if writes.meets(&written) {
+                return Needs::whole();
+            }
+            written.extend(&writes);
+        }
+        needs.extend(&written);
+        needs
     }
 
     /// The document after all stages. `now_ms` is `$$NOW` in milliseconds since 1970.

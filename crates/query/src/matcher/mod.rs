@@ -34,6 +34,7 @@ use frond_bson::{Collator, Doc, Value};
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::geo::{GeoQuery, Near};
+use crate::needs::Needs;
 use crate::paths::{LeafArrays, Path};
 use crate::text::{TextMatch, TextQuery, TextSpec};
 use eval::State;
@@ -108,6 +109,22 @@ pub enum Op {
     /// `$near` and `$nearSphere`. Holds for every value: the order and the limits of distance are the
     /// plan's.
     Near(Arc<Near>),
+}
+
+impl Expr {
+    /// Calls `found` with every path that the conditions look at; the empty path is the whole document.
+    pub(crate) fn paths(&self, found: &mut dyn FnMut(&str)) {
+        match self {
+            Expr::And(all) | Expr::Or(all) | Expr::Nor(all) => {
+                all.iter().for_each(|condition| condition.paths(found));
+            }
+            Expr::Not(inner) => inner.paths(found),
+            Expr::Leaf(leaf) => found(leaf.path.as_str()),
+            Expr::Computed(computed) => computed.expression().fields(|path| found(&path)),
+            Expr::Schema(_) | Expr::Text(_) => found(""),
+            Expr::False | Expr::Sample(_) => {}
+        }
+    }
 }
 
 impl Op {
@@ -223,6 +240,13 @@ impl Filter {
     /// Whether every document passes because the filter has no condition.
     pub fn is_empty(&self) -> bool {
         matches!(&self.root, Expr::And(children) if children.is_empty())
+    }
+
+    /// The parts of a document that decide whether it passes.
+    pub fn needs(&self) -> Needs {
+        let mut needs = Needs::none();
+        self.root.paths(&mut |path| needs.add(path));
+        needs
     }
 
     /// The conditions, for the planner and for deriving an upserted document.

@@ -16,6 +16,7 @@ use crate::environment::Environment;
 use crate::error::Result;
 use crate::expr::Context;
 use crate::meta::{MetaFields, Metadata};
+use crate::needs::Needs;
 use node::{Node, Rule};
 use parse::{Dialect, Parser};
 
@@ -150,17 +151,21 @@ impl Projection {
         }
     }
 
+    /// The parts of a document that the result is made of.
+    pub fn needs(&self) -> Needs {
+        match self.needed_paths() {
+            Some(paths) => paths.iter().map(String::as_str).collect(),
+            None => Needs::whole(),
+        }
+    }
+
     /// The dotted paths of all that the result is made of, for a plan that reads only an index.
     /// `None` if the whole document is needed: an exclusion, or a field of which not everything
     /// depends on the path alone.
     pub fn needed_paths(&self) -> Option<Vec<String>> {
         fn collect(node: &Node, prefix: &str, paths: &mut Vec<String>) -> bool {
             node.fields().all(|(name, rule)| {
-                let path = if prefix.is_empty() {
-                    name.to_string()
-                } else {
-                    format!("{prefix}.{name}")
-                };
+                let path = join(prefix, name);
                 match rule {
                     Rule::Children(children) => collect(children, &path, paths),
                     Rule::Positional => false,
@@ -171,6 +176,10 @@ impl Projection {
                             whole |= path.is_empty();
                             paths.push(path);
                         });
+                        if !prefix.is_empty() {
+                            // What it is in may be a document, an array or neither.
+                            paths.push(path);
+                        }
                         !whole
                     }
                     Rule::Include | Rule::Slice(_) | Rule::ElemMatch(_) => {
@@ -183,5 +192,32 @@ impl Projection {
         let mut paths = Vec::new();
         let complete = self.is_inclusion() && collect(&self.root, "", &mut paths);
         complete.then_some(paths)
+    }
+
+    /// The dotted paths that are left out, if that is all that the projection does.
+    pub(crate) fn excluded_paths(&self) -> Option<Vec<String>> {
+        fn collect(node: &Node, prefix: &str, paths: &mut Vec<String>) -> bool {
+            node.fields().all(|(name, rule)| {
+                let path = join(prefix, name);
+                match rule {
+                    Rule::Children(children) => collect(children, &path, paths),
+                    Rule::Exclude => {
+                        paths.push(path);
+                        true
+                    }
+                    _ => false,
+                }
+            })
+        }
+        let mut paths = Vec::new();
+        let complete = !self.is_inclusion() && collect(&self.root, "", &mut paths);
+        complete.then_some(paths)
+    }
+}
+
+fn join(prefix: &str, name: &str) -> String {
+    match prefix {
+        "" => name.to_owned(),
+        prefix => format!("{prefix}.{name}"),
     }
 }

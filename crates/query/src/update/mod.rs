@@ -23,6 +23,7 @@ pub use upsert::{upsert_base, upsert_base_for_replacement};
 use crate::aggregate::UpdatePipeline;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorCode, Result};
+use crate::needs::Needs;
 use array_filters::ArrayFilters;
 use frond_bson::{Collator, Doc, DocBuf, MAX_DOCUMENT_BYTES, ObjectId, Timestamp, Value};
 use operators::{Argument, Scope};
@@ -184,6 +185,38 @@ impl Update {
             Kind::Operators { paths, .. } => Touched::Paths(paths),
             Kind::Replacement(_) | Kind::Pipeline(_) => Touched::All,
         }
+    }
+
+    /// The parts of a document that [`Update::apply`] reads or writes: the paths of the operators up to
+    /// the first positional component, and `_id`, which errors name.
+    pub fn needs(&self) -> Needs {
+        let mut needs = match &self.kind {
+            Kind::Replacement(_) => return Needs::whole(),
+            Kind::Pipeline(pipeline) => pipeline.needs(),
+            Kind::Operators { fields, .. } => {
+                let mut needs = Needs::none();
+                fields.each_leaf(&mut |leaf| needs.add(path::fixed(&leaf.path)));
+                needs
+            }
+        };
+        needs.add("_id");
+        needs
+    }
+
+    /// The paths that `$inc` increments, and by how much: numbers. A path with a positional component
+    /// is left out.
+    pub fn increments(&self) -> impl Iterator<Item = (&str, Value<'static>)> {
+        let mut found = Vec::new();
+        if let Kind::Operators { fields, .. } = &self.kind {
+            fields.each_leaf(&mut |leaf| {
+                if let Some(number) = leaf.modifier.increment()
+                    && path::fixed(&leaf.path).len() == leaf.path.len()
+                {
+                    found.push((&*leaf.path, number.into()));
+                }
+            });
+        }
+        found.into_iter()
     }
 
     /// The document that an upsert with this update starts from when `filter` matches nothing.

@@ -102,6 +102,18 @@ pub(crate) fn compare_names(a: &str, b: &str) -> Ordering {
     }
 }
 
+/// The beginning of a path, up to its first positional component.
+pub(crate) fn fixed(path: &str) -> &str {
+    let is_positional = |rest: &str| {
+        let name = rest.split('.').next().unwrap_or_default();
+        name == "$" || name.starts_with("$[")
+    };
+    // None is in the first position.
+    let mut dots = path.match_indices('.');
+    let end = dots.find(|(at, _)| path.get(at + 1..).is_some_and(is_positional));
+    end.and_then(|(at, _)| path.get(..at)).unwrap_or(path)
+}
+
 /// The path without array indexes and positional components: what an index would call it.
 pub(crate) fn canonical(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
@@ -157,6 +169,20 @@ mod tests {
         }
         let deep = vec!["a"; MAX_DEPTH + 1].join(".");
         assert_eq!(parse(&deep).unwrap_err().code().code(), 15);
+    }
+
+    #[test]
+    fn the_fixed_part_ends_before_what_is_positional() {
+        for (path, expected) in [
+            ("a", "a"),
+            ("a.b.15.c", "a.b.15.c"),
+            ("a.b.$.c", "a.b"),
+            ("a.$[].b.$[x]", "a"),
+            ("a.b.$[x]", "a.b"),
+            ("a.$id", "a.$id"),
+        ] {
+            assert_eq!(fixed(path), expected);
+        }
     }
 
     #[test]

@@ -62,6 +62,14 @@ impl Fields {
         self.positional.is_some() || self.children.iter().any(|(_, node)| node.has_positional())
     }
 
+    /// Calls `visit` with every operator, in the order of the names.
+    pub(crate) fn each_leaf<'a>(&'a self, visit: &mut dyn FnMut(&'a Leaf)) {
+        let children = self.children.iter().map(|(_, node)| node);
+        children
+            .chain(&self.positional)
+            .for_each(|node| node.each_leaf(visit));
+    }
+
     fn entry(&mut self, name: &str) -> Option<&mut Node> {
         let at = self.by_name.get(name)?;
         self.children.get_mut(*at).map(|(_, node)| node)
@@ -237,6 +245,17 @@ impl Node {
         match self {
             Node::Leaf(_) | Node::Elements(_) => false,
             Node::Fields(fields) => fields.has_positional(),
+        }
+    }
+
+    fn each_leaf<'a>(&'a self, visit: &mut dyn FnMut(&'a Leaf)) {
+        match self {
+            Node::Leaf(leaf) => visit(leaf),
+            Node::Fields(fields) => fields.each_leaf(visit),
+            Node::Elements(elements) => {
+                let children = elements.children.iter();
+                children.for_each(|(_, node)| node.each_leaf(visit));
+            }
         }
     }
 

@@ -1,9 +1,8 @@
 //! A `$match` goes before stages that leave what it looks at as it is, so that indexes can serve it
 //! and fewer documents are worked on.
 
-use crate::aggregate::front::filter_paths;
 use crate::aggregate::stages::{Stage, transform::Transform};
-use std::collections::BTreeSet;
+use crate::needs::{Needs, Share};
 
 pub(super) fn apply(stages: &mut [Stage]) {
     for start in 1..stages.len() {
@@ -12,11 +11,7 @@ pub(super) fn apply(stages: &mut [Stage]) {
             && let (Some(earlier), Some(Stage::Filter(filter))) =
                 (stages.get(before), stages.get(at))
         {
-            let mut names = BTreeSet::new();
-            filter_paths(filter.filter.predicates(), &mut |path| {
-                names.insert(first_name(&path).to_owned());
-            });
-            if !leaves(earlier, &names) {
+            if !leaves(earlier, &filter.filter.needs()) {
                 break;
             }
             stages.swap(before, at);
@@ -29,13 +24,13 @@ fn first_name(path: &str) -> &str {
     path.split('.').next().unwrap_or_default()
 }
 
-/// Whether a stage leaves the fields with these names as they are, and passes or drops documents
-/// whole. The empty name stands for the whole document.
-fn leaves(stage: &Stage, names: &BTreeSet<String>) -> bool {
-    if names.contains("") {
+/// Whether a stage leaves the fields that are needed as they are, and passes or drops documents
+/// whole.
+fn leaves(stage: &Stage, needs: &Needs) -> bool {
+    if needs.is_whole() {
         return false;
     }
-    let untouched = |path: &str| !names.contains(first_name(path));
+    let untouched = |path: &str| needs.share(first_name(path)) == Share::Nothing;
     match stage {
         Stage::Sort(sort) => sort.limit.is_none(),
         Stage::Unwind(unwind) => {
@@ -44,7 +39,9 @@ fn leaves(stage: &Stage, names: &BTreeSet<String>) -> bool {
         Stage::Lookup(lookup) => untouched(lookup.written_name()),
         Stage::Transform(transform) => match &**transform {
             Transform::Add(fields) => fields.names().all(untouched),
-            Transform::Project(projection) => names.iter().all(|name| projection.keeps(name)),
+            Transform::Project(projection) => {
+                (needs.paths()).all(|path| projection.keeps(first_name(path)))
+            }
             Transform::Replace(..) => false,
         },
         _ => false,

@@ -85,4 +85,8 @@ impl Modifier for Arithmetic {
             ))),
         }
     }
+
+    fn increment(&self) -> Option<Number> {
+        (self.rule.name == INC_RULE.name).then_some(self.operand)
+    }
 }

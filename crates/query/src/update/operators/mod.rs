@@ -14,6 +14,7 @@ mod unset;
 
 use super::ApplyContext;
 use crate::error::Result;
+use crate::number::Number;
 use frond_bson::{Collator, Doc, DocBuf, Value};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -81,6 +82,11 @@ pub(crate) trait Modifier: Debug + Send + Sync {
     /// not be created.
     fn needs_way(&self) -> bool {
         false
+    }
+
+    /// What `$inc` adds.
+    fn increment(&self) -> Option<Number> {
+        None
     }
 }
 

@@ -1,0 +1,209 @@
+//! Which parts of a document a computation looks at, so that the rest of a very large one need not be
+//! loaded.
+//!
+//! Filters, updates, sorts and projections tell their [`Needs`]. What they promise: let a document be
+//! given, and another one that has the same fields at all paths that are *related* to a needed path,
+//! in the same order. A path is related to another one if they are equal or one leads to the other. At
+//! the other paths, fields may be missing or have other values of the same type; arrays are whole. Then
+//! the computation gives the same result for both, or the same error. An update makes the same changes,
+//! all of them at needed paths, and adds fields in the same order behind those that were there; only
+//! how large the result is ([`frond_bson::MAX_DOCUMENT_BYTES`]) is for the caller to check.
+//!
+//! So a document on the way to a needed path is there, with its type, also if what is needed of it is
+//! missing; a value on the way that is no document is there as it is. [`Needs::part_of`] makes the
+//! smallest such document.
+
+#[cfg(test)]
+mod tests;
+
+use frond_bson::{Doc, DocBuf, Value};
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+/// The parts of a document that a computation looks at: all of it, or what is at some dotted paths.
+///
+/// A path is as it was written; a numeric component may be a field or the index of an array.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    whole: bool,
+    /// In the order of [`order`]; none is below another one. Empty if `whole`.
+    paths: Vec<Box<str>>,
+}
+
+/// How much is needed of what is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// Nothing, not even whether it is there.
+    Nothing,
+    /// Of a document only that it is there, and what [`Needs::below`] tells; of other values all.
+    Part,
+    /// All.
+    Whole,
+}
+
+impl Needs {
+    /// Nothing is needed.
+    pub fn none() -> Needs {
+        Needs::default()
+    }
+
+    /// The whole document is needed.
+    pub fn whole() -> Needs {
+        Needs {
+            whole: true,
+            paths: Vec::new(),
+        }
+    }
+
+    /// What is at one path; the empty path is the whole document.
+    pub fn path(path: &str) -> Needs {
+        let mut needs = Needs::none();
+        needs.add(path);
+        needs
+    }
+
+    /// Adds what is at a path; the empty path is the whole document.
+    pub fn add(&mut self, path: &str) {
+        if self.whole {
+            return;
+        }
+        if path.is_empty() {
+            *self = Needs::whole();
+            return;
+        }
+        let at = self.behind(path);
+        let before = at.checked_sub(1).and_then(|at| self.paths.get(at));
+        if before.is_some_and(|before| leads_to(before, path)) {
+            return;
+        }
+        let covered = self.from(at).take_while(|known| leads_to(path, known));
+        let end = at + covered.count();
+        self.paths.splice(at..end, [path.into()]);
+    }
+
+    /// Adds all that `other` needs.
+    pub fn extend(&mut self, other: &Needs) {
+        if other.whole {
+            *self = Needs::whole();
+        }
+        other.paths().for_each(|path| self.add(path));
+    }
+
+    /// Whether the whole document is needed.
+    pub fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// Whether nothing is needed.
+    pub fn is_none(&self) -> bool {
+        !self.whole && self.paths.is_empty()
+    }
+
+    /// The paths, unless the whole document is needed. They are sorted component by component, so that
+    /// those below a path stand together; none is below another one.
+    pub fn paths(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.paths.iter().map(|path| &**path)
+    }
+
+    /// The paths as a set, `None` if the whole document is needed.
+    pub fn into_set(self) -> Option<BTreeSet<String>> {
+        (!self.whole).then(|| self.paths.into_iter().map(String::from).collect())
+    }
+
+    /// How much is needed of what is at `path`; the empty path is the whole document.
+    pub fn share(&self, path: &str) -> Share {
+        if self.whole {
+            return Share::Whole;
+        }
+        if path.is_empty() {
+            return Share::Part;
+        }
+        let at = self.behind(path);
+        let before = at.checked_sub(1).and_then(|at| self.paths.get(at));
+        if before.is_some_and(|before| leads_to(before, path)) {
+            return Share::Whole;
+        }
+        match self.from(at).next() {
+            Some(next) if leads_to(path, next) => Share::Part,
+            _ => Share::Nothing,
+        }
+    }
+
+    /// The rests of the needed paths that are below `path`: of `a.b.c` that is `b.c` for `a`.
+    pub fn below<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a str> {
+        let below = self.from(self.behind(path));
+        below.map_while(move |known| known.strip_prefix(path)?.strip_prefix('.'))
+    }
+
+    /// Whether one of the paths is related to one of `other`.
+    pub fn meets(&self, other: &Needs) -> bool {
+        match (self.whole, other.whole) {
+            (true, _) => !other.is_none(),
+            (_, true) => !self.is_none(),
+            _ => (self.paths()).any(|path| other.share(path) != Share::Nothing),
+        }
+    }
+
+    /// The fields of `doc` that are at paths related to a needed one. Arrays are whole.
+    pub fn part_of(&self, doc: &Doc) -> DocBuf {
+        if self.whole {
+            return doc.to_owned();
+        }
+        let mut part = DocBuf::new();
+        copy_part(doc, &self.paths().collect::<Vec<_>>(), &mut part);
+        part
+    }
+
+    /// Where the first path is that comes behind `path`.
+    fn behind(&self, path: &str) -> usize {
+        (self.paths).partition_point(|known| order(known, path).is_le())
+    }
+
+    fn from(&self, at: usize) -> impl Iterator<Item = &str> {
+        self.paths.iter().skip(at).map(|path| &**path)
+    }
+}
+
+impl<'a> FromIterator<&'a str> for Needs {
+    fn from_iter<I: IntoIterator<Item = &'a str>>(paths: I) -> Needs {
+        let mut needs = Needs::none();
+        paths.into_iter().for_each(|path| needs.add(path));
+        needs
+    }
+}
+
+/// Compares paths component by component.
+fn order(a: &str, b: &str) -> Ordering {
+    // No name holds a zero byte: the end of a component comes before all else.
+    let rank = |byte| if byte == b'.' { 0 } else { byte };
+    a.bytes().map(rank).cmp(b.bytes().map(rank))
+}
+
+/// Whether `long` is `path` or below it.
+fn leads_to(path: &str, long: &str) -> bool {
+    long.strip_prefix(path)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Copies what is at the paths and what leads there. Recursion is as deep as a path or the document.
+fn copy_part(doc: &Doc, paths: &[&str], out: &mut DocBuf) {
+    for element in doc.iter_raw() {
+        let name = element.name();
+        let mut whole = false;
+        let mut below = Vec::new();
+        for path in paths {
+            match path.split_once('.') {
+                Some((first, rest)) if first == name => below.push(rest),
+                None if *path == name => whole = true,
+                _ => {}
+            }
+        }
+        match element.value() {
+            _ if !whole && below.is_empty() => {}
+            Some(Value::Document(inner)) if !whole => {
+                out.push_doc(name, |out| copy_part(inner, &below, out));
+            }
+            _ => out.push_raw(&element),
+        }
+    }
+}
