@@ -135,7 +135,8 @@ impl Snapshot {
                 }
                 source.seek(None);
                 while let Some(key) = source.key() {
-                    push(&mut set, id, key, source.message());
+                    let (kind, value) = source.folded();
+                    push(&mut set, id, key, (kind, &value));
                     messages += 1;
                     if set.bytes() >= COMMIT_BYTES {
                         store.commit(std::mem::take(&mut set), Durability::Logged)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::memtable::MemSource;
-use crate::merge::Resolver;
+use crate::merge::{Fold, Resolver};
 use crate::range::{KeyRange, Place, RangeSet};
 use crate::run::PartsCursor;
 use crate::{Kind, Result};
@@ -45,10 +45,22 @@ impl Source {
         }
     }
 
+    /// The newest message of the key.
     fn message(&self) -> (Kind, &[u8]) {
         match &self.messages {
             Messages::Mem(source) => source.message(),
             Messages::Runs(source) => source.message(),
+        }
+    }
+
+    /// Adds all messages of the key. True when nothing older matters.
+    fn gather(&self, resolver: &Resolver, key: &[u8], fold: &mut Fold) -> bool {
+        match &self.messages {
+            Messages::Mem(source) => source.gather(fold),
+            Messages::Runs(source) => {
+                let (kind, value) = source.message();
+                fold.add(resolver, key, kind, value)
+            }
         }
     }
 
@@ -252,31 +264,26 @@ impl Merger {
         resolver: &Resolver,
         at_bottom: bool,
     ) -> Result<(Kind, Vec<u8>)> {
-        let mut fold = resolver.fold(self.peek().map_or(&[], |(_, _, value)| value));
-        loop {
-            self.step()?;
-            match self.peek() {
-                Some((next, kind, value)) if next == key => {
-                    if fold.add(key, kind, value) {
-                        break;
-                    }
-                }
-                _ => {
-                    // What older sources have there is not seen, so a range below the
-                    // messages is what they stand on.
-                    let ranged = self.ranged.iter();
-                    let mut ranges = ranged.map(|ranged| &self.sources[*ranged].ranges);
-                    if ranges.any(|ranges| ranges.covering(key).is_some()) {
-                        fold.add(key, Kind::Delete, &[]);
-                    }
-                    break;
-                }
+        let mut fold = Fold::default();
+        while let Some(top) = self.heap.first().map(|top| &self.sources[*top])
+            && top.key() == Some(key)
+        {
+            if top.gather(resolver, key, &mut fold) {
+                return Ok(fold.finish(resolver, key));
             }
+            self.step()?;
+        }
+        // What older sources have there is not seen, so a range below the messages is what
+        // they stand on.
+        let ranged = self.ranged.iter();
+        let mut ranges = ranged.map(|ranged| &self.sources[*ranged].ranges);
+        if ranges.any(|ranges| ranges.covering(key).is_some()) {
+            fold.add(resolver, key, Kind::Delete, &[]);
         }
         Ok(if at_bottom {
-            fold.finish_at_bottom(key)
+            fold.finish_at_bottom(resolver, key)
         } else {
-            fold.finish(key)
+            fold.finish(resolver, key)
         })
     }
 
@@ -422,8 +429,12 @@ mod tests {
         source.ranges = RangeSet::default();
         source.seek(&[]).unwrap();
         let mut merger = Merger::new(vec![source], Direction::Forward).unwrap();
-        assert!(matches!(merger.peek(), Some((b"a", Kind::Put, b"d"))));
-        merger.step().unwrap();
-        assert!(matches!(merger.peek(), Some((b"c", Kind::Merge, b"d"))));
+        for (key, expected) in [(b"a", Kind::Put), (b"c", Kind::Merge)] {
+            assert_eq!(merger.peek_key(), Some(&key[..]));
+            let folded = merger.fold(key, &resolver(), false).unwrap();
+            assert_eq!(folded, (expected, b"d".to_vec()));
+            merger.skip(key).unwrap();
+        }
+        assert_eq!(merger.peek_key(), None);
     }
 }

@@ -45,6 +45,7 @@ impl Deref for ValueRef {
 struct Lookup<'a> {
     key: &'a [u8],
     resolver: Resolver,
+    /// Begun by the first update message.
     fold: Option<Fold>,
     /// Set by the first put or delete.
     found: Option<Option<Held>>,
@@ -56,18 +57,17 @@ impl Lookup<'_> {
         match (&mut self.fold, kind) {
             (None, Kind::Put) => self.found = Some(Some(hold())),
             (None, Kind::Delete) => self.found = Some(None),
-            (None, Kind::Merge) => {
-                self.fold = Some(self.resolver.fold(value));
-                return false;
+            (fold, kind) => {
+                let fold = fold.get_or_insert_default();
+                return fold.add(&self.resolver, self.key, kind, value);
             }
-            (Some(fold), kind) => return fold.add(self.key, kind, value),
         }
         true
     }
 
     fn finish(self) -> Option<ValueRef> {
         if let Some(fold) = self.fold {
-            return match fold.finish_at_bottom(self.key) {
+            return match fold.finish_at_bottom(&self.resolver, self.key) {
                 (Kind::Put, value) => Some(ValueRef(Held::Bytes(value))),
                 _ => None,
             };

@@ -9,6 +9,8 @@ mod index;
 mod ranges;
 mod room;
 mod source;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -255,6 +257,35 @@ impl Memtable {
     }
 }
 
+impl TreeList {
+    /// The versions of `key` from the newest one up to `sequence` to the first that is no update message, newest
+    /// first. Those below `floor` are deleted. The last one's successors are in `more`, so that a key with one
+    /// version takes no memory.
+    fn versions(
+        &self,
+        arena: &Arena,
+        key: &[u8],
+        sequence: u64,
+        floor: u64,
+        more: &mut Vec<Link>,
+    ) -> Option<Link> {
+        let mut newest = None;
+        let index = self.index.read();
+        index.walk(index.seek(arena, key, sequence), |link| {
+            let entry = Entry::at(arena, link);
+            if entry.key != key || entry.sequence < floor {
+                return false;
+            }
+            match newest {
+                None => newest = Some(link),
+                Some(_) => more.push(link),
+            }
+            entry.kind == Kind::Merge
+        });
+        newest
+    }
+}
+
 /// Calls `visit` with the versions of `key` up to `sequence`, newest first, until it returns false. A range delete
 /// over the key is a delete of it.
 pub(crate) fn for_versions(
@@ -268,19 +299,16 @@ pub(crate) fn for_versions(
         return;
     };
     let floor = list.ranges.floor(key, sequence);
-    let mut done = false;
-    let index = list.index.read();
-    let newest = index.seek(&memtable.arena, key, sequence);
-    index.walk(newest, |link| {
+    let mut more = Vec::new();
+    // What `visit` does with an update message may take long, so it is not called under the lock.
+    let newest = list.versions(&memtable.arena, key, sequence, floor, &mut more);
+    for link in newest.into_iter().chain(more) {
         let entry = Entry::at(&memtable.arena, link);
-        if entry.key != key || entry.sequence < floor {
-            return false;
+        if !visit(entry.kind, entry.value) {
+            return;
         }
-        done = !visit(entry.kind, entry.value);
-        !done
-    });
-    drop(index);
-    if floor > 0 && !done {
+    }
+    if floor > 0 {
         visit(Kind::Delete, &[]);
     }
 }

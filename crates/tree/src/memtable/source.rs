@@ -1,16 +1,20 @@
 //! A walk over one tree's keys in a memtable, as a snapshot sees them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::entry::{Entry, Link};
 use super::ranges::View;
 use super::{Memtable, TreeList};
-use crate::merge::Resolver;
+use crate::merge::{Fold, Resolver};
 use crate::range::RangeSet;
 use crate::{Kind, TreeId};
 
-/// A position at a key, with its newest message that the snapshot sees. Update messages of a key
-/// are folded into one. Messages that a newer range delete covers are passed over.
+/// So many versions of one key are passed one by one; then the walk searches for the next key.
+const STEPS_MAX: usize = 8;
+
+/// A position at a key, with its newest message that the snapshot sees. Messages that a newer range delete covers
+/// are passed over.
 ///
 /// Links are taken out of the index some at a time: entries never move, and what is inserted later is too new
 /// for the snapshot.
@@ -27,8 +31,6 @@ pub(crate) struct MemSource {
     next: usize,
     /// The newest visible version of the key here; 0 past either end.
     at: Link,
-    /// What the versions of the key amount to, when it takes more than one of them.
-    folded: Option<(Kind, Vec<u8>)>,
 }
 
 impl MemSource {
@@ -51,7 +53,6 @@ impl MemSource {
             links: Vec::new(),
             next: 0,
             at: 0,
-            folded: None,
         })
     }
 
@@ -74,15 +75,41 @@ impl MemSource {
         (self.at != 0).then(|| self.entry_at(self.at).key)
     }
 
-    /// The message of the key here; only called at a key.
+    /// The newest message of the key here; only called at a key.
     pub(crate) fn message(&self) -> (Kind, &[u8]) {
-        match &self.folded {
-            Some((kind, value)) => (*kind, value),
-            None => {
-                let entry = self.entry_at(self.at);
-                (entry.kind, entry.value)
+        let entry = self.entry_at(self.at);
+        (entry.kind, entry.value)
+    }
+
+    /// Adds the messages of the key here, newest first. True when nothing older matters.
+    pub(crate) fn gather(&self, fold: &mut Fold) -> bool {
+        let newest = self.entry_at(self.at);
+        let key = newest.key;
+        if fold.add(&self.resolver, key, newest.kind, newest.value) {
+            return true;
+        }
+        let floor = self.floor(key);
+        let (arena, mut more) = (&self.memtable.arena, Vec::new());
+        let older = (self.list).versions(arena, key, newest.sequence - 1, floor, &mut more);
+        for link in older.into_iter().chain(more) {
+            let entry = Entry::at(arena, link);
+            if fold.add(&self.resolver, key, entry.kind, entry.value) {
+                return true;
             }
         }
+        floor > 0 && fold.add(&self.resolver, key, Kind::Delete, &[])
+    }
+
+    /// What the messages of the key here amount to; only called at a key.
+    pub(crate) fn folded(&self) -> (Kind, Cow<'_, [u8]>) {
+        let (kind, value) = self.message();
+        if kind != Kind::Merge {
+            return (kind, value.into());
+        }
+        let mut fold = Fold::default();
+        self.gather(&mut fold);
+        let (kind, value) = fold.finish(&self.resolver, self.entry_at(self.at).key);
+        (kind, value.into())
     }
 
     /// Goes to the first key, or the first at or after `key`.
@@ -148,20 +175,33 @@ impl MemSource {
         self.next = 0;
     }
 
+    /// Moves a forward walk to the first entry that is at or behind `sequence` of the key of `link`.
+    fn jump(&mut self, link: Link, sequence: u64) {
+        let arena = &self.memtable.arena;
+        let key = Entry::at(arena, link).key;
+        let index = self.list.index.read();
+        index.copy_from(index.seek(arena, key, sequence), &mut self.links);
+        drop(index);
+        self.next = 0;
+    }
+
     /// Moves a forward walk behind all versions of the key that it is at.
     fn leave_key(&mut self) {
         let from = self.here();
-        loop {
+        for _ in 0..STEPS_MAX {
             self.advance();
             let here = self.here();
             if here == 0 || self.entry_at(here).key != self.entry_at(from).key {
                 return;
             }
         }
+        // Sequence numbers begin with 1.
+        self.jump(from, 0);
     }
 
     /// Skips versions that are too new, and keys that are deleted.
     fn settle_forward(&mut self) {
+        let mut steps = 0;
         loop {
             let here = self.here();
             if here == 0 {
@@ -169,19 +209,25 @@ impl MemSource {
             }
             let entry = self.entry_at(here);
             if entry.sequence > self.sequence {
-                self.advance();
+                steps += 1;
+                if steps < STEPS_MAX {
+                    self.advance();
+                } else {
+                    self.jump(here, self.sequence);
+                    steps = 0;
+                }
             } else if entry.sequence < self.floor(entry.key) {
                 self.leave_key();
             } else {
                 break;
             }
         }
-        self.settle(self.here());
+        self.at = self.here();
     }
 
     /// Finds the newest visible version of the next key before. Older versions of a key come first here.
     fn settle_backward(&mut self) {
-        let mut found = 0;
+        let (mut found, mut steps) = (0, 0);
         loop {
             if self.next == self.links.len() && !self.refill_backward() {
                 break;
@@ -191,12 +237,41 @@ impl MemSource {
             if found != 0 && self.entry_at(found).key != entry.key {
                 break;
             }
+            if steps == STEPS_MAX {
+                found = self.jump_back(here);
+                if found != 0 {
+                    break;
+                }
+                steps = 0;
+                continue;
+            }
             if entry.sequence <= self.sequence && entry.sequence >= self.floor(entry.key) {
                 found = here;
             }
             self.next += 1;
+            steps += 1;
         }
-        self.settle(found);
+        self.at = found;
+    }
+
+    /// Moves a backward walk before all versions of the key of `link`. Returns the newest visible one, or 0.
+    fn jump_back(&mut self, link: Link) -> Link {
+        let arena = &self.memtable.arena;
+        let key = Entry::at(arena, link).key;
+        let floor = self.floor(key);
+        let mut newest = 0;
+        let index = self.list.index.read();
+        index.walk(index.seek(arena, key, self.sequence), |link| {
+            let entry = Entry::at(arena, link);
+            if entry.key == key && entry.sequence >= floor {
+                newest = link;
+            }
+            false
+        });
+        index.copy_before(index.seek(arena, key, u64::MAX), &mut self.links);
+        drop(index);
+        self.next = 0;
+        newest
     }
 
     /// False at the start of the list.
@@ -212,33 +287,5 @@ impl MemSource {
         drop(index);
         self.next = 0;
         !self.links.is_empty()
-    }
-
-    fn settle(&mut self, at: Link) {
-        self.at = at;
-        self.folded = None;
-        if at == 0 || self.entry_at(at).kind != Kind::Merge {
-            return;
-        }
-        let newest = self.entry_at(at);
-        let (key, floor) = (newest.key, self.floor(newest.key));
-        let mut fold = self.resolver.fold(newest.value);
-        let mut done = false;
-        let arena = &self.memtable.arena;
-        let index = self.list.index.read();
-        let older = index.seek(arena, key, newest.sequence - 1);
-        index.walk(older, |link| {
-            let entry = Entry::at(arena, link);
-            if entry.key != key || entry.sequence < floor {
-                return false;
-            }
-            done = fold.add(key, entry.kind, entry.value);
-            !done
-        });
-        drop(index);
-        if floor > 0 && !done {
-            fold.add(key, Kind::Delete, &[]);
-        }
-        self.folded = Some(fold.finish(key));
     }
 }

@@ -311,19 +311,21 @@ impl Builder {
             key_now.clear();
             key_now.extend_from_slice(key);
             // A delete says nothing more where a range delete lies below it.
-            if kind == Kind::Delete && ranges.covering(key).is_some() {
-                messages.skip(&key_now)?;
-                continue;
-            }
-            let value_len = if kind == Kind::Merge {
+            let says = |kind| kind != Kind::Delete || ranges.covering(&key_now).is_none();
+            let mut value_len = None;
+            if kind == Kind::Merge {
                 let (kind, value) = messages.fold(&key_now, &self.resolver, false)?;
-                writer.add(&key_now, kind, &value)?;
-                value.len()
-            } else {
+                if says(kind) {
+                    writer.add(&key_now, kind, &value)?;
+                    value_len = Some(value.len());
+                }
+            } else if says(kind) {
                 writer.add(key, kind, value)?;
-                value.len()
-            };
-            node.children[child].pending_bytes += (key_now.len() + value_len) as u64;
+                value_len = Some(value.len());
+            }
+            if let Some(value_len) = value_len {
+                node.children[child].pending_bytes += (key_now.len() + value_len) as u64;
+            }
             messages.skip(&key_now)?;
         }
         let parts = writer.finish()?;

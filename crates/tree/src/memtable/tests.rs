@@ -1,0 +1,203 @@
+//! What snapshots see of keys with many versions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{MemSource, Memtable, for_versions};
+use crate::merge::{Fold, Resolver};
+use crate::write_set::decode;
+use crate::{Kind, MergeOperator, TreeId, WriteSet};
+
+const TREE: TreeId = TreeId(1);
+
+/// Values and deltas are texts that are joined, so that the order of deltas counts. A `!` removes all before it.
+struct Joiner;
+
+fn last_mark(text: &[u8]) -> Option<usize> {
+    text.iter().rposition(|byte| *byte == b'!')
+}
+
+impl MergeOperator for Joiner {
+    fn apply(&self, _: TreeId, _: &[u8], base: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+        match last_mark(delta) {
+            Some(mark) if mark + 1 == delta.len() => None,
+            Some(mark) => Some([b"<", &delta[mark + 1..]].concat()),
+            None => Some([base.unwrap_or(b"<"), delta].concat()),
+        }
+    }
+
+    fn combine(&self, _: TreeId, _: &[u8], older: &[u8], newer: &[u8]) -> Vec<u8> {
+        match last_mark(newer) {
+            Some(mark) => newer[mark..].to_vec(),
+            None => [older, newer].concat(),
+        }
+    }
+}
+
+fn resolver() -> Resolver {
+    Resolver {
+        tree: TREE,
+        operator: Arc::new(Joiner),
+    }
+}
+
+/// What the messages of one key amount to.
+type State = (Kind, Vec<u8>);
+type Model = BTreeMap<Vec<u8>, State>;
+
+fn merged(state: Option<&State>, delta: &[u8]) -> State {
+    match state {
+        None => (Kind::Merge, delta.to_vec()),
+        Some((Kind::Merge, older)) => (Kind::Merge, Joiner.combine(TREE, &[], older, delta)),
+        Some((kind, base)) => {
+            let base = (*kind == Kind::Put).then_some(base.as_slice());
+            match Joiner.apply(TREE, &[], base, delta) {
+                Some(value) => (Kind::Put, value),
+                None => (Kind::Delete, Vec::new()),
+            }
+        }
+    }
+}
+
+struct Table {
+    memtable: Arc<Memtable>,
+    sequence: u64,
+    model: Model,
+    random: u64,
+}
+
+impl Table {
+    fn random(&mut self, below: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % below
+    }
+
+    fn step(&mut self) {
+        let mut set = WriteSet::new();
+        // One key gets most of the messages.
+        let number = self.random(30).saturating_sub(20);
+        let key = format!("key {number}").into_bytes();
+        let text = format!("{} ", self.sequence).into_bytes();
+        match self.random(400) {
+            0 => {
+                let upper = format!("key {}", number + self.random(3)).into_bytes();
+                set.delete_range(TREE, &key, Some(&upper));
+                let dead = |at: &Vec<u8>| (&key..&upper).contains(&at);
+                self.model.retain(|at, _| !dead(at));
+                // Older sources have such keys perhaps.
+                if !set.is_empty() {
+                    for number in 0..10 {
+                        let at = format!("key {number}").into_bytes();
+                        if dead(&at) {
+                            self.model.insert(at, (Kind::Delete, Vec::new()));
+                        }
+                    }
+                }
+            }
+            1..4 => {
+                set.put(TREE, &key, &text);
+                self.model.insert(key, (Kind::Put, text));
+            }
+            4 => {
+                set.delete(TREE, &key);
+                self.model.insert(key, (Kind::Delete, Vec::new()));
+            }
+            _ => {
+                let text = match self.random(60) {
+                    0 => b"!".to_vec(),
+                    _ => text,
+                };
+                set.merge(TREE, &key, &text);
+                let state = merged(self.model.get(&key), &text);
+                self.model.insert(key, state);
+            }
+        }
+        if !set.is_empty() {
+            let bytes = set.memtable_bytes();
+            assert!(self.memtable.reserve(bytes));
+            let first = self.sequence + 1;
+            self.memtable.insert(decode(set.payload()), first, bytes);
+            self.sequence += set.len() as u64;
+        }
+    }
+}
+
+/// Compares what a snapshot sees with what it must.
+fn check(memtable: &Arc<Memtable>, sequence: u64, model: &Model) {
+    // Keys that only a range delete knows have no entry to be found by a walk.
+    let mut found = Model::new();
+    for number in 0..10 {
+        let key = format!("key {number}").into_bytes();
+        let (mut fold, mut any) = (Fold::default(), false);
+        for_versions(memtable, TREE, &key, sequence, |kind, value| {
+            any = true;
+            !fold.add(&resolver(), &key, kind, value)
+        });
+        let state = any.then(|| fold.finish(&resolver(), &key));
+        let expected = model.get(&key);
+        assert_eq!(state.as_ref(), expected, "{key:?} at {sequence}");
+        found.extend(state.map(|state| (key, state)));
+    }
+    let Some(mut source) = MemSource::new(memtable, TREE, sequence, resolver()) else {
+        assert!(model.is_empty());
+        return;
+    };
+    let ranges = source.ranges();
+    let is_entry = |(key, (kind, _)): &(&Vec<u8>, &State)| {
+        *kind != Kind::Delete || ranges.covering(key).is_none()
+    };
+    for forward in [true, false] {
+        let mut walked = Model::new();
+        match forward {
+            true => source.seek(None),
+            false => source.seek_before(None),
+        }
+        while let Some(key) = source.key() {
+            let key = key.to_vec();
+            let (kind, value) = source.folded();
+            walked.insert(key.clone(), (kind, value.into_owned()));
+            let last = walked.iter().next().map(|(first, _)| first == &key);
+            assert!(forward || last == Some(true), "keys descend");
+            match forward {
+                true => source.step(),
+                false => source.step_back(),
+            }
+        }
+        // A delete above a range delete may or may not have an entry.
+        walked.retain(|key, state| is_entry(&(key, state)));
+        let expected: Model = (found.iter().filter(is_entry))
+            .map(|(key, state)| (key.clone(), state.clone()))
+            .collect();
+        assert_eq!(walked, expected, "forward {forward} at {sequence}");
+    }
+}
+
+#[test]
+fn every_snapshot_sees_its_own_state_of_hot_keys() {
+    for seed in 1..4 {
+        let mut table = Table {
+            memtable: Arc::new(Memtable::new(4 << 20, 0, &Arc::default())),
+            sequence: 0,
+            model: Model::new(),
+            random: 0x9E37_79B9_7F4A_7C15 >> seed,
+        };
+        let mut then = Vec::new();
+        for step in 0..3000 {
+            if step % 50 == 0 {
+                then.push((table.sequence, table.model.clone()));
+            }
+            table.step();
+            if step % 500 == 0 {
+                for (sequence, model) in &then {
+                    check(&table.memtable, *sequence, model);
+                }
+            }
+        }
+        then.push((table.sequence, table.model.clone()));
+        for (sequence, model) in &then {
+            check(&table.memtable, *sequence, model);
+        }
+    }
+}
