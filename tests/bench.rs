@@ -162,6 +162,65 @@ fn arrays_make_an_index_entry_for_each_string() {
 }
 
 #[test]
+fn documents_with_many_keys_hold_what_the_model_says() {
+    let server = Server::start();
+    for (name, updates, more) in [
+        ("default", 600, &["--random-values", "--rounds", "2"][..]),
+        (
+            "journaled",
+            300,
+            &[
+                "--drop",
+                "--connections",
+                "3",
+                "--write-concern",
+                "1",
+                "--journal",
+                "--no-index",
+            ][..],
+        ),
+    ] {
+        let out = server.folder.path().join(name);
+        let mut args = vec!["--documents", "20", "--keys", "400", "--updates", "300"];
+        args.extend(["--reads", "10", "--verify", "all", "--settle", "0.1"]);
+        args.extend(more);
+        let done = server.bench_of("manykeys", &out, &args).output().unwrap();
+        let text = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{name}: {text}");
+        let summary = summary(&out);
+        assert_eq!(summary.get_str("ended"), Some("complete"), "{name}");
+        let verified = summary.get_doc("documents_verified").unwrap();
+        for schema in ["plain", "bucketed"] {
+            assert_eq!(verified.get_i64(schema), Some(20), "{name}: {schema}");
+        }
+        let blocks = summary.get_array("updates").unwrap();
+        assert_eq!(blocks.count(), if updates == 600 { 4 } else { 2 }, "{name}");
+        for block in blocks.values() {
+            let block = block.as_doc().unwrap();
+            assert_eq!(block.get_i64("updates"), Some(updates), "{name}");
+            assert!(
+                block.get_f64("log_bytes_per_update").unwrap() > 0.0,
+                "{name}"
+            );
+        }
+        assert!(
+            summary.get_f64("plain_over_bucketed_w1").is_some(),
+            "{name}"
+        );
+        assert_eq!(summary.get_array("loads").unwrap().count(), 2, "{name}");
+        assert_eq!(summary.get_array("reads").unwrap().count(), 8, "{name}");
+        let statistics = std::fs::read_to_string(out.join("statistics.csv")).unwrap();
+        assert!(
+            statistics.contains("plain: load") || statistics.lines().count() > 1,
+            "{name}"
+        );
+        for file in ["rounds.csv", "summary.md", "chart.svg", "chart.html"] {
+            assert!(out.join(file).exists(), "{name}: {file}");
+        }
+    }
+}
+
+#[test]
 fn documents_are_found_in_turns_with_pings() {
     let server = Server::start();
     let done = Command::new(FROND)

@@ -4,6 +4,8 @@
 //! runs can be repeated and compared. Making one copies a template and writes random letters over
 //! it: a small part of a microsecond, so the client is not what is measured.
 
+use crate::random::SplitMix64;
+
 /// Names of the fields that may be indexed, in the order in which `--indexes` takes them.
 pub const INDEXED_FIELDS: [&str; 4] = ["URI", "name", "origin", "creation"];
 
@@ -33,6 +35,15 @@ const ELEMENT: &[u8] = b"?????????";
 const URI: &[u8] = b"https://??????????.example/??????????/???????????????????????";
 const NAME: &[u8] = b"????????? ??????????????";
 const ORIGIN: &[u8] = b"????????.??????.example";
+
+/// Documents by number, all of the same length.
+pub trait Source: Sync {
+    /// Bytes of every document.
+    fn document_bytes(&self) -> usize;
+
+    /// Appends document `number` to `out`.
+    fn append(&self, number: u64, out: &mut Vec<u8>);
+}
 
 /// Makes the documents of one seed.
 #[derive(Clone, Debug)]
@@ -81,14 +92,32 @@ impl Generator {
         }
     }
 
-    /// Bytes of every document.
-    #[must_use]
-    pub fn document_bytes(&self) -> usize {
+    /// An ObjectId as a driver would make it: seconds, five bytes of the process, a counter. Ids
+    /// grow with the number (but for the second in which the counter wraps), and no two numbers
+    /// below 2^32 * 10,000 share one.
+    pub fn id(&self, number: u64) -> [u8; 12] {
+        object_id(self.seed, number)
+    }
+}
+
+/// The id of document `number` of a seed.
+pub fn object_id(seed: u64, number: u64) -> [u8; 12] {
+    let seconds = EPOCH_S.wrapping_add((number / DOCUMENTS_PER_SECOND) as u32);
+    let process = SplitMix64::new(seed, u64::MAX).next().to_be_bytes();
+    let counter = (number as u32).to_be_bytes();
+    let mut id = [0; 12];
+    id[..4].copy_from_slice(&seconds.to_be_bytes());
+    id[4..9].copy_from_slice(&process[..5]);
+    id[9..].copy_from_slice(&counter[1..]);
+    id
+}
+
+impl Source for Generator {
+    fn document_bytes(&self) -> usize {
         self.template.len()
     }
 
-    /// Appends document `number` to `out`.
-    pub fn append(&self, number: u64, out: &mut Vec<u8>) {
+    fn append(&self, number: u64, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&self.template);
         let Some(document) = out.get_mut(start..) else {
@@ -110,20 +139,6 @@ impl Generator {
             .copy_from_slice(&expires.to_le_bytes());
         document[self.id_at..self.id_at + 12].copy_from_slice(&self.id(number));
     }
-
-    /// An ObjectId as a driver would make it: seconds, five bytes of the process, a counter. Ids
-    /// grow with the number (but for the second in which the counter wraps), and no two numbers
-    /// below 2^32 * 10,000 share one.
-    pub fn id(&self, number: u64) -> [u8; 12] {
-        let seconds = EPOCH_S.wrapping_add((number / DOCUMENTS_PER_SECOND) as u32);
-        let process = SplitMix64::new(self.seed, u64::MAX).next().to_be_bytes();
-        let counter = (number as u32).to_be_bytes();
-        let mut id = [0; 12];
-        id[..4].copy_from_slice(&seconds.to_be_bytes());
-        id[4..9].copy_from_slice(&process[..5]);
-        id[9..].copy_from_slice(&counter[1..]);
-        id
-    }
 }
 
 /// Appends a string, and the places of its random letters to `letters_at`.
@@ -138,39 +153,13 @@ fn string(out: &mut Vec<u8>, name: &str, text: &[u8], letters_at: &mut Vec<usize
 }
 
 /// Appends a BSON element and returns where its value starts.
-fn field(out: &mut Vec<u8>, tag: u8, name: &str, value: &[u8]) -> usize {
+pub fn field(out: &mut Vec<u8>, tag: u8, name: &str, value: &[u8]) -> usize {
     out.push(tag);
     out.extend_from_slice(name.as_bytes());
     out.push(0);
     let at = out.len();
     out.extend_from_slice(value);
     at
-}
-
-/// Steele, Lea and Flood's SplitMix64 ("Fast splittable pseudorandom number generators", 2014):
-/// a counter, hashed. Two multiplications a number.
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    /// The stream of random numbers that belongs to one document.
-    fn new(seed: u64, number: u64) -> Self {
-        // Both go through the hash, so near seeds and near numbers share nothing.
-        let mut of_seed = SplitMix64(seed);
-        SplitMix64(of_seed.next() ^ SplitMix64(number).next().rotate_left(32))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `bound`, by taking the high half of a product.
-    fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
-    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub enum Error {
         /// The server's message.
         message: String,
     },
+    /// The server holds something else than it should.
+    Wrong(String),
     /// The user asked to stop.
     Stopped,
 }
@@ -39,6 +41,7 @@ impl fmt::Display for Error {
                 code,
                 message,
             } => write!(f, "the server refused `{command}`: {message} (code {code})"),
+            Error::Wrong(text) => write!(f, "wrong result: {text}"),
             Error::Stopped => f.write_str("stopped"),
         }
     }

@@ -5,16 +5,23 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod collection;
 mod document;
 mod error;
 mod insert;
+mod load;
 mod machine;
+mod manykeys;
 mod meter;
 mod monitor;
+mod progress;
+mod random;
 mod report;
 mod roundtrip;
 mod signals;
+mod statistics;
 mod stream;
+mod threads;
 mod timeline;
 mod uri;
 
@@ -22,6 +29,7 @@ use std::process::ExitCode;
 
 pub use error::Error;
 pub use insert::{MultikeyOptions, Options as InsertOptions};
+pub use manykeys::Options as ManykeysOptions;
 pub use roundtrip::Options as RoundtripOptions;
 
 /// What `frond bench` can run.
@@ -32,6 +40,8 @@ pub enum Command {
     /// The same with an array of strings in the first indexed field, so that each document makes
     /// an index entry for each string
     Multikey(MultikeyOptions),
+    /// Update documents with thousands of keys, a few of them at a time
+    Manykeys(ManykeysOptions),
     /// Find documents by their `_id`, in turns with bare pings
     Roundtrip(RoundtripOptions),
 }
@@ -43,6 +53,7 @@ pub fn run(command: Command) -> ExitCode {
     let result = match command {
         Command::Insert(options) => insert::run(&options),
         Command::Multikey(options) => insert::run(&options.into_insert()),
+        Command::Manykeys(options) => manykeys::run(&options),
         Command::Roundtrip(options) => {
             signals::stop_on_signals().and_then(|stop| roundtrip::run(&options, &stop))
         }

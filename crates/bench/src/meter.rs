@@ -19,7 +19,7 @@ pub fn latencies() -> Latencies {
 }
 
 /// Adds a latency. The histogram grows to take it; only one that no histogram can hold is cut.
-fn record(latencies: &mut Latencies, micros: u64) {
+pub fn record(latencies: &mut Latencies, micros: u64) {
     if latencies.record(micros).is_err() {
         latencies.saturating_record(micros);
     }
@@ -93,11 +93,16 @@ impl Meter {
 
     /// Ends the run with an error; the first one is kept.
     pub fn fail(&self, error: Error) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop();
         let mut state = self.state();
         if state.error.is_none() && !matches!(error, Error::Stopped) {
             state.error = Some(error);
         }
+    }
+
+    /// Asks the threads to end.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
     }
 
     /// Whether the threads should end.

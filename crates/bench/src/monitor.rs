@@ -3,6 +3,7 @@
 use frond_bson::{Doc, DocBuf, Value, doc};
 
 use crate::client::Client;
+use crate::error::Result;
 
 /// The server's own figures at one moment. `None` where it does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -31,15 +32,16 @@ impl Figures {
     }
 
     fn read(status: &Doc) -> Figures {
-        let cache = CACHE_BYTES
-            .iter()
-            .find_map(|path| number_at(status, path))
-            .map(|bytes| bytes / 1024.0 / 1024.0);
+        let cache = first_at(status, CACHE_BYTES).map(|bytes| bytes / 1024.0 / 1024.0);
         Figures {
             resident_mib: number_at(status, &["mem", "resident"]),
             cache_mib: cache,
         }
     }
+}
+
+fn first_at(doc: &Doc, paths: &[&[&str]]) -> Option<f64> {
+    paths.iter().find_map(|path| number_at(doc, path))
 }
 
 fn number_at(doc: &Doc, path: &[&str]) -> Option<f64> {
@@ -48,6 +50,61 @@ fn number_at(doc: &Doc, path: &[&str]) -> Option<f64> {
         Value::Document(inner) => number_at(inner, rest),
         value if rest.is_empty() => value.as_f64(),
         _ => None,
+    }
+}
+
+/// What the server counted since it started, and what it uses now. `None` where it does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Status {
+    /// Operations, in the order of [`OPERATIONS`].
+    pub operations: [Option<f64>; 6],
+    /// Bytes written to the log.
+    pub log_bytes: Option<f64>,
+    /// Bytes written to data files.
+    pub data_bytes: Option<f64>,
+    /// Bytes that came over the network.
+    pub network_in: Option<f64>,
+    /// Bytes that went over the network.
+    pub network_out: Option<f64>,
+    /// Connections open now.
+    pub connections: Option<f64>,
+    /// Virtual memory of the process now, in MiB.
+    pub virtual_mib: Option<f64>,
+    /// What [`Figures`] tells.
+    pub figures: Figures,
+}
+
+/// The names in `opcounters`, in the order in which mongostat shows them.
+pub const OPERATIONS: [&str; 6] = ["insert", "query", "update", "delete", "getmore", "command"];
+
+const LOG_BYTES: &[&[&str]] = &[
+    &["frond", "log", "bytes written"],
+    &["wiredTiger", "log", "log bytes written"],
+];
+
+const DATA_BYTES: &[&[&str]] = &[
+    &["frond", "disk", "bytes written"],
+    &["wiredTiger", "block-manager", "bytes written"],
+];
+
+impl Status {
+    /// Asks the server.
+    pub fn ask(client: &mut Client) -> Result<Status> {
+        let reply = client.command("admin", &doc! { "serverStatus": 1 })?;
+        Ok(Status::read(&reply))
+    }
+
+    fn read(status: &Doc) -> Status {
+        Status {
+            operations: OPERATIONS.map(|name| number_at(status, &["opcounters", name])),
+            log_bytes: first_at(status, LOG_BYTES),
+            data_bytes: first_at(status, DATA_BYTES),
+            network_in: number_at(status, &["network", "bytesIn"]),
+            network_out: number_at(status, &["network", "bytesOut"]),
+            connections: number_at(status, &["connections", "current"]),
+            virtual_mib: number_at(status, &["mem", "virtual"]),
+            figures: Figures::read(status),
+        }
     }
 }
 
@@ -97,5 +154,39 @@ mod tests {
         let own = doc! { "frond": { "cache": { "bytes of pages in the cache": 2_097_152_i64 } } };
         assert_eq!(Figures::read(&own).cache_mib, Some(2.0));
         assert_eq!(Figures::read(&doc! { "mem": 5 }), Figures::default());
+    }
+
+    #[test]
+    fn counters_of_different_servers() {
+        let wired = doc! {
+            "opcounters": { "insert": 1, "query": 2, "update": 3, "delete": 4, "getmore": 5,
+                            "command": 6_i64 },
+            "network": { "bytesIn": 7_i64, "bytesOut": 8_i64 },
+            "connections": { "current": 9 },
+            "mem": { "resident": 10, "virtual": 11 },
+            "wiredTiger": { "log": { "log bytes written": 12 },
+                            "block-manager": { "bytes written": 13 } },
+        };
+        let status = Status::read(&wired);
+        assert_eq!(status.operations, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(Some));
+        for (value, expected) in [
+            (status.network_in, 7.0),
+            (status.network_out, 8.0),
+            (status.connections, 9.0),
+            (status.figures.resident_mib, 10.0),
+            (status.virtual_mib, 11.0),
+            (status.log_bytes, 12.0),
+            (status.data_bytes, 13.0),
+        ] {
+            assert_eq!(value, Some(expected));
+        }
+        let own =
+            doc! { "frond": { "log": { "bytes written": 1 }, "disk": { "bytes written": 2 } } };
+        let status = Status::read(&own);
+        assert_eq!(
+            (status.log_bytes, status.data_bytes),
+            (Some(1.0), Some(2.0))
+        );
+        assert_eq!(Status::read(&doc! {}), Status::default());
     }
 }

@@ -3,24 +3,21 @@
 
 mod options;
 mod prepare;
-mod progress;
-mod worker;
 
-pub use options::{MultikeyOptions, Options, Plan};
+pub use options::{MultikeyOptions, Options, Plan, report_every};
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 
 use crate::client::{Client, WriteConcern};
+use crate::document::Generator;
 use crate::error::{Error, Result};
-use crate::machine::Machine;
+use crate::load::Load;
 use crate::meter::{Meter, Percentiles};
-use crate::monitor::{Figures, ServerFacts};
-use crate::report::{self, Row, Summary, Trace};
+use crate::monitor::Figures;
+use crate::progress::Progress;
+use crate::report::{self, Facts, Row, Summary, Trace};
 use crate::signals::stop_on_signals;
-use progress::Progress;
+use crate::threads::{wait_until, with_each};
 
 /// Runs the workload to its end and leaves its report, also when it ends early.
 pub fn run(options: &Options) -> Result<()> {
@@ -31,16 +28,17 @@ pub fn run(options: &Options) -> Result<()> {
         acknowledged: plan.acknowledged,
         journal: plan.journal,
     };
-    let target = client.insert_target(&plan.database, &plan.collection, concern);
+    let target = client.write_target(&plan.collection.database, &plan.collection.name, concern);
     let already = prepare::prepare(&mut client, options, &plan)?;
-    let server = ServerFacts::ask(&mut client);
-
-    let started = jiff::Timestamp::now();
-    let out = folder(options, started);
-    std::fs::create_dir_all(&out)
-        .map_err(|error| Error::Io(format!("making {}", out.display()), error))?;
+    let facts = Facts::ask(&mut client, Client::dialect(&target));
+    let workload = if options.elements == 0 {
+        "insert"
+    } else {
+        "multikey"
+    };
+    let out = report::make_folder(options.out.as_deref(), workload, facts.started)?;
     let mut trace = Trace::create(&out)?;
-    let mut progress = Progress::new(options);
+    let mut progress = Progress::new(options.documents, "documents", options.quiet);
 
     // Connect before the clock starts.
     let mut workers = Vec::new();
@@ -48,42 +46,29 @@ pub fn run(options: &Options) -> Result<()> {
         workers.push(Client::connect(&plan.uri, Arc::clone(&stop))?);
     }
     let meter = Meter::start(options.documents, Arc::clone(&stop));
-    let claimed = AtomicU64::new(0);
-    thread::scope(|scope| -> Result<()> {
-        let done = Arc::new(AtomicU64::new(0));
-        for client in workers {
-            let (meter, claimed, target) = (&meter, &claimed, &target);
-            let done = Arc::clone(&done);
-            scope.spawn(move || {
-                let guard = worker::CountOnDrop(&done);
-                worker::insert(client, target, options, claimed, meter);
-                drop(guard);
-            });
-        }
-        let all = u64::from(options.threads);
-        let traced = watch(
-            &mut client,
-            &meter,
-            &plan,
-            &mut trace,
-            &mut progress,
-            || done.load(Ordering::Acquire) == all,
-        );
-        if traced.is_err() {
-            stop.store(true, Ordering::Relaxed);
-        }
-        traced
-    })?;
+    let source = Generator::new(options.seed, options.elements as usize);
+    let load = Load::new(&target, &source, options.documents, options.batch);
+    with_each(
+        &mut workers,
+        &meter,
+        |_, client| load.insert(client, &meter),
+        |all_done| {
+            watch(
+                &mut client,
+                &meter,
+                &plan,
+                &mut trace,
+                &mut progress,
+                all_done,
+            )
+        },
+    )?;
     let outcome = meter.end();
     progress.finish();
 
     let mut summary = Summary {
-        started,
         settings: settings(options, &plan),
-        server,
-        dialect: Client::dialect(&target).name(),
-        compressor: client.compressor().map(|compressor| compressor.name()),
-        machine: Machine::read(),
+        facts,
         requested: options.documents,
         index_entries: options.index_entries(),
         documents: outcome.documents,
@@ -99,7 +84,9 @@ pub fn run(options: &Options) -> Result<()> {
     let mut result = match outcome.error {
         Some(error) => Err(error),
         None if outcome.documents < options.documents => Err(Error::Stopped),
-        None => prepare::check_count(&mut client, &plan, already + outcome.documents),
+        None => plan
+            .collection
+            .check_count(&mut client, already + outcome.documents),
     };
     if let Err(error) = &result {
         summary.ending = error.to_string();
@@ -123,7 +110,7 @@ fn watch(
     let mut last = Row::default();
     let mut at = plan.report_every;
     loop {
-        let done = worker::wait_until(meter, at, &all_done);
+        let done = wait_until(meter, at, &all_done);
         let interval = meter.take_interval();
         let elapsed_s = interval.elapsed.as_secs_f64();
         let seconds = elapsed_s - last.elapsed_s;
@@ -147,7 +134,12 @@ fn watch(
         if row.documents > last.documents || !done {
             trace.add(row)?;
         }
-        progress.show(&row, meter.speed_of_part(0.95, 1.0));
+        progress.show(
+            elapsed_s,
+            row.documents,
+            speed,
+            meter.speed_of_part(0.95, 1.0),
+        );
         if done {
             return Ok(());
         }
@@ -156,27 +148,12 @@ fn watch(
     }
 }
 
-fn folder(options: &Options, started: jiff::Timestamp) -> PathBuf {
-    options.out.clone().unwrap_or_else(|| {
-        let time = started.strftime("%Y%m%d-%H%M%S");
-        let workload = if options.elements == 0 {
-            "insert"
-        } else {
-            "multikey"
-        };
-        PathBuf::from(format!("frond-bench-{workload}-{time}"))
-    })
-}
-
 /// The settings as they go into the report.
 fn settings(options: &Options, plan: &Plan) -> Vec<(&'static str, String)> {
     let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
     vec![
         ("uri", options.uri.clone()),
-        (
-            "namespace",
-            format!("{}.{}", plan.database, plan.collection),
-        ),
+        ("namespace", plan.collection.to_string()),
         ("documents", options.documents.to_string()),
         ("indexes", options.indexed_fields().join(", ")),
         ("strings in URI", options.elements.max(1).to_string()),

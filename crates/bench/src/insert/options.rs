@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::collection::Collection;
 use crate::document::INDEXED_FIELDS;
 use crate::error::{Error, Result};
 use crate::uri::Uri;
@@ -103,7 +104,8 @@ pub struct Options {
     pub elements: u32,
 }
 
-fn report_every(text: &str) -> std::result::Result<f64, String> {
+/// Parses `--report-every`.
+pub fn report_every(text: &str) -> std::result::Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err("it must be from 0.05 to 3600 seconds".to_owned()),
@@ -115,10 +117,8 @@ fn report_every(text: &str) -> std::result::Result<f64, String> {
 pub struct Plan {
     /// Where the server is.
     pub uri: Uri,
-    /// Database name.
-    pub database: String,
-    /// Collection name.
-    pub collection: String,
+    /// Where the documents go.
+    pub collection: Collection,
     /// False is w: 0.
     pub acknowledged: bool,
     /// True is j: true.
@@ -142,24 +142,8 @@ impl Options {
             let workload = if self.elements == 0 { "w1" } else { "w2" };
             workload.to_owned()
         });
-        if collection.is_empty() || collection.contains(['$', '\0']) {
-            return Err(Error::Settings(format!(
-                "--collection {collection:?} is not a collection name"
-            )));
-        }
-        let database = self
-            .db
-            .clone()
-            .or_else(|| uri.database.clone())
-            .unwrap_or_else(|| "frond_bench".to_owned());
-        if database.is_empty() || database.contains(['/', '\\', ' ', '"', '$', '.', '\0']) {
-            return Err(Error::Settings(format!(
-                "--db {database:?} is not a database name"
-            )));
-        }
         Ok(Plan {
-            database,
-            collection,
+            collection: Collection::new(&uri, self.db.as_deref(), &collection)?,
             acknowledged,
             journal,
             report_every: Duration::from_secs_f64(self.report_every),
@@ -232,7 +216,7 @@ mod tests {
             (&["--journal"][..], "frond_bench", true, true),
         ] {
             let plan = parse(args).unwrap().plan().unwrap();
-            assert_eq!(plan.database, database, "{args:?}");
+            assert_eq!(plan.collection.database, database, "{args:?}");
             assert_eq!(plan.acknowledged, acknowledged, "{args:?}");
             assert_eq!(plan.journal, journal, "{args:?}");
         }
@@ -267,6 +251,6 @@ mod tests {
             ..two
         };
         assert_eq!(arrays.index_entries(), 101);
-        assert_eq!(arrays.plan().unwrap().collection, "w2");
+        assert_eq!(arrays.plan().unwrap().collection.name, "w2");
     }
 }

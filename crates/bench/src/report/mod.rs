@@ -2,24 +2,34 @@
 //! `summary.md`, `chart.svg` and `chart.html`.
 
 mod chart;
+mod facts;
+mod page;
+pub mod plot;
 mod summary;
 mod trace;
 
+pub use facts::Facts;
+pub use page::{Page, Section};
 pub use summary::Summary;
 pub use trace::{Row, Trace};
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// Writes everything but the trace, which is there already.
+/// Writes the report of an insertion: everything but the trace, which is there already.
 pub fn write(folder: &Path, summary: &Summary, rows: &[Row]) -> Result<()> {
     let svg = chart::svg(summary, rows)?;
+    write_files(folder, &summary.page(), &summary.to_json(), &svg)
+}
+
+/// Writes a report: for people, for programs, and the chart.
+pub fn write_files(folder: &Path, page: &Page, json: &str, svg: &str) -> Result<()> {
     for (name, text) in [
-        ("summary.json", summary.to_json()),
-        ("summary.md", summary.to_markdown()),
-        ("chart.html", chart::html(summary, &svg)),
+        ("summary.json", json),
+        ("summary.md", &page.to_markdown()),
+        ("chart.html", &page.to_html(svg)),
         ("chart.svg", svg),
     ] {
         let path = folder.join(name);
@@ -27,6 +37,24 @@ pub fn write(folder: &Path, summary: &Summary, rows: &[Row]) -> Result<()> {
             .map_err(|error| Error::Io(format!("writing {}", path.display()), error))?;
     }
     Ok(())
+}
+
+/// Makes the folder of a report: the one that was asked for, or one named after workload and time.
+pub fn make_folder(
+    out: Option<&Path>,
+    workload: &str,
+    started: jiff::Timestamp,
+) -> Result<PathBuf> {
+    let folder = out.map_or_else(
+        || {
+            let time = started.strftime("%Y%m%d-%H%M%S");
+            PathBuf::from(format!("frond-bench-{workload}-{time}"))
+        },
+        Path::to_path_buf,
+    );
+    fs::create_dir_all(&folder)
+        .map_err(|error| Error::Io(format!("making {}", folder.display()), error))?;
+    Ok(folder)
 }
 
 /// A number without decimals, its thousands separated by commas.

@@ -6,25 +6,15 @@ use std::time::Duration;
 
 use frond_bson::{DocBuf, extjson};
 
-use super::thousands;
-use crate::machine::Machine;
+use super::{Facts, Page, Section, thousands};
 use crate::meter::Percentiles;
-use crate::monitor::ServerFacts;
 
 /// All that a report says, but for the trace.
 pub struct Summary {
-    /// When the run began.
-    pub started: jiff::Timestamp,
     /// Settings by name.
     pub settings: Vec<(&'static str, String)>,
-    /// Who the server is.
-    pub server: ServerFacts,
-    /// How inserts travelled.
-    pub dialect: &'static str,
-    /// How messages were compressed, if they were.
-    pub compressor: Option<&'static str>,
-    /// Where the client ran.
-    pub machine: Machine,
+    /// Versions and machine.
+    pub facts: Facts,
     /// Documents to insert.
     pub requested: u64,
     /// Entries of each document in all secondary indexes.
@@ -98,43 +88,13 @@ impl Summary {
         figures
     }
 
-    /// Versions and machine as (name, value).
-    #[must_use]
-    pub fn facts(&self) -> Vec<(&'static str, String)> {
-        let mut facts = vec![
-            (
-                "started",
-                self.started.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
-            ),
-            ("server version", self.server.version.clone()),
-            ("storage engine", self.server.engine.clone()),
-            ("frond-bench version", env!("CARGO_PKG_VERSION").to_owned()),
-            ("inserts sent as", self.dialect.to_owned()),
-            ("compression", self.compressor.unwrap_or("none").to_owned()),
-            ("client's CPU", self.machine.cpu.clone()),
-            ("client's cores", self.machine.cores.to_string()),
-            (
-                "client's memory",
-                format!(
-                    "{} MiB",
-                    thousands(self.machine.memory_bytes as f64 / 1_048_576.0)
-                ),
-            ),
-            ("client's system", self.machine.system.clone()),
-        ];
-        if let Some(mib) = self.server.memory_limit_mib {
-            facts.push(("server's memory limit", format!("{} MiB", thousands(mib))));
-        }
-        facts
-    }
-
     /// For programs: plain numbers, in the unit that the name says.
     #[must_use]
     pub fn to_json(&self) -> String {
         let mut doc = DocBuf::new();
         doc.push("workload", "insert");
         doc.push("ended", self.ending.as_str());
-        doc.push("started", self.started.to_string().as_str());
+        doc.push("started", self.facts.started.to_string().as_str());
         doc.push("requested", self.requested as i64);
         doc.push("documents", self.documents as i64);
         doc.push("elapsed_s", self.elapsed.as_secs_f64());
@@ -157,7 +117,7 @@ impl Summary {
             latency.push("p99_9", self.latency.p999_ms);
             latency.push("max", self.latency.max_ms);
         });
-        for (name, pairs) in [("settings", &self.settings), ("facts", &self.facts())] {
+        for (name, pairs) in [("settings", &self.settings), ("facts", &self.facts.pairs())] {
             doc.push_doc(name, |inner| {
                 for (key, value) in pairs {
                     inner.push(key, value.as_str());
@@ -169,22 +129,17 @@ impl Summary {
         json
     }
 
-    /// For people, with a link to the chart.
+    /// For people.
     #[must_use]
-    pub fn to_markdown(&self) -> String {
-        let mut out = String::from("# Indexed insertion\n\n![Speed over documents](chart.svg)\n");
-        for (title, pairs) in [
-            ("Result", &self.figures()),
-            ("Settings", &self.settings),
-            ("Versions and machine", &self.facts()),
-        ] {
-            // Writing to a string cannot fail.
-            let _ = write!(out, "\n## {title}\n\n| what | value |\n| --- | --- |\n");
-            for (name, value) in pairs {
-                let _ = writeln!(out, "| {name} | {} |", value.replace('|', "\\|"));
-            }
+    pub fn page(&self) -> Page {
+        Page {
+            title: "Indexed insertion",
+            sections: vec![
+                Section::of_pairs("Result", &self.figures()),
+                Section::of_pairs("Settings", &self.settings),
+                Section::of_pairs("Versions and machine", &self.facts.pairs()),
+            ],
         }
-        out
     }
 
     /// For the terminal.

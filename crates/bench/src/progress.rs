@@ -5,23 +5,23 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::Options;
-use crate::report::{Row, thousands};
+use crate::report::thousands;
 
 /// A progress bar on a terminal, now and then a line elsewhere, nothing when quiet.
 pub struct Progress {
     bar: ProgressBar,
     total: u64,
+    unit: &'static str,
     lines: bool,
     next_line_at: u64,
 }
 
 impl Progress {
-    /// Starts to show a run.
-    pub fn new(options: &Options) -> Self {
+    /// Starts to show a run of `total` of what `unit` names.
+    pub fn new(total: u64, unit: &'static str, quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
-        let bar = ProgressBar::new(options.documents);
-        if options.quiet || !terminal {
+        let bar = ProgressBar::new(total);
+        if quiet || !terminal {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         } else {
             let style = ProgressStyle::with_template(
@@ -34,31 +34,32 @@ impl Progress {
         }
         Progress {
             bar,
-            total: options.documents,
-            lines: !options.quiet && !terminal,
-            next_line_at: options.documents / 20,
+            total,
+            unit,
+            lines: !quiet && !terminal,
+            next_line_at: total / 20,
         }
     }
 
     /// Shows the latest figures: the speed now, on the whole, and over the last 5% so far.
-    pub fn show(&mut self, row: &Row, exit_speed: Option<f64>) {
-        let whole = row.documents as f64 / row.elapsed_s.max(1e-9);
+    pub fn show(&mut self, elapsed_s: f64, count: u64, now_per_s: f64, exit_speed: Option<f64>) {
+        let whole = count as f64 / elapsed_s.max(1e-9);
         let text = format!(
             "{}/s now, {}/s on average, {}/s in the last 5%",
-            thousands(row.documents_per_s),
+            thousands(now_per_s),
             thousands(whole),
             exit_speed.map_or_else(|| "-".to_owned(), thousands),
         );
-        if self.lines && row.documents >= self.next_line_at {
-            let percent = row.documents as f64 * 100.0 / self.total.max(1) as f64;
+        if self.lines && count >= self.next_line_at {
+            let percent = count as f64 * 100.0 / self.total.max(1) as f64;
             eprintln!(
-                "{percent:5.1}%  {:>13} documents  {:8.1} s  {text}",
-                thousands(row.documents as f64),
-                row.elapsed_s
+                "{percent:5.1}%  {:>13} {}  {elapsed_s:8.1} s  {text}",
+                thousands(count as f64),
+                self.unit,
             );
-            self.next_line_at = row.documents + self.total / 20;
+            self.next_line_at = count + self.total / 20;
         }
-        self.bar.set_position(row.documents);
+        self.bar.set_position(count);
         self.bar.set_message(text);
     }
 

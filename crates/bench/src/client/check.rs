@@ -1,0 +1,148 @@
+//! Whether an answer is a full success.
+
+use frond_bson::{Doc, Value};
+
+use crate::error::{Error, Result};
+
+/// An answer must be ok.
+pub fn ok(reply: &Doc, command: &str) -> Result<()> {
+    // An OP_QUERY that failed before the command ran says so in `$err`.
+    let failure = reply.get_str("$err");
+    let ok = reply.get("ok").is_some_and(|ok| ok.truthy());
+    if ok && failure.is_none() {
+        return Ok(());
+    }
+    let message = reply.get_str("errmsg").or(failure).unwrap_or("no message");
+    Err(server_error(command, reply, message))
+}
+
+/// An insert must have taken all documents.
+pub fn insert(reply: &Doc, documents: usize) -> Result<()> {
+    write_errors(reply, "insert", "document")?;
+    expect(reply, "insert", "n", documents)
+}
+
+/// An update must have found one document and changed it.
+pub fn update(reply: &Doc) -> Result<()> {
+    write_errors(reply, "update", "update")?;
+    expect(reply, "update", "n", 1)?;
+    expect(reply, "update", "nModified", 1)
+}
+
+/// `getLastError` must know of no error.
+pub fn last_error(reply: &Doc, opcode: &str) -> Result<()> {
+    match reply.get_str("err") {
+        None => Ok(()),
+        Some(message) => Err(server_error(opcode, reply, message)),
+    }
+}
+
+/// `getLastError` must tell of one document that was there.
+pub fn last_update(reply: &Doc) -> Result<()> {
+    last_error(reply, "OP_UPDATE")?;
+    expect(reply, "OP_UPDATE", "n", 1)
+}
+
+fn expect(reply: &Doc, command: &str, name: &str, count: usize) -> Result<()> {
+    match reply.get_i64(name).and_then(|n| usize::try_from(n).ok()) {
+        Some(n) if n == count => Ok(()),
+        n => Err(Error::Protocol(format!(
+            "{command} of {count} documents answered {name}: {n:?}"
+        ))),
+    }
+}
+
+fn write_errors(reply: &Doc, command: &str, statement: &str) -> Result<()> {
+    let first = reply
+        .get_array("writeErrors")
+        .and_then(|array| array.iter().next());
+    if let Some((_, Value::Document(error))) = first {
+        let index = error.get_i64("index").unwrap_or(-1);
+        let text = error.get_str("errmsg").unwrap_or("no message");
+        let message = format!("{statement} {index} of the batch: {text}");
+        return Err(server_error(command, error, &message));
+    }
+    if let Some(error) = reply.get_doc("writeConcernError") {
+        let message = error.get_str("errmsg").unwrap_or("no message");
+        return Err(server_error(command, error, message));
+    }
+    Ok(())
+}
+
+fn server_error(command: &str, document: &Doc, message: &str) -> Error {
+    let code = document.get_i64("code").and_then(|n| i32::try_from(n).ok());
+    Error::Server {
+        command: command.to_owned(),
+        code: code.unwrap_or(0),
+        message: message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use frond_bson::doc;
+
+    #[test]
+    fn answers_that_are_not_a_full_success_are_errors() {
+        let duplicate = doc! {
+            "n": 3, "ok": 1.0,
+            "writeErrors": [{ "index": 3, "code": 11000, "errmsg": "E11000 duplicate key" }],
+        };
+        let concern =
+            doc! { "n": 4, "ok": 1.0, "writeConcernError": { "code": 64, "errmsg": "late" } };
+        for (reply, part) in [
+            (&duplicate, "document 3 of the batch: E11000"),
+            (&concern, "late"),
+            (&doc! { "n": 3, "ok": 1.0 }, "Some(3)"),
+            (&doc! { "ok": 1.0 }, "None"),
+        ] {
+            let error = insert(reply, 4).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        assert!(insert(&doc! { "n": 4, "ok": 1.0 }, 4).is_ok());
+
+        for (reply, part) in [
+            (
+                &doc! { "ok": 0.0, "errmsg": "no such command", "code": 59 },
+                "59",
+            ),
+            (&doc! { "$err": "unauthorized" }, "unauthorized"),
+            (&doc! {}, "no message"),
+        ] {
+            let error = ok(reply, "x").unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        assert!(ok(&doc! { "ok": 1 }, "x").is_ok());
+        let well = doc! { "err": frond_bson::Value::Null, "ok": 1.0, "n": 1 };
+        assert!(last_error(&well, "OP_INSERT").is_ok());
+        assert!(last_update(&well).is_ok());
+        assert!(last_error(&doc! { "err": "E11000", "code": 11000 }, "OP_INSERT").is_err());
+        assert!(last_update(&doc! { "err": frond_bson::Value::Null, "n": 0 }).is_err());
+    }
+
+    #[test]
+    fn an_update_that_changed_nothing_is_an_error() {
+        let refused = doc! {
+            "n": 0, "nModified": 0, "ok": 1.0,
+            "writeErrors": [{ "index": 0, "code": 14, "errmsg": "Cannot apply $inc" }],
+        };
+        for (reply, part) in [
+            (&refused, "Cannot apply $inc"),
+            (
+                &doc! { "n": 0, "nModified": 0, "ok": 1.0 },
+                "answered n: Some(0)",
+            ),
+            (
+                &doc! { "n": 1, "nModified": 0, "ok": 1.0 },
+                "nModified: Some(0)",
+            ),
+            (&doc! { "n": 1, "ok": 1.0 }, "nModified: None"),
+        ] {
+            let error = update(reply).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        assert!(update(&doc! { "n": 1, "nModified": 1, "ok": 1.0 }).is_ok());
+    }
+}

@@ -1,0 +1,261 @@
+//! What the documents must hold after the updates, and whether they do.
+
+use frond_bson::{Doc, Value};
+
+use super::document::{Documents, Purpose, random_text};
+use super::updates::Update;
+use crate::error::{Error, Result};
+
+/// A plain model of one collection.
+pub struct Model {
+    /// By document: the keys incremented, as often as they were.
+    increments: Vec<Vec<u32>>,
+    /// By document: the last updates that were sent to it.
+    last: Vec<Last>,
+    round: u64,
+}
+
+/// The last updates of a document. Of several connections any may have been the last one.
+#[derive(Clone, Default)]
+struct Last {
+    /// The round that they were in.
+    round: u64,
+    /// Connection and number of the update.
+    updates: Vec<(usize, u64)>,
+}
+
+impl Model {
+    /// Documents as they were loaded.
+    #[must_use]
+    pub fn new(documents: u64) -> Self {
+        Model {
+            increments: vec![Vec::new(); documents as usize],
+            last: vec![Last::default(); documents as usize],
+            round: 0,
+        }
+    }
+
+    /// Applies an update that a connection sent. Those of one connection come in their order.
+    pub fn apply(&mut self, connection: usize, update: &Update) {
+        let document = update.document as usize;
+        if let Some(increments) = self.increments.get_mut(document) {
+            increments.extend_from_slice(&update.keys);
+        }
+        let Some(last) = self.last.get_mut(document) else {
+            return;
+        };
+        if last.round != self.round {
+            *last = Last {
+                round: self.round,
+                updates: Vec::new(),
+            };
+        }
+        match last.updates.iter_mut().find(|(by, _)| *by == connection) {
+            Some((_, number)) => *number = update.number,
+            None => last.updates.push((connection, update.number)),
+        }
+    }
+
+    /// All that was sent is applied: what comes now is later.
+    pub fn next_round(&mut self) {
+        self.round += 1;
+    }
+
+    /// Compares a document with the model, key by key.
+    pub fn check(&self, documents: &Documents, number: u64, found: &Doc) -> Result<()> {
+        let wrong = |text: String| Error::Wrong(format!("document {number}: {text}"));
+        let mut expected: Vec<i64> = (0..documents.names.len() as u32)
+            .map(|key| documents.initial_value(number, key))
+            .collect();
+        let increments = self.increments.get(number as usize);
+        for key in increments.into_iter().flatten() {
+            if let Some(value) = expected.get_mut(*key as usize) {
+                *value += 1;
+            }
+        }
+        let stats = found
+            .get_doc("stats")
+            .ok_or_else(|| wrong("it has no stats".to_owned()))?;
+        let eventnames = stats
+            .get_doc("eventnames")
+            .ok_or_else(|| wrong("it has no stats.eventnames".to_owned()))?;
+        let sum = check_keys(documents, eventnames, &expected).map_err(wrong)?;
+        let should_be: i64 = expected.iter().sum();
+        match stats.get("events") {
+            Some(Value::Int64(events)) if events == sum && sum == should_be => {}
+            events => {
+                return Err(wrong(format!(
+                    "stats.events is {events:?}, the sum of its keys is {sum}, and {should_be} is \
+                     right"
+                )));
+            }
+        }
+        self.check_text(documents, number, found).map_err(wrong)
+    }
+
+    fn check_text(
+        &self,
+        documents: &Documents,
+        number: u64,
+        found: &Doc,
+    ) -> std::result::Result<(), String> {
+        let last = self.last.get(number as usize);
+        let mut texts: Vec<String> = last
+            .iter()
+            .flat_map(|last| &last.updates)
+            .map(|(_, update)| random_text(documents.seed, Purpose::Text, *update))
+            .collect();
+        if texts.is_empty() {
+            texts.push(random_text(documents.seed, Purpose::FirstText, number));
+        }
+        match found.get_str("random") {
+            Some(text) if texts.iter().any(|right| right == text) => Ok(()),
+            text => Err(format!(
+                "random is {text:?} instead of {}",
+                texts.join(" or ")
+            )),
+        }
+    }
+}
+
+/// Compares all keys, in their order, and returns the sum of what was found.
+fn check_keys(
+    documents: &Documents,
+    eventnames: &Doc,
+    expected: &[i64],
+) -> std::result::Result<i64, String> {
+    let mut outer = eventnames.iter();
+    let mut sum = 0;
+    for group in &documents.groups {
+        let mut inner = match &group.bucket {
+            None => std::mem::replace(&mut outer, Doc::empty().iter()),
+            Some(bucket) => match outer.next() {
+                Some((name, Value::Document(inner))) if name == bucket => inner.iter(),
+                other => return Err(format!("{other:.60?} stands where {bucket} belongs")),
+            },
+        };
+        for key in &group.keys {
+            let key = *key as usize;
+            let (name, value) = (documents.names.get(key), expected.get(key));
+            let (Some(name), Some(value)) = (name, value) else {
+                return Err(format!("there is no key {key}"));
+            };
+            match inner.next() {
+                Some((found, Value::Int64(n))) if found == name => {
+                    if n != *value {
+                        return Err(format!("{name} is {n} instead of {value}"));
+                    }
+                    sum += n;
+                }
+                other => return Err(format!("{other:?} stands where {name}: {value} belongs")),
+            }
+        }
+        if let Some((name, _)) = inner.next() {
+            return Err(format!("{name} is too much"));
+        }
+    }
+    match outer.next() {
+        Some((name, _)) => Err(format!("{name} is too much")),
+        None => Ok(sum),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::document::Source;
+    use crate::manykeys::document::Schema;
+    use crate::manykeys::updates::{KEYS, round};
+    use frond_bson::DocBuf;
+
+    /// The document after the updates, computed by hand.
+    fn updated(documents: &Documents, number: u64, updates: &[Update]) -> DocBuf {
+        let mut bytes = Vec::new();
+        documents.append(number, &mut bytes);
+        let mine: Vec<&Update> = updates.iter().filter(|u| u.document == number).collect();
+        let whole = Doc::validate(&bytes).unwrap();
+        let mut out = DocBuf::new();
+        for (name, value) in whole.iter() {
+            match name {
+                "random" => out.push(name, mine.last().unwrap().text(documents.seed).as_str()),
+                "stats" => out.push_doc(name, |stats| {
+                    let count = |path: &str| {
+                        let hits = |u: &&&Update| {
+                            u.keys
+                                .iter()
+                                .any(|key| documents.paths[*key as usize] == path)
+                        };
+                        mine.iter().filter(hits).count() as i64
+                    };
+                    stats.push_doc("eventnames", |names| {
+                        for (name, value) in value.as_doc().unwrap().get_doc("eventnames").unwrap()
+                        {
+                            let path = format!("stats.eventnames.{name}");
+                            match value {
+                                Value::Document(bucket) => names.push_doc(name, |inner| {
+                                    for (key, value) in bucket {
+                                        let by = count(&format!("{path}.{key}"));
+                                        inner.push(key, value.as_i64_lossless().unwrap() + by);
+                                    }
+                                }),
+                                value => names
+                                    .push(name, value.as_i64_lossless().unwrap() + count(&path)),
+                            }
+                        }
+                    });
+                    let events = whole.path("stats.events").unwrap();
+                    let by = (mine.len() * KEYS) as i64;
+                    stats.push("events", events.as_i64_lossless().unwrap() + by);
+                }),
+                _ => out.push(name, value),
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn the_right_document_passes_and_others_fail() {
+        for schema in [Schema::Plain, Schema::Bucketed] {
+            let documents = Documents::new(schema, 4, 60, true);
+            let mut model = Model::new(3);
+            let updates = round(4, 0, 30, 3, 60);
+            for update in &updates {
+                model.apply(0, update);
+            }
+            for number in 0..3 {
+                let right = updated(&documents, number, &updates);
+                model.check(&documents, number, &right).unwrap();
+            }
+            let text = |doc: &Doc| model.check(&documents, 1, doc).unwrap_err().to_string();
+            let short: Vec<Update> = updates.iter().copied().filter(|u| u.number > 6).collect();
+            assert!(text(&updated(&documents, 1, &short)).contains("instead of"));
+            assert!(text(&updated(&documents, 2, &updates)).contains("document 1"));
+            assert!(text(Doc::empty()).contains("no stats"));
+        }
+    }
+
+    #[test]
+    fn one_of_the_last_updates_of_several_connections_shows() {
+        let documents = Documents::new(Schema::Plain, 4, 10, false);
+        let updates = round(4, 0, 4, 1, 10);
+        let mut model = Model::new(1);
+        model.apply(0, &updates[0]);
+        model.apply(1, &updates[1]);
+        model.apply(0, &updates[2]);
+        let texts = |model: &Model| -> Vec<usize> {
+            (0..4)
+                .filter(|n| {
+                    let text = updates[*n].text(4);
+                    let doc = frond_bson::doc! { "random": text.as_str() };
+                    model.check_text(&documents, 0, &doc).is_ok()
+                })
+                .collect()
+        };
+        assert_eq!(texts(&model), [1, 2]);
+        model.next_round();
+        assert_eq!(texts(&model), [1, 2]);
+        model.apply(1, &updates[3]);
+        assert_eq!(texts(&model), [3]);
+    }
+}

@@ -1,0 +1,148 @@
+//! Panels of curves, one below the other.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::thousands;
+use crate::error::{Error, Result};
+
+/// Width of a chart.
+const WIDTH: u32 = 1000;
+
+/// A pale colour, for what varies much.
+pub const PALE: RGBColor = RGBColor(148, 190, 226);
+/// The first of two strong colours.
+pub const FIRST: RGBColor = RGBColor(16, 88, 148);
+/// The second one.
+pub const SECOND: RGBColor = RGBColor(196, 92, 22);
+const TEXT: RGBColor = RGBColor(60, 60, 60);
+
+/// A curve.
+pub struct Curve {
+    /// Its name in the legend.
+    pub name: &'static str,
+    /// Its colour.
+    pub color: RGBColor,
+    /// Its width.
+    pub width: u32,
+    /// (place on the horizontal axis, value)
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Curves over one axis.
+pub struct Panel {
+    /// Height in pixels.
+    pub height: u32,
+    /// What stands above it.
+    pub title: String,
+    /// What its vertical axis counts.
+    pub unit: &'static str,
+    /// The curves, drawn in this order.
+    pub curves: Vec<Curve>,
+}
+
+/// Draws the panels, which share their horizontal axis: from 0 to `x_max`, of what `x_unit` names.
+pub fn svg(panels: &[Panel], x_max: f64, x_unit: &str) -> Result<String> {
+    let height = panels.iter().map(|panel| panel.height).sum();
+    let mut text = String::new();
+    let root = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
+    root.fill(&WHITE).map_err(drawing)?;
+    let mut rest = root.clone();
+    for panel in panels {
+        let (area, below) = rest.split_vertically(panel.height);
+        draw(&area, x_max, x_unit, panel)?;
+        rest = below;
+    }
+    root.present().map_err(drawing)?;
+    drop((root, rest));
+    Ok(text)
+}
+
+fn draw(
+    area: &DrawingArea<SVGBackend<'_>, Shift>,
+    x_max: f64,
+    x_unit: &str,
+    panel: &Panel,
+) -> Result<()> {
+    let curves = &panel.curves;
+    let all = || curves.iter().flat_map(|curve| &curve.points);
+    let y_max = all().map(|(_, y)| *y).fold(0.0, f64::max).max(1e-6) * 1.1;
+    let mut chart = ChartBuilder::on(area)
+        .caption(&panel.title, ("sans-serif", 19).into_font().color(&TEXT))
+        .margin(12)
+        .margin_right(24)
+        .x_label_area_size(38)
+        .y_label_area_size(84)
+        .build_cartesian_2d(0.0..x_max, 0.0..y_max)
+        .map_err(drawing)?;
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(RGBColor(225, 225, 225))
+        .axis_style(RGBColor(150, 150, 150))
+        .label_style(("sans-serif", 14).into_font().color(&TEXT))
+        .x_desc(x_unit)
+        .y_desc(panel.unit)
+        .x_label_formatter(&|x| trim_number(*x))
+        .y_label_formatter(&|y| {
+            if *y >= 1000.0 {
+                thousands(*y)
+            } else {
+                trim_number(*y)
+            }
+        })
+        .draw()
+        .map_err(drawing)?;
+    for curve in curves {
+        let style = curve.color.stroke_width(curve.width);
+        chart
+            .draw_series(LineSeries::new(curve.points.iter().copied(), style))
+            .map_err(drawing)?;
+    }
+    legend(area, curves)
+}
+
+/// Names the curves beside the title, right-aligned, where they cover nothing.
+fn legend(area: &DrawingArea<SVGBackend<'_>, Shift>, curves: &[Curve]) -> Result<()> {
+    const LETTER_WIDTH: i32 = 7;
+    const LINE_WIDTH: i32 = 18;
+    const Y: i32 = 24;
+    let mut x = WIDTH as i32 - 24;
+    for curve in curves.iter().rev() {
+        x -= curve.name.len() as i32 * LETTER_WIDTH;
+        let font = ("sans-serif", 14).into_font().color(&TEXT);
+        area.draw(&Text::new(curve.name, (x, Y - 8), font))
+            .map_err(drawing)?;
+        x -= LINE_WIDTH + 6;
+        let style = curve.color.stroke_width(curve.width);
+        area.draw(&PathElement::new([(x, Y), (x + LINE_WIDTH, Y)], style))
+            .map_err(drawing)?;
+        x -= 16;
+    }
+    Ok(())
+}
+
+/// A number with as many decimals as it needs, at most four.
+fn trim_number(number: f64) -> String {
+    let text = format!("{number:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn drawing(error: impl std::fmt::Display) -> Error {
+    Error::Io(
+        "drawing the chart".to_owned(),
+        std::io::Error::other(error.to_string()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_with_few_decimals() {
+        for (number, text) in [(0.5, "0.5"), (10.0, "10"), (0.0, "0"), (1.0e-5, "0")] {
+            assert_eq!(trim_number(number), text);
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Statistics each second beside a run, as mongostat shows them, by a connection of their own.
+
+use std::fmt::Write;
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::monitor::{OPERATIONS, Status};
+
+/// Lines between two heads on the terminal.
+const HEAD_EVERY: usize = 20;
+
+/// What happened in an interval, by what the server says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    /// End of the interval, in seconds since the start.
+    pub elapsed_s: f64,
+    /// What went on at its beginning.
+    pub phase: Arc<str>,
+    /// Operations a second, in the order of [`OPERATIONS`].
+    pub operations: [Option<f64>; 6],
+    /// Bytes written to the log, a second.
+    pub log_bytes: Option<f64>,
+    /// Bytes written to data files, a second.
+    pub data_bytes: Option<f64>,
+    /// Bytes received, a second.
+    pub network_in: Option<f64>,
+    /// Bytes sent, a second.
+    pub network_out: Option<f64>,
+    /// The server's figures at its end.
+    pub now: Status,
+}
+
+impl Row {
+    fn between(before: &Status, now: Status, elapsed_s: f64, seconds: f64) -> Row {
+        // A counter that went back belongs to a server that was started again.
+        let rate =
+            |before: Option<f64>, now: Option<f64>| Some((now? - before?).max(0.0) / seconds);
+        let mut operations = [None; 6];
+        for (to, (before, now)) in operations
+            .iter_mut()
+            .zip(before.operations.into_iter().zip(now.operations))
+        {
+            *to = rate(before, now);
+        }
+        Row {
+            elapsed_s,
+            phase: Arc::default(),
+            operations,
+            log_bytes: rate(before.log_bytes, now.log_bytes),
+            data_bytes: rate(before.data_bytes, now.data_bytes),
+            network_in: rate(before.network_in, now.network_in),
+            network_out: rate(before.network_out, now.network_out),
+            now,
+        }
+    }
+
+    /// Names of the columns of the file.
+    fn columns() -> Vec<String> {
+        let mut columns = vec!["elapsed_s".to_owned(), "phase".to_owned()];
+        columns.extend(OPERATIONS.map(|name| format!("{name}_per_s")));
+        for name in [
+            "log_bytes_per_s",
+            "data_file_bytes_per_s",
+            "network_in_bytes_per_s",
+            "network_out_bytes_per_s",
+            "resident_mib",
+            "virtual_mib",
+            "cache_mib",
+            "connections",
+        ] {
+            columns.push(name.to_owned());
+        }
+        columns
+    }
+
+    /// The values of the columns, empty where the server does not tell.
+    fn values(&self) -> Vec<String> {
+        let number = |value: Option<f64>| value.map_or_else(String::new, |n| format!("{n:.0}"));
+        let mut values = vec![format!("{:.3}", self.elapsed_s), self.phase.to_string()];
+        values.extend(self.operations.map(number));
+        values.extend([
+            number(self.log_bytes),
+            number(self.data_bytes),
+            number(self.network_in),
+            number(self.network_out),
+            number(self.now.figures.resident_mib),
+            number(self.now.virtual_mib),
+            number(self.now.figures.cache_mib),
+            number(self.now.connections),
+        ]);
+        values
+    }
+
+    /// A line for the terminal, and the head that belongs to it.
+    fn line(&self) -> String {
+        let mut line = format!("{:>8.1}", self.elapsed_s);
+        let short = |value: Option<f64>| value.map_or_else(String::new, short);
+        for value in self.operations {
+            // Writing to a string cannot fail.
+            let _ = write!(line, "{:>8}", short(value));
+        }
+        let mib = |value: Option<f64>| short(value.map(|mib| mib * 1024.0 * 1024.0));
+        for value in [
+            short(self.log_bytes),
+            short(self.data_bytes),
+            mib(self.now.figures.resident_mib),
+            short(self.network_in),
+            short(self.network_out),
+            short(self.now.connections),
+        ] {
+            let _ = write!(line, "{value:>8}");
+        }
+        let _ = write!(line, "  {}", self.phase);
+        line
+    }
+
+    fn head() -> String {
+        let mut line = format!("{:>8}", "time");
+        for name in OPERATIONS {
+            let _ = write!(line, "{name:>8}");
+        }
+        for name in ["log", "file", "res", "netIn", "netOut", "conn"] {
+            let _ = write!(line, "{name:>8}");
+        }
+        line + "  phase"
+    }
+}
+
+/// A number in few letters: 950, 12.3k, 4.5m.
+fn short(number: f64) -> String {
+    for (unit, size) in [("g", 1e9), ("m", 1e6), ("k", 1e3)] {
+        if number >= size {
+            let number = number / size;
+            let decimals = usize::from(number < 100.0);
+            return format!("{number:.decimals$}{unit}");
+        }
+    }
+    format!("{number:.0}")
+}
+
+/// A thread that asks the server each interval, and writes `statistics.csv`.
+pub struct Statistics {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<Vec<Row>>>,
+}
+
+struct Shared {
+    end: AtomicBool,
+    phase: Mutex<Arc<str>>,
+}
+
+impl Statistics {
+    /// Begins. `verbose` shows each interval on the terminal.
+    pub fn start(
+        client: Client,
+        folder: &Path,
+        every: Duration,
+        verbose: bool,
+    ) -> Result<Statistics> {
+        let path = folder.join("statistics.csv");
+        let mut file = csv::Writer::from_path(&path)
+            .map_err(|error| csv_error(&format!("creating {}", path.display()), error))?;
+        write_record(&mut file, Row::columns())?;
+        let shared = Arc::new(Shared {
+            end: AtomicBool::new(false),
+            phase: Mutex::default(),
+        });
+        let poller = Poller {
+            client,
+            file,
+            every,
+            verbose,
+            shared: Arc::clone(&shared),
+        };
+        let thread = std::thread::Builder::new()
+            .name("statistics".to_owned())
+            .spawn(move || poller.run())
+            .map_err(|error| Error::Io("starting a thread".to_owned(), error))?;
+        Ok(Statistics {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Says what goes on from now on.
+    pub fn phase(&self, name: &str) {
+        let mut phase = self
+            .shared
+            .phase
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *phase = Arc::from(name);
+    }
+
+    /// Ends, and returns all rows.
+    #[must_use]
+    pub fn end(mut self) -> Vec<Row> {
+        self.shared.end.store(true, Ordering::Relaxed);
+        let thread = self.thread.take();
+        // A thread that panicked has shown why; the run itself is as good as it was.
+        thread
+            .and_then(|thread| thread.join().ok())
+            .unwrap_or_default()
+    }
+}
+
+impl Drop for Statistics {
+    fn drop(&mut self) {
+        self.shared.end.store(true, Ordering::Relaxed);
+    }
+}
+
+struct Poller {
+    client: Client,
+    file: csv::Writer<File>,
+    every: Duration,
+    verbose: bool,
+    shared: Arc<Shared>,
+}
+
+impl Poller {
+    /// Statistics are a help, not what is measured: an error ends them and nothing else.
+    fn run(mut self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        if let Err(error) = self.poll(&mut rows)
+            && !matches!(error, Error::Stopped)
+        {
+            eprintln!("frond bench: no more statistics: {error}");
+        }
+        rows
+    }
+
+    fn poll(&mut self, rows: &mut Vec<Row>) -> Result<()> {
+        let start = Instant::now();
+        let mut before = Status::ask(&mut self.client)?;
+        let mut before_s = start.elapsed().as_secs_f64();
+        let mut at = self.every;
+        loop {
+            let phase = self.phase();
+            let last = self.wait_until(start, at);
+            let now = Status::ask(&mut self.client)?;
+            let elapsed_s = start.elapsed().as_secs_f64();
+            let seconds = (elapsed_s - before_s).max(1e-9);
+            let mut row = Row::between(&before, now, elapsed_s, seconds);
+            row.phase = phase;
+            write_record(&mut self.file, row.values())?;
+            if self.verbose {
+                if rows.len().is_multiple_of(HEAD_EVERY) {
+                    eprintln!("{}", Row::head());
+                }
+                eprintln!("{}", row.line());
+            }
+            rows.push(row);
+            if last {
+                return Ok(());
+            }
+            (before, before_s) = (now, elapsed_s);
+            at = start.elapsed().max(at) + self.every;
+        }
+    }
+
+    fn phase(&self) -> Arc<str> {
+        let phase = self
+            .shared
+            .phase
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&phase)
+    }
+
+    /// True when this is the end.
+    fn wait_until(&self, start: Instant, at: Duration) -> bool {
+        const NAP: Duration = Duration::from_millis(20);
+        loop {
+            if self.shared.end.load(Ordering::Relaxed) {
+                return true;
+            }
+            let left = at.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return false;
+            }
+            std::thread::sleep(left.min(NAP));
+        }
+    }
+}
+
+fn write_record(file: &mut csv::Writer<File>, record: Vec<String>) -> Result<()> {
+    file.write_record(record)
+        .and_then(|()| file.flush().map_err(csv::Error::from))
+        .map_err(|error| csv_error("writing statistics.csv", error))
+}
+
+fn csv_error(doing: &str, error: csv::Error) -> Error {
+    Error::Io(doing.to_owned(), std::io::Error::other(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_differences_over_time() {
+        let status = |n: f64| Status {
+            operations: [Some(n), None, Some(2.0 * n), None, None, None],
+            log_bytes: Some(n * 100.0),
+            connections: Some(3.0),
+            ..Status::default()
+        };
+        let row = Row::between(&status(10.0), status(30.0), 7.0, 2.0);
+        assert_eq!(
+            row.operations,
+            [Some(10.0), None, Some(20.0), None, None, None]
+        );
+        assert_eq!((row.log_bytes, row.data_bytes), (Some(1000.0), None));
+        let values = row.values();
+        assert_eq!(values.len(), Row::columns().len());
+        assert_eq!(values.join(","), "7.000,,10,,20,,,,1000,,,,,,,3");
+        let back = Row::between(&status(30.0), status(10.0), 7.0, 2.0);
+        assert_eq!(back.log_bytes, Some(0.0));
+        assert!(row.line().starts_with("     7.0      10              20"));
+    }
+
+    #[test]
+    fn numbers_in_few_letters() {
+        for (number, text) in [
+            (0.0, "0"),
+            (950.0, "950"),
+            (12_345.0, "12.3k"),
+            (412_345.0, "412k"),
+            (4_500_000.0, "4.5m"),
+            (2.5e9, "2.5g"),
+        ] {
+            assert_eq!(short(number), text);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Connections that work at the same time, and one thread that looks on.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::error::Result;
+use crate::meter::Meter;
+
+/// Runs `work` with each client on a thread of its own, and `watch` on this one. `watch` gets a
+/// function that says whether all the others are done, and must not return before. Errors of `work`
+/// go to the meter, which ends the run.
+pub fn with_each(
+    clients: &mut [Client],
+    meter: &Meter,
+    work: impl Fn(usize, &mut Client) -> Result<()> + Sync,
+    watch: impl FnOnce(&dyn Fn() -> bool) -> Result<()>,
+) -> Result<()> {
+    let done = AtomicU64::new(0);
+    let all = clients.len() as u64;
+    thread::scope(|scope| {
+        for (index, client) in clients.iter_mut().enumerate() {
+            let (done, work) = (&done, &work);
+            scope.spawn(move || {
+                let guard = CountOnDrop(done);
+                if let Err(error) = work(index, client) {
+                    meter.fail(error);
+                }
+                drop(guard);
+            });
+        }
+        let watched = watch(&|| done.load(Ordering::Acquire) == all);
+        if watched.is_err() {
+            meter.stop();
+        }
+        watched
+    })
+}
+
+/// Waits for a moment of the run, or until all threads are done: then true.
+pub fn wait_until(meter: &Meter, at: Duration, all_done: impl Fn() -> bool) -> bool {
+    const NAP: Duration = Duration::from_millis(20);
+    loop {
+        if all_done() {
+            return true;
+        }
+        let left = at.saturating_sub(meter.elapsed());
+        if left.is_zero() {
+            return false;
+        }
+        thread::sleep(left.min(NAP));
+    }
+}
+
+/// Counts a thread as done however it ends.
+struct CountOnDrop<'a>(&'a AtomicU64);
+
+impl Drop for CountOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Release);
+    }
+}

@@ -1,0 +1,394 @@
+//! Runs `frond bench manykeys` against servers of every age, played by a small server that keeps the
+//! documents and changes them in place.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use clap::Parser;
+use frond_bench::{Command, run};
+use frond_bson::{Doc, DocBuf, OwnedValue, Value, doc};
+use frond_wire::{Flags, HEADER_BYTES, Header, OpCode, Request};
+
+/// What goes wrong on a played server.
+#[derive(Clone, Copy, PartialEq)]
+enum Flaw {
+    None,
+    /// One increment in so many is lost.
+    Loses(u32),
+    /// Updates say that they changed nothing.
+    ChangesNothing,
+}
+
+#[derive(Clone, Copy)]
+struct Age {
+    /// `None` leaves the field out, as servers before 2.6 did.
+    wire_version: Option<i32>,
+    flaw: Flaw,
+}
+
+/// What a played server holds and saw.
+#[derive(Default)]
+struct State {
+    /// By collection name and in the order of insertion.
+    documents: Vec<(String, DocBuf)>,
+    indexes: Vec<String>,
+    opcodes: HashSet<i32>,
+    updates: u32,
+    increments: u32,
+    journaled: u32,
+}
+
+fn play(age: Age) -> (u16, Arc<Mutex<State>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let state = Arc::new(Mutex::new(State::default()));
+    let shared = Arc::clone(&state);
+    // The threads end with the test's process.
+    thread::spawn(move || {
+        for socket in listener.incoming() {
+            let state = Arc::clone(&shared);
+            thread::spawn(move || serve(socket.unwrap(), age, &state));
+        }
+    });
+    (port, state)
+}
+
+fn serve(mut socket: TcpStream, age: Age, state: &Mutex<State>) {
+    loop {
+        let mut message = vec![0; HEADER_BYTES];
+        if socket.read_exact(&mut message).is_err() {
+            return;
+        }
+        let length = Header::parse(&message).unwrap().length as usize;
+        message.resize(length, 0);
+        socket.read_exact(&mut message[HEADER_BYTES..]).unwrap();
+        let header = Header::parse(&message).unwrap();
+        let mut state = state.lock().unwrap();
+        state.opcodes.insert(header.opcode);
+        let id = header.request_id;
+        let (_, request) = Request::parse(&message).unwrap();
+        let reply = match request {
+            Request::Msg(msg) => {
+                assert!(age.wire_version >= Some(6), "OP_MSG to an old server");
+                let mut command = Doc::validate(msg.body).unwrap().to_owned();
+                for (name, documents) in msg.sequences {
+                    command.push_array(name, |array| {
+                        for document in documents {
+                            array.push(Doc::validate(document).unwrap());
+                        }
+                    });
+                }
+                let reply = answer(&command, age, &mut state);
+                if msg.flags.has(Flags::MORE_TO_COME) {
+                    continue;
+                }
+                frond_wire::msg(1, id, Flags::NONE, reply.as_bytes())
+            }
+            Request::Query(query) if query.namespace.ends_with(".$cmd") => {
+                let reply = answer(Doc::validate(query.query).unwrap(), age, &mut state);
+                frond_wire::op_reply(1, id, 0, 0, 0, [reply.as_bytes()])
+            }
+            Request::Query(query) => {
+                assert!(age.wire_version < Some(4), "there is a command for this");
+                let (_, name) = query.namespace.split_once('.').unwrap();
+                let filter = Doc::validate(query.query).unwrap();
+                let field = query.projection.map(|bytes| {
+                    let projection = Doc::validate(bytes).unwrap();
+                    projection.first().unwrap().0.to_owned()
+                });
+                let found = state.find(name, filter, field.as_deref());
+                frond_wire::op_reply(1, id, 0, 0, 0, found.iter().map(|doc| doc.as_bytes()))
+            }
+            Request::Insert(insert) => {
+                let (_, name) = insert.namespace.split_once('.').unwrap();
+                for bytes in insert.documents {
+                    state.insert(name, Doc::validate(bytes).unwrap());
+                }
+                continue;
+            }
+            Request::Update(update) => {
+                let (_, name) = update.namespace.split_once('.').unwrap();
+                let filter = Doc::validate(update.filter).unwrap();
+                state.update(name, filter, Doc::validate(update.update).unwrap(), age);
+                continue;
+            }
+            other => unreachable!("{other:?}"),
+        };
+        // The other side may be gone after an error.
+        let _ = socket.write_all(&reply);
+    }
+}
+
+impl State {
+    fn insert(&mut self, name: &str, document: &Doc) {
+        if name == "system.indexes" {
+            let index = document.get_str("name").unwrap();
+            self.indexes.push(index.to_owned());
+        } else {
+            self.documents.push((name.to_owned(), document.to_owned()));
+        }
+    }
+
+    fn find(&self, name: &str, filter: &Doc, field: Option<&str>) -> Option<DocBuf> {
+        let (_, document) = self.documents.iter().find(|(collection, document)| {
+            collection == name && filter.iter().all(|(k, v)| document.get(k) == Some(v))
+        })?;
+        let Some(field) = field else {
+            return Some(document.clone());
+        };
+        // One path, wrapped as often as it has dots.
+        let mut inner = DocBuf::new();
+        let mut names: Vec<&str> = field.split('.').collect();
+        inner.push(names.pop().unwrap(), document.path(field).unwrap());
+        for name in names.into_iter().rev() {
+            inner = inner.into_field(name);
+        }
+        Some(inner)
+    }
+
+    /// Changes the first document that matches; whether there was one.
+    fn update(&mut self, name: &str, filter: &Doc, update: &Doc, age: Age) -> bool {
+        self.updates += 1;
+        let found = self.documents.iter_mut().find(|(collection, document)| {
+            collection == name && filter.iter().all(|(k, v)| document.get(k) == Some(v))
+        });
+        let Some((_, document)) = found else {
+            return false;
+        };
+        let mut changed = document.clone();
+        for (path, value) in update.get_doc("$set").unwrap() {
+            changed = with(&changed, path, &value.to_owned());
+        }
+        for (path, by) in update.get_doc("$inc").unwrap() {
+            self.increments += 1;
+            if matches!(age.flaw, Flaw::Loses(one_in) if self.increments.is_multiple_of(one_in)) {
+                continue;
+            }
+            let before = document.path(path).unwrap().as_i64_lossless().unwrap();
+            let after = before + by.as_i64_lossless().unwrap();
+            changed = with(&changed, path, &Value::Int64(after).to_owned());
+        }
+        *document = changed;
+        true
+    }
+}
+
+/// A copy with another value at a path that is there.
+fn with(document: &Doc, path: &str, value: &OwnedValue) -> DocBuf {
+    let (first, rest) = path.split_once('.').unwrap_or((path, ""));
+    let mut out = DocBuf::new();
+    for (name, old) in document.iter() {
+        match old {
+            _ if name != first => out.push(name, old),
+            Value::Document(inner) if !rest.is_empty() => out.push(name, &with(inner, rest, value)),
+            _ => out.push(name, value.as_value()),
+        }
+    }
+    out
+}
+
+fn answer(command: &Doc, age: Age, state: &mut State) -> DocBuf {
+    let (name, target) = command.iter().next().unwrap();
+    let collection = target.as_str().unwrap_or_default();
+    let journaled = command
+        .get_doc("writeConcern")
+        .is_some_and(|concern| concern.get_bool("j") == Some(true));
+    state.journaled += u32::from(journaled);
+    let elements = |field: &str| -> Vec<DocBuf> {
+        let array = command.get_array(field).unwrap();
+        array
+            .values()
+            .map(|v| v.as_doc().unwrap().to_owned())
+            .collect()
+    };
+    match name {
+        "isMaster" | "hello" => {
+            let mut reply = doc! { "ismaster": true, "maxBsonObjectSize": 16_777_216 };
+            if let Some(version) = age.wire_version {
+                reply.push("maxWireVersion", version);
+            }
+            reply.push("ok", 1.0);
+            reply
+        }
+        "count" => {
+            let count = state
+                .documents
+                .iter()
+                .filter(|(name, _)| name == collection);
+            doc! { "n": count.count() as i32, "ok": 1.0 }
+        }
+        "createIndexes" => {
+            for index in elements("indexes") {
+                state
+                    .indexes
+                    .push(index.get_str("name").unwrap().to_owned());
+            }
+            doc! { "ok": 1.0 }
+        }
+        "insert" => {
+            let documents = elements("documents");
+            for document in &documents {
+                state.insert(collection, document);
+            }
+            doc! { "n": documents.len() as i32, "ok": 1.0 }
+        }
+        "update" => {
+            let updates = elements("updates");
+            assert_eq!(updates.len(), 1);
+            let (filter, change) = (updates[0].get_doc("q"), updates[0].get_doc("u"));
+            let hit = state.update(collection, filter.unwrap(), change.unwrap(), age);
+            let modified = hit && age.flaw != Flaw::ChangesNothing;
+            doc! { "n": i32::from(hit), "nModified": i32::from(modified), "ok": 1.0 }
+        }
+        "find" => {
+            let projection = command.get_doc("projection");
+            let field = projection.map(|p| p.first().unwrap().0.to_owned());
+            let filter = command.get_doc("filter").unwrap();
+            let found = state.find(collection, filter, field.as_deref());
+            let mut reply = DocBuf::new();
+            reply.push_doc("cursor", |cursor| {
+                cursor.push_array("firstBatch", |batch| {
+                    if let Some(found) = &found {
+                        batch.push(found);
+                    }
+                });
+            });
+            reply.push("ok", 1.0);
+            reply
+        }
+        "getlasterror" => doc! { "ok": 1.0, "err": Value::Null, "n": 1 },
+        "ping" | "serverStatus" | "fsync" => doc! { "ok": 1.0 },
+        _ => doc! { "ok": 0.0, "errmsg": "no such command", "code": 59 },
+    }
+}
+
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Runs the workload: 7 documents of 30 keys, two rounds of 20 updates.
+fn bench(port: u16, folder: &Path, more: &[&str]) -> ExitCode {
+    let uri = format!("mongodb://127.0.0.1:{port}/test");
+    let mut args = vec!["bench", "manykeys", "--quiet", "--uri", &uri, "--out"];
+    args.push(folder.to_str().unwrap());
+    args.extend(["--documents", "7", "--keys", "30", "--updates", "20"]);
+    args.extend(["--rounds", "2", "--reads", "3", "--verify", "all"]);
+    args.extend(more);
+    run(Cli::parse_from(args).command)
+}
+
+fn summary(folder: &Path) -> DocBuf {
+    let text = std::fs::read_to_string(folder.join("summary.json")).unwrap();
+    frond_bson::extjson::parse(&text).unwrap()
+}
+
+#[test]
+fn servers_of_every_age_are_updated() {
+    let (insert, update) = (OpCode::Insert as i32, OpCode::Update as i32);
+    let (query, msg) = (OpCode::Query as i32, OpCode::Msg as i32);
+    for (wire_version, concern, opcodes) in [
+        (None, "both", vec![query, insert, update]),
+        (Some(3), "1", vec![query]),
+        (Some(3), "0", vec![query, update]),
+        (Some(5), "both", vec![query, update]),
+        (Some(21), "both", vec![query, msg]),
+    ] {
+        let flaw = Flaw::None;
+        let (port, state) = play(Age { wire_version, flaw });
+        let folder = tempfile::tempdir().unwrap();
+        let more = ["--write-concern", concern, "--connections", "2"];
+        let code = bench(port, folder.path(), &more);
+        let case = format!("wire version {wire_version:?}, w: {concern}");
+        assert_eq!(code, ExitCode::SUCCESS, "{case}");
+        let state = state.lock().unwrap();
+        assert_eq!(state.documents.len(), 14, "{case}");
+        let concerns = if concern == "both" { 2 } else { 1 };
+        assert_eq!(state.updates, concerns * 2 * 40, "{case}");
+        let index = "appver_1_deploytype_1_g_1_guid_1_timeslice_1";
+        assert_eq!(state.indexes, [index, index], "{case}");
+        assert_eq!(state.opcodes, opcodes.into_iter().collect(), "{case}");
+        let summary = summary(folder.path());
+        let verified = summary.get_doc("documents_verified").unwrap();
+        assert_eq!(verified.get_i64("plain"), Some(7), "{case}");
+        assert_eq!(verified.get_i64("bucketed"), Some(7), "{case}");
+        // This server counts no bytes, so the report has none.
+        for block in summary.get_array("updates").unwrap().values() {
+            let bytes = block.as_doc().unwrap().get("log_bytes_per_update");
+            assert_eq!(bytes, Some(Value::Null), "{case}");
+        }
+    }
+}
+
+#[test]
+fn journal_and_no_index_are_passed_on() {
+    let age = Age {
+        wire_version: Some(21),
+        flaw: Flaw::None,
+    };
+    let (port, state) = play(age);
+    let folder = tempfile::tempdir().unwrap();
+    let more = [
+        "--journal",
+        "--no-index",
+        "--schema",
+        "plain",
+        "--batch",
+        "5",
+    ];
+    assert_eq!(bench(port, folder.path(), &more), ExitCode::SUCCESS);
+    let state = state.lock().unwrap();
+    // Two inserts, and the updates that are answered.
+    assert_eq!(state.journaled, 2 + 40);
+    assert!(state.indexes.is_empty());
+}
+
+#[test]
+fn wrong_results_are_noticed() {
+    for (flaw, concern, part) in [
+        (Flaw::Loses(50), "0", "instead of"),
+        (Flaw::Loses(50), "1", "instead of"),
+        (Flaw::Loses(6), "0", "stats.events"),
+        (Flaw::ChangesNothing, "1", "nModified: Some(0)"),
+    ] {
+        let wire_version = Some(21);
+        let (port, _) = play(Age { wire_version, flaw });
+        let folder = tempfile::tempdir().unwrap();
+        let more = ["--write-concern", concern, "--schema", "plain"];
+        let code = bench(port, folder.path(), &more);
+        assert_eq!(code, ExitCode::FAILURE, "{concern}");
+        let summary = summary(folder.path());
+        let ending = summary.get_str("ended").unwrap();
+        assert!(ending.contains(part), "{ending}");
+    }
+}
+
+#[test]
+fn a_collection_that_holds_documents_is_not_touched_unasked() {
+    let age = Age {
+        wire_version: Some(21),
+        flaw: Flaw::None,
+    };
+    let (port, state) = play(age);
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    assert_eq!(bench(port, first.path(), &[]), ExitCode::SUCCESS);
+    let updates = state.lock().unwrap().updates;
+    assert_eq!(bench(port, second.path(), &[]), ExitCode::FAILURE);
+    let state = state.lock().unwrap();
+    assert_eq!((state.documents.len(), state.updates), (14, updates));
+    let ending = summary(second.path());
+    assert!(
+        ending
+            .get_str("ended")
+            .unwrap()
+            .contains("--drop drops them")
+    );
+}
