@@ -56,7 +56,7 @@ differential: setup ## Compare ROUNDS (20000) rounds of random operations with t
 	node tests/differential/run.mjs --server target/debug/frond --rounds $(ROUNDS) --seed $(SEED)
 
 bench: setup-build ## Insert DOCUMENTS (1000000) with four indexes into a server of its own; report in OUT
-	DOCUMENTS=$(DOCUMENTS) scripts/bench-w1.sh $(OUT)
+	DOCUMENTS=$(DOCUMENTS) scripts/bench-workload.sh $(OUT)
 
 bench-engine: setup-build ## Frond's engine beside RocksDB, LMDB, fjall and redb; DOCUMENTS, ENGINES, report in OUT
 	ENGINES="$(ENGINES)" $(if $(filter command line environment,$(origin DOCUMENTS)),DOCUMENTS=$(DOCUMENTS)) \

@@ -1,29 +1,34 @@
 #!/usr/bin/env bash
-# The main job, measured: indexed insertion into a server that may use little memory.
+# A workload of `frond bench`, measured on a server that may use little memory.
 #
-#   scripts/bench-w1.sh OUT
+#   scripts/bench-workload.sh OUT
 #
 # Builds for release, starts a server in a memory cgroup, runs `frond bench` against it, and
 # samples the server's resident memory and the group's usage each second. OUT gets the benchmark's
 # report, memory.csv, server.log and run.md. From the environment:
 #
-#   DOCUMENTS       10000000   documents to insert
+#   WORKLOAD        insert     or multikey: each document has an array of 100 strings,
+#                              or manykeys: updates of documents with 20,000 keys
+#   DOCUMENTS                  documents to insert [default: 10000000, manykeys 2000]
 #   MEMORY_MIB      512        limit of the cgroup; 0 for none
-#   WORKLOAD        insert     or multikey: each document has an array of 100 strings
 #   BENCH_OPTIONS              more options for `frond bench`, such as "--journal"
 #   SERVER_OPTIONS             more options for `frond serve`
 #   DBPATH                     folder for the data, kept [default: a temporary one beside OUT]
 #   SERVER                     binary to measure [default: target/release/frond, built first]
 set -euo pipefail
 
-[ $# -eq 1 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -eq 1 ] || { sed -n '2,19s/^# \{0,1\}//p' "$0"; exit 2; }
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/lib/memory-cgroup.sh
 
-documents=${DOCUMENTS:-10000000}
 workload=${WORKLOAD:-insert}
+case $workload in
+    insert | multikey) documents=${DOCUMENTS:-10000000} ;;
+    manykeys) documents=${DOCUMENTS:-2000} ;;
+    *) echo "WORKLOAD=$workload is none of insert, multikey and manykeys" >&2; exit 2 ;;
+esac
 memory_mib=${MEMORY_MIB:-512}
 read -ra bench_options <<<"${BENCH_OPTIONS:-}"
 read -ra server_options <<<"${SERVER_OPTIONS:-}"
@@ -52,7 +57,7 @@ port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0));
 
 start=("$binary" serve --dbpath "$dbpath" --port "$port" "${server_options[@]}")
 if [ "$memory_mib" -gt 0 ]; then
-    group=$(cgroup_make "frond-w1-$$" "$memory_mib") || {
+    group=$(cgroup_make "frond-bench-$$" "$memory_mib") || {
         echo "no memory cgroup can be made here: run as root, or with MEMORY_MIB=0" >&2
         exit 1
     }

@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# Documents with very many keys, stored whole and shredded: the same workload on both, in turns.
+#
+#   scripts/bench-w3.sh OUT
+#
+# Each turn is a run of scripts/bench-workload.sh with a server and data of its own. OUT gets their
+# folders and compare.md, which sets the medians of the turns side by side. From the environment:
+#
+#   TURNS           1          runs of each kind
+#   WHOLE_OPTIONS              options of `frond serve` that store documents whole
+#                              [default: --setParameter largeDocumentBytes=0]
+#   SHREDDED_OPTIONS           options of `frond serve` that shred them [default: none]
+#   BENCH_OPTIONS              more options for `frond bench` [default: --schema plain]
+#   SERVER                     binary to measure [default: target/release/frond, built first]
+#
+# DOCUMENTS, MEMORY_MIB and SERVER_OPTIONS (for both) are those of scripts/bench-workload.sh.
+set -euo pipefail
+
+[ $# -eq 1 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2; }
+mkdir -p "$1"
+out=$(cd "$1" && pwd)
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+turns=${TURNS:-1}
+both=${SERVER_OPTIONS:-}
+declare -A options=(
+    [whole]=${WHOLE_OPTIONS---setParameter largeDocumentBytes=0}
+    [shredded]=${SHREDDED_OPTIONS:-}
+)
+export WORKLOAD=manykeys
+export BENCH_OPTIONS=${BENCH_OPTIONS---schema plain}
+if [ -z "${SERVER:-}" ]; then
+    cargo build --release --locked
+    SERVER=target/release/frond
+fi
+export SERVER
+
+for turn in $(seq "$turns"); do
+    for kind in whole shredded; do
+        echo "== turn $turn of $turns, $kind"
+        SERVER_OPTIONS="$both ${options[$kind]}" scripts/bench-workload.sh "$out/$kind-$turn"
+    done
+done
+
+{
+    echo "# Documents stored whole and shredded"
+    echo
+    echo "\`frond bench manykeys\`, $turns turns of each, medians. Server options: whole \`${options[whole]:-none}\`,"
+    echo "shredded \`${options[shredded]:-none}\`, both \`${both:-none}\`; benchmark options: \`${BENCH_OPTIONS:-none}\`."
+    echo
+    python3 - "$out" "$turns" <<'PY'
+import json, statistics, sys
+
+out, turns = sys.argv[1], int(sys.argv[2])
+
+
+def figures(path):
+    """Every figure of a summary, by its name."""
+    with open(path, encoding="utf-8") as file:
+        summary = json.load(file)
+    found = {}
+    for load in summary["loads"]:
+        of = load["schema"]
+        found[f"{of}: load, documents/s"] = load["documents_per_s"]
+        found[f"{of}: load, log bytes a document"] = load["log_bytes_per_document"]
+        found[f"{of}: load, data file bytes a document"] = load["data_file_bytes_per_document"]
+    for read in summary["reads"]:
+        what = "whole document" if read["what"] == "whole" else read["what"]
+        found[f"{read['schema']}: {what} by `_id` {read['when']}, median ms"] = read["p50_ms"]
+    for update in summary["updates"]:
+        of = f"{update['schema']}, w: {update['w']}"
+        found[f"{of}: updates/s"] = update["updates_per_s"]
+        found[f"{of}: log bytes an update"] = update["log_bytes_per_update"]
+        found[f"{of}: data file bytes an update"] = update["data_file_bytes_per_update"]
+    return found
+
+
+def medians(kind):
+    runs = [figures(f"{out}/{kind}-{turn}/summary.json") for turn in range(1, turns + 1)]
+    return {
+        name: statistics.median(run[name] for run in runs)
+        for name in runs[0]
+        if all(run.get(name) is not None for run in runs)
+    }
+
+
+def show(number):
+    return f"{number:,.3f}" if number < 100 else f"{number:,.0f}"
+
+
+whole, shredded = medians("whole"), medians("shredded")
+print("| what | whole | shredded | shredded / whole |")
+print("| --- | --- | --- | --- |")
+for name, before in whole.items():
+    if name in shredded:
+        after = shredded[name]
+        ratio = f"{after / before:.3f}" if before else "-"
+        print(f"| {name} | {show(before)} | {show(after)} | {ratio} |")
+PY
+    echo
+    echo "Each run: \`whole-N/run.md\` and \`shredded-N/run.md\`."
+} >"$out/compare.md"
+cat "$out/compare.md"
