@@ -12,13 +12,14 @@ SUITES ?=
 DOCUMENTS ?= 1000000
 OUT ?= .cache/bench
 FROND_CRASHES ?= 100000
+FROND_LARGE_UPDATES ?= 1000000
 PREEMPTIONS ?= 4
 ENGINES ?= tree rocksdb lmdb fjall redb
 
 ROUNDS ?= 20000
 SEED ?= $(shell date +%s)
 
-.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine simulate loom deny clean
+.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine simulate proof-large loom deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +66,10 @@ bench-engine: setup-build ## Frond's engine beside RocksDB, LMDB, fjall and redb
 simulate: setup-build ## Crash the engine FROND_CRASHES (100000) times on a simulated disk, and flip every bit
 	FROND_CRASHES=$(FROND_CRASHES) FROND_FLIP_STEP=1 \
 		cargo test --release --locked -p frond-tree --test simulation -- --nocapture
+
+proof-large: setup-build ## Compare FROND_LARGE_UPDATES (1000000) random updates of large documents, with crashes, with a model
+	FROND_LARGE_UPDATES=$(FROND_LARGE_UPDATES) \
+		cargo test --release --locked -p frond-store --test large_documents -- --nocapture
 
 loom: setup-build ## Check the engine's lock-free parts with up to PREEMPTIONS (4) interruptions a run
 	FROND_PREEMPTIONS=$(PREEMPTIONS) cargo test --locked -p frond-tree --test loom

@@ -1,0 +1,345 @@
+//! Random work beside the model, on a disk that may crash at any operation. What survives is a state that the model
+//! had, not older than what was synced: no document is ever half of an update.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use frond_bson::{Doc, DocBuf, doc};
+use frond_store::{
+    DocumentStore, Durability, EngineOptions, FindRequest, Namespace, OpContext, QueryCursor,
+};
+use rand::RngExt;
+
+use crate::common::ns;
+use crate::model::{Change, Docs, Model, same_outcome};
+use crate::operations::{Op, run};
+use crate::queries::{all, brief, check_all, check_one, check_query, check_sound, differences};
+use crate::setting::{Setting, seeds};
+use crate::support::SimDisk;
+use crate::updates::Shape;
+use crate::values::Random;
+
+/// Indexes that updates have to keep up, of which no one refuses a document.
+const INDEXES: &[(&str, &str)] = &[
+    ("n.k1", "plain"),
+    ("m.k1", "plain"),
+    ("a", "plain"),
+    ("tags.k0", "plain"),
+    ("p.in.k2", "plain"),
+    ("m.k3", "sparse"),
+    ("p.k0", "partial"),
+];
+
+fn index(name: &str, kind: &str) -> DocBuf {
+    match kind {
+        "sparse" => doc! {"key": {name: 1}, "sparse": true},
+        "partial" => {
+            doc! {"key": {name: 1}, "partialFilterExpression": {"a": {"$gte": 1}}}
+        }
+        _ => doc! {"key": {name: 1}},
+    }
+}
+
+/// A cursor that was opened some time ago, and what it must find.
+struct Reader {
+    cursor: QueryCursor,
+    wanted: Vec<DocBuf>,
+    /// Steps until it is read to its end.
+    left: usize,
+}
+
+struct World {
+    what: String,
+    random: Random,
+    setting: Setting,
+    shape: Shape,
+    disk: SimDisk,
+    crashes: bool,
+    inline: bool,
+    memtable_bytes: usize,
+    c: Namespace,
+    /// The documents that survived the last life.
+    base: Docs,
+    /// What was written since, by commit. The first `safe` are synced.
+    commits: Vec<Vec<Change>>,
+    safe: usize,
+    model: Model,
+    operations: u64,
+}
+
+impl World {
+    fn new(seed: u64, setting: &Setting, crashes: bool) -> World {
+        let mut random = Random::new(seed);
+        let ids = match setting.threshold {
+            0..1000 => 30,
+            1000..10_000 => 16,
+            _ => 6,
+        };
+        World {
+            what: format!("{} {seed}", setting.name),
+            disk: SimDisk::new(seed),
+            setting: *setting,
+            shape: Shape {
+                ids,
+                bytes: setting.threshold,
+            },
+            crashes,
+            inline: crashes || random.one_in(2),
+            memtable_bytes: (16 << 10) << random.below(4),
+            c: ns("db.c"),
+            base: Docs::new(),
+            commits: Vec::new(),
+            safe: 0,
+            model: Model::default(),
+            operations: 0,
+            random,
+        }
+    }
+
+    fn open(&mut self) -> Option<DocumentStore> {
+        let mut options = EngineOptions::with_disk(Arc::new(self.disk.clone()));
+        options.memtable_bytes = Some(self.memtable_bytes);
+        options.fanout = 4;
+        options.inline = self.inline;
+        options.flush_threads = 1;
+        match self.setting.open(options) {
+            Ok(store) => Some(store),
+            Err(error) => {
+                assert!(
+                    self.disk.has_crashed(),
+                    "{}: not opened: {error}",
+                    self.what
+                );
+                None
+            }
+        }
+    }
+
+    /// Finds which commits survived, and goes on from there.
+    fn look(&mut self, store: &DocumentStore) {
+        let found = all(store, &self.c);
+        let found: Docs = found
+            .into_iter()
+            .map(|doc| (crate::values::key_of(&doc.get("_id").unwrap()), doc))
+            .collect();
+        let mut state = self.base.clone();
+        let mut differing: BTreeSet<Vec<u8>> = state
+            .keys()
+            .chain(found.keys())
+            .filter(|key| state.get(*key) != found.get(*key))
+            .cloned()
+            .collect();
+        let mut survived = differing.is_empty().then_some(0);
+        let mut nearest = (differing.len(), 0, state.clone());
+        for (n, commit) in self.commits.iter().enumerate() {
+            for (key, doc) in commit {
+                match doc {
+                    Some(doc) => state.insert(key.clone(), doc.clone()),
+                    None => state.remove(key),
+                };
+                if state.get(key) == found.get(key) {
+                    differing.remove(key);
+                } else {
+                    differing.insert(key.clone());
+                }
+            }
+            if differing.is_empty() {
+                survived = Some(n + 1);
+            } else if differing.len() <= nearest.0 {
+                nearest = (differing.len(), n + 1, state.clone());
+            }
+        }
+        let what = &self.what;
+        let Some(survived) = survived else {
+            let wrong = differences(found.values(), nearest.2.values());
+            panic!(
+                "{what}: no state of the model is there; after {} of {} commits, {} of them synced: {wrong:?}",
+                nearest.1,
+                self.commits.len(),
+                self.safe
+            );
+        };
+        assert!(
+            survived >= self.safe,
+            "{what}: {survived} commits survived, {} were synced",
+            self.safe
+        );
+        self.base = found.clone();
+        self.model.docs = found;
+        self.commits.clear();
+        self.safe = 0;
+        check_sound(store, &self.c, what);
+        check_all(store, &self.c, &self.model.docs, what);
+    }
+
+    fn create_indexes(&mut self, store: &DocumentStore) {
+        for (name, kind) in INDEXES {
+            if self.random.one_in(3) {
+                let spec = index(name, kind);
+                let specs: Vec<&Doc> = vec![&spec];
+                store.create_indexes(&self.c, &specs).unwrap();
+            }
+        }
+        store.engine().flush_log().unwrap();
+    }
+
+    /// Opens the store, works, and ends.
+    fn live(&mut self, steps: usize) {
+        if self.crashes && self.random.one_in(8) {
+            self.disk.crash_after(1 + self.random.below(30) as u64);
+        }
+        let Some(store) = self.open() else {
+            self.disk = self.disk.after_crash(&mut self.random.0);
+            return;
+        };
+        if !self.disk.has_crashed() && !self.crashes {
+            self.look(&store);
+        } else {
+            // The crash that waits for the opening comes too late.
+            self.disk.crash_after(u64::MAX / 2);
+            self.look(&store);
+        }
+        if self.operations == 0 {
+            self.create_indexes(&store);
+        }
+        if self.crashes && !self.random.one_in(8) {
+            let reach = [20, 200, 1000][self.random.below(3)];
+            self.disk.crash_after(1 + self.random.below(reach) as u64);
+        }
+        let mut readers = Vec::new();
+        for step in 0..steps {
+            self.step(&store, step, &mut readers);
+            if self.disk.has_crashed() {
+                break;
+            }
+        }
+        drop(readers);
+        if !self.disk.has_crashed() && self.random.one_in(2) {
+            if store.engine().close().is_ok() {
+                self.safe = self.commits.len();
+            }
+        } else if !self.crashes {
+            store.engine().flush_log().unwrap();
+            self.safe = self.commits.len();
+        }
+        self.disk.crash_after(0);
+        drop(store);
+        self.disk = match self.random.one_in(4) {
+            true => self.disk.after_kill(),
+            false => self.disk.after_crash(&mut self.random.0),
+        };
+    }
+
+    fn step(&mut self, store: &DocumentStore, step: usize, readers: &mut Vec<Reader>) {
+        let op = self.random.operation(&self.model.docs, self.shape);
+        let synced = self.random.one_in(10);
+        let durability = [Durability::Logged, Durability::Synced][usize::from(synced)];
+        let what = format!("{} step {step}: {}", self.what, brief(&op));
+        let (wanted, changes) = self.model.run(&op);
+        let outcome = run(store, &self.c, &op, durability);
+        self.operations += 1;
+        match op {
+            // Documents of one insertion may be in several commits.
+            Op::Insert(_) => self
+                .commits
+                .extend(changes.iter().map(|one| vec![one.clone()])),
+            _ => self.commits.push(changes.clone()),
+        }
+        if self.disk.has_crashed() {
+            return;
+        }
+        assert!(
+            same_outcome(&outcome, &wanted),
+            "{what}: {} in place of {}",
+            brief(&outcome),
+            brief(&wanted)
+        );
+        // An operation without a change syncs nothing.
+        if synced && outcome.is_ok() && !changes.is_empty() {
+            self.safe = self.commits.len();
+        }
+        if self.crashes {
+            if self.random.one_in(200) {
+                let _ = store.engine().checkpoint();
+            }
+            return;
+        }
+        for (key, _) in &changes {
+            check_one(store, &self.c, &self.model.docs, key, &what);
+        }
+        if self.random.one_in(15) {
+            let (model, random) = (&self.model, &mut self.random);
+            check_query(store, &self.c, model, random, self.shape, &what);
+        }
+        if self.random.one_in(60) {
+            check_all(store, &self.c, &self.model.docs, &what);
+        }
+        if self.random.one_in(150) {
+            store.engine().checkpoint().unwrap();
+        }
+        if self.random.one_in(30) {
+            readers.push(self.reader(store));
+        }
+        for reader in readers.iter_mut() {
+            reader.left = reader.left.saturating_sub(1);
+        }
+        for reader in readers.extract_if(.., |reader| reader.left == 0) {
+            reader.finish(&what);
+        }
+    }
+
+    /// A cursor over all documents as they are, of which some are read.
+    fn reader(&mut self, store: &DocumentStore) -> Reader {
+        let request = FindRequest::default();
+        let mut cursor = store.find(&self.c, &request, &OpContext::new()).unwrap();
+        let mut wanted = self.model.docs.values().cloned().collect::<Vec<_>>();
+        for _ in 0..self.random.0.random_range(0..3) {
+            let read = cursor.next().unwrap();
+            if let Some(doc) = read {
+                assert_eq!(doc, wanted.remove(0));
+            }
+        }
+        Reader {
+            cursor,
+            wanted,
+            left: 1 + self.random.below(40),
+        }
+    }
+}
+
+impl Reader {
+    fn finish(mut self, what: &str) {
+        let mut found = Vec::new();
+        while let Some(doc) = self.cursor.next().unwrap() {
+            found.push(doc);
+        }
+        if let Some(wrong) = differences(found.iter(), self.wanted.iter()) {
+            panic!("{what}: an older cursor: {wrong}");
+        }
+    }
+}
+
+fn work(seed: u64, setting: &Setting, crashes: bool) -> u64 {
+    let mut world = World::new(seed, setting, crashes);
+    let lives = 2 + world.random.below(if crashes { 8 } else { 2 });
+    for _ in 0..lives {
+        let steps = match setting.threshold {
+            0..10_000 => 120,
+            _ => 25,
+        };
+        world.live(steps);
+    }
+    let store = world.open().unwrap();
+    world.look(&store);
+    world.operations
+}
+
+#[test]
+fn every_operation_does_what_it_does_to_whole_documents() {
+    seeds(3000, |seed, setting| work(seed, setting, false));
+}
+
+#[test]
+fn a_crash_leaves_whole_documents_of_one_moment() {
+    seeds(3000, |seed, setting| work(seed, setting, true));
+}

@@ -1,0 +1,24 @@
+//! Documents that are stored in pieces are invisible: whatever is done to them, clients see the documents that a plain
+//! map of whole documents has, byte by byte. Random work at several sizes, on a disk that crashes, in several threads,
+//! and cases by hand.
+//!
+//! `FROND_LARGE_UPDATES` sets how many operations there are, `FROND_LARGE_SEED` the first seed. A failure names its
+//! setting and its seed; `FROND_LARGE_SEED=<seed> FROND_LARGE_UPDATES=1` runs that seed alone.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod corners;
+mod crashes;
+mod model;
+mod operations;
+mod queries;
+mod setting;
+#[allow(dead_code, unused_imports, reason = "each test uses a part of it")]
+#[path = "../../../tree/tests/support/mod.rs"]
+mod support;
+mod threads;
+mod twins;
+mod updates;
+mod values;

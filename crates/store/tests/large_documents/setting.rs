@@ -1,0 +1,90 @@
+//! At which sizes documents are stored in pieces, and how much is tried.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use frond_store::{DocumentStore, EngineOptions, StoreOptions};
+
+/// A size from which documents are stored in pieces, and the size of pieces.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    pub name: &'static str,
+    /// Bytes from which a document is large.
+    pub threshold: usize,
+    /// Bytes of a segment, about.
+    #[allow(dead_code, reason = "settings of the store come with it")]
+    pub segment: usize,
+}
+
+/// Many pieces in small documents, some in middling ones, and the sizes that are used.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "tiny",
+        threshold: 256,
+        segment: 128,
+    },
+    Setting {
+        name: "small",
+        threshold: 2048,
+        segment: 512,
+    },
+    Setting {
+        name: "default",
+        threshold: 32 << 10,
+        segment: 4 << 10,
+    },
+];
+
+/// Documents stay whole.
+pub const WHOLE: Setting = Setting {
+    name: "whole",
+    threshold: usize::MAX,
+    segment: 4 << 10,
+};
+
+impl Setting {
+    pub fn options(&self) -> StoreOptions {
+        StoreOptions::default()
+    }
+
+    pub fn open(&self, mut engine: EngineOptions) -> frond_store::Result<DocumentStore> {
+        engine.cache_bytes = 32 << 20;
+        DocumentStore::open_engine(engine, self.options())
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().expect("a number"))
+}
+
+/// Runs seeds, each at every setting, until so many operations were done. A seed returns how many it did.
+pub fn seeds(operations: u64, run: impl Fn(u64, &Setting) -> u64) {
+    let first = number("FROND_LARGE_SEED").unwrap_or(1);
+    let wanted = number("FROND_LARGE_UPDATES").unwrap_or(operations);
+    let only = std::env::var("FROND_LARGE_SETTING").ok();
+    let mut done = 0;
+    let mut seed = first;
+    while done < wanted {
+        let settings = SETTINGS.iter();
+        for setting in settings.filter(|one| only.as_deref().is_none_or(|only| only == one.name)) {
+            match catch_unwind(AssertUnwindSafe(|| run(seed, setting))) {
+                Ok(operations) => done += operations,
+                Err(panic) => {
+                    println!(
+                        "failed: FROND_LARGE_SETTING={} FROND_LARGE_SEED={seed} FROND_LARGE_UPDATES=1",
+                        setting.name
+                    );
+                    resume_unwind(panic);
+                }
+            }
+        }
+        seed += 1;
+        if seed.is_multiple_of(50) {
+            println!(
+                "{done} of {wanted} operations, seeds {first} to {}",
+                seed - 1
+            );
+        }
+    }
+    println!("{done} operations, seeds {first} to {}", seed - 1);
+}

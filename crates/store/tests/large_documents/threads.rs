@@ -1,0 +1,163 @@
+//! Several threads change the same large documents: nothing is lost, and nobody sees half of an update.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::thread;
+
+use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_store::{
+    DocumentStore, Durability, EngineOptions, FindRequest, InsertOptions, Namespace, OpContext,
+    UpdateOutcome, UpdateRequest,
+};
+
+use crate::common::disk::MemDisk;
+use crate::common::ns;
+use crate::queries::{all, check_sound, find};
+use crate::setting::{SETTINGS, Setting};
+use crate::values::Random;
+
+const THREADS: u64 = 4;
+const DOCUMENTS: usize = 2;
+
+fn update(store: &DocumentStore, c: &Namespace, id: i32, change: &Doc) -> UpdateOutcome {
+    let filter = doc! {"_id": id};
+    let request = UpdateRequest {
+        filter: &filter,
+        update: Value::Document(change),
+        sort: None,
+        upsert: false,
+        multi: false,
+        array_filters: Vec::new(),
+        hint: None,
+        variables: None,
+        bypass_validation: false,
+        collation: None,
+    };
+    store
+        .update(c, &request, Durability::Logged, &OpContext::new())
+        .unwrap()
+}
+
+/// The sum of a counter's keys, which must be that of its total.
+fn sum(doc: &Doc) -> i64 {
+    let n = doc.get_doc("n").unwrap();
+    let sum = n.iter().map(|(_, value)| match value {
+        Value::Int32(n) => i64::from(n),
+        Value::Int64(n) => n,
+        other => panic!("{other:?}"),
+    });
+    let sum: i64 = sum.sum();
+    assert_eq!(Some(sum), doc.get_i64("total"), "{doc:?}");
+    sum
+}
+
+fn counters(setting: &Setting, index: Option<DocBuf>) {
+    let disk = MemDisk::default();
+    let open = || {
+        let mut options = EngineOptions::with_disk(Arc::new(disk.clone()));
+        options.memtable_bytes = Some(64 << 10);
+        setting.open(options).unwrap()
+    };
+    let store = open();
+    let c = ns("db.c");
+    let keys = (setting.threshold / 20).max(30);
+    for id in 0..DOCUMENTS {
+        let mut n = DocBuf::new();
+        for key in 0..keys {
+            n.push(&format!("k{key}"), 0_i64);
+        }
+        let document = doc! {"_id": id as i32, "total": 0_i64, "n": &n, "notes": {}};
+        let options = InsertOptions {
+            ordered: true,
+            durability: Durability::Logged,
+            bypass_validation: false,
+        };
+        assert_eq!(store.insert(&c, &[&document], options).unwrap().inserted, 1);
+    }
+    if let Some(index) = &index {
+        store.create_indexes(&c, &[index]).unwrap();
+    }
+    let (expected, done) = (AtomicI64::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (store, c, expected) = (&store, &c, &expected);
+                scope.spawn(move || {
+                    let mut random = Random::new(thread);
+                    for step in 0..60 {
+                        let id = random.below(DOCUMENTS) as i32;
+                        let mut inc = DocBuf::new();
+                        let mut added = 0;
+                        for _ in 0..5 {
+                            // Some keys are met by all, some are new.
+                            let range = [3, keys, keys + 20][random.below(3)];
+                            let path = format!("n.k{}", random.below(range));
+                            if !inc.contains_key(&path) {
+                                let by = random.below(9) as i64 - 2;
+                                inc.push(&path, by);
+                                added += by;
+                            }
+                        }
+                        inc.push("total", added);
+                        let mut change = doc! {"$inc": &inc};
+                        if step % 7 == 0 {
+                            let mut set = DocBuf::new();
+                            set.push(&format!("notes.t{thread}"), step);
+                            change.push("$set", &set);
+                        }
+                        let outcome = update(store, c, id, &change);
+                        assert_eq!(outcome.matched, 1);
+                        expected.fetch_add(added, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                for doc in all(&store, &c) {
+                    sum(&doc);
+                }
+                let filter = doc! {"_id": 1, "n.k0": {"$gte": -1_000_000}};
+                let shown = doc! {"n": 1, "total": 1};
+                let request = FindRequest {
+                    filter: Some(&filter),
+                    projection: Some(&shown),
+                    ..FindRequest::default()
+                };
+                for doc in find(&store, &c, &request).unwrap() {
+                    sum(&doc);
+                }
+                store.engine().checkpoint().unwrap();
+            }
+        });
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let total = |store: &DocumentStore| all(store, &c).iter().map(|doc| sum(doc)).sum::<i64>();
+    assert_eq!(total(&store), expected.load(Ordering::Relaxed));
+    check_sound(&store, &c, setting.name);
+    store.engine().close().unwrap();
+    drop(store);
+    let store = open();
+    assert_eq!(total(&store), expected.load(Ordering::Relaxed));
+    check_sound(&store, &c, setting.name);
+}
+
+#[test]
+fn increments_of_all_threads_are_counted_and_seen_whole() {
+    for setting in SETTINGS {
+        counters(setting, None);
+    }
+}
+
+#[test]
+fn increments_of_indexed_keys_are_counted() {
+    for index in [
+        doc! {"key": {"n.k1": 1, "total": 1}},
+        doc! {"key": {"n.$**": 1}},
+    ] {
+        counters(&SETTINGS[0], Some(index));
+    }
+}

@@ -1,0 +1,495 @@
+//! Random operations on documents that are there: updates with every operator, filters, projections.
+
+use frond_bson::{ArrayBuf, Doc, DocBuf, OwnedValue, Value, doc, tag};
+
+use crate::model::Docs;
+use crate::operations::{Op, UpdateOp, names_one};
+use crate::values::{Random, id_of};
+
+/// How work looks like.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// How many different `_id`s there are.
+    pub ids: usize,
+    /// The size of documents is about this.
+    pub bytes: usize,
+}
+
+/// A path in a document, with the type at its end.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub path: String,
+    pub tag: u8,
+    /// Whether an array was passed.
+    pub in_array: bool,
+    pub value: OwnedValue,
+}
+
+const EACH_OPERATOR: &[&str] = &[
+    "$set",
+    "$set",
+    "$inc",
+    "$inc",
+    "$inc",
+    "$unset",
+    "$mul",
+    "$min",
+    "$max",
+    "$rename",
+    "$setOnInsert",
+    "$bit",
+    "$push",
+    "$push",
+    "$pull",
+    "$pullAll",
+    "$pop",
+    "$addToSet",
+];
+
+/// Whether a path is another one, or leads to it.
+fn is_conflict(path: &str, other: &str) -> bool {
+    let (short, long) = match path.len() < other.len() {
+        true => (path, other),
+        false => (other, path),
+    };
+    long.strip_prefix(short)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+impl Random {
+    /// A place in a document, reached by steps into what is there.
+    pub fn place(&mut self, doc: &Doc) -> Option<Place> {
+        let mut path = String::new();
+        let mut in_array = false;
+        let mut at = doc;
+        loop {
+            let count = at.count();
+            if count == 0 {
+                return None;
+            }
+            let element = at.iter_raw().nth(self.below(count))?;
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(element.name());
+            let value = element.value()?;
+            match value {
+                Value::Document(inner) | Value::Array(inner)
+                    if !inner.is_empty() && !self.one_in(5) =>
+                {
+                    in_array |= element.tag() == tag::ARRAY;
+                    at = inner;
+                }
+                _ => {
+                    return Some(Place {
+                        path,
+                        tag: element.tag(),
+                        in_array,
+                        value: value.into(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// A place of one of these types, any without types. Seldom another one.
+    fn place_of(&mut self, doc: &Doc, tags: &[u8]) -> Option<Place> {
+        for _ in 0..20 {
+            let place = self.place(doc)?;
+            if tags.is_empty() || tags.contains(&place.tag) || self.one_in(100) {
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    /// A path to change: one that is there, one beside it, or a new one.
+    fn path(&mut self, doc: &Doc, tags: &[u8]) -> String {
+        let Some(place) = self.place_of(doc, tags) else {
+            return self.name(20);
+        };
+        let mut path = place.path;
+        match self.below(14) {
+            0 => {
+                let name = self.name(200);
+                match path.rsplit_once('.') {
+                    Some((front, _)) => path = format!("{front}.{name}"),
+                    None => path = name,
+                }
+            }
+            1 => {
+                let name = self.name(200);
+                path = format!("{path}.{name}");
+            }
+            2 => path = self.name(20),
+            _ => {}
+        }
+        // The operators that stand for elements of arrays.
+        if place.in_array && self.one_in(3) {
+            let with = self.pick(&["$[]", "$", "$[e]"]);
+            let mut parts: Vec<&str> = path.split('.').collect();
+            let numbers: Vec<usize> = (1..parts.len())
+                .filter(|at| parts[*at].parse::<u32>().is_ok())
+                .collect();
+            if !numbers.is_empty() {
+                parts[numbers[self.below(numbers.len())]] = with;
+            }
+            path = parts.join(".");
+        }
+        path
+    }
+
+    fn list(&mut self) -> ArrayBuf {
+        let count = self.below(4);
+        self.array(count, 1)
+    }
+
+    fn push_argument(&mut self) -> OwnedValue {
+        if self.one_in(2) {
+            return self.value(1);
+        }
+        let mut out = doc! {"$each": self.list()};
+        if self.one_in(2) {
+            out.push("$slice", self.below(12) as i32 - 6);
+        }
+        match self.below(4) {
+            0 => out.push("$sort", [1, -1][self.below(2)]),
+            1 => out.push("$sort", &doc! {"k0": 1}),
+            _ => {}
+        }
+        if self.one_in(3) {
+            out.push("$position", self.below(8) as i32 - 3);
+        }
+        out.into()
+    }
+
+    /// An operator's argument for a path.
+    fn argument(&mut self, operator: &str, doc: &Doc, path: &str, bytes: usize) -> OwnedValue {
+        match operator {
+            "$unset" => "".into(),
+            "$inc" if !self.one_in(40) => match self.below(3) {
+                0 => self.number(),
+                1 => OwnedValue::Int64(self.below(100) as i64 - 50),
+                _ => OwnedValue::Int32(self.below(100) as i32 - 50),
+            },
+            "$mul" if !self.one_in(20) => self.number(),
+            "$rename" => self.path(doc, &[]).into(),
+            "$bit" => {
+                let operation = self.pick(&["and", "or", "xor"]);
+                let n = self.integer();
+                let n = i32::try_from(n).map_or(OwnedValue::Int64(n), OwnedValue::Int32);
+                doc! {operation: n}.into()
+            }
+            "$push" => self.push_argument(),
+            "$addToSet" if self.one_in(2) => doc! {"$each": self.list()}.into(),
+            "$pull" => match self.below(4) {
+                0 => doc! {"$gte": self.number()}.into(),
+                1 => doc! {"$in": self.list()}.into(),
+                2 => doc! {"k0": self.number()}.into(),
+                _ => self.number(),
+            },
+            "$pullAll" => self.list().into(),
+            "$pop" => [1, -1][self.below(2)].into(),
+            "$set" => match self.below(12) {
+                // What is there already, or something large.
+                0 => doc.path(path).map_or(OwnedValue::Null, Into::into),
+                1 | 2 => {
+                    let content = self.content();
+                    let count = self.below(bytes / 20 + 2);
+                    self.container(count, content, 2).into()
+                }
+                3 => {
+                    let count = self.below(bytes / 20 + 2);
+                    self.array(count, 1).into()
+                }
+                4..=6 => self.number(),
+                _ => self.value(2),
+            },
+            _ => self.value(1),
+        }
+    }
+
+    /// A document of operators, with the filters that its paths name.
+    fn operators(&mut self, doc: &Doc, bytes: usize) -> (DocBuf, Vec<DocBuf>) {
+        let mut update = DocBuf::new();
+        let mut has_filter = false;
+        let mut used: Vec<String> = Vec::new();
+        for _ in 0..1 + self.below(3) {
+            let operator = self.pick(EACH_OPERATOR);
+            if update.contains_key(operator) {
+                continue;
+            }
+            let tags: &[u8] = match operator {
+                "$inc" | "$mul" | "$bit" => &[tag::INT32, tag::INT64],
+                "$push" | "$pull" | "$pullAll" | "$pop" | "$addToSet" => &[tag::ARRAY],
+                "$unset" if self.one_in(6) => &[tag::DOCUMENT],
+                _ => &[],
+            };
+            let mut fields = DocBuf::new();
+            let most = if self.one_in(6) { 12 } else { 3 };
+            for _ in 0..1 + self.below(most) {
+                let mut path = self.path(doc, tags);
+                if path.is_empty() || fields.contains_key(&path) {
+                    path = format!("new{}", self.below(50));
+                }
+                // Few updates change an _id.
+                if (path == "_id" || path.starts_with("_id.")) && !self.one_in(10) {
+                    continue;
+                }
+                let argument = self.argument(operator, doc, &path, bytes);
+                let mut paths = vec![path.clone()];
+                if let (OwnedValue::String(other), "$rename") = (&argument, operator) {
+                    paths.push(other.clone());
+                }
+                // Few updates have paths that conflict.
+                let conflict = |path: &String| used.iter().any(|other| is_conflict(path, other));
+                if paths.iter().any(conflict) && !self.one_in(50) {
+                    continue;
+                }
+                used.extend(paths);
+                has_filter |= path.contains("$[e]");
+                fields.push(&path, &argument);
+            }
+            if !fields.is_empty() {
+                update.push(operator, &fields);
+            }
+        }
+        let filters = match has_filter {
+            true if self.one_in(4) => vec![doc! {"e.k0": {"$exists": true}}],
+            true => vec![doc! {"e": {"$gte": self.number()}}],
+            false => Vec::new(),
+        };
+        (update, filters)
+    }
+
+    fn pipeline(&mut self, doc: &Doc) -> OwnedValue {
+        let mut stages = ArrayBuf::new();
+        for _ in 0..1 + self.below(2) {
+            let path = match self.place(doc) {
+                Some(place) if !self.one_in(3) => place.path,
+                _ => self.name(30),
+            };
+            let other = self.place(doc).map_or("a".to_owned(), |place| place.path);
+            let expression = match self.below(4) {
+                0 => doc! {"$literal": self.value(1)}.into(),
+                1 => doc! {"$add": [1, {"$ifNull": [format!("${other}"), 0]}]}.into(),
+                2 => doc! {"$objectToArray": "$n"}.into(),
+                _ => OwnedValue::from(format!("${other}")),
+            };
+            let stage = match self.below(5) {
+                0 => doc! {"$unset": [path]},
+                1 => doc! {"$replaceWith": {"$mergeObjects": ["$$ROOT", {"r": expression}]}},
+                2 => doc! {"$project": {path: 0}},
+                _ => doc! {"$set": {path: expression}},
+            };
+            stages.push(&stage);
+        }
+        stages.into()
+    }
+
+    fn replacement(&mut self, id: OwnedValue, shape: Shape) -> DocBuf {
+        let bytes = self.size_around(shape.bytes);
+        let whole = self.document(&id, bytes);
+        if self.one_in(2) {
+            return whole;
+        }
+        let mut out = DocBuf::new();
+        for element in whole.iter_raw().filter(|element| element.name() != "_id") {
+            out.push_raw(&element);
+        }
+        out
+    }
+
+    /// A condition on a place of a document: one that it meets, or nearly.
+    pub fn condition(&mut self, doc: &Doc, out: &mut DocBuf) {
+        let Some(place) = self.place(doc) else { return };
+        if out.contains_key(&place.path) {
+            return;
+        }
+        let (path, value) = (&place.path, &place.value);
+        let operator = self.pick(&["$gt", "$gte", "$lt", "$lte", "$ne"]);
+        match self.below(12) {
+            0..=3 => out.push(path, value),
+            4 => out.push(path, &doc! {operator: value}),
+            5 => out.push(path, &doc! {"$exists": !self.one_in(3)}),
+            6 => out.push(path, &doc! {"$in": [value, self.scalar()]}),
+            7 => out.push(path, &doc! {"$type": value.as_value().type_name()}),
+            8 => out.push(path, &doc! {"$elemMatch": {"$gte": self.number()}}),
+            9 => out.push(path, &doc! {"$size": self.below(4) as i32}),
+            10 => {
+                // The field around it, or the array whose element it is.
+                if let Some((front, _)) = path.rsplit_once('.')
+                    && !out.contains_key(front)
+                {
+                    out.push(front, value);
+                }
+            }
+            _ => out.push(path, &doc! {"$not": {operator: value}}),
+        }
+    }
+
+    /// A filter for one document, or for some.
+    pub fn filter(&mut self, docs: &Docs, shape: Shape) -> DocBuf {
+        let mut out = DocBuf::new();
+        let some = self.some_doc(docs);
+        match some {
+            Some(doc) if !self.one_in(12) => {
+                if !self.one_in(5) {
+                    out.push("_id", doc.get("_id").unwrap());
+                }
+                for _ in 0..self.below(3) {
+                    self.condition(doc, &mut out);
+                }
+            }
+            _ => out.push("_id", &self.id(shape.ids)),
+        }
+        out
+    }
+
+    pub fn some_doc<'a>(&mut self, docs: &'a Docs) -> Option<&'a DocBuf> {
+        docs.values().nth(self.below(docs.len()))
+    }
+
+    /// Fields to show.
+    pub fn projection(&mut self, doc: &Doc) -> DocBuf {
+        let mut out = DocBuf::new();
+        let kind = self.below(8);
+        if kind == 0 {
+            return out;
+        }
+        for _ in 0..1 + self.below(3) {
+            let Some(place) = self.place(doc) else { break };
+            let mut path = place.path;
+            if out.contains_key(&path) {
+                continue;
+            }
+            match kind {
+                1..=3 => out.push(&path, 1),
+                4 | 5 => out.push(&path, 0),
+                6 => out.push(&path, &doc! {"$slice": self.below(6) as i32 - 3}),
+                _ => match self.below(4) {
+                    0 => {
+                        path.push_str(".$");
+                        out.push(&path, 1);
+                    }
+                    1 => out.push(&path, &doc! {"$elemMatch": {"$gte": self.number()}}),
+                    2 => out.push("shown", &format!("${path}")),
+                    _ => out.push(&path, 1),
+                },
+            }
+        }
+        if self.one_in(3) && !out.contains_key("_id") {
+            out.push("_id", self.below(2) as i32);
+        }
+        out
+    }
+
+    pub fn sort(&mut self, doc: Option<&DocBuf>) -> DocBuf {
+        let mut out = DocBuf::new();
+        if let Some(place) = doc.and_then(|doc| self.place(doc))
+            && self.one_in(2)
+        {
+            out.push(&place.path, [1, -1][self.below(2)]);
+        }
+        if !out.contains_key("_id") {
+            out.push("_id", [1, -1][self.below(2)]);
+        }
+        out
+    }
+
+    fn update(&mut self, docs: &Docs, shape: Shape) -> UpdateOp {
+        let filter = self.filter(docs, shape);
+        // The update is made for the document that the filter names.
+        let named = filter.get("_id").map(|id| crate::values::key_of(&id));
+        let target = named.and_then(|key| docs.get(&key));
+        let target = match target {
+            Some(doc) => Some(doc),
+            None => self.some_doc(docs),
+        };
+        let target = target.map_or(Doc::empty(), |doc| doc);
+        let has_id = names_one(&filter);
+        let mut array_filters = Vec::new();
+        let update = match self.below(20) {
+            0 => {
+                let id = match filter.get("_id") {
+                    Some(id) if !self.one_in(20) => id.into(),
+                    _ => id_of(self.below(shape.ids)),
+                };
+                self.replacement(id, shape).into()
+            }
+            1 | 2 => self.pipeline(target),
+            _ => {
+                let (update, filters) = self.operators(target, shape.bytes);
+                array_filters = filters;
+                update.into()
+            }
+        };
+        UpdateOp {
+            multi: self.one_in(8),
+            upsert: has_id && self.one_in(5),
+            filter,
+            update,
+            array_filters,
+        }
+    }
+
+    /// Something to do.
+    pub fn operation(&mut self, docs: &Docs, shape: Shape) -> Op {
+        let few = docs.len() < shape.ids / 2;
+        match self.below(if few { 30 } else { 100 }) {
+            0..=9 => {
+                let count = if self.one_in(4) { 5 } else { 1 };
+                let document = |random: &mut Random| {
+                    let bytes = random.size_around(shape.bytes);
+                    let mut id = random.id(shape.ids);
+                    for _ in 0..if random.one_in(5) { 0 } else { 5 } {
+                        if docs.contains_key(&crate::values::key_of(&id.as_value())) {
+                            id = random.id(shape.ids);
+                        }
+                    }
+                    let mut doc = random.document(&id, bytes);
+                    if random.one_in(10) {
+                        // Its place is in front, wherever a client puts it.
+                        let mut moved = DocBuf::new();
+                        for element in doc.iter_raw().skip(1) {
+                            moved.push_raw(&element);
+                        }
+                        moved.push("_id", &id);
+                        doc = moved;
+                    }
+                    doc
+                };
+                Op::Insert((0..count).map(|_| document(self)).collect())
+            }
+            10..=13 => Op::Delete {
+                filter: self.filter(docs, shape),
+                one: !self.one_in(8),
+            },
+            14..=20 => {
+                let update = self.update(docs, shape);
+                let target = self.some_doc(docs);
+                Op::Modify {
+                    filter: update.filter.clone(),
+                    sort: self.sort(target),
+                    new: self.one_in(2),
+                    fields: target.map_or(DocBuf::new(), |doc| self.projection(doc)),
+                    update: Some(UpdateOp {
+                        multi: false,
+                        ..update
+                    }),
+                }
+            }
+            21 => {
+                let target = self.some_doc(docs);
+                Op::Modify {
+                    update: None,
+                    sort: self.sort(target),
+                    new: false,
+                    fields: target.map_or(DocBuf::new(), |doc| self.projection(doc)),
+                    filter: self.filter(docs, shape),
+                }
+            }
+            _ => Op::Update(self.update(docs, shape)),
+        }
+    }
+}
