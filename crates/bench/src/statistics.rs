@@ -20,7 +20,7 @@ const HEAD_EVERY: usize = 20;
 pub struct Row {
     /// End of the interval, in seconds since the start.
     pub elapsed_s: f64,
-    /// What went on at its beginning.
+    /// What went on; a row ends with its phase.
     pub phase: Arc<str>,
     /// Operations a second, in the order of [`OPERATIONS`].
     pub operations: [Option<f64>; 6],
@@ -243,7 +243,7 @@ impl Poller {
         let mut at = self.every;
         loop {
             let phase = self.phase();
-            let last = self.wait_until(start, at);
+            let last = self.wait(start, at, &phase);
             let now = Status::ask(&mut self.client)?;
             let elapsed_s = start.elapsed().as_secs_f64();
             let seconds = (elapsed_s - before_s).max(1e-9);
@@ -261,7 +261,7 @@ impl Poller {
                 return Ok(());
             }
             (before, before_s) = (now, elapsed_s);
-            at = start.elapsed().max(at) + self.every;
+            at = start.elapsed() + self.every;
         }
     }
 
@@ -274,15 +274,15 @@ impl Poller {
         Arc::clone(&phase)
     }
 
-    /// True when this is the end.
-    fn wait_until(&self, start: Instant, at: Duration) -> bool {
+    /// Waits for a moment or for the end of the phase. True when this is the end of all.
+    fn wait(&self, start: Instant, at: Duration, phase: &Arc<str>) -> bool {
         const NAP: Duration = Duration::from_millis(20);
         loop {
             if self.shared.end.load(Ordering::Relaxed) {
                 return true;
             }
             let left = at.saturating_sub(start.elapsed());
-            if left.is_zero() {
+            if left.is_zero() || !Arc::ptr_eq(phase, &self.phase()) {
                 return false;
             }
             std::thread::sleep(left.min(NAP));

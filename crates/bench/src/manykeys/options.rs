@@ -45,7 +45,7 @@ pub struct Options {
 
     /// Updates in a round
     #[arg(long, default_value_t = 10_000, value_name = "N",
-          value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub updates: u64,
 
     /// Rounds of updates, each for every schema and write concern

@@ -438,7 +438,14 @@ impl Results {
                 .filter_map(|row| Some((row.elapsed_s, value(row)?)))
                 .collect(),
         };
-        let operation = |index: usize| move |row: &Row| *row.operations.get(index)?;
+        let [insert, query, update] = [0, 1, 2];
+        let operation = |row: &Row, index: usize| *row.operations.get(index)?;
+        let updates_of = |schema: Schema| {
+            move |row: &Row| {
+                let other = !row.phase.starts_with(schema.name());
+                operation(row, update).map(|n| if other { 0.0 } else { n })
+            }
+        };
         let mb = |value: Option<f64>| value.map(|bytes| bytes / 1e6);
         let panel = |height, title: &str, unit, curves| Panel {
             height,
@@ -452,9 +459,16 @@ impl Results {
                 "Operations of each second",
                 "operations/s",
                 vec![
-                    curve("finds", PALE, 1, &operation(1)),
-                    curve("inserts", SECOND, 1, &operation(0)),
-                    curve("updates", FIRST, 2, &operation(2)),
+                    curve("inserts and finds", PALE, 1, &|row| {
+                        Some(operation(row, insert)? + operation(row, query)?)
+                    }),
+                    curve(
+                        "updates, bucketed",
+                        SECOND,
+                        2,
+                        &updates_of(Schema::Bucketed),
+                    ),
+                    curve("updates, plain", FIRST, 2, &updates_of(Schema::Plain)),
                 ],
             ),
             panel(
