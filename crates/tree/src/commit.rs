@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::memtable::Memtable;
+use crate::memtable::{HotKey, Memtable};
+use crate::merge::Resolver;
 use crate::pace::Pace;
 use crate::store::Inner;
 use crate::version::Version;
@@ -162,18 +163,40 @@ impl Inner {
         };
         drop(state);
 
-        version.active.insert(
+        let hot = version.active.insert(
             write_set::decode(set.payload()),
             first,
             set.memtable_bytes(),
         );
         self.publisher.publish(first, last);
+        self.fold_hot(&version.active, hot);
         if !delay.is_zero() {
             std::thread::sleep(delay);
         }
         match (how, self.log.get()) {
             (Durability::Synced, Some(log)) => log.wait_durable(position),
             _ => Ok(()),
+        }
+    }
+
+    /// Folds the update messages of hot keys of a memtable, if that still takes commits and has room.
+    pub(crate) fn fold_hot(&self, memtable: &Arc<Memtable>, hot: Vec<HotKey>) {
+        for hot in hot {
+            let resolver = Resolver {
+                tree: hot.tree,
+                operator: self.options.merge.clone(),
+            };
+            let Some(folded) = memtable.fold(hot, self.publisher.visible(), &resolver) else {
+                continue;
+            };
+            let bytes = memtable.folded_bytes(&folded);
+            let state = self.commit_lock.lock();
+            let is_active = Arc::ptr_eq(&self.version.load().active, memtable);
+            if !is_active || !memtable.reserve(bytes) {
+                return;
+            }
+            drop(state);
+            memtable.insert_folded(&folded, bytes);
         }
     }
 

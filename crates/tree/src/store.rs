@@ -399,11 +399,12 @@ impl Inner {
         self.change_trees_replayed(&version, payload);
         let last = sequence + write_set::numbers_of(payload) - 1;
         version.active.note_last_sequence(last);
-        version
+        let hot = version
             .active
             .insert(write_set::decode(payload), sequence, bytes);
         self.commit_lock.lock().next_sequence = last + 1;
         self.publisher.reset(last);
+        self.fold_hot(&version.active, hot);
         Ok(last + 1)
     }
 

@@ -15,7 +15,10 @@ use frond_tree::{
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// Values are decimal numbers; a delta adds. A sum of 0 is absent.
+#[path = "support/list.rs"]
+mod list;
+
+/// Values are decimal numbers; a delta adds. A sum of 0 is absent. Some keys hold lists instead.
 struct Adder;
 
 fn number(bytes: &[u8]) -> i64 {
@@ -26,13 +29,43 @@ fn number(bytes: &[u8]) -> i64 {
 }
 
 impl MergeOperator for Adder {
-    fn apply(&self, _: TreeId, _: &[u8], base: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+    fn apply(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        base: Option<&[u8]>,
+        delta: &[u8],
+    ) -> Option<Vec<u8>> {
+        if list::is_list(key) {
+            return list::Lists.apply(tree, key, base, delta);
+        }
         let sum = base.map_or(0, number) + number(delta);
         (sum != 0).then(|| sum.to_string().into_bytes())
     }
 
-    fn combine(&self, _: TreeId, _: &[u8], older: &[u8], newer: &[u8]) -> Vec<u8> {
-        (number(older) + number(newer)).to_string().into_bytes()
+    fn combine(&self, tree: TreeId, key: &[u8], older: &[u8], newer: &[u8]) -> Vec<u8> {
+        self.combine_all(tree, key, &[older, newer])
+    }
+
+    fn apply_all(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        base: Option<&[u8]>,
+        deltas: &[&[u8]],
+    ) -> Option<Vec<u8>> {
+        if list::is_list(key) {
+            return list::Lists.apply_all(tree, key, base, deltas);
+        }
+        self.apply(tree, key, base, &self.combine_all(tree, key, deltas))
+    }
+
+    fn combine_all(&self, tree: TreeId, key: &[u8], deltas: &[&[u8]]) -> Vec<u8> {
+        if list::is_list(key) {
+            return list::Lists.combine_all(tree, key, deltas);
+        }
+        let sum: i64 = deltas.iter().map(|delta| number(delta)).sum();
+        sum.to_string().into_bytes()
     }
 }
 
@@ -165,14 +198,24 @@ fn random_range(random: &mut SmallRng, index: usize, ascending: u64) -> (Vec<u8>
 fn check_all(random: &mut SmallRng, snapshot: &Snapshot, model: &Model) {
     for (tree, map) in model {
         check_range(random, snapshot, *tree, map);
-        for _ in 0..20 {
-            let key = random_key(random);
+        let lists = (0..3).map(|list| [list::PREFIX, list.to_string().as_bytes()].concat());
+        let keys: Vec<_> = (0..20).map(|_| random_key(random)).chain(lists).collect();
+        for key in keys {
             assert_eq!(
                 snapshot.get(*tree, &key).unwrap().as_deref(),
                 map.get(&key).map(Vec::as_slice)
             );
         }
     }
+}
+
+/// Sends an update message, and does in the model what it does.
+fn merge(set: &mut WriteSet, tree: TreeId, map: &mut Map, key: Vec<u8>, delta: &[u8]) {
+    set.merge(tree, &key, delta);
+    match Adder.apply(tree, &key, map.get(&key).map(Vec::as_slice), delta) {
+        Some(value) => map.insert(key, value),
+        None => map.remove(&key),
+    };
 }
 
 /// Returns the greatest height of a tree.
@@ -224,13 +267,34 @@ fn run(seed: u64, steps: usize) -> u32 {
                 }
                 _ => {
                     let delta = random.random_range(-2..3i64).to_string();
-                    set.merge(tree, &key, delta.as_bytes());
-                    let sum =
-                        map.get(&key).map_or(0, |value| number(value)) + number(delta.as_bytes());
-                    match sum {
-                        0 => map.remove(&key),
-                        sum => map.insert(key, sum.to_string().into_bytes()),
-                    };
+                    merge(&mut set, tree, map, key, delta.as_bytes());
+                }
+            }
+        }
+        if random.random_bool(0.3) {
+            // Bursts of messages to few lists.
+            let tree = trees[random.random_range(0..trees.len())];
+            let map = next.get_mut(&tree).unwrap();
+            for _ in 0..random.random_range(1..60) {
+                let list = random.random_range(0..4u32).saturating_sub(1);
+                let key = [list::PREFIX, list.to_string().as_bytes()].concat();
+                let delta = random.random_range(0..1i64 << 20).to_le_bytes();
+                match random.random_range(0..500) {
+                    0 => {
+                        let value = delta.repeat(random.random_range(0..200));
+                        set.put(tree, &key, &value);
+                        map.insert(key, value);
+                    }
+                    1 => {
+                        set.delete(tree, &key);
+                        map.remove(&key);
+                    }
+                    2 => {
+                        let upper = [list::PREFIX, b"2"].concat();
+                        set.delete_range(tree, &key, Some(&upper));
+                        map.retain(|at, _| *at < key || *at >= upper);
+                    }
+                    _ => merge(&mut set, tree, map, key, &delta),
                 }
             }
         }
@@ -250,12 +314,7 @@ fn run(seed: u64, steps: usize) -> u32 {
                         set.put(trees[index], &key, b"1");
                         map.insert(key, b"1".to_vec());
                     } else {
-                        set.merge(trees[index], &key, b"1");
-                        let sum = map.get(&key).map_or(0, |value| number(value)) + 1;
-                        match sum {
-                            0 => map.remove(&key),
-                            sum => map.insert(key, sum.to_string().into_bytes()),
-                        };
+                        merge(&mut set, trees[index], map, key, b"1");
                     }
                 }
             }
@@ -415,4 +474,106 @@ fn a_store_that_nobody_writes_to_settles_by_itself() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert_eq!(pending(), 0, "after {:?}", start.elapsed());
+}
+
+#[test]
+fn hot_keys_are_exact_in_every_snapshot() {
+    const EACH: i64 = 1500;
+    let directory = tempfile::tempdir().unwrap();
+    // Some memtables fill up meanwhile.
+    let options = || sized_options(directory.path(), 512 << 10);
+    let mut store = Store::open(options()).unwrap();
+    let trees = [store.allocate_tree(), store.allocate_tree()];
+    let mut set = WriteSet::new();
+    set.create_tree(trees[0], &tree_options(0));
+    set.create_tree(trees[1], &tree_options(1));
+    store.commit(set, Durability::Logged).unwrap();
+    // Both lists get the same changes, in the same order.
+    let keys = ["list of one tree", "list of the other"].map(str::as_bytes);
+    let both = |snapshot: &Snapshot| {
+        let get = |index: usize| {
+            let found = snapshot.get(trees[index], keys[index]).unwrap();
+            found.map_or(Vec::new(), |value| value.to_vec())
+        };
+        let scanned = trees.map(|tree| {
+            let mut cursor = snapshot
+                .cursor(
+                    tree,
+                    Bound::Unbounded,
+                    Bound::Unbounded,
+                    Direction::Backward,
+                )
+                .unwrap();
+            cursor
+                .next()
+                .unwrap()
+                .map_or(Vec::new(), |(_, value)| value.to_vec())
+        });
+        let lists = [get(0), get(1)];
+        assert_eq!(lists[0], lists[1]);
+        assert_eq!(lists, scanned);
+        let [list, _] = lists;
+        // Of each thread: its name, and how often it has added 1.
+        let elements = list.chunks_exact(8);
+        elements
+            .map(|element| i64::from_le_bytes(element.try_into().unwrap()))
+            .map(|element| (element >> 2 & 15, element >> 6))
+            .collect::<BTreeMap<i64, i64>>()
+    };
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3i64)
+            .map(|thread| {
+                let store = store.clone();
+                scope.spawn(move || {
+                    for number in 0..EACH {
+                        let mut set = WriteSet::new();
+                        for (tree, key) in trees.iter().zip(keys) {
+                            set.merge(*tree, key, &(1 << 6 | thread << 2).to_le_bytes());
+                        }
+                        if number % 100 == 99 {
+                            // A name that comes and goes, so that the order counts.
+                            for change in [1 << 6 | 9 << 2, 9 << 2 | 2] {
+                                for (tree, key) in trees.iter().zip(keys) {
+                                    set.merge(*tree, key, &i64::to_le_bytes(change));
+                                }
+                            }
+                        }
+                        store.commit(set, Durability::Logged).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let (store, done) = (store.clone(), &done);
+        let reader = scope.spawn(move || {
+            let mut held = Vec::new();
+            let mut before = BTreeMap::new();
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let snapshot = store.snapshot();
+                let now = both(&snapshot);
+                for (name, count) in &before {
+                    assert!(now[name] >= *count, "{name}: {now:?} after {before:?}");
+                }
+                before.clone_from(&now);
+                held.push((snapshot, now));
+                if held.len() > 40 {
+                    let (snapshot, then) = held.swap_remove(held.len() / 2);
+                    assert_eq!(both(&snapshot), then);
+                }
+            }
+            for (snapshot, then) in held {
+                assert_eq!(both(&snapshot), then);
+            }
+        });
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        reader.join().unwrap();
+    });
+    let all = BTreeMap::from([(0, EACH), (1, EACH), (2, EACH)]);
+    assert_eq!(both(&store.snapshot()), all);
+    store.close().unwrap();
+    store = Store::open(options()).unwrap();
+    assert_eq!(both(&store.snapshot()), all);
 }

@@ -1,12 +1,20 @@
 //! An entry of a memtable, as it lies in the arena. One of the crate's two modules with `unsafe`.
 //!
-//! Sequence number (8 bytes), value length (4), key length (2), kind (1), a zero, key, value.
+//! Sequence number (8 bytes), then in 8 bytes, from the lowest bit on: length of the value (32 bits), of the key (16),
+//! kind (2), whether it is whole (1), depth (13). Then key and value.
 
 use super::arena::Arena;
 use crate::Kind;
 
 /// Bytes before the key.
 pub(super) const HEADER_BYTES: u32 = 16;
+
+const KEY_LEN_AT: u32 = 32;
+const KIND_AT: u32 = 48;
+const WHOLE_AT: u32 = 50;
+const DEPTH_AT: u32 = 51;
+/// Deeper entries count on from half of it.
+const DEPTH_MAX: u16 = (1 << 13) - 1;
 
 /// The offset of an entry in the arena; 0 stands for none.
 pub(super) type Link = u32;
@@ -17,25 +25,44 @@ pub(crate) struct Entry<'a> {
     pub(crate) sequence: u64,
     pub(crate) kind: Kind,
     pub(crate) value: &'a [u8],
+    /// An update message that has those below it folded in: no older version of its key in the memtable matters.
+    pub(crate) whole: bool,
+    /// About how many update messages lie on top of each other here, this one included; 0 if they were not counted.
+    pub(crate) depth: u16,
 }
 
 impl<'a> Entry<'a> {
+    /// An operation of a commit.
+    pub(super) fn new(key: &'a [u8], sequence: u64, kind: Kind, value: &'a [u8]) -> Entry<'a> {
+        Entry {
+            key,
+            sequence,
+            kind,
+            value,
+            whole: false,
+            depth: 0,
+        }
+    }
+
     /// The entry at a link other than 0.
     pub(super) fn at(arena: &'a Arena, link: Link) -> Entry<'a> {
         // SAFETY: links are taken out of an index under its lock. The entry was written before its link was put
         // there under the same lock, and never changes.
         unsafe {
             let header = arena.bytes(link, HEADER_BYTES as usize);
-            let (mut sequence, mut value_len) = ([0; 8], [0; 4]);
+            let (mut sequence, mut rest) = ([0; 8], [0; 8]);
             sequence.copy_from_slice(&header[..8]);
-            value_len.copy_from_slice(&header[8..12]);
-            let key_len = u32::from(u16::from_le_bytes([header[12], header[13]]));
+            rest.copy_from_slice(&header[8..]);
+            let rest = u64::from_le_bytes(rest);
+            let key_len = u32::from((rest >> KEY_LEN_AT) as u16);
             let key_at = link + HEADER_BYTES;
             Entry {
                 key: arena.bytes(key_at, key_len as usize),
                 sequence: u64::from_le_bytes(sequence),
-                kind: Kind::from_byte(header[14]).unwrap_or(Kind::Delete),
-                value: arena.bytes(key_at + key_len, u32::from_le_bytes(value_len) as usize),
+                kind: Kind::from_byte((rest >> KIND_AT) as u8 & 3).unwrap_or(Kind::Delete),
+                value: arena.bytes(key_at + key_len, rest as u32 as usize),
+                whole: rest >> WHOLE_AT & 1 == 1,
+                depth: (rest >> DEPTH_AT) as u16,
             }
         }
     }
@@ -46,9 +73,7 @@ impl<'a> Entry<'a> {
         let link = arena.allocate(HEADER_BYTES as usize + key_len + value_len)?;
         let mut header = [0; HEADER_BYTES as usize];
         header[..8].copy_from_slice(&self.sequence.to_le_bytes());
-        header[8..12].copy_from_slice(&(value_len as u32).to_le_bytes());
-        header[12..14].copy_from_slice(&(key_len as u16).to_le_bytes());
-        header[14] = self.kind.to_byte();
+        header[8..].copy_from_slice(&self.rest_of_header().to_le_bytes());
         let key_at = link + HEADER_BYTES;
         // SAFETY: all three ranges lie in the piece just allocated, which nobody else knows yet.
         unsafe {
@@ -57,5 +82,27 @@ impl<'a> Entry<'a> {
             arena.write(key_at + key_len as u32, self.value);
         }
         Some(link)
+    }
+
+    fn rest_of_header(&self) -> u64 {
+        self.value.len() as u64
+            | (self.key.len() as u64) << KEY_LEN_AT
+            | u64::from(self.kind.to_byte()) << KIND_AT
+            | u64::from(self.whole) << WHOLE_AT
+            | u64::from(self.depth) << DEPTH_AT
+    }
+
+    /// Notes the depth of an entry above one with the depth `below`, and returns it. Nobody else knows the link yet.
+    pub(super) fn set_depth(arena: &Arena, link: Link, below: u16) -> u16 {
+        let mut entry = Entry::at(arena, link);
+        entry.depth = match below {
+            DEPTH_MAX => DEPTH_MAX / 2 + 1,
+            below => below + 1,
+        };
+        let (depth, rest) = (entry.depth, entry.rest_of_header());
+        // SAFETY: the header lies in the piece of the entry, whose link is put into an index under the lock that
+        // the caller holds.
+        unsafe { arena.write(link + 8, &rest.to_le_bytes()) };
+        depth
     }
 }

@@ -211,8 +211,9 @@ impl Index {
         }
     }
 
-    /// Adds an entry that lies in the arena. Its key and sequence number together are new.
-    pub(super) fn insert(&mut self, arena: &Arena, link: Link) {
+    /// Adds an entry that lies in the arena. Its key and sequence number together are new. Returns the entry that
+    /// comes behind it, or 0.
+    pub(super) fn insert(&mut self, arena: &Arena, link: Link) -> Link {
         let entry = Entry::at(arena, link);
         let head = match self.head(entry.key) {
             Some(head) => head,
@@ -230,7 +231,7 @@ impl Index {
             && last.compare(arena, last.count - 1, target) == Ordering::Less
         {
             last.insert(last.count, head, link);
-            return;
+            return 0;
         }
         let mut path = [(NONE, 0); HEIGHT_MAX];
         let mut node = self.root;
@@ -240,11 +241,17 @@ impl Index {
             *step = (node, child);
             node = inner.children[child];
         }
-        let leaf = self.leaves.get_mut(node);
+        let leaf = self.leaves.get(node);
         let slot = leaf.search(arena, target);
+        let behind = match leaf.links[..leaf.count].get(slot) {
+            Some(link) => *link,
+            None if leaf.next == NONE => 0,
+            None => self.leaves.get(leaf.next).links[0],
+        };
+        let leaf = self.leaves.get_mut(node);
         if leaf.count < WIDTH {
             leaf.insert(slot, head, link);
-            return;
+            return behind;
         }
         let right = self.split_leaf(node, slot, head, link);
         let (head, link) = (
@@ -252,6 +259,19 @@ impl Index {
             self.leaves.get(right).links[0],
         );
         self.insert_child(&path, head, link, right);
+        behind
+    }
+
+    /// Puts an entry in the place of the one with its key and sequence number, which must be there.
+    pub(super) fn replace(&mut self, arena: &Arena, link: Link) {
+        let entry = Entry::at(arena, link);
+        let Place { leaf, slot } = self.seek(arena, entry.key, entry.sequence);
+        let leaf = self.leaves.get_mut(leaf);
+        if let Some(there) = leaf.links[..leaf.count].get_mut(slot) {
+            let old = Entry::at(arena, *there);
+            debug_assert!((old.key, old.sequence) == (entry.key, entry.sequence));
+            *there = link;
+        }
     }
 
     /// Splits a full leaf and adds an entry at `slot`; returns the new leaf on the right.
@@ -480,16 +500,19 @@ mod tests {
 
         fn insert(&mut self, key: &[u8]) {
             self.sequence += 1;
-            let entry = Entry {
-                key,
-                sequence: self.sequence,
-                kind: Kind::Put,
-                value: &self.sequence.to_le_bytes(),
-            };
+            let value = self.sequence.to_le_bytes();
+            let entry = Entry::new(key, self.sequence, Kind::Put, &value);
             let link = entry.store(&self.arena).unwrap();
-            self.index.insert(&self.arena, link);
+            let behind = self.index.insert(&self.arena, link);
             let order = (key.to_vec(), u64::MAX - self.sequence);
+            let expected = self.model.range(&order..).next();
+            let found = (behind != 0).then(|| Entry::at(&self.arena, behind).sequence);
+            assert_eq!(found, expected.map(|(_, sequence)| *sequence));
             self.model.insert(order, self.sequence);
+            if self.sequence.is_multiple_of(5) {
+                let link = entry.store(&self.arena).unwrap();
+                self.index.replace(&self.arena, link);
+            }
         }
 
         fn sequences(&self, links: &[Link]) -> Vec<u64> {
@@ -589,12 +612,7 @@ mod tests {
     #[test]
     fn a_full_arena_refuses() {
         let arena = Arena::new(256, &Arc::default());
-        let entry = Entry {
-            key: &[1; 300],
-            sequence: 1,
-            kind: Kind::Put,
-            value: &[],
-        };
+        let entry = Entry::new(&[1; 300], 1, Kind::Put, &[]);
         assert!(entry.store(&arena).is_none());
     }
 }

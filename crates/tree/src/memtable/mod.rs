@@ -5,6 +5,7 @@
 
 mod arena;
 mod entry;
+mod hot;
 mod index;
 mod ranges;
 mod room;
@@ -24,6 +25,7 @@ use crate::{Kind, TreeId};
 use arena::Arena;
 pub(crate) use arena::SpareBlocks;
 use entry::{Entry, Link};
+pub(crate) use hot::HotKey;
 use index::Index;
 use ranges::Ranges;
 use room::Room;
@@ -115,13 +117,14 @@ impl Memtable {
     }
 
     /// Inserts the operations of a write set that has reserved `reserved` bytes. The first of them has the
-    /// sequence number `sequence`.
+    /// sequence number `sequence`. Returns the keys on which enough update messages lie that they should be folded.
     pub(crate) fn insert<'a>(
         &self,
         ops: impl Iterator<Item = Op<'a>>,
         mut sequence: u64,
         reserved: usize,
-    ) {
+    ) -> Vec<HotKey> {
+        let mut hot = Vec::new();
         let mut last: Option<(TreeId, Arc<TreeList>)> = None;
         for op in ops {
             let tree = match &op {
@@ -146,32 +149,33 @@ impl Memtable {
                 }
                 _ => continue,
             };
-            let entry = Entry {
-                key,
-                sequence,
-                kind,
-                value,
-            };
-            let stored = entry.store(&self.arena);
+            let stored = Entry::new(key, sequence, kind, value).store(&self.arena);
             assert!(stored.is_some(), "a memtable overflowed its reservation");
-            self.insert_link(list, stored.unwrap_or(0));
+            let link = stored.unwrap_or(0);
+            if self.insert_link(list, link) {
+                hot.push(HotKey::new(tree, list, link));
+            }
             list.entries.fetch_add(1, Ordering::Relaxed);
             list.bytes
                 .fetch_add((key.len() + value.len()) as u64, Ordering::Relaxed);
             sequence += 1;
         }
         self.cancel(reserved);
+        hot
     }
 
-    fn insert_link(&self, list: &TreeList, link: Link) {
+    /// True for an update message that should be folded with those below it.
+    fn insert_link(&self, list: &TreeList, link: Link) -> bool {
         let mut index = list.index.write();
         let before = index.bytes();
-        index.insert(&self.arena, link);
+        let behind = index.insert(&self.arena, link);
+        let is_hot = self.count_depth(link, behind);
         let more = index.bytes() - before;
         drop(index);
         if more > 0 {
             self.node_bytes.fetch_add(more, Ordering::AcqRel);
         }
+        is_hot
     }
 
     fn insert_range(&self, list: &TreeList, lower: &[u8], upper: Option<&[u8]>, sequence: u64) {
@@ -258,9 +262,8 @@ impl Memtable {
 }
 
 impl TreeList {
-    /// The versions of `key` from the newest one up to `sequence` to the first that is no update message, newest
-    /// first. Those below `floor` are deleted. The last one's successors are in `more`, so that a key with one
-    /// version takes no memory.
+    /// The newest version of `key` up to `sequence`, and in `more` the older ones down to the first on which nothing
+    /// older matters. Those below `floor` are deleted.
     fn versions(
         &self,
         arena: &Arena,
@@ -280,7 +283,7 @@ impl TreeList {
                 None => newest = Some(link),
                 Some(_) => more.push(link),
             }
-            entry.kind == Kind::Merge
+            entry.kind == Kind::Merge && !entry.whole
         });
         newest
     }

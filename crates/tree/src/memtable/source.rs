@@ -83,15 +83,20 @@ impl MemSource {
 
     /// Adds the messages of the key here, newest first. True when nothing older matters.
     pub(crate) fn gather(&self, fold: &mut Fold) -> bool {
-        let newest = self.entry_at(self.at);
-        let key = newest.key;
-        if fold.add(&self.resolver, key, newest.kind, newest.value) {
-            return true;
+        let Entry {
+            key,
+            sequence,
+            kind,
+            value,
+            ..
+        } = self.entry_at(self.at);
+        if kind != Kind::Merge {
+            return fold.add(&self.resolver, key, kind, value);
         }
         let floor = self.floor(key);
         let (arena, mut more) = (&self.memtable.arena, Vec::new());
-        let older = (self.list).versions(arena, key, newest.sequence - 1, floor, &mut more);
-        for link in older.into_iter().chain(more) {
+        let newest = (self.list).versions(arena, key, sequence, floor, &mut more);
+        for link in newest.into_iter().chain(more) {
             let entry = Entry::at(arena, link);
             if fold.add(&self.resolver, key, entry.kind, entry.value) {
                 return true;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{MemSource, Memtable, for_versions};
+use super::{HotKey, MemSource, Memtable, for_versions};
 use crate::merge::{Fold, Resolver};
 use crate::write_set::decode;
 use crate::{Kind, MergeOperator, TreeId, WriteSet};
@@ -64,6 +64,9 @@ struct Table {
     sequence: u64,
     model: Model,
     random: u64,
+    folds: u64,
+    /// A commit that is not inserted yet, although the next one may be.
+    late: Option<(WriteSet, u64)>,
 }
 
 impl Table {
@@ -72,6 +75,16 @@ impl Table {
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         self.random % below
+    }
+
+    fn fold(&mut self, hot: HotKey, visible: u64) {
+        let Some(folded) = self.memtable.fold(hot, visible, &resolver()) else {
+            return;
+        };
+        let bytes = self.memtable.folded_bytes(&folded);
+        assert!(self.memtable.reserve(bytes));
+        self.memtable.insert_folded(&folded, bytes);
+        self.folds += 1;
     }
 
     fn step(&mut self) {
@@ -114,12 +127,29 @@ impl Table {
                 self.model.insert(key, state);
             }
         }
-        if !set.is_empty() {
-            let bytes = set.memtable_bytes();
-            assert!(self.memtable.reserve(bytes));
-            let first = self.sequence + 1;
-            self.memtable.insert(decode(set.payload()), first, bytes);
-            self.sequence += set.len() as u64;
+        if set.is_empty() {
+            return;
+        }
+        let first = self.sequence + 1;
+        self.sequence += set.len() as u64;
+        match self.late.take() {
+            None if self.random(4) == 0 => self.late = Some((set, first)),
+            None => self.insert(&set, first, self.sequence),
+            Some((late, late_first)) => {
+                // A commit is overtaken by the next one, which is not visible before it.
+                self.insert(&set, first, late_first - 1);
+                self.insert(&late, late_first, self.sequence);
+            }
+        }
+    }
+
+    /// Inserts a write set. Afterwards all up to `visible` have been inserted.
+    fn insert(&mut self, set: &WriteSet, first: u64, visible: u64) {
+        let bytes = set.memtable_bytes();
+        assert!(self.memtable.reserve(bytes));
+        let hot = self.memtable.insert(decode(set.payload()), first, bytes);
+        for hot in hot {
+            self.fold(hot, visible);
         }
     }
 }
@@ -182,10 +212,12 @@ fn every_snapshot_sees_its_own_state_of_hot_keys() {
             sequence: 0,
             model: Model::new(),
             random: 0x9E37_79B9_7F4A_7C15 >> seed,
+            folds: 0,
+            late: None,
         };
         let mut then = Vec::new();
         for step in 0..3000 {
-            if step % 50 == 0 {
+            if table.late.is_none() && (step % 50 == 0 || step % 700 < 40) {
                 then.push((table.sequence, table.model.clone()));
             }
             table.step();
@@ -195,9 +227,58 @@ fn every_snapshot_sees_its_own_state_of_hot_keys() {
                 }
             }
         }
+        if let Some((late, first)) = table.late.take() {
+            table.insert(&late, first, table.sequence);
+        }
         then.push((table.sequence, table.model.clone()));
         for (sequence, model) in &then {
             check(&table.memtable, *sequence, model);
         }
+        assert!(table.folds > 20, "{} folds", table.folds);
     }
+}
+
+#[test]
+fn readers_of_hot_keys_go_through_few_messages() {
+    let mut table = Table {
+        memtable: Arc::new(Memtable::new(32 << 20, 0, &Arc::default())),
+        sequence: 0,
+        model: Model::new(),
+        random: 1,
+        folds: 0,
+        late: None,
+    };
+    // What they fold to grows for a while. Then it is one small text; what is large by then is folded with it once
+    // there are as many bytes of new deltas.
+    let (mut size, mut used) = (0, 0);
+    for number in 0..20_000u64 {
+        let text = match number {
+            8000.. => "!small".to_owned(),
+            number => format!("{number} "),
+        };
+        match number {
+            ..8000 => size += text.len(),
+            17_000.. => size = 0,
+            _ => {}
+        }
+        used += text.len();
+        let mut set = WriteSet::new();
+        set.merge(TREE, b"hot", text.as_bytes());
+        let bytes = set.memtable_bytes();
+        assert!(table.memtable.reserve(bytes));
+        let hot = (table.memtable).insert(decode(set.payload()), number + 1, bytes);
+        for hot in hot {
+            table.fold(hot, number + 1);
+        }
+        if number % 17 == 0 {
+            let mut met = 0;
+            for_versions(&table.memtable, TREE, b"hot", number + 1, |_, value| {
+                met += 1 + value.len();
+                true
+            });
+            assert!(met <= 700 + size * 4, "{met} at {number}, {size}");
+        }
+    }
+    let folded = table.memtable.bytes() - used;
+    assert!(folded < 20_000 * 60, "{folded} bytes besides the texts");
 }

@@ -16,20 +16,19 @@ struct Shared {
 
 impl Shared {
     fn insert(&self, number: u8) {
-        let entry = Entry {
-            key: &[number; 3],
-            sequence: u64::from(number),
-            kind: Kind::Put,
-            value: &[number; 5],
-        };
+        let (key, value) = ([number; 3], [number; 5]);
+        let entry = Entry::new(&key, u64::from(number), Kind::Put, &value);
         let link = entry.store(&self.arena).unwrap();
-        self.links.lock().unwrap().push(link);
+        let mut links = self.links.lock().unwrap();
+        let below = links.last().map(|link| Entry::at(&self.arena, *link).depth);
+        Entry::set_depth(&self.arena, link, below.unwrap_or(0));
+        links.push(link);
     }
 
     /// Reads whatever is published by now, outside of the lock.
     fn check(&self) -> usize {
         let links = self.links.lock().unwrap().clone();
-        for link in &links {
+        for (before, link) in links.iter().enumerate() {
             let entry = Entry::at(&self.arena, *link);
             let number = entry.sequence as u8;
             assert!((1..=2).contains(&number));
@@ -37,7 +36,8 @@ impl Shared {
                 (entry.key, entry.value),
                 (&[number; 3][..], &[number; 5][..])
             );
-            assert_eq!(entry.kind, Kind::Put);
+            assert_eq!((entry.kind, entry.whole), (Kind::Put, false));
+            assert_eq!(usize::from(entry.depth), before + 1);
         }
         links.len()
     }

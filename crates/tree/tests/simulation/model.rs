@@ -10,13 +10,16 @@ use frond_tree::{
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
+#[path = "../support/list.rs"]
+mod list;
+
 /// The tree that is there from the first commit on, and its key that counts commits.
 pub const FIRST: TreeId = TreeId(1);
 const MARKER: &[u8] = b"~commits";
 
 pub type Tree = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Adds numbers; a sum of zero is an absent key.
+/// Adds numbers; a sum of zero is an absent key. Some keys hold lists instead.
 pub struct Adder;
 
 fn number(bytes: &[u8]) -> i64 {
@@ -26,12 +29,24 @@ fn number(bytes: &[u8]) -> i64 {
 }
 
 impl MergeOperator for Adder {
-    fn apply(&self, _: TreeId, _: &[u8], base: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+    fn apply(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        base: Option<&[u8]>,
+        delta: &[u8],
+    ) -> Option<Vec<u8>> {
+        if list::is_list(key) {
+            return list::Lists.apply(tree, key, base, delta);
+        }
         let sum = base.map_or(0, number).wrapping_add(number(delta));
         (sum != 0).then(|| sum.to_le_bytes().to_vec())
     }
 
-    fn combine(&self, _: TreeId, _: &[u8], older: &[u8], newer: &[u8]) -> Vec<u8> {
+    fn combine(&self, tree: TreeId, key: &[u8], older: &[u8], newer: &[u8]) -> Vec<u8> {
+        if list::is_list(key) {
+            return list::Lists.combine(tree, key, older, newer);
+        }
         let sum = number(older).wrapping_add(number(newer));
         sum.to_le_bytes().to_vec()
     }
@@ -159,6 +174,14 @@ impl Model {
                 commit.push(Op::DeleteRange(tree, key, upper));
                 continue;
             }
+            if list::is_list(&key) {
+                commit.push(match random.random_range(0..200) {
+                    0 => Op::Put(tree, key, random_value(random)),
+                    1 => Op::Delete(tree, key),
+                    _ => Op::Merge(tree, key, random.random_range(0..1 << 20)),
+                });
+                continue;
+            }
             commit.push(match random.random_range(0..100) {
                 0..60 => Op::Put(tree, key, random_value(random)),
                 60..80 => Op::Delete(tree, key),
@@ -172,6 +195,12 @@ impl Model {
 
     /// Even trees take ascending keys, odd ones random ones.
     pub fn random_key(&self, random: &mut SmallRng, tree: TreeId) -> Vec<u8> {
+        // Hot keys: in some trees one list gets most of the messages.
+        let (hot, lists) = [(0.02, 1), (0.1, 30), (0.6, 1)][tree.0 as usize % 3];
+        if random.random_bool(hot) {
+            let list = random.random_range(0..lists);
+            return [list::PREFIX, format!("{list:03}").as_bytes()].concat();
+        }
         let number = random.random_range(0..400u64);
         if tree.0.is_multiple_of(2) && random.random_bool(0.9) {
             return format!("{:06}{:03}", self.commits + 1, number).into_bytes();

@@ -1,0 +1,123 @@
+//! Hot keys: where many update messages of one key lie on top of each other, they are folded into one, so that readers
+//! need not go through all of them.
+//!
+//! Only what is visible is folded: no message can come in between any more. The newest of the folded messages is replaced
+//! in the index by one with its sequence number that says what all of them say. Snapshots from before it find the
+//! others below it, and those that find it need not look further.
+
+use std::sync::Arc;
+
+use super::entry::{Entry, Link};
+use super::{Memtable, TreeList};
+use crate::merge::{Fold, Resolver};
+use crate::{Kind, TreeId};
+
+/// This many update messages of a key on top of each other are folded.
+const FOLD_MIN: u16 = 32;
+
+/// A key on which many update messages lie.
+pub(crate) struct HotKey {
+    pub(crate) tree: TreeId,
+    list: Arc<TreeList>,
+    /// One of its entries.
+    link: Link,
+}
+
+/// What the visible messages of a hot key amount to.
+pub(crate) struct Folded {
+    hot: HotKey,
+    sequence: u64,
+    kind: Kind,
+    value: Vec<u8>,
+}
+
+impl HotKey {
+    pub(super) fn new(tree: TreeId, list: &Arc<TreeList>, link: Link) -> HotKey {
+        HotKey {
+            tree,
+            list: list.clone(),
+            link,
+        }
+    }
+}
+
+impl Memtable {
+    /// Counts how many update messages lie on top of each other at a new entry, which comes before `behind`. True if they
+    /// should be folded. The caller holds the lock of the index.
+    pub(super) fn count_depth(&self, link: Link, behind: Link) -> bool {
+        let entry = Entry::at(&self.arena, link);
+        if entry.kind != Kind::Merge {
+            return false;
+        }
+        let below = match behind {
+            0 => 0,
+            behind => {
+                let older = Entry::at(&self.arena, behind);
+                let counts = older.kind == Kind::Merge && !older.whole && older.key == entry.key;
+                if counts { older.depth } else { 0 }
+            }
+        };
+        // If it is not worth it yet, it is tried again when there are twice as many.
+        let depth = Entry::set_depth(&self.arena, link, below);
+        depth >= FOLD_MIN && depth.is_power_of_two()
+    }
+
+    /// Folds the messages of a hot key up to `visible`: all commits up to there have been inserted. `None` if that is not
+    /// worth it.
+    pub(crate) fn fold(&self, hot: HotKey, visible: u64, resolver: &Resolver) -> Option<Folded> {
+        let key = Entry::at(&self.arena, hot.link).key;
+        let floor = hot.list.ranges.floor(key, visible);
+        let mut more = Vec::new();
+        let newest = (hot.list).versions(&self.arena, key, visible, floor, &mut more)?;
+        let top = Entry::at(&self.arena, newest);
+        let bottom = Entry::at(&self.arena, *more.last()?);
+        let is_delta = |entry: &Entry<'_>| entry.kind == Kind::Merge && !entry.whole;
+        let entries = || {
+            let links = std::iter::once(newest).chain(more.iter().copied());
+            links.map(|link| Entry::at(&self.arena, link))
+        };
+        // A large base must get many bytes of deltas before it is written again.
+        let bytes = entries().filter(is_delta).map(|entry| entry.value.len());
+        if !is_delta(&bottom) && bottom.value.len() > bytes.sum() {
+            return None;
+        }
+        let mut fold = Fold::default();
+        let mut is_resolved = false;
+        for entry in entries() {
+            is_resolved = fold.add(resolver, key, entry.kind, entry.value);
+        }
+        if floor > 0 && !is_resolved {
+            fold.add(resolver, key, Kind::Delete, &[]);
+        }
+        let (kind, value) = fold.finish(resolver, key);
+        Some(Folded {
+            sequence: top.sequence,
+            hot,
+            kind,
+            value,
+        })
+    }
+
+    /// Room that a folded message takes.
+    pub(crate) fn folded_bytes(&self, folded: &Folded) -> usize {
+        let key = Entry::at(&self.arena, folded.hot.link).key;
+        Memtable::op_bytes_max(key.len(), folded.value.len())
+    }
+
+    /// Puts a folded message, for which `reserved` bytes are reserved, in its place.
+    pub(crate) fn insert_folded(&self, folded: &Folded, reserved: usize) {
+        let entry = Entry {
+            whole: true,
+            ..Entry::new(
+                Entry::at(&self.arena, folded.hot.link).key,
+                folded.sequence,
+                folded.kind,
+                &folded.value,
+            )
+        };
+        if let Some(link) = entry.store(&self.arena) {
+            folded.hot.list.index.write().replace(&self.arena, link);
+        }
+        self.cancel(reserved);
+    }
+}
