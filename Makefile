@@ -10,6 +10,7 @@ PORT ?= 27017
 DBPATH ?= data
 SUITES ?=
 DOCUMENTS ?= 1000000
+WORKLOAD ?= insert
 OUT ?= .cache/bench
 FROND_CRASHES ?= 100000
 FROND_LARGE_UPDATES ?= 1000000
@@ -56,8 +57,10 @@ differential: setup ## Compare ROUNDS (20000) rounds of random operations with t
 	cargo build --locked
 	node tests/differential/run.mjs --server target/debug/frond --rounds $(ROUNDS) --seed $(SEED)
 
-bench: setup-build ## Insert DOCUMENTS (1000000) with four indexes into a server of its own; report in OUT
-	DOCUMENTS=$(DOCUMENTS) scripts/bench-workload.sh $(OUT)
+bench: setup-build ## WORKLOAD (insert) of frond bench on a server of its own; DOCUMENTS (1000000, manykeys 2000), report in OUT
+	WORKLOAD=$(WORKLOAD) \
+	$(if $(filter command line environment,$(origin DOCUMENTS))$(filter-out manykeys,$(WORKLOAD)),DOCUMENTS=$(DOCUMENTS)) \
+	scripts/bench-workload.sh $(OUT)
 
 bench-engine: setup-build ## Frond's engine beside RocksDB, LMDB, fjall and redb; DOCUMENTS, ENGINES, report in OUT
 	ENGINES="$(ENGINES)" $(if $(filter command line environment,$(origin DOCUMENTS)),DOCUMENTS=$(DOCUMENTS)) \
