@@ -34,7 +34,7 @@ pub use docbuf::DocBuf;
 pub use error::{Error, ErrorKind};
 pub use object_id::{ObjectId, ParseObjectIdError};
 pub use owned::OwnedValue;
-pub use raw::RawElement;
+pub use raw::{RawElement, value_len};
 pub use timestamp::Timestamp;
 pub use value::{Value, type_code_of_name, type_name_of_code};
 
@@ -68,4 +68,8 @@ pub mod tag {
     pub const DECIMAL128: u8 = 0x13;
     pub const MIN_KEY: u8 = 0xFF;
     pub const MAX_KEY: u8 = 0x7F;
+    /// Not of BSON: stands where a value was taken out that is kept elsewhere, with a number of 4 bytes in its
+    /// place. Elements of this type can be walked over and copied, but have no value. Validation refuses them,
+    /// so that none comes from outside.
+    pub const ELSEWHERE: u8 = 0x60;
 }

@@ -43,9 +43,9 @@ impl<'a> RawElement<'a> {
         read_value(self.tag, self.value)
     }
 
-    /// Splits the first element from `bytes` (the inside of a document). `None` at the end of the
+    /// Splits the first element from `bytes`: the inside of a document, or elements that were taken out of one. `None` at the end of the
     /// document and on corrupt bytes.
-    pub(crate) fn split(bytes: &'a [u8]) -> Option<(RawElement<'a>, &'a [u8])> {
+    pub fn split(bytes: &'a [u8]) -> Option<(RawElement<'a>, &'a [u8])> {
         let (&tag, after_tag) = bytes.split_first()?;
         if tag == 0 {
             return None;
@@ -73,10 +73,11 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
     Some(u32::from_le_bytes(b.try_into().ok()?) as usize)
 }
 
-/// How many bytes the value of type `tag` takes at the start of `bytes`.
-pub(crate) fn value_len(tag: u8, bytes: &[u8]) -> Option<usize> {
+/// How many bytes the value of type `tag` takes at the start of `bytes`; `None` for unknown types and corrupt
+/// bytes. The length may be more than there is.
+pub fn value_len(tag: u8, bytes: &[u8]) -> Option<usize> {
     Some(match tag {
-        tag::INT32 => 4,
+        tag::INT32 | tag::ELSEWHERE => 4,
         tag::DOUBLE | tag::DATE_TIME | tag::TIMESTAMP | tag::INT64 => 8,
         tag::STRING | tag::JAVASCRIPT | tag::SYMBOL => 4 + u32_at(bytes, 0)?,
         tag::DOCUMENT | tag::ARRAY | tag::JAVASCRIPT_WITH_SCOPE => u32_at(bytes, 0)?,

@@ -199,7 +199,9 @@ fn open_store(settings: &Settings, log: &Log) -> Result<DocumentStore, Stop> {
     options.journal = settings.journal;
     options.journal_commit_interval = settings.journal_commit_interval;
     let temporary = settings.db_path.join("_tmp");
-    let store = DocumentStore::open_engine(options, StoreOptions::with_temporary_files(temporary))
+    let options_of_store = StoreOptions::with_temporary_files(temporary)
+        .with_large_documents(settings.large_documents);
+    let store = DocumentStore::open_engine(options, options_of_store)
         .map_err(|error| Stop::new(exit::DATA_ERROR, format!("opening the data files: {error}")))?;
     log.info(
         Component::Storage,

@@ -56,6 +56,7 @@ impl DocumentStore {
         let snapshot = self.engine().snapshot();
         let (low, high) = (Bound::Unbounded, Bound::Unbounded);
         let mut cursor = snapshot.cursor(from.primary, low, high, Direction::Forward)?;
+        let place = from.place(&snapshot);
         let options = InsertOptions {
             ordered: true,
             durability: Durability::Logged,
@@ -65,10 +66,11 @@ impl DocumentStore {
             let (mut docs, mut bytes): (Vec<DocBuf>, usize) = (Vec::new(), 0);
             while docs.len() < COMMIT_DOCUMENTS_MAX
                 && bytes < COMMIT_BYTES_MAX
-                && let Some((_, doc)) = cursor.next()?
+                && let Some((key, stored)) = cursor.next()?
             {
-                bytes += doc.len();
-                docs.push(Doc::from_trusted(doc).to_owned());
+                let doc = place.whole(key, stored)?.into_owned();
+                bytes += doc.len_bytes();
+                docs.push(doc);
             }
             if docs.is_empty() {
                 return Ok(());

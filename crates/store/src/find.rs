@@ -16,7 +16,7 @@ use frond_query::spill::Budget;
 use crate::catalog::{Catalog, Collection};
 use crate::context::OpContext;
 use crate::error::{Result, command};
-use crate::exec::access::Executor;
+use crate::exec::access::{Executor, Loading};
 use crate::exec::cursor::QueryCursor;
 use crate::exec::tail::Tail;
 use crate::keyspace::Snapshot;
@@ -84,7 +84,7 @@ pub(crate) struct Question {
     pub sort: SortSpec,
     pub hint: Option<Hint>,
     /// The fields that are looked at, if not all are.
-    pub shown: Option<BTreeSet<String>>,
+    pub shown: Option<Arc<BTreeSet<String>>>,
     /// Bounds of the hinted index.
     pub limits: KeyLimits,
     /// What a blocking sort may use.
@@ -149,7 +149,10 @@ impl Question {
 
     /// The same query, of which only these fields are looked at.
     pub fn showing(self, shown: Option<BTreeSet<String>>) -> Question {
-        Question { shown, ..self }
+        Question {
+            shown: shown.map(Arc::new),
+            ..self
+        }
     }
 
     /// Plans on the current snapshot. `None` if there is no such collection.
@@ -168,7 +171,7 @@ impl Question {
             sort: &self.sort,
             id_collator: collection.collator(),
             hint: self.hint.as_ref(),
-            shown: self.shown.as_ref(),
+            shown: self.shown.as_deref(),
             limits: &self.limits,
             by_record: collection.is_by_record(),
         };
@@ -207,7 +210,16 @@ impl Planned {
             self.question.filter.clone(),
             context.clone(),
         )
-        .map(|executor| executor.with_meta(self.question.wanted_meta()))
+        .map(|executor| {
+            let executor = executor.with_meta(self.question.wanted_meta());
+            match &self.question.shown {
+                Some(shown) => {
+                    let sort = self.pending_sort().cloned();
+                    executor.loading(Loading::Shown(shown.clone(), sort))
+                }
+                None => executor,
+            }
+        })
     }
 
     /// The sort that has to be done, if the plan is not in order.

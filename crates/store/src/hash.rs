@@ -81,9 +81,10 @@ impl DocumentStore {
         let mut cursor = snapshot.cursor(collection.primary, low, high, Direction::Forward)?;
         let mut md5 = Md5::default();
         let mut context = context.clone();
-        while let Some((_, document)) = cursor.next()? {
+        let place = collection.place(&snapshot);
+        while let Some((key, stored)) = cursor.next()? {
             context.step()?;
-            md5.add(document);
+            md5.add(place.whole(key, stored)?.as_bytes());
         }
         Ok(Some(md5.hex()))
     }

@@ -1,4 +1,4 @@
-//! The merge operator of the store: counters that add up, and sets of bits that grow.
+//! The merge operator of the store: counters that add up, sets of bits that grow, and path messages to large documents.
 //!
 //! Every write to a collection sends one delta of (documents, bytes) to the collection's counter in
 //! the catalog tree, in the same write set as the documents. No writer reads the counter, no two
@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use crate::keyspace::{MergeOperator, TreeId};
+use crate::keyspace::{CATALOG_TREE, MergeOperator, TreeId};
+use crate::large::message;
 
 /// Documents and their bytes in a collection; also a change of both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,7 +74,8 @@ pub mod kind {
     pub const BITS: u8 = 5;
 }
 
-/// Dispatches on the first byte of the key. Only keys of the catalog tree get messages.
+/// Dispatches on the tree, and in the catalog on the first byte of the key. The messages of other trees are about large
+/// documents, and say themselves what they are.
 struct StoreMerge;
 
 /// What a malformed counter or delta counts as. Verification reports the difference.
@@ -100,12 +102,50 @@ fn merge(key: &[u8], older: Option<&[u8]>, newer: &[u8]) -> Vec<u8> {
 }
 
 impl MergeOperator for StoreMerge {
-    fn apply(&self, _: TreeId, key: &[u8], base: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
-        Some(merge(key, base, delta))
+    fn apply(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        base: Option<&[u8]>,
+        delta: &[u8],
+    ) -> Option<Vec<u8>> {
+        match tree {
+            CATALOG_TREE => Some(merge(key, base, delta)),
+            _ => message::apply(base, std::iter::once(delta)),
+        }
     }
 
-    fn combine(&self, _: TreeId, key: &[u8], older: &[u8], newer: &[u8]) -> Vec<u8> {
-        merge(key, Some(older), newer)
+    fn apply_all(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        base: Option<&[u8]>,
+        deltas: &[&[u8]],
+    ) -> Option<Vec<u8>> {
+        if tree != CATALOG_TREE {
+            return message::apply(base, deltas.iter().copied());
+        }
+        let mut state = None;
+        for delta in deltas {
+            state = Some(merge(key, state.as_deref().or(base), delta));
+        }
+        state
+    }
+
+    fn combine_all(&self, tree: TreeId, key: &[u8], deltas: &[&[u8]]) -> Vec<u8> {
+        if tree != CATALOG_TREE {
+            return message::combine(deltas.iter().copied());
+        }
+        let mut rest = deltas.iter();
+        let first = rest.next().map_or_else(Vec::new, |first| first.to_vec());
+        rest.fold(first, |older, newer| merge(key, Some(&older), newer))
+    }
+
+    fn combine(&self, tree: TreeId, key: &[u8], older: &[u8], newer: &[u8]) -> Vec<u8> {
+        match tree {
+            CATALOG_TREE => merge(key, Some(older), newer),
+            _ => message::combine([older, newer].into_iter()),
+        }
     }
 }
 
@@ -135,7 +175,7 @@ mod tests {
             (BITS_KEY, [bits(1), bits(4), bits(5)], bits(5)),
         ] {
             let operator = merge_operator();
-            let tree = TreeId(0);
+            let tree = CATALOG_TREE;
             let mut in_turn: Option<Vec<u8>> = None;
             for delta in &deltas {
                 in_turn = operator.apply(tree, key, in_turn.as_deref(), delta);

@@ -19,6 +19,7 @@ use crate::keyspace::{
     CATALOG_TREE, COMMIT_BYTES_MAX, Direction, Durability, Engine, EngineOptions, EngineReport,
     EngineSalvage, Problem, ProblemKind, Progress, TreeId, WriteSet,
 };
+use crate::large::header;
 use crate::merge::{Counts, merge_operator};
 use crate::namespace::Namespace;
 use crate::store::{DocumentStore, StoreOptions};
@@ -190,7 +191,7 @@ fn sound(value: &[u8]) -> Option<&Doc> {
 fn adopt(store: &DocumentStore, report: &mut SalvageReport) -> Result<()> {
     let mut known: HashSet<TreeId> = HashSet::from([CATALOG_TREE]);
     for collection in store.catalog().view().iter() {
-        known.insert(collection.primary);
+        known.extend(collection.trees());
         known.extend(collection.indexes.iter().map(|index| index.tree));
     }
     for tree in store.engine().trees() {
@@ -252,19 +253,39 @@ fn repair(
         batch.create_tree(tree, &collection.settings.tree);
         engine.commit(batch, Durability::Logged)?;
     }
+    if let Some(segments) = collection.segments.filter(|tree| !engine.has_tree(*tree)) {
+        let text = format!("the large documents of {} are lost", collection.ns);
+        report.errors.push(text);
+        let mut batch = WriteSet::new();
+        batch.create_tree(segments, &collection.settings.tree);
+        engine.commit(batch, Durability::Logged)?;
+    }
     let (mut counts, mut dropped) = (Counts::default(), 0);
     let collator = Some(collection.collator());
     let (snapshot, mut buffer) = (engine.snapshot(), Vec::new());
     let mut batch = WriteSet::new();
     let mut cursor =
         snapshot.cursor(tree, Bound::Unbounded, Bound::Unbounded, Direction::Forward)?;
-    while let Some((key, value)) = cursor.next()? {
-        let is_sound = match collection.is_by_record() {
-            true => record_of_key(key).is_some() && sound(value).is_some(),
-            false => document(key, value, collator, &mut buffer).is_some(),
+    while let Some((key, stored)) = cursor.next()? {
+        let whole = collection.place(&snapshot).whole(key, stored);
+        let is_sound = match &whole {
+            Err(_) => false,
+            Ok(doc) if collection.is_by_record() => {
+                record_of_key(key).is_some() && sound(doc.as_bytes()).is_some()
+            }
+            Ok(doc) => document(key, doc.as_bytes(), collator, &mut buffer).is_some(),
         };
         if is_sound {
-            counts.add_document(value.len());
+            counts.add_document(header::counted_bytes(stored));
+            if let Ok(doc) = whole
+                && !header::may_have_bytes(stored, doc.len_bytes())
+            {
+                report.errors.push(format!(
+                    "a large document of {} lost some of its fields, that with _id {:?}",
+                    collection.ns,
+                    doc.get("_id")
+                ));
+            }
             continue;
         }
         dropped += 1;

@@ -51,7 +51,7 @@ pub struct DatabaseStats {
 /// Space that a collection takes in the data file, with its indexes.
 pub(crate) fn disk_bytes(engine: &Engine, collection: &Collection) -> u64 {
     let indexes = collection.indexes.iter().map(|index| index.tree);
-    std::iter::once(collection.primary)
+    (collection.trees())
         .chain(indexes)
         .map(|tree| engine.tree_stats(tree).disk_bytes)
         .sum()
@@ -73,7 +73,9 @@ fn of(engine: &Engine, collection: &Collection) -> CollectionStats {
         count,
         size,
         avg_obj_size: size.checked_div(count).unwrap_or(0),
-        storage_size: engine.tree_stats(collection.primary).disk_bytes,
+        storage_size: (collection.trees())
+            .map(|tree| engine.tree_stats(tree).disk_bytes)
+            .sum(),
         total_index_size: index_sizes.iter().map(|(_, bytes)| bytes).sum(),
         indexes: index_sizes.len() as u64,
         capped: collection.settings.capped,

@@ -16,6 +16,7 @@ use crate::error::{Result, command};
 use crate::index::spec::IndexSpec;
 use crate::index::{Index, Usage};
 use crate::keyspace::{Durability, Engine, EngineOptions};
+use crate::large::LargeDocuments;
 use crate::merge::merge_operator;
 use crate::namespace::{Namespace, check_database_name};
 use crate::queries::QuerySettings;
@@ -31,6 +32,8 @@ pub struct StoreOptions {
     /// A folder for temporary files of queries, which is emptied. Without one, queries that need more
     /// memory than they may have fail.
     pub temporary_files: Option<PathBuf>,
+    /// Which documents are stored in parts.
+    pub large_documents: LargeDocuments,
 }
 
 impl StoreOptions {
@@ -38,6 +41,15 @@ impl StoreOptions {
     pub fn with_temporary_files(folder: impl Into<PathBuf>) -> StoreOptions {
         StoreOptions {
             temporary_files: Some(folder.into()),
+            ..StoreOptions::default()
+        }
+    }
+
+    /// The same, storing these documents in parts.
+    pub fn with_large_documents(self, large_documents: LargeDocuments) -> StoreOptions {
+        StoreOptions {
+            large_documents,
+            ..self
         }
     }
 }
@@ -124,7 +136,7 @@ impl DocumentStore {
         let queries = QuerySettings::new(options.temporary_files.as_deref())?;
         Ok(DocumentStore {
             queries: Arc::new(queries),
-            catalog: Arc::new(Catalog::open(engine)?),
+            catalog: Arc::new(Catalog::open(engine, options.large_documents)?),
         })
     }
 

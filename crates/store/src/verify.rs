@@ -13,10 +13,11 @@ use frond_bson::Doc;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::catalog::{Collection, counter_key};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::keys::IndexKeys;
 use crate::index::{Index, entry};
 use crate::keyspace::{CATALOG_TREE, Cursor, Direction, Snapshot, TreeId};
+use crate::large::header::{counted_bytes, may_have_bytes};
 use crate::merge::Counts;
 use crate::namespace::Namespace;
 use crate::store::DocumentStore;
@@ -149,9 +150,26 @@ fn read_documents(
     let mut counts = Counts::default();
     let mut keys = IndexKeys::default();
     let (mut entry_key, mut entry_value, mut id_key) = (Vec::new(), Vec::new(), Vec::new());
-    while let Some((key, value)) = cursor.next()? {
-        counts.add_document(value.len());
-        let doc = match Doc::validate(value) {
+    let place = collection.place(snapshot);
+    while let Some((key, stored)) = cursor.next()? {
+        counts.add_document(counted_bytes(stored));
+        let whole = match place.whole(key, stored) {
+            Ok(whole) => whole,
+            Err(Error::Command(error)) => {
+                report.invalid_documents += 1;
+                report.wrong(error.to_string());
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        if !may_have_bytes(stored, whole.len_bytes()) {
+            report.invalid_documents += 1;
+            report.wrong(format!(
+                "a large document lacks some of its fields, that with _id {:?}",
+                whole.get("_id")
+            ));
+        }
+        let doc = match Doc::validate(whole.as_bytes()) {
             Ok(doc) => doc,
             Err(error) => {
                 report.invalid_documents += 1;
@@ -214,10 +232,11 @@ fn find_missing(
     report: &mut VerifyReport,
 ) -> Result<()> {
     let mut cursor = all(snapshot, collection.primary)?;
+    let place = collection.place(snapshot);
     let mut keys = IndexKeys::default();
     let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
-    while let Some((key, value)) = cursor.next()? {
-        let doc = Doc::from_trusted(value);
+    while let Some((key, stored)) = cursor.next()? {
+        let doc = &*place.whole(key, stored)?;
         for index in indexes {
             keys.generate(&index.spec, doc, key.len())?;
             for (fields, lost) in keys.iter() {
@@ -249,11 +268,12 @@ fn find_superfluous(
     let mut keys = IndexKeys::default();
     while let Some((key, value)) = cursor.next()? {
         let parts = entry::split(&index.spec, key, value)?;
-        let Some(doc) = snapshot.get(collection.primary, parts.id)? else {
+        let Some(stored) = snapshot.get(collection.primary, parts.id)? else {
             report.wrong(format!("index '{name}' has an entry without a document"));
             continue;
         };
-        keys.generate(&index.spec, Doc::from_trusted(&doc), parts.id.len())?;
+        let doc = collection.place(snapshot).whole(parts.id, &stored)?;
+        keys.generate(&index.spec, &doc, parts.id.len())?;
         if !keys.iter().any(|own| own == (parts.fields, parts.lost)) {
             report.wrong(format!(
                 "index '{name}' has an entry that its document does not have"

@@ -104,6 +104,19 @@ static PARAMETERS: &[Parameter] = &[
         get: |_| own(&doc! {"version": "7.0"}),
         set: None,
     },
+    Parameter {
+        name: "largeDocumentBytes",
+        get: |server| {
+            let bytes = server.settings.large_documents.threshold_bytes;
+            own(if bytes == usize::MAX { 0 } else { bytes as i64 })
+        },
+        set: None,
+    },
+    Parameter {
+        name: "largeDocumentSegmentBytes",
+        get: |server| own(server.settings.large_documents.segment_bytes as i64),
+        set: None,
+    },
     query_limit!(
         "internalDocumentSourceBucketAutoMaxMemoryBytes",
         QueryLimit::BucketAuto

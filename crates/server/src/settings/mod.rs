@@ -13,6 +13,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use frond_store::LargeDocuments;
 use frond_wire::Compressor;
 
 pub use table::{Given, Kind, SETTINGS, Setting, resolve};
@@ -96,6 +97,8 @@ pub struct Settings {
     pub ttl_monitor_sleep: Duration,
     /// Whether there are commands that only tests need.
     pub test_commands: bool,
+    /// Which documents are stored in parts.
+    pub large_documents: LargeDocuments,
     /// What was given and where, for `getCmdLineOpts`: configuration key to value.
     pub given: BTreeMap<&'static str, Given>,
     /// The configuration file that was read.
@@ -129,6 +132,7 @@ impl Default for Settings {
             ttl_monitor: true,
             ttl_monitor_sleep: Duration::from_secs(60),
             test_commands: false,
+            large_documents: LargeDocuments::default(),
             given: BTreeMap::new(),
             config_file: None,
             notes: Vec::new(),

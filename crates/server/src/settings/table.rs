@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches};
+use frond_bson::MAX_DOCUMENT_BYTES;
 use frond_wire::Compressor;
 
 use super::{LogFormat, LogRotate, Settings, SettingsError, UnixSocket};
@@ -429,6 +430,28 @@ pub static SETTINGS: &[Setting] = &[
         kind: Kind::Switch(false),
         help: "Have configureFailPoint, which makes commands fail on demand",
         apply: |s, v| switch(v).map(|on| s.test_commands = on),
+    },
+    Setting {
+        flag: "",
+        key: "setParameter.largeDocumentBytes",
+        aliases: &[],
+        kind: Kind::Integer(0, MAX_DOCUMENT_BYTES as i64),
+        help: "Store documents of many fields in parts from this size on; 0 for never (default 32768)",
+        apply: |s, v| {
+            s.large_documents.threshold_bytes = match integer(v)? {
+                0 => usize::MAX,
+                bytes => bytes,
+            };
+            Ok(())
+        },
+    },
+    Setting {
+        flag: "",
+        key: "setParameter.largeDocumentSegmentBytes",
+        aliases: &[],
+        kind: Kind::Integer(16, 1024 * 1024),
+        help: "Bytes of such a part, about (default 4096)",
+        apply: |s, v| integer(v).map(|bytes| s.large_documents.segment_bytes = bytes),
     },
     Setting {
         flag: "",

@@ -188,7 +188,7 @@ impl Runner<'_> {
             filter: Arc::new(front.filter),
             sort: sort.collated(rest.collator()),
             hint,
-            shown: rest.needed_fields(),
+            shown: rest.needed_fields().map(Arc::new),
             limits: KeyLimits::default(),
             budget: Budget {
                 stage: "$sort",

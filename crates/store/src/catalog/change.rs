@@ -153,6 +153,8 @@ impl Catalog {
         let mut batch = WriteSet::new();
         let uuid = random_uuid();
         let primary = self.engine.allocate_tree();
+        let has_segments = !settings.is_by_record() && !ns.coll().starts_with("system.");
+        let segments = has_segments.then(|| self.engine.allocate_tree());
         let mut indexes = Vec::new();
         if settings.capped.is_some() {
             let tree = self.engine.allocate_tree();
@@ -166,6 +168,7 @@ impl Catalog {
             uuid,
             options: stored.to_owned(),
             primary,
+            segments,
             settings: Arc::new(settings),
             indexes,
             plans: PlanCache::default(),
@@ -173,10 +176,13 @@ impl Catalog {
             shared: Arc::new(Shared {
                 gate: RwLock::new(0),
                 hooks: self.hooks.clone(),
+                large: self.large,
                 ..Shared::default()
             }),
         };
-        batch.create_tree(collection.primary, &collection.settings.tree);
+        for tree in collection.trees() {
+            batch.create_tree(tree, &collection.settings.tree);
+        }
         persist::put_collection(&mut batch, &collection);
         self.commit(batch, |view| view.insert(Arc::new(collection)))
     }
@@ -467,7 +473,7 @@ fn check_place(ns: &Namespace, settings: &CollectionOptions) -> Result<()> {
 fn stage_drop(batch: &mut WriteSet, collection: &Collection) {
     persist::delete_collection(batch, &collection.ns);
     persist::delete_counter(batch, &collection.uuid);
-    batch.drop_tree(collection.primary);
+    collection.trees().for_each(|tree| batch.drop_tree(tree));
     for index in &collection.indexes {
         index.trees().for_each(|tree| batch.drop_tree(tree));
         persist::delete_index(batch, &collection.uuid, index);

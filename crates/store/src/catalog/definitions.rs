@@ -252,7 +252,7 @@ impl Catalog {
         let new = definition.to_doc();
         let old = self.definition(&definition.ns).map(|old| old.to_doc());
         self.change_definition(&ns, &definition.ns, |staging, key| match &old {
-            Some(old) => staging.update(key, old, &new, &|_| true).map(drop),
+            Some(old) => staging.update(key, old, None, &new, &|_| true).map(drop),
             None => staging.insert(key, &new).map(drop),
         })?;
         self.publish(|view| view.define(Arc::new(definition)));
@@ -264,7 +264,7 @@ impl Catalog {
         let ns = Namespace::new(definition.ns.db(), SYSTEM_VIEWS)?;
         let old = definition.to_doc();
         self.change_definition(&ns, &definition.ns, |staging, key| {
-            staging.delete(key, &old)
+            staging.delete(key, &old, None)
         })?;
         self.publish(|view| view.undefine(|ns| *ns == definition.ns));
         Ok(())

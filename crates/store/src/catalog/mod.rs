@@ -33,6 +33,8 @@ use crate::error::{Result, command};
 use crate::index::spec::{ID_INDEX_NAME, IndexSpec};
 use crate::index::{Index, Usage};
 use crate::keyspace::{Engine, Snapshot, TreeId};
+use crate::large::LargeDocuments;
+use crate::large::load::Place;
 use crate::merge::Counts;
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
@@ -72,6 +74,8 @@ pub struct Collection {
     pub settings: Arc<CollectionOptions>,
     /// The tree of the documents, keyed by the encoded `_id`.
     pub primary: TreeId,
+    /// The tree of the segments of large documents. Without one all documents are stored whole.
+    pub segments: Option<TreeId>,
     /// Its secondary indexes, oldest first, those under construction included.
     pub indexes: Vec<Arc<Index>>,
     /// Plans that were chosen for this version.
@@ -94,6 +98,8 @@ struct Shared {
     /// How often queries looked for an `_id`.
     id_uses: Usage,
     hooks: Arc<Hooks>,
+    /// Which documents are stored in parts.
+    large: LargeDocuments,
     /// Of a collection in the order of insertion.
     records: Records,
 }
@@ -167,6 +173,7 @@ impl Collection {
             options: self.options.clone(),
             settings: self.settings.clone(),
             primary: self.primary,
+            segments: self.segments,
             indexes,
             plans: PlanCache::default(),
             version: self.version + 1,
@@ -181,6 +188,32 @@ impl Collection {
             settings: Arc::new(settings),
             ..self.with_indexes(self.indexes.clone())
         }
+    }
+
+    /// Where its documents are in a snapshot.
+    pub(crate) fn place<'a>(&self, snapshot: &'a Snapshot) -> Place<'a> {
+        Place {
+            snapshot,
+            segments: self.segments,
+        }
+    }
+
+    /// Which of its documents are stored in parts.
+    pub(crate) fn large_documents(&self) -> LargeDocuments {
+        match self.segments {
+            Some(_) => self.shared.large,
+            None => LargeDocuments::NEVER,
+        }
+    }
+
+    /// Number of this version of the definition.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Its trees, those of the indexes not among them.
+    pub fn trees(&self) -> impl Iterator<Item = TreeId> {
+        std::iter::once(self.primary).chain(self.segments)
     }
 
     /// Whom to tell of documents that do not pass the validator.
@@ -204,18 +237,20 @@ pub struct Catalog {
     /// Held by whoever changes the catalog.
     changing: Mutex<()>,
     hooks: Arc<Hooks>,
+    large: LargeDocuments,
 }
 
 impl Catalog {
     /// Reads the catalog of an engine; writes the first entry if it is new. Indexes whose
     /// build a crash cut short begin anew, see [`crate::DocumentStore::resume_index_builds`].
-    pub fn open(engine: Engine) -> Result<Catalog> {
+    pub fn open(engine: Engine, large: LargeDocuments) -> Result<Catalog> {
         let hooks = Arc::new(Hooks::default());
-        let mut view = persist::load(&engine, &hooks)?;
+        let mut view = persist::load(&engine, &hooks, large)?;
         definitions::load(&engine, &mut view)?;
         let catalog = Catalog {
             engine,
             hooks,
+            large,
             current: ArcSwap::from_pointee(view),
             changing: Mutex::new(()),
         };

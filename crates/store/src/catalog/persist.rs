@@ -2,8 +2,8 @@
 //!
 //! | key | value |
 //! | --- | --- |
-//! | `0x01` | `{format: 1}` |
-//! | `0x02` database `0x00` collection | `{uuid, tree, options}` |
+//! | `0x01` | `{format: 2}`; format 1 had no segments |
+//! | `0x02` database `0x00` collection | `{uuid, tree, segments, options}`; some have no segments |
 //! | `0x03` uuid, number of the index (4 bytes, big-endian) | `{spec, tree, ready}`, while it is built also `sides` |
 //! | `0x04` uuid | the counter: documents and bytes, see [`crate::merge`] |
 //! | `0x05` uuid, number of the index | the fields that have met an array, one bit each |
@@ -27,6 +27,7 @@ use crate::index::spec::IndexSpec;
 use crate::keyspace::{
     CATALOG_TREE, Direction, Durability, Engine, Snapshot, TreeId, TreeOptions, WriteSet,
 };
+use crate::large::LargeDocuments;
 use crate::merge::{self, Counts};
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
@@ -34,7 +35,9 @@ use crate::plan::trial::PlanCache;
 use frond_query::error::ErrorCode;
 
 const FORMAT_KEY: &[u8] = &[1];
-const FORMAT: i32 = 1;
+const FORMAT: i32 = 2;
+/// The format before, which is upgraded.
+const FORMAT_BEFORE: i32 = 1;
 const COLLECTION: u8 = 2;
 const INDEX: u8 = 3;
 const COUNTER: u8 = merge::kind::COUNTER;
@@ -69,11 +72,14 @@ pub(crate) fn counter_key(uuid: &Uuid) -> [u8; 17] {
 
 /// Stores a collection's entry.
 pub(super) fn put_collection(batch: &mut WriteSet, collection: &Collection) {
-    let value = doc! {
+    let mut value = doc! {
         "uuid": Value::Binary { subtype: UUID_SUBTYPE, bytes: &collection.uuid },
         "tree": i64::from(collection.primary.0),
-        "options": &collection.options,
     };
+    if let Some(segments) = collection.segments {
+        value.push("segments", i64::from(segments.0));
+    }
+    value.push("options", &collection.options);
     batch.put(
         CATALOG_TREE,
         &collection_key(&collection.ns),
@@ -140,12 +146,13 @@ pub(super) fn delete_index(batch: &mut WriteSet, uuid: &Uuid, index: &Index) {
 }
 
 /// Reads the whole catalog.
-pub(super) fn load(engine: &Engine, hooks: &Arc<Hooks>) -> Result<View> {
+pub(super) fn load(engine: &Engine, hooks: &Arc<Hooks>, large: LargeDocuments) -> Result<View> {
     if !engine.has_tree(CATALOG_TREE) {
         return create(engine);
     }
     let snapshot = engine.snapshot();
-    check_format(&snapshot)?;
+    let format = check_format(&snapshot)?;
+    let mut upgrade = WriteSet::new();
     let mut indexes = load_indexes(&snapshot)?;
     let mut view = View::empty();
     for (ns, entry) in scan(&snapshot, COLLECTION)? {
@@ -170,18 +177,27 @@ pub(super) fn load(engine: &Engine, hooks: &Arc<Hooks>) -> Result<View> {
         let shared = Shared {
             gate: RwLock::new(0),
             hooks: hooks.clone(),
+            large,
             ..Shared::default()
         };
         shared.documents.store(counts.documents, Ordering::Relaxed);
         shared.bytes.store(counts.bytes, Ordering::Relaxed);
         let settings = CollectionOptions::parse(&options)?;
-        let primary = tree_id(&entry).ok_or_else(wrong)?;
+        let primary = tree_id(&entry, "tree").ok_or_else(wrong)?;
+        let mut segments = tree_id(&entry, "segments");
+        let upgrades = format == FORMAT_BEFORE
+            && !settings.is_by_record()
+            && !ns.coll().starts_with("system.");
+        if upgrades {
+            segments = Some(engine.allocate_tree());
+        }
         if settings.is_by_record() && engine.has_tree(primary) {
             shared.records.load(&snapshot, primary)?;
         }
-        view.insert(Arc::new(Collection {
+        let collection = Collection {
             settings: Arc::new(settings),
             primary,
+            segments,
             indexes: indexes.remove(&uuid).unwrap_or_default(),
             plans: PlanCache::default(),
             version: 0,
@@ -189,13 +205,22 @@ pub(super) fn load(engine: &Engine, hooks: &Arc<Hooks>) -> Result<View> {
             ns,
             uuid,
             options,
-        }));
+        };
+        if upgrades && let Some(segments) = segments {
+            upgrade.create_tree(segments, &collection.settings.tree);
+            put_collection(&mut upgrade, &collection);
+        }
+        view.insert(Arc::new(collection));
+    }
+    if format == FORMAT_BEFORE {
+        upgrade.put(CATALOG_TREE, FORMAT_KEY, doc! {"format": FORMAT}.as_bytes());
+        engine.commit(upgrade, Durability::Logged)?;
     }
     Ok(view)
 }
 
-fn tree_id(entry: &Doc) -> Option<TreeId> {
-    u32::try_from(entry.get_i64("tree")?).ok().map(TreeId)
+fn tree_id(entry: &Doc, name: &str) -> Option<TreeId> {
+    u32::try_from(entry.get_i64(name)?).ok().map(TreeId)
 }
 
 /// The empty catalog of a new engine.
@@ -207,11 +232,12 @@ fn create(engine: &Engine) -> Result<View> {
     Ok(View::empty())
 }
 
-fn check_format(snapshot: &Snapshot) -> Result<()> {
+/// The format of the catalog, if this version can read it.
+fn check_format(snapshot: &Snapshot) -> Result<i32> {
     let stored = snapshot.get(CATALOG_TREE, FORMAT_KEY)?;
     let format = stored.and_then(|entry| Doc::from_trusted(&entry).get_i32("format"));
     match format {
-        Some(FORMAT) => Ok(()),
+        Some(format @ (FORMAT | FORMAT_BEFORE)) => Ok(format),
         other => Err(command(
             ErrorCode::UnsupportedFormat,
             format!(
@@ -230,7 +256,7 @@ fn load_indexes(snapshot: &Snapshot) -> Result<HashMap<Uuid, Vec<Arc<Index>>>> {
             .get(..16)
             .and_then(|bytes| bytes.try_into().ok())
             .ok_or_else(wrong)?;
-        let tree = tree_id(&entry).ok_or_else(wrong)?;
+        let tree = tree_id(&entry, "tree").ok_or_else(wrong)?;
         let multikey = snapshot.get(CATALOG_TREE, &index_key(MULTIKEY, &uuid, tree))?;
         let mut sides = Vec::new();
         for (_, side) in entry.get_array("sides").unwrap_or(Doc::empty()).iter() {

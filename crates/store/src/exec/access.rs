@@ -1,12 +1,13 @@
 //! From a plan to the documents that pass the filter.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::{Arc, OnceLock};
 
 use frond_bson::{Doc, DocBuf, Value};
 use frond_query::error::ErrorCode;
 use frond_query::matcher::Filter;
 use frond_query::meta::{MetaField, MetaFields, Metadata};
+use frond_query::sort::SortSpec;
 
 use super::ExecStats;
 use super::key_scan::KeyScan;
@@ -17,6 +18,8 @@ use crate::error::{Result, command, corrupt};
 use crate::index::entry::{self, EntryParts};
 use crate::index::{Index, covered};
 use crate::keyspace::{Direction, Snapshot};
+use crate::large::want::{EVERYTHING, Want};
+use crate::large::{header, load, needs};
 use crate::plan::interval::Intervals;
 use crate::plan::{Access, IndexAccess, primary_range};
 
@@ -32,6 +35,8 @@ pub struct Row {
     pub key: Vec<u8>,
     /// The document; of a covered plan only the fields of the index.
     pub doc: DocBuf,
+    /// The record of a large document, if keys were asked for. Then `doc` can be a part of it.
+    pub stored: Option<Vec<u8>>,
     /// The array element that the filter matched, for the positional operator.
     pub positional: Option<usize>,
     /// The fields of the index that led here; `None` unless they were asked for, and if no index
@@ -85,6 +90,37 @@ impl Seen {
     }
 }
 
+/// What is put together of large documents that pass.
+#[derive(Debug)]
+pub enum Loading {
+    /// All of them.
+    Everything,
+    /// These fields, and what the sort looks at.
+    Shown(Arc<BTreeSet<String>>, Option<SortSpec>),
+    /// No more than what the filter and the sort look at.
+    ForFilter(Option<SortSpec>),
+}
+
+/// What is wanted of large documents: for the filter, and then for the row.
+struct Wants {
+    filter: Want,
+    row: Want,
+}
+
+impl Wants {
+    fn new(filter: &Filter, loading: &Loading) -> Wants {
+        let row = match loading {
+            Loading::Everything => EVERYTHING.clone(),
+            Loading::Shown(shown, sort) => {
+                needs::of_query(filter, sort.as_ref(), shown.iter().map(String::as_str))
+            }
+            Loading::ForFilter(sort) => needs::of_query(filter, sort.as_ref(), []),
+        };
+        let filter = needs::of_query(filter, None, []);
+        Wants { filter, row }
+    }
+}
+
 /// Pulls documents out of a collection.
 pub struct Executor {
     collection: Arc<Collection>,
@@ -109,6 +145,10 @@ pub struct Executor {
     stats: ExecStats,
     /// The last document that was looked at, for whoever goes on behind it.
     position: Option<Vec<u8>>,
+    /// What is put together of large documents.
+    loading: Loading,
+    /// The same, ready when the first one is met.
+    wants: OnceLock<Wants>,
 }
 
 /// What a candidate is tested with.
@@ -116,9 +156,51 @@ pub(super) struct Test<'a> {
     filter: &'a Filter,
     needs_filter: bool,
     keeps_keys: bool,
+    place: load::Place<'a>,
+    loading: &'a Loading,
+    wants: &'a OnceLock<Wants>,
 }
 
 impl Test<'_> {
+    /// Tests the document of a record.
+    pub(super) fn record(&self, key: &[u8], stored: &[u8]) -> Result<Option<Row>> {
+        if header::is_header(stored) {
+            return self.large(key, stored);
+        }
+        self.row(key, Doc::from_trusted(stored))
+    }
+
+    fn large(&self, key: &[u8], stored: &[u8]) -> Result<Option<Row>> {
+        let wants = (self.wants).get_or_init(|| Wants::new(self.filter, self.loading));
+        let mut positional = None;
+        if self.needs_filter && wants.filter != wants.row {
+            let part = self.place.parts(key, stored, &wants.filter)?;
+            match self.filter.run(&part)? {
+                (false, _) => return Ok(None),
+                (true, found) => positional = found,
+            }
+        }
+        let doc = self.place.parts(key, stored, &wants.row)?.into_owned();
+        if self.needs_filter && wants.filter == wants.row {
+            match self.filter.run(&doc)? {
+                (false, _) => return Ok(None),
+                (true, found) => positional = found,
+            }
+        }
+        let (key, stored) = match self.keeps_keys {
+            true => (key.to_vec(), Some(stored.to_vec())),
+            false => (Vec::new(), None),
+        };
+        Ok(Some(Row {
+            key,
+            doc,
+            stored,
+            positional,
+            index_key: None,
+            meta: None,
+        }))
+    }
+
     pub(super) fn row(&self, key: &[u8], doc: &Doc) -> Result<Option<Row>> {
         let positional = if self.needs_filter {
             match self.filter.run(doc)? {
@@ -135,6 +217,7 @@ impl Test<'_> {
                 Vec::new()
             },
             doc: doc.to_owned(),
+            stored: None,
             positional,
             index_key: None,
             meta: None,
@@ -171,6 +254,8 @@ impl Executor {
             context,
             stats: ExecStats::default(),
             position: None,
+            loading: Loading::Everything,
+            wants: OnceLock::new(),
         };
         match access {
             Access::Or(mut branches) => {
@@ -257,6 +342,13 @@ impl Executor {
     /// From here on rows come without documents, where an index can do without them: for counting.
     pub fn without_docs(mut self) -> Executor {
         self.wants_docs = false;
+        self
+    }
+
+    /// What is put together of large documents from here on.
+    pub fn loading(mut self, loading: Loading) -> Executor {
+        self.loading = loading;
+        self.wants = OnceLock::new();
         self
     }
 
@@ -387,12 +479,24 @@ impl Executor {
             context,
             stats,
             position,
+            meta,
+            loading,
+            wants,
             ..
         } = self;
+        let everything = Loading::Everything;
         let test = Test {
             filter,
             needs_filter: *needs_filter,
             keeps_keys: *keeps_keys,
+            place: collection.place(snapshot),
+            // What metadata is made of is not known here.
+            loading: if meta.is_empty() {
+                loading
+            } else {
+                &everything
+            },
+            wants,
         };
         let found = match source {
             Source::Eof => return Ok(None),
@@ -429,7 +533,7 @@ impl Executor {
                     position.clear();
                     position.extend_from_slice(key);
                 }
-                let row = test.row(key, Doc::from_trusted(value))?;
+                let row = test.record(key, value)?;
                 keep_new(key, row, seen, stats)
             })?,
             Source::Index {
@@ -460,12 +564,13 @@ impl Executor {
                 };
                 let mut row = match (covering, parts.doc) {
                     (Some(doc), _) => test.row(parts.id, &doc)?,
-                    (None, Some(doc)) => test.row(parts.id, doc)?,
-                    (None, None) => {
+                    // A writer has to know how the document is stored.
+                    (None, Some(doc)) if !*keeps_keys => test.row(parts.id, doc)?,
+                    (None, _) => {
                         stats.docs_examined += 1;
                         let stored = snapshot.get(collection.primary, parts.id)?;
                         let stored = stored.ok_or_else(|| orphan(index))?;
-                        test.row(parts.id, Doc::from_trusted(&stored))?
+                        test.record(parts.id, &stored)?
                     }
                 };
                 if *keeps_index_keys && let Some(row) = &mut row {
@@ -496,7 +601,7 @@ fn look_up(
         return Ok(None);
     };
     stats.docs_examined += 1;
-    let row = test.row(key, Doc::from_trusted(&stored))?;
+    let row = test.record(key, &stored)?;
     keep_new(key, row, seen, stats)
 }
 

@@ -8,7 +8,6 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use frond_bson::Doc;
 use frond_query::error::ErrorCode;
 
 use super::ExecStats;
@@ -221,8 +220,9 @@ impl NearSearch {
             stats.docs_examined += 1;
             let stored = place.snapshot.get(place.collection.primary, parts.id)?;
             let stored = stored.ok_or_else(|| orphan(index))?;
-            let doc = Doc::from_trusted(&stored);
-            let Some(nearest) = access.near.nearest(doc, &access.path) else {
+            let documents = place.collection.place(place.snapshot);
+            let doc = documents.whole(parts.id, &stored)?;
+            let Some(nearest) = access.near.nearest(&doc, &access.path) else {
                 return Ok(None);
             };
             let distance = nearest.distance / unit;
@@ -232,7 +232,7 @@ impl NearSearch {
             if !inside {
                 return Ok(None);
             }
-            let Some(mut row) = place.test.row(parts.id, doc)? else {
+            let Some(mut row) = place.test.record(parts.id, &stored)? else {
                 return Ok(None);
             };
             if place.keeps_index_keys {

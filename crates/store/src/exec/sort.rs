@@ -1,6 +1,6 @@
 //! The blocking sort: all rows of a query, or the first few of them, in order.
 
-use frond_bson::DocBuf;
+use frond_bson::{DocBuf, Value};
 use frond_query::error::Result as QueryResult;
 use frond_query::meta::Metadata;
 use frond_query::sort::SortSpec;
@@ -40,19 +40,20 @@ impl Record for Row {
     fn memory_bytes(&self) -> usize {
         let index_key = self.index_key.as_ref().map_or(0, |key| key.len_bytes());
         let meta = self.meta.as_ref().map_or(0, |meta| meta.len_bytes());
-        self.doc.len_bytes() + self.key.len() + index_key + meta + ROW_OVERHEAD_BYTES
+        let stored = self.stored.as_ref().map_or(0, Vec::len);
+        self.doc.len_bytes() + self.key.len() + stored + index_key + meta + ROW_OVERHEAD_BYTES
     }
 
     /// A document of the parts, so that it says itself which there are.
     fn write(&self, out: &mut Vec<u8>) {
         let mut parts = DocBuf::with_capacity(self.memory_bytes());
         parts.push("doc", &self.doc);
+        let binary = |bytes| Value::Binary { subtype: 0, bytes };
         if !self.key.is_empty() {
-            let key = frond_bson::Value::Binary {
-                subtype: 0,
-                bytes: &self.key,
-            };
-            parts.push("key", key);
+            parts.push("key", binary(&self.key));
+        }
+        if let Some(stored) = &self.stored {
+            parts.push("stored", binary(stored));
         }
         if let Some(position) = self.positional {
             parts.push("positional", position as i64);
@@ -70,10 +71,8 @@ impl Record for Row {
         let parts = DocBuf::from_vec_trusted(bytes.to_vec());
         let part = |name| parts.get_doc(name).map(ToOwned::to_owned);
         Ok(Row {
-            key: match parts.get("key") {
-                Some(frond_bson::Value::Binary { bytes, .. }) => bytes.to_vec(),
-                _ => Vec::new(),
-            },
+            key: parts.get_binary("key").unwrap_or_default().to_vec(),
+            stored: parts.get_binary("stored").map(<[u8]>::to_vec),
             doc: part("doc").unwrap_or_default(),
             positional: parts
                 .get_i64("positional")

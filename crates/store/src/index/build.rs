@@ -151,10 +151,11 @@ pub(crate) fn fill_at_once(
     }
     let snapshot = engine.snapshot();
     let mut cursor = all(&snapshot, collection.primary)?;
+    let place = collection.place(&snapshot);
     let mut entries = Entries::of(indexes);
     let mut uniques = HashSet::new();
     let mut documents = 0;
-    while let Some((id, doc)) = cursor.next()? {
+    while let Some((id, stored)) = cursor.next()? {
         documents += 1;
         if documents > COMMIT_DOCUMENTS_MAX || batch.bytes() > COMMIT_BYTES_MAX {
             return Ok(false);
@@ -168,7 +169,7 @@ pub(crate) fn fill_at_once(
             Ok(())
         };
         entries
-            .visit(Doc::from_trusted(doc), id, put)
+            .visit(&place.whole(id, stored)?, id, put)
             .map_err(|error| in_build(&collection.ns, error))?;
     }
     for (index, bits) in indexes.iter().zip(entries.multikey) {
@@ -334,17 +335,18 @@ impl Build<'_> {
         // The indexes are registered: every writer that did not know of them has committed.
         let snapshot = self.catalog.engine().snapshot();
         let mut cursor = all(&snapshot, collection.primary)?;
+        let place = collection.place(&snapshot);
         let mut entries = Entries::of(self.indexes);
         let total = u64::try_from(collection.counts().documents).unwrap_or(0);
         let mut documents: u64 = 0;
-        while let Some((id, doc)) = cursor.next()? {
+        while let Some((id, stored)) = cursor.next()? {
             if documents.is_multiple_of(STEPS_BETWEEN_LOOKS) {
                 self.look()?;
                 self.show(SCANNING, documents, total.max(documents));
             }
             documents += 1;
-            entries.visit(Doc::from_trusted(doc), id, |place, key, value| {
-                Ok(loader.add(place, key, value)?)
+            entries.visit(&place.whole(id, stored)?, id, |index, key, value| {
+                Ok(loader.add(index, key, value)?)
             })?;
         }
         Ok(entries.multikey)

@@ -19,7 +19,7 @@ use super::choose::Candidate;
 use crate::catalog::Collection;
 use crate::context::OpContext;
 use crate::error::Result;
-use crate::exec::access::Executor;
+use crate::exec::access::{Executor, Loading};
 use crate::keyspace::Snapshot;
 
 /// Units of work, keys and documents looked at, that each candidate may do.
@@ -244,7 +244,8 @@ impl Trial<'_> {
             candidate.access.clone(),
             self.filter.clone(),
             self.context.clone(),
-        )?;
+        )?
+        .loading(Loading::ForFilter(None));
         executor.set_work_max(*work_max);
         let mut found = 0;
         let ended = loop {

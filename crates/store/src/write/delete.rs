@@ -3,6 +3,7 @@
 use frond_bson::{Collator, Doc, Value};
 
 use super::environment;
+use super::large;
 use super::modify::{Change, Effect, Target};
 use super::staging::Staging;
 use crate::catalog::Catalog;
@@ -34,7 +35,14 @@ pub(super) struct Remove;
 
 impl Change for Remove {
     fn stage(&mut self, staging: &mut Staging<'_>, row: &Row) -> Result<Effect> {
-        staging.delete(&row.key, &row.doc)?;
+        match &row.stored {
+            None => staging.delete(&row.key, &row.doc, None)?,
+            Some(stored) => {
+                let wanted = large::wanted_to_delete(staging.collection());
+                let (doc, parts) = staging.place().for_change(&row.key, stored, &wanted)?;
+                staging.delete(&row.key, &doc, Some(&parts))?;
+            }
+        }
         Ok(Effect::Staged)
     }
 }
@@ -65,6 +73,7 @@ pub(crate) fn delete_through(
         context,
         durability,
         bypass_validation: true,
+        whole: false,
     };
     Ok(target.change_all(&mut Remove)?.modified)
 }
@@ -94,6 +103,7 @@ pub fn delete(
         context,
         durability,
         bypass_validation: true,
+        whole: false,
     };
     if request.limit_one {
         return Ok(u64::from(target.change_one(&mut Remove)?.is_some()));

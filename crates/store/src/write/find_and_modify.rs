@@ -122,6 +122,7 @@ pub fn find_and_modify(
         context,
         durability,
         bypass_validation: request.bypass_validation,
+        whole: true,
     };
     let Some(update) = &request.update else {
         let removed = target.change_one(&mut Remove)?;
@@ -137,7 +138,7 @@ pub fn find_and_modify(
     let update = Update::parse_value(update, &request.array_filters, &environment)?;
     let mut attempts = 0;
     loop {
-        let mut apply = Apply::new(&update);
+        let mut apply = Apply::new(&update).keeping_result();
         if let Some((row, _)) = target.change_one(&mut Executed(&mut apply))? {
             let shown = match &apply.result {
                 Some(new) if request.return_new => new,

@@ -9,6 +9,7 @@ pub mod delete;
 pub(crate) mod duplicate;
 pub mod find_and_modify;
 pub mod insert;
+mod large;
 mod modify;
 mod retry;
 pub mod staging;

@@ -5,7 +5,6 @@
 //! snapshot, so that it does not meet its own results; then it changes them in commits of bounded
 //! size, each on a new snapshot, on which every document is read and tested again.
 
-use frond_bson::Doc;
 use frond_query::error::ErrorCode;
 use frond_query::matcher::Filter;
 
@@ -14,10 +13,12 @@ use super::staging::{Buffers, Staged, Staging};
 use crate::catalog::{Catalog, Uuid, hex};
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
-use crate::exec::access::Row;
+use crate::exec::access::{Executor, Loading, Row};
 use crate::exec::sort;
 use crate::find::{Planned, Question};
 use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability};
+use crate::large::want::EVERYTHING;
+use crate::large::{header, needs};
 use crate::namespace::Namespace;
 
 /// Candidates of a change of many documents are collected up to this many bytes before they are
@@ -55,6 +56,8 @@ pub struct Target<'a> {
     pub durability: Durability,
     /// Whether documents are not checked by the collection's validator.
     pub bypass_validation: bool,
+    /// Whether the documents found are wanted as a whole, also large ones.
+    pub whole: bool,
 }
 
 /// How many documents a change met.
@@ -82,6 +85,15 @@ impl Target<'_> {
             .plan(self.catalog, self.ns, self.context)
     }
 
+    fn open(&self, planned: &Planned) -> Result<Executor> {
+        let executor = planned.open(self.context)?.with_keys();
+        Ok(match self.whole {
+            true => executor.loading(Loading::Everything),
+            // The change itself reads more of a large document.
+            false => executor.loading(Loading::ForFilter(planned.pending_sort().cloned())),
+        })
+    }
+
     /// Changes the first document. Returns it as it was, `None` if there is none.
     ///
     /// # Errors
@@ -94,7 +106,7 @@ impl Target<'_> {
             let Some(planned) = self.plan()? else {
                 return Ok(None);
             };
-            let mut executor = planned.open(self.context)?.with_keys();
+            let mut executor = self.open(&planned)?;
             let row = match planned.pending_sort() {
                 None => executor.next_row()?,
                 Some(spec) => {
@@ -134,7 +146,7 @@ impl Target<'_> {
         let Some(planned) = self.plan()? else {
             return Ok(changed);
         };
-        let mut executor = planned.open(self.context)?.with_keys();
+        let mut executor = self.open(&planned)?;
         let mut buffers = Buffers::default();
         loop {
             let mut rows = Vec::new();
@@ -143,7 +155,8 @@ impl Target<'_> {
             while rows.len() < COMMIT_DOCUMENTS_MAX && bytes < CANDIDATE_BYTES_MAX {
                 match executor.next_row()? {
                     Some(row) => {
-                        bytes += row.doc.len_bytes() + row.key.len();
+                        let stored = row.stored.as_ref().map_or(0, Vec::len);
+                        bytes += row.doc.len_bytes() + row.key.len() + stored;
                         rows.push(row);
                     }
                     None => {
@@ -248,17 +261,23 @@ impl Target<'_> {
         let Some(stored) = staging.snapshot().get(primary, &row.key)? else {
             return Ok(None);
         };
-        if *stored == *row.doc.as_bytes() {
+        let known = row.stored.as_deref().unwrap_or(row.doc.as_bytes());
+        if *stored == *known {
             return change.stage(staging, row).map(Some);
         }
-        let doc = Doc::from_trusted(&stored);
-        let (matches, positional) = filter.run(doc)?;
+        let want = match header::is_header(&stored) {
+            true if !self.whole => needs::of_query(filter, None, []),
+            _ => EVERYTHING.clone(),
+        };
+        let doc = staging.place().parts(&row.key, &stored, &want)?;
+        let (matches, positional) = filter.run(&doc)?;
         if !matches {
             return Ok(None);
         }
         let row = Row {
             key: row.key.clone(),
-            doc: doc.to_owned(),
+            doc: doc.into_owned(),
+            stored: header::is_header(&stored).then(|| stored.to_vec()),
             positional,
             index_key: None,
             meta: None,

@@ -19,6 +19,8 @@ use crate::keyspace::{
     CATALOG_TREE, COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Direction, Durability, Engine,
     KEY_BYTES_MAX, Snapshot, TreeId, WriteSet,
 };
+use crate::large::header;
+use crate::large::load::Parts;
 use crate::merge::Counts;
 use crate::options::Invalid;
 use crate::plan::interval::after_prefix;
@@ -38,8 +40,8 @@ pub enum Staged {
 pub struct Buffers {
     new_keys: Vec<IndexKeys>,
     old_keys: IndexKeys,
-    key: Vec<u8>,
-    value: Vec<u8>,
+    pub(super) key: Vec<u8>,
+    pub(super) value: Vec<u8>,
 }
 
 /// A hash is a hash: keys of [`Staging::guarded`] are hashed already.
@@ -66,21 +68,21 @@ type HashSet64 = HashSet<u64, BuildHasherDefault<Identity>>;
 
 /// The change of a document.
 #[derive(Clone, Copy)]
-struct Change<'a> {
-    old: &'a Doc,
+pub(super) struct Change<'a> {
+    pub old: &'a Doc,
     /// Whether a value at a path may differ.
-    touches: &'a dyn Fn(&str) -> bool,
+    pub touches: &'a dyn Fn(&str) -> bool,
 }
 
 /// Documents on their way into one collection, for one commit.
 pub struct Staging<'a> {
     engine: &'a Engine,
-    collection: &'a Collection,
-    snapshot: Snapshot,
-    batch: WriteSet,
-    counts: Counts,
-    documents: usize,
-    buffers: &'a mut Buffers,
+    pub(super) collection: &'a Collection,
+    pub(super) snapshot: Snapshot,
+    pub(super) batch: WriteSet,
+    pub(super) counts: Counts,
+    pub(super) documents: usize,
+    pub(super) buffers: &'a mut Buffers,
     /// Greatest primary key staged so far; ascending keys need no look at the hashes.
     greatest: Vec<u8>,
     /// Hashes of the staged primary keys, filled when the first key came out of order.
@@ -94,7 +96,7 @@ pub struct Staging<'a> {
     /// Whether documents are not checked by the validator.
     bypass_validation: bool,
     /// What is to be told of documents that do not pass it.
-    warnings: Vec<DocBuf>,
+    pub(super) warnings: Vec<DocBuf>,
     /// Of a capped collection: nobody else inserts until the commit.
     insertion: Option<MutexGuard<'a, Insertion>>,
     /// The last of the oldest documents that this commit removes.
@@ -253,8 +255,7 @@ impl<'a> Staging<'a> {
         if self.saw_primary(key) {
             return Ok(Staged::NextCommit);
         }
-        self.batch
-            .put_guarded(self.collection.primary, key, doc.as_bytes());
+        self.put_document(key, doc, None)?;
         for position in 0..self.collection.indexes.len() {
             self.put_entries(position, key, doc, None);
         }
@@ -315,7 +316,7 @@ impl<'a> Staging<'a> {
             let Some((key, doc)) = oldest.next()? else {
                 break;
             };
-            self.delete(key, Doc::from_trusted(doc))?;
+            self.delete(key, Doc::from_trusted(doc), None)?;
             self.removed_to.clear();
             self.removed_to.extend_from_slice(key);
         }
@@ -324,7 +325,7 @@ impl<'a> Staging<'a> {
     }
 
     /// Checks a document by the validator. Returns what is to be told of it.
-    fn validate(&self, doc: &Doc, old: Option<&Doc>) -> Result<Option<DocBuf>> {
+    pub(super) fn validate(&self, doc: &Doc, old: Option<&Doc>) -> Result<Option<DocBuf>> {
         if self.bypass_validation {
             return Ok(None);
         }
@@ -336,7 +337,7 @@ impl<'a> Staging<'a> {
     }
 
     /// Stages the change of a document from `old` to `new`, which have the same `_id`. Indexes none of
-    /// whose paths `touches` are left alone.
+    /// whose paths `touches` are left alone. `parts` tells how it is stored, if not as it is.
     ///
     /// # Errors
     /// As [`Staging::insert`].
@@ -344,6 +345,7 @@ impl<'a> Staging<'a> {
         &mut self,
         key: &[u8],
         old: &Doc,
+        parts: Option<&Parts>,
         new: &Doc,
         touches: &dyn Fn(&str) -> bool,
     ) -> Result<Staged> {
@@ -352,23 +354,23 @@ impl<'a> Staging<'a> {
         if self.generate(new, key.len(), Some(change))? == Staged::NextCommit {
             return Ok(Staged::NextCommit);
         }
-        self.batch
-            .put_guarded(self.collection.primary, key, new.as_bytes());
+        self.put_document(key, new, parts)?;
         for position in 0..self.collection.indexes.len() {
             self.put_entries(position, key, new, Some(change));
         }
-        self.counts.remove_document(old.len_bytes());
+        self.counts.remove_document(counted_bytes(old, parts));
         self.counts.add_document(new.len_bytes());
         self.documents += 1;
         self.warnings.extend(warning);
         Ok(Staged::Done)
     }
 
-    /// Stages the removal of a document.
+    /// Stages the removal of a document. Of a large one `parts` tell how it is stored, and `old` is at least what its
+    /// indexes look at.
     ///
     /// # Errors
     /// Errors of the index keys: none that the insert did not have.
-    pub fn delete(&mut self, key: &[u8], old: &Doc) -> Result<()> {
+    pub fn delete(&mut self, key: &[u8], old: &Doc, parts: Option<&Parts>) -> Result<()> {
         let collection = self.collection;
         for index in &collection.indexes {
             let Buffers {
@@ -392,13 +394,16 @@ impl<'a> Staging<'a> {
             }
         }
         self.batch.delete_guarded(collection.primary, key);
-        self.counts.remove_document(old.len_bytes());
+        if let Some(parts) = parts {
+            self.delete_segments(key, parts)?;
+        }
+        self.counts.remove_document(counted_bytes(old, parts));
         self.documents += 1;
         Ok(())
     }
 
     /// Generates the keys of `new` in every index that can change, and checks the unique ones.
-    fn generate(
+    pub(super) fn generate(
         &mut self,
         new: &Doc,
         id_bytes: usize,
@@ -449,7 +454,13 @@ impl<'a> Staging<'a> {
     }
 
     /// Puts the entries of one index that are new, deletes those that are gone.
-    fn put_entries(&mut self, position: usize, id: &[u8], new: &Doc, change: Option<Change<'_>>) {
+    pub(super) fn put_entries(
+        &mut self,
+        position: usize,
+        id: &[u8],
+        new: &Doc,
+        change: Option<Change<'_>>,
+    ) {
         let Some(index) = self.collection.indexes.get(position) else {
             return;
         };
@@ -558,6 +569,13 @@ impl<'a> Staging<'a> {
         }
         Ok(self.documents)
     }
+}
+
+/// What a document counts for in the collection's counter.
+fn counted_bytes(doc: &Doc, parts: Option<&Parts>) -> usize {
+    parts.map_or(doc.len_bytes(), |parts| {
+        header::counted_bytes(&parts.stored)
+    })
 }
 
 /// Whether a stored document has these fields in an index that is unique, or is to become so.

@@ -5,6 +5,7 @@ use frond_query::error::ErrorCode;
 use frond_query::update::{ApplyContext, Update};
 
 use super::insert::prepare;
+use super::large;
 use super::modify::{Change, Changed, Effect, Target, is_upsert_race};
 use super::staging::{Buffers, Staged, Staging};
 use super::{Retry, clock_timestamp, environment, now_ms};
@@ -14,6 +15,7 @@ use crate::error::{Result, command};
 use crate::exec::access::Row;
 use crate::find::Question;
 use crate::keyspace::Durability;
+use crate::large::want::Wanted;
 use crate::namespace::Namespace;
 
 /// How often an upsert that met another one is tried again.
@@ -59,8 +61,12 @@ pub struct UpdateOutcome {
 pub(super) struct Apply<'a> {
     pub update: &'a Update,
     pub context: ApplyContext,
+    /// Whether the document after the change is wanted as a whole.
+    pub keeps_result: bool,
     /// The document after the last change, if it is wanted.
     pub result: Option<DocBuf>,
+    /// What is looked at in large documents, and in which version of the collection.
+    wanted: Option<(u64, Wanted)>,
 }
 
 impl<'a> Apply<'a> {
@@ -70,24 +76,75 @@ impl<'a> Apply<'a> {
         Apply {
             update,
             context,
+            keeps_result: false,
             result: None,
+            wanted: None,
         }
+    }
+
+    /// The same, keeping the document after the change.
+    pub fn keeping_result(self) -> Apply<'a> {
+        Apply {
+            keeps_result: true,
+            ..self
+        }
+    }
+
+    /// Changes a large document, whose record is `stored`.
+    fn stage_large(
+        &mut self,
+        staging: &mut Staging<'_>,
+        row: &Row,
+        stored: &[u8],
+    ) -> Result<Effect> {
+        let version = staging.collection().version();
+        let known = self.wanted.take().filter(|(known, _)| *known == version);
+        let (_, wanted) = self.wanted.insert(known.unwrap_or_else(|| {
+            let wanted = large::wanted(self.update, staging.collection(), self.keeps_result);
+            (version, wanted)
+        }));
+        let (doc, parts) = staging.place().for_change(&row.key, stored, wanted)?;
+        let applied = self.update.apply(&doc, &self.context)?;
+        let touches = |path: &str| applied.paths_touched.affects(path);
+        let effect = if !applied.modified {
+            Effect::None
+        } else if let Some(staged) =
+            staging.update_parts(&row.key, &doc, &parts, &applied.doc, &touches)?
+        {
+            staged.into()
+        } else {
+            let everything = Wanted::everything();
+            let (doc, parts) = staging.place().for_change(&row.key, stored, &everything)?;
+            let applied = self.update.apply(&doc, &self.context)?;
+            staging
+                .update(&row.key, &doc, Some(&parts), &applied.doc, &touches)?
+                .into()
+        };
+        if self.keeps_result {
+            self.result = Some(applied.doc);
+        }
+        Ok(effect)
     }
 }
 
 impl Change for Apply<'_> {
     fn stage(&mut self, staging: &mut Staging<'_>, row: &Row) -> Result<Effect> {
         self.context.positional = row.positional;
+        if let Some(stored) = &row.stored {
+            return self.stage_large(staging, row, stored);
+        }
         let applied = self.update.apply(&row.doc, &self.context)?;
         let effect = if applied.modified {
             let touches = |path: &str| applied.paths_touched.affects(path);
             staging
-                .update(&row.key, &row.doc, &applied.doc, &touches)?
+                .update(&row.key, &row.doc, None, &applied.doc, &touches)?
                 .into()
         } else {
             Effect::None
         };
-        self.result = Some(applied.doc);
+        if self.keeps_result {
+            self.result = Some(applied.doc);
+        }
         Ok(effect)
     }
 }
@@ -125,6 +182,7 @@ pub fn update(
         context,
         durability,
         bypass_validation: request.bypass_validation,
+        whole: false,
     };
     let mut attempts = 0;
     loop {

@@ -33,7 +33,7 @@ fn writes(index: &DocBuf, old: &Doc, new: &Doc, touched: &str) -> usize {
         let relative = |a: &str, b: &str| a == b || a.starts_with(&format!("{b}."));
         relative(path, touched) || relative(touched, path)
     };
-    let staged = staging.update(&key, old, new, &below).unwrap();
+    let staged = staging.update(&key, old, None, new, &below).unwrap();
     assert_eq!(staged, Staged::Done);
     // The document itself is one of them.
     staging.batch.len() - 1

@@ -1,0 +1,184 @@
+//! The record of a shredded document.
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 4 | `01 00 00 80`: the version, and a sign bit that no document has in its length |
+//! | 4 | revision: grows with each change |
+//! | 4 | the revision that was written whole; later ones are messages on top of it |
+//! | 4 | length of the document, as the collection's counter has it |
+//! | 4 | slack: bytes that blind additions may have added |
+//! | 2 | the next container's number |
+//! | 2 | the container of the document itself, 0 if its skeleton is here |
+//! | 2 | number of containers |
+//! | 20 each | containers, see [`Container`] |
+//! | rest | the skeleton |
+//!
+//! Numbers are little-endian.
+
+use frond_bson::Doc;
+
+const MARKER: [u8; 4] = [1, 0, 0, 0x80];
+const FIXED_BYTES: usize = 26;
+
+/// What is known of a container without reading its segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Container {
+    /// Its number within the document, from 1 on.
+    pub id: u16,
+    /// How many high bits of the hash of a name say in which segment the field is.
+    pub bits: u8,
+    /// [`Container::VALUE`] and others.
+    pub flags: u8,
+    /// The ordinal of the next element.
+    pub next_ordinal: u32,
+    /// Most bytes that its elements have.
+    pub bytes: u32,
+    /// No integer in it is greater or, negated, greater than this; of use if [`Container::INTEGERS`] is set.
+    pub magnitude: u64,
+}
+
+impl Container {
+    /// Not a document but one other value.
+    pub const VALUE: u8 = 1;
+    /// All elements are integers of 32 or 64 bits.
+    pub const INTEGERS: u8 = 2;
+    /// Some element is a stub, or has stubs inside.
+    pub const NESTED: u8 = 4;
+    /// Size as stored.
+    pub const BYTES: usize = 20;
+
+    /// Whether a flag is set.
+    pub fn is(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Number of its segments.
+    pub fn segments(&self) -> u32 {
+        1 << self.bits.min(16)
+    }
+
+    /// Appends the stored form.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.id.to_le_bytes());
+        out.extend_from_slice(&[self.bits, self.flags]);
+        out.extend_from_slice(&self.next_ordinal.to_le_bytes());
+        out.extend_from_slice(&self.bytes.to_le_bytes());
+        out.extend_from_slice(&self.magnitude.to_le_bytes());
+    }
+
+    /// Reads the stored form.
+    pub fn read(bytes: &[u8]) -> Option<(Container, &[u8])> {
+        let (own, rest) = bytes.split_at_checked(Self::BYTES)?;
+        let [bits, flags] = *own.get(2..4)?.first_chunk()?;
+        let container = Container {
+            id: u16::from_le_bytes(*own.first_chunk()?),
+            bits,
+            flags,
+            next_ordinal: u32::from_le_bytes(*own.get(4..)?.first_chunk()?),
+            bytes: u32::from_le_bytes(*own.get(8..)?.first_chunk()?),
+            magnitude: u64::from_le_bytes(*own.get(12..)?.first_chunk()?),
+        };
+        Some((container, rest))
+    }
+}
+
+/// The numbers of a header.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// Grows with each change, so that two states of a document have different headers.
+    pub revision: u32,
+    /// The revision that was written whole.
+    pub based: u32,
+    /// Length of the document in the collection's counter: exact but for the slack.
+    pub counted: u32,
+    /// What blind additions may have added to the length.
+    pub slack: u32,
+    /// The next container's number.
+    pub next_container: u16,
+    /// The container of the document itself; 0 for none.
+    pub root: u16,
+    /// The containers, by number.
+    pub containers: Vec<Container>,
+}
+
+/// Whether a record is the header of a shredded document.
+pub fn is_header(stored: &[u8]) -> bool {
+    stored.starts_with(&MARKER)
+}
+
+impl Header {
+    /// Takes a record apart. `None` if it is no header, or a damaged one.
+    pub fn read(stored: &[u8]) -> Option<(Header, &Doc)> {
+        let rest = stored.strip_prefix(&MARKER)?;
+        let number = |at: usize| Some(u32::from_le_bytes(*rest.get(at..)?.first_chunk()?));
+        let short = |at: usize| Some(u16::from_le_bytes(*rest.get(at..)?.first_chunk()?));
+        let count = usize::from(short(20)?);
+        let mut header = Header {
+            revision: number(0)?,
+            based: number(4)?,
+            counted: number(8)?,
+            slack: number(12)?,
+            next_container: short(16)?,
+            root: short(18)?,
+            containers: Vec::with_capacity(count),
+        };
+        let mut rest = rest.get(FIXED_BYTES - MARKER.len()..)?;
+        for _ in 0..count {
+            let (container, after) = Container::read(rest)?;
+            header.containers.push(container);
+            rest = after;
+        }
+        (rest.len() >= 5).then(|| (header, Doc::from_trusted(rest)))
+    }
+
+    /// The record.
+    pub fn write(&self, skeleton: &[u8]) -> Vec<u8> {
+        let tables = self.containers.len() * Container::BYTES;
+        let mut out = Vec::with_capacity(FIXED_BYTES + tables + skeleton.len());
+        out.extend_from_slice(&MARKER);
+        for number in [self.revision, self.based, self.counted, self.slack] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        for number in [self.next_container, self.root, self.containers.len() as u16] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        for container in &self.containers {
+            container.write(&mut out);
+        }
+        out.extend_from_slice(skeleton);
+        out
+    }
+
+    /// A container.
+    pub fn container(&self, id: u16) -> Option<&Container> {
+        self.containers.iter().find(|one| one.id == id)
+    }
+
+    /// A container, to be changed.
+    pub fn container_mut(&mut self, id: u16) -> Option<&mut Container> {
+        self.containers.iter_mut().find(|one| one.id == id)
+    }
+
+    /// Most bytes that the document has.
+    pub fn bytes_max(&self) -> usize {
+        self.counted as usize + self.slack as usize
+    }
+}
+
+/// Bytes of a stored document as the collection's counter has them.
+pub fn counted_bytes(stored: &[u8]) -> usize {
+    if is_header(stored)
+        && let Some(counted) = stored.get(12..).and_then(<[u8]>::first_chunk)
+    {
+        return u32::from_le_bytes(*counted) as usize;
+    }
+    stored.len()
+}
+
+/// Whether a document of so many bytes can be the one of this record. If not, segments are missing.
+pub fn may_have_bytes(stored: &[u8], bytes: usize) -> bool {
+    match Header::read(stored) {
+        Some((header, _)) => (header.counted as usize..=header.bytes_max()).contains(&bytes),
+        None => stored.len() == bytes,
+    }
+}

@@ -1,0 +1,397 @@
+//! Path messages: changes of headers and segments that the engine keeps, combines and applies.
+//!
+//! | message | bytes |
+//! | --- | --- |
+//! | to a header | `1`, revision, counted bytes, slack (4 each), number of containers (2), these containers as they are now, operations |
+//! | to a segment | `2`, operations |
+//!
+//! | operation | bytes |
+//! | --- | --- |
+//! | what is done | 1, see [`Action`] |
+//! | length of the path | as many as it takes, 7 bits each, lowest first |
+//! | path | names with a zero byte behind each |
+//! | ordinal | 4, in segments: the place of the element if the path is one name and it is appended |
+//! | value | its type, its bytes; nothing if the field is removed |
+
+use std::borrow::Cow;
+
+use frond_bson::{Doc, tag, value_len};
+
+use super::edit::{self, Action, Typed};
+use super::header::{Container, Header};
+use super::segment;
+
+const TO_HEADER: u8 = 1;
+const TO_SEGMENT: u8 = 2;
+
+/// One change within a header or a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation<'a> {
+    /// What is done.
+    pub action: Action,
+    /// Where, from the skeleton or from the container on.
+    pub path: Cow<'a, [u8]>,
+    /// The ordinal of an element of a segment that is appended.
+    pub ordinal: u32,
+    /// The type of the value.
+    pub tag: u8,
+    /// The value.
+    pub value: Cow<'a, [u8]>,
+}
+
+impl Operation<'_> {
+    fn typed(&self) -> Typed<'_> {
+        Typed {
+            tag: self.tag,
+            bytes: &self.value,
+        }
+    }
+
+    /// Bytes that the operation takes, about.
+    pub fn bytes(&self) -> usize {
+        self.path.len() + self.value.len() + 8
+    }
+
+    fn write(&self, to_segment: bool, out: &mut Vec<u8>) {
+        out.push(self.action.to_byte());
+        let mut length = self.path.len();
+        while length >= 0x80 {
+            out.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        out.push(length as u8);
+        out.extend_from_slice(&self.path);
+        if to_segment {
+            out.extend_from_slice(&self.ordinal.to_le_bytes());
+        }
+        if self.action != Action::Remove {
+            out.push(self.tag);
+            out.extend_from_slice(&self.value);
+        }
+    }
+
+    fn read(bytes: &[u8], to_segment: bool) -> Option<(Operation<'_>, &[u8])> {
+        let (&action, mut rest) = bytes.split_first()?;
+        let action = Action::from_byte(action)?;
+        let (mut length, mut shift) = (0, 0);
+        loop {
+            let (&byte, after) = rest.split_first()?;
+            rest = after;
+            length |= usize::from(byte & 0x7F).checked_shl(shift)?;
+            shift += 7;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        let (path, mut rest) = rest.split_at_checked(length)?;
+        let mut ordinal = 0;
+        if to_segment {
+            let (number, after) = rest.split_first_chunk()?;
+            ordinal = u32::from_le_bytes(*number);
+            rest = after;
+        }
+        let (mut tag, mut value): (u8, &[u8]) = (tag::NULL, &[]);
+        if action != Action::Remove {
+            let (&first, after) = rest.split_first()?;
+            tag = first;
+            (value, rest) = after.split_at_checked(value_len(tag, after)?)?;
+        }
+        let operation = Operation {
+            action,
+            path: Cow::Borrowed(path),
+            ordinal,
+            tag,
+            value: Cow::Borrowed(value),
+        };
+        Some((operation, rest))
+    }
+}
+
+/// The numbers that a message gives to a header.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// See [`Header`].
+    pub revision: u32,
+    /// See [`Header`].
+    pub counted: u32,
+    /// See [`Header`].
+    pub slack: u32,
+    /// The containers that differ.
+    pub containers: Vec<Container>,
+}
+
+/// A message to a header.
+pub fn to_header(numbers: &Numbers, operations: &[Operation<'_>]) -> Vec<u8> {
+    let mut out = vec![TO_HEADER];
+    for number in [numbers.revision, numbers.counted, numbers.slack] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    out.extend_from_slice(&(numbers.containers.len() as u16).to_le_bytes());
+    for container in &numbers.containers {
+        container.write(&mut out);
+    }
+    for operation in operations {
+        operation.write(false, &mut out);
+    }
+    out
+}
+
+/// Appends a message to a segment.
+pub fn to_segment<'o, 'd: 'o>(
+    operations: impl IntoIterator<Item = &'o Operation<'d>>,
+    out: &mut Vec<u8>,
+) {
+    out.push(TO_SEGMENT);
+    for operation in operations {
+        operation.write(true, out);
+    }
+}
+
+/// A message, taken apart. What is damaged is passed over.
+enum Message<'a> {
+    Header(Numbers, Vec<Operation<'a>>),
+    Segment(Vec<Operation<'a>>),
+}
+
+fn operations(mut bytes: &[u8], to_segment: bool) -> Vec<Operation<'_>> {
+    let mut found = Vec::new();
+    while let Some((operation, rest)) = Operation::read(bytes, to_segment) {
+        found.push(operation);
+        bytes = rest;
+    }
+    found
+}
+
+fn read_numbers(bytes: &[u8]) -> Option<(Numbers, &[u8])> {
+    let number = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    let mut numbers = Numbers {
+        revision: number(0)?,
+        counted: number(4)?,
+        slack: number(8)?,
+        containers: Vec::new(),
+    };
+    let (count, mut rest) = bytes.get(12..)?.split_first_chunk()?;
+    for _ in 0..u16::from_le_bytes(*count) {
+        let (container, after) = Container::read(rest)?;
+        numbers.containers.push(container);
+        rest = after;
+    }
+    Some((numbers, rest))
+}
+
+fn read(message: &[u8]) -> Option<Message<'_>> {
+    let (&kind, rest) = message.split_first()?;
+    match kind {
+        TO_HEADER => {
+            let (numbers, rest) = read_numbers(rest)?;
+            Some(Message::Header(numbers, operations(rest, false)))
+        }
+        TO_SEGMENT => Some(Message::Segment(operations(rest, true))),
+        _ => None,
+    }
+}
+
+/// One message that does what these do, oldest first.
+pub fn combine<'a>(messages: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut all: Vec<Operation<'_>> = Vec::new();
+    let mut numbers: Option<Numbers> = None;
+    for message in messages {
+        let newer = match read(message) {
+            Some(Message::Header(mut newer, operations)) => {
+                if let Some(older) = numbers {
+                    let is_newer =
+                        |one: &Container| newer.containers.iter().any(|c| c.id == one.id);
+                    let kept: Vec<_> = (older.containers.into_iter())
+                        .filter(|one| !is_newer(one))
+                        .collect();
+                    newer.containers.extend(kept);
+                }
+                numbers = Some(newer);
+                operations
+            }
+            Some(Message::Segment(operations)) => operations,
+            None => continue,
+        };
+        for operation in newer {
+            add(&mut all, operation);
+        }
+    }
+    match numbers {
+        Some(numbers) => to_header(&numbers, &all),
+        None => {
+            let mut out = Vec::with_capacity(all.iter().map(Operation::bytes).sum::<usize>() + 1);
+            to_segment(&all, &mut out);
+            out
+        }
+    }
+}
+
+/// Adds an operation behind others, or folds it into one of them.
+fn add<'a>(all: &mut Vec<Operation<'a>>, newer: Operation<'a>) {
+    // Operations on paths of which neither leads to the other can change places.
+    let related = |one: &Operation<'_>| {
+        one.path.starts_with(&newer.path) || newer.path.starts_with(&one.path)
+    };
+    let Some(place) = all.iter().rposition(related) else {
+        all.push(newer);
+        return;
+    };
+    let Some(older) = all.get_mut(place).filter(|one| one.path == newer.path) else {
+        all.push(newer);
+        return;
+    };
+    match (older.action, newer.action) {
+        (Action::Set | Action::Move, Action::Set) => {
+            (older.tag, older.value) = (newer.tag, newer.value);
+        }
+        (Action::Add, Action::Set) => {
+            older.action = Action::Set;
+            (older.tag, older.value) = (newer.tag, newer.value);
+        }
+        (_, Action::Remove) => {
+            older.action = Action::Remove;
+            (older.tag, older.value) = (tag::NULL, Cow::default());
+        }
+        // What is appended goes behind what was appended meanwhile.
+        (_, Action::Move) | (Action::Remove, Action::Set | Action::Add) => {
+            all.remove(place);
+            all.push(Operation {
+                action: Action::Move,
+                ..newer
+            });
+        }
+        (Action::Set | Action::Move, Action::Add) => {
+            match edit::sum(older.typed(), newer.typed()) {
+                Some((tag, value)) => (older.tag, older.value) = (tag, Cow::Owned(value)),
+                None => all.push(newer),
+            }
+        }
+        (Action::Add, Action::Add) => match folded_sum(older.typed(), newer.typed()) {
+            Some((tag, value)) => (older.tag, older.value) = (tag, Cow::Owned(value)),
+            None => all.push(newer),
+        },
+    }
+}
+
+/// The sum that added at once does what the parts do one after the other, also to the type.
+fn folded_sum(older: Typed<'_>, newer: Typed<'_>) -> Option<(u8, Vec<u8>)> {
+    let (a, b) = (edit::integer(older)?, edit::integer(newer)?);
+    match (older.tag, newer.tag) {
+        (tag::INT64, tag::INT64) => edit::sum(older, newer),
+        // What goes one way leaves the 32 bits in the end, or not at all.
+        (tag::INT32, tag::INT32) if (a < 0) == (b < 0) => {
+            edit::sum(older, newer).filter(|(tag, _)| *tag == tag::INT32)
+        }
+        _ => None,
+    }
+}
+
+/// What a header or a segment is after messages, oldest first. A segment without elements is gone.
+pub fn apply<'a>(base: Option<&[u8]>, messages: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
+    let mut state = base.map(<[u8]>::to_vec);
+    for message in messages {
+        match read(message) {
+            Some(Message::Header(numbers, operations)) => {
+                // A header that is not there, or damaged, cannot be changed.
+                if let Some(stored) = &state
+                    && let Some(changed) = apply_to_header(stored, &numbers, &operations)
+                {
+                    state = Some(changed);
+                }
+            }
+            Some(Message::Segment(operations)) => {
+                let bytes = state.get_or_insert_default();
+                for operation in &operations {
+                    apply_to_segment(bytes, operation);
+                }
+            }
+            None => {}
+        }
+    }
+    state.filter(|bytes| !bytes.is_empty())
+}
+
+fn apply_to_header(
+    stored: &[u8],
+    numbers: &Numbers,
+    operations: &[Operation<'_>],
+) -> Option<Vec<u8>> {
+    let (mut header, skeleton) = Header::read(stored)?;
+    header.revision = numbers.revision;
+    header.counted = numbers.counted;
+    header.slack = numbers.slack;
+    for newer in &numbers.containers {
+        if let Some(container) = header.container_mut(newer.id) {
+            *container = *newer;
+        }
+    }
+    let mut skeleton = skeleton.as_bytes().to_vec();
+    for one in operations {
+        edit::in_document(&mut skeleton, 0, &one.path, one.action, one.typed());
+    }
+    Some(header.write(&skeleton))
+}
+
+/// The header after changes, written whole.
+pub fn rewrite_header(mut header: Header, skeleton: &Doc, operations: &[Operation<'_>]) -> Vec<u8> {
+    header.based = header.revision;
+    let mut skeleton = skeleton.as_bytes().to_vec();
+    for one in operations {
+        edit::in_document(&mut skeleton, 0, &one.path, one.action, one.typed());
+    }
+    header.write(&skeleton)
+}
+
+/// Does nothing if the path leads nowhere.
+fn apply_to_segment(bytes: &mut Vec<u8>, operation: &Operation<'_>) -> Option<()> {
+    let (name, rest) = edit::split_path(&operation.path)?;
+    let found = segment::find(bytes, name)
+        .map(|entry| (entry.range(), entry.value_range(), entry.element.tag()));
+    if !rest.is_empty() {
+        let (_, value, tag) = found?;
+        if !matches!(tag, tag::DOCUMENT | tag::ARRAY) {
+            return None;
+        }
+        edit::in_document(
+            bytes,
+            value.start,
+            rest,
+            operation.action,
+            operation.typed(),
+        )?;
+        return Some(());
+    }
+    let append = |bytes: &mut Vec<u8>| {
+        bytes.extend_from_slice(&operation.ordinal.to_le_bytes());
+        edit::push_element(name, operation.typed(), bytes);
+    };
+    match (operation.action, found) {
+        (Action::Remove, Some((whole, ..))) => drop(bytes.drain(whole)),
+        (Action::Remove, None) => {}
+        (Action::Move, found) => {
+            if let Some((whole, ..)) = found {
+                bytes.drain(whole);
+            }
+            append(bytes);
+        }
+        (Action::Set | Action::Add, None) => append(bytes),
+        (Action::Set, Some((whole, value, _))) => {
+            edit::set_value(
+                bytes,
+                whole.start + segment::ORDINAL_BYTES,
+                value,
+                operation.typed(),
+            )?;
+        }
+        (Action::Add, Some((whole, value, tag))) => {
+            let old = Typed {
+                tag,
+                bytes: bytes.get(value.clone())?,
+            };
+            let (tag, sum) = edit::sum(old, operation.typed())?;
+            let sum = Typed { tag, bytes: &sum };
+            edit::set_value(bytes, whole.start + segment::ORDINAL_BYTES, value, sum)?;
+        }
+    }
+    Some(())
+}

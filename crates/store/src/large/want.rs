@@ -1,0 +1,161 @@
+//! Which parts of a document somebody looks at.
+
+use super::edit;
+
+/// Parts of a document, as a tree of names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Want {
+    /// Everything from here on.
+    all: bool,
+    /// These fields, and that there is a document around them.
+    fields: Vec<(Box<[u8]>, Want)>,
+}
+
+/// Nothing.
+pub static NOTHING: Want = Want {
+    all: false,
+    fields: Vec::new(),
+};
+
+/// Everything.
+pub static EVERYTHING: Want = Want {
+    all: true,
+    fields: Vec::new(),
+};
+
+impl Want {
+    /// The parts at these dotted paths.
+    pub fn paths<'a>(paths: impl IntoIterator<Item = &'a str>) -> Want {
+        let mut want = Want::default();
+        for path in paths {
+            want.add(path);
+        }
+        want
+    }
+
+    /// Adds the part at a dotted path.
+    pub fn add(&mut self, path: &str) {
+        self.at(path.split('.').map(str::as_bytes)).all = true;
+    }
+
+    /// Adds that there is a document at a path, see [`edit`], without any of its fields.
+    pub fn add_presence(&mut self, mut path: &[u8]) {
+        self.at(std::iter::from_fn(|| {
+            let (name, rest) = edit::split_path(path)?;
+            path = rest;
+            Some(name)
+        }));
+    }
+
+    fn at<'a>(&mut self, names: impl Iterator<Item = &'a [u8]>) -> &mut Want {
+        let mut here = self;
+        for name in names {
+            let known = here.fields.iter().position(|(known, _)| **known == *name);
+            let place = known.unwrap_or_else(|| {
+                here.fields.push((name.into(), Want::default()));
+                here.fields.len() - 1
+            });
+            here = &mut here.fields[place].1;
+        }
+        here
+    }
+
+    /// Whether everything is wanted.
+    pub fn is_all(&self) -> bool {
+        self.all
+    }
+
+    /// What is wanted of a field; `None` if it is not even wanted whether it is there.
+    pub fn field(&self, name: &[u8]) -> Option<&Want> {
+        if self.all {
+            return Some(self);
+        }
+        let mut fields = self.fields.iter();
+        fields.find_map(|(known, want)| (**known == *name).then_some(want))
+    }
+
+    /// Whether something is wanted of what is at a path, or around it.
+    pub fn meets(&self, mut path: &[u8]) -> bool {
+        let mut here = self;
+        while !here.all {
+            let Some((name, rest)) = edit::split_path(path) else {
+                return true;
+            };
+            match here.field(name) {
+                Some(want) => here = want,
+                None => return false,
+            }
+            path = rest;
+        }
+        true
+    }
+
+    /// The fields of which something is wanted, if not everything is.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.fields.iter().map(|(name, _)| &**name)
+    }
+}
+
+/// An integer that an update adds to a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Increment {
+    /// The dotted path of the field.
+    pub dotted: String,
+    /// The same path, see [`edit`].
+    pub path: Vec<u8>,
+    /// Where the last name begins in it.
+    pub name_at: usize,
+    /// The integer without its sign.
+    pub magnitude: u64,
+}
+
+impl Increment {
+    /// An addition at a dotted path.
+    pub fn new(dotted: &str, integer: i64) -> Increment {
+        let mut path = Vec::with_capacity(dotted.len() + 1);
+        let mut name_at = 0;
+        for name in dotted.split('.') {
+            name_at = path.len();
+            path.extend_from_slice(name.as_bytes());
+            path.push(0);
+        }
+        Increment {
+            dotted: dotted.to_owned(),
+            path,
+            name_at,
+            magnitude: integer.unsigned_abs(),
+        }
+    }
+
+    /// The path of the document around the field.
+    pub fn parent(&self) -> &[u8] {
+        self.path.get(..self.name_at).unwrap_or_default()
+    }
+}
+
+/// What somebody looks at in each document: all, or these parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The parts, without what `increments` add to.
+    pub want: Want,
+    /// Additions that can perhaps be made without reading the field.
+    pub increments: Vec<Increment>,
+}
+
+impl Wanted {
+    /// The whole document.
+    pub fn everything() -> Wanted {
+        Wanted {
+            want: EVERYTHING.clone(),
+            increments: Vec::new(),
+        }
+    }
+
+    /// These parts.
+    pub fn parts(want: Want) -> Wanted {
+        Wanted {
+            want,
+            increments: Vec::new(),
+        }
+    }
+}
