@@ -90,7 +90,7 @@ impl Field<'_> {
 /// Parses a document of conditions on fields and of logical operators.
 pub(crate) fn document(filter: &Doc, context: Context<'_>) -> Result<Expr> {
     let context = context.deeper()?;
-    let mut conditions = Vec::new();
+    let mut conditions = Vec::with_capacity(filter.count());
     for (name, value) in filter.iter() {
         if name.starts_with('$') {
             if is_db_ref_field(name) {
@@ -130,6 +130,9 @@ pub(crate) fn field_operators(field: &Field<'_>, conditions: &mut Vec<Expr>) -> 
 
 /// A conjunction. It has no conjunctions directly inside, and no wrapper around a single condition.
 pub(crate) fn all_of(conditions: Vec<Expr>) -> Expr {
+    if conditions.len() > 1 && !conditions.iter().any(|one| matches!(one, Expr::And(_))) {
+        return Expr::And(conditions);
+    }
     let mut flat = Vec::with_capacity(conditions.len());
     for condition in conditions {
         match condition {

@@ -71,20 +71,26 @@ impl Needs {
             *self = Needs::whole();
             return;
         }
-        let at = self.behind(path);
+        // Most come in order.
+        let at = match self.paths.last() {
+            Some(last) if order(last, path).is_gt() => self.behind(path),
+            _ => self.paths.len(),
+        };
         let before = at.checked_sub(1).and_then(|at| self.paths.get(at));
         if before.is_some_and(|before| leads_to(before, path)) {
             return;
         }
         let covered = self.from(at).take_while(|known| leads_to(path, known));
         let end = at + covered.count();
-        self.paths.splice(at..end, [path.into()]);
+        self.paths.drain(at..end);
+        self.paths.insert(at, path.into());
     }
 
     /// Adds all that `other` needs.
     pub fn extend(&mut self, other: &Needs) {
-        if other.whole {
-            *self = Needs::whole();
+        if other.whole || self.is_none() {
+            *self = other.clone();
+            return;
         }
         other.paths().for_each(|path| self.add(path));
     }
@@ -174,9 +180,21 @@ impl<'a> FromIterator<&'a str> for Needs {
 
 /// Compares paths component by component.
 fn order(a: &str, b: &str) -> Ordering {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    // What most paths share is skipped in large steps.
+    let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
+    let shared = 8 * words.take_while(|(x, y)| x == y).count();
+    let rests = (a.get(shared..).unwrap_or_default())
+        .iter()
+        .zip(b.get(shared..).unwrap_or_default());
     // No name holds a zero byte: the end of a component comes before all else.
-    let rank = |byte| if byte == b'.' { 0 } else { byte };
-    a.bytes().map(rank).cmp(b.bytes().map(rank))
+    let rank = |byte: u8| if byte == b'.' { 0 } else { byte };
+    for (x, y) in rests {
+        if x != y {
+            return rank(*x).cmp(&rank(*y));
+        }
+    }
+    a.len().cmp(&b.len())
 }
 
 /// Whether `long` is `path` or below it.

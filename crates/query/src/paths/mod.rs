@@ -17,6 +17,7 @@ pub(crate) use field_path::{MAX_PATH_COMPONENTS, check_field_path, is_reserved, 
 pub use keys::{ArrayFields, KeyPaths, MAX_KEY_FIELDS, ParallelArrays};
 pub use walk::{LeafArrays, for_each_value, walk};
 
+use frond_bson::find_byte;
 use std::fmt;
 
 /// One name between the dots of a path.
@@ -47,6 +48,20 @@ impl Component {
     }
 }
 
+/// The names between the dots of a path.
+pub(crate) fn names(path: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(path);
+    std::iter::from_fn(move || {
+        let here = rest?;
+        let (name, below) = match find_byte(here.as_bytes(), b'.') {
+            Some(dot) => (here.get(..dot)?, here.get(dot + 1..)),
+            None => (here, None),
+        };
+        rest = below;
+        Some(name)
+    })
+}
+
 /// Reads `name` as an array index, written as BSON writes it (`"0"`, `"17"`, never `"01"`).
 pub fn array_index(name: &str) -> Option<usize> {
     let canonical = !name.is_empty()
@@ -57,33 +72,53 @@ pub fn array_index(name: &str) -> Option<usize> {
 
 /// A dotted path, split once.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Path {
-    full: Box<str>,
-    components: Box<[Component]>,
+pub struct Path(Form);
+
+/// The names, held as few times as may be.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Form {
+    /// A path without dots.
+    Field(Component),
+    Nested {
+        full: Box<str>,
+        components: Box<[Component]>,
+    },
 }
 
 impl Path {
     /// Splits `full` at its dots. Any string is a path; an empty component names the empty field.
     pub fn new(full: &str) -> Path {
-        Path {
-            full: full.into(),
-            components: full.split('.').map(Component::new).collect(),
+        let dots = full.bytes().filter(|byte| *byte == b'.').count();
+        if dots == 0 {
+            return Path(Form::Field(Component::new(full)));
         }
+        let mut components = Vec::with_capacity(dots + 1);
+        components.extend(names(full).map(Component::new));
+        Path(Form::Nested {
+            full: full.into(),
+            components: components.into(),
+        })
     }
 
     /// The path as it was written.
     pub fn as_str(&self) -> &str {
-        &self.full
+        match &self.0 {
+            Form::Field(only) => only.name(),
+            Form::Nested { full, .. } => full,
+        }
     }
 
     /// The components, at least one.
     pub fn components(&self) -> &[Component] {
-        &self.components
+        match &self.0 {
+            Form::Field(only) => std::slice::from_ref(only),
+            Form::Nested { components, .. } => components,
+        }
     }
 
     /// The name of the top-level field that the path starts with.
     pub fn first(&self) -> &str {
-        self.components.first().map_or("", Component::name)
+        self.components().first().map_or("", Component::name)
     }
 
     /// Whether a component can be an array index, as in `a.0.b`.
@@ -93,26 +128,26 @@ impl Path {
     /// the only key of that document is 5: an index on such a path cannot answer a condition that a
     /// missing field satisfies.
     pub fn has_index(&self) -> bool {
-        self.components
+        self.components()
             .iter()
             .any(|component| component.index.is_some())
     }
 
     /// Whether the path names a top-level field.
     pub fn is_top_level(&self) -> bool {
-        self.components.len() == 1
+        matches!(self.0, Form::Field(_))
     }
 }
 
 impl fmt::Debug for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.full, f)
+        fmt::Debug::fmt(self.as_str(), f)
     }
 }
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.full)
+        f.write_str(self.as_str())
     }
 }
 

@@ -32,10 +32,9 @@ pub(crate) fn apply(
         source,
         copied: 0,
         out: Vec::new(),
-        scratch: Vec::new(),
-        path: String::new(),
+        scratch: Vec::with_capacity(64),
     };
-    if !rewriter.fields_of_document(fields, scope.root, 0)? {
+    if !rewriter.fields_of_document(fields, scope.root, 0, Way::ROOT)? {
         return Ok(None);
     }
     rewriter.copy_to(source.len());
@@ -50,8 +49,37 @@ struct Rewriter<'a> {
     copied: usize,
     out: Vec<u8>,
     scratch: Vec<u8>,
-    /// Where the walk is, for messages.
-    path: String,
+}
+
+/// Where the walk is: the name of a field and the way to what it is in, for messages.
+#[derive(Clone, Copy)]
+struct Way<'w> {
+    above: Option<&'w Way<'w>>,
+    name: &'w str,
+}
+
+impl Way<'_> {
+    /// The whole document.
+    const ROOT: &'static Way<'static> = &Way {
+        above: None,
+        name: "",
+    };
+
+    /// The way to a field of what is here.
+    fn to<'w>(&'w self, name: &'w str) -> Way<'w> {
+        Way {
+            above: Some(self),
+            name,
+        }
+    }
+
+    /// The names with dots between them.
+    fn path(&self) -> String {
+        match self.above {
+            Some(above) => join(&above.path(), self.name),
+            None => String::new(),
+        }
+    }
 }
 
 /// An element of the source and where it is: offsets of `Element` count from `base`.
@@ -87,35 +115,24 @@ impl<'a> Rewriter<'a> {
         }
     }
 
-    /// Runs `visit` with `name` at the end of the path.
-    fn below<T>(&mut self, name: &str, visit: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let length = self.path.len();
-        if length > 0 {
-            self.path.push('.');
-        }
-        self.path.push_str(name);
-        let result = visit(self)?;
-        self.path.truncate(length);
-        Ok(result)
-    }
-
     /// Applies a node to an existing element. True if it changed.
-    fn existing(&mut self, node: &Node, place: Place<'a>) -> Result<bool> {
+    fn existing(&mut self, node: &Node, place: Place<'a>, way: &Way<'_>) -> Result<bool> {
         match node {
-            Node::Leaf(leaf) => self.leaf(leaf, place),
+            Node::Leaf(leaf) => self.leaf(leaf, place, way),
             Node::Fields(fields) => match place.element.value() {
                 Value::Document(doc) => {
-                    self.fields_of_document(fields, doc, place.base + place.element.value_start)
+                    let base = place.base + place.element.value_start;
+                    self.fields_of_document(fields, doc, base, way)
                 }
-                Value::Array(array) => self.fields_of_array(fields, array, place),
+                Value::Array(array) => self.fields_of_array(fields, array, place, way),
                 _ if node.creates(self.scope) => Err(self.not_viable(fields, &place.element)),
                 _ => match node.needs_way(self.scope.context.positional) {
-                    Some(rest) => Err(self.no_way(&rest, &place.element)),
+                    Some(rest) => Err(no_way(&rest, &place.element, way)),
                     None => Ok(false),
                 },
             },
             Node::Elements(elements) => match place.element.value() {
-                Value::Array(array) => self.elements_of_array(elements, array, place),
+                Value::Array(array) => self.elements_of_array(elements, array, place, way),
                 _ => Err(Error::bad_value(format!(
                     "Cannot apply array updates to non-array element {}",
                     display::element(place.element.name(), &place.element.value())
@@ -140,12 +157,12 @@ impl<'a> Rewriter<'a> {
         )
     }
 
-    fn leaf(&mut self, leaf: &Leaf, place: Place<'a>) -> Result<bool> {
+    fn leaf(&mut self, leaf: &Leaf, place: Place<'a>, way: &Way<'_>) -> Result<bool> {
         let element = place.element;
         let target = Target {
             scope: self.scope,
             path: &leaf.path,
-            name: element.name(),
+            name: way.name,
             value: Some(element.value()),
         };
         match leaf.modifier.modify(&target)? {
@@ -182,8 +199,14 @@ impl<'a> Rewriter<'a> {
     }
 
     /// Applies children to a document that begins at `base` of the source.
-    fn fields_of_document(&mut self, fields: &Fields, doc: &'a Doc, base: usize) -> Result<bool> {
-        let fields = &*self.resolve_positional(fields)?;
+    fn fields_of_document(
+        &mut self,
+        fields: &Fields,
+        doc: &'a Doc,
+        base: usize,
+        way: &Way<'_>,
+    ) -> Result<bool> {
+        let fields = &*self.resolve_positional(fields, way)?;
         let out_start = self.position(base);
         let end = base + doc.as_bytes().len();
         let children = fields.children();
@@ -206,7 +229,7 @@ impl<'a> Rewriter<'a> {
                 base,
                 in_array: false,
             };
-            let here = self.below(name, |this| this.existing(node, place))?;
+            let here = self.existing(node, place, &way.to(name))?;
             if here && base == 0 && **name == *"_id" {
                 return Err(immutable_id(node.first_path().unwrap_or("_id")));
             }
@@ -217,7 +240,7 @@ impl<'a> Rewriter<'a> {
             for (_, (name, node)) in unseen {
                 if node.creates(self.scope) {
                     self.copy_to(end - 1);
-                    changed |= self.create(name, node)?;
+                    changed |= self.create(name, node, way)?;
                 }
             }
         }
@@ -233,8 +256,9 @@ impl<'a> Rewriter<'a> {
         fields: &Fields,
         array: &'a Doc,
         place: Place<'a>,
+        way: &Way<'_>,
     ) -> Result<bool> {
-        let fields = &*self.resolve_positional(fields)?;
+        let fields = &*self.resolve_positional(fields, way)?;
         let mut wanted: Vec<(usize, &str, &Node)> = Vec::with_capacity(fields.children().len());
         for (name, node) in fields.children() {
             match array_index(name) {
@@ -244,7 +268,7 @@ impl<'a> Rewriter<'a> {
                 }
                 None => {
                     if let Some(rest) = node.needs_way(self.scope.context.positional) {
-                        return Err(self.no_way(&join(name, &rest), &place.element));
+                        return Err(no_way(&join(name, &rest), &place.element, way));
                     }
                 }
             }
@@ -263,7 +287,7 @@ impl<'a> Rewriter<'a> {
                     base,
                     in_array: true,
                 };
-                changed |= self.below(name, |this| this.existing(node, place))?;
+                changed |= self.existing(node, place, &way.to(name))?;
             }
         }
         for (index, name, node) in wanted {
@@ -281,7 +305,7 @@ impl<'a> Rewriter<'a> {
             for at in length..index {
                 raw::write_element(&mut self.out, &at.to_string(), &Value::Null);
             }
-            if self.create(name, node)? {
+            if self.create(name, node, way)? {
                 changed = true;
                 length = index + 1;
             } else {
@@ -304,26 +328,13 @@ impl<'a> Rewriter<'a> {
         )
     }
 
-    /// The error of an operator that creates nothing, but finds a value in its way.
-    fn no_way(&self, rest: &str, element: &Element<'_>) -> Error {
-        let rest = rest.trim_end_matches('.');
-        let part = rest.split('.').next().unwrap_or_default();
-        Error::new(
-            ErrorCode::PathNotViable,
-            format!(
-                "Cannot use the part ({part}) of ({}) to traverse the element ({{{}}})",
-                join(&self.path, rest),
-                display::element(element.name(), &element.value())
-            ),
-        )
-    }
-
     /// Applies children to the array elements that their filters take.
     fn elements_of_array(
         &mut self,
         elements: &Elements,
         array: &'a Doc,
         place: Place<'a>,
+        way: &Way<'_>,
     ) -> Result<bool> {
         let base = place.base + place.element.value_start;
         let end = base + array.as_bytes().len();
@@ -339,7 +350,7 @@ impl<'a> Rewriter<'a> {
                 }
                 chosen = Some(match chosen {
                     None => Cow::Borrowed(node),
-                    Some(other) => Cow::Owned(merge(&other, node, &join(&self.path, &name))?),
+                    Some(other) => Cow::Owned(merge(&other, node, &way.to(&name).path())?),
                 });
             }
             if let Some(node) = chosen {
@@ -348,7 +359,7 @@ impl<'a> Rewriter<'a> {
                     base,
                     in_array: true,
                 };
-                changed |= self.below(&name, |this| this.existing(&node, place))?;
+                changed |= self.existing(&node, place, &way.to(&name))?;
             }
         }
         if changed {
@@ -358,7 +369,7 @@ impl<'a> Rewriter<'a> {
     }
 
     /// Adds a missing field at the end of the result. False if its operators leave it missing.
-    fn create(&mut self, name: &str, node: &Node) -> Result<bool> {
+    fn create(&mut self, name: &str, node: &Node, way: &Way<'_>) -> Result<bool> {
         match node {
             Node::Leaf(leaf) => {
                 let target = Target {
@@ -377,16 +388,14 @@ impl<'a> Rewriter<'a> {
                 Ok(true)
             }
             Node::Fields(fields) => {
-                let fields = &*self.resolve_positional(fields)?;
+                let here = way.to(name);
+                let fields = &*self.resolve_positional(fields, &here)?;
                 let before = self.out.len();
                 let start = raw::begin_document(&mut self.out, name);
                 let mut created = false;
-                self.below(name, |this| {
-                    for (name, node) in fields.children() {
-                        created |= this.create(name, node)?;
-                    }
-                    Ok(())
-                })?;
+                for (name, node) in fields.children() {
+                    created |= self.create(name, node, &here)?;
+                }
                 if created {
                     raw::end_document(&mut self.out, start);
                 } else {
@@ -394,25 +403,39 @@ impl<'a> Rewriter<'a> {
                 }
                 Ok(created)
             }
-            Node::Elements(_) => Err(self.must_exist(name)),
+            Node::Elements(_) => Err(must_exist(&way.to(name))),
         }
     }
 
     /// The fields with `$` resolved to the index that the query matched. Error 2 if it matched none.
-    fn resolve_positional<'f>(&self, fields: &'f Fields) -> Result<Cow<'f, Fields>> {
+    fn resolve_positional<'f>(&self, fields: &'f Fields, way: &Way<'_>) -> Result<Cow<'f, Fields>> {
         if fields.positional.is_none() {
             return Ok(Cow::Borrowed(fields));
         }
         let index = self.scope.context.positional.ok_or_else(no_match)?;
-        Ok(Cow::Owned(fields.with_positional(index, &self.path)?))
+        Ok(Cow::Owned(fields.with_positional(index, &way.path())?))
     }
+}
 
-    fn must_exist(&self, name: &str) -> Error {
-        Error::bad_value(format!(
-            "The path '{}' must exist in the document in order to apply array updates.",
-            join(&self.path, name)
-        ))
-    }
+/// The error of an operator that creates nothing, but finds a value in its way.
+fn no_way(rest: &str, element: &Element<'_>, way: &Way<'_>) -> Error {
+    let rest = rest.trim_end_matches('.');
+    let part = rest.split('.').next().unwrap_or_default();
+    Error::new(
+        ErrorCode::PathNotViable,
+        format!(
+            "Cannot use the part ({part}) of ({}) to traverse the element ({{{}}})",
+            join(&way.path(), rest),
+            display::element(element.name(), &element.value())
+        ),
+    )
+}
+
+fn must_exist(way: &Way<'_>) -> Error {
+    Error::bad_value(format!(
+        "The path '{}' must exist in the document in order to apply array updates.",
+        way.path()
+    ))
 }
 
 fn no_match() -> Error {

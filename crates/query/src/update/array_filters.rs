@@ -1,6 +1,5 @@
 //! `arrayFilters`: which elements `$[name]` stands for.
 
-use super::path::Component;
 use crate::error::{Error, Result};
 use crate::matcher::Filter;
 use frond_bson::{Collator, Doc, DocBuf, Value};
@@ -41,29 +40,18 @@ impl ArrayFilters {
         Ok(ArrayFilters { by_name })
     }
 
-    /// Checks that every filter is used by a path and every name in a path has a filter.
-    pub(crate) fn check_use<'a>(
-        &self,
-        paths: impl Iterator<Item = (&'a str, &'a [Component])>,
-        update: &Doc,
-    ) -> Result<()> {
+    /// Checks that every filter is used by a path and every name in a path has a filter. `uses` are
+    /// the paths with such names, and the names.
+    pub(crate) fn check_use(&self, uses: &[(&str, &str)], update: &Doc) -> Result<()> {
         let mut unused: BTreeMap<&str, ()> =
             self.by_name.keys().map(|n| (n.as_str(), ())).collect();
-        for (path, components) in paths {
-            for component in components {
-                let Component::Filtered(name) = component else {
-                    continue;
-                };
-                if name.is_empty() {
-                    continue;
-                }
-                if !self.by_name.contains_key(&**name) {
-                    return Err(Error::bad_value(format!(
-                        "No array filter found for identifier '{name}' in path '{path}'"
-                    )));
-                }
-                unused.remove(&**name);
+        for (path, name) in uses.iter().filter(|(_, name)| !name.is_empty()) {
+            if !self.by_name.contains_key(*name) {
+                return Err(Error::bad_value(format!(
+                    "No array filter found for identifier '{name}' in path '{path}'"
+                )));
             }
+            unused.remove(name);
         }
         match unused.keys().next() {
             None => Ok(()),

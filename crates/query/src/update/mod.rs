@@ -27,6 +27,7 @@ use crate::needs::Needs;
 use array_filters::ArrayFilters;
 use frond_bson::{Collator, Doc, DocBuf, MAX_DOCUMENT_BYTES, ObjectId, Timestamp, Value};
 use operators::{Argument, Scope};
+use path::Component;
 use std::sync::Arc;
 use tree::{Fields, Leaf, Node};
 
@@ -195,7 +196,10 @@ impl Update {
             Kind::Pipeline(pipeline) => pipeline.needs(),
             Kind::Operators { fields, .. } => {
                 let mut needs = Needs::none();
-                fields.each_leaf(&mut |leaf| needs.add(path::fixed(&leaf.path)));
+                fields.each_leaf(&mut |leaf, is_fixed| match is_fixed {
+                    true => needs.add(&leaf.path),
+                    false => needs.add(path::fixed(&leaf.path)),
+                });
                 needs
             }
         };
@@ -208,10 +212,8 @@ impl Update {
     pub fn increments(&self) -> impl Iterator<Item = (&str, Value<'static>)> {
         let mut found = Vec::new();
         if let Kind::Operators { fields, .. } = &self.kind {
-            fields.each_leaf(&mut |leaf| {
-                if let Some(number) = leaf.modifier.increment()
-                    && path::fixed(&leaf.path).len() == leaf.path.len()
-                {
+            fields.each_leaf(&mut |leaf, is_fixed| {
+                if let Some(number) = leaf.modifier.increment().filter(|_| is_fixed) {
                     found.push((&*leaf.path, number.into()));
                 }
             });
@@ -270,8 +272,11 @@ impl Update {
 
 fn parse_operators(update: &Doc, array_filters: &[&Doc], collator: &Collator) -> Result<Update> {
     let filters = ArrayFilters::parse(array_filters, collator)?;
-    let mut root = Node::Fields(Arc::default());
-    let mut parsed = Vec::new();
+    let mut root = Node::Fields(Fields::default());
+    let mut paths: Vec<Arc<str>> = Vec::with_capacity(8);
+    let mut filtered = Vec::new();
+    let mut needs_positional = false;
+    let mut components = Vec::with_capacity(8);
     for (name, fields) in update.iter() {
         let Some(operator) = operators::find(name) else {
             return Err(Error::failed_to_parse(format!(
@@ -293,37 +298,46 @@ fn parse_operators(update: &Doc, array_filters: &[&Doc], collator: &Collator) ->
                 value,
                 collator,
             };
-            for (path, modifier) in (operator.parse)(&argument)? {
-                let components = path::parse(&path)?;
+            for (path, modifier) in (operator.parse)(&argument)?.into_iter().flatten() {
+                path::parse(path, &mut components)?;
                 if components.len() + crate::raw::depth(&value) > path::MAX_DEPTH {
                     return Err(Error::overflow(format!(
                         "Document exceeds maximum nested object depth: {}",
                         path::MAX_DEPTH
                     )));
                 }
-                let path: Arc<str> = path.into();
+                for component in &components {
+                    match component {
+                        Component::Field(_) => {}
+                        Component::Positional => needs_positional = true,
+                        Component::Filtered(name) => filtered.push((path, *name)),
+                    }
+                }
+                let written: Arc<str> = path.into();
+                paths.push(match path::is_canonical(&components) {
+                    true => written.clone(),
+                    false => path::canonical(path).into(),
+                });
                 let leaf = Leaf {
-                    path: path.clone(),
+                    path: written,
                     modifier,
                 };
                 root.insert(&components, 0, leaf)?;
-                parsed.push((path, components));
             }
         }
     }
-    filters.check_use(parsed.iter().map(|(p, c)| (&**p, &**c)), update)?;
+    filters.check_use(&filtered, update)?;
     root.sort();
     let fields = match root {
-        Node::Fields(fields) => Arc::unwrap_or_clone(fields),
+        Node::Fields(fields) => fields,
         _ => Fields::default(),
     };
     Ok(Update {
         kind: Kind::Operators {
             fields,
             filters,
-            paths: Paths::new(parsed.iter().map(|(path, _)| &**path)),
-            needs_positional: (parsed.iter())
-                .any(|(_, components)| components.contains(&path::Component::Positional)),
+            paths: Paths::new(paths),
+            needs_positional,
         },
     })
 }

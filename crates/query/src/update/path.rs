@@ -1,34 +1,35 @@
 //! The path of one update, such as `a.b.0.c`, `a.$.b`, `a.$[].b` or `a.$[item].b`.
 
 use crate::error::{Error, ErrorCode, Result};
+use crate::paths::names;
 use std::cmp::Ordering;
 
 /// Components of a path; with documents nested at most this deep a longer path cannot exist.
 pub(crate) const MAX_DEPTH: usize = 200;
 
 /// One component of an update path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Component {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Component<'a> {
     /// A field name, or the index of an array element.
-    Field(Box<str>),
+    Field(&'a str),
     /// `$`: the array element that the query matched.
     Positional,
     /// `$[]` with an empty name or `$[name]`: all array elements, or those that the filter takes.
-    Filtered(Box<str>),
+    Filtered(&'a str),
 }
 
-/// Splits and checks the path of an update operator.
+/// Splits and checks the path of an update operator; what was in `components` goes away.
 ///
 /// Errors: 56 for empty names, 52 for `$`-prefixed names, 2 for misplaced positional components.
-pub(crate) fn parse(path: &str) -> Result<Vec<Component>> {
+pub(crate) fn parse<'a>(path: &'a str, components: &mut Vec<Component<'a>>) -> Result<()> {
+    components.clear();
     if path.is_empty() {
         return Err(Error::new(
             ErrorCode::EmptyFieldName,
             "An empty update path is not valid.",
         ));
     }
-    let mut components = Vec::with_capacity(4);
-    for (position, name) in path.split('.').enumerate() {
+    for (position, name) in names(path).enumerate() {
         components.push(component(path, position, name)?);
     }
     if components.len() > MAX_DEPTH {
@@ -45,10 +46,10 @@ pub(crate) fn parse(path: &str) -> Result<Vec<Component>> {
             "Too many positional (i.e. '$') elements found in path '{path}'"
         )));
     }
-    Ok(components)
+    Ok(())
 }
 
-fn component(path: &str, position: usize, name: &str) -> Result<Component> {
+fn component<'a>(path: &str, position: usize, name: &'a str) -> Result<Component<'a>> {
     if name.is_empty() {
         return Err(Error::new(
             ErrorCode::EmptyFieldName,
@@ -70,7 +71,7 @@ fn component(path: &str, position: usize, name: &str) -> Result<Component> {
                  position in path '{path}'"
             )));
         }
-        return Ok(Component::Filtered(id.into()));
+        return Ok(Component::Filtered(id));
     }
     // References to other collections are stored under these names.
     if name.starts_with('$') && !matches!(name, "$id" | "$ref" | "$db") {
@@ -83,7 +84,7 @@ fn component(path: &str, position: usize, name: &str) -> Result<Component> {
             ),
         ));
     }
-    Ok(Component::Field(name.into()))
+    Ok(Component::Field(name))
 }
 
 /// Order in which new fields are added: numbers by value, then other names by their bytes.
@@ -100,6 +101,15 @@ pub(crate) fn compare_names(a: &str, b: &str) -> Ordering {
         (true, false) => Ordering::Less,
         (false, true) => Ordering::Greater,
     }
+}
+
+/// Whether [`canonical`] leaves a path of these components as it is.
+pub(crate) fn is_canonical(components: &[Component<'_>]) -> bool {
+    let is_plain = |component: &Component<'_>| match component {
+        Component::Field(name) => !name.starts_with(|c: char| c.is_ascii_digit()),
+        _ => false,
+    };
+    components.iter().skip(1).all(is_plain)
 }
 
 /// The beginning of a path, up to its first positional component.
@@ -138,7 +148,12 @@ mod tests {
 
     #[test]
     fn paths_are_split_and_checked() {
-        let field = |s: &str| Component::Field(s.into());
+        fn parse(path: &str) -> Result<Vec<Component<'_>>> {
+            let mut components = vec![Component::Positional];
+            super::parse(path, &mut components)?;
+            Ok(components)
+        }
+        let field = Component::Field;
         assert_eq!(parse("a.b").unwrap(), [field("a"), field("b")]);
         assert_eq!(
             parse("a.$.b").unwrap(),
@@ -148,9 +163,9 @@ mod tests {
             parse("a.$[].b.$[x]").unwrap(),
             [
                 field("a"),
-                Component::Filtered("".into()),
+                Component::Filtered(""),
                 field("b"),
-                Component::Filtered("x".into())
+                Component::Filtered("x")
             ]
         );
         for (path, code) in [

@@ -1,6 +1,7 @@
 //! Which indexes an update can affect.
 
 use super::path::canonical;
+use std::sync::Arc;
 
 /// The paths that an update may change.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,12 +25,12 @@ impl Touched<'_> {
 /// Paths of an update, without array indexes and positional components.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Paths {
-    canonical: Vec<String>,
+    canonical: Vec<Arc<str>>,
 }
 
 impl Paths {
-    pub(super) fn new<'a>(paths: impl Iterator<Item = &'a str>) -> Paths {
-        let mut canonical: Vec<String> = paths.map(canonical).collect();
+    /// `canonical` are paths as an index would call them.
+    pub(super) fn new(mut canonical: Vec<Arc<str>>) -> Paths {
         canonical.sort_unstable();
         canonical.dedup();
         Paths { canonical }
@@ -37,7 +38,7 @@ impl Paths {
 
     /// The paths, sorted.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.canonical.iter().map(String::as_str)
+        self.canonical.iter().map(|path| &**path)
     }
 
     /// Whether one of the paths is `path`, leads to it or is below it.
@@ -69,7 +70,11 @@ mod tests {
 
     #[test]
     fn an_index_is_affected_by_its_path_and_its_relatives() {
-        let paths = Paths::new(["a.b", "x.0.y", "l.$[].m", "p.$.q"].into_iter());
+        let paths = Paths::new(
+            ["a.b", "x.0.y", "l.$[].m", "p.$.q"]
+                .map(|path| canonical(path).into())
+                .to_vec(),
+        );
         for (index, expected) in [
             ("a", true),
             ("a.b", true),

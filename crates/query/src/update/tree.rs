@@ -15,9 +15,9 @@ pub(crate) enum Node {
     /// An operator changes the value here.
     Leaf(Leaf),
     /// Something below named fields, or below array elements given by index or `$`.
-    Fields(Arc<Fields>),
+    Fields(Fields),
     /// Something at or below the array elements that `$[]` and `$[name]` choose.
-    Elements(Arc<Elements>),
+    Elements(Elements),
 }
 
 /// An operator at the end of its path.
@@ -32,9 +32,10 @@ pub(crate) struct Leaf {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fields {
     children: Vec<(Box<str>, Node)>,
-    by_name: HashMap<Box<str>, usize>,
+    /// The positions of the children, where there are many.
+    by_name: Option<HashMap<Box<str>, usize>>,
     /// What `$` stands for, at the index that the query matched.
-    pub(crate) positional: Option<Node>,
+    pub(crate) positional: Option<Box<Node>>,
 }
 
 /// Children by the name of an array filter; the empty name is `$[]`.
@@ -54,7 +55,8 @@ impl Fields {
         if self.children.len() <= LINEAR_CHILDREN {
             return self.children.iter().position(|(n, _)| n.as_bytes() == name);
         }
-        self.by_name.get(std::str::from_utf8(name).ok()?).copied()
+        let by_name = self.by_name.as_ref()?;
+        by_name.get(std::str::from_utf8(name).ok()?).copied()
     }
 
     /// Whether a `$` has to be resolved in every document, whatever is in it.
@@ -62,30 +64,54 @@ impl Fields {
         self.positional.is_some() || self.children.iter().any(|(_, node)| node.has_positional())
     }
 
-    /// Calls `visit` with every operator, in the order of the names.
-    pub(crate) fn each_leaf<'a>(&'a self, visit: &mut dyn FnMut(&'a Leaf)) {
-        let children = self.children.iter().map(|(_, node)| node);
-        children
-            .chain(&self.positional)
-            .for_each(|node| node.each_leaf(visit));
+    /// Calls `visit` with every operator, in the order of the names, and whether its path is free of
+    /// positional components.
+    pub(crate) fn each_leaf<'a>(&'a self, visit: &mut dyn FnMut(&'a Leaf, bool)) {
+        self.each_leaf_below(true, visit);
+    }
+
+    fn each_leaf_below<'a>(&'a self, is_fixed: bool, visit: &mut dyn FnMut(&'a Leaf, bool)) {
+        for (_, node) in &self.children {
+            node.each_leaf(is_fixed, visit);
+        }
+        if let Some(node) = &self.positional {
+            node.each_leaf(false, visit);
+        }
     }
 
     fn entry(&mut self, name: &str) -> Option<&mut Node> {
-        let at = self.by_name.get(name)?;
-        self.children.get_mut(*at).map(|(_, node)| node)
+        let at = self.position(name.as_bytes())?;
+        self.children.get_mut(at).map(|(_, node)| node)
     }
 
     fn append(&mut self, name: Box<str>, node: Node) {
-        self.by_name.insert(name.clone(), self.children.len());
+        let at = self.children.len();
+        if let Some(by_name) = &mut self.by_name {
+            by_name.insert(name.clone(), at);
+        }
         self.children.push((name, node));
+        if at == LINEAR_CHILDREN {
+            self.index();
+        }
+    }
+
+    /// Notes where the children are, if there are many.
+    fn index(&mut self) {
+        if self.children.len() > LINEAR_CHILDREN {
+            let places =
+                (self.children.iter().enumerate()).map(|(at, (name, _))| (name.clone(), at));
+            self.by_name = Some(places.collect());
+        }
     }
 
     /// Sorts these children, not what is below them.
     fn sort_here(&mut self) {
-        self.children.sort_by(|a, b| compare_names(&a.0, &b.0));
-        self.by_name = (self.children.iter().enumerate())
-            .map(|(at, (name, _))| (name.clone(), at))
-            .collect();
+        let in_order =
+            |a: &(Box<str>, Node), b: &(Box<str>, Node)| compare_names(&a.0, &b.0).is_le();
+        if !self.children.is_sorted_by(in_order) {
+            self.children.sort_by(|a, b| compare_names(&a.0, &b.0));
+            self.index();
+        }
     }
 
     fn sort(&mut self) {
@@ -109,7 +135,7 @@ impl Fields {
         let name = index.to_string();
         match merged.entry(&name) {
             Some(existing) => *existing = merge(existing, &node, &join(path, &name))?,
-            None => merged.append(name.into(), node),
+            None => merged.append(name.into(), *node),
         }
         merged.sort_here();
         Ok(merged)
@@ -122,7 +148,7 @@ impl Node {
     /// Error 40 if the path equals another one or is a part of it.
     pub(crate) fn insert(
         &mut self,
-        components: &[Component],
+        components: &[Component<'_>],
         depth: usize,
         leaf: Leaf,
     ) -> Result<()> {
@@ -131,35 +157,30 @@ impl Node {
         };
         let slot: &mut Node = match (self, component) {
             (Node::Fields(fields), Component::Field(name)) => {
-                let fields = Arc::make_mut(fields);
-                if fields.entry(name).is_none() {
-                    let node = Node::fresh(components, depth + 1, leaf);
-                    fields.append(name.clone(), node);
-                    return Ok(());
-                }
-                match fields.entry(name) {
-                    Some(node) => node,
-                    None => return Ok(()),
-                }
-            }
-            (Node::Fields(fields), Component::Positional) => {
-                let fields = Arc::make_mut(fields);
-                match &mut fields.positional {
-                    Some(node) => node,
-                    empty => {
-                        *empty = Some(Node::fresh(components, depth + 1, leaf));
+                let at = fields.position(name.as_bytes());
+                match at.and_then(|at| fields.children.get_mut(at)) {
+                    Some((_, node)) => node,
+                    None => {
+                        let node = Node::fresh(components, depth + 1, leaf);
+                        fields.append((*name).into(), node);
                         return Ok(());
                     }
                 }
             }
+            (Node::Fields(fields), Component::Positional) => match &mut fields.positional {
+                Some(node) => node,
+                empty => {
+                    *empty = Some(Box::new(Node::fresh(components, depth + 1, leaf)));
+                    return Ok(());
+                }
+            },
             (Node::Elements(elements), Component::Filtered(name)) => {
-                let elements = Arc::make_mut(elements);
-                let at = elements.children.iter().position(|(n, _)| n == name);
+                let at = elements.children.iter().position(|(n, _)| **n == **name);
                 match at.and_then(|at| elements.children.get_mut(at)) {
                     Some((_, node)) => node,
                     None => {
                         let node = Node::fresh(components, depth + 1, leaf);
-                        elements.children.push((name.clone(), node));
+                        elements.children.push(((*name).into(), node));
                         return Ok(());
                     }
                 }
@@ -175,21 +196,21 @@ impl Node {
     }
 
     /// The chain of nodes for the rest of a path that nothing else uses yet.
-    fn fresh(components: &[Component], depth: usize, leaf: Leaf) -> Node {
+    fn fresh(components: &[Component<'_>], depth: usize, leaf: Leaf) -> Node {
         let rest = components.get(depth..).unwrap_or_default();
         rest.iter().rev().fold(Node::Leaf(leaf), |node, c| match c {
             Component::Field(name) => {
                 let mut fields = Fields::default();
-                fields.append(name.clone(), node);
-                Node::Fields(Arc::new(fields))
+                fields.append((*name).into(), node);
+                Node::Fields(fields)
             }
-            Component::Positional => Node::Fields(Arc::new(Fields {
-                positional: Some(node),
+            Component::Positional => Node::Fields(Fields {
+                positional: Some(Box::new(node)),
                 ..Fields::default()
-            })),
-            Component::Filtered(name) => Node::Elements(Arc::new(Elements {
-                children: vec![(name.clone(), node)],
-            })),
+            }),
+            Component::Filtered(name) => Node::Elements(Elements {
+                children: vec![((*name).into(), node)],
+            }),
         })
     }
 
@@ -197,9 +218,9 @@ impl Node {
     pub(crate) fn sort(&mut self) {
         match self {
             Node::Leaf(_) => {}
-            Node::Fields(fields) => Arc::make_mut(fields).sort(),
+            Node::Fields(fields) => fields.sort(),
             Node::Elements(elements) => {
-                for (_, node) in &mut Arc::make_mut(elements).children {
+                for (_, node) in &mut elements.children {
                     node.sort();
                 }
             }
@@ -212,7 +233,7 @@ impl Node {
         match self {
             Node::Leaf(leaf) => leaf.modifier.creates(scope),
             Node::Fields(fields) => (fields.children.iter().map(|(_, node)| node))
-                .chain(&fields.positional)
+                .chain(fields.positional.as_deref())
                 .any(|node| node.creates(scope)),
             Node::Elements(_) => true,
         }
@@ -226,7 +247,7 @@ impl Node {
             Node::Fields(fields) => {
                 let index = positional.map(|index| index.to_string());
                 let children = fields.children.iter().map(|(name, node)| (&**name, node));
-                let dollar = index.as_deref().zip(fields.positional.as_ref());
+                let dollar = index.as_deref().zip(fields.positional.as_deref());
                 (children.chain(dollar)).find_map(|(name, node)| {
                     let rest = node.needs_way(positional)?;
                     Some(if rest.is_empty() {
@@ -248,13 +269,13 @@ impl Node {
         }
     }
 
-    fn each_leaf<'a>(&'a self, visit: &mut dyn FnMut(&'a Leaf)) {
+    fn each_leaf<'a>(&'a self, is_fixed: bool, visit: &mut dyn FnMut(&'a Leaf, bool)) {
         match self {
-            Node::Leaf(leaf) => visit(leaf),
-            Node::Fields(fields) => fields.each_leaf(visit),
+            Node::Leaf(leaf) => visit(leaf, is_fixed),
+            Node::Fields(fields) => fields.each_leaf_below(is_fixed, visit),
             Node::Elements(elements) => {
                 let children = elements.children.iter();
-                children.for_each(|(_, node)| node.each_leaf(visit));
+                children.for_each(|(_, node)| node.each_leaf(false, visit));
             }
         }
     }
@@ -264,7 +285,7 @@ impl Node {
         match self {
             Node::Leaf(leaf) => Some(&leaf.path),
             Node::Fields(fields) => (fields.children.iter().map(|(_, node)| node))
-                .chain(&fields.positional)
+                .chain(fields.positional.as_deref())
                 .find_map(Node::first_path),
             Node::Elements(elements) => {
                 (elements.children.iter()).find_map(|(_, node)| node.first_path())
@@ -285,11 +306,11 @@ pub(crate) fn merge(a: &Node, b: &Node, path: &str) -> Result<Node> {
                 }
             }
             merged.positional = match (&a.positional, &b.positional) {
-                (Some(x), Some(y)) => Some(merge(x, y, &join(path, "$"))?),
+                (Some(x), Some(y)) => Some(Box::new(merge(x, y, &join(path, "$"))?)),
                 (x, y) => x.clone().or_else(|| y.clone()),
             };
             merged.sort_here();
-            Ok(Node::Fields(Arc::new(merged)))
+            Ok(Node::Fields(merged))
         }
         (Node::Elements(a), Node::Elements(b)) => {
             let mut merged = Elements::clone(a);
@@ -301,7 +322,7 @@ pub(crate) fn merge(a: &Node, b: &Node, path: &str) -> Result<Node> {
                     None => merged.children.push((name.clone(), node.clone())),
                 }
             }
-            Ok(Node::Elements(Arc::new(merged)))
+            Ok(Node::Elements(merged))
         }
         _ => Err(Error::new(
             ErrorCode::ConflictingUpdateOperators,

@@ -12,7 +12,7 @@ pub(super) const ADD_TO_SET: Operator = Operator {
     parse,
 };
 
-fn parse(argument: &Argument<'_>) -> Result<Vec<Placed>> {
+fn parse<'a>(argument: &Argument<'a>) -> Result<Placed<'a>> {
     let mut values: Vec<Value<'_>> = Vec::new();
     match argument.value {
         Value::Document(spec) if spec.first().is_some_and(|(name, _)| name == "$each") => {

@@ -43,7 +43,7 @@ const MUL_RULE: Rule = Rule {
     missing: |operand| operand.mul(Number::Int32(0)),
 };
 
-fn parse(argument: &Argument<'_>, rule: &'static Rule) -> Result<Vec<Placed>> {
+fn parse<'a>(argument: &Argument<'a>, rule: &'static Rule) -> Result<Placed<'a>> {
     let Some(operand) = Number::of(&argument.value) else {
         return Err(Error::type_mismatch(format!(
             "Cannot {} with non-numeric argument: {{{}}}",

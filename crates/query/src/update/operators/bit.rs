@@ -11,7 +11,7 @@ pub(super) const BIT: Operator = Operator {
     parse,
 };
 
-fn parse(argument: &Argument<'_>) -> Result<Vec<Placed>> {
+fn parse<'a>(argument: &Argument<'a>) -> Result<Placed<'a>> {
     let Value::Document(spec) = argument.value else {
         return Err(Error::bad_value(format!(
             "The $bit modifier is not compatible with a {}. You must pass in an embedded \

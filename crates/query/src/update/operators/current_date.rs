@@ -11,7 +11,7 @@ pub(super) const CURRENT_DATE: Operator = Operator {
     parse,
 };
 
-fn parse(argument: &Argument<'_>) -> Result<Vec<Placed>> {
+fn parse<'a>(argument: &Argument<'a>) -> Result<Placed<'a>> {
     let bad_type = || {
         Error::bad_value(
             "The '$type' string field is required to be 'date' or 'timestamp': \

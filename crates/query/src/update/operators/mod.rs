@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub(crate) struct Operator {
     pub(crate) name: &'static str,
     /// Reads `{<name>: {<path>: <value>}}`.
-    pub(crate) parse: fn(&Argument<'_>) -> Result<Vec<Placed>>,
+    pub(crate) parse: for<'a> fn(&Argument<'a>) -> Result<Placed<'a>>,
 }
 
 /// Every update operator, by name.
@@ -58,13 +58,13 @@ pub(crate) struct Argument<'a> {
     pub(crate) collator: &'a Collator,
 }
 
-/// A modifier and the path it works on.
-pub(crate) type Placed = (String, Arc<dyn Modifier>);
+/// Modifiers, one or two, and the paths they work on.
+pub(crate) type Placed<'a> = [Option<(&'a str, Arc<dyn Modifier>)>; 2];
 
-impl Argument<'_> {
+impl<'a> Argument<'a> {
     /// The usual result of `parse`: one modifier at the path that the user wrote.
-    fn here(&self, modifier: impl Modifier + 'static) -> Result<Vec<Placed>> {
-        Ok(vec![(self.path.to_owned(), Arc::new(modifier))])
+    fn here(&self, modifier: impl Modifier + 'static) -> Result<Placed<'a>> {
+        Ok([Some((self.path, Arc::new(modifier))), None])
     }
 }
 

@@ -11,7 +11,7 @@ pub(super) const POP: Operator = Operator {
     parse,
 };
 
-fn parse(argument: &Argument<'_>) -> Result<Vec<Placed>> {
+fn parse<'a>(argument: &Argument<'a>) -> Result<Placed<'a>> {
     let element = || display::element(argument.path, &argument.value);
     let Some(number) = argument.value.as_f64() else {
         return Err(Error::failed_to_parse(format!(

@@ -34,7 +34,7 @@ const DOCUMENT_CONDITIONS: [&str; 9] = [
     "$sampleRate",
 ];
 
-fn parse_pull(argument: &Argument<'_>) -> Result<Vec<Placed>> {
+fn parse_pull<'a>(argument: &Argument<'a>) -> Result<Placed<'a>> {
     let parse = |filter: &Doc| Filter::parse_collated(filter, argument.collator);
     let condition = match argument.value {
         Value::Document(spec) => match spec.first() {
@@ -58,7 +58,7 @@ fn parse_pull(argument: &Argument<'_>) -> Result<Vec<Placed>> {
     })
 }
 
-fn parse_pull_all(argument: &Argument<'_>) -> Result<Vec<Placed>> {
+fn parse_pull_all<'a>(argument: &Argument<'a>) -> Result<Placed<'a>> {
     let Value::Array(values) = argument.value else {
         return Err(Error::bad_value(format!(
             "$pullAll requires an array argument but was given a {}",

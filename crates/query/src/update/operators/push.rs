@@ -13,7 +13,7 @@ pub(super) const PUSH: Operator = Operator {
     parse,
 };
 
-fn parse(argument: &Argument<'_>) -> Result<Vec<Placed>> {
+fn parse<'a>(argument: &Argument<'a>) -> Result<Placed<'a>> {
     let spec = match argument.value {
         Value::Document(spec) if spec.contains_key("$each") => spec,
         value => {

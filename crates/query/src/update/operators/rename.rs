@@ -14,7 +14,7 @@ pub(super) const RENAME: Operator = Operator {
     parse,
 };
 
-fn parse(argument: &Argument<'_>) -> Result<Vec<Placed>> {
+fn parse<'a>(argument: &Argument<'a>) -> Result<Placed<'a>> {
     let element = || display::element(argument.path, &argument.value);
     let Value::String(to) = argument.value else {
         return Err(Error::bad_value(format!(
@@ -27,8 +27,9 @@ fn parse(argument: &Argument<'_>) -> Result<Vec<Placed>> {
             "The 'to' field for $rename cannot contain an embedded null byte",
         ));
     }
-    let source = path::parse(argument.path)?;
-    let destination = path::parse(to)?;
+    let (mut source, mut destination) = (Vec::new(), Vec::new());
+    path::parse(argument.path, &mut source)?;
+    path::parse(to, &mut destination)?;
     if source == destination {
         return Err(Error::bad_value(format!(
             "The source and target field for $rename must differ: {}",
@@ -57,9 +58,9 @@ fn parse(argument: &Argument<'_>) -> Result<Vec<Placed>> {
         to: to.to_owned(),
         to_depth: destination.len(),
     });
-    Ok(vec![
-        (argument.path.to_owned(), Arc::new(Source(names.clone()))),
-        (to.to_owned(), Arc::new(Destination(names))),
+    Ok([
+        Some((argument.path, Arc::new(Source(names.clone())))),
+        Some((to, Arc::new(Destination(names)))),
     ])
 }
 

@@ -236,6 +236,25 @@ fn results_stay_within_bounds() {
 }
 
 #[test]
+fn conflicts_among_many_children_are_found() {
+    for (last, at) in [("s.f3", "s.f3"), ("s.f19", "s.f19"), ("s.f4.x", "s.f4")] {
+        let mut fields: Vec<String> = (0..20).rev().map(|i| format!("'s.f{i}': 1")).collect();
+        fields.push(format!("'{last}': 2"));
+        let error = run(
+            "{}",
+            &format!("{{$set: {{{}}}}}", fields.join(", ")),
+            &context(),
+        );
+        let error = error.unwrap_err();
+        assert_eq!(error.code().code(), 40);
+        assert!(
+            error.message().ends_with(&format!("conflict at '{at}'")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn many_children_are_found_by_name() {
     let mut doc = json("{_id: 1}");
     let mut set = DocBuf::new();
