@@ -2,6 +2,7 @@
 //! had, not older than what was synced: no document is ever half of an update.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf, doc};
@@ -15,6 +16,7 @@ use crate::model::{Change, Docs, Model, same_outcome};
 use crate::operations::{Op, run};
 use crate::queries::{all, brief, check_all, check_one, check_query, check_sound, differences};
 use crate::setting::{Setting, seeds};
+use crate::shrink::{HISTORY, shrink};
 use crate::support::SimDisk;
 use crate::updates::Shape;
 use crate::values::Random;
@@ -70,6 +72,7 @@ struct World {
 impl World {
     fn new(seed: u64, setting: &Setting, crashes: bool) -> World {
         let mut random = Random::new(seed);
+        HISTORY.with_borrow_mut(Vec::clear);
         let ids = match setting.threshold {
             0..1000 => 30,
             1000..10_000 => 16,
@@ -235,6 +238,7 @@ impl World {
         let synced = self.random.one_in(10);
         let durability = [Durability::Logged, Durability::Synced][usize::from(synced)];
         let what = format!("{} step {step}: {}", self.what, brief(&op));
+        HISTORY.with_borrow_mut(|history| history.push(op.clone()));
         let (wanted, changes) = self.model.run(&op);
         let outcome = run(store, &self.c, &op, durability);
         self.operations += 1;
@@ -336,7 +340,17 @@ fn work(seed: u64, setting: &Setting, crashes: bool) -> u64 {
 
 #[test]
 fn every_operation_does_what_it_does_to_whole_documents() {
-    seeds(3000, |seed, setting| work(seed, setting, false));
+    let indexes: Vec<DocBuf> = INDEXES
+        .iter()
+        .map(|(name, kind)| index(name, kind))
+        .collect();
+    seeds(3000, |seed, setting| {
+        let worked = catch_unwind(AssertUnwindSafe(|| work(seed, setting, false)));
+        worked.unwrap_or_else(|panic| {
+            shrink(setting, &indexes);
+            resume_unwind(panic)
+        })
+    });
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod model;
 mod operations;
 mod queries;
 mod setting;
+mod shrink;
 #[allow(dead_code, unused_imports, reason = "each test uses a part of it")]
 #[path = "../../../tree/tests/support/mod.rs"]
 mod support;

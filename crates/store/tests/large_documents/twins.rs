@@ -117,7 +117,7 @@ impl Twins {
         let Some(doc) = random.some_doc(docs) else {
             return;
         };
-        let mut filter = random.filter(docs, shape);
+        let mut filter = question(random, doc, docs, shape);
         if random.one_in(20) {
             filter.push("$text", &doc! {"$search": "red -fox"});
         }
@@ -142,7 +142,7 @@ impl Twins {
                 projection: Some(&projection),
                 sort: Some(&sort),
                 hint,
-                skip: random.below(3) as u64,
+                skip: random.below(7).saturating_sub(5) as u64,
                 ..FindRequest::default()
             };
             let what = format!("find {filter:?} show {projection:?} sort {sort:?} hint {hint:?}");
@@ -247,6 +247,18 @@ impl Twins {
     }
 }
 
+/// Conditions, mostly without an `_id`.
+fn question(random: &mut Random, doc: &Doc, docs: &Docs, shape: Shape) -> DocBuf {
+    if random.one_in(4) {
+        return random.filter(docs, shape);
+    }
+    let mut filter = DocBuf::new();
+    for _ in 0..random.below(3) {
+        random.condition(doc, &mut filter);
+    }
+    filter
+}
+
 fn path(random: &mut Random, doc: &Doc) -> String {
     match random.place(doc) {
         Some(place) if !place.path.is_empty() => place.path,
@@ -287,7 +299,7 @@ fn pipeline(random: &mut Random, doc: &Doc, docs: &Docs, shape: Shape) -> ArrayB
     let (one, other) = (path(random, doc), path(random, doc));
     let (field, other_field) = (format!("${one}"), format!("${other}"));
     if random.one_in(2) {
-        stages.push(&doc! {"$match": random.filter(docs, shape)});
+        stages.push(&doc! {"$match": question(random, doc, docs, shape)});
     }
     stages.push(&sort);
     match random.below(12) {
