@@ -23,7 +23,7 @@ pub type Containers = BTreeMap<Vec<u8>, u16>;
 pub struct Parts {
     /// The record they come from.
     pub stored: Vec<u8>,
-    /// The containers met.
+    /// The containers met, those left out included.
     pub containers: Containers,
     /// The paths to which the update adds without the field having been read; it is not in the document.
     pub blind: Vec<Vec<u8>>,
@@ -356,12 +356,14 @@ impl<'a> Loader<'a> {
         let name = element.name_bytes();
         match element.tag() {
             tag::ELSEWHERE if mixed => {
-                if !is_wanted {
-                    return Ok(());
-                }
                 let id = stub(element).ok_or_else(damaged)?;
                 let depth = self.enter(name);
+                // Also what is left out: a document around it cannot be written as it is shown.
                 self.note(id);
+                if !is_wanted {
+                    self.path.truncate(depth);
+                    return Ok(());
+                }
                 let container = self.header.container(id).ok_or_else(damaged)?;
                 if container.is(Container::VALUE) {
                     self.put_value(container, name)?;

@@ -449,6 +449,21 @@ fn growth_beyond_16_mib_is_refused() {
     case.reopen();
 }
 
+/// What is not read of a small document around a large one is not lost when the small one changes.
+#[test]
+fn what_an_update_does_not_look_at_stays() {
+    each(|case| {
+        let n = ints(case.many());
+        case.insert(doc! {"_id": 1, "m": {"n": &n}, "p": {"n": &n, "x": {"n": &n}}});
+        case.update(doc! {"$set": {"m.k0": {}}});
+        case.update(doc! {"$set": {"p.x.k0": 1, "p.y": 1}});
+        case.update(doc! {"$unset": {"m.k0": "", "p.y": ""}});
+        case.update(doc! {"$set": {"m.n.k5": {"in": &n}}});
+        case.update(doc! {"$set": {"m.n.k5.a": 1, "m.n.k6": {"a": 1, "in": &n}}});
+        case.update(doc! {"$inc": {"m.n.k6.a": 1}});
+    });
+}
+
 #[test]
 fn one_update_changes_many_documents() {
     each(|case| {

@@ -1,6 +1,7 @@
 //! Random work beside the model, on a disk that may crash at any operation. What survives is a state that the model
 //! had, not older than what was synced: no document is ever half of an update.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -14,7 +15,9 @@ use rand::RngExt;
 use crate::common::ns;
 use crate::model::{Change, Docs, Model, same_outcome};
 use crate::operations::{Op, run};
-use crate::queries::{all, brief, check_all, check_one, check_query, check_sound, differences};
+use crate::queries::{
+    all, brief, check_all, check_one, check_query, check_sound, differences, in_parts,
+};
 use crate::setting::{Setting, seeds};
 use crate::shrink::{HISTORY, shrink};
 use crate::support::SimDisk;
@@ -67,6 +70,9 @@ struct World {
     safe: usize,
     model: Model,
     operations: u64,
+    /// How many documents were seen that are stored in parts, and whole.
+    parts: usize,
+    whole: usize,
 }
 
 impl World {
@@ -95,6 +101,8 @@ impl World {
             safe: 0,
             model: Model::default(),
             operations: 0,
+            parts: 0,
+            whole: 0,
             random,
         }
     }
@@ -173,6 +181,9 @@ impl World {
         self.safe = 0;
         check_sound(store, &self.c, what);
         check_all(store, &self.c, &self.model.docs, what);
+        let parts = in_parts(store, &self.c);
+        self.parts += parts;
+        self.whole += self.model.docs.len() - parts;
     }
 
     fn create_indexes(&mut self, store: &DocumentStore) {
@@ -335,7 +346,21 @@ fn work(seed: u64, setting: &Setting, crashes: bool) -> u64 {
     }
     let store = world.open().unwrap();
     world.look(&store);
+    DOCUMENTS
+        .with_borrow_mut(|counted| *counted = (counted.0 + world.parts, counted.1 + world.whole));
     world.operations
+}
+
+thread_local! {
+    /// Documents seen in parts, and whole.
+    static DOCUMENTS: RefCell<(usize, usize)> = const { RefCell::new((0, 0)) };
+}
+
+/// Both kinds of documents were met, unless it was one seed only.
+fn check_kinds() {
+    let (parts, whole) = DOCUMENTS.take();
+    println!("{parts} documents in parts, {whole} whole");
+    assert!(parts + whole < 300 || (parts > whole / 4 && whole > parts / 10));
 }
 
 #[test]
@@ -351,9 +376,11 @@ fn every_operation_does_what_it_does_to_whole_documents() {
             resume_unwind(panic)
         })
     });
+    check_kinds();
 }
 
 #[test]
 fn a_crash_leaves_whole_documents_of_one_moment() {
     seeds(3000, |seed, setting| work(seed, setting, true));
+    check_kinds();
 }

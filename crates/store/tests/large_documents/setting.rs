@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use frond_store::{DocumentStore, EngineOptions, StoreOptions};
+use frond_store::{DocumentStore, EngineOptions, LargeDocuments, StoreOptions};
 
 /// A size from which documents are stored in pieces, and the size of pieces.
 #[derive(Clone, Copy, Debug)]
@@ -10,8 +10,7 @@ pub struct Setting {
     pub name: &'static str,
     /// Bytes from which a document is large.
     pub threshold: usize,
-    /// Bytes of a segment, about.
-    #[allow(dead_code, reason = "settings of the store come with it")]
+    /// Bytes of a segment, about. What is taken out of a document has four times as many.
     pub segment: usize,
 }
 
@@ -20,12 +19,12 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "tiny",
         threshold: 256,
-        segment: 128,
+        segment: 24,
     },
     Setting {
         name: "small",
         threshold: 2048,
-        segment: 512,
+        segment: 128,
     },
     Setting {
         name: "default",
@@ -43,7 +42,10 @@ pub const WHOLE: Setting = Setting {
 
 impl Setting {
     pub fn options(&self) -> StoreOptions {
-        StoreOptions::default()
+        StoreOptions::default().with_large_documents(LargeDocuments {
+            threshold_bytes: self.threshold,
+            segment_bytes: self.segment,
+        })
     }
 
     pub fn open(&self, mut engine: EngineOptions) -> frond_store::Result<DocumentStore> {
