@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod pipelines;
 mod random;
 
 use super::*;

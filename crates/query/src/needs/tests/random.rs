@@ -7,14 +7,18 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 /// Random texts in the notation of the shell.
-struct Random(StdRng);
+pub(super) struct Random(StdRng);
 
 impl Random {
-    fn below(&mut self, end: usize) -> usize {
+    pub(super) fn seeded(seed: u64) -> Random {
+        Random(StdRng::seed_from_u64(seed))
+    }
+
+    pub(super) fn below(&mut self, end: usize) -> usize {
         self.0.random_range(0..end)
     }
 
-    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+    pub(super) fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
         from[self.below(from.len())]
     }
 
@@ -41,7 +45,7 @@ impl Random {
         }
     }
 
-    fn document(&mut self, depth: usize, first: &str) -> String {
+    pub(super) fn document(&mut self, depth: usize, first: &str) -> String {
         let mut names = vec!["a", "b", "c", "d", "0", "1"];
         let mut fields = vec![first.to_owned()];
         for _ in 0..self.below(6) {
@@ -52,7 +56,7 @@ impl Random {
         format!("{{{}}}", fields.join(", "))
     }
 
-    fn path(&mut self) -> String {
+    pub(super) fn path(&mut self) -> String {
         let mut path = self.pick(&["a", "b", "c", "d"]).to_owned();
         for _ in 0..self.below(3) {
             path.push('.');
@@ -62,11 +66,11 @@ impl Random {
     }
 
     /// A path that expressions accept.
-    fn field(&mut self) -> String {
+    pub(super) fn field(&mut self) -> String {
         format!("'${}'", self.path())
     }
 
-    fn expression(&mut self, depth: usize) -> String {
+    pub(super) fn expression(&mut self, depth: usize) -> String {
         if depth == 0 {
             return match self.below(3) {
                 0 => format!("{{$literal: {}}}", self.value(1)),
@@ -104,7 +108,7 @@ impl Random {
         }
     }
 
-    fn filter(&mut self, depth: usize) -> String {
+    pub(super) fn filter(&mut self, depth: usize) -> String {
         let mut parts = Vec::new();
         for _ in 0..=self.below(2) {
             parts.push(match self.below(if depth == 0 { 4 } else { 6 }) {
@@ -121,7 +125,7 @@ impl Random {
         format!("{{{}}}", parts.join(", "))
     }
 
-    fn sort(&mut self) -> String {
+    pub(super) fn sort(&mut self) -> String {
         let paths: BTreeSet<String> = (0..=self.below(2)).map(|_| self.path()).collect();
         let fields: Vec<_> = (paths.iter())
             .map(|path| format!("'{path}': {}", self.pick(&["1", "-1"])))
@@ -209,7 +213,7 @@ impl Random {
     }
 
     /// The document without some of the fields at unrelated paths, and with other values in others.
-    fn scramble(&mut self, doc: &Doc, needs: &Needs, above: &str) -> DocBuf {
+    pub(super) fn scramble(&mut self, doc: &Doc, needs: &Needs, above: &str) -> DocBuf {
         let mut scrambled = DocBuf::new();
         for element in doc.iter_raw() {
             let path = below(above, element.name());
@@ -270,11 +274,11 @@ fn with_changes(doc: &Doc, changed: &Doc, needs: &Needs, above: &str) -> DocBuf 
     out
 }
 
-fn outcome<T>(result: Result<T>) -> Result<T, (i32, String)> {
+pub(super) fn outcome<T>(result: Result<T>) -> Result<T, (i32, String)> {
     result.map_err(|error| (error.code().code(), error.message().to_owned()))
 }
 
-fn text(doc: &Doc) -> String {
+pub(super) fn text(doc: &Doc) -> String {
     extjson::to_relaxed(doc)
 }
 
@@ -286,7 +290,7 @@ fn hold<T>(
     needs: impl Fn(&T) -> Needs,
     check: impl Fn(&T, &Doc, &Doc, &mut Random, &str) -> bool,
 ) {
-    let mut random = Random(StdRng::seed_from_u64(seed));
+    let mut random = Random::seeded(seed);
     let (mut parsed, mut partial, mut fruitful) = (0, 0, 0);
     for _ in 0..1500 {
         let (source, computation) = make(&mut random);
