@@ -172,9 +172,21 @@ impl Needs {
 
 impl<'a> FromIterator<&'a str> for Needs {
     fn from_iter<I: IntoIterator<Item = &'a str>>(paths: I) -> Needs {
-        let mut needs = Needs::none();
-        paths.into_iter().for_each(|path| needs.add(path));
-        needs
+        let mut all: Vec<&str> = paths.into_iter().collect();
+        all.sort_unstable_by(|a, b| order(a, b));
+        if all.first().is_some_and(|first| first.is_empty()) {
+            return Needs::whole();
+        }
+        let mut paths: Vec<Box<str>> = Vec::with_capacity(all.len());
+        for path in all {
+            if !paths.last().is_some_and(|last| leads_to(last, path)) {
+                paths.push(path.into());
+            }
+        }
+        Needs {
+            whole: false,
+            paths,
+        }
     }
 }
 

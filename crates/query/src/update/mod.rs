@@ -191,20 +191,22 @@ impl Update {
     /// The parts of a document that [`Update::apply`] reads or writes: the paths of the operators up to
     /// the first positional component, and `_id`, which errors name.
     pub fn needs(&self) -> Needs {
-        let mut needs = match &self.kind {
-            Kind::Replacement(_) => return Needs::whole(),
-            Kind::Pipeline(pipeline) => pipeline.needs(),
-            Kind::Operators { fields, .. } => {
-                let mut needs = Needs::none();
-                fields.each_leaf(&mut |leaf, is_fixed| match is_fixed {
-                    true => needs.add(&leaf.path),
-                    false => needs.add(path::fixed(&leaf.path)),
-                });
+        match &self.kind {
+            Kind::Replacement(_) => Needs::whole(),
+            Kind::Pipeline(pipeline) => {
+                let mut needs = pipeline.needs();
+                needs.add("_id");
                 needs
             }
-        };
-        needs.add("_id");
-        needs
+            Kind::Operators { fields, .. } => {
+                let mut paths = vec!["_id"];
+                fields.each_leaf(&mut |leaf, is_fixed| match is_fixed {
+                    true => paths.push(&leaf.path),
+                    false => paths.push(path::fixed(&leaf.path)),
+                });
+                paths.into_iter().collect()
+            }
+        }
     }
 
     /// The paths that `$inc` increments, and by how much: numbers. A path with a positional component

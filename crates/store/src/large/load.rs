@@ -1,7 +1,7 @@
 //! Putting a shredded document together, or parts of it.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::rc::Rc;
 
@@ -26,7 +26,7 @@ pub struct Parts {
     /// The containers met, those left out included.
     pub containers: Containers,
     /// The paths to which the update adds without the field having been read; it is not in the document.
-    pub blind: Vec<Vec<u8>>,
+    pub blind: HashSet<Vec<u8>>,
 }
 
 /// Where documents are.
@@ -73,7 +73,7 @@ impl Place<'_> {
         stored: &[u8],
         wanted: &Wanted,
     ) -> Result<(DocBuf, Parts)> {
-        let (mut blind, mut own) = (Vec::new(), None);
+        let (mut blind, mut own) = (HashSet::new(), None);
         if !wanted.increments.is_empty() && !wanted.want.is_all() {
             let (header, skeleton) = Header::read(stored).ok_or_else(damaged)?;
             let want = own.insert(wanted.want.clone());
@@ -83,7 +83,7 @@ impl Place<'_> {
                 *sum = sum.saturating_add(one.magnitude);
                 if can_be_blind(&header, skeleton, one, *sum) {
                     want.add_presence(one.parent());
-                    blind.push(one.path.clone());
+                    blind.insert(one.path.clone());
                 } else {
                     want.add(&one.dotted);
                 }

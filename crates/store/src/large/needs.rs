@@ -1,5 +1,7 @@
 //! What queries, updates and indexes look at, as [`Want`].
 
+use std::collections::HashSet;
+
 use frond_bson::Value;
 use frond_query::matcher::Filter;
 use frond_query::needs::Needs;
@@ -60,7 +62,7 @@ pub fn of_update(update: &Update, want: &mut Want) -> bool {
     if needs.is_whole() {
         return false;
     }
-    let added: Vec<&str> = update.increments().map(|(path, _)| path).collect();
+    let added: HashSet<&str> = update.increments().map(|(path, _)| path).collect();
     let others = needs.paths().filter(|path| !added.contains(path));
     others.for_each(|path| want.add(path));
     true

@@ -1,5 +1,7 @@
 //! Which parts of a document somebody looks at.
 
+use std::collections::BTreeMap;
+
 use super::edit;
 
 /// Parts of a document, as a tree of names.
@@ -8,19 +10,19 @@ pub struct Want {
     /// Everything from here on.
     all: bool,
     /// These fields, and that there is a document around them.
-    fields: Vec<(Box<[u8]>, Want)>,
+    fields: BTreeMap<Box<[u8]>, Want>,
 }
 
 /// Nothing.
 pub static NOTHING: Want = Want {
     all: false,
-    fields: Vec::new(),
+    fields: BTreeMap::new(),
 };
 
 /// Everything.
 pub static EVERYTHING: Want = Want {
     all: true,
-    fields: Vec::new(),
+    fields: BTreeMap::new(),
 };
 
 impl Want {
@@ -50,12 +52,7 @@ impl Want {
     fn at<'a>(&mut self, names: impl Iterator<Item = &'a [u8]>) -> &mut Want {
         let mut here = self;
         for name in names {
-            let known = here.fields.iter().position(|(known, _)| **known == *name);
-            let place = known.unwrap_or_else(|| {
-                here.fields.push((name.into(), Want::default()));
-                here.fields.len() - 1
-            });
-            here = &mut here.fields[place].1;
+            here = here.fields.entry(name.into()).or_default();
         }
         here
     }
@@ -70,8 +67,7 @@ impl Want {
         if self.all {
             return Some(self);
         }
-        let mut fields = self.fields.iter();
-        fields.find_map(|(known, want)| (**known == *name).then_some(want))
+        self.fields.get(name)
     }
 
     /// Whether something is wanted of what is at a path, or around it.
@@ -92,7 +88,7 @@ impl Want {
 
     /// The fields of which something is wanted, if not everything is.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.fields.iter().map(|(name, _)| &**name)
+        self.fields.keys().map(|name| &**name)
     }
 }
 

@@ -62,6 +62,9 @@ fn paths_below_others_are_dropped() {
     ] {
         let needs: Needs = paths.iter().copied().collect();
         assert_eq!(show(&needs), expected, "{paths:?}");
+        let mut added = Needs::none();
+        paths.iter().for_each(|path| added.add(path));
+        assert_eq!(added, needs);
         let mut twice = needs.clone();
         twice.extend(&needs);
         assert_eq!(twice, needs);
