@@ -17,7 +17,8 @@ use crate::error::{Error, Result};
 use crate::index::keys::IndexKeys;
 use crate::index::{Index, entry};
 use crate::keyspace::{CATALOG_TREE, Cursor, Direction, Snapshot, TreeId};
-use crate::large::header::{counted_bytes, may_have_bytes};
+use crate::large::header::{Header, counted_bytes, may_have_bytes};
+use crate::large::segment;
 use crate::merge::Counts;
 use crate::namespace::Namespace;
 use crate::store::DocumentStore;
@@ -204,6 +205,7 @@ fn read_documents(
             }
         }
     }
+    check_segments(collection, snapshot, report)?;
     let counter = snapshot.get(CATALOG_TREE, &counter_key(&collection.uuid))?;
     let stored = counter.map_or(Some(Counts::default()), |stored| {
         Counts::from_bytes(&stored)
@@ -222,6 +224,38 @@ fn read_documents(
         });
     }
     Ok(wanted)
+}
+
+/// Looks for segments that belong to no document.
+fn check_segments(
+    collection: &Collection,
+    snapshot: &Snapshot,
+    report: &mut VerifyReport,
+) -> Result<()> {
+    let Some(segments) = collection.segments else {
+        return Ok(());
+    };
+    let mut cursor = all(snapshot, segments)?;
+    let mut record = Vec::new();
+    let mut header: Option<Header> = None;
+    while let Some((key, _)) = cursor.next()? {
+        let (prefix, _) = key.split_at(key.len().saturating_sub(segment::PLACE_BYTES));
+        if header.is_none() || prefix != record {
+            record.clear();
+            record.extend_from_slice(prefix);
+            let stored = snapshot.get(collection.primary, prefix)?;
+            header = stored.and_then(|stored| Some(Header::read(&stored)?.0));
+        }
+        let owner = header.as_ref().and_then(|header| {
+            let (container, number) = segment::split_key(&record, key)?;
+            let container = header.container(container)?;
+            (u32::from(number) < container.segments()).then_some(())
+        });
+        if owner.is_none() {
+            report.wrong("a part of a large document belongs to no document".to_owned());
+        }
+    }
+    Ok(())
 }
 
 /// Looks up the entries of every document.

@@ -395,3 +395,153 @@ fn apply_to_segment(bytes: &mut Vec<u8>, operation: &Operation<'_>) -> Option<()
     }
     Some(())
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn operation(action: Action, path: &str, ordinal: u32, value: Value<'_>) -> Vec<u8> {
+        let doc = frond_bson::doc! {"v": value};
+        let element = doc.iter_raw().next().unwrap();
+        let operation = Operation {
+            action,
+            path: Cow::Owned(path.replace('.', "\0").into_bytes()),
+            ordinal,
+            tag: element.tag(),
+            value: Cow::Borrowed(element.value_bytes()),
+        };
+        let mut out = Vec::new();
+        to_segment([&operation], &mut out);
+        out
+    }
+
+    /// The elements of a segment in order, as text.
+    fn shown(segment: Option<Vec<u8>>) -> String {
+        let segment = segment.unwrap_or_default();
+        let mut found: Vec<_> = segment::entries(&segment).collect();
+        found.sort_by_key(|one| one.ordinal);
+        let mut out = frond_bson::DocBuf::new();
+        found.iter().for_each(|one| out.push_raw(&one.element));
+        format!("{out:?}")
+    }
+
+    use Action::{Add, Move, Remove, Set};
+    use frond_bson::Value::{self, Int32, Int64};
+
+    #[test]
+    fn folded_operations_do_what_they_do_one_by_one() {
+        let null = || Value::Null;
+        let base = [
+            operation(Set, "a.", 0, Int32(i32::MAX - 1)),
+            operation(Set, "b.", 1, Int64(5)),
+            operation(
+                Set,
+                "d.",
+                2,
+                Value::Document(&frond_bson::doc! {"x": 1, "y": 2}),
+            ),
+        ];
+        let base = apply(None, base.iter().map(Vec::as_slice)).unwrap();
+        // Messages, what they make of the base, and how many operations are left of them.
+        let cases = [
+            (
+                vec![
+                    operation(Add, "a.", 9, Int32(1)),
+                    operation(Add, "a.", 9, Int32(1)),
+                ],
+                r#"{"a":2147483648,"b":5,"d":{"x":1,"y":2}}"#,
+                1,
+            ),
+            (
+                // To 64 bits and back: the type stays.
+                vec![
+                    operation(Add, "a.", 9, Int32(2)),
+                    operation(Add, "a.", 9, Int32(-2)),
+                ],
+                r#"{"a":2147483646,"b":5,"d":{"x":1,"y":2}}"#,
+                2,
+            ),
+            (
+                vec![
+                    operation(Add, "n.", 7, Int64(1)),
+                    operation(Add, "n.", 8, Int64(2)),
+                ],
+                r#"{"a":2147483646,"b":5,"d":{"x":1,"y":2},"n":3}"#,
+                1,
+            ),
+            (
+                vec![
+                    operation(Add, "b.", 7, Int64(1)),
+                    operation(Set, "b.", 8, null()),
+                ],
+                r#"{"a":2147483646,"b":null,"d":{"x":1,"y":2}}"#,
+                1,
+            ),
+            (
+                vec![
+                    operation(Remove, "a.", 0, null()),
+                    operation(Set, "n.", 7, Int32(1)),
+                    operation(Set, "a.", 8, Int32(2)),
+                ],
+                r#"{"b":5,"d":{"x":1,"y":2},"n":1,"a":2}"#,
+                2,
+            ),
+            (
+                vec![
+                    operation(Set, "d.x.", 0, Int32(9)),
+                    operation(Remove, "d.", 0, null()),
+                ],
+                r#"{"a":2147483646,"b":5}"#,
+                2,
+            ),
+            (
+                vec![
+                    operation(Remove, "d.x.", 0, null()),
+                    operation(Set, "d.z.", 0, Int32(3)),
+                    operation(Set, "d.x.", 0, Int32(4)),
+                ],
+                r#"{"a":2147483646,"b":5,"d":{"y":2,"z":3,"x":4}}"#,
+                2,
+            ),
+            (
+                vec![
+                    operation(Move, "a.", 7, Int32(1)),
+                    operation(Add, "a.", 8, Int32(1)),
+                ],
+                r#"{"b":5,"d":{"x":1,"y":2},"a":2}"#,
+                1,
+            ),
+        ];
+        for (messages, expected, left) in cases {
+            let one_by_one = apply(Some(&base), messages.iter().map(Vec::as_slice));
+            let combined = combine(messages.iter().map(Vec::as_slice));
+            assert_eq!(shown(one_by_one), expected);
+            assert_eq!(
+                shown(apply(Some(&base), [&*combined].into_iter())),
+                expected
+            );
+            assert_eq!(operations(&combined[1..], true).len(), left, "{expected}");
+        }
+    }
+
+    #[test]
+    fn damaged_messages_do_no_harm() {
+        let whole = operation(Set, "a.", 1, Int64(5));
+        let base = apply(None, [&*whole].into_iter()).unwrap();
+        for end in 0..whole.len() {
+            let cut = &whole[..end];
+            assert_eq!(
+                apply(Some(&base), [cut].into_iter()).as_deref(),
+                Some(&*base)
+            );
+            combine([cut, &whole].into_iter());
+        }
+        let unknown = [9, 9, 9];
+        assert_eq!(apply(Some(&base), [&unknown[..]].into_iter()), Some(base));
+        assert_eq!(
+            apply(Some(b"no header"), [&[1; 40][..]].into_iter()).as_deref(),
+            Some(&b"no header"[..])
+        );
+    }
+}

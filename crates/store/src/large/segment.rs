@@ -9,6 +9,8 @@ use std::ops::Range;
 use frond_bson::RawElement;
 use xxhash_rust::xxh3::xxh3_64;
 
+/// Bytes of a key behind the record's.
+pub const PLACE_BYTES: usize = 4;
 /// Bytes before each element.
 pub const ORDINAL_BYTES: usize = 4;
 
@@ -23,7 +25,7 @@ pub fn write_key(record: &[u8], container: u16, segment: u16, key: &mut Vec<u8>)
 /// The container and the segment of a key of a segment of this record.
 pub fn split_key(record: &[u8], key: &[u8]) -> Option<(u16, u16)> {
     let [a, b, c, d] = *key.strip_prefix(record)?.first_chunk()?;
-    (key.len() == record.len() + 4)
+    (key.len() == record.len() + PLACE_BYTES)
         .then(|| (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
 }
 
