@@ -25,7 +25,7 @@ const FIXED_BYTES: usize = 26;
 pub struct Container {
     /// Its number within the document, from 1 on.
     pub id: u16,
-    /// How many high bits of the hash of a name say in which segment the field is.
+    /// How many bits of a name's hash or number say in which segment the field is.
     pub bits: u8,
     /// [`Container::VALUE`] and others.
     pub flags: u8,
@@ -44,6 +44,8 @@ impl Container {
     pub const INTEGERS: u8 = 2;
     /// Some element is a stub, or has stubs inside.
     pub const NESTED: u8 = 4;
+    /// Fields whose names end with a number lie by that, see [`super::segment`].
+    pub const NUMBERED: u8 = 8;
     /// Size as stored.
     pub const BYTES: usize = 20;
 

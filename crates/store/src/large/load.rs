@@ -9,7 +9,7 @@ use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES, RawElement, tag};
 
 use super::edit;
 use super::header::{self, Container, Header};
-use super::segment::{self, ORDINAL_BYTES};
+use super::segment;
 use super::want::{EVERYTHING, Increment, NOTHING, Want, Wanted};
 use crate::error::{Error, Result, corrupt};
 use crate::keyspace::{Direction, Snapshot, TreeId};
@@ -190,7 +190,7 @@ pub fn damaged() -> Error {
     corrupt("a large document; run validate")
 }
 
-/// An element of a container.
+/// An element of a container, or several that follow each other.
 #[derive(Clone, Copy)]
 struct Piece {
     ordinal: u32,
@@ -226,7 +226,7 @@ impl<'a> Loader<'a> {
             Direction::Forward,
         )?;
         let expected: usize = (self.header.containers.iter())
-            .map(|one| one.bytes as usize + one.next_ordinal as usize * ORDINAL_BYTES)
+            .map(|one| one.bytes as usize + one.bytes as usize / 16)
             .sum();
         let mut buffer = Vec::with_capacity(expected.min(2 * MAX_DOCUMENT_BYTES));
         for container in &self.header.containers {
@@ -250,14 +250,7 @@ impl<'a> Loader<'a> {
                 });
                 continue;
             }
-            for entry in segment::entries(value) {
-                pieces.push(Piece {
-                    ordinal: entry.ordinal,
-                    buffer: 0,
-                    start: (base + entry.at + ORDINAL_BYTES) as u32,
-                    len: entry.element.as_bytes().len() as u32,
-                });
-            }
+            add_pieces(container, value, 0, base, pieces);
         }
         self.buffers.push(Rc::new(buffer));
         for pieces in self.pieces.values_mut() {
@@ -278,12 +271,12 @@ impl<'a> Loader<'a> {
                     continue;
                 };
                 let bytes = self.buffer(buffer);
-                pieces.extend(segment::entries(&bytes).map(|entry| piece(buffer, &entry)));
+                add_pieces(container, &bytes, buffer, 0, &mut pieces);
             }
         } else {
             let mut known: HashMap<u16, Option<u32>> = HashMap::new();
             for name in want.names() {
-                let number = segment::of_name(name, container.bits);
+                let number = segment::of_name(name, container);
                 let buffer = match known.get(&number) {
                     Some(buffer) => *buffer,
                     None => {
@@ -447,8 +440,35 @@ fn piece(buffer: u32, entry: &segment::Entry<'_>) -> Piece {
     Piece {
         ordinal: entry.ordinal,
         buffer,
-        start: (entry.at + ORDINAL_BYTES) as u32,
+        start: entry.at as u32,
         len: entry.element.as_bytes().len() as u32,
+    }
+}
+
+/// Adds the pieces of a segment that begins at `base` of a buffer: runs, or elements if they have to be looked at.
+fn add_pieces(
+    container: &Container,
+    bytes: &[u8],
+    buffer: u32,
+    base: usize,
+    pieces: &mut Vec<Piece>,
+) {
+    let mut add = |ordinal, at: usize, len: usize| {
+        pieces.push(Piece {
+            ordinal,
+            buffer,
+            start: (base + at) as u32,
+            len: len as u32,
+        });
+    };
+    if container.is(Container::NESTED) {
+        for entry in segment::entries(bytes) {
+            add(entry.ordinal, entry.at, entry.element.as_bytes().len());
+        }
+    } else {
+        for run in segment::runs(bytes) {
+            add(run.ordinal, run.at, run.elements.len());
+        }
     }
 }
 
@@ -457,33 +477,7 @@ fn slice<'b>(buffer: &'b [u8], piece: &Piece) -> Option<&'b [u8]> {
     buffer.get(start..start + piece.len as usize)
 }
 
-/// Brings elements into the order of the document.
-fn order(pieces: &mut Vec<Piece>) {
-    let Some(greatest) = pieces.iter().map(|piece| piece.ordinal).max() else {
-        return;
-    };
-    if greatest as usize >= pieces.len().saturating_mul(4) {
-        pieces.sort_unstable_by_key(|piece| piece.ordinal);
-        return;
-    }
-    // Mostly the ordinals are the numbers from 0 on, so that each tells its place.
-    let none = Piece {
-        ordinal: 0,
-        buffer: 0,
-        start: 0,
-        len: 0,
-    };
-    let mut places = vec![none; greatest as usize + 1];
-    for piece in pieces.iter() {
-        if let Some(place) = places.get_mut(piece.ordinal as usize) {
-            if place.len != 0 {
-                // Two of one ordinal: that is damage, but nothing is to get lost.
-                pieces.sort_by_key(|piece| piece.ordinal);
-                return;
-            }
-            *place = *piece;
-        }
-    }
-    places.retain(|piece| piece.len != 0);
-    *pieces = places;
+/// Brings pieces into the order of the document.
+fn order(pieces: &mut [Piece]) {
+    pieces.sort_unstable_by_key(|piece| piece.ordinal);
 }

@@ -54,12 +54,7 @@ impl Operation<'_> {
 
     fn write(&self, to_segment: bool, out: &mut Vec<u8>) {
         out.push(self.action.to_byte());
-        let mut length = self.path.len();
-        while length >= 0x80 {
-            out.push(length as u8 | 0x80);
-            length >>= 7;
-        }
-        out.push(length as u8);
+        segment::write_length(self.path.len(), out);
         out.extend_from_slice(&self.path);
         if to_segment {
             out.extend_from_slice(&self.ordinal.to_le_bytes());
@@ -73,16 +68,7 @@ impl Operation<'_> {
     fn read(bytes: &[u8], to_segment: bool) -> Option<(Operation<'_>, &[u8])> {
         let (&action, mut rest) = bytes.split_first()?;
         let action = Action::from_byte(action)?;
-        let (mut length, mut shift) = (0, 0);
-        loop {
-            let (&byte, after) = rest.split_first()?;
-            rest = after;
-            length |= usize::from(byte & 0x7F).checked_shl(shift)?;
-            shift += 7;
-            if byte < 0x80 {
-                break;
-            }
-        }
+        let length = segment::read_length(&mut rest)?;
         let (path, mut rest) = rest.split_at_checked(length)?;
         let mut ordinal = 0;
         if to_segment {
@@ -345,53 +331,60 @@ pub fn rewrite_header(mut header: Header, skeleton: &Doc, operations: &[Operatio
 /// Does nothing if the path leads nowhere.
 fn apply_to_segment(bytes: &mut Vec<u8>, operation: &Operation<'_>) -> Option<()> {
     let (name, rest) = edit::split_path(&operation.path)?;
-    let found = segment::find(bytes, name)
-        .map(|entry| (entry.range(), entry.value_range(), entry.element.tag()));
+    let Some(entry) = segment::find(bytes, name) else {
+        if rest.is_empty() && operation.action != Action::Remove {
+            let mut element = Vec::new();
+            edit::push_element(name, operation.typed(), &mut element);
+            *bytes = segment::rebuilt(bytes, None, None, Some((operation.ordinal, &element)));
+        }
+        return Some(());
+    };
+    let old = Typed {
+        tag: entry.element.tag(),
+        bytes: entry.element.value_bytes(),
+    };
+    let mut element = Vec::new();
     if !rest.is_empty() {
-        let (_, value, tag) = found?;
-        if !matches!(tag, tag::DOCUMENT | tag::ARRAY) {
+        if !matches!(old.tag, tag::DOCUMENT | tag::ARRAY) {
             return None;
         }
+        element.extend_from_slice(entry.element.as_bytes());
+        let start = element.len() - old.bytes.len();
         edit::in_document(
-            bytes,
-            value.start,
+            &mut element,
+            start,
             rest,
             operation.action,
             operation.typed(),
         )?;
-        return Some(());
-    }
-    let append = |bytes: &mut Vec<u8>| {
-        bytes.extend_from_slice(&operation.ordinal.to_le_bytes());
-        edit::push_element(name, operation.typed(), bytes);
-    };
-    match (operation.action, found) {
-        (Action::Remove, Some((whole, ..))) => drop(bytes.drain(whole)),
-        (Action::Remove, None) => {}
-        (Action::Move, found) => {
-            if let Some((whole, ..)) = found {
-                bytes.drain(whole);
+    } else {
+        let summed;
+        let value = match operation.action {
+            Action::Add => {
+                summed = edit::sum(old, operation.typed())?;
+                Typed {
+                    tag: summed.0,
+                    bytes: &summed.1,
+                }
             }
-            append(bytes);
+            Action::Set | Action::Move => operation.typed(),
+            Action::Remove => {
+                *bytes = segment::rebuilt(bytes, Some(entry.at), None, None);
+                return Some(());
+            }
+        };
+        edit::push_element(name, value, &mut element);
+        if operation.action == Action::Move {
+            let appended = Some((operation.ordinal, element.as_slice()));
+            *bytes = segment::rebuilt(bytes, Some(entry.at), None, appended);
+            return Some(());
         }
-        (Action::Set | Action::Add, None) => append(bytes),
-        (Action::Set, Some((whole, value, _))) => {
-            edit::set_value(
-                bytes,
-                whole.start + segment::ORDINAL_BYTES,
-                value,
-                operation.typed(),
-            )?;
-        }
-        (Action::Add, Some((whole, value, tag))) => {
-            let old = Typed {
-                tag,
-                bytes: bytes.get(value.clone())?,
-            };
-            let (tag, sum) = edit::sum(old, operation.typed())?;
-            let sum = Typed { tag, bytes: &sum };
-            edit::set_value(bytes, whole.start + segment::ORDINAL_BYTES, value, sum)?;
-        }
+    }
+    if element.len() == entry.element.as_bytes().len() {
+        let place = entry.at..entry.at + element.len();
+        bytes.get_mut(place)?.copy_from_slice(&element);
+    } else {
+        *bytes = segment::rebuilt(bytes, Some(entry.at), Some(&element), None);
     }
     Some(())
 }

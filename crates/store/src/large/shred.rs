@@ -7,7 +7,7 @@ use frond_bson::{Doc, RawElement, tag};
 use super::LargeDocuments;
 use super::edit::{self, Typed};
 use super::header::{Container, Header};
-use super::segment::{self, ORDINAL_BYTES};
+use super::segment::{self, Builder};
 
 /// Most containers of a document.
 const CONTAINERS_MAX: u16 = u16::MAX - 1;
@@ -174,18 +174,13 @@ impl Shredder {
 
     /// Puts the elements of a document into the segments of a new container. `None` if two have one name.
     fn contain(&mut self, skeleton: &Skeleton<'_>) -> Option<u16> {
-        struct Placed<'a> {
-            hash: u64,
-            ordinal: u32,
-            element: &'a [u8],
-        }
         let id = self.next_id()?;
         let doc = Doc::from_trusted(&skeleton.bytes);
         let bytes = doc.elements_bytes().len();
         let bits = bits_for(bytes, self.limits.segment_bytes);
-        let mut placed = Vec::with_capacity(bytes / 32);
-        let mut integers = true;
+        let mut flags = Container::INTEGERS;
         let mut magnitude = 0;
+        let mut elements = Vec::with_capacity(bytes / 32);
         for element in doc.iter_raw() {
             let value = Typed {
                 tag: element.tag(),
@@ -193,52 +188,128 @@ impl Shredder {
             };
             match edit::integer(value) {
                 Some(integer) => magnitude = integer.unsigned_abs().max(magnitude),
-                None => integers = false,
+                None => flags &= !Container::INTEGERS,
             }
-            placed.push(Placed {
-                hash: segment::hash(element.name_bytes()),
-                ordinal: placed.len() as u32,
-                element: element.as_bytes(),
-            });
-        }
-        let count = placed.len() as u32;
-        // The segments are the high bits, so this sorts by segment, and brings equal names together.
-        placed.sort_unstable_by_key(|one| one.hash);
-        if (placed.windows(2)).any(|pair| matches!(pair, [a, b] if a.hash == b.hash)) {
-            return None;
-        }
-        self.bytes.reserve(bytes + placed.len() * ORDINAL_BYTES);
-        for part in placed
-            .chunk_by_mut(|a, b| segment::of_hash(a.hash, bits) == segment::of_hash(b.hash, bits))
-        {
-            // In the order of the document they compress better, and are put together faster.
-            part.sort_unstable_by_key(|one| one.ordinal);
-            for one in part.iter() {
-                self.bytes.extend_from_slice(&one.ordinal.to_le_bytes());
-                self.bytes.extend_from_slice(one.element);
-            }
-            let number = part
-                .first()
-                .map_or(0, |one| segment::of_hash(one.hash, bits));
-            self.ends.push((id, number, self.bytes.len()));
-        }
-        let mut flags = 0;
-        if integers {
-            flags |= Container::INTEGERS;
+            elements.push(element);
         }
         if skeleton.has_stubs {
             flags |= Container::NESTED;
+        }
+        let mut spread = Spread::new(&elements, bits, true);
+        if spread.is_even(self.limits.segment_bytes) {
+            flags |= Container::NUMBERED;
+        } else {
+            spread = Spread::new(&elements, bits, false);
+        }
+        self.bytes.reserve(bytes + elements.len() * 2);
+        let mut builder = Builder::default();
+        for (number, members) in spread.segments() {
+            if has_twins(members, &elements) {
+                return None;
+            }
+            for &ordinal in members {
+                if let Some(element) = elements.get(ordinal as usize) {
+                    builder.push(ordinal, element.as_bytes(), &mut self.bytes);
+                }
+            }
+            builder.finish(&mut self.bytes);
+            self.ends.push((id, number, self.bytes.len()));
         }
         self.containers.push(Container {
             id,
             bits,
             flags,
-            next_ordinal: count,
+            next_ordinal: u32::try_from(elements.len()).ok()?,
             bytes: u32::try_from(bytes).ok()?,
             magnitude,
         });
         Some(id)
     }
+}
+
+/// Which elements lie in which segment.
+struct Spread {
+    /// The elements, by segment and then in their order.
+    members: Vec<u32>,
+    /// Where each segment ends in them.
+    ends: Vec<u32>,
+    /// Bytes of the largest segment.
+    bytes_max: usize,
+}
+
+impl Spread {
+    fn new(elements: &[RawElement<'_>], bits: u8, is_numbered: bool) -> Spread {
+        let count = 1 << bits.min(BITS_MAX);
+        let mut bytes = vec![0_usize; count];
+        let mut ends = vec![0_u32; count];
+        let places: Vec<u16> = (elements.iter())
+            .map(|element| {
+                let place = segment::place(element.name_bytes(), bits, is_numbered);
+                let at = usize::from(place);
+                bytes[at] += element.as_bytes().len();
+                ends[at] += 1;
+                place
+            })
+            .collect();
+        let mut sum = 0;
+        for end in &mut ends {
+            let members = *end;
+            *end = sum;
+            sum += members;
+        }
+        // Each end is first where the segment begins, and is moved by its members.
+        let mut members = vec![0; elements.len()];
+        for (ordinal, place) in places.into_iter().enumerate() {
+            let end = &mut ends[usize::from(place)];
+            members[*end as usize] = ordinal as u32;
+            *end += 1;
+        }
+        Spread {
+            members,
+            ends,
+            bytes_max: bytes.into_iter().max().unwrap_or(0),
+        }
+    }
+
+    /// Whether no segment is far larger than it is meant to be.
+    fn is_even(&self, segment_bytes: usize) -> bool {
+        self.bytes_max <= segment_bytes.saturating_mul(4)
+    }
+
+    /// The segments that have elements, with them.
+    fn segments(&self) -> impl Iterator<Item = (u16, &[u32])> {
+        let mut start = 0;
+        let ends = self.ends.iter().enumerate();
+        let all = ends.map(move |(number, &end)| {
+            let members = self.members.get(start..end as usize).unwrap_or_default();
+            start = end as usize;
+            (number as u16, members)
+        });
+        all.filter(|(_, members)| !members.is_empty())
+    }
+}
+
+/// Whether two of these elements may have one name.
+fn has_twins(members: &[u32], elements: &[RawElement<'_>]) -> bool {
+    let names = members
+        .iter()
+        .filter_map(|&at| Some(elements.get(at as usize)?.name_bytes()));
+    // Mostly numbers ascend, and then nothing need be compared.
+    let mut last = None;
+    let ascends = names.clone().all(|name| {
+        let number = segment::number(name);
+        let ascends = number.is_some() && number > last;
+        last = number;
+        ascends
+    });
+    if ascends {
+        return false;
+    }
+    let mut hashes: Vec<u64> = names.map(segment::hash).collect();
+    hashes.sort_unstable();
+    hashes
+        .windows(2)
+        .any(|pair| matches!(pair, [a, b] if a == b))
 }
 
 enum Replaced<'a> {

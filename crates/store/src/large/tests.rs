@@ -51,7 +51,7 @@ fn put_random(random: &mut Random, out: &mut DocBuf, name: &str, depth: u64) {
 fn random_doc(random: &mut Random, depth: u64) -> DocBuf {
     let mut out = DocBuf::new();
     for _ in 0..random.below(9) {
-        let name = format!("f{}", random.below(20));
+        let name = format!("f{}", random.below(20) * 40);
         if !out.contains_key(&name) {
             put_random(random, &mut out, &name, depth);
         }
@@ -77,7 +77,7 @@ fn mutated(random: &mut Random, doc: &Doc, depth: u64) -> DocBuf {
     }
     moved.iter().for_each(|element| out.push_raw(element));
     for _ in 0..random.below(3) {
-        let name = format!("f{}", random.below(30));
+        let name = format!("f{}", random.below(30) * 40);
         if !out.contains_key(&name) {
             put_random(random, &mut out, &name, depth);
         }
@@ -190,7 +190,7 @@ impl Stored {
             if change.container != 0 && !operation.path.is_empty() {
                 let container = header.container_mut(change.container).unwrap();
                 let (name, rest) = super::edit::split_path(&operation.path).unwrap();
-                place.1 = segment::of_name(name, container.bits);
+                place.1 = segment::of_name(name, container);
                 if rest.is_empty() && (change.appends || operation.action == Action::Move) {
                     operation.ordinal = container.next_ordinal;
                     container.next_ordinal += 1;

@@ -267,7 +267,7 @@ impl<'d> Plan<'d> {
             return Some(());
         }
         let (name, rest) = edit::split_path(&operation.path)?;
-        let number = segment::of_name(name, container.bits);
+        let number = segment::of_name(name, container);
         if rest.is_empty() {
             if change.appends || operation.action == Action::Move {
                 operation.ordinal = container.next_ordinal;
