@@ -2,6 +2,7 @@
 
 mod engine;
 mod error;
+mod messages;
 mod phase;
 mod record;
 mod report;
@@ -19,6 +20,7 @@ use mimalloc::MiMalloc;
 
 use crate::engine::{Kind, Setup};
 use crate::error::{Error, Result};
+use crate::messages::Messages;
 use crate::phase::{Bench, Limits};
 use crate::record::Record;
 use crate::scenario::Scenario;
@@ -33,6 +35,8 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 enum Command {
     /// Measure one engine in one scenario, in this process
     Measure(Measure),
+    /// Measure update messages on segments of documents with very many fields, in Frond's engine alone
+    Messages(Messages),
     /// Turn the records of many measurements into tables and a chart
     Report(Report),
 }
@@ -107,6 +111,7 @@ struct Report {
 fn main() -> ExitCode {
     let result = match Command::parse() {
         Command::Measure(options) => measure(&options),
+        Command::Messages(options) => messages::run(&options),
         Command::Report(options) => report::write(&options.records, &options.out, &options.note),
     };
     match result {
