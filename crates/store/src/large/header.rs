@@ -3,7 +3,7 @@
 //! | bytes | what |
 //! | --- | --- |
 //! | 4 | `01 00 00 80`: the version, and a sign bit that no document has in its length |
-//! | 4 | revision: grows with each change |
+//! | 4 | revision: begins with a hash of the document, grows with each change |
 //! | 4 | the revision that was written whole; later ones are messages on top of it |
 //! | 4 | length of the document, as the collection's counter has it |
 //! | 4 | slack: bytes that blind additions may have added |
@@ -87,7 +87,7 @@ impl Container {
 /// The numbers of a header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// Grows with each change, so that two states of a document have different headers.
+    /// Begins with a hash of the document and grows with each change, around zero, so that two states of a document have different headers.
     pub revision: u32,
     /// The revision that was written whole.
     pub based: u32,

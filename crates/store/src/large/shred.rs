@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use frond_bson::{Doc, RawElement, tag};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::LargeDocuments;
 use super::edit::{self, Typed};
@@ -56,9 +57,11 @@ pub fn shred(doc: &Doc, limits: LargeDocuments) -> Option<Shredded> {
     if (shredder.containers.iter()).all(|container| container.is(Container::VALUE)) {
         return None;
     }
+    // Other documents written anew are to have other headers: who read this one must see that it is gone.
+    let revision = xxh3_64(doc.as_bytes()) as u32;
     let header = Header {
-        revision: 1,
-        based: 1,
+        revision,
+        based: revision,
         counted: doc.len_bytes() as u32,
         slack: 0,
         next_container: shredder.next_id()?,

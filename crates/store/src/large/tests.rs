@@ -199,7 +199,7 @@ impl Stored {
             groups.entry(place).or_default().push(operation);
         }
         let numbers = Numbers {
-            revision: header.revision + 1,
+            revision: header.revision.wrapping_add(1),
             containers: header.containers.clone(),
             ..Numbers::default()
         };

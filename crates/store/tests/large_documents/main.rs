@@ -19,6 +19,7 @@ mod shrink;
 #[allow(dead_code, unused_imports, reason = "each test uses a part of it")]
 #[path = "../../../tree/tests/support/mod.rs"]
 mod support;
+mod tables;
 mod threads;
 mod twins;
 mod updates;

@@ -12,17 +12,16 @@ use frond_store::{
 
 use crate::common::disk::MemDisk;
 use crate::common::ns;
-use crate::queries::{all, check_sound, find};
+use crate::queries::{all, check_sound, find, in_parts};
 use crate::setting::{SETTINGS, Setting};
 use crate::values::Random;
 
 const THREADS: u64 = 4;
 const DOCUMENTS: usize = 2;
 
-fn update(store: &DocumentStore, c: &Namespace, id: i32, change: &Doc) -> UpdateOutcome {
-    let filter = doc! {"_id": id};
-    let request = UpdateRequest {
-        filter: &filter,
+fn request<'a>(filter: &'a Doc, change: &'a Doc) -> UpdateRequest<'a> {
+    UpdateRequest {
+        filter,
         update: Value::Document(change),
         sort: None,
         upsert: false,
@@ -32,7 +31,12 @@ fn update(store: &DocumentStore, c: &Namespace, id: i32, change: &Doc) -> Update
         variables: None,
         bypass_validation: false,
         collation: None,
-    };
+    }
+}
+
+fn update(store: &DocumentStore, c: &Namespace, id: i32, change: &Doc) -> UpdateOutcome {
+    let filter = doc! {"_id": id};
+    let request = request(&filter, change);
     store
         .update(c, &request, Durability::Logged, &OpContext::new())
         .unwrap()
@@ -159,5 +163,65 @@ fn increments_of_indexed_keys_are_counted() {
         doc! {"key": {"n.$**": 1}},
     ] {
         counters(&SETTINGS[0], Some(index));
+    }
+}
+
+/// A document that another one replaces while it is on its way to an update of many is tested again, although both are
+/// stored alike.
+#[test]
+fn a_filter_is_asked_again_after_a_replacement() {
+    for setting in &SETTINGS[..2] {
+        let options = EngineOptions::with_disk(Arc::new(MemDisk::default()));
+        let store = setting.open(options).unwrap();
+        let c = ns("db.c");
+        let document = |id: i32, kind: i32| {
+            let mut n = doc! {"kind": kind, "mark": 0, "most": 1000};
+            for key in 0..setting.threshold / 6 {
+                // All differ, so that the document is written anew.
+                n.push(&format!("k{key}"), key as i32 % 100 + kind);
+            }
+            doc! {"_id": id, "n": n}
+        };
+        const COUNT: i32 = 40;
+        for id in 0..COUNT {
+            store
+                .insert(&c, &[&document(id, 1)], crate::common::INSERT)
+                .unwrap();
+        }
+        assert_eq!(in_parts(&store, &c), COUNT as usize);
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut random = Random::new(1);
+                while !done.load(Ordering::Relaxed) {
+                    let (id, kind) = (random.below(COUNT as usize) as i32, 1 + random.below(2));
+                    update(&store, &c, id, &document(id, kind as i32));
+                }
+            });
+            let filter = doc! {"n.kind": 1};
+            let change = doc! {"$set": {"n.mark": 7}};
+            let request = UpdateRequest {
+                multi: true,
+                ..request(&filter, &change)
+            };
+            for _ in 0..40 {
+                store
+                    .update(&c, &request, Durability::Logged, &OpContext::new())
+                    .unwrap();
+                for found in all(&store, &c) {
+                    let n = found.get_doc("n").unwrap();
+                    let both = (n.get_i32("kind"), n.get_i32("mark"));
+                    if both == (Some(2), Some(7)) {
+                        done.store(true, Ordering::Relaxed);
+                        panic!(
+                            "{}: marked, though it did not match: {found:?}",
+                            setting.name
+                        );
+                    }
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        check_sound(&store, &c, setting.name);
     }
 }

@@ -21,14 +21,14 @@ use crate::values::{Random, key_of};
 
 type Failure = (i32, String);
 
-struct Twin {
+pub struct Twin {
     setting: Setting,
     disk: MemDisk,
-    store: DocumentStore,
+    pub store: DocumentStore,
 }
 
 impl Twin {
-    fn new(setting: &Setting) -> Twin {
+    pub fn new(setting: &Setting) -> Twin {
         let disk = MemDisk::default();
         Twin {
             setting: *setting,
@@ -53,15 +53,15 @@ impl Twin {
 }
 
 /// A store with whole documents, and one that is to answer like it.
-struct Twins {
-    whole: Twin,
-    other: Twin,
-    what: String,
+pub struct Twins {
+    pub whole: Twin,
+    pub other: Twin,
+    pub what: String,
 }
 
 impl Twins {
     /// Asks both, who must answer the same.
-    fn both<T: PartialEq + Debug>(&self, what: &str, ask: impl Fn(&DocumentStore) -> T) -> T {
+    pub fn both<T: PartialEq + Debug>(&self, what: &str, ask: impl Fn(&DocumentStore) -> T) -> T {
         let (wanted, found) = (ask(&self.whole.store), ask(&self.other.store));
         assert!(
             found == wanted,
@@ -74,7 +74,7 @@ impl Twins {
     }
 
     /// As [`Twins::both`], whatever they answer.
-    fn same<T: PartialEq + Debug>(&self, what: &str, ask: impl Fn(&DocumentStore) -> T) {
+    pub fn same<T: PartialEq + Debug>(&self, what: &str, ask: impl Fn(&DocumentStore) -> T) {
         drop(self.both(what, ask));
     }
 
@@ -85,7 +85,7 @@ impl Twins {
     }
 
     /// The collection is the same, sound, and of the same size.
-    fn compare(&self, c: &Namespace) {
+    pub fn compare(&self, c: &Namespace) {
         self.same("the collection", |store| all(store, c));
         self.same("the indexes", |store| store.list_indexes(c).ok());
         let report = self.both("validate", |store| {
@@ -105,7 +105,7 @@ impl Twins {
         });
     }
 
-    fn create_index(&self, c: &Namespace, spec: &Doc) {
+    pub fn create_index(&self, c: &Namespace, spec: &Doc) {
         self.same(&format!("index {spec:?}"), |store| {
             let created = store.create_indexes(c, &[spec]);
             created.map(|_| ()).map_err(|error| failure(&error))
@@ -165,9 +165,10 @@ impl Twins {
         }
     }
 
-    fn aggregate(&self, c: &Namespace, pipeline: &ArrayBuf) {
+    /// Whether the pipeline runs.
+    pub fn aggregate(&self, c: &Namespace, pipeline: &Doc) -> bool {
         let request = AggregateRequest {
-            pipeline: pipeline.as_doc(),
+            pipeline,
             hint: None,
             variables: None,
             durability: Durability::Logged,
@@ -175,7 +176,7 @@ impl Twins {
             allow_disk_use: None,
             collation: None,
         };
-        self.same(&format!("aggregate {pipeline:?}"), |store| {
+        let answer = self.both(&format!("aggregate {pipeline:?}"), |store| {
             let read = || {
                 let mut cursor = store.aggregate(c.db(), Some(c), &request, &OpContext::new())?;
                 let mut found = Vec::new();
@@ -191,6 +192,7 @@ impl Twins {
                 (code, message)
             })
         });
+        answer.is_ok()
     }
 
     fn admin(&mut self, c: &Namespace, random: &mut Random) {
@@ -402,7 +404,7 @@ fn work(seed: u64, setting: &Setting) -> u64 {
         if random.one_in(8) {
             let docs = twins.docs(&c);
             let pipeline = pipeline(&mut random, &target, &docs, shape);
-            twins.aggregate(&c, &pipeline);
+            twins.aggregate(&c, pipeline.as_doc());
             for written in ["db.out", "db.merged"] {
                 twins.compare(&ns(written));
             }
