@@ -9,7 +9,7 @@ use crate::common::disk::MemDisk;
 use crate::common::ns;
 use crate::model::{Model, same_outcome};
 use crate::operations::{Done, Op, Outcome, UpdateOp, run};
-use crate::queries::{brief, check_all, check_sound};
+use crate::queries::{all, brief, check_all, check_sound, find, in_parts};
 use crate::setting::{SETTINGS, Setting, WHOLE};
 
 /// A store and what it must hold.
@@ -509,5 +509,115 @@ fn one_update_changes_many_documents() {
         };
         case.run(Op::Update(op.clone())).unwrap();
         case.run(Op::Update(op)).unwrap();
+    });
+}
+
+/// A store of the format before has no place for parts. It gets one when it is opened.
+#[test]
+fn a_store_of_the_format_before_is_upgraded() {
+    use frond_store::keyspace::{CATALOG_TREE, WriteSet};
+    let mut case = Case::new(&WHOLE);
+    let n = ints(200);
+    case.insert(doc! {"_id": 1, "n": &n});
+    let collection = case.store.catalog().collection(&case.c).unwrap();
+    let mut older = WriteSet::new();
+    older.drop_tree(collection.segments.unwrap());
+    older.put(CATALOG_TREE, &[1], doc! {"format": 1}.as_bytes());
+    let key = b"\x02db\0c";
+    let snapshot = case.store.engine().snapshot();
+    let entry = snapshot.get(CATALOG_TREE, key).unwrap().unwrap();
+    let mut kept = DocBuf::new();
+    for element in frond_bson::Doc::from_trusted(&entry).iter_raw() {
+        if element.name() != "segments" {
+            kept.push_raw(&element);
+        }
+    }
+    assert!(kept.len_bytes() < entry.len());
+    older.put(CATALOG_TREE, key, kept.as_bytes());
+    drop((snapshot, entry));
+    case.store
+        .engine()
+        .commit(older, Durability::Synced)
+        .unwrap();
+    for setting in [&SETTINGS[0], &WHOLE, &SETTINGS[1]] {
+        case.setting = *setting;
+        case.reopen();
+        case.insert(doc! {"_id": setting.name, "n": &n});
+        case.update(doc! {"$inc": {"n.k1": 1, "n.new": 1}});
+        case.check();
+    }
+    assert_eq!(in_parts(&case.store, &case.c), 2);
+}
+
+#[test]
+fn a_collection_of_large_documents_is_capped_and_copied() {
+    each(|case| {
+        let many = case.many();
+        for id in 0..5 {
+            case.insert(doc! {"_id": id, "n": ints(many)});
+        }
+        case.update(doc! {"$inc": {"n.k1": 1, "n.new": 1}});
+        let wanted: Vec<DocBuf> = case.model.docs.values().cloned().collect();
+        let copy = ns("db.copy");
+        case.store.clone_as_capped(&case.c, &copy, 4 << 20).unwrap();
+        assert_eq!(all(&case.store, &copy), wanted);
+        assert_eq!(in_parts(&case.store, &copy), 0);
+        let other = ns("db.other");
+        case.store
+            .rename_collection(&case.c, &other, false)
+            .unwrap();
+        case.store.convert_to_capped(&other, 4 << 20).unwrap();
+        assert_eq!(all(&case.store, &other), wanted);
+        check_sound(&case.store, &other, case.setting.name);
+        case.model.docs.clear();
+        case.insert(doc! {"_id": 1, "n": ints(many)});
+    });
+}
+
+/// What is missing of a document is told, and is no reason to panic.
+#[test]
+fn lost_parts_are_found() {
+    use frond_store::keyspace::{Direction, WriteSet};
+    use std::ops::Bound::Unbounded;
+    each(|case| {
+        let many = case.many() * 2;
+        for id in 1..4 {
+            case.insert(doc! {"_id": id, "a": {"n": ints(many)}, "n": ints(many)});
+        }
+        let collection = case.store.catalog().collection(&case.c).unwrap();
+        let segments = collection.segments.unwrap();
+        let snapshot = case.store.engine().snapshot();
+        let mut cursor = snapshot
+            .cursor(segments, Unbounded, Unbounded, Direction::Forward)
+            .unwrap();
+        let (key, value) = cursor.next().unwrap().unwrap();
+        let (key, value) = (key.to_vec(), value.to_vec());
+        let damage = |case: &Case, key: &[u8], value: Option<&[u8]>| {
+            let mut set = WriteSet::new();
+            match value {
+                Some(value) => set.put(segments, key, value),
+                None => set.delete(segments, key),
+            }
+            case.store.engine().commit(set, Durability::Logged).unwrap();
+            let report = case.store.verify(&case.c).unwrap();
+            let request = frond_store::FindRequest::default();
+            let _ = find(&case.store, &case.c, &request);
+            let filter = doc! {"a.n.k1": 1, "n.k2": 2};
+            let request = frond_store::FindRequest {
+                filter: Some(&filter),
+                ..request
+            };
+            let _ = find(&case.store, &case.c, &request);
+            report.errors
+        };
+        assert!(!damage(case, &key, None).is_empty());
+        assert!(!damage(case, &key, Some(&value[..value.len() / 2])).is_empty());
+        assert!(!damage(case, &key, Some(b"nonsense, and some more of it")).is_empty());
+        assert!(damage(case, &key, Some(&value)).is_empty());
+        let mut orphan = key.clone();
+        *orphan.last_mut().unwrap() = 0xFF;
+        orphan.push(7);
+        assert!(!damage(case, &orphan, Some(&value)).is_empty());
+        assert!(damage(case, &orphan, None).is_empty());
     });
 }

@@ -18,7 +18,7 @@ use crate::operations::{Op, run};
 use crate::queries::{
     all, brief, check_all, check_one, check_query, check_sound, differences, in_parts,
 };
-use crate::setting::{Setting, seeds};
+use crate::setting::{SETTINGS, Setting, WHOLE, seeds};
 use crate::shrink::{HISTORY, shrink};
 use crate::support::SimDisk;
 use crate::updates::Shape;
@@ -61,6 +61,8 @@ struct World {
     disk: SimDisk,
     crashes: bool,
     inline: bool,
+    /// Whether each life has a setting of its own.
+    changes_setting: bool,
     memtable_bytes: usize,
     c: Namespace,
     /// The documents that survived the last life.
@@ -93,6 +95,7 @@ impl World {
                 bytes: setting.threshold,
             },
             crashes,
+            changes_setting: random.one_in(4),
             inline: crashes || random.one_in(2),
             memtable_bytes: (16 << 10) << random.below(4),
             c: ns("db.c"),
@@ -113,7 +116,16 @@ impl World {
         options.fanout = 4;
         options.inline = self.inline;
         options.flush_threads = 1;
-        match self.setting.open(options) {
+        // Documents stay as they are stored when the setting changes, until they are written anew.
+        let setting = match self.changes_setting {
+            true => SETTINGS
+                .iter()
+                .chain([&WHOLE])
+                .nth(self.random.below(4))
+                .unwrap(),
+            false => &self.setting,
+        };
+        match setting.open(options) {
             Ok(store) => Some(store),
             Err(error) => {
                 assert!(

@@ -166,6 +166,55 @@ fn increments_of_indexed_keys_are_counted() {
     }
 }
 
+/// What is written while an index is built gets into it, whether its segment was read or not.
+#[test]
+fn an_index_is_built_while_documents_change() {
+    for setting in SETTINGS {
+        let options = EngineOptions::with_disk(Arc::new(MemDisk::default()));
+        let store = setting.open(options).unwrap();
+        let c = ns("db.c");
+        let keys = setting.threshold / 6;
+        for id in 0..8 {
+            let mut n = DocBuf::new();
+            (0..keys).for_each(|key| n.push(&format!("k{key}"), key as i32));
+            let document = doc! {"_id": id, "n": n};
+            store
+                .insert(&c, &[&document], crate::common::INSERT)
+                .unwrap();
+        }
+        assert_eq!(in_parts(&store, &c), 8);
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for thread in 0..2 {
+                let (store, c, done) = (&store, &c, &done);
+                scope.spawn(move || {
+                    let mut random = Random::new(thread);
+                    while !done.load(Ordering::Relaxed) {
+                        let change = match random.below(6) {
+                            0 => doc! {"$set": {"n.k1": "text"}},
+                            1 => doc! {"$unset": {"n.k1": ""}},
+                            2 => doc! {"$set": {"n.k1": [1, 2]}},
+                            3 => doc! {"$set": {"n.k1": 7}},
+                            _ => doc! {"$inc": {"n.k2": 1, "n.new": 1}},
+                        };
+                        update(store, c, random.below(8) as i32, &change);
+                    }
+                });
+            }
+            for index in [
+                doc! {"key": {"n.k1": 1}},
+                doc! {"key": {"n.k2": 1, "n.new": -1}},
+                doc! {"key": {"n.$**": 1}},
+                doc! {"key": {"n.k2": 1}, "partialFilterExpression": {"n.new": {"$gt": 2}}},
+            ] {
+                store.create_indexes(&c, &[&index]).unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        check_sound(&store, &c, setting.name);
+    }
+}
+
 /// A document that another one replaces while it is on its way to an update of many is tested again, although both are
 /// stored alike.
 #[test]
