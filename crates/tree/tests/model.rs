@@ -577,3 +577,57 @@ fn hot_keys_are_exact_in_every_snapshot() {
     store = Store::open(options()).unwrap();
     assert_eq!(both(&store.snapshot()), all);
 }
+
+#[test]
+fn update_messages_are_written_combined_and_in_batches() {
+    const KEYS: u64 = 3000;
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = sized_options(directory.path(), 256 << 10);
+    options.inline = true;
+    let store = Store::open(options).unwrap();
+    let trees = [store.allocate_tree(), store.allocate_tree()];
+    let key = |number: u64| [list::PREFIX, &number.to_be_bytes()].concat();
+    let commit = |set: &mut WriteSet| {
+        let set = std::mem::take(set);
+        store.commit(set, Durability::Logged).unwrap();
+    };
+    let mut set = WriteSet::new();
+    set.create_tree(trees[0], &tree_options(1));
+    // Nothing is resolved in a tree that waits for its load.
+    set.create_tree_to_load(trees[1], &tree_options(1));
+    commit(&mut set);
+    for number in 0..KEYS {
+        set.put(trees[0], &key(number), &1i64.to_le_bytes().repeat(60));
+        commit(&mut set);
+    }
+    store.settle().unwrap();
+
+    // Messages at random: a leaf is only written again when it gets many of them.
+    let messages = 60_000;
+    let before = store.stats().written_bytes;
+    let mut random = SmallRng::seed_from_u64(9);
+    for _ in 0..messages {
+        let key = key(random.random_range(0..KEYS));
+        set.merge(trees[0], &key, &(1i64 << 6).to_le_bytes());
+        commit(&mut set);
+    }
+    store.checkpoint().unwrap();
+    let each = (store.stats().written_bytes - before) / messages;
+    println!("{each} bytes for each message");
+    assert!(each < 100, "{each} bytes for each message");
+
+    // Messages for one key: what reaches the tree is one for each memtable.
+    let feeds = store.stats().memtables_fed;
+    for _ in 0..messages {
+        set.merge(trees[1], &key(7), &(1i64 << 6).to_le_bytes());
+        commit(&mut set);
+    }
+    store.checkpoint().unwrap();
+    let feeds = store.stats().memtables_fed - feeds;
+    assert!(feeds > 5);
+    let pending = store.tree_stats(trees[1]).pending_bytes;
+    assert!(pending <= feeds * 50, "{pending} bytes after {feeds} feeds");
+    let found = store.snapshot().get(trees[1], &key(7)).unwrap().unwrap();
+    let sum = i64::from_le_bytes(found[..].try_into().unwrap()) >> 6;
+    assert_eq!(sum, messages as i64);
+}

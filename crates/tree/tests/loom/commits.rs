@@ -13,6 +13,8 @@ use crate::sync::Mutex;
 struct Table {
     room: Room,
     slots: [UnsafeCell<bool>; 4],
+    /// What folds have put in the place of slots.
+    folded: [UnsafeCell<bool>; 4],
 }
 
 /// The parts of a store that take part, as `commit.rs`, `feeder.rs` and `store.rs` use them. Version 0
@@ -29,12 +31,25 @@ impl Table {
         Table {
             room: Room::new(),
             slots: [0; 4].map(|_| UnsafeCell::new(false)),
+            folded: [0; 4].map(|_| UnsafeCell::new(false)),
         }
     }
 
     fn insert(&self, sequence: u64) {
         // SAFETY: each sequence number belongs to one commit; the checker would object.
         self.slots[sequence as usize].with_mut(|slot| unsafe { *slot = true });
+    }
+
+    fn insert_folded(&self, sequence: u64) {
+        // SAFETY: only the commit with this number folds into its slot; the checker would object.
+        self.folded[sequence as usize].with_mut(|slot| unsafe { *slot = true });
+    }
+
+    /// How many folds there were.
+    fn folds(&self) -> usize {
+        // SAFETY: asked when nobody folds any more; the checker would object.
+        let is_set = |slot: &&UnsafeCell<bool>| slot.with(|slot| unsafe { *slot });
+        self.folded.iter().filter(is_set).count()
     }
 
     fn has(&self, sequence: u64) -> bool {
@@ -57,10 +72,11 @@ impl Store {
         &self.tables[self.version.load(Ordering::Acquire).min(1)]
     }
 
-    /// One operation: `Inner::commit`.
-    fn commit(&self) -> u64 {
+    /// One operation: `Inner::commit`. Returns the index of the table, and the sequence number.
+    fn commit(&self) -> (usize, u64) {
         let mut next = self.next_sequence.lock();
         let table = self.active();
+        let index = usize::from(std::ptr::eq(table, &self.tables[1]));
         assert!(table.room.reserve(1, || 0, 8));
         *next += 1;
         let sequence = *next;
@@ -69,11 +85,29 @@ impl Store {
         table.insert(sequence);
         table.room.leave(1);
         self.publisher.publish(sequence, sequence);
-        sequence
+        (index, sequence)
     }
 
-    /// `Inner::seal`, then the start of `Inner::feed`.
-    fn seal_and_feed(&self) {
+    /// `Inner::fold_hot`, after a commit to the table with this index.
+    fn fold(&self, index: usize, sequence: u64) {
+        let visible = self.publisher.visible();
+        assert!(visible >= sequence);
+        for sequence in 1..=visible {
+            let there = self.tables.iter().any(|table| table.has(sequence));
+            assert!(there, "the fold lacks commit {sequence}");
+        }
+        let state = self.next_sequence.lock();
+        let table = self.active();
+        if !std::ptr::eq(table, &self.tables[index]) || !table.room.reserve(1, || 0, 8) {
+            return;
+        }
+        drop(state);
+        table.insert_folded(sequence);
+        table.room.leave(1);
+    }
+
+    /// `Inner::seal`, then the start of `Inner::feed`. Returns how many folds the feeder met.
+    fn seal_and_feed(&self) -> usize {
         let sealed = &self.tables[0];
         let state = self.next_sequence.lock();
         self.version.store(1, Ordering::Release);
@@ -89,9 +123,11 @@ impl Store {
                 "commit {sequence} of {last} was not fed"
             );
         }
+        let folds = sealed.folds();
         let state = self.next_sequence.lock();
         self.version.store(2, Ordering::Release);
         drop(state);
+        folds
     }
 
     /// `Inner::snapshot`: a version and a number that agree.
@@ -156,6 +192,23 @@ pub(crate) fn a_reservation_is_never_counted_too_low() {
     });
     writer.join().unwrap();
     reserver.join().unwrap();
+}
+
+/// A fold sees all that is visible, and it is over before the feeder begins.
+pub(crate) fn a_fold_sees_all_that_is_visible_and_the_feeder_waits_for_it() {
+    let store = Store::new();
+    let writers = [(), ()].map(|()| {
+        let store = store.clone();
+        thread::spawn(move || {
+            let (index, sequence) = store.commit();
+            store.fold(index, sequence);
+        })
+    });
+    let folds = store.seal_and_feed();
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    assert_eq!(store.tables[0].folds(), folds, "a fold came late");
 }
 
 pub(crate) fn a_snapshot_holds_all_that_is_visible() {

@@ -57,6 +57,10 @@ const MODELS: &[Model] = &[
         commits::a_feeder_sees_all_of_a_sealed_memtable,
     ),
     (
+        "commits::a_fold_sees_all_that_is_visible_and_the_feeder_waits_for_it",
+        commits::a_fold_sees_all_that_is_visible_and_the_feeder_waits_for_it,
+    ),
+    (
         "commits::a_reservation_is_never_counted_too_low",
         commits::a_reservation_is_never_counted_too_low,
     ),
