@@ -191,6 +191,16 @@ impl Update {
     /// The parts of a document that [`Update::apply`] reads or writes: the paths of the operators up to
     /// the first positional component, and `_id`, which errors name.
     pub fn needs(&self) -> Needs {
+        self.needs_of(|_, _| true)
+    }
+
+    /// [`Update::needs`] without the paths of [`Update::increments`].
+    pub fn needs_besides_increments(&self) -> Needs {
+        self.needs_of(|leaf, is_fixed| !is_fixed || leaf.modifier.increment().is_none())
+    }
+
+    /// The needs, of the operators only of those that `counts` takes.
+    fn needs_of(&self, counts: impl Fn(&Leaf, bool) -> bool) -> Needs {
         match &self.kind {
             Kind::Replacement(_) => Needs::whole(),
             Kind::Pipeline(pipeline) => {
@@ -201,6 +211,7 @@ impl Update {
             Kind::Operators { fields, .. } => {
                 let mut paths = vec!["_id"];
                 fields.each_leaf(&mut |leaf, is_fixed| match is_fixed {
+                    _ if !counts(leaf, is_fixed) => {}
                     true => paths.push(&leaf.path),
                     false => paths.push(path::fixed(&leaf.path)),
                 });

@@ -1,6 +1,8 @@
 //! Which indexes an update can affect.
 
 use super::path::canonical;
+use crate::needs::leads_to;
+use crate::paths::names;
 use std::sync::Arc;
 
 /// The paths that an update may change.
@@ -43,11 +45,11 @@ impl Paths {
 
     /// Whether one of the paths is `path`, leads to it or is below it.
     pub fn affects(&self, path: &str) -> bool {
-        let has_number = path
-            .split('.')
-            .any(|n| n.bytes().all(|b| b.is_ascii_digit()));
         let stripped;
-        let path = if has_number {
+        let path = if names(path)
+            .skip(1)
+            .any(|name| name.starts_with(|c: char| c.is_ascii_digit()))
+        {
             stripped = canonical(path);
             &stripped
         } else {
@@ -60,8 +62,7 @@ impl Paths {
 /// Whether the paths are equal or one is the beginning of the other.
 fn related(a: &str, b: &str) -> bool {
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
-    long.strip_prefix(short)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    leads_to(short, long)
 }
 
 #[cfg(test)]

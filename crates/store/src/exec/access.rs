@@ -109,15 +109,19 @@ struct Wants {
 
 impl Wants {
     fn new(filter: &Filter, loading: &Loading) -> Wants {
+        let filter_only = needs::of_query(filter, None, []);
         let row = match loading {
             Loading::Everything => EVERYTHING.clone(),
+            Loading::ForFilter(None) => filter_only.clone(),
             Loading::Shown(shown, sort) => {
                 needs::of_query(filter, sort.as_ref(), shown.iter().map(String::as_str))
             }
             Loading::ForFilter(sort) => needs::of_query(filter, sort.as_ref(), []),
         };
-        let filter = needs::of_query(filter, None, []);
-        Wants { filter, row }
+        Wants {
+            filter: filter_only,
+            row,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Putting a shredded document together, or parts of it.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::rc::Rc;
 
@@ -26,7 +26,7 @@ pub struct Parts {
     /// The containers met, those left out included.
     pub containers: Containers,
     /// The paths to which the update adds without the field having been read; it is not in the document.
-    pub blind: HashSet<Vec<u8>>,
+    pub blind: BTreeSet<Vec<u8>>,
 }
 
 /// Where documents are.
@@ -73,11 +73,11 @@ impl Place<'_> {
         stored: &[u8],
         wanted: &Wanted,
     ) -> Result<(DocBuf, Parts)> {
-        let (mut blind, mut own) = (HashSet::new(), None);
+        let (mut blind, mut own) = (BTreeSet::new(), None);
         if !wanted.increments.is_empty() && !wanted.want.is_all() {
             let (header, skeleton) = Header::read(stored).ok_or_else(damaged)?;
             let want = own.insert(wanted.want.clone());
-            let mut sums = HashMap::new();
+            let mut sums = BTreeMap::new();
             for one in &wanted.increments {
                 let sum = sums.entry(one.parent()).or_insert(0_u64);
                 *sum = sum.saturating_add(one.magnitude);

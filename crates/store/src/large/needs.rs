@@ -1,7 +1,5 @@
 //! What queries, updates and indexes look at, as [`Want`].
 
-use std::collections::HashSet;
-
 use frond_bson::Value;
 use frond_query::matcher::Filter;
 use frond_query::needs::Needs;
@@ -58,14 +56,7 @@ pub fn of_indexes(collection: &Collection, touches: &dyn Fn(&str) -> bool) -> Op
 
 /// Adds what an update looks at, but for what its `$inc` looks at. False for everything.
 pub fn of_update(update: &Update, want: &mut Want) -> bool {
-    let needs = update.needs();
-    if needs.is_whole() {
-        return false;
-    }
-    let added: HashSet<&str> = update.increments().map(|(path, _)| path).collect();
-    let others = needs.paths().filter(|path| !added.contains(path));
-    others.for_each(|path| want.add(path));
-    true
+    add(&update.needs_besides_increments(), want)
 }
 
 /// The integers that an update adds. Others are looked at as they are.

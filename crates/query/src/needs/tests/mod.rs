@@ -248,6 +248,15 @@ fn increments() {
             .map(|(path, operand)| format!("{path}={operand:?}"))
             .collect();
         assert_eq!(found.join(" "), expected, "{text}");
+        let mut all = update.needs_besides_increments();
+        update.increments().for_each(|(path, _)| {
+            assert!(
+                all.is_whole() || all.share(path) == Share::Nothing,
+                "{text}"
+            );
+            all.add(path);
+        });
+        assert_eq!(all, update.needs(), "{text}");
     }
 }
 
