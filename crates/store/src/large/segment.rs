@@ -54,13 +54,13 @@ pub fn number(name: &[u8]) -> Option<u64> {
     (!digits.is_empty()).then(|| digits.iter().fold(0, digit))
 }
 
-/// The segment of a field in a container of so many bits.
-pub fn place(name: &[u8], bits: u8, is_numbered: bool) -> u16 {
+/// The segment of a field in a container of so many bits, with the number of its name in a numbered container.
+pub fn place(name: &[u8], number: Option<u64>, bits: u8) -> u16 {
     let bits = u32::from(bits.min(16));
     if bits == 0 {
         return 0;
     }
-    match number(name).filter(|_| is_numbered) {
+    match number {
         Some(number) => ((number >> BLOCK_BITS) & ((1 << bits) - 1)) as u16,
         None => (hash(name) >> (64 - bits)) as u16,
     }
@@ -68,7 +68,9 @@ pub fn place(name: &[u8], bits: u8, is_numbered: bool) -> u16 {
 
 /// The segment of a field.
 pub fn of_name(name: &[u8], container: &Container) -> u16 {
-    place(name, container.bits, container.is(Container::NUMBERED))
+    let is_numbered = container.is(Container::NUMBERED);
+    let number = is_numbered.then(|| number(name)).flatten();
+    place(name, number, container.bits)
 }
 
 /// Elements that follow each other.
@@ -169,9 +171,16 @@ pub fn find<'a>(bytes: &'a [u8], name: &[u8]) -> Option<Entry<'a>> {
     entries(bytes).find(|entry| entry.element.name_bytes() == name)
 }
 
+/// Appends a run.
+pub fn push_run(first: u32, elements: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&first.to_le_bytes());
+    write_length(elements.len(), out);
+    out.extend_from_slice(elements);
+}
+
 /// Makes runs of elements.
 #[derive(Default)]
-pub struct Builder {
+struct Builder {
     run: Vec<u8>,
     first: u32,
     next: u32,
@@ -179,7 +188,7 @@ pub struct Builder {
 
 impl Builder {
     /// Adds an element; `out` gets the run before it, if it begins a new one.
-    pub fn push(&mut self, ordinal: u32, element: &[u8], out: &mut Vec<u8>) {
+    fn push(&mut self, ordinal: u32, element: &[u8], out: &mut Vec<u8>) {
         if self.run.is_empty() || ordinal != self.next {
             self.finish(out);
             self.first = ordinal;
@@ -189,11 +198,10 @@ impl Builder {
     }
 
     /// Appends the last run.
-    pub fn finish(&mut self, out: &mut Vec<u8>) {
+    fn finish(&mut self, out: &mut Vec<u8>) {
         if !self.run.is_empty() {
-            out.extend_from_slice(&self.first.to_le_bytes());
-            write_length(self.run.len(), out);
-            out.append(&mut self.run);
+            push_run(self.first, &self.run, out);
+            self.run.clear();
         }
     }
 }
@@ -242,11 +250,14 @@ mod tests {
 
     #[test]
     fn numbered_fields_lie_together() {
-        let place = |name: &str, numbered| place(name.as_bytes(), 4, numbered);
+        let place = |name: &str, numbered: bool| {
+            let name = name.as_bytes();
+            place(name, number(name).filter(|_| numbered), 4)
+        };
         assert_eq!(place("foo-64", true), place("bar-127", true));
         assert_eq!(place("foo-128", true), place("foo-127", true) + 1);
         assert_eq!(place("foo-1024", true), 0);
         assert_eq!(place("foo", true), place("foo", false));
-        assert_eq!(super::place(b"foo-999", 0, true), 0);
+        assert_eq!(super::place(b"foo-999", Some(999), 0), 0);
     }
 }

@@ -8,10 +8,12 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::LargeDocuments;
 use super::edit::{self, Typed};
 use super::header::{Container, Header};
-use super::segment::{self, Builder};
+use super::segment;
 
 /// Most containers of a document.
 const CONTAINERS_MAX: u16 = u16::MAX - 1;
+/// Bytes of a document before its elements.
+const LENGTH_BYTES: usize = 4;
 /// Most bits of a hash that say in which segment a field is.
 const BITS_MAX: u8 = 16;
 
@@ -79,6 +81,37 @@ pub fn shred(doc: &Doc, limits: LargeDocuments) -> Option<Shredded> {
 struct Skeleton<'a> {
     bytes: Cow<'a, [u8]>,
     has_stubs: bool,
+    elements: Vec<Element>,
+    /// The greatest integer without its sign; `None` if there are values of other types.
+    magnitude: Option<u64>,
+}
+
+/// Where an element is in a skeleton: it begins where the one before ends.
+struct Element {
+    end: u32,
+    name_len: u32,
+}
+
+impl Skeleton<'_> {
+    fn start(&self, ordinal: usize) -> usize {
+        let before = ordinal.checked_sub(1).and_then(|at| self.elements.get(at));
+        before.map_or(LENGTH_BYTES, |before| before.end as usize)
+    }
+
+    fn name(&self, ordinal: usize) -> &[u8] {
+        let name_len = self
+            .elements
+            .get(ordinal)
+            .map_or(0, |one| one.name_len as usize);
+        let start = self.start(ordinal) + 1;
+        self.bytes.get(start..start + name_len).unwrap_or_default()
+    }
+
+    /// Elements that follow each other.
+    fn slice(&self, first: usize, last: usize) -> &[u8] {
+        let end = self.elements.get(last).map_or(0, |one| one.end as usize);
+        self.bytes.get(self.start(first)..end).unwrap_or_default()
+    }
 }
 
 struct Shredder {
@@ -101,10 +134,24 @@ impl Shredder {
         // Filled from the first element on that does not stay as it is.
         let mut out: Option<Vec<u8>> = None;
         let mut has_stubs = false;
-        let mut at = 4;
+        let mut elements: Vec<Element> = Vec::with_capacity(doc.len() / 32);
+        let mut magnitude = Some(0);
+        let mut at = LENGTH_BYTES;
         for element in trusted.iter_raw() {
             let start = at;
             at += element.as_bytes().len();
+            let value = Typed {
+                tag: element.tag(),
+                bytes: element.value_bytes(),
+            };
+            magnitude = magnitude
+                .and_then(|most: u64| Some(edit::integer(value)?.unsigned_abs().max(most)));
+            let mut note = |end: usize| {
+                elements.push(Element {
+                    end: end as u32,
+                    name_len: element.name_bytes().len() as u32,
+                });
+            };
             let mut replaced = None;
             if element.value_bytes().len() >= part_bytes {
                 if element.tag() == tag::DOCUMENT {
@@ -122,6 +169,9 @@ impl Shredder {
             let Some(replaced) = replaced else {
                 if let Some(out) = &mut out {
                     out.extend_from_slice(element.as_bytes());
+                    note(out.len());
+                } else {
+                    note(at);
                 }
                 continue;
             };
@@ -145,6 +195,7 @@ impl Shredder {
                     edit::push_element(name, value, out);
                 }
             }
+            note(out.len());
         }
         let bytes = match out {
             None => Cow::Borrowed(doc),
@@ -155,7 +206,12 @@ impl Shredder {
                 Cow::Owned(out)
             }
         };
-        Some(Skeleton { bytes, has_stubs })
+        Some(Skeleton {
+            bytes,
+            has_stubs,
+            elements,
+            magnitude,
+        })
     }
 
     /// Puts a value that is no document into a container of its own.
@@ -178,53 +234,42 @@ impl Shredder {
     /// Puts the elements of a document into the segments of a new container. `None` if two have one name.
     fn contain(&mut self, skeleton: &Skeleton<'_>) -> Option<u16> {
         let id = self.next_id()?;
-        let doc = Doc::from_trusted(&skeleton.bytes);
-        let bytes = doc.elements_bytes().len();
+        let bytes = skeleton.bytes.len();
         let bits = bits_for(bytes, self.limits.segment_bytes);
-        let mut flags = Container::INTEGERS;
-        let mut magnitude = 0;
-        let mut elements = Vec::with_capacity(bytes / 32);
-        for element in doc.iter_raw() {
-            let value = Typed {
-                tag: element.tag(),
-                bytes: element.value_bytes(),
-            };
-            match edit::integer(value) {
-                Some(integer) => magnitude = integer.unsigned_abs().max(magnitude),
-                None => flags &= !Container::INTEGERS,
-            }
-            elements.push(element);
+        let mut flags = 0;
+        if skeleton.magnitude.is_some() {
+            flags |= Container::INTEGERS;
         }
         if skeleton.has_stubs {
             flags |= Container::NESTED;
         }
-        let mut spread = Spread::new(&elements, bits, true);
+        let mut spread = Spread::new(skeleton, bits, true);
         if spread.is_even(self.limits.segment_bytes) {
             flags |= Container::NUMBERED;
         } else {
-            spread = Spread::new(&elements, bits, false);
+            spread = Spread::new(skeleton, bits, false);
         }
-        self.bytes.reserve(bytes + elements.len() * 2);
-        let mut builder = Builder::default();
+        self.bytes.reserve(bytes + skeleton.elements.len());
         for (number, members) in spread.segments() {
-            if has_twins(members, &elements) {
+            if !spread.ascends && has_twins(members, skeleton) {
                 return None;
             }
-            for &ordinal in members {
-                if let Some(element) = elements.get(ordinal as usize) {
-                    builder.push(ordinal, element.as_bytes(), &mut self.bytes);
-                }
+            for run in members.chunk_by(|a, b| a + 1 == *b) {
+                let (Some(&first), Some(&last)) = (run.first(), run.last()) else {
+                    continue;
+                };
+                let elements = skeleton.slice(first as usize, last as usize);
+                segment::push_run(first, elements, &mut self.bytes);
             }
-            builder.finish(&mut self.bytes);
             self.ends.push((id, number, self.bytes.len()));
         }
         self.containers.push(Container {
             id,
             bits,
             flags,
-            next_ordinal: u32::try_from(elements.len()).ok()?,
+            next_ordinal: u32::try_from(skeleton.elements.len()).ok()?,
             bytes: u32::try_from(bytes).ok()?,
-            magnitude,
+            magnitude: skeleton.magnitude.unwrap_or(0),
         });
         Some(id)
     }
@@ -238,18 +283,25 @@ struct Spread {
     ends: Vec<u32>,
     /// Bytes of the largest segment.
     bytes_max: usize,
+    /// Whether all names end with numbers that ascend, so that no two are equal.
+    ascends: bool,
 }
 
 impl Spread {
-    fn new(elements: &[RawElement<'_>], bits: u8, is_numbered: bool) -> Spread {
+    fn new(skeleton: &Skeleton<'_>, bits: u8, is_numbered: bool) -> Spread {
         let count = 1 << bits.min(BITS_MAX);
         let mut bytes = vec![0_usize; count];
         let mut ends = vec![0_u32; count];
-        let places: Vec<u16> = (elements.iter())
-            .map(|element| {
-                let place = segment::place(element.name_bytes(), bits, is_numbered);
+        let (mut ascends, mut last) = (true, None);
+        let places: Vec<u16> = (0..skeleton.elements.len())
+            .map(|ordinal| {
+                let name = skeleton.name(ordinal);
+                let number = segment::number(name);
+                ascends &= number.is_some() && number > last;
+                last = number;
+                let place = segment::place(name, number.filter(|_| is_numbered), bits);
                 let at = usize::from(place);
-                bytes[at] += element.as_bytes().len();
+                bytes[at] += skeleton.slice(ordinal, ordinal).len();
                 ends[at] += 1;
                 place
             })
@@ -261,7 +313,7 @@ impl Spread {
             sum += members;
         }
         // Each end is first where the segment begins, and is moved by its members.
-        let mut members = vec![0; elements.len()];
+        let mut members = vec![0; skeleton.elements.len()];
         for (ordinal, place) in places.into_iter().enumerate() {
             let end = &mut ends[usize::from(place)];
             members[*end as usize] = ordinal as u32;
@@ -271,6 +323,7 @@ impl Spread {
             members,
             ends,
             bytes_max: bytes.into_iter().max().unwrap_or(0),
+            ascends,
         }
     }
 
@@ -293,21 +346,10 @@ impl Spread {
 }
 
 /// Whether two of these elements may have one name.
-fn has_twins(members: &[u32], elements: &[RawElement<'_>]) -> bool {
+fn has_twins(members: &[u32], skeleton: &Skeleton<'_>) -> bool {
     let names = members
         .iter()
-        .filter_map(|&at| Some(elements.get(at as usize)?.name_bytes()));
-    // Mostly numbers ascend, and then nothing need be compared.
-    let mut last = None;
-    let ascends = names.clone().all(|name| {
-        let number = segment::number(name);
-        let ascends = number.is_some() && number > last;
-        last = number;
-        ascends
-    });
-    if ascends {
-        return false;
-    }
+        .map(|&ordinal| skeleton.name(ordinal as usize));
     let mut hashes: Vec<u64> = names.map(segment::hash).collect();
     hashes.sort_unstable();
     hashes
