@@ -46,7 +46,6 @@ with an error that names it; nothing is silently ignored that changes a result.
 | `normalization: false` of collations | text is always normalized |
 | wildcard indexes with a collation | an error of `createIndexes`; give the index the simple collation where the collection has another |
 | buckets of time series | measurements are kept as ordinary documents, in the order of insertion; they can be updated and deleted like others |
-| documents of very many keys | they work; each update rewrites the document |
 | every command that is not listed below | error 59, as for a command that nobody knows |
 
 ## Natural order

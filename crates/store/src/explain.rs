@@ -165,6 +165,11 @@ impl DocumentStore {
                 stats.push("executionTimeMillis", measured.millis as i64);
                 stats.push("totalKeysExamined", measured.stats.keys_examined as i64);
                 stats.push("totalDocsExamined", measured.stats.docs_examined as i64);
+                // MongoDB has no such field: only who has large documents sees it.
+                if measured.stats.large_examined > 0 {
+                    let large = measured.stats.large_examined as i64;
+                    stats.push("largeDocumentsExamined", large);
+                }
                 let shown = Shown {
                     measured: Some(measured),
                     ..shown

@@ -532,7 +532,7 @@ impl Executor {
             }
             Source::Primary(scan) => scan.next(stats, |key, value, _, stats| {
                 context.step()?;
-                stats.docs_examined += 1;
+                stats.examine(value);
                 if let Some(position) = position {
                     position.clear();
                     position.extend_from_slice(key);
@@ -571,9 +571,9 @@ impl Executor {
                     // A writer has to know how the document is stored.
                     (None, Some(doc)) if !*keeps_keys => test.row(parts.id, doc)?,
                     (None, _) => {
-                        stats.docs_examined += 1;
                         let stored = snapshot.get(collection.primary, parts.id)?;
                         let stored = stored.ok_or_else(|| orphan(index))?;
+                        stats.examine(&stored);
                         test.record(parts.id, &stored)?
                     }
                 };
@@ -604,7 +604,7 @@ fn look_up(
     let Some(stored) = snapshot.get(collection.primary, key)? else {
         return Ok(None);
     };
-    stats.docs_examined += 1;
+    stats.examine(&stored);
     let row = test.record(key, &stored)?;
     keep_new(key, row, seen, stats)
 }

@@ -9,6 +9,8 @@ mod near;
 pub mod sort;
 pub mod tail;
 
+use crate::large::header;
+
 /// What a plan has looked at, for `explain` and the profiler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExecStats {
@@ -16,6 +18,8 @@ pub struct ExecStats {
     pub keys_examined: u64,
     /// Documents.
     pub docs_examined: u64,
+    /// Those of them that are stored in parts.
+    pub large_examined: u64,
     /// Jumps over keys that cannot match.
     pub seeks: u64,
     /// Documents that passed the filter, before sort, skip and limit.
@@ -27,6 +31,12 @@ pub struct ExecStats {
 }
 
 impl ExecStats {
+    /// Counts a document, by its record.
+    pub(crate) fn examine(&mut self, stored: &[u8]) {
+        self.docs_examined += 1;
+        self.large_examined += u64::from(header::is_header(stored));
+    }
+
     /// Units of work: keys and documents looked at.
     pub fn work(&self) -> u64 {
         self.keys_examined + self.docs_examined

@@ -217,9 +217,9 @@ impl NearSearch {
                 stats.dups_dropped += 1;
                 return Ok(None);
             }
-            stats.docs_examined += 1;
             let stored = place.snapshot.get(place.collection.primary, parts.id)?;
             let stored = stored.ok_or_else(|| orphan(index))?;
+            stats.examine(&stored);
             let documents = place.collection.place(place.snapshot);
             let doc = documents.whole(parts.id, &stored)?;
             let Some(nearest) = access.near.nearest(&doc, &access.path) else {
