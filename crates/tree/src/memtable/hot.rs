@@ -13,7 +13,7 @@ use crate::merge::{Fold, Resolver};
 use crate::{Kind, TreeId};
 
 /// This many update messages of a key on top of each other are folded.
-const FOLD_MIN: u16 = 32;
+const FOLD_MIN: u16 = 16;
 
 /// A key on which many update messages lie.
 pub(crate) struct HotKey {
