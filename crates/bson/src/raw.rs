@@ -89,7 +89,6 @@ fn find_in_word(word: [u8; 8], byte: u8) -> Option<usize> {
     (zeros != 0).then(|| zeros.trailing_zeros() as usize / 8)
 }
 
-#[inline(never)]
 fn find_far(bytes: &[u8], byte: u8) -> Option<usize> {
     let (words, rest) = bytes.as_chunks();
     for (at, word) in words.iter().enumerate() {
