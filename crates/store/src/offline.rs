@@ -257,7 +257,7 @@ fn repair(
         let text = format!("the large documents of {} are lost", collection.ns);
         report.errors.push(text);
         let mut batch = WriteSet::new();
-        batch.create_tree(segments, &collection.settings.tree);
+        batch.create_tree(segments, &collection.settings.segments_tree());
         engine.commit(batch, Durability::Logged)?;
     }
     let (mut counts, mut dropped) = (Counts::default(), 0);

@@ -180,8 +180,9 @@ impl Catalog {
                 ..Shared::default()
             }),
         };
-        for tree in collection.trees() {
-            batch.create_tree(tree, &collection.settings.tree);
+        batch.create_tree(primary, &collection.settings.tree);
+        if let Some(segments) = segments {
+            batch.create_tree(segments, &collection.settings.segments_tree());
         }
         persist::put_collection(&mut batch, &collection);
         self.commit(batch, |view| view.insert(Arc::new(collection)))

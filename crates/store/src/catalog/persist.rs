@@ -207,7 +207,7 @@ pub(super) fn load(engine: &Engine, hooks: &Arc<Hooks>, large: LargeDocuments) -
             options,
         };
         if upgrades && let Some(segments) = segments {
-            upgrade.create_tree(segments, &collection.settings.tree);
+            upgrade.create_tree(segments, &collection.settings.segments_tree());
             put_collection(&mut upgrade, &collection);
         }
         view.insert(Arc::new(collection));

@@ -98,6 +98,21 @@ fn invalid(message: impl Into<String>) -> crate::error::Error {
 }
 
 impl CollectionOptions {
+    /// Compression and sizes of the tree of the segments of large documents. Pages are of 16 KiB unless another size was asked for:
+    /// measured, single segments are read as fast as with 8 KiB, and the file is smaller by a fifth.
+    pub(crate) fn segments_tree(&self) -> TreeOptions {
+        const PAGE_BYTES: u32 = 16 * 1024;
+        let is_default = self.tree.page_bytes == TreeOptions::default().page_bytes;
+        TreeOptions {
+            page_bytes: if is_default {
+                PAGE_BYTES
+            } else {
+                self.tree.page_bytes
+            },
+            ..self.tree
+        }
+    }
+
     /// Checks the options of `create`.
     ///
     /// # Errors
