@@ -304,6 +304,13 @@ fn sums_widen_and_overflow_as_in_whole_documents() {
         case.update(doc! {"$inc": {"n.k1": 1.5}});
         case.update(doc! {"$inc": {"n.k1": 1}});
         case.update(doc! {"$inc": {"n.i64": 0.5}});
+        // Large sums of one key, the last of which is too large.
+        case.update(doc! {"$set": {"small": ints(case.many())}});
+        for _ in 0..2 {
+            case.update(doc! {"$inc": {"small.k0": (1_i64 << 62) - 1}});
+        }
+        assert_eq!(case.refused(doc! {"$inc": {"small.k0": 2}}), 2);
+        case.update(doc! {"$inc": {"small.k0": 1}});
         // Nothing changes; or only the type does.
         for nothing in [doc! {"$inc": {"n.k2": 0}}, doc! {"$set": {"n.k2": 2}}] {
             let outcome = case.try_update(doc! {"_id": 1}, nothing);

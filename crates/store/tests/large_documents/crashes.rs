@@ -90,9 +90,17 @@ impl World {
             what: format!("{} {seed}", setting.name),
             disk: SimDisk::new(seed),
             setting: *setting,
-            shape: Shape {
-                ids,
-                bytes: setting.threshold,
+            shape: match random.one_in(2) {
+                true => Shape {
+                    ids: 2,
+                    bytes: setting.threshold * 2,
+                    hot: true,
+                },
+                false => Shape {
+                    ids,
+                    bytes: setting.threshold,
+                    hot: false,
+                },
             },
             crashes,
             changes_setting: random.one_in(4),

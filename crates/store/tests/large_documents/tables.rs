@@ -270,6 +270,8 @@ const UPDATES: &[&str] = &[
     r#"[{"$set": {"n.k1": "$n.k2"}}]"#,
     r#"[{"$set": {"n.k1": {"$add": [1, {"$cond": [{"$isNumber": "$n.k1"}, "$n.k1", 0]}]}}}]"#,
     r#"[{"$unset": ["n.k1", "m"]}]"#,
+    r#"[{"$unset": "n.k1"}, {"$set": {"n.k1": 5}}]"#,
+    r#"[{"$unset": ["n.k3", "a", "m.in.k1"]}, {"$set": {"n.k3": 3, "a": 1, "m.in.k1": 1}}]"#,
     r#"[{"$replaceWith": {"$mergeObjects": [{"first": 1}, "$$ROOT", {"n": {"k1": 0}}]}}]"#,
     r#"[{"$project": {"n": 1}}]"#,
     r#"[{"$project": {"n.k1": 0, "m.in": 0}}]"#,

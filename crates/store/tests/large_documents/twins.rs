@@ -364,6 +364,7 @@ fn work(seed: u64, setting: &Setting) -> u64 {
     let shape = Shape {
         ids: if setting.threshold < 10_000 { 20 } else { 6 },
         bytes: setting.threshold.min(64 << 10),
+        hot: random.one_in(4),
     };
     let options = match random.below(6) {
         0 => doc! {"collation": {"locale": "en", "strength": 2}},

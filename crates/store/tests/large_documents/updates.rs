@@ -13,6 +13,8 @@ pub struct Shape {
     pub ids: usize,
     /// The size of documents is about this.
     pub bytes: usize,
+    /// Whether most updates change few fields, and again the same ones, so that changes pile up on each other.
+    pub hot: bool,
 }
 
 /// A path in a document, with the type at its end.
@@ -276,6 +278,12 @@ impl Random {
                 2 => doc! {"$objectToArray": "$n"}.into(),
                 _ => OwnedValue::from(format!("${other}")),
             };
+            if self.one_in(4) && !path.is_empty() {
+                // To the end of its place.
+                stages.push(&doc! {"$unset": [&path]});
+                stages.push(&doc! {"$set": {path: {"$literal": self.value(1)}}});
+                continue;
+            }
             let stage = match self.below(5) {
                 0 => doc! {"$unset": [path]},
                 1 => doc! {"$replaceWith": {"$mergeObjects": ["$$ROOT", {"r": expression}]}},
@@ -285,6 +293,108 @@ impl Random {
             stages.push(&stage);
         }
         stages.into()
+    }
+
+    /// A document with some field of it, or of a document in it, at the end of its place or in front.
+    fn reordered(&mut self, doc: &Doc) -> DocBuf {
+        let at = 1 + self.below(doc.count().saturating_sub(1));
+        let mut out = DocBuf::new();
+        let mut moved = None;
+        let in_front = self.one_in(3);
+        for (place, element) in doc.iter_raw().enumerate() {
+            match element.value() {
+                Some(Value::Document(inner))
+                    if place == at && !inner.is_empty() && !self.one_in(4) =>
+                {
+                    let inner = self.reordered(inner);
+                    out.push(element.name(), &inner);
+                }
+                _ if place == at => moved = Some(element),
+                _ => out.push_raw(&element),
+            }
+        }
+        if let Some(moved) = moved {
+            if in_front && moved.name() != "_id" && !out.contains_key("_id") {
+                let mut front = DocBuf::new();
+                front.push_raw(&moved);
+                front.push_all(&out);
+                return front;
+            }
+            out.push_raw(&moved);
+        }
+        out
+    }
+
+    /// Changes a few fields of a sub-document, mostly the same few again.
+    fn hot_update(&mut self, doc: &Doc) -> DocBuf {
+        let parent = match self.place(doc) {
+            Some(place) => place
+                .path
+                .rsplit_once('.')
+                .map(|(parent, _)| parent.to_owned()),
+            None => None,
+        };
+        let inner = match &parent {
+            Some(parent) => match doc.path(parent) {
+                Some(Value::Document(inner)) => inner,
+                _ => Doc::empty(),
+            },
+            None => doc,
+        };
+        let mut used = vec!["_id".to_owned()];
+        let mut update = DocBuf::new();
+        for operator in ["$inc", "$unset", "$set", "$rename"] {
+            let share = [("$inc", 4), ("$unset", 3), ("$set", 3), ("$rename", 2)];
+            let share = share.iter().find(|one| one.0 == operator).unwrap().1;
+            if self.below(6) >= share {
+                continue;
+            }
+            let mut fields = DocBuf::new();
+            for _ in 0..1 + self.below(3) {
+                let own = inner.iter_raw().nth(self.below(inner.count()));
+                let mut name = match own {
+                    Some(own) if self.one_in(3) => own.name().to_owned(),
+                    _ => format!("h{}", self.below(7)),
+                };
+                let wants_number = operator == "$inc" && !self.one_in(30);
+                if wants_number && inner.get(&name).is_some_and(|value| !value.is_number()) {
+                    name = format!("i{}", self.below(4));
+                }
+                if used.contains(&name) || name.is_empty() || name.contains(['.', '$']) {
+                    continue;
+                }
+                let path = |name: &str| match &parent {
+                    Some(parent) => format!("{parent}.{name}"),
+                    None => name.to_owned(),
+                };
+                let by = self.below(2_000_000_000) as i32 - 1_000_000_000;
+                let value = match operator {
+                    "$inc" => match self.below(6) {
+                        0 => OwnedValue::Int64(i64::from(by) << self.below(34)),
+                        1 | 2 => OwnedValue::Int64(i64::from(by % 100)),
+                        3 => OwnedValue::Int32(by),
+                        _ => OwnedValue::Int32(by % 100),
+                    },
+                    "$set" if self.one_in(3) => self.scalar(),
+                    "$set" => self.number(),
+                    "$rename" => {
+                        let other = format!("h{}", self.below(7));
+                        if used.contains(&other) || other == name {
+                            continue;
+                        }
+                        used.push(other.clone());
+                        path(&other).into()
+                    }
+                    _ => "".into(),
+                };
+                fields.push(&path(&name), &value);
+                used.push(name);
+            }
+            if !fields.is_empty() {
+                update.push(operator, &fields);
+            }
+        }
+        update
     }
 
     fn replacement(&mut self, id: OwnedValue, shape: Shape) -> DocBuf {
@@ -410,6 +520,7 @@ impl Random {
         let has_id = names_one(&filter);
         let mut array_filters = Vec::new();
         let update = match self.below(20) {
+            0 if self.one_in(2) && !target.is_empty() => self.reordered(target).into(),
             0 => {
                 let id = match filter.get("_id") {
                     Some(id) if !self.one_in(20) => id.into(),
@@ -435,6 +546,18 @@ impl Random {
 
     /// Something to do.
     pub fn operation(&mut self, docs: &Docs, shape: Shape) -> Op {
+        if let Some(doc) = self.some_doc(docs)
+            && shape.hot
+            && !self.one_in(12)
+        {
+            return Op::Update(UpdateOp {
+                filter: doc! {"_id": doc.get("_id")},
+                update: self.hot_update(doc).into(),
+                array_filters: Vec::new(),
+                multi: false,
+                upsert: false,
+            });
+        }
         let few = docs.len() < shape.ids / 2;
         match self.below(if few { 30 } else { 100 }) {
             0..=9 => {
