@@ -628,3 +628,26 @@ fn lost_parts_are_found() {
         assert!(damage(case, &orphan, None).is_empty());
     });
 }
+
+/// Many changes of one field are combined before they meet the segment. They do what they did one by one.
+#[test]
+fn changes_that_pile_up_are_combined() {
+    each(|case| {
+        for id in [1, 2] {
+            case.insert(doc! {"_id": id, "n": ints(case.many() * 2), "m": ints(case.many() * 2)});
+        }
+        for round in 0..2 {
+            // What is written from here on is apart from what was there.
+            case.store.engine().checkpoint().unwrap();
+            for n in 0..24 {
+                let by = [i32::MAX, -i32::MAX][n % 2];
+                case.update(doc! {"$inc": {"n.k1": by, "n.k2": 7, "n.new": 1_i64}});
+                case.update(doc! {"$unset": {"m.k3": ""}, "$set": {"m.k4": n as i32}});
+                case.update(doc! {"$set": {"m.k3": n as i32}, "$unset": {"m.k4": ""}});
+                case.update(doc! {"$rename": {"m.k5": "m.k6"}});
+                case.update(doc! {"$set": {"m.k5": round}});
+            }
+            case.check();
+        }
+    });
+}

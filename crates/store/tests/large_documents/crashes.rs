@@ -86,13 +86,14 @@ impl World {
             1000..10_000 => 16,
             _ => 6,
         };
+        let hot = random.one_in(2);
         World {
             what: format!("{} {seed}", setting.name),
             disk: SimDisk::new(seed),
             setting: *setting,
-            shape: match random.one_in(2) {
+            shape: match hot {
                 true => Shape {
-                    ids: 2,
+                    ids: 1,
                     bytes: setting.threshold * 2,
                     hot: true,
                 },
@@ -106,7 +107,7 @@ impl World {
             changes_setting: random.one_in(4),
             // With threads in the background a seed cannot be replayed exactly.
             inline: !random.one_in(if crashes { 8 } else { 2 }),
-            memtable_bytes: (16 << 10) << random.below(4),
+            memtable_bytes: (16 << 10) << (random.below(4) + 2 * usize::from(hot)),
             c: ns("db.c"),
             base: Docs::new(),
             commits: Vec::new(),
@@ -299,7 +300,7 @@ impl World {
             self.safe = self.commits.len();
         }
         if self.crashes {
-            if self.random.one_in(200) {
+            if self.random.one_in(if self.shape.hot { 50 } else { 200 }) {
                 let _ = store.engine().checkpoint();
             }
             return;
@@ -376,8 +377,10 @@ fn work(seed: u64, setting: &Setting, crashes: bool) -> u64 {
     let mut world = World::new(seed, setting, crashes);
     let lives = 2 + world.random.below(if crashes { 8 } else { 2 });
     for _ in 0..lives {
-        let steps = match setting.threshold {
-            0..10_000 => 120,
+        // Messages of one key are combined when there are some.
+        let steps = match (setting.threshold, world.shape.hot) {
+            (0..10_000, true) => 300,
+            (0..10_000, false) | (_, true) => 120,
             _ => 25,
         };
         world.live(steps);

@@ -354,7 +354,7 @@ impl Random {
                 let own = inner.iter_raw().nth(self.below(inner.count()));
                 let mut name = match own {
                     Some(own) if self.one_in(3) => own.name().to_owned(),
-                    _ => format!("h{}", self.below(7)),
+                    _ => format!("h{}", self.below(4)),
                 };
                 let wants_number = operator == "$inc" && !self.one_in(30);
                 if wants_number && inner.get(&name).is_some_and(|value| !value.is_number()) {
@@ -378,7 +378,7 @@ impl Random {
                     "$set" if self.one_in(3) => self.scalar(),
                     "$set" => self.number(),
                     "$rename" => {
-                        let other = format!("h{}", self.below(7));
+                        let other = format!("h{}", self.below(4));
                         if used.contains(&other) || other == name {
                             continue;
                         }
@@ -548,7 +548,7 @@ impl Random {
     pub fn operation(&mut self, docs: &Docs, shape: Shape) -> Op {
         if let Some(doc) = self.some_doc(docs)
             && shape.hot
-            && !self.one_in(12)
+            && !self.one_in(50)
         {
             return Op::Update(UpdateOp {
                 filter: doc! {"_id": doc.get("_id")},
