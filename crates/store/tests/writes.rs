@@ -333,3 +333,17 @@ fn verification_finds_what_is_missing_and_what_is_too_much() {
         assert!(text.contains(part), "{text}");
     }
 }
+
+/// An element behind the end of an array makes elements up to it, in which other fields are missing.
+#[test]
+fn indexes_see_elements_that_an_update_makes_up() {
+    let (f, c) = filled(&[doc! {"key": {"list.k": 1}}], 0);
+    f.insert(&c, &[doc! {"_id": 1, "list": [{"k": 7}]}]);
+    let (filter, change) = (doc! {"_id": 1}, doc! {"$set": {"list.2.other": 1}});
+    assert_eq!(
+        update(&f, &c, &request(&filter, &change)).unwrap().modified,
+        1
+    );
+    sound(&f, &c);
+    assert_eq!(f.find_all(&c, doc! {"list.k": null}).len(), 1);
+}

@@ -329,7 +329,7 @@ fn parse_operators(update: &Doc, array_filters: &[&Doc], collator: &Collator) ->
                 let written: Arc<str> = path.into();
                 paths.push(match path::is_canonical(&components) {
                     true => written.clone(),
-                    false => path::canonical(path).into(),
+                    false => path::canonical(path::up_to_index(path)).into(),
                 });
                 let leaf = Leaf {
                     path: written,

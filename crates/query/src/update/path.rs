@@ -124,6 +124,19 @@ pub(crate) fn fixed(path: &str) -> &str {
     end.and_then(|(at, _)| path.get(..at)).unwrap_or(path)
 }
 
+/// The path up to its first array index. The index may be behind the end of the array: then elements are made
+/// up to it, whose other fields are missing, and that is seen by all indexes below the array.
+pub(crate) fn up_to_index(path: &str) -> &str {
+    let mut at = 0;
+    for (position, name) in path.split('.').enumerate() {
+        if position > 0 && !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit()) {
+            return path.get(..at - 1).unwrap_or(path);
+        }
+        at += name.len() + 1;
+    }
+    path
+}
+
 /// The path without array indexes and positional components: what an index would call it.
 pub(crate) fn canonical(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
