@@ -48,6 +48,12 @@ with an error that names it; nothing is silently ignored that changes a result.
 | buckets of time series | measurements are kept as ordinary documents, in the order of insertion; they can be updated and deleted like others |
 | every command that is not listed below | error 59, as for a command that nobody knows |
 
+## Large documents
+
+Documents of 32 KiB or more with a large sub-document are [stored in parts](large-documents.md), which nobody notices
+but for two things. `dataSize` and `collStats.size` do not count a field that an `$inc` added without reading, until the document is written
+whole again. `explain` tells how many such documents were examined.
+
 ## Natural order
 
 A `find` without a sort, and `$natural`, give the order of `_id`, which for ObjectIds is nearly the order of insertion.

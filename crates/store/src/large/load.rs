@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES, RawElement, tag};
 
@@ -26,7 +27,7 @@ pub struct Parts {
     /// The containers met, those left out included.
     pub containers: Containers,
     /// The paths to which the update adds without the field having been read; it is not in the document.
-    pub blind: BTreeSet<Vec<u8>>,
+    pub blind: Arc<BTreeSet<Vec<u8>>>,
 }
 
 /// Where documents are.
@@ -73,24 +74,18 @@ impl Place<'_> {
         stored: &[u8],
         wanted: &Wanted,
     ) -> Result<(DocBuf, Parts)> {
-        let (mut blind, mut own) = (BTreeSet::new(), None);
-        if !wanted.increments.is_empty() && !wanted.want.is_all() {
+        let (want, blind) = if wanted.increments.is_empty() {
+            (Cow::Borrowed(&wanted.want), Arc::default())
+        } else {
             let (header, skeleton) = Header::read(stored).ok_or_else(damaged)?;
-            let want = own.insert(wanted.want.clone());
             let mut sums = BTreeMap::new();
-            for one in &wanted.increments {
-                let sum = sums.entry(one.parent()).or_insert(0_u64);
+            wanted.split(|one| {
+                let sum = sums.entry(one.parent().to_vec()).or_insert(0_u64);
                 *sum = sum.saturating_add(one.magnitude);
-                if can_be_blind(&header, skeleton, one, *sum) {
-                    want.add_presence(one.parent());
-                    blind.insert(one.path.clone());
-                } else {
-                    want.add(&one.dotted);
-                }
-            }
-        }
-        let want = own.as_ref().unwrap_or(&wanted.want);
-        let (doc, containers) = self.load(key, stored, want, true)?;
+                can_be_blind(&header, skeleton, one, *sum)
+            })
+        };
+        let (doc, containers) = self.load(key, stored, &want, true)?;
         let parts = Parts {
             stored: stored.to_vec(),
             containers,

@@ -275,14 +275,18 @@ fn folded_sum(older: Typed<'_>, newer: Typed<'_>) -> Option<(u8, Vec<u8>)> {
 /// What a header or a segment is after messages, oldest first. A segment without elements is gone.
 pub fn apply<'a>(base: Option<&[u8]>, messages: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     let mut state = base.map(<[u8]>::to_vec);
+    // A header is taken apart once, however many messages there are.
+    let mut open: Option<(Header, Vec<u8>)> = None;
     for message in messages {
         match read(message) {
             Some(Message::Header(numbers, operations)) => {
+                if open.is_none() {
+                    let parts = state.as_deref().and_then(Header::read);
+                    open = parts.map(|(header, skeleton)| (header, skeleton.as_bytes().to_vec()));
+                }
                 // A header that is not there, or damaged, cannot be changed.
-                if let Some(stored) = &state
-                    && let Some(changed) = apply_to_header(stored, &numbers, &operations)
-                {
-                    state = Some(changed);
+                if let Some((header, skeleton)) = &mut open {
+                    apply_to_header(header, skeleton, &numbers, &operations);
                 }
             }
             Some(Message::Segment(operations)) => {
@@ -294,15 +298,18 @@ pub fn apply<'a>(base: Option<&[u8]>, messages: impl Iterator<Item = &'a [u8]>) 
             None => {}
         }
     }
+    if let Some((header, skeleton)) = open {
+        return Some(header.write(&skeleton));
+    }
     state.filter(|bytes| !bytes.is_empty())
 }
 
 fn apply_to_header(
-    stored: &[u8],
+    header: &mut Header,
+    skeleton: &mut Vec<u8>,
     numbers: &Numbers,
     operations: &[Operation<'_>],
-) -> Option<Vec<u8>> {
-    let (mut header, skeleton) = Header::read(stored)?;
+) {
     header.revision = numbers.revision;
     header.counted = numbers.counted;
     header.slack = numbers.slack;
@@ -311,11 +318,9 @@ fn apply_to_header(
             *container = *newer;
         }
     }
-    let mut skeleton = skeleton.as_bytes().to_vec();
     for one in operations {
-        edit::in_document(&mut skeleton, 0, &one.path, one.action, one.typed());
+        edit::in_document(skeleton, 0, &one.path, one.action, one.typed());
     }
-    Some(header.write(&skeleton))
 }
 
 /// The header after changes, written whole.

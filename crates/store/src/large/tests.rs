@@ -1,6 +1,6 @@
 //! Random documents are taken apart, changed by messages and put together again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use frond_bson::{Doc, DocBuf, Value};
 
@@ -170,7 +170,7 @@ impl Stored {
         let parts = Parts {
             stored: self.header.clone(),
             containers,
-            blind: BTreeSet::default(),
+            blind: Default::default(),
         };
         (doc, parts)
     }

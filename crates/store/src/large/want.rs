@@ -1,6 +1,8 @@
 //! Which parts of a document somebody looks at.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::edit;
 
@@ -136,22 +138,53 @@ pub struct Wanted {
     pub want: Want,
     /// Additions that can perhaps be made without reading the field.
     pub increments: Vec<Increment>,
+    /// The parts if all additions are made so, and the paths of these.
+    blind: (Want, Arc<BTreeSet<Vec<u8>>>),
 }
 
 impl Wanted {
+    /// These parts, and what these additions may have to look at.
+    pub fn new(want: Want, increments: Vec<Increment>) -> Wanted {
+        let mut blind = want.clone();
+        for one in &increments {
+            blind.add_presence(one.parent());
+        }
+        let paths = increments.iter().map(|one| one.path.clone()).collect();
+        Wanted {
+            want,
+            increments,
+            blind: (blind, Arc::new(paths)),
+        }
+    }
+
     /// The whole document.
     pub fn everything() -> Wanted {
-        Wanted {
-            want: EVERYTHING.clone(),
-            increments: Vec::new(),
-        }
+        Wanted::parts(EVERYTHING.clone())
     }
 
     /// These parts.
     pub fn parts(want: Want) -> Wanted {
-        Wanted {
-            want,
-            increments: Vec::new(),
+        Wanted::new(want, Vec::new())
+    }
+
+    /// The parts if those additions are made without reading for which `is_blind` says so, and their paths.
+    pub fn split(
+        &self,
+        mut is_blind: impl FnMut(&Increment) -> bool,
+    ) -> (Cow<'_, Want>, Arc<BTreeSet<Vec<u8>>>) {
+        let blind: Vec<bool> = self.increments.iter().map(&mut is_blind).collect();
+        if blind.iter().all(|blind| *blind) {
+            return (Cow::Borrowed(&self.blind.0), self.blind.1.clone());
         }
+        let (mut want, mut paths) = (self.want.clone(), BTreeSet::new());
+        for (one, blind) in self.increments.iter().zip(blind) {
+            if blind {
+                want.add_presence(one.parent());
+                paths.insert(one.path.clone());
+            } else {
+                want.add(&one.dotted);
+            }
+        }
+        (Cow::Owned(want), Arc::new(paths))
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn wanted(update: &Update, collection: &Collection, whole: bool) -> W
             increments.push(one);
         }
     }
-    Wanted { want, increments }
+    Wanted::new(want, increments)
 }
 
 /// What a delete looks at.
