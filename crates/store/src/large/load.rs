@@ -80,7 +80,7 @@ impl Place<'_> {
             let (header, skeleton) = Header::read(stored).ok_or_else(damaged)?;
             let mut sums = BTreeMap::new();
             wanted.split(|one| {
-                let sum = sums.entry(one.parent().to_vec()).or_insert(0_u64);
+                let sum = sums.entry(one.parent()).or_insert(0_u64);
                 *sum = sum.saturating_add(one.magnitude);
                 can_be_blind(&header, skeleton, one, *sum)
             })

@@ -3,8 +3,8 @@
 //! A document of many fields is **shredded**. Its record becomes a [`header`]: some numbers, a table of
 //! containers, and the **skeleton**, which is the document with its large sub-documents taken out. Each of these is a
 //! **container**. The elements of a container lie in **segments** in a second tree of the collection,
-//! keyed by the record's key, the container and the high bits of a hash of the field's name. Each element
-//! comes with an **ordinal**, which restores the order of the fields. Other large values are taken out too, each whole.
+//! keyed by the record's key, the container and a number that the field's name tells: some bits of its hash, or of the
+//! number at its end. Each element has an **ordinal**, which restores the order of the fields. Other large values are taken out too, each whole.
 //!
 //! | file | idea |
 //! | --- | --- |

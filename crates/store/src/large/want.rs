@@ -168,11 +168,11 @@ impl Wanted {
     }
 
     /// The parts if those additions are made without reading for which `is_blind` says so, and their paths.
-    pub fn split(
-        &self,
-        mut is_blind: impl FnMut(&Increment) -> bool,
-    ) -> (Cow<'_, Want>, Arc<BTreeSet<Vec<u8>>>) {
-        let blind: Vec<bool> = self.increments.iter().map(&mut is_blind).collect();
+    pub fn split<'w>(
+        &'w self,
+        is_blind: impl FnMut(&'w Increment) -> bool,
+    ) -> (Cow<'w, Want>, Arc<BTreeSet<Vec<u8>>>) {
+        let blind: Vec<bool> = self.increments.iter().map(is_blind).collect();
         if blind.iter().all(|blind| *blind) {
             return (Cow::Borrowed(&self.blind.0), self.blind.1.clone());
         }

@@ -156,7 +156,7 @@ impl Staging<'_> {
         if self.generate(new, key.len(), Some(change))? == Staged::NextCommit {
             return Ok(Some(Staged::NextCommit));
         }
-        self.put_plan(key, parts, &before, plan)?;
+        self.put_plan(key, parts, &before, skeleton, plan)?;
         for position in 0..self.collection.indexes.len() {
             self.put_entries(position, key, new, Some(change));
         }
@@ -170,11 +170,11 @@ impl Staging<'_> {
         key: &[u8],
         parts: &Parts,
         before: &Header,
+        skeleton: &Doc,
         mut plan: Plan<'_>,
     ) -> Result<()> {
         let primary = self.collection.primary;
         let tree = self.collection.segments.ok_or_else(damaged)?;
-        let (_, skeleton) = Header::read(&parts.stored).ok_or_else(damaged)?;
         self.counts.bytes += i64::from(plan.header.counted) - i64::from(before.counted);
         plan.header.revision = before.revision.wrapping_add(1);
         let is_new = |one: &&Container| before.container(one.id) != Some(*one);

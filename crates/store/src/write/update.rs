@@ -112,6 +112,10 @@ impl<'a> Apply<'a> {
             staging.update_parts(&row.key, &doc, &parts, &applied.doc, &touches)?
         {
             staged.into()
+        } else if wanted.want.is_all() {
+            staging
+                .update(&row.key, &doc, Some(&parts), &applied.doc, &touches)?
+                .into()
         } else {
             let everything = Wanted::everything();
             let (doc, parts) = staging.place().for_change(&row.key, stored, &everything)?;
