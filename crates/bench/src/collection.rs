@@ -4,15 +4,12 @@ use std::fmt;
 
 use frond_bson::{Doc, DocBuf, doc};
 
-use crate::client::{Client, Dialect, WriteConcern};
+use crate::client::{Client, Dialect};
 use crate::error::{Error, Result};
-use crate::uri::Uri;
+use crate::system::WriteConcern;
 
 /// MongoDB's code for a collection that does not exist.
 const NAMESPACE_NOT_FOUND: i32 = 26;
-
-/// The database when neither command line nor connection string names one.
-const DATABASE: &str = "frond_bench";
 
 /// Where a collection is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,15 +27,13 @@ impl fmt::Display for Collection {
 }
 
 impl Collection {
-    /// Settles the database: that of the option `--db`, else that of the connection string, else a
-    /// default. Names that no server takes are refused.
-    pub fn new(uri: &Uri, database: Option<&str>, name: &str) -> Result<Collection> {
+    /// Names that no server takes are refused.
+    pub fn new(database: &str, name: &str) -> Result<Collection> {
         if name.is_empty() || name.contains(['$', '\0']) {
             return Err(Error::Settings(format!(
                 "--collection {name:?} is not a collection name"
             )));
         }
-        let database = database.or(uri.database.as_deref()).unwrap_or(DATABASE);
         if database.is_empty() || database.contains(['/', '\\', ' ', '"', '$', '.', '\0']) {
             return Err(Error::Settings(format!(
                 "--db {database:?} is not a database name"

@@ -1,11 +1,13 @@
-//! Workloads that measure any server that speaks MongoDB's wire protocol.
+//! Workloads that measure database systems side by side.
 //!
 //! [`run`] is the command `frond bench`. It knows documents and the wire, and nothing about how
-//! Frond is built, so that it measures other servers in the same way.
+//! Frond is built, so that it measures other servers in the same way. [`run_with`] adds systems that
+//! speak something else.
 #![forbid(unsafe_code)]
 
 mod client;
 mod collection;
+mod contest;
 mod document;
 mod error;
 mod insert;
@@ -13,6 +15,7 @@ mod load;
 mod machine;
 mod manykeys;
 mod meter;
+mod mongodb;
 mod monitor;
 mod progress;
 mod random;
@@ -21,16 +24,26 @@ mod roundtrip;
 mod signals;
 mod statistics;
 mod stream;
+pub mod system;
 mod threads;
 mod timeline;
 mod uri;
 
 use std::process::ExitCode;
 
-pub use error::Error;
+pub use collection::Collection;
+pub use contest::Servers;
+pub use error::{Error, Result};
 pub use insert::{MultikeyOptions, Options as InsertOptions};
 pub use manykeys::Options as ManykeysOptions;
+pub use manykeys::document::{Documents as ManykeysDocuments, Group, Schema};
+pub use manykeys::updates::Update as ManykeysUpdate;
+pub use monitor::{Figures, Status};
 pub use roundtrip::Options as RoundtripOptions;
+
+use contest::Contest;
+use report::Book;
+use system::Scheme;
 
 /// What `frond bench` can run.
 #[derive(Debug, clap::Subcommand)]
@@ -50,9 +63,17 @@ pub enum Command {
 /// 130 when the user stopped it, 1 on an error; a report of what was done is left in every case.
 #[must_use]
 pub fn run(command: Command) -> ExitCode {
+    run_with(command, &[])
+}
+
+/// The same, with systems of other kinds than MongoDB's.
+#[must_use]
+pub fn run_with(command: Command, schemes: &[&dyn Scheme]) -> ExitCode {
+    let mut known: Vec<&dyn Scheme> = vec![&mongodb::MongoDb];
+    known.extend(schemes);
     let result = match command {
-        Command::Insert(options) => insert::run(&options),
-        Command::Multikey(options) => insert::run(&options.into_insert()),
+        Command::Insert(options) => insertion(&options, &known),
+        Command::Multikey(options) => insertion(&options.into_insert(), &known),
         Command::Manykeys(options) => manykeys::run(&options),
         Command::Roundtrip(options) => {
             signals::stop_on_signals().and_then(|stop| roundtrip::run(&options, &stop))
@@ -69,4 +90,26 @@ pub fn run(command: Command) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn insertion(options: &InsertOptions, schemes: &[&dyn Scheme]) -> Result<()> {
+    one(&options.servers, options.work.name(), schemes, |contest| {
+        insert::measure(contest, &options.work)
+    })
+}
+
+/// A run of one workload, with its report.
+fn one(
+    servers: &Servers,
+    workload: &str,
+    schemes: &[&dyn Scheme],
+    measure: impl FnOnce(&Contest) -> Result<(report::Chapter, Result<()>)>,
+) -> Result<()> {
+    let contest = Contest::open(servers, workload, schemes)?;
+    let mut book = Book::new(&contest);
+    let (chapter, result) = measure(&contest)?;
+    book.chapters.push(chapter);
+    let written = book.write(&contest.folder);
+    print!("{}", book.to_text(&contest.folder));
+    result.and(written)
 }

@@ -1,91 +1,69 @@
-//! One connection that inserts: make a batch, send it, make the next one while the server works.
+//! One connection that inserts: make a batch, send it, make the next one while the system works.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use frond_bson::doc;
-
-use crate::client::{Client, WriteTarget};
 use crate::document::Source;
 use crate::error::Result;
 use crate::meter::Meter;
+use crate::system::{Batch, Session};
 
 /// Documents to insert, shared by the connections that do it.
 pub struct Load<'a> {
-    target: &'a WriteTarget,
     source: &'a dyn Source,
-    documents: u64,
+    end: u64,
     batch: u64,
     claimed: AtomicU64,
 }
 
-/// A batch, built and ready to send.
-struct Batch {
-    documents: u64,
-    request_id: i32,
-}
-
 impl<'a> Load<'a> {
-    /// The first `documents` documents of a source, in batches.
+    /// The documents of a source whose numbers are in the range, in batches.
     #[must_use]
-    pub fn new(
-        target: &'a WriteTarget,
-        source: &'a dyn Source,
-        documents: u64,
-        batch: u32,
-    ) -> Self {
+    pub fn new(source: &'a dyn Source, numbers: std::ops::Range<u64>, batch: u32) -> Self {
         Load {
-            target,
             source,
-            documents,
+            end: numbers.end,
             batch: u64::from(batch),
-            claimed: AtomicU64::new(0),
+            claimed: AtomicU64::new(numbers.start),
         }
     }
 
-    /// Claims numbers and builds the insert of their documents into `message`; `None` when all
-    /// documents are claimed.
-    fn next(
-        &self,
-        client: &mut Client,
-        documents: &mut Vec<u8>,
-        message: &mut Vec<u8>,
-    ) -> Result<Option<Batch>> {
+    /// Claims numbers and makes the insert of their documents ready. Returns how many they are;
+    /// 0 when all are claimed.
+    fn next(&self, session: &mut dyn Session, documents: &mut Vec<u8>) -> Result<u64> {
         let first = self.claimed.fetch_add(self.batch, Ordering::Relaxed);
-        let end = (first + self.batch).min(self.documents);
+        let end = (first + self.batch).min(self.end);
         if first >= end {
-            return Ok(None);
+            return Ok(0);
         }
         documents.clear();
         for number in first..end {
             self.source.append(number, documents);
         }
-        let each = self.source.document_bytes();
-        let request_id = client.build_insert(self.target, documents, each, message)?;
-        Ok(Some(Batch {
-            documents: end - first,
-            request_id,
-        }))
+        session.prepare(Batch {
+            bytes: documents,
+            each: self.source.document_bytes(),
+        })?;
+        Ok(end - first)
     }
 
-    /// Inserts batches until all documents are claimed or the run stops.
-    pub fn insert(&self, client: &mut Client, meter: &Meter) -> Result<()> {
-        let (mut documents, mut message) = (Vec::new(), Vec::new());
-        let mut ready = self.next(client, &mut documents, &mut message)?;
-        while let Some(batch) = ready {
+    /// Inserts batches until all documents are claimed or the run stops. `insert_into` was called.
+    pub fn insert(&self, session: &mut dyn Session, meter: &Meter) -> Result<()> {
+        let mut documents = Vec::new();
+        let mut ready = self.next(session, &mut documents)?;
+        while ready > 0 {
+            let sent = ready;
             let start = Instant::now();
-            client.send(&message)?;
+            session.send()?;
             ready = if meter.stopping() {
-                None
+                0
             } else {
-                self.next(client, &mut documents, &mut message)?
+                self.next(session, &mut documents)?
             };
-            client.insert_reply(self.target, batch.request_id, batch.documents as usize)?;
-            meter.batch(batch.documents, start.elapsed());
+            session.finish()?;
+            meter.batch(sent, start.elapsed());
         }
-        // The answer to this comes after everything sent before it was worked on, so that a run
-        // without acknowledgement does not end early.
-        client.command("admin", &doc! { "ping": 1 })?;
-        Ok(())
+        // A run without acknowledgement does not end before the last document is in.
+        session.drain()
     }
 }

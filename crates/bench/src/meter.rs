@@ -27,17 +27,33 @@ pub fn record(latencies: &mut Latencies, micros: u64) {
 
 /// Shared by the threads of one run.
 pub struct Meter {
-    start: Instant,
     documents: AtomicU64,
+    /// The user's wish, which ends all.
     stop: Arc<AtomicBool>,
+    /// This run's own end.
+    ended: AtomicBool,
     state: Mutex<State>,
 }
 
 struct State {
+    clock: Clock,
     timeline: Timeline,
     interval: Latencies,
     whole: Latencies,
     error: Option<Error>,
+}
+
+/// A clock that can stand still, while another server has its turn.
+#[derive(Clone, Copy)]
+struct Clock {
+    before: Duration,
+    since: Option<Instant>,
+}
+
+impl Clock {
+    fn elapsed(&self) -> Duration {
+        self.before + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
 }
 
 /// What happened since the last look.
@@ -69,10 +85,14 @@ impl Meter {
     #[must_use]
     pub fn start(total: u64, stop: Arc<AtomicBool>) -> Self {
         Meter {
-            start: Instant::now(),
             documents: AtomicU64::new(0),
             stop,
+            ended: AtomicBool::new(false),
             state: Mutex::new(State {
+                clock: Clock {
+                    before: Duration::ZERO,
+                    since: Some(Instant::now()),
+                },
                 timeline: Timeline::new(total),
                 interval: latencies(),
                 whole: latencies(),
@@ -81,12 +101,28 @@ impl Meter {
         }
     }
 
+    /// Stops the clock until [`Meter::go_on`].
+    pub fn pause(&self) {
+        let mut state = self.state();
+        state.clock = Clock {
+            before: state.clock.elapsed(),
+            since: None,
+        };
+    }
+
+    /// Lets the clock run again.
+    pub fn go_on(&self) {
+        let mut state = self.state();
+        state.clock.since.get_or_insert_with(Instant::now);
+    }
+
     /// Counts a batch that the server took.
     pub fn batch(&self, documents: u64, latency: Duration) {
         let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         let mut state = self.state();
         let total = self.documents.fetch_add(documents, Ordering::Relaxed) + documents;
-        state.timeline.note(self.start.elapsed(), total);
+        let elapsed = state.clock.elapsed();
+        state.timeline.note(elapsed, total);
         record(&mut state.interval, micros);
         record(&mut state.whole, micros);
     }
@@ -100,21 +136,21 @@ impl Meter {
         }
     }
 
-    /// Asks the threads to end.
+    /// Asks the threads of this run to end.
     pub fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.ended.store(true, Ordering::Relaxed);
     }
 
     /// Whether the threads should end.
     #[must_use]
     pub fn stopping(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.ended.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed)
     }
 
-    /// Since the start of the run.
+    /// Since the start of the run, but for pauses.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
-        self.start.elapsed()
+        self.state().clock.elapsed()
     }
 
     /// Documents in so far.
@@ -128,7 +164,7 @@ impl Meter {
     pub fn take_interval(&self) -> Interval {
         let mut state = self.state();
         Interval {
-            elapsed: self.start.elapsed(),
+            elapsed: state.clock.elapsed(),
             documents: self.documents(),
             latencies: std::mem::replace(&mut state.interval, latencies()),
         }
@@ -140,10 +176,15 @@ impl Meter {
         self.state().timeline.speed_of_part(from, to)
     }
 
+    /// Takes the error that ended the run early.
+    pub fn take_error(&self) -> Option<Error> {
+        self.state().error.take()
+    }
+
     /// Stops the clock.
     #[must_use]
     pub fn end(self) -> Outcome {
-        let elapsed = self.start.elapsed();
+        let elapsed = self.elapsed();
         let documents = self.documents();
         let state = self
             .state
@@ -250,5 +291,19 @@ mod tests {
         );
         assert_eq!(outcome.error.unwrap().to_string(), "first");
         assert!(outcome.timeline.speed_of_part(0.0, 1.0).unwrap() > 0.0);
+    }
+
+    #[test]
+    fn a_clock_that_pauses_stands_still() {
+        let meter = Meter::start(1, Arc::new(AtomicBool::new(false)));
+        meter.pause();
+        let at = meter.elapsed();
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(meter.elapsed(), at);
+        meter.pause();
+        assert_eq!(meter.elapsed(), at);
+        meter.go_on();
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(meter.elapsed() >= at + Duration::from_millis(5));
     }
 }

@@ -111,6 +111,10 @@ impl Status {
 /// Who the server is.
 #[derive(Clone, Debug, Default)]
 pub struct ServerFacts {
+    /// Its own name and version.
+    pub name: String,
+    /// It stores nothing.
+    pub null: bool,
     /// The version of MongoDB that it says it is, or is compatible with.
     pub version: String,
     /// Its own name and version when it is not MongoDB, and its storage engine.
@@ -131,6 +135,8 @@ impl ServerFacts {
             .get_doc("storageEngine")
             .and_then(|engine| engine.get_str("name"));
         ServerFacts {
+            name: name_of(&build),
+            null: build.get("nullServer").is_some_and(|null| null.truthy()),
             version: build.get_str("version").unwrap_or("unknown").to_owned(),
             engine: name.unwrap_or("unknown").to_owned(),
             memory_limit_mib: number_at(&host, &["system", "memLimitMB"]),
@@ -138,9 +144,55 @@ impl ServerFacts {
     }
 }
 
+/// What a server calls itself: those that are not MongoDB say so in a field of their own.
+fn name_of(build: &Doc) -> String {
+    let own =
+        |name: &str, version: Option<&str>| version.map(|version| format!("{name} {version}"));
+    if build.get("nullServer").is_some_and(|null| null.truthy()) {
+        return "null server".to_owned();
+    }
+    let inner = |name: &str| {
+        build
+            .get_doc(name)
+            .and_then(|inner| inner.get_str("version"))
+    };
+    own("Frond", inner("frond"))
+        .or_else(|| own("FerretDB", inner("ferretdb")))
+        .or_else(|| own("FerretDB", build.get_str("ferretdbVersion")))
+        .or_else(|| own("TokuMX", build.get_str("tokumxVersion")))
+        .or_else(|| own("MongoDB", build.get_str("version")))
+        .unwrap_or_else(|| "unknown".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn servers_have_names() {
+        for (build, name) in [
+            (
+                doc! { "version": "7.0.5", "frond": { "version": "0.1.0" } },
+                "Frond 0.1.0",
+            ),
+            (doc! { "version": "3.0.10" }, "MongoDB 3.0.10"),
+            (
+                doc! { "version": "2.4.10", "tokumxVersion": "2.0.1" },
+                "TokuMX 2.0.1",
+            ),
+            (
+                doc! { "version": "7.0.77", "ferretdb": { "version": "v2.1.0" } },
+                "FerretDB v2.1.0",
+            ),
+            (
+                doc! { "version": "7.0.0", "nullServer": true },
+                "null server",
+            ),
+            (doc! {}, "unknown"),
+        ] {
+            assert_eq!(name_of(&build), name);
+        }
+    }
 
     #[test]
     fn figures_of_different_servers() {

@@ -12,30 +12,39 @@ pub struct Progress {
     bar: ProgressBar,
     total: u64,
     unit: &'static str,
+    label: String,
     lines: bool,
     next_line_at: u64,
 }
 
 impl Progress {
-    /// Starts to show a run of `total` of what `unit` names.
-    pub fn new(total: u64, unit: &'static str, quiet: bool) -> Self {
+    /// Starts to show a run of `total` of what `unit` names. The label says whose it is; it may be
+    /// empty.
+    pub fn new(label: &str, total: u64, unit: &'static str, quiet: bool) -> Self {
+        let label = if label.is_empty() {
+            String::new()
+        } else {
+            format!("{label}: ")
+        };
         let terminal = std::io::stderr().is_terminal();
         let bar = ProgressBar::new(total);
         if quiet || !terminal {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         } else {
             let style = ProgressStyle::with_template(
-                "{bar:30} {percent:>3}%  {human_pos}/{human_len}  {msg}  {elapsed}, {eta} to go",
+                "{prefix}{bar:30} {percent:>3}%  {human_pos}/{human_len}  {msg}  {elapsed}, {eta} to go",
             );
             if let Ok(style) = style {
                 bar.set_style(style);
             }
+            bar.set_prefix(label.clone());
             bar.enable_steady_tick(Duration::from_millis(500));
         }
         Progress {
             bar,
             total,
             unit,
+            label,
             lines: !quiet && !terminal,
             next_line_at: total / 20,
         }
@@ -53,7 +62,8 @@ impl Progress {
         if self.lines && count >= self.next_line_at {
             let percent = count as f64 * 100.0 / self.total.max(1) as f64;
             eprintln!(
-                "{percent:5.1}%  {:>13} {}  {elapsed_s:8.1} s  {text}",
+                "{}{percent:5.1}%  {:>13} {}  {elapsed_s:8.1} s  {text}",
+                self.label,
                 thousands(count as f64),
                 self.unit,
             );

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, Value, doc};
 
-use crate::client::{Client, WriteConcern, first_of_batch};
+use crate::client::{Client, first_of_batch};
 use crate::collection::Collection;
 use crate::document::{Generator, Source};
 use crate::error::{Error, Result};
 use crate::report::thousands;
+use crate::system::WriteConcern;
 use crate::uri::Uri;
 
 /// Documents in one insert while the collection is filled.
@@ -126,7 +127,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 
 fn fill(options: &Options, uri: &Uri, generator: &Generator, stop: &Arc<AtomicBool>) -> Result<()> {
     let mut client = Client::connect(uri, Arc::clone(stop))?;
-    let collection = Collection::new(uri, Some(&options.db), &options.collection)?;
+    let collection = Collection::new(&options.db, &options.collection)?;
     collection.drop(&mut client)?;
     let concern = WriteConcern {
         acknowledged: true,

@@ -4,17 +4,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::client::Client;
 use crate::error::Result;
 use crate::meter::Meter;
 
-/// Runs `work` with each client on a thread of its own, and `watch` on this one. `watch` gets a
+/// Runs `work` with each connection on a thread of its own, and `watch` on this one. `watch` gets a
 /// function that says whether all the others are done, and must not return before. Errors of `work`
 /// go to the meter, which ends the run.
-pub fn with_each(
-    clients: &mut [Client],
+pub fn with_each<C: Send>(
+    clients: &mut [C],
     meter: &Meter,
-    work: impl Fn(usize, &mut Client) -> Result<()> + Sync,
+    work: impl Fn(usize, &mut C) -> Result<()> + Sync,
     watch: impl FnOnce(&dyn Fn() -> bool) -> Result<()>,
 ) -> Result<()> {
     let done = AtomicU64::new(0);

@@ -35,6 +35,9 @@ const MODERN: Age = Age {
     loses: false,
 };
 
+/// What reports call it.
+const PLAYED: &str = "MongoDB 9.9.9";
+
 /// What a played server saw.
 #[derive(Default)]
 struct Seen {
@@ -238,15 +241,20 @@ fn bench(played: &Played, options: &str, folder: &Path, more: &[&str]) -> ExitCo
     run(Cli::parse_from(args).command)
 }
 
-/// A top-level number or text of `summary.json`.
-fn summary(folder: &Path, name: &str) -> String {
+/// A server's figure in `results.csv`.
+fn figure(folder: &Path, server: &str, name: &str) -> f64 {
+    let text = std::fs::read_to_string(folder.join("results.csv")).unwrap();
+    let start = format!("insert,{server},{name},");
+    let line = text.lines().find(|line| line.starts_with(&start)).unwrap();
+    line.rsplit(',').next().unwrap().parse().unwrap()
+}
+
+/// How the workload ended on a server, of `summary.json`.
+fn ending(folder: &Path, server: &str) -> String {
     let text = std::fs::read_to_string(folder.join("summary.json")).unwrap();
-    let (_, rest) = text.split_once(&format!("\"{name}\":")).unwrap();
-    let rest = rest.trim_start();
-    match rest.strip_prefix('"') {
-        Some(rest) => rest.split('"').next().unwrap().to_owned(),
-        None => rest.split([',', '}']).next().unwrap().trim().to_owned(),
-    }
+    let (_, rest) = text.split_once("\"ended\":{").unwrap();
+    let (_, rest) = rest.split_once(&format!("\"{server}\":\"")).unwrap();
+    rest.split('"').next().unwrap().to_owned()
 }
 
 #[test]
@@ -290,13 +298,8 @@ fn servers_of_every_age_take_all_documents() {
         assert_eq!(seen.opcodes, opcodes.into_iter().collect(), "{case}");
         assert_eq!(seen.journaled, 0, "{case}");
         assert!(seen.dropped, "{case}");
-        for (name, value) in [
-            ("documents", "2500"),
-            ("batches", "7"),
-            ("ended", "complete"),
-        ] {
-            assert_eq!(summary(folder.path(), name), value, "{case}");
-        }
+        assert_eq!(figure(folder.path(), PLAYED, "documents"), 2500.0, "{case}");
+        assert_eq!(ending(folder.path(), PLAYED), "complete", "{case}");
     }
 }
 
@@ -311,11 +314,17 @@ fn journal_and_compression_are_asked_for() {
     assert_eq!(seen.journaled, 7);
     assert!(seen.compressed);
     assert_eq!(seen.indexes, ["URI_1"]);
-    for name in ["trace.csv", "summary.md", "chart.svg", "chart.html"] {
+    for name in [
+        "trace.csv",
+        "summary.md",
+        "insert.svg",
+        "report.html",
+        "results.csv",
+    ] {
         let text = std::fs::read_to_string(folder.path().join(name)).unwrap();
         assert!(text.len() > 50, "{name}");
     }
-    let html = std::fs::read_to_string(folder.path().join("chart.html")).unwrap();
+    let html = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
     assert!(html.contains("<svg") && html.contains("</html>"));
 }
 
@@ -330,11 +339,11 @@ fn a_failed_document_ends_the_run_with_a_partial_report() {
         let folder = tempfile::tempdir().unwrap();
         let code = bench(&played, "", folder.path(), &[]);
         assert_eq!(code, ExitCode::FAILURE, "{wire_version:?}");
-        let documents = summary(folder.path(), "documents");
-        assert_eq!(documents, "800", "{wire_version:?}");
-        let ending = summary(folder.path(), "ended");
+        let documents = figure(folder.path(), PLAYED, "documents");
+        assert_eq!(documents, 800.0, "{wire_version:?}");
+        let ending = ending(folder.path(), PLAYED);
         assert!(ending.contains("E11000"), "{wire_version:?}: {ending}");
-        assert!(folder.path().join("chart.svg").exists());
+        assert!(folder.path().join("insert.svg").exists());
     }
 }
 
@@ -347,7 +356,7 @@ fn lost_documents_are_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let code = bench(&played, "", folder.path(), &["--write-concern", "0"]);
     assert_eq!(code, ExitCode::FAILURE);
-    let ending = summary(folder.path(), "ended");
+    let ending = ending(folder.path(), PLAYED);
     assert!(
         ending.contains("holds 1250 documents instead of 2500"),
         "{ending}"
@@ -378,5 +387,38 @@ fn limits_of_the_server_are_kept() {
     // This server names no maxWriteBatchSize, so it is one that takes 1,000.
     let code = bench(&played, "", folder.path(), &["--batch", "1001"]);
     assert_eq!(code, ExitCode::FAILURE);
+    assert!(played.seen.lock().unwrap().ids.is_empty());
+}
+
+#[test]
+fn several_servers_take_turns_and_an_error_ends_only_its_own() {
+    let bad = play(Age {
+        fails_from: 600,
+        ..MODERN
+    });
+    let good = play(MODERN);
+    let folder = tempfile::tempdir().unwrap();
+    let uri = format!("mongodb://127.0.0.1:{}", good.port);
+    let more = ["--uri", &uri, "--turns", "5"];
+    assert_eq!(bench(&bad, "", folder.path(), &more), ExitCode::FAILURE);
+    let (first, second) = ("MongoDB 9.9.9 #1", "MongoDB 9.9.9 #2");
+    // Its second turn was the first one to fail.
+    assert_eq!(figure(folder.path(), first, "documents"), 500.0);
+    assert!(ending(folder.path(), first).contains("E11000"));
+    assert_eq!(figure(folder.path(), second, "documents"), 2500.0);
+    assert_eq!(ending(folder.path(), second), "complete");
+    assert_eq!(good.seen.lock().unwrap().ids.len(), 2500);
+    let html = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert!(html.contains("times better than MongoDB 9.9.9 #2"));
+    let trace = std::fs::read_to_string(folder.path().join("trace.csv")).unwrap();
+    assert!(trace.contains(&format!("insert,{second},")), "{trace}");
+}
+
+#[test]
+fn connection_strings_of_unknown_kinds_are_refused() {
+    let played = play(MODERN);
+    let folder = tempfile::tempdir().unwrap();
+    let more = ["--uri", "mysql://127.0.0.1/"];
+    assert_eq!(bench(&played, "", folder.path(), &more), ExitCode::FAILURE);
     assert!(played.seen.lock().unwrap().ids.is_empty());
 }

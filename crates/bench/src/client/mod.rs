@@ -10,7 +10,7 @@ mod find;
 mod write;
 
 pub use find::first_of_batch;
-pub use write::{Dialect, WriteConcern, WriteTarget};
+pub use write::{Dialect, WriteTarget};
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -5,18 +5,10 @@ use frond_wire::{Flags, MsgBuilder, Update};
 
 use super::{Client, WIRE_VERSION_MSG, check, command_query};
 use crate::error::Result;
+use crate::system::WriteConcern;
 
 /// A server below this wire version does not know write commands.
 const WIRE_VERSION_WRITE_COMMANDS: i32 = 2;
-
-/// What a write waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WriteConcern {
-    /// False is w: 0, nothing is answered.
-    pub acknowledged: bool,
-    /// True is j: true, the answer comes after the journal is on disk.
-    pub journal: bool,
-}
 
 impl WriteConcern {
     /// The document that goes into a command.

@@ -1,12 +1,8 @@
 //! The settings of the insertion workload.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-use crate::collection::Collection;
+use crate::contest::{Servers, scale};
 use crate::document::INDEXED_FIELDS;
-use crate::error::{Error, Result};
-use crate::uri::Uri;
+use crate::system::{Definition, Index};
 
 /// Command line of `frond bench multikey`.
 #[derive(Clone, Debug, clap::Args)]
@@ -25,32 +21,45 @@ impl MultikeyOptions {
     /// The settings of the insertion workload with arrays.
     #[must_use]
     pub fn into_insert(self) -> Options {
-        Options {
-            elements: self.elements,
-            ..self.insert
-        }
+        let mut options = self.insert;
+        options.work.elements = self.elements;
+        options
     }
 }
+
+/// Documents of the original run of the insertion workload.
+const ORIGINAL_INSERT: f64 = 198e6;
+/// Documents of the original run with arrays.
+const ORIGINAL_MULTIKEY: f64 = 3.5e6;
+/// Documents when nothing is said.
+const DOCUMENTS: u64 = 1_000_000;
 
 /// Command line of `frond bench insert`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Server to load: mongodb://host[:port]/[database][?options]
-    #[arg(long, default_value = "mongodb://127.0.0.1:27017/", value_name = "URI")]
-    pub uri: String,
+    /// Whom to measure.
+    #[command(flatten)]
+    pub servers: Servers,
 
-    /// Database [default: the one in the URI, else frond_bench]
-    #[arg(long, value_name = "NAME")]
-    pub db: Option<String>,
+    /// What to do.
+    #[command(flatten)]
+    pub work: Work,
+}
 
+/// What an insertion run does.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Work {
     /// Collection [default: w1, or w2 with arrays]
     #[arg(long, value_name = "NAME")]
     pub collection: Option<String>,
 
-    /// Documents to insert
-    #[arg(long, default_value_t = 1_000_000, value_name = "N",
-          value_parser = clap::value_parser!(u64).range(1..))]
-    pub documents: u64,
+    /// Documents to insert [default: 1000000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub documents: Option<u64>,
+
+    /// Documents as a part of the original run's: 198,000,000, with arrays 3,500,000
+    #[arg(long, value_name = "PART", value_parser = scale, conflicts_with = "documents")]
+    pub scale: Option<f64>,
 
     /// Connections that insert at the same time
     #[arg(long, default_value_t = 1, value_name = "N",
@@ -75,80 +84,32 @@ pub struct Options {
           value_parser = clap::value_parser!(u8).range(0..=INDEXED_FIELDS.len() as i64))]
     pub indexes: u8,
 
-    /// Seed of the documents: the same seed makes the same documents, `_id`s too
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub seed: u64,
-
-    /// Seconds between two lines of the trace
-    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = report_every)]
-    pub report_every: f64,
-
-    /// Folder for the report [default: frond-bench-insert-DATE-TIME]
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-
-    /// Drop the collection first
-    #[arg(long, conflicts_with = "keep")]
-    pub drop: bool,
-
     /// Insert into the collection as it is, with what it holds
-    #[arg(long)]
+    #[arg(long, conflicts_with = "drop")]
     pub keep: bool,
-
-    /// Show no progress, only the result
-    #[arg(long)]
-    pub quiet: bool,
 
     /// Strings in the array `URI`; 0 makes it one string.
     #[arg(skip)]
     pub elements: u32,
 }
 
-/// Parses `--report-every`.
-pub fn report_every(text: &str) -> std::result::Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("it must be from 0.05 to 3600 seconds".to_owned()),
+impl Work {
+    /// Documents to insert.
+    #[must_use]
+    pub fn documents(&self) -> u64 {
+        let original = match self.elements {
+            0 => ORIGINAL_INSERT,
+            _ => ORIGINAL_MULTIKEY,
+        };
+        let scaled = self.scale.map(|scale| (original * scale).ceil() as u64);
+        self.documents.or(scaled).unwrap_or(DOCUMENTS)
     }
-}
 
-/// The settings of a run, with every default settled.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Where the server is.
-    pub uri: Uri,
-    /// Where the documents go.
-    pub collection: Collection,
-    /// False is w: 0.
-    pub acknowledged: bool,
-    /// True is j: true.
-    pub journal: bool,
-    /// Between two lines of the trace.
-    pub report_every: Duration,
-}
-
-impl Options {
-    /// Settles defaults, and refuses settings that cannot go together.
-    pub fn plan(&self) -> Result<Plan> {
-        let uri: Uri = self.uri.parse()?;
-        let acknowledged = self.write_concern.or(uri.write_concern).unwrap_or(1) == 1;
-        let journal = self.journal || uri.journal.unwrap_or(false);
-        if journal && !acknowledged {
-            return Err(Error::Settings(
-                "--journal waits for an answer, which --write-concern 0 does not get".to_owned(),
-            ));
-        }
-        let collection = self.collection.clone().unwrap_or_else(|| {
-            let workload = if self.elements == 0 { "w1" } else { "w2" };
-            workload.to_owned()
-        });
-        Ok(Plan {
-            collection: Collection::new(&uri, self.db.as_deref(), &collection)?,
-            acknowledged,
-            journal,
-            report_every: Duration::from_secs_f64(self.report_every),
-            uri,
-        })
+    /// Name of the collection.
+    #[must_use]
+    pub fn collection(&self) -> &str {
+        let default = if self.elements == 0 { "w1" } else { "w2" };
+        self.collection.as_deref().unwrap_or(default)
     }
 
     /// Entries that a document has in all indexes, the one on `_id` not counted.
@@ -161,12 +122,41 @@ impl Options {
         }
     }
 
-    /// Fields that get an index.
+    /// How the collection is made.
     #[must_use]
-    pub fn indexed_fields(&self) -> &'static [&'static str] {
-        INDEXED_FIELDS
-            .get(..usize::from(self.indexes))
-            .unwrap_or(&INDEXED_FIELDS)
+    pub fn definition(&self) -> Definition {
+        let fields = INDEXED_FIELDS.iter().take(usize::from(self.indexes));
+        let index = |field: &'static &'static str| Index {
+            fields: std::slice::from_ref(field),
+            multikey: self.elements > 0 && *field == "URI",
+        };
+        Definition {
+            indexes: fields.map(index).collect(),
+            compression: None,
+        }
+    }
+
+    /// The settings as they go into the report.
+    #[must_use]
+    pub fn settings(&self, turns: u32) -> Vec<(&'static str, String)> {
+        let fields: Vec<&str> = INDEXED_FIELDS
+            .into_iter()
+            .take(usize::from(self.indexes))
+            .collect();
+        let journal = if self.journal {
+            "waited for"
+        } else {
+            "not waited for"
+        };
+        vec![
+            ("documents", self.documents().to_string()),
+            ("indexes", fields.join(", ")),
+            ("strings in URI", self.elements.max(1).to_string()),
+            ("threads", self.threads.to_string()),
+            ("documents in an insert", self.batch.to_string()),
+            ("journal", journal.to_owned()),
+            ("turns of each server", turns.to_string()),
+        ]
     }
 }
 
@@ -182,6 +172,12 @@ mod tests {
         options: Options,
     }
 
+    #[derive(Parser)]
+    struct MultikeyCli {
+        #[command(flatten)]
+        options: MultikeyOptions,
+    }
+
     fn parse(args: &[&str]) -> std::result::Result<Options, String> {
         let args = std::iter::once("bench").chain(args.iter().copied());
         Cli::try_parse_from(args)
@@ -190,67 +186,56 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_wins_over_the_uri() {
-        for (args, database, acknowledged, journal) in [
-            (&[][..], "frond_bench", true, false),
-            (&["--uri", "mongodb://h/x?w=0"][..], "x", false, false),
-            (
-                &[
-                    "--uri",
-                    "mongodb://h/x?w=0",
-                    "--write-concern",
-                    "1",
-                    "--db",
-                    "y",
-                ][..],
-                "y",
-                true,
-                false,
-            ),
-            (
-                &["--uri", "mongodb://h/?journal=true"][..],
-                "frond_bench",
-                true,
-                true,
-            ),
-            (&["--journal"][..], "frond_bench", true, true),
+    fn scale_is_a_part_of_the_original() {
+        for (args, documents) in [
+            (&[][..], 1_000_000),
+            (&["--documents", "7"][..], 7),
+            (&["--scale", "0.01"][..], 1_980_000),
+            (&["--scale", "0.000000001"][..], 1),
         ] {
-            let plan = parse(args).unwrap().plan().unwrap();
-            assert_eq!(plan.collection.database, database, "{args:?}");
-            assert_eq!(plan.acknowledged, acknowledged, "{args:?}");
-            assert_eq!(plan.journal, journal, "{args:?}");
+            assert_eq!(parse(args).unwrap().work.documents(), documents, "{args:?}");
         }
+        let multikey = MultikeyCli::try_parse_from(["bench", "--scale", "0.1"]).unwrap();
+        let work = multikey.options.into_insert().work;
+        assert_eq!((work.documents(), work.collection()), (350_000, "w2"));
     }
 
     #[test]
     fn settings_that_cannot_work_are_refused() {
         for (args, part) in [
-            (&["--documents", "0"][..], "documents"),
-            (&["--indexes", "5"][..], "indexes"),
-            (&["--batch", "0"][..], "batch"),
+            (&["--threads", "1025"][..], "threads"),
             (&["--threads", "0"][..], "threads"),
+            (&["--batch", "0"][..], "batch"),
+            (&["--documents", "0"][..], "documents"),
+            (&["--scale", "0"][..], "scale"),
+            (&["--scale", "1", "--documents", "3"][..], "--documents"),
+            (&["--indexes", "5"][..], "indexes"),
             (&["--write-concern", "2"][..], "write-concern"),
             (&["--report-every", "0"][..], "report-every"),
+            (&["--minutes", "0"][..], "minutes"),
+            (&["--turns", "0"][..], "turns"),
             (&["--drop", "--keep"][..], "--keep"),
-            (&["--journal", "--write-concern", "0"][..], "--journal"),
-            (&["--collection", "a$b"][..], "--collection"),
-            (&["--db", "a.b"][..], "--db"),
-            (&["--uri", "localhost"][..], "mongodb://"),
         ] {
-            let error = match parse(args) {
-                Err(error) => error,
-                Ok(options) => options.plan().unwrap_err().to_string(),
-            };
+            let error = parse(args).unwrap_err();
             assert!(error.contains(part), "{args:?}: {error}");
         }
-        let two = parse(&["--indexes", "2"]).unwrap();
-        assert_eq!(two.indexed_fields(), ["URI", "name"]);
-        assert_eq!(two.index_entries(), 2);
-        let arrays = Options {
-            elements: 100,
-            ..two
-        };
-        assert_eq!(arrays.index_entries(), 101);
-        assert_eq!(arrays.plan().unwrap().collection.name, "w2");
+    }
+
+    #[test]
+    fn an_array_makes_an_entry_for_each_string() {
+        for (indexes, elements, entries, multikey) in [
+            (4, 0, 4, vec![false, false, false, false]),
+            (4, 100, 103, vec![true, false, false, false]),
+            (1, 100, 100, vec![true]),
+            (0, 100, 0, vec![]),
+        ] {
+            let mut work = parse(&[]).unwrap().work;
+            work.indexes = indexes;
+            work.elements = elements;
+            assert_eq!(work.index_entries(), entries);
+            let made = work.definition().indexes;
+            let flags: Vec<bool> = made.iter().map(|index| index.multikey).collect();
+            assert_eq!(flags, multikey);
+        }
     }
 }

@@ -4,18 +4,19 @@
 //! The workload is that of the TokuMX blog of 2013: with all keys side by side, and with keys spread
 //! over buckets by hand, which servers need that walk a document key by key.
 
-mod document;
+pub mod document;
+mod load;
 mod model;
 mod options;
 mod phase;
 mod report;
-mod updates;
+pub mod updates;
 
 pub use options::{Options, Plan, Verify};
 
 use std::sync::Arc;
 
-use crate::client::{Client, WriteConcern, WriteTarget};
+use crate::client::{Client, WriteTarget};
 use crate::collection::check_batch;
 use crate::document::Source;
 use crate::error::{Error, Result};
@@ -23,6 +24,7 @@ use crate::monitor::Status;
 use crate::report::{Facts, make_folder, thousands, write_files};
 use crate::signals::stop_on_signals;
 use crate::statistics::Statistics;
+use crate::system::WriteConcern;
 use document::Documents;
 use model::Model;
 use phase::{Bench, Subject, bytes_of};

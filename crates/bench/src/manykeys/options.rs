@@ -94,7 +94,7 @@ pub struct Options {
 
     /// Seconds between two lines of the statistics
     #[arg(long, default_value_t = 1.0, value_name = "SECONDS",
-          value_parser = crate::insert::report_every)]
+          value_parser = crate::contest::report_every)]
     pub report_every: f64,
 
     /// Folder for the report [default: frond-bench-manykeys-DATE-TIME]
@@ -213,7 +213,10 @@ impl Options {
             .into_iter()
             .map(|schema| {
                 let name = format!("{}_{}", self.collection, schema.name());
-                Ok((schema, Collection::new(&uri, self.db.as_deref(), &name)?))
+                Ok((
+                    schema,
+                    Collection::new(&uri.database_or(self.db.as_deref()), &name)?,
+                ))
             })
             .collect::<Result<_>>()?;
         Ok(Plan {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use frond_bson::doc;
 
 use super::document::{Documents, Purpose, Schema, stream};
+use super::load::Load;
 use super::model::Model;
 use super::updates::{self, Update};
 use super::{Options, Verify};
@@ -13,7 +14,6 @@ use crate::client::{Client, WriteTarget};
 use crate::collection::Collection;
 use crate::document::Source;
 use crate::error::{Error, Result};
-use crate::load::Load;
 use crate::meter::{Meter, Outcome, Percentiles, latencies, record};
 use crate::monitor::Status;
 use crate::progress::Progress;
@@ -77,6 +77,7 @@ impl Bench<'_> {
         let load = Load::new(target, &subject.documents, options.documents, options.batch);
         let work = |_: usize, client: &mut Client| load.insert(client, &meter);
         let progress = Progress::new(
+            "",
             options.documents,
             "documents",
             options.quiet || options.verbose,
@@ -122,7 +123,12 @@ impl Bench<'_> {
             ended.fetch_max(nanos, Ordering::AcqRel);
             Ok(())
         };
-        let progress = Progress::new(options.updates, "updates", options.quiet || options.verbose);
+        let progress = Progress::new(
+            "",
+            options.updates,
+            "updates",
+            options.quiet || options.verbose,
+        );
         with_each(&mut self.workers, &meter, work, |all_done| {
             watch(&meter, progress, all_done);
             Ok(())

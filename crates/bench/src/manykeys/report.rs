@@ -10,7 +10,7 @@ use super::phase::{Reads, Round};
 use crate::error::{Error, Result};
 use crate::meter::{Outcome, Percentiles};
 use crate::monitor::Status;
-use crate::report::plot::{self, Curve, FIRST, PALE, Panel, SECOND};
+use crate::report::plot::{self, Curve, FIRST, Panel, SECOND};
 use crate::report::{Facts, Page, Section, thousands};
 use crate::statistics::Row;
 
@@ -429,8 +429,8 @@ impl Results {
     /// The statistics of each second, drawn.
     pub fn chart(&self) -> Result<String> {
         let rows = &self.statistics;
-        let curve = |name, color, width, value: &dyn Fn(&Row) -> Option<f64>| Curve {
-            name,
+        let curve = |name: &str, color, width, value: &dyn Fn(&Row) -> Option<f64>| Curve {
+            name: name.to_owned(),
             color,
             width,
             points: rows
@@ -459,7 +459,7 @@ impl Results {
                 "Operations of each second",
                 "operations/s",
                 vec![
-                    curve("inserts and finds", PALE, 1, &|row| {
+                    curve("inserts and finds", plot::pale(FIRST), 1, &|row| {
                         Some(operation(row, insert)? + operation(row, query)?)
                     }),
                     curve(

@@ -1,10 +1,7 @@
-//! The chart of a run: speed, latency and memory over the documents that are in.
+//! The chart of a workload: speed, latency and memory over what is done, a curve for each server.
 
-use plotters::style::RGBColor;
-
-use super::plot::{self, Curve, FIRST, PALE, Panel, SECOND};
-use super::{Row, Summary, thousands};
-use crate::error::Result;
+use super::plot::{Curve, Panel, color, pale};
+use super::{Chart, Row};
 
 const SPEED_HEIGHT: u32 = 400;
 const PANEL_HEIGHT: u32 = 230;
@@ -12,85 +9,94 @@ const PANEL_HEIGHT: u32 = 230;
 /// Points drawn for a curve, at most; a longer run is averaged.
 const POINTS_MAX: usize = 1000;
 
-/// Draws the chart.
-pub fn svg(summary: &Summary, rows: &[Row]) -> Result<String> {
-    let rows = thin(rows);
-    let documents = thousands(summary.documents as f64);
-    let title = match summary.exit_speed {
-        Some(speed) => format!("{documents} documents, exit speed {}/s", thousands(speed)),
-        None => format!("{documents} documents"),
-    };
-    let slow = curve("99 of 100 faster", SECOND, 2, &rows, |row| Some(row.p99_ms));
-    let median = curve("half faster", FIRST, 2, &rows, |row| Some(row.p50_ms));
-    let mut panels = vec![
-        Panel {
-            height: SPEED_HEIGHT,
-            title,
-            unit: "documents/s",
-            curves: speed_curves(&rows),
-        },
-        Panel {
-            height: PANEL_HEIGHT,
-            title: "Time for a batch".to_owned(),
-            unit: "milliseconds",
-            curves: vec![slow, median],
-        },
-    ];
-    let memory = memory_curves(&rows);
-    if !memory.is_empty() {
-        panels.push(Panel {
-            height: PANEL_HEIGHT,
-            title: "Server's memory".to_owned(),
-            unit: "MiB",
-            curves: memory,
+/// What a chart of traces is told.
+pub struct Traces<'a> {
+    /// What stands above it.
+    pub title: String,
+    /// What is counted, such as "documents".
+    pub unit: &'static str,
+    /// By server: its name and its rows.
+    pub servers: Vec<(&'a str, &'a [Row])>,
+}
+
+/// Draws the traces: over millions of what is done.
+#[must_use]
+pub fn over_count(traces: &Traces<'_>) -> Chart {
+    let x = |row: &Row| row.count as f64 / 1e6;
+    panels(traces, &x, format!("million {}", traces.unit))
+}
+
+fn panels(traces: &Traces<'_>, x: &dyn Fn(&Row) -> f64, x_unit: String) -> Chart {
+    let thinned: Vec<(&str, Vec<Row>)> = traces
+        .servers
+        .iter()
+        .map(|(name, rows)| (*name, thin(rows)))
+        .collect();
+    let of_all = |value: &dyn Fn(&Row) -> Option<f64>| -> Vec<Curve> {
+        let curves = thinned.iter().enumerate().map(|(index, (name, rows))| {
+            let points = rows.iter().filter_map(|row| Some((x(row), value(row)?)));
+            Curve {
+                name: (*name).to_owned(),
+                color: color(index),
+                width: 2,
+                points: points.collect(),
+            }
         });
+        curves.filter(|curve| !curve.points.is_empty()).collect()
+    };
+    let mut panels = vec![Panel {
+        height: SPEED_HEIGHT,
+        title: traces.title.clone(),
+        unit: "a second",
+        curves: speed_curves(of_all(&|row| Some(row.per_s))),
+    }];
+    for (title, unit, curves) in [
+        (
+            "99 of 100 were faster than",
+            "milliseconds",
+            of_all(&|row| (row.p99_ms > 0.0).then_some(row.p99_ms)),
+        ),
+        (
+            "Resident memory, as the servers tell it",
+            "MiB",
+            of_all(&|row| row.figures.resident_mib),
+        ),
+    ] {
+        if !curves.is_empty() {
+            panels.push(Panel {
+                height: PANEL_HEIGHT,
+                title: title.to_owned(),
+                unit,
+                curves,
+            });
+        }
     }
     // A run too short for one interval still gets its axis.
-    let last = rows.last().map_or(0, |row| row.documents);
-    plot::svg(&panels, (last as f64 / 1e6).max(1e-6), "million documents")
-}
-
-fn speed_curves(rows: &[Row]) -> Vec<Curve> {
-    let now = curve("now", PALE, 1, rows, |row| Some(row.documents_per_s));
-    let average = curve("on average", SECOND, 1, rows, |row| {
-        Some(row.documents as f64 / row.elapsed_s.max(1e-9))
-    });
-    let window = (rows.len() / 40).max(1);
-    let points = moving_average(&now.points, window);
-    let smooth = Curve {
-        name: "now, smoothed",
-        color: FIRST,
-        width: 2,
-        points,
-    };
-    vec![now, average, smooth]
-}
-
-fn memory_curves(rows: &[Row]) -> Vec<Curve> {
-    let mut curves = vec![
-        curve("resident", SECOND, 2, rows, |row| row.figures.resident_mib),
-        curve("cache", FIRST, 2, rows, |row| row.figures.cache_mib),
-    ];
-    curves.retain(|curve| !curve.points.is_empty());
-    curves
-}
-
-fn curve(
-    name: &'static str,
-    color: RGBColor,
-    width: u32,
-    rows: &[Row],
-    value: impl Fn(&Row) -> Option<f64>,
-) -> Curve {
-    let points = rows
-        .iter()
-        .filter_map(|row| Some((row.documents as f64 / 1e6, value(row)?)));
-    Curve {
-        name,
-        color,
-        width,
-        points: points.collect(),
+    let last = thinned.iter().flat_map(|(_, rows)| rows.last()).map(x);
+    Chart {
+        panels,
+        x_max: last.fold(1e-6, f64::max),
+        x_unit,
     }
+}
+
+/// Each curve pale as it is, and smooth in its own colour.
+fn speed_curves(curves: Vec<Curve>) -> Vec<Curve> {
+    let mut out = Vec::new();
+    for curve in &curves {
+        out.push(Curve {
+            name: String::new(),
+            color: pale(curve.color),
+            width: 1,
+            points: curve.points.clone(),
+        });
+    }
+    for curve in curves {
+        let window = (curve.points.len() / 40).max(1);
+        let points = moving_average(&curve.points, window);
+        out.push(Curve { points, ..curve });
+    }
+    out
 }
 
 /// The mean of each point and its neighbours, `window` in all; fewer at the ends.
@@ -118,8 +124,7 @@ fn thin(rows: &[Row]) -> Vec<Row> {
     };
     let join = |rows: &[Row]| {
         let mut joined = *rows.last()?;
-        joined.documents_per_s =
-            rows.iter().map(|row| row.documents_per_s).sum::<f64>() / rows.len() as f64;
+        joined.per_s = rows.iter().map(|row| row.per_s).sum::<f64>() / rows.len() as f64;
         for row in rows {
             joined.p50_ms = joined.p50_ms.max(row.p50_ms);
             joined.p99_ms = joined.p99_ms.max(row.p99_ms);
@@ -140,8 +145,8 @@ mod tests {
     fn rows(count: u64) -> Vec<Row> {
         let row = |n: u64| Row {
             elapsed_s: n as f64,
-            documents: n * 1000,
-            documents_per_s: 1000.0,
+            count: n * 1000,
+            per_s: 1000.0,
             p50_ms: 1.0,
             p99_ms: if n == 1501 { 99.0 } else { 2.0 },
             ..Row::default()
@@ -155,9 +160,9 @@ mod tests {
         assert_eq!(thin(&rows(10)).len(), 10);
         let thinned = thin(&rows(2500));
         assert!(thinned.len() <= POINTS_MAX);
-        assert_eq!(thinned.last().unwrap().documents, 2_500_000);
+        assert_eq!(thinned.last().unwrap().count, 2_500_000);
         assert!(thinned.iter().any(|row| row.p99_ms == 99.0));
-        assert!(thinned.iter().all(|row| row.documents_per_s == 1000.0));
+        assert!(thinned.iter().all(|row| row.per_s == 1000.0));
     }
 
     #[test]

@@ -1,43 +1,26 @@
-//! What a run leaves in its folder: `trace.csv` while it goes on, and at its end `summary.json`,
-//! `summary.md`, `chart.svg` and `chart.html`.
+//! What a run leaves in its folder: `trace.csv` while it goes on, and `report.html`, `summary.md`,
+//! `summary.json`, `results.csv` and the charts after each workload.
 
-mod chart;
+mod book;
+mod chapter;
+pub mod chart;
 mod facts;
 mod page;
 pub mod plot;
-mod summary;
+mod single;
 mod trace;
 
+pub use book::Book;
+pub use chapter::{Chapter, Chart, Figure};
 pub use facts::Facts;
-pub use page::{Page, Section};
-pub use summary::Summary;
-pub use trace::{Row, Trace};
+pub use page::Section;
+pub use single::{Page, write_files};
+pub use trace::{Row, TraceFile, resident_max_mib};
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-
-/// Writes the report of an insertion: everything but the trace, which is there already.
-pub fn write(folder: &Path, summary: &Summary, rows: &[Row]) -> Result<()> {
-    let svg = chart::svg(summary, rows)?;
-    write_files(folder, &summary.page(), &summary.to_json(), &svg)
-}
-
-/// Writes a report: for people, for programs, and the chart.
-pub fn write_files(folder: &Path, page: &Page, json: &str, svg: &str) -> Result<()> {
-    for (name, text) in [
-        ("summary.json", json),
-        ("summary.md", &page.to_markdown()),
-        ("chart.html", &page.to_html(svg)),
-        ("chart.svg", svg),
-    ] {
-        let path = folder.join(name);
-        fs::write(&path, text)
-            .map_err(|error| Error::Io(format!("writing {}", path.display()), error))?;
-    }
-    Ok(())
-}
 
 /// Makes the folder of a report: the one that was asked for, or one named after workload and time.
 pub fn make_folder(

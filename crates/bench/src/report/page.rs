@@ -1,4 +1,4 @@
-//! A report as a page: a title, a chart, tables.
+//! The parts of a page: tables, charts, what stands around them.
 
 use std::fmt::Write;
 
@@ -49,71 +49,113 @@ impl Section {
     }
 }
 
-/// What a report shows to people.
-#[derive(Clone, Debug)]
-pub struct Page {
-    /// Name of the workload.
-    pub title: &'static str,
-    /// The tables, most wanted first.
-    pub sections: Vec<Section>,
-}
-
-impl Page {
-    /// As Markdown, with a link to the chart.
+impl Section {
+    /// As Markdown, under a heading of this level.
     #[must_use]
-    pub fn to_markdown(&self) -> String {
-        let mut out = format!("# {}\n\n![Chart](chart.svg)\n", self.title);
-        for section in &self.sections {
+    pub fn to_markdown(&self, level: usize) -> String {
+        let mut out = format!("\n{} {}\n\n", "#".repeat(level), self.title);
+        for (index, row) in self.rows.iter().enumerate() {
+            let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
             // Writing to a string cannot fail.
-            let _ = write!(out, "\n## {}\n\n", section.title);
-            for (index, row) in section.rows.iter().enumerate() {
-                let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
-                let _ = writeln!(out, "| {} |", cells.join(" | "));
-                if index == 0 {
-                    let _ = writeln!(out, "|{}", " --- |".repeat(row.len()));
-                }
+            let _ = writeln!(out, "| {} |", cells.join(" | "));
+            if index == 0 {
+                let _ = writeln!(out, "|{}", " --- |".repeat(row.len()));
             }
         }
         out
     }
 
-    /// As HTML with the chart in it, which needs nothing else.
+    /// As HTML.
     #[must_use]
-    pub fn to_html(&self, svg: &str) -> String {
-        let mut tables = String::new();
-        for section in &self.sections {
-            let _ = writeln!(tables, "<h2>{}</h2>\n<table>", escape(&section.title));
-            for (index, row) in section.rows.iter().enumerate() {
-                let name = if index == 0 { "thead" } else { "tbody" };
-                let mut cells = String::new();
-                for (column, cell) in row.iter().enumerate() {
-                    let tag = if index == 0 || column == 0 {
-                        "th"
-                    } else {
-                        "td"
-                    };
-                    let _ = write!(cells, "<{tag}>{}</{tag}>", escape(cell));
-                }
-                let _ = writeln!(tables, "<{name}><tr>{cells}</tr></{name}>");
+    pub fn to_html(&self) -> String {
+        let mut out = format!(
+            "<h3>{}</h3>\n<div class=\"wide\"><table>\n",
+            escape(&self.title)
+        );
+        for (index, row) in self.rows.iter().enumerate() {
+            let head = index == 0;
+            if head {
+                out.push_str("<thead>");
             }
-            tables.push_str("</table>\n");
+            out.push_str("<tr>");
+            for (column, cell) in row.iter().enumerate() {
+                let tag = if head || column == 0 { "th" } else { "td" };
+                let _ = write!(out, "<{tag}>{}</{tag}>", escape(cell));
+            }
+            out.push_str("</tr>");
+            out.push_str(if head { "</thead>\n<tbody>\n" } else { "\n" });
         }
-        let title = escape(self.title);
-        format!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>{title}</title>\n<style>\n\
-             body {{ font: 16px/1.5 system-ui, sans-serif; color: #333; max-width: 1000px; \
-             margin: 2rem auto; padding: 0 1rem; }}\n\
-             svg {{ max-width: 100%; height: auto; }}\n\
-             table {{ border-collapse: collapse; }}\n\
-             th, td {{ text-align: left; font-weight: normal; padding: .2rem 1.5rem .2rem 0; \
-             border-bottom: 1px solid #ddd; }}\n\
-             th {{ color: #666; }}\n</style>\n</head>\n<body>\n<h1>{title}</h1>\n\
-             {svg}\n{tables}</body>\n</html>\n"
-        )
+        out.push_str("</tbody></table></div>\n");
+        out
     }
 }
+
+/// The beginning of a chapter; `</section>` ends it.
+#[must_use]
+pub fn open_chapter(id: &str, title: &str, about: &str) -> String {
+    let mut out = format!(
+        "<section id=\"{}\">\n<h2>{}</h2>\n",
+        escape(id),
+        escape(title)
+    );
+    if !about.is_empty() {
+        let _ = writeln!(out, "<p>{}</p>", escape(about));
+    }
+    out
+}
+
+/// A chart.
+#[must_use]
+pub fn figure(svg: &str) -> String {
+    format!("<figure>{svg}</figure>\n")
+}
+
+/// A command to type.
+#[must_use]
+pub fn command(text: &str) -> String {
+    format!("<h3>How to repeat</h3>\n<pre>{}</pre>\n", escape(text))
+}
+
+/// A page around its body. Chapters are (id, title).
+#[must_use]
+pub fn whole(title: &str, under: &str, chapters: &[(&str, &str)], body: &str) -> String {
+    let mut links = String::new();
+    for (id, title) in chapters {
+        let _ = write!(links, "<a href=\"#{}\">{}</a> ", escape(id), escape(title));
+    }
+    let (title, under) = (escape(title), escape(under));
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <header><h1>{title}</h1>\n<p>{under}</p>\n<nav>{links}</nav></header>\n\
+         <main>\n{body}</main>\n</body>\n</html>\n"
+    )
+}
+
+/// Plain, wide enough for tables, and readable in the dark.
+const STYLE: &str = "\
+:root { color-scheme: light dark; --ink: #2b2f36; --dim: #667; --line: #d9dde3; --paper: #fff; --tint: #f5f7fa; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e6ea; --dim: #a0a6b0; --line: #3a3f47; --paper: #16181c; --tint: #1f2227; }
+}
+body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0; }
+header { background: var(--tint); border-bottom: 1px solid var(--line); padding: 1.5rem max(1rem, 50vw - 32rem) 1rem; }
+main { max-width: 64rem; margin: 0 auto; padding: 0 1rem 4rem; }
+h1 { margin: 0; font-size: 1.7rem; }
+h2 { margin: 2.5rem 0 .5rem; font-size: 1.35rem; }
+h3 { margin: 1.6rem 0 .4rem; font-size: 1rem; }
+header p { margin: .3rem 0 .8rem; color: var(--dim); }
+nav a { margin-right: 1.2rem; white-space: nowrap; color: inherit; }
+figure { margin: 1rem 0; }
+svg { max-width: 100%; height: auto; background: #fff; border: 1px solid var(--line); border-radius: 6px; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; font-weight: normal; padding: .22rem 1.4rem .22rem 0; border-bottom: 1px solid var(--line); }
+thead th { font-weight: 600; }
+tbody th { color: var(--dim); }
+pre { background: var(--tint); padding: .8rem 1rem; overflow-x: auto; border-radius: 6px; }
+";
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
@@ -128,25 +170,35 @@ mod tests {
 
     #[test]
     fn tables_are_written_for_both_kinds_of_page() {
-        let page = Page {
-            title: "A & B",
-            sections: vec![Section::of_pairs("Result", &[("a|b", "1<2".to_owned())])],
-        };
-        let markdown = page.to_markdown();
-        assert!(
-            markdown.ends_with("## Result\n\n| what | value |\n| --- | --- |\n| a\\|b | 1<2 |\n"),
-            "{markdown}"
+        let section = Section::of_pairs("Result", &[("a|b", "1<2".to_owned())]);
+        assert_eq!(
+            section.to_markdown(2),
+            "\n## Result\n\n| what | value |\n| --- | --- |\n| a\\|b | 1<2 |\n"
         );
-        let html = page.to_html("<svg></svg>");
-        for part in ["<h1>A &amp; B</h1>\n<svg>", "<th>a|b</th><td>1&lt;2</td>"] {
-            assert!(html.contains(part), "{html}");
-        }
-        let text = page
-            .sections
-            .iter()
-            .map(Section::to_text)
-            .collect::<String>();
-        assert_eq!(text, "Result\n  what  value\n  a|b   1<2\n");
+        let html = section.to_html();
+        assert!(
+            html.contains("<tr><th>a|b</th><td>1&lt;2</td></tr>"),
+            "{html}"
+        );
+        assert_eq!(section.to_text(), "Result\n  what  value\n  a|b   1<2\n");
         assert_eq!(escape("a<b>&\"c\""), "a&lt;b&gt;&amp;&quot;c&quot;");
+    }
+
+    #[test]
+    fn a_page_stands_alone() {
+        let body = format!(
+            "{}{}</section>",
+            open_chapter("a", "A & B", "x"),
+            figure("<svg/>")
+        );
+        let page = whole("T<", "u", &[("a", "A & B")], &body);
+        for part in [
+            "<h1>T&lt;</h1>",
+            "<a href=\"#a\">A &amp; B</a>",
+            "<section id=\"a\">\n<h2>A &amp; B</h2>\n<p>x</p>\n<figure><svg/></figure>",
+        ] {
+            assert!(page.contains(part), "{part} in {page}");
+        }
+        assert!(!page.contains("http"), "nothing is fetched from elsewhere");
     }
 }

@@ -9,18 +9,40 @@ use crate::error::{Error, Result};
 /// Width of a chart.
 const WIDTH: u32 = 1000;
 
-/// A pale colour, for what varies much.
-pub const PALE: RGBColor = RGBColor(148, 190, 226);
+/// Colours of curves, told apart also by those who see few colours (after Okabe and Ito).
+const COLORS: [RGBColor; 6] = [
+    FIRST,
+    SECOND,
+    RGBColor(110, 110, 110),
+    RGBColor(0, 134, 100),
+    RGBColor(170, 90, 140),
+    RGBColor(190, 150, 0),
+];
+
 /// The first of two strong colours.
 pub const FIRST: RGBColor = RGBColor(16, 88, 148);
 /// The second one.
 pub const SECOND: RGBColor = RGBColor(196, 92, 22);
 const TEXT: RGBColor = RGBColor(60, 60, 60);
 
+/// The colour of the n-th server.
+#[must_use]
+pub fn color(index: usize) -> RGBColor {
+    COLORS.get(index % COLORS.len()).copied().unwrap_or(FIRST)
+}
+
+/// A colour made pale, for what varies much.
+#[must_use]
+pub fn pale(color: RGBColor) -> RGBColor {
+    let mix = |part: u8| (u16::from(part) * 9 / 20 + 255 * 11 / 20) as u8;
+    RGBColor(mix(color.0), mix(color.1), mix(color.2))
+}
+
 /// A curve.
+#[derive(Clone)]
 pub struct Curve {
     /// Its name in the legend.
-    pub name: &'static str,
+    pub name: String,
     /// Its colour.
     pub color: RGBColor,
     /// Its width.
@@ -30,6 +52,7 @@ pub struct Curve {
 }
 
 /// Curves over one axis.
+#[derive(Clone)]
 pub struct Panel {
     /// Height in pixels.
     pub height: u32,
@@ -109,9 +132,12 @@ fn legend(area: &DrawingArea<SVGBackend<'_>, Shift>, curves: &[Curve]) -> Result
     const Y: i32 = 24;
     let mut x = WIDTH as i32 - 24;
     for curve in curves.iter().rev() {
+        if curve.name.is_empty() {
+            continue;
+        }
         x -= curve.name.len() as i32 * LETTER_WIDTH;
         let font = ("sans-serif", 14).into_font().color(&TEXT);
-        area.draw(&Text::new(curve.name, (x, Y - 8), font))
+        area.draw(&Text::new(curve.name.as_str(), (x, Y - 8), font))
             .map_err(drawing)?;
         x -= LINE_WIDTH + 6;
         let style = curve.color.stroke_width(curve.width);

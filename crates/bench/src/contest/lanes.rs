@@ -1,0 +1,164 @@
+//! Servers take turns.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::{Error, Result};
+
+/// Whether a lane has more to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It wants another turn.
+    More,
+    /// It has done all.
+    Done,
+    /// Its time is up.
+    TimeUp,
+}
+
+/// How a lane ended.
+#[derive(Debug, Default)]
+pub enum Ending {
+    /// It has not, yet.
+    #[default]
+    Open,
+    /// All was done.
+    Complete,
+    /// Its time was up.
+    TimeUp,
+    /// The user asked to stop.
+    Stopped,
+    /// An error.
+    Failed(String),
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ending::Open => f.write_str("not begun"),
+            Ending::Complete => f.write_str("complete"),
+            Ending::TimeUp => f.write_str("ended by --minutes"),
+            Ending::Stopped => f.write_str("stopped"),
+            Ending::Failed(text) => f.write_str(text),
+        }
+    }
+}
+
+/// One server's part in a workload.
+pub trait Lane {
+    /// Does the next part of the work.
+    fn turn(&mut self) -> Result<Turn>;
+
+    /// Is told how it ended. It is not asked for turns any more.
+    fn ended(&mut self, ending: Ending);
+}
+
+/// Lets lanes take turns until all have ended. An error ends the lane that had it, the user's wish
+/// ends all. Returns the first error.
+pub fn alternate(lanes: &mut [impl Lane], stop: &AtomicBool) -> Result<()> {
+    let mut open: Vec<bool> = vec![true; lanes.len()];
+    let mut first_error = None;
+    while open.contains(&true) {
+        for (lane, open) in lanes.iter_mut().zip(&mut open) {
+            if !*open {
+                continue;
+            }
+            let result = if stop.load(Ordering::Relaxed) {
+                Err(Error::Stopped)
+            } else {
+                lane.turn()
+            };
+            let ending = match result {
+                Ok(Turn::More) => continue,
+                Ok(Turn::Done) => Ending::Complete,
+                Ok(Turn::TimeUp) => Ending::TimeUp,
+                Err(error) => {
+                    let ending = match &error {
+                        Error::Stopped => Ending::Stopped,
+                        error => Ending::Failed(error.to_string()),
+                    };
+                    first_error.get_or_insert(error);
+                    ending
+                }
+            };
+            lane.ended(ending);
+            *open = false;
+        }
+    }
+    first_error.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::cell::RefCell;
+
+    struct Played<'a> {
+        name: &'static str,
+        turns: Vec<Result<Turn>>,
+        seen: &'a RefCell<Vec<String>>,
+        stop: &'a AtomicBool,
+    }
+
+    impl Lane for Played<'_> {
+        fn turn(&mut self) -> Result<Turn> {
+            self.seen.borrow_mut().push(self.name.to_owned());
+            if self.turns.is_empty() {
+                self.stop.store(true, Ordering::Relaxed);
+                return Ok(Turn::More);
+            }
+            self.turns.remove(0)
+        }
+
+        fn ended(&mut self, ending: Ending) {
+            self.seen
+                .borrow_mut()
+                .push(format!("{}: {ending}", self.name));
+        }
+    }
+
+    fn play(lanes: Vec<(&'static str, Vec<Result<Turn>>)>) -> (String, Result<()>) {
+        let (seen, stop) = (RefCell::default(), AtomicBool::new(false));
+        let mut lanes: Vec<Played<'_>> = lanes
+            .into_iter()
+            .map(|(name, turns)| Played {
+                name,
+                turns,
+                seen: &seen,
+                stop: &stop,
+            })
+            .collect();
+        let result = alternate(&mut lanes, &stop);
+        drop(lanes);
+        (seen.into_inner().join(", "), result)
+    }
+
+    #[test]
+    fn lanes_alternate_until_each_is_done() {
+        let (seen, result) = play(vec![
+            ("a", vec![Ok(Turn::More), Ok(Turn::Done)]),
+            ("b", vec![Ok(Turn::More), Ok(Turn::More), Ok(Turn::TimeUp)]),
+        ]);
+        assert_eq!(seen, "a, b, a, a: complete, b, b, b: ended by --minutes");
+        assert!(result.is_ok());
+    }
+
+    #[test]
+    fn an_error_ends_its_lane_only() {
+        let wrong = || Err(Error::Wrong("five".to_owned()));
+        let (seen, result) = play(vec![
+            ("a", vec![wrong()]),
+            ("b", vec![Ok(Turn::More), Ok(Turn::Done)]),
+        ]);
+        assert_eq!(seen, "a, a: wrong result: five, b, b, b: complete");
+        assert!(matches!(result, Err(Error::Wrong(_))));
+    }
+
+    #[test]
+    fn the_users_wish_ends_all() {
+        let (seen, result) = play(vec![("a", vec![]), ("b", vec![Ok(Turn::More)])]);
+        assert_eq!(seen, "a, b: stopped, a: stopped");
+        assert!(matches!(result, Err(Error::Stopped)));
+    }
+}

@@ -1,0 +1,269 @@
+//! One server's part of an insertion run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Work;
+use crate::collection::Collection;
+use crate::contest::{Contest, Contestant, Ending, Lane, Turn};
+use crate::document::{Generator, Source};
+use crate::error::{Error, Result};
+use crate::load::Load;
+use crate::meter::{Meter, Outcome, Percentiles};
+use crate::monitor::Status;
+use crate::progress::Progress;
+use crate::report::Row;
+use crate::system::{Session, Sizes, settle};
+use crate::threads::{wait_until, with_each};
+
+/// Connections, and what was done so far.
+pub struct InsertLane<'a> {
+    contest: &'a Contest,
+    contestant: &'a Contestant,
+    work: &'a Work,
+    source: &'a Generator,
+    collection: Collection,
+    /// Looks on and counts.
+    watcher: Box<dyn Session>,
+    workers: Vec<Box<dyn Session>>,
+    meter: Meter,
+    progress: Progress,
+    rows: Vec<Row>,
+    /// Documents that were there before.
+    already: u64,
+    /// The next document's number.
+    next: u64,
+    before: Status,
+    after: Status,
+    sizes: Sizes,
+    ending: Ending,
+}
+
+/// What a lane leaves.
+pub struct Ended {
+    /// How it ended.
+    pub ending: Ending,
+    /// Documents, times, latencies.
+    pub outcome: Outcome,
+    /// The trace.
+    pub rows: Vec<Row>,
+    /// What the collection takes.
+    pub sizes: Sizes,
+    /// What the server counted before and after.
+    pub status: [Status; 2],
+}
+
+impl<'a> InsertLane<'a> {
+    /// Connects, checks the settings against the server's limits, and makes the collection ready.
+    pub fn open(
+        contest: &'a Contest,
+        contestant: &'a Contestant,
+        work: &'a Work,
+        source: &'a Generator,
+    ) -> Result<Self> {
+        let servers = &contest.servers;
+        let collection = contestant.collection(servers.db.as_deref(), work.collection())?;
+        let concern = contestant.concern(work.write_concern, work.journal, 1)?;
+        let mut watcher = contestant.connect(&contest.stop)?;
+        watcher.check_batch(concern.acknowledged, work.batch, source.document_bytes())?;
+        if servers.drop {
+            watcher.drop_collection(&collection)?;
+        }
+        let already = watcher.count(&collection)?;
+        if already > 0 && !work.keep {
+            return Err(Error::Settings(format!(
+                "{collection} of {} holds {already} documents: --drop drops them, --keep keeps them",
+                contestant.label
+            )));
+        }
+        watcher.create(&collection, &work.definition())?;
+        let before = watcher.status()?;
+        let mut workers = contestant.connect_all(usize::from(work.threads), &contest.stop)?;
+        for worker in &mut workers {
+            worker.insert_into(&collection, concern)?;
+        }
+        let documents = work.documents();
+        let meter = Meter::start(documents, Arc::clone(&contest.stop));
+        meter.pause();
+        Ok(InsertLane {
+            progress: Progress::new(&contestant.label, documents, "documents", servers.quiet),
+            contest,
+            contestant,
+            work,
+            source,
+            collection,
+            watcher,
+            workers,
+            meter,
+            rows: Vec::new(),
+            already,
+            next: 0,
+            before,
+            after: before,
+            sizes: Sizes::default(),
+            ending: Ending::Open,
+        })
+    }
+
+    /// What is left of it.
+    #[must_use]
+    pub fn end(self) -> Ended {
+        self.progress.finish();
+        Ended {
+            ending: self.ending,
+            outcome: self.meter.end(),
+            rows: self.rows,
+            sizes: self.sizes,
+            status: [self.before, self.after],
+        }
+    }
+
+    fn time_is_up(&self) -> bool {
+        let limit = self.contest.limit();
+        limit.is_some_and(|limit| self.meter.elapsed() >= limit)
+    }
+
+    /// Counts, and asks what the collection takes.
+    fn look(&mut self) -> Result<()> {
+        // This is what a run without acknowledgement has to show for itself.
+        let expected = self.already + self.meter.documents();
+        let counted = self.watcher.count(&self.collection)?;
+        if counted != expected {
+            return Err(Error::Wrong(format!(
+                "{} holds {counted} documents instead of {expected}",
+                self.collection
+            )));
+        }
+        let longest = self.contest.servers.longest_settle();
+        let go_on = || self.contest.go_on();
+        self.after = settle(self.watcher.as_mut(), longest, &go_on)?;
+        self.sizes = self.watcher.sizes(&self.collection)?;
+        Ok(())
+    }
+}
+
+impl Lane for InsertLane<'_> {
+    fn turn(&mut self) -> Result<Turn> {
+        let documents = self.work.documents();
+        let end = (self.next + documents.div_ceil(u64::from(self.contest.turns()))).min(documents);
+        let load = Load::new(self.source, self.next..end, self.work.batch);
+        self.next = end;
+        let limit = self.contest.limit();
+        let Self {
+            workers,
+            meter,
+            watcher,
+            contest,
+            contestant,
+            work,
+            progress,
+            rows,
+            ..
+        } = self;
+        let mut trace = Tracing {
+            watcher,
+            contest,
+            name: work.name(),
+            label: &contestant.label,
+            progress,
+            rows,
+            limit,
+        };
+        meter.go_on();
+        let watched = with_each(
+            workers,
+            meter,
+            |_, session| load.insert(session.as_mut(), meter),
+            |all_done| trace.watch(meter, all_done),
+        );
+        meter.pause();
+        watched?;
+        if let Some(error) = self.meter.take_error() {
+            return Err(error);
+        }
+        self.contest.go_on()?;
+        let done = self.next == documents;
+        let time_is_up = self.time_is_up();
+        if !done && !time_is_up {
+            return Ok(Turn::More);
+        }
+        self.look()?;
+        let whole = self.meter.documents() == documents;
+        Ok(if whole { Turn::Done } else { Turn::TimeUp })
+    }
+
+    fn ended(&mut self, ending: Ending) {
+        self.ending = ending;
+        // Connections are not needed any more, and the server may want their memory.
+        self.workers.clear();
+    }
+}
+
+/// Writes the trace and shows progress while others work.
+struct Tracing<'t> {
+    watcher: &'t mut Box<dyn Session>,
+    contest: &'t Contest,
+    name: &'static str,
+    label: &'t str,
+    progress: &'t mut Progress,
+    rows: &'t mut Vec<Row>,
+    limit: Option<Duration>,
+}
+
+impl Tracing<'_> {
+    fn watch(&mut self, meter: &Meter, all_done: &dyn Fn() -> bool) -> Result<()> {
+        let every = self.contest.servers.every();
+        let mut at = meter.elapsed() + every;
+        loop {
+            let at_most = self.limit.map_or(at, |limit| at.min(limit));
+            let done = wait_until(meter, at_most, all_done);
+            if self.limit.is_some_and(|limit| meter.elapsed() >= limit) {
+                meter.stop();
+            }
+            if done || meter.elapsed() >= at {
+                self.note(meter, done)?;
+                at = meter.elapsed().max(at) + every;
+            } else if meter.stopping() {
+                at = Duration::MAX;
+            }
+            if done {
+                return Ok(());
+            }
+        }
+    }
+
+    fn note(&mut self, meter: &Meter, last: bool) -> Result<()> {
+        let before = self.rows.last().copied().unwrap_or_default();
+        let interval = meter.take_interval();
+        let elapsed_s = interval.elapsed.as_secs_f64();
+        let count = interval.documents;
+        // A last piece of an interval says little about speed, but its documents count.
+        let per_s = (count - before.count) as f64 / (elapsed_s - before.elapsed_s).max(1e-9);
+        let latency = Percentiles::of(&interval.latencies);
+        let figures = if last {
+            before.figures
+        } else {
+            self.watcher
+                .status()
+                .map(|status| status.figures)
+                .unwrap_or_default()
+        };
+        self.progress
+            .show(elapsed_s, count, per_s, meter.speed_of_part(0.95, 1.0));
+        if count == before.count && last {
+            return Ok(());
+        }
+        let row = Row {
+            elapsed_s,
+            count,
+            per_s,
+            p50_ms: latency.p50_ms,
+            p99_ms: latency.p99_ms,
+            max_ms: latency.max_ms,
+            figures,
+        };
+        self.contest.trace.add(self.name, self.label, &row)?;
+        self.rows.push(row);
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! Servers that speak MongoDB's wire protocol, of every age.
+
+mod inserts;
+mod setup;
+mod updates;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::client::{Client, WriteTarget};
+use crate::error::Result;
+use crate::system::{Defaults, Scheme, Session, System};
+use crate::uri::Uri;
+
+/// `mongodb://`
+pub struct MongoDb;
+
+impl Scheme for MongoDb {
+    fn prefix(&self) -> &'static str {
+        "mongodb://"
+    }
+
+    fn open(&self, uri: &str) -> Result<Box<dyn System>> {
+        Ok(Box::new(Server { uri: uri.parse()? }))
+    }
+}
+
+struct Server {
+    uri: Uri,
+}
+
+impl System for Server {
+    fn connect(&self, stop: &Arc<AtomicBool>) -> Result<Box<dyn Session>> {
+        Ok(Box::new(Connection {
+            client: Client::connect(&self.uri, Arc::clone(stop))?,
+            inserts: None,
+            script: updates::Script::default(),
+        }))
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults {
+            database: self.uri.database.clone(),
+            write_concern: self.uri.write_concern,
+            journal: self.uri.journal,
+        }
+    }
+}
+
+/// A session with such a server.
+struct Connection {
+    client: Client,
+    inserts: Option<inserts::Inserting>,
+    script: updates::Script,
+}
+
+impl Connection {
+    /// Where writes to a collection go.
+    fn target(
+        &self,
+        collection: &crate::collection::Collection,
+        concern: crate::system::WriteConcern,
+    ) -> WriteTarget {
+        self.client
+            .write_target(&collection.database, &collection.name, concern)
+    }
+}

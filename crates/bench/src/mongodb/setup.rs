@@ -1,0 +1,125 @@
+//! Collections and figures over the wire.
+
+use frond_bson::{Doc, doc};
+
+use super::Connection;
+use crate::client::Dialect;
+use crate::collection::{Collection, check_batch};
+use crate::error::{Error, Result};
+use crate::monitor::{ServerFacts, Status};
+use crate::report::thousands;
+use crate::system::{Definition, Description, Setup, Sizes};
+
+impl Setup for Connection {
+    fn describe(&mut self) -> Description {
+        let server = ServerFacts::ask(&mut self.client);
+        let dialect = Dialect::choose(self.client.limits().wire_version, true);
+        let compressor = self.client.compressor().map_or("none", |c| c.name());
+        let mut facts = vec![
+            ("version of MongoDB's interface", server.version.clone()),
+            ("storage engine", server.engine.clone()),
+            ("writes sent as", dialect.name().to_owned()),
+            ("messages compressed by", compressor.to_owned()),
+        ];
+        if let Some(mib) = server.memory_limit_mib {
+            facts.push(("memory limit", format!("{} MiB", thousands(mib))));
+        }
+        Description {
+            name: server.name,
+            facts,
+            null: server.null,
+        }
+    }
+
+    fn check_batch(&self, acknowledged: bool, batch: u32, document_bytes: usize) -> Result<()> {
+        check_batch(&self.client, acknowledged, batch, document_bytes)
+    }
+
+    fn drop_collection(&mut self, collection: &Collection) -> Result<()> {
+        collection.drop(&mut self.client)
+    }
+
+    fn create(&mut self, collection: &Collection, definition: &Definition) -> Result<()> {
+        if let Some(compression) = definition.compression {
+            let config = format!("block_compressor={}", compression.name());
+            let engine = doc! { "wiredTiger": { "configString": config.as_str() } };
+            let command = doc! {
+                "create": collection.name.as_str(),
+                "storageEngine": &engine,
+                "indexOptionDefaults": { "storageEngine": &engine },
+            };
+            self.client.command(&collection.database, &command)?;
+        }
+        let fields: Vec<&[&str]> = definition
+            .indexes
+            .iter()
+            .map(|index| index.fields)
+            .collect();
+        collection.create_indexes(&mut self.client, &fields)
+    }
+
+    fn count(&mut self, collection: &Collection) -> Result<u64> {
+        collection.count(&mut self.client)
+    }
+
+    fn sizes(&mut self, collection: &Collection) -> Result<Sizes> {
+        let command = doc! { "collStats": collection.name.as_str() };
+        let reply = match self.client.command(&collection.database, &command) {
+            Ok(reply) => reply,
+            // Sizes are told where the server tells them; not every server knows the command.
+            Err(Error::Server { .. }) => return Ok(Sizes::default()),
+            Err(error) => return Err(error),
+        };
+        Ok(sizes_of(&reply))
+    }
+
+    fn status(&mut self) -> Result<Status> {
+        Status::ask(&mut self.client)
+    }
+
+    fn write_all(&mut self) -> Result<()> {
+        match self.client.command("admin", &doc! { "fsync": 1 }) {
+            Ok(_) | Err(Error::Server { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn drain(&mut self) -> Result<()> {
+        // A server works on the messages of a connection one after another, so that its answer to
+        // this says that all the others are done.
+        self.client.command("admin", &doc! { "ping": 1 })?;
+        Ok(())
+    }
+}
+
+fn sizes_of(reply: &Doc) -> Sizes {
+    let number = |name: &str| {
+        let value = reply.get(name)?.as_f64()?;
+        (value >= 0.0).then_some(value as u64)
+    };
+    Sizes {
+        documents: number("count"),
+        logical_bytes: number("size"),
+        storage_bytes: number("storageSize"),
+        index_bytes: number("totalIndexSize"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_old_and_new_servers() {
+        let old =
+            doc! { "count": 3.0, "size": 300, "storageSize": 8192.0, "totalIndexSize": 16_384_i64 };
+        let expected = Sizes {
+            documents: Some(3),
+            logical_bytes: Some(300),
+            storage_bytes: Some(8192),
+            index_bytes: Some(16_384),
+        };
+        assert_eq!(sizes_of(&old), expected);
+        assert_eq!(sizes_of(&doc! { "ok": 1 }), Sizes::default());
+    }
+}

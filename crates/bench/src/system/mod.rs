@@ -1,0 +1,67 @@
+//! What workloads ask of a database system, in their own words.
+//!
+//! A workload knows a [`System`] and the [`Session`]s that it opens, and nothing of how they are
+//! reached. So every system is measured by the same code: servers that speak MongoDB's protocol
+//! (`crate::mongodb`), and others by adapters outside of this crate.
+
+mod finds;
+mod inserts;
+mod setup;
+mod transactions;
+mod updates;
+
+pub use finds::{Find, Finds, From};
+pub use inserts::{Batch, Inserts};
+pub use setup::{Compression, Definition, Description, Index, Setup, Sizes, settle};
+pub use transactions::Transactions;
+pub use updates::KeyUpdates;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::error::Result;
+
+/// A kind of connection string.
+pub trait Scheme: Sync {
+    /// What it begins with, such as `mongodb://`.
+    fn prefix(&self) -> &'static str;
+
+    /// Reads a connection string. Nothing is connected yet.
+    fn open(&self, uri: &str) -> Result<Box<dyn System>>;
+}
+
+/// A database system that takes part in a run.
+pub trait System: Send + Sync {
+    /// Opens a connection. Setting `stop` ends its waits with [`crate::Error::Stopped`].
+    fn connect(&self, stop: &Arc<AtomicBool>) -> Result<Box<dyn Session>>;
+
+    /// What the connection string says about databases and writes.
+    fn defaults(&self) -> Defaults {
+        Defaults::default()
+    }
+}
+
+/// Settings of a connection string, which options of the command line override.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Defaults {
+    /// The database.
+    pub database: Option<String>,
+    /// `w`: 0 or 1.
+    pub write_concern: Option<u8>,
+    /// `journal`.
+    pub journal: Option<bool>,
+}
+
+/// What a write waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteConcern {
+    /// False is w: 0, nothing is answered. A system that always answers may do so.
+    pub acknowledged: bool,
+    /// True is j: true, the answer comes after the journal is on disk.
+    pub journal: bool,
+}
+
+/// One connection, for one thread: one request at a time.
+pub trait Session: Setup + Inserts + KeyUpdates + Send {}
+
+impl<T: Setup + Inserts + KeyUpdates + Send> Session for T {}

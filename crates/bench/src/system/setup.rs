@@ -1,0 +1,132 @@
+//! Before and after the clock runs: collections, their indexes and sizes, who the system is.
+
+use std::time::Duration;
+
+use crate::collection::Collection;
+use crate::error::Result;
+use crate::monitor::Status;
+
+/// Who a system is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Description {
+    /// Name and version, such as "PostgreSQL 15.8".
+    pub name: String,
+    /// What else a report should say: (what, value).
+    pub facts: Vec<(&'static str, String)>,
+    /// It stores nothing, and marks what client and loopback can do at best.
+    pub null: bool,
+}
+
+/// How pages of a collection and of its indexes are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// Fast.
+    Snappy,
+    /// As of 1995.
+    Zlib,
+    /// As of 2016.
+    Zstd,
+}
+
+impl Compression {
+    /// The name that servers know it by.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::None => "none",
+            Compression::Snappy => "snappy",
+            Compression::Zlib => "zlib",
+            Compression::Zstd => "zstd",
+        }
+    }
+}
+
+/// An ascending index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Index {
+    /// Its fields.
+    pub fields: &'static [&'static str],
+    /// Each element of an array in its field makes an entry.
+    pub multikey: bool,
+}
+
+/// How a collection is made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Definition {
+    /// Secondary indexes. That on `_id` is always there.
+    pub indexes: Vec<Index>,
+    /// `None` leaves it to the system.
+    pub compression: Option<Compression>,
+}
+
+/// What a collection takes. `None` where the system does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sizes {
+    /// Documents in it.
+    pub documents: Option<u64>,
+    /// Bytes of its documents, not compressed.
+    pub logical_bytes: Option<u64>,
+    /// Bytes of its documents on disk.
+    pub storage_bytes: Option<u64>,
+    /// Bytes of its indexes on disk, that on `_id` included.
+    pub index_bytes: Option<u64>,
+}
+
+/// What happens around the clock.
+pub trait Setup {
+    /// Who answers.
+    fn describe(&mut self) -> Description;
+
+    /// Refuses batches that this system would refuse.
+    fn check_batch(&self, acknowledged: bool, batch: u32, document_bytes: usize) -> Result<()>;
+
+    /// Drops a collection, if it is there.
+    fn drop_collection(&mut self, collection: &Collection) -> Result<()>;
+
+    /// Makes a collection that is not there, or indexes of one that is.
+    fn create(&mut self, collection: &Collection, definition: &Definition) -> Result<()>;
+
+    /// Its documents; 0 if it is not there.
+    fn count(&mut self, collection: &Collection) -> Result<u64>;
+
+    /// What it takes.
+    fn sizes(&mut self, collection: &Collection) -> Result<Sizes>;
+
+    /// What the system counted so far. What it does not tell is `None`.
+    fn status(&mut self) -> Result<Status>;
+
+    /// Asks the system to write everything.
+    fn write_all(&mut self) -> Result<()>;
+
+    /// Returns when the system has worked on all that this session sent.
+    fn drain(&mut self) -> Result<()>;
+}
+
+/// Asks the system to write everything, and waits until it has written nothing for two seconds, or
+/// until `longest` has passed. A system that does not tell what it writes is not waited for.
+pub fn settle(
+    session: &mut dyn super::Session,
+    longest: Duration,
+    go_on: &dyn Fn() -> Result<()>,
+) -> Result<Status> {
+    const NAP: Duration = Duration::from_millis(250);
+    const REST: Duration = Duration::from_secs(2);
+    if !longest.is_zero() {
+        session.write_all()?;
+    }
+    let start = std::time::Instant::now();
+    let mut status = session.status()?;
+    let mut since = start;
+    while status.data_bytes.is_some() && start.elapsed() < longest && since.elapsed() < REST {
+        std::thread::sleep(NAP.min(longest));
+        go_on()?;
+        let now = session.status()?;
+        if (now.data_bytes, now.log_bytes) != (status.data_bytes, status.log_bytes) {
+            since = std::time::Instant::now();
+        }
+        status = now;
+    }
+    Ok(status)
+}
