@@ -5,6 +5,7 @@
 //! speak something else.
 #![forbid(unsafe_code)]
 
+mod all;
 mod client;
 mod collection;
 mod contest;
@@ -31,6 +32,7 @@ mod uri;
 
 use std::process::ExitCode;
 
+pub use all::Options as AllOptions;
 pub use collection::Collection;
 pub use contest::Servers;
 pub use error::{Error, Result};
@@ -55,6 +57,8 @@ pub enum Command {
     Multikey(MultikeyOptions),
     /// Update documents with thousands of keys, a few of them at a time
     Manykeys(ManykeysOptions),
+    /// All of these, one after the other, in one report
+    All(AllOptions),
     /// Find documents by their `_id`, in turns with bare pings
     Roundtrip(RoundtripOptions),
 }
@@ -72,8 +76,11 @@ pub fn run_with(command: Command, schemes: &[&dyn Scheme]) -> ExitCode {
     let mut known: Vec<&dyn Scheme> = vec![&mongodb::MongoDb];
     known.extend(schemes);
     let result = match command {
-        Command::Insert(options) => insertion(&options, &known),
-        Command::Multikey(options) => insertion(&options.into_insert(), &known),
+        Command::Insert(options) => insertion(&options.servers, &options.work, &known),
+        Command::Multikey(options) => {
+            insertion(&options.servers, &options.work.into_work(), &known)
+        }
+        Command::All(options) => all::run(&options, &known),
         Command::Manykeys(options) => manykeys::run(&options),
         Command::Roundtrip(options) => {
             signals::stop_on_signals().and_then(|stop| roundtrip::run(&options, &stop))
@@ -92,9 +99,9 @@ pub fn run_with(command: Command, schemes: &[&dyn Scheme]) -> ExitCode {
     }
 }
 
-fn insertion(options: &InsertOptions, schemes: &[&dyn Scheme]) -> Result<()> {
-    one(&options.servers, options.work.name(), schemes, |contest| {
-        insert::measure(contest, &options.work)
+fn insertion(servers: &Servers, work: &insert::Work, schemes: &[&dyn Scheme]) -> Result<()> {
+    one(servers, work.name(), schemes, |contest| {
+        insert::measure(contest, work)
     })
 }
 

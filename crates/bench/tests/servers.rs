@@ -378,6 +378,11 @@ fn a_collection_that_holds_documents_is_not_touched_unasked() {
         ExitCode::SUCCESS
     );
     assert_eq!(played.seen.lock().unwrap().ids.len(), 5000);
+    assert_eq!(
+        bench(&played, "", folder.path(), &["--drop", "--keep"]),
+        ExitCode::FAILURE
+    );
+    assert!(!played.seen.lock().unwrap().dropped);
 }
 
 #[test]

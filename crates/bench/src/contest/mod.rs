@@ -52,6 +52,8 @@ pub struct Contest {
     pub machine: Machine,
     /// The trace of all workloads.
     pub trace: TraceFile,
+    /// Each workload drops what it made, so that the next one finds the disk as it was.
+    pub drop_after: bool,
 }
 
 impl Contest {
@@ -76,6 +78,7 @@ impl Contest {
             trace: TraceFile::create(&folder)?,
             contestants,
             servers: servers.clone(),
+            drop_after: false,
             stop,
             folder,
             started,
@@ -102,6 +105,14 @@ impl Contest {
     pub fn go_on(&self) -> Result<()> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Error::Stopped);
+        }
+        Ok(())
+    }
+
+    /// In a run of several workloads, drops what one of them made.
+    pub fn leave(&self, session: &mut dyn Session, collection: &Collection) -> Result<()> {
+        if self.drop_after {
+            session.drop_collection(collection)?;
         }
         Ok(())
     }

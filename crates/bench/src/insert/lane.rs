@@ -196,6 +196,9 @@ impl Lane for InsertLane<'_> {
         self.ending = ending;
         // Connections are not needed any more, and the server may want their memory.
         self.workers.clear();
+        if let Err(error) = self.contest.leave(self.watcher.as_mut(), &self.collection) {
+            eprintln!("frond bench: {}: {error}", self.contestant.label);
+        }
     }
 }
 

@@ -5,11 +5,11 @@ mod chapter;
 mod lane;
 mod options;
 
-pub use options::{MultikeyOptions, Options, Work};
+pub use options::{MultikeyOptions, MultikeyWork, Options, Work};
 
 use crate::contest::Contest;
 use crate::document::Generator;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::report::Chapter;
 use lane::InsertLane;
 
@@ -27,6 +27,11 @@ impl Work {
 
 /// Runs the workload on all servers. What was done is in the chapter, also after an error.
 pub fn measure(contest: &Contest, work: &Work) -> Result<(Chapter, Result<()>)> {
+    if contest.servers.drop && work.keep {
+        return Err(Error::Settings(
+            "--drop and --keep ask for opposite things".to_owned(),
+        ));
+    }
     let source = Generator::new(contest.servers.seed, work.elements as usize);
     let mut lanes = Vec::new();
     for contestant in &contest.contestants {

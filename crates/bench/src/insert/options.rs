@@ -7,6 +7,18 @@ use crate::system::{Definition, Index};
 /// Command line of `frond bench multikey`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct MultikeyOptions {
+    /// Whom to measure.
+    #[command(flatten)]
+    pub servers: Servers,
+
+    /// What to do.
+    #[command(flatten)]
+    pub work: MultikeyWork,
+}
+
+/// What an insertion run with arrays does.
+#[derive(Clone, Debug, clap::Args)]
+pub struct MultikeyWork {
     /// Strings in the array URI
     #[arg(long, default_value_t = 100, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -14,16 +26,17 @@ pub struct MultikeyOptions {
 
     /// Everything else.
     #[command(flatten)]
-    pub insert: Options,
+    pub work: Work,
 }
 
-impl MultikeyOptions {
+impl MultikeyWork {
     /// The settings of the insertion workload with arrays.
     #[must_use]
-    pub fn into_insert(self) -> Options {
-        let mut options = self.insert;
-        options.work.elements = self.elements;
-        options
+    pub fn into_work(self) -> Work {
+        Work {
+            elements: self.elements,
+            ..self.work
+        }
     }
 }
 
@@ -85,7 +98,7 @@ pub struct Work {
     pub indexes: u8,
 
     /// Insert into the collection as it is, with what it holds
-    #[arg(long, conflicts_with = "drop")]
+    #[arg(long)]
     pub keep: bool,
 
     /// Strings in the array `URI`; 0 makes it one string.
@@ -196,7 +209,7 @@ mod tests {
             assert_eq!(parse(args).unwrap().work.documents(), documents, "{args:?}");
         }
         let multikey = MultikeyCli::try_parse_from(["bench", "--scale", "0.1"]).unwrap();
-        let work = multikey.options.into_insert().work;
+        let work = multikey.options.work.into_work();
         assert_eq!((work.documents(), work.collection()), (350_000, "w2"));
     }
 
@@ -214,7 +227,6 @@ mod tests {
             (&["--report-every", "0"][..], "report-every"),
             (&["--minutes", "0"][..], "minutes"),
             (&["--turns", "0"][..], "turns"),
-            (&["--drop", "--keep"][..], "--keep"),
         ] {
             let error = parse(args).unwrap_err();
             assert!(error.contains(part), "{args:?}: {error}");
