@@ -9,6 +9,7 @@ mod all;
 mod client;
 mod collection;
 mod contest;
+mod descriptors;
 mod document;
 mod error;
 mod insert;
@@ -18,6 +19,7 @@ mod manykeys;
 mod meter;
 mod mongodb;
 mod monitor;
+pub mod null;
 mod progress;
 mod random;
 mod report;
@@ -28,7 +30,7 @@ mod stream;
 pub mod system;
 mod threads;
 mod timeline;
-mod uri;
+pub mod uri;
 
 use std::process::ExitCode;
 
@@ -41,6 +43,7 @@ pub use manykeys::Options as ManykeysOptions;
 pub use manykeys::document::{Documents as ManykeysDocuments, Group, Schema};
 pub use manykeys::updates::Update as ManykeysUpdate;
 pub use monitor::{Figures, Status};
+pub use null::Options as NullOptions;
 pub use roundtrip::Options as RoundtripOptions;
 
 use contest::Contest;
@@ -61,6 +64,8 @@ pub enum Command {
     All(AllOptions),
     /// Find documents by their `_id`, in turns with bare pings
     Roundtrip(RoundtripOptions),
+    /// Serve as the limit of client and loopback: take every message, store nothing, answer
+    Null(NullOptions),
 }
 
 /// Runs a workload to its end, with its progress and its report. The code is 0 when all was done,
@@ -75,6 +80,7 @@ pub fn run(command: Command) -> ExitCode {
 pub fn run_with(command: Command, schemes: &[&dyn Scheme]) -> ExitCode {
     let mut known: Vec<&dyn Scheme> = vec![&mongodb::MongoDb];
     known.extend(schemes);
+    descriptors::allow_many();
     let result = match command {
         Command::Insert(options) => insertion(&options.servers, &options.work, &known),
         Command::Multikey(options) => {
@@ -85,6 +91,7 @@ pub fn run_with(command: Command, schemes: &[&dyn Scheme]) -> ExitCode {
         Command::Roundtrip(options) => {
             signals::stop_on_signals().and_then(|stop| roundtrip::run(&options, &stop))
         }
+        Command::Null(options) => null::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

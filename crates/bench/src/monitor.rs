@@ -136,7 +136,7 @@ impl ServerFacts {
             .and_then(|engine| engine.get_str("name"));
         ServerFacts {
             name: name_of(&build),
-            null: build.get("nullServer").is_some_and(|null| null.truthy()),
+            null: is_null(&build),
             version: build.get_str("version").unwrap_or("unknown").to_owned(),
             engine: name.unwrap_or("unknown").to_owned(),
             memory_limit_mib: number_at(&host, &["system", "memLimitMB"]),
@@ -144,11 +144,17 @@ impl ServerFacts {
     }
 }
 
+fn is_null(build: &Doc) -> bool {
+    build
+        .get(crate::null::BUILD_INFO_FIELD)
+        .is_some_and(|null| null.truthy())
+}
+
 /// What a server calls itself: those that are not MongoDB say so in a field of their own.
 fn name_of(build: &Doc) -> String {
     let own =
         |name: &str, version: Option<&str>| version.map(|version| format!("{name} {version}"));
-    if build.get("nullServer").is_some_and(|null| null.truthy()) {
+    if is_null(build) {
         return "null server".to_owned();
     }
     let inner = |name: &str| {

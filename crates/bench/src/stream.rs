@@ -47,10 +47,7 @@ impl Stream {
             }),
         };
         let socket = socket.map_err(|error| {
-            let place = match &uri.address {
-                Address::Tcp(host, port) => format!("{host}:{port}"),
-                Address::Unix(path) => path.display().to_string(),
-            };
+            let place = uri.address.place();
             Error::Io(format!("connecting to {place}"), error)
         })?;
         Ok(Stream {

@@ -3,6 +3,7 @@
 //! One host, by name, by address or by the percent-encoded path of a Unix socket. An option that
 //! this client does not act on is an error that names it.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -24,6 +25,27 @@ pub enum Address {
     Tcp(String, u16),
     /// A Unix domain socket.
     Unix(PathBuf),
+}
+
+impl Address {
+    /// The place for messages to people.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match self {
+            Address::Tcp(host, port) => format!("{host}:{port}"),
+            Address::Unix(path) => path.display().to_string(),
+        }
+    }
+
+    /// The host as it stands in a connection string.
+    #[must_use]
+    pub fn in_uri(&self) -> String {
+        match self {
+            Address::Tcp(host, port) if host.contains(':') => format!("[{host}]:{port}"),
+            Address::Tcp(host, port) => format!("{host}:{port}"),
+            Address::Unix(path) => percent_encode(path.as_os_str().as_bytes()),
+        }
+    }
 }
 
 /// A parsed connection string.
@@ -198,6 +220,18 @@ fn only(name: &str, value: &str, wanted: bool, why: &str) -> Result<()> {
     }
 }
 
+fn percent_encode(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(byte) {
+            out.push(char::from(*byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
 fn percent_decode(text: &str) -> Result<String> {
     let broken = || bad(format!("{text:?} has a % without two hex digits"));
     let mut out = Vec::with_capacity(text.len());
@@ -244,6 +278,18 @@ mod tests {
             let uri: Uri = text.parse().unwrap();
             assert_eq!(uri.address, address, "{text}");
             assert_eq!(uri.database.as_deref(), database, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_stands_in_a_uri_as_it_is_read() {
+        for address in [
+            tcp("127.0.0.1", 5),
+            tcp("::1", 27017),
+            Address::Unix(PathBuf::from("/run/a b/é-1.sock")),
+        ] {
+            let text = format!("mongodb://{}/", address.in_uri());
+            assert_eq!(text.parse::<Uri>().unwrap().address, address, "{text}");
         }
     }
 

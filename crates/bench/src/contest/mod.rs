@@ -14,6 +14,7 @@ use std::time::Duration;
 use crate::collection::Collection;
 use crate::error::{Error, Result};
 use crate::machine::Machine;
+use crate::null::{self, NullServer};
 use crate::report::{TraceFile, make_folder};
 use crate::signals::stop_on_signals;
 use crate::system::{Description, Scheme, Session, System, WriteConcern};
@@ -54,6 +55,8 @@ pub struct Contest {
     pub trace: TraceFile,
     /// Each workload drops what it made, so that the next one finds the disk as it was.
     pub drop_after: bool,
+    /// Serves until the run is over.
+    _null: Option<NullServer>,
 }
 
 impl Contest {
@@ -71,6 +74,20 @@ impl Contest {
                 system,
             });
         }
+        let null = if servers.null {
+            let null = null::start(&null::any_port())?;
+            let system = open(&null.uri(), schemes)?;
+            let description = system.connect(&stop)?.describe();
+            contestants.push(Contestant {
+                label: description.name.clone(),
+                uri: String::new(),
+                description,
+                system,
+            });
+            Some(null)
+        } else {
+            None
+        };
         number_labels(&mut contestants);
         let started = jiff::Timestamp::now();
         let folder = make_folder(servers.out.as_deref(), workload, started)?;
@@ -83,6 +100,7 @@ impl Contest {
             folder,
             started,
             machine: Machine::read(),
+            _null: null,
         })
     }
 

@@ -14,6 +14,10 @@ pub struct Servers {
     #[arg(long, value_name = "URI")]
     pub uri: Vec<String>,
 
+    /// Measure a server beside them that stores nothing, as the limit of client and loopback
+    #[arg(long)]
+    pub null: bool,
+
     /// Turns that each server takes [default: 20 if there are several, else 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub turns: Option<u32>,

@@ -1,0 +1,358 @@
+//! Finds by `_id`: as many of the one document as were asked for.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use frond_bson::{Doc, MAX_DOCUMENT_BYTES, RawElement, Value, tag};
+
+use super::documents::Shape;
+
+/// Documents of a batch that are prepared; of a longer one the rest is made when it is asked for.
+const PREPARED: u32 = 128;
+
+/// Projections that are prepared for, at most.
+const SHAPES_MAX: usize = 16;
+
+/// What stands around a batch in a reply, at most.
+const REPLY_ROOM: usize = 1024;
+
+/// The documents that a filter asks for.
+#[derive(Clone, Debug)]
+pub enum Wanted<'a> {
+    /// Those of other filters than on `_id`: there are none.
+    Nothing,
+    /// The one with this `_id`.
+    One(RawElement<'a>),
+    /// Those with these `_id`s, integers of the type given.
+    Range(u8, Range<i64>),
+}
+
+impl<'a> Wanted<'a> {
+    /// Reads a filter. A range that is open at one side is as long as the limit, if there is one.
+    pub fn read(filter: &'a Doc, skip: u64, limit: Option<u64>) -> Wanted<'a> {
+        let mut elements = filter.iter_raw();
+        let (Some(element), None) = (elements.next(), elements.next()) else {
+            return Wanted::Nothing;
+        };
+        if element.name_bytes() != b"_id" {
+            return Wanted::Nothing;
+        }
+        match element.value() {
+            Some(Value::Document(operators)) if is_operator(operators) => {
+                range(operators, skip, limit)
+            }
+            Some(_) if skip == 0 => Wanted::One(element),
+            _ => Wanted::Nothing,
+        }
+    }
+}
+
+fn is_operator(document: &Doc) -> bool {
+    let first = document.iter_raw().next();
+    first.is_some_and(|first| first.name_bytes().starts_with(b"$"))
+}
+
+fn range<'a>(operators: &'a Doc, skip: u64, limit: Option<u64>) -> Wanted<'a> {
+    let (mut from, mut to) = (None, None);
+    let mut id_tag = tag::INT32;
+    for element in operators.iter_raw() {
+        if element.name_bytes() == b"$eq" && skip == 0 {
+            return Wanted::One(element);
+        }
+        let value = element.value();
+        let Some(n) = value.and_then(|value| value.as_i64_lossless()) else {
+            return Wanted::Nothing;
+        };
+        if element.tag() == tag::INT64 || i32::try_from(n).is_err() {
+            id_tag = tag::INT64;
+        }
+        match element.name_bytes() {
+            b"$gte" => from = Some(n),
+            b"$gt" => from = Some(n.saturating_add(1)),
+            b"$lt" => to = Some(n),
+            b"$lte" => to = Some(n.saturating_add(1)),
+            _ => return Wanted::Nothing,
+        }
+    }
+    let size = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let (from, to) = match (from, to, limit) {
+        (Some(from), Some(to), _) => (from, to),
+        (Some(from), None, Some(limit)) => (from, from.saturating_add(size(skip + limit))),
+        (None, Some(to), Some(limit)) => (to.saturating_sub(size(skip + limit)), to),
+        _ => return Wanted::Nothing,
+    };
+    let from = from.saturating_add(size(skip));
+    let to = limit.map_or(to, |limit| to.min(from.saturating_add(size(limit))));
+    let fits = i32::try_from(from).is_ok() && i32::try_from(to).is_ok();
+    Wanted::Range(if fits { id_tag } else { tag::INT64 }, from..to)
+}
+
+/// The first documents of every range, as elements of an array; the `_id`s are put in.
+struct Batch {
+    projection: Vec<u8>,
+    tag: u8,
+    shape: Shape,
+    bytes: Vec<u8>,
+    /// Of each document where its `_id` is, and where it ends.
+    places: Vec<(Option<usize>, usize)>,
+}
+
+/// An `_id` as bytes; the first ones are those of a 32-bit integer.
+fn id_bytes(tag: u8, id: &[u8; 8]) -> &[u8] {
+    if tag == tag::INT32 { &id[..4] } else { id }
+}
+
+fn push_index(out: &mut Vec<u8>, mut index: u32) {
+    let at = out.len();
+    loop {
+        out.push(b'0' + (index % 10) as u8);
+        index /= 10;
+        if index == 0 {
+            break;
+        }
+    }
+    if let Some(digits) = out.get_mut(at..) {
+        digits.reverse();
+    }
+    out.push(0);
+}
+
+impl Batch {
+    fn new(projection: &Doc, tag: u8) -> Batch {
+        let mut batch = Batch {
+            projection: projection.as_bytes().to_vec(),
+            tag,
+            shape: Shape::new(projection),
+            bytes: Vec::new(),
+            places: Vec::new(),
+        };
+        let mut bytes = Vec::new();
+        for index in 0..PREPARED {
+            let place = batch.push(index, 0, &mut bytes);
+            batch.places.push((place, bytes.len()));
+        }
+        batch.bytes = bytes;
+        batch
+    }
+
+    /// Appends one element.
+    fn push(&self, index: u32, id: i64, out: &mut Vec<u8>) -> Option<usize> {
+        out.push(tag::DOCUMENT);
+        push_index(out, index);
+        let id = id.to_le_bytes();
+        self.shape.append((self.tag, id_bytes(self.tag, &id)), out)
+    }
+
+    /// Appends the documents of a range, as many as a reply has room for.
+    fn append(&self, range: Range<i64>, out: &mut Vec<u8>) {
+        // An index has at most as many digits as 2^24.
+        let each = self.shape.document_bytes(8) + 10;
+        let most = (MAX_DOCUMENT_BYTES - REPLY_ROOM) / each;
+        let count = range.end.saturating_sub(range.start).clamp(0, most as i64) as u32;
+        let start = out.len();
+        let Some(last) = count.min(PREPARED).checked_sub(1) else {
+            return;
+        };
+        let end = self.places.get(last as usize).map_or(0, |place| place.1);
+        out.extend_from_slice(self.bytes.get(..end).unwrap_or_default());
+        for ((place, _), id) in self.places.iter().zip(range.start..).take(count as usize) {
+            let id: [u8; 8] = id.to_le_bytes();
+            let id = id_bytes(self.tag, &id);
+            if let Some(place) = place.and_then(|at| out.get_mut(start + at..start + at + id.len()))
+            {
+                place.copy_from_slice(id);
+            }
+        }
+        for index in PREPARED..count {
+            self.push(index, range.start.saturating_add(i64::from(index)), out);
+        }
+    }
+}
+
+/// Batches that connections share.
+#[derive(Default)]
+pub struct Prepared(Mutex<Vec<Arc<Batch>>>);
+
+impl Prepared {
+    fn find(&self, projection: &Doc, tag: u8) -> Arc<Batch> {
+        let mut batches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(batch) = batches.iter().find(|batch| batch.is_for(projection, tag)) {
+            return Arc::clone(batch);
+        }
+        let batch = Arc::new(Batch::new(projection, tag));
+        if batches.len() < SHAPES_MAX && projection.len_bytes() <= REPLY_ROOM {
+            batches.push(Arc::clone(&batch));
+        }
+        batch
+    }
+}
+
+impl Batch {
+    fn is_for(&self, projection: &Doc, tag: u8) -> bool {
+        self.tag == tag && self.projection == projection.as_bytes()
+    }
+}
+
+/// The batches that one connection uses: finding one of them again takes no lock.
+#[derive(Default)]
+pub struct Finds {
+    recent: Vec<Arc<Batch>>,
+}
+
+impl Finds {
+    fn batch(&mut self, prepared: &Prepared, projection: &Doc, tag: u8) -> Arc<Batch> {
+        if let Some(batch) = self
+            .recent
+            .iter()
+            .find(|batch| batch.is_for(projection, tag))
+        {
+            return Arc::clone(batch);
+        }
+        let batch = prepared.find(projection, tag);
+        if self.recent.len() == SHAPES_MAX {
+            self.recent.clear();
+        }
+        self.recent.push(Arc::clone(&batch));
+        batch
+    }
+
+    /// Appends what was wanted as the elements of an array.
+    pub fn append(
+        &mut self,
+        prepared: &Prepared,
+        wanted: Wanted<'_>,
+        projection: &Doc,
+        out: &mut Vec<u8>,
+    ) {
+        match wanted {
+            Wanted::Nothing => {}
+            Wanted::One(id) => {
+                out.extend_from_slice(&[tag::DOCUMENT, b'0', 0]);
+                let batch = self.batch(prepared, projection, tag::INT32);
+                batch.shape.append((id.tag(), id.value_bytes()), out);
+            }
+            Wanted::Range(tag, range) => {
+                self.batch(prepared, projection, tag).append(range, out);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use frond_bson::{DocBuf, doc};
+
+    /// The documents that a filter finds, as an array.
+    fn find(filter: &Doc, projection: &Doc, skip: u64, limit: Option<u64>) -> Vec<DocBuf> {
+        let wanted = Wanted::read(filter, skip, limit);
+        let mut bytes = vec![0; 4];
+        Finds::default().append(&Prepared::default(), wanted, projection, &mut bytes);
+        bytes.push(0);
+        let length = bytes.len() as u32;
+        bytes[..4].copy_from_slice(&length.to_le_bytes());
+        let array = Doc::validate(&bytes).unwrap();
+        for (index, (name, _)) in array.iter().enumerate() {
+            assert_eq!(name, index.to_string());
+        }
+        array
+            .values()
+            .map(|value| value.as_doc().unwrap().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn a_range_of_ids_finds_as_many_as_it_says() {
+        let long: Vec<i64> = (-5..995).collect();
+        let big = 1_i64 << 40;
+        for (filter, skip, limit, ids) in [
+            (
+                doc! {"_id": {"$gte": 5, "$lte": 8}},
+                0,
+                None,
+                &[5, 6, 7, 8][..],
+            ),
+            (doc! {"_id": {"$gt": 5_i64, "$lt": 8}}, 0, None, &[6, 7][..]),
+            (doc! {"_id": {"$gte": 5, "$lt": 8.0}}, 1, None, &[6, 7][..]),
+            (
+                doc! {"_id": {"$gte": 5, "$lt": 100}},
+                2,
+                Some(2),
+                &[7, 8][..],
+            ),
+            (doc! {"_id": {"$gte": 5}}, 1, Some(3), &[6, 7, 8][..]),
+            (doc! {"_id": {"$lte": 5}}, 0, Some(2), &[4, 5][..]),
+            (doc! {"_id": {"$gte": 5}}, 0, None, &[][..]),
+            (doc! {"_id": {"$gte": 8, "$lt": 5}}, 0, Some(4), &[][..]),
+            (doc! {"_id": {"$gte": 8, "$lt": 9}}, 7, None, &[][..]),
+            (
+                doc! {"_id": {"$gte": big, "$lt": big + 1}},
+                0,
+                None,
+                &[big][..],
+            ),
+            (doc! {"_id": {"$gte": (-5), "$lt": 995}}, 0, None, &long[..]),
+            (
+                doc! {"_id": {"$gte": i64::MAX - 1}},
+                0,
+                Some(9),
+                &[i64::MAX - 1][..],
+            ),
+            (doc! {"_id": {"$gte": "a", "$lt": "b"}}, 0, None, &[][..]),
+            (doc! {"_id": {"$gte": 1, "$ne": 2}}, 0, Some(5), &[][..]),
+        ] {
+            let found: Vec<i64> = find(&filter, Doc::empty(), skip, limit)
+                .iter()
+                .map(|document| document.get_i64("_id").unwrap())
+                .collect();
+            assert_eq!(found, ids, "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn one_id_of_any_type_finds_one_document() {
+        let id = Value::ObjectId(frond_bson::ObjectId([7; 12]));
+        for (filter, expected) in [
+            (doc! {"_id": 5}, Some(Value::Int32(5))),
+            (doc! {"_id": id}, Some(id)),
+            (doc! {"_id": {"$eq": "x"}}, Some(Value::String("x"))),
+            (doc! {"_id": {"$in": [1, 2]}}, None),
+            (doc! {"name": "x"}, None),
+            (doc! {"_id": 5, "name": "x"}, None),
+            (doc! {}, None),
+        ] {
+            let found = find(&filter, &doc! {"c": 1}, 0, Some(1));
+            let ids: Vec<Value<'_>> = found.iter().filter_map(|found| found.get("_id")).collect();
+            assert_eq!(ids, Vec::from_iter(expected), "{filter:?}");
+        }
+        assert!(find(&doc! {"_id": 5}, Doc::empty(), 1, None).is_empty());
+    }
+
+    #[test]
+    fn ids_keep_the_type_that_they_were_asked_by() {
+        for (filter, tag) in [
+            (doc! {"_id": {"$gte": 1, "$lt": 3}}, tag::INT32),
+            (doc! {"_id": {"$gte": 1_i64, "$lt": 3_i64}}, tag::INT64),
+            (
+                doc! {"_id": {"$gte": i32::MAX, "$lte": i32::MAX}},
+                tag::INT64,
+            ),
+        ] {
+            let found = find(&filter, Doc::empty(), 0, None);
+            assert_eq!(found[0].get_raw("_id").unwrap().tag(), tag, "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn a_range_without_end_fits_into_a_reply() {
+        let filter = doc! {"_id": {"$gte": 0_i64, "$lt": i64::MAX}};
+        for projection in [doc! {}, doc! {"_id": 0, "none": 1}] {
+            let mut out = Vec::new();
+            let wanted = Wanted::read(&filter, 0, None);
+            Finds::default().append(&Prepared::default(), wanted, &projection, &mut out);
+            assert!(out.len() + REPLY_ROOM <= MAX_DOCUMENT_BYTES);
+            assert!(out.len() > MAX_DOCUMENT_BYTES / 2, "{}", out.len());
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! The null server as a client sees it: answers, counting, bad bytes, and the workloads against it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::ExitCode;
+
+use clap::Parser;
+use frond_bench::null::{NullServer, start};
+use frond_bench::uri::Address;
+use frond_bench::{Command, run};
+use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_wire::{
+    Compressor, Delete, Flags, HEADER_BYTES, Header, MsgBuilder, OpReply, Query, Reply, Update,
+};
+
+fn server() -> NullServer {
+    start(&Address::Tcp("127.0.0.1".to_owned(), 0)).unwrap()
+}
+
+struct Client(TcpStream);
+
+impl Client {
+    fn connect(server: &NullServer) -> Client {
+        let Address::Tcp(host, port) = server.address() else {
+            unreachable!("it listens on a port");
+        };
+        Client(TcpStream::connect((host.as_str(), *port)).unwrap())
+    }
+
+    fn send(&mut self, message: &[u8]) {
+        self.0.write_all(message).unwrap();
+    }
+
+    /// The next message; `None` if the server closed the connection.
+    fn receive(&mut self) -> Option<Vec<u8>> {
+        let mut message = vec![0; HEADER_BYTES];
+        self.0.read_exact(&mut message).ok()?;
+        let length = Header::parse(&message).unwrap().length as usize;
+        message.resize(length, 0);
+        self.0.read_exact(&mut message[HEADER_BYTES..]).ok()?;
+        Some(message)
+    }
+
+    fn command(&mut self, body: &Doc) -> DocBuf {
+        self.send(&frond_wire::msg(9, 0, Flags::NONE, body.as_bytes()));
+        answer(&self.receive().unwrap(), 9)
+    }
+
+    fn count(&mut self, collection: &str) -> Option<i64> {
+        self.command(&doc! {"count": collection, "$db": "d"})
+            .get_i64("n")
+    }
+
+    fn query(&mut self, namespace: &str, count: i32, query: &Doc) -> Vec<DocBuf> {
+        let query = Query {
+            flags: 0,
+            namespace,
+            skip: 0,
+            count,
+            query: query.as_bytes(),
+            projection: None,
+        };
+        self.send(&frond_wire::op_query(3, &query));
+        let message = self.receive().unwrap();
+        let (_, Reply::Reply(reply)) = Reply::parse(&message).unwrap() else {
+            panic!("not an OP_REPLY");
+        };
+        let documents = reply.documents;
+        documents
+            .map(|bytes| Doc::validate(bytes).unwrap().to_owned())
+            .collect()
+    }
+
+    fn last_error(&mut self) -> DocBuf {
+        self.query("d.$cmd", -1, &doc! {"getlasterror": 1})
+            .remove(0)
+    }
+}
+
+fn answer(message: &[u8], id: i32) -> DocBuf {
+    let (header, reply) = Reply::parse(message).unwrap();
+    assert_eq!(header.response_to, id);
+    let document = Doc::validate(reply.first_document().unwrap()).unwrap();
+    document.to_owned()
+}
+
+fn documents(count: i32) -> Vec<DocBuf> {
+    (0..count).map(|n| doc! {"_id": n, "x": "y"}).collect()
+}
+
+/// An insert as drivers send it.
+fn insert(flags: Flags, count: i32) -> Vec<u8> {
+    let mut message = Vec::new();
+    let body = doc! {"insert": "c", "$db": "d"};
+    let documents = documents(count);
+    MsgBuilder::new(&mut message, 9, 0, flags)
+        .body(body.as_bytes())
+        .sequence("documents", documents.iter().map(|doc| doc.as_bytes()))
+        .finish();
+    message
+}
+
+#[test]
+fn commands_are_answered_plausibly() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    let update = doc! {"q": {"_id": 1}, "u": {"$set": {"a": 1}}};
+    for (command, expected) in [
+        (
+            doc! {"hello": 1},
+            doc! {"isWritablePrimary": true, "maxWireVersion": 21},
+        ),
+        (
+            doc! {"isMaster": 1},
+            doc! {"ismaster": true, "minWireVersion": 0},
+        ),
+        (
+            doc! {"hello": 1, "helloOk": true, "compression": ["lz4", "zlib"]},
+            doc! {"helloOk": true, "maxBsonObjectSize": 16_777_216, "maxWriteBatchSize": 100_000,
+            "maxMessageSizeBytes": 48_000_000, "compression": ["zlib"]},
+        ),
+        (
+            doc! {"buildInfo": 1},
+            doc! {"version": "7.0.0", "nullServer": true},
+        ),
+        (
+            doc! {"serverStatus": 1},
+            doc! {"storageEngine": {"name": "null"}},
+        ),
+        (doc! {"ping": 1}, doc! {"ok": 1.0}),
+        (
+            doc! {"insert": "c", "documents": [{"_id": 1}, {}]},
+            doc! {"n": 2},
+        ),
+        (doc! {"count": "c"}, doc! {"n": 2}),
+        (
+            doc! {"collStats": "c"},
+            doc! {"ns": "d.c", "count": 2, "size": 0},
+        ),
+        (
+            doc! {"update": "c", "updates": [(&update), (&update), (&update)]},
+            doc! {"n": 3, "nModified": 3},
+        ),
+        (
+            doc! {"delete": "c", "deletes": [{"q": {"_id": 5}, "limit": 1}]},
+            doc! {"n": 1},
+        ),
+        (doc! {"count": "c"}, doc! {"n": 1}),
+        (
+            doc! {"delete": "c", "deletes": [{"q": {"a": 5}, "limit": 0}, {"q": {}, "limit": 0}]},
+            doc! {"n": 1},
+        ),
+        (doc! {"count": "c"}, doc! {"n": 0}),
+        (doc! {"drop": "c"}, doc! {"ok": 1.0}),
+        (doc! {"create": "c"}, doc! {"ok": 1.0}),
+        (
+            doc! {"createIndexes": "c", "indexes": []},
+            doc! {"numIndexesAfter": 2},
+        ),
+        (
+            doc! {"find": "c", "filter": {"x": 1}},
+            doc! {"cursor": {"firstBatch": [], "id": 0_i64, "ns": "d.c"}},
+        ),
+        (
+            doc! {"find": "c", "filter": {"_id": {"$gte": 4, "$lt": 9}}, "limit": 2, "projection": {"k": 1}},
+            doc! {"cursor": {"firstBatch": [{"_id": 4, "k": 5_000_000}, {"_id": 5, "k": 5_000_000}],
+            "id": 0_i64, "ns": "d.c"}},
+        ),
+        (
+            doc! {"aggregate": "c", "pipeline": [], "cursor": {}},
+            doc! {"cursor": {"firstBatch": [{"_id": (Value::Null), "sum": 0}], "id": 0_i64, "ns": "d.c"}},
+        ),
+        (
+            doc! {"getMore": 5_i64, "collection": "c"},
+            doc! {"cursor": {"nextBatch": [], "id": 0_i64, "ns": "d.c"}},
+        ),
+        (doc! {"killCursors": "c"}, doc! {"cursorsKilled": []}),
+        (doc! {"endSessions": []}, doc! {"ok": 1.0}),
+        (doc! {"fsync": 1}, doc! {"ok": 1.0}),
+        (
+            doc! {"getLastError": 1},
+            doc! {"err": (Value::Null), "n": 0},
+        ),
+    ] {
+        let mut command = command;
+        command.push("$db", "d");
+        let reply = client.command(&command);
+        assert_eq!(reply.get_f64("ok"), Some(1.0), "{command:?}: {reply:?}");
+        for (name, value) in expected.iter() {
+            assert_eq!(reply.get(name), Some(value), "{command:?}: {reply:?}");
+        }
+    }
+    let distinct = client.command(&doc! {"distinct": "c", "key": "c", "$db": "d"});
+    assert_eq!(distinct.get_array("values").unwrap().count(), 100);
+}
+
+#[test]
+fn what_it_does_not_know_is_an_error_that_says_so() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    for (command, code) in [
+        (doc! {"findAndModify": "c", "$db": "d"}, 59),
+        (doc! {"$db": "d"}, 59),
+        (doc! {"insert": "c", "documents": [{}]}, 40414),
+        (doc! {"insert": 5, "$db": "d"}, 73),
+        (doc! {"find": "", "$db": "d"}, 73),
+        (doc! {"insert": "c", "$db": "d"}, 40414),
+        (doc! {"insert": "c", "documents": {}, "$db": "d"}, 14),
+        (doc! {"insert": "c", "documents": [1], "$db": "d"}, 14),
+        (doc! {"insert": "c", "documents": [{}, 1], "$db": "d"}, 14),
+        (doc! {"insert": "c", "documents": [], "$db": "d"}, 16),
+        (
+            doc! {"update": "c", "updates": [{"q": {}}], "$db": "d"},
+            40414,
+        ),
+        (
+            doc! {"delete": "c", "deletes": [{"q": {}}], "$db": "d"},
+            40414,
+        ),
+        (doc! {"find": "c", "filter": 5, "$db": "d"}, 14),
+        (doc! {"find": "c", "limit": "x", "$db": "d"}, 14),
+    ] {
+        let reply = client.command(&command);
+        assert_eq!(reply.get_f64("ok"), Some(0.0), "{command:?}");
+        assert_eq!(reply.get_i64("code"), Some(code), "{command:?}: {reply:?}");
+        assert!(reply.get_str("codeName").is_some(), "{command:?}");
+    }
+    // What failed was not counted.
+    assert_eq!(client.count("c"), Some(0));
+}
+
+#[test]
+fn writes_that_nobody_waits_for_are_counted_and_not_answered() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    let quiet = Flags::MORE_TO_COME;
+    for message in [
+        insert(quiet, 1000),
+        insert(quiet, 7),
+        // Even an error is not answered.
+        frond_wire::msg(9, 0, quiet, doc! {"x": 1, "$db": "d"}.as_bytes()),
+        insert(quiet.with(Flags::CHECKSUM_PRESENT), 30_000),
+        insert(Flags::NONE, 5),
+    ] {
+        client.send(&message);
+    }
+    let reply = answer(&client.receive().unwrap(), 9);
+    assert_eq!(reply.get_i64("n"), Some(5));
+    assert_eq!(client.count("c"), Some(31_012));
+    let mut other = Client::connect(&server);
+    assert_eq!(other.count("c"), Some(31_012));
+    other.command(&doc! {"dropDatabase": 1, "$db": "d"});
+    assert_eq!(client.count("c"), Some(0));
+}
+
+#[test]
+fn legacy_opcodes_are_taken() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    let documents = documents(12);
+    let documents = documents.iter().map(|doc| doc.as_bytes());
+    client.send(&frond_wire::op_insert(1, 0, "d.c", documents));
+    assert_eq!(client.last_error().get_i64("n"), Some(0));
+    let update = Update {
+        namespace: "d.c",
+        flags: 0,
+        filter: Doc::empty().as_bytes(),
+        update: Doc::empty().as_bytes(),
+    };
+    client.send(&frond_wire::op_update(1, &update));
+    let last = client.last_error();
+    assert_eq!(last.get_i64("n"), Some(1));
+    assert_eq!(last.get_bool("updatedExisting"), Some(true));
+    for (flags, n, left) in [(1, 1, 11), (0, 11, 0)] {
+        let delete = Delete {
+            namespace: "d.c",
+            flags,
+            filter: Doc::empty().as_bytes(),
+        };
+        client.send(&frond_wire::op_delete(1, &delete));
+        assert_eq!(client.last_error().get_i64("n"), Some(n));
+        assert_eq!(client.count("c"), Some(left));
+    }
+    let range = doc! {"_id": {"$gte": 3, "$lte": 6}};
+    for (query, count, found) in [
+        (doc! {"_id": 5}, 1, 1),
+        (range.clone(), 0, 4),
+        (doc! {"$query": (&range)}, -2, 2),
+        (doc! {"x": 1}, 0, 0),
+    ] {
+        let documents = client.query("d.c", count, &query);
+        assert_eq!(documents.len(), found, "{query:?}");
+        assert!(documents.iter().all(|document| document.count() == 4));
+    }
+    client.send(&frond_wire::op_kill_cursors(1, &[5]));
+    client.send(&frond_wire::op_get_more(4, "d.c", 0, 5));
+    let message = client.receive().unwrap();
+    let (_, Reply::Reply(reply)) = Reply::parse(&message).unwrap() else {
+        panic!("not an OP_REPLY");
+    };
+    assert_eq!(reply.flags, OpReply::CURSOR_NOT_FOUND);
+}
+
+#[test]
+fn bad_bytes_close_the_connection_and_no_other() {
+    let server = server();
+    let mut other = Client::connect(&server);
+    let ping = frond_wire::msg(9, 0, Flags::NONE, doc! {"ping": 1, "$db": "d"}.as_bytes());
+    let changed = |at: usize, byte: u8| {
+        let mut message = ping.clone();
+        message[at] = byte;
+        message
+    };
+    let mut bad_document = insert(Flags::NONE, 3);
+    let end = bad_document.len() - 1;
+    bad_document[end] = 1;
+    let no_collection = doc! {"_id": 1};
+    for (what, bytes) in [
+        ("no header", b"GET / HTTP/1.1\r\n\r\n".to_vec()),
+        ("length", changed(3, 0x7f)),
+        ("length below a header", changed(0, 3)),
+        ("opcode", changed(12, 1)),
+        ("flags", changed(16, 0x80)),
+        ("section", changed(20, 5)),
+        ("document length", changed(21, 4)),
+        ("type of a field", changed(25, 0x77)),
+        ("a document of a sequence", bad_document),
+        ("checksum", changed(16, Flags::CHECKSUM_PRESENT.0 as u8)),
+        (
+            "not negotiated",
+            frond_wire::compress(&ping, Compressor::Zlib).unwrap(),
+        ),
+        (
+            "namespace",
+            frond_wire::op_insert(1, 0, "d", [no_collection.as_bytes()]),
+        ),
+    ] {
+        let mut client = Client::connect(&server);
+        // What came before is answered still.
+        client.send(&[&ping[..], &bytes].concat());
+        assert!(client.receive().is_some(), "{what}");
+        assert_eq!(client.receive(), None, "{what}");
+    }
+    // A message that never ends.
+    let mut client = Client::connect(&server);
+    client.send(&ping[..ping.len() - 1]);
+    drop(client);
+    assert_eq!(other.count("c"), Some(0));
+}
+
+#[test]
+fn messages_may_be_compressed_once_that_is_agreed() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    client.command(&doc! {"hello": 1, "compression": ["snappy", "zstd"], "$db": "admin"});
+    for compressor in [Compressor::Snappy, Compressor::Zstd] {
+        client.send(&frond_wire::compress(&insert(Flags::NONE, 50), compressor).unwrap());
+        let message = client.receive().unwrap();
+        let (message, used) = frond_wire::decompress(&message, 1 << 20).unwrap();
+        assert_eq!(used, compressor);
+        assert_eq!(answer(&message, 9).get_i64("n"), Some(50));
+    }
+    assert_eq!(client.count("c"), Some(100));
+    client.send(&frond_wire::compress(&insert(Flags::NONE, 50), Compressor::Zlib).unwrap());
+    assert_eq!(client.receive(), None);
+}
+
+#[test]
+fn its_end_is_the_end_of_its_connections() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    client.count("c");
+    let Address::Tcp(_, port) = server.address().clone() else {
+        unreachable!("it listens on a port");
+    };
+    drop(server);
+    assert_eq!(client.receive(), None);
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+}
+
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[test]
+fn the_insertion_workload_runs_against_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("null.sock");
+    let unix = start(&Address::Unix(socket.clone())).unwrap();
+    let tcp = server();
+    for (uri, more) in [
+        (tcp.uri(), &[][..]),
+        (tcp.uri() + "?compressors=zstd", &["--drop"][..]),
+        (unix.uri(), &["--write-concern", "0", "--threads", "3"][..]),
+    ] {
+        let out = folder.path().join("report");
+        let mut args = vec!["bench", "insert", "--quiet", "--documents", "2500"];
+        args.extend(["--batch", "100", "--uri", &uri]);
+        args.extend(["--out", out.to_str().unwrap()]);
+        args.extend(more);
+        assert_eq!(
+            run(Cli::parse_from(args).command),
+            ExitCode::SUCCESS,
+            "{uri}"
+        );
+    }
+    // Ratios are of the server asked for, and its share is that of the one beside it.
+    let out = folder.path().join("beside");
+    let uri = tcp.uri() + "other";
+    let mut args = vec![
+        "bench",
+        "insert",
+        "--quiet",
+        "--documents",
+        "2500",
+        "--null",
+    ];
+    args.extend(["--uri", &uri, "--out", out.to_str().unwrap()]);
+    assert_eq!(run(Cli::parse_from(args).command), ExitCode::SUCCESS);
+    let results = std::fs::read_to_string(out.join("results.csv")).unwrap();
+    for line in [
+        "insert,null server #1,documents,,2500",
+        "insert,null server #2,documents,,2500",
+    ] {
+        assert!(results.contains(line), "{results}");
+    }
+    drop(unix);
+    assert!(!socket.exists());
+    let mut client = Client::connect(&tcp);
+    let count = client.command(&doc! {"count": "w1", "$db": "frond_bench"});
+    assert_eq!(count.get_i64("n"), Some(2500));
+}
