@@ -6,6 +6,7 @@ use crate::contest::{Contest, Servers, scale};
 use crate::error::{Error, Result};
 use crate::insert;
 use crate::report::{Book, Chapter};
+use crate::sysbench;
 use crate::system::Scheme;
 
 /// Command line of `frond bench all`.
@@ -36,15 +37,18 @@ pub enum Workload {
     Insert,
     /// W2
     Multikey,
+    /// W4
+    Sysbench,
 }
 
 impl Workload {
-    const ALL: [Workload; 2] = [Workload::Insert, Workload::Multikey];
+    const ALL: [Workload; 3] = [Workload::Insert, Workload::Multikey, Workload::Sysbench];
 
     fn name(self) -> &'static str {
         match self {
             Workload::Insert => "insert",
             Workload::Multikey => "multikey",
+            Workload::Sysbench => "sysbench",
         }
     }
 }
@@ -52,12 +56,14 @@ impl Workload {
 /// A workload, ready to run.
 enum Ready {
     Insert(insert::Work),
+    Sysbench(sysbench::Work),
 }
 
 impl Ready {
     fn measure(&self, contest: &Contest) -> Result<(Chapter, Result<()>)> {
         match self {
             Ready::Insert(work) => insert::measure(contest, work),
+            Ready::Sysbench(work) => sysbench::measure(contest, work),
         }
     }
 }
@@ -123,6 +129,14 @@ impl Options {
                     }
                     Ok(Ready::Insert(work))
                 }
+                Workload::Sysbench => {
+                    let mut work: sysbench::Work = self.parse(*workload)?;
+                    if work.documents.is_none() {
+                        work.scale.get_or_insert(self.scale);
+                    }
+                    work.check()?;
+                    Ok(Ready::Sysbench(work))
+                }
             })
             .collect()
     }
@@ -163,7 +177,11 @@ mod tests {
 
     fn inserts(args: &[&str]) -> Vec<insert::Work> {
         let ready = ready(args).unwrap().into_iter();
-        ready.map(|Ready::Insert(work)| work).collect()
+        let insert = |ready| match ready {
+            Ready::Insert(work) => Some(work),
+            Ready::Sysbench(_) => None,
+        };
+        ready.filter_map(insert).collect()
     }
 
     #[test]

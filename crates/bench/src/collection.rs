@@ -88,6 +88,16 @@ impl Collection {
 
     /// Makes an index for each list of fields.
     pub fn create_indexes(&self, client: &mut Client, indexes: &[&[&str]]) -> Result<()> {
+        self.create_indexes_with(client, indexes, Doc::empty())
+    }
+
+    /// The same with options that each of them gets.
+    pub fn create_indexes_with(
+        &self,
+        client: &mut Client,
+        indexes: &[&[&str]],
+        options: &Doc,
+    ) -> Result<()> {
         if indexes.is_empty() {
             return Ok(());
         }
@@ -99,7 +109,7 @@ impl Collection {
             // Before the command existed an index was made by inserting its description.
             let target = client.write_target(&self.database, "system.indexes", concern);
             for fields in indexes {
-                let mut index = index_on(fields);
+                let mut index = index_on(fields, options);
                 index.push("ns", self.to_string().as_str());
                 let mut message = Vec::new();
                 let bytes = index.as_bytes();
@@ -112,7 +122,7 @@ impl Collection {
         let mut command = doc! { "createIndexes": self.name.as_str() };
         command.push_array("indexes", |array| {
             for fields in indexes {
-                array.push(&index_on(fields));
+                array.push(&index_on(fields, options));
             }
         });
         client.command(&self.database, &command)?;
@@ -121,7 +131,7 @@ impl Collection {
 }
 
 /// The description of an ascending index.
-fn index_on(fields: &[&str]) -> DocBuf {
+fn index_on(fields: &[&str], options: &Doc) -> DocBuf {
     let mut index = DocBuf::new();
     index.push_doc("key", |key| {
         for field in fields {
@@ -130,6 +140,7 @@ fn index_on(fields: &[&str]) -> DocBuf {
     });
     let name: Vec<String> = fields.iter().map(|field| format!("{field}_1")).collect();
     index.push("name", name.join("_").as_str());
+    index.push_all(options);
     index
 }
 
@@ -188,7 +199,7 @@ mod tests {
                 doc! { "key": { "a": 1, "b": 1 }, "name": "a_1_b_1" },
             ),
         ] {
-            assert_eq!(index_on(fields), expected);
+            assert_eq!(index_on(fields, Doc::empty()), expected);
         }
     }
 }

@@ -27,6 +27,7 @@ mod roundtrip;
 mod signals;
 mod statistics;
 mod stream;
+mod sysbench;
 pub mod system;
 mod threads;
 mod timeline;
@@ -45,6 +46,7 @@ pub use manykeys::updates::Update as ManykeysUpdate;
 pub use monitor::{Figures, Status};
 pub use null::Options as NullOptions;
 pub use roundtrip::Options as RoundtripOptions;
+pub use sysbench::Options as SysbenchOptions;
 
 use contest::Contest;
 use report::Book;
@@ -60,6 +62,8 @@ pub enum Command {
     Multikey(MultikeyOptions),
     /// Update documents with thousands of keys, a few of them at a time
     Manykeys(ManykeysOptions),
+    /// Run transactions of eighteen small operations by many threads, as Sysbench does
+    Sysbench(SysbenchOptions),
     /// All of these, one after the other, in one report
     All(AllOptions),
     /// Find documents by their `_id`, in turns with bare pings
@@ -88,6 +92,9 @@ pub fn run_with(command: Command, schemes: &[&dyn Scheme]) -> ExitCode {
         }
         Command::All(options) => all::run(&options, &known),
         Command::Manykeys(options) => manykeys::run(&options),
+        Command::Sysbench(options) => one(&options.servers, "sysbench", &known, |contest| {
+            sysbench::measure(contest, &options.work)
+        }),
         Command::Roundtrip(options) => {
             signals::stop_on_signals().and_then(|stop| roundtrip::run(&options, &stop))
         }

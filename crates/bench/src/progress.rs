@@ -73,6 +73,17 @@ impl Progress {
         self.bar.set_message(text);
     }
 
+    /// Shows how far it is, and a text.
+    pub fn tell(&mut self, count: u64, text: &str) {
+        if self.lines && count >= self.next_line_at {
+            let percent = count as f64 * 100.0 / self.total.max(1) as f64;
+            eprintln!("{}{percent:5.1}%  {text}", self.label);
+            self.next_line_at = count + (self.total / 20).max(1);
+        }
+        self.bar.set_position(count);
+        self.bar.set_message(text.to_owned());
+    }
+
     /// Clears the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();

@@ -4,6 +4,9 @@ use frond_bson::{Doc, Value};
 
 use crate::error::{Error, Result};
 
+/// MongoDB's code for an `_id` that is taken.
+const DUPLICATE_KEY: i32 = 11000;
+
 /// An answer must be ok.
 pub fn ok(reply: &Doc, command: &str) -> Result<()> {
     // An OP_QUERY that failed before the command ran says so in `$err`.
@@ -41,6 +44,35 @@ pub fn last_error(reply: &Doc, opcode: &str) -> Result<()> {
 pub fn last_update(reply: &Doc) -> Result<()> {
     last_error(reply, "OP_UPDATE")?;
     expect(reply, "OP_UPDATE", "n", 1)
+}
+
+/// The documents that an update or a delete found.
+pub fn found(reply: &Doc, command: &str) -> Result<u64> {
+    write_errors(reply, command, "statement")?;
+    count(reply, command)
+}
+
+/// The documents that an answer counts.
+pub fn count(reply: &Doc, command: &str) -> Result<u64> {
+    let n = reply.get_i64("n").and_then(|n| u64::try_from(n).ok());
+    n.ok_or_else(|| Error::Protocol(format!("{command} answered no n")))
+}
+
+/// Whether an insert took its one document: 0 when there is one with its `_id`.
+pub fn inserted(reply: &Doc) -> Result<u64> {
+    match write_errors(reply, "insert", "document") {
+        Err(Error::Server { code, .. }) if code == DUPLICATE_KEY => Ok(0),
+        Err(error) => Err(error),
+        Ok(()) => expect(reply, "insert", "n", 1).map(|()| 1),
+    }
+}
+
+/// The same for OP_INSERT, whose `getLastError` counts no documents.
+pub fn last_insert(reply: &Doc) -> Result<u64> {
+    match last_error(reply, "OP_INSERT") {
+        Err(Error::Server { code, .. }) if code == DUPLICATE_KEY => Ok(0),
+        other => other.map(|()| 1),
+    }
 }
 
 fn expect(reply: &Doc, command: &str, name: &str, count: usize) -> Result<()> {
@@ -120,6 +152,40 @@ mod tests {
         assert!(last_update(&well).is_ok());
         assert!(last_error(&doc! { "err": "E11000", "code": 11000 }, "OP_INSERT").is_err());
         assert!(last_update(&doc! { "err": frond_bson::Value::Null, "n": 0 }).is_err());
+    }
+
+    #[test]
+    fn a_taken_id_is_no_error_and_others_are() {
+        let failed = |code: i32| {
+            doc! { "n": 0, "ok": 1.0, "writeErrors": [{ "index": 0, "code": code, "errmsg": "no" }] }
+        };
+        for (reply, expected) in [
+            (&doc! { "n": 1, "ok": 1.0 }, Some(1)),
+            (&failed(11000), Some(0)),
+            (&failed(121), None),
+            (&doc! { "n": 0, "ok": 1.0 }, None),
+        ] {
+            assert_eq!(inserted(reply).ok(), expected, "{reply:?}");
+        }
+        for (reply, expected) in [
+            (
+                &doc! { "n": 0, "err": frond_bson::Value::Null, "ok": 1.0 },
+                Some(1),
+            ),
+            (
+                &doc! { "n": 0, "err": "E11000 duplicate", "code": 11000, "ok": 1.0 },
+                Some(0),
+            ),
+            (
+                &doc! { "n": 0, "err": "full", "code": 10003, "ok": 1.0 },
+                None,
+            ),
+        ] {
+            assert_eq!(last_insert(reply).ok(), expected, "{reply:?}");
+        }
+        assert_eq!(found(&doc! { "n": 0, "ok": 1.0 }, "delete").ok(), Some(0));
+        assert!(found(&failed(11000), "update").is_err());
+        assert!(found(&doc! { "ok": 1.0 }, "update").is_err());
     }
 
     #[test]

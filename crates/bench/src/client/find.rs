@@ -5,12 +5,10 @@ use std::time::{Duration, Instant};
 use frond_bson::{Doc, DocBuf, ObjectId, Value, doc};
 use frond_wire::{Query, Reply};
 
+use super::request::WIRE_VERSION_FIND;
 use super::{Client, check};
 use crate::collection::Collection;
 use crate::error::{Error, Result};
-
-/// A server below this wire version does not know the command `find`.
-const WIRE_VERSION_FIND: i32 = 4;
 
 impl Client {
     /// Finds the document with this `_id`: the whole of it, or `_id` and one field. `None` if there

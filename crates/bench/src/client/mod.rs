@@ -5,11 +5,13 @@
 //! go as OP_INSERT and OP_UPDATE to servers below wire version 2, and to those below 6 when nothing
 //! is acknowledged.
 
-mod check;
+pub mod check;
 mod find;
+mod request;
 mod write;
 
 pub use find::first_of_batch;
+pub use request::Find;
 pub use write::{Dialect, WriteTarget};
 
 use std::sync::Arc;
@@ -71,6 +73,7 @@ pub struct Client {
     compressor: Option<Compressor>,
     request_id: i32,
     reply: Vec<u8>,
+    buffers: request::Buffers,
 }
 
 impl Client {
@@ -82,6 +85,7 @@ impl Client {
             compressor: None,
             request_id: 0,
             reply: Vec::new(),
+            buffers: request::Buffers::default(),
         };
         let reply = match client.handshake("hello", uri) {
             // Servers before 5.0 may not know `hello`; their codes for that differ.

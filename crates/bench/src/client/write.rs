@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::system::WriteConcern;
 
 /// A server below this wire version does not know write commands.
-const WIRE_VERSION_WRITE_COMMANDS: i32 = 2;
+pub const WIRE_VERSION_WRITE_COMMANDS: i32 = 2;
 
 impl WriteConcern {
     /// The document that goes into a command.

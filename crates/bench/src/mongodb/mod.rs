@@ -1,7 +1,9 @@
 //! Servers that speak MongoDB's wire protocol, of every age.
 
+mod finds;
 mod inserts;
 mod setup;
+mod transactions;
 mod updates;
 
 use std::sync::Arc;

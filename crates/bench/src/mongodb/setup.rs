@@ -1,6 +1,6 @@
 //! Collections and figures over the wire.
 
-use frond_bson::{Doc, doc};
+use frond_bson::{Doc, DocBuf, doc};
 
 use super::Connection;
 use crate::client::Dialect;
@@ -8,7 +8,10 @@ use crate::collection::{Collection, check_batch};
 use crate::error::{Error, Result};
 use crate::monitor::{ServerFacts, Status};
 use crate::report::thousands;
-use crate::system::{Definition, Description, Setup, Sizes};
+use crate::system::{Compression, Definition, Description, Setup, Sizes};
+
+/// A server below this wire version does not know `indexOptionDefaults`.
+const WIRE_VERSION_INDEX_DEFAULTS: i32 = 4;
 
 impl Setup for Connection {
     fn describe(&mut self) -> Description {
@@ -40,22 +43,23 @@ impl Setup for Connection {
     }
 
     fn create(&mut self, collection: &Collection, definition: &Definition) -> Result<()> {
+        let mut index_options = DocBuf::new();
         if let Some(compression) = definition.compression {
-            let config = format!("block_compressor={}", compression.name());
-            let engine = doc! { "wiredTiger": { "configString": config.as_str() } };
-            let command = doc! {
-                "create": collection.name.as_str(),
-                "storageEngine": &engine,
-                "indexOptionDefaults": { "storageEngine": &engine },
-            };
+            let toku = ServerFacts::ask(&mut self.client)
+                .name
+                .starts_with("TokuMX");
+            let wire_version = self.client.limits().wire_version;
+            let mut command = doc! { "create": collection.name.as_str() };
+            command.push_all(&collection_options(compression, toku, wire_version));
             self.client.command(&collection.database, &command)?;
+            index_options = storage_options(compression, toku);
         }
         let fields: Vec<&[&str]> = definition
             .indexes
             .iter()
             .map(|index| index.fields)
             .collect();
-        collection.create_indexes(&mut self.client, &fields)
+        collection.create_indexes_with(&mut self.client, &fields, &index_options)
     }
 
     fn count(&mut self, collection: &Collection) -> Result<u64> {
@@ -92,6 +96,24 @@ impl Setup for Connection {
     }
 }
 
+/// How a server is asked to compress what is stored in one place.
+fn storage_options(compression: Compression, toku: bool) -> DocBuf {
+    if toku {
+        return doc! { "compression": compression.name() };
+    }
+    let config = format!("block_compressor={}", compression.name());
+    doc! { "storageEngine": { "wiredTiger": { "configString": config.as_str() } } }
+}
+
+/// The same for a collection, and for its index on `_id`, which nobody describes.
+fn collection_options(compression: Compression, toku: bool, wire_version: i32) -> DocBuf {
+    let mut options = storage_options(compression, toku);
+    if !toku && wire_version >= WIRE_VERSION_INDEX_DEFAULTS {
+        options.push("indexOptionDefaults", &storage_options(compression, toku));
+    }
+    options
+}
+
 fn sizes_of(reply: &Doc) -> Sizes {
     let number = |name: &str| {
         let value = reply.get(name)?.as_f64()?;
@@ -101,7 +123,8 @@ fn sizes_of(reply: &Doc) -> Sizes {
         documents: number("count"),
         logical_bytes: number("size"),
         storage_bytes: number("storageSize"),
-        index_bytes: number("totalIndexSize"),
+        // TokuMX tells how large its indexes are without compression, and what they take.
+        index_bytes: number("totalIndexStorageSize").or_else(|| number("totalIndexSize")),
     }
 }
 
@@ -121,5 +144,24 @@ mod tests {
         };
         assert_eq!(sizes_of(&old), expected);
         assert_eq!(sizes_of(&doc! { "ok": 1 }), Sizes::default());
+    }
+
+    #[test]
+    fn compression_is_asked_for_as_each_server_knows_it() {
+        let engine = doc! { "wiredTiger": { "configString": "block_compressor=zstd" } };
+        let index = doc! { "storageEngine": &engine };
+        let both = doc! { "storageEngine": &engine, "indexOptionDefaults": &index };
+        let toku = doc! { "compression": "zlib" };
+        for (compression, is_toku, wire_version, collection, of_index) in [
+            (Compression::Zstd, false, 21, &both, &index),
+            (Compression::Zstd, false, 3, &index, &index),
+            (Compression::Zlib, true, 0, &toku, &toku),
+        ] {
+            assert_eq!(
+                &collection_options(compression, is_toku, wire_version),
+                collection
+            );
+            assert_eq!(&storage_options(compression, is_toku), of_index);
+        }
     }
 }

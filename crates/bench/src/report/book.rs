@@ -97,7 +97,8 @@ impl Book {
                         0 => format!("{}.svg", chapter.workload),
                         _ => format!("{}-{}.svg", chapter.workload, index + 1),
                     };
-                    let svg = plot::svg(&chart.panels, chart.x_max, &chart.x_unit)?;
+                    let svg =
+                        plot::svg_over(&chart.panels, chart.x_max, &chart.x_unit, chart.axis)?;
                     Ok((name, svg))
                 })
                 .collect::<Result<Vec<_>>>()
@@ -231,7 +232,7 @@ impl Book {
             }
         });
         out.push_doc("figures", |figures| {
-            for figure in &chapter.figures {
+            for figure in chapter.figures.iter().chain(&chapter.details) {
                 figures.push_doc(&figure.name, |out| {
                     out.push("unit", figure.unit);
                     for (label, value) in self.columns.labels.iter().zip(&figure.values) {
@@ -248,7 +249,7 @@ impl Book {
         let mut record = |fields: [&str; 5]| writer.write_record(fields).map_err(csv_error);
         record(["workload", "server", "figure", "unit", "value"])?;
         for chapter in &self.chapters {
-            for figure in &chapter.figures {
+            for figure in chapter.figures.iter().chain(&chapter.details) {
                 for (label, value) in self.columns.labels.iter().zip(&figure.values) {
                     let value = value.map_or_else(String::new, |value| value.to_string());
                     record([chapter.workload, label, &figure.name, figure.unit, &value])?;

@@ -1,7 +1,7 @@
 //! What a workload has to say: figures of each server, tables, charts.
 
 use super::page::Section;
-use super::plot::Panel;
+use super::plot::{Axis, Panel};
 use super::thousands;
 use crate::contest::{Contest, Ending};
 
@@ -92,6 +92,8 @@ pub struct Chart {
     pub x_max: f64,
     /// What the axis counts.
     pub x_unit: String,
+    /// What its places mean.
+    pub axis: Axis,
 }
 
 /// One workload's part of a report.
@@ -109,6 +111,8 @@ pub struct Chapter {
     pub endings: Vec<String>,
     /// The servers' numbers, most wanted first.
     pub figures: Vec<Figure>,
+    /// More of them, for programs: people see them in tables.
+    pub details: Vec<Figure>,
     /// More detail.
     pub tables: Vec<Section>,
     /// Drawings.
@@ -156,6 +160,7 @@ impl Chapter {
             settings: Vec::new(),
             endings: Vec::new(),
             figures: Vec::new(),
+            details: Vec::new(),
             tables: Vec::new(),
             charts: Vec::new(),
         }

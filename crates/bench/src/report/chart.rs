@@ -1,7 +1,7 @@
 //! The chart of a workload: speed, latency and memory over what is done, a curve for each server.
 
 use super::plot::{Curve, Panel, color, pale};
-use super::{Chart, Row};
+use super::{Axis, Chart, Row};
 
 const SPEED_HEIGHT: u32 = 400;
 const PANEL_HEIGHT: u32 = 230;
@@ -77,6 +77,7 @@ fn panels(traces: &Traces<'_>, x: &dyn Fn(&Row) -> f64, x_unit: String) -> Chart
         panels,
         x_max: last.fold(1e-6, f64::max),
         x_unit,
+        axis: Axis::Linear,
     }
 }
 

@@ -11,9 +11,10 @@ mod single;
 mod trace;
 
 pub use book::Book;
-pub use chapter::{Chapter, Chart, Figure};
+pub use chapter::{Chapter, Chart, Figure, show};
 pub use facts::Facts;
 pub use page::Section;
+pub use plot::Axis;
 pub use single::{Page, write_files};
 pub use trace::{Row, TraceFile, resident_max_mib};
 

@@ -64,8 +64,34 @@ pub struct Panel {
     pub curves: Vec<Curve>,
 }
 
+/// What places on the horizontal axis mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Axis {
+    /// Themselves.
+    #[default]
+    Linear,
+    /// 2 to the power of the place: 0 is 1, 3 is 8.
+    PowersOfTwo,
+}
+
+impl Axis {
+    /// What stands at a place; nothing between two whole powers.
+    fn label(self, x: f64) -> String {
+        match self {
+            Axis::Linear => trim_number(x),
+            Axis::PowersOfTwo if (x - x.round()).abs() < 1e-6 => trim_number(x.round().exp2()),
+            Axis::PowersOfTwo => String::new(),
+        }
+    }
+}
+
 /// Draws the panels, which share their horizontal axis: from 0 to `x_max`, of what `x_unit` names.
 pub fn svg(panels: &[Panel], x_max: f64, x_unit: &str) -> Result<String> {
+    svg_over(panels, x_max, x_unit, Axis::Linear)
+}
+
+/// The same with an axis of another kind.
+pub fn svg_over(panels: &[Panel], x_max: f64, x_unit: &str, axis: Axis) -> Result<String> {
     let height = panels.iter().map(|panel| panel.height).sum();
     let mut text = String::new();
     let root = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
@@ -73,7 +99,7 @@ pub fn svg(panels: &[Panel], x_max: f64, x_unit: &str) -> Result<String> {
     let mut rest = root.clone();
     for panel in panels {
         let (area, below) = rest.split_vertically(panel.height);
-        draw(&area, x_max, x_unit, panel)?;
+        draw(&area, (x_max, x_unit, axis), panel)?;
         rest = below;
     }
     root.present().map_err(drawing)?;
@@ -83,8 +109,7 @@ pub fn svg(panels: &[Panel], x_max: f64, x_unit: &str) -> Result<String> {
 
 fn draw(
     area: &DrawingArea<SVGBackend<'_>, Shift>,
-    x_max: f64,
-    x_unit: &str,
+    (x_max, x_unit, axis): (f64, &str, Axis),
     panel: &Panel,
 ) -> Result<()> {
     let curves = &panel.curves;
@@ -106,7 +131,7 @@ fn draw(
         .label_style(("sans-serif", 14).into_font().color(&TEXT))
         .x_desc(x_unit)
         .y_desc(panel.unit)
-        .x_label_formatter(&|x| trim_number(*x))
+        .x_label_formatter(&|x| axis.label(*x))
         .y_label_formatter(&|y| {
             if *y >= 1000.0 {
                 thousands(*y)
@@ -169,6 +194,19 @@ mod tests {
     fn numbers_are_written_with_few_decimals() {
         for (number, text) in [(0.5, "0.5"), (10.0, "10"), (0.0, "0"), (1.0e-5, "0")] {
             assert_eq!(trim_number(number), text);
+        }
+    }
+
+    #[test]
+    fn an_axis_of_powers_of_two_names_whole_powers() {
+        for (axis, x, text) in [
+            (Axis::Linear, 2.5, "2.5"),
+            (Axis::PowersOfTwo, 0.0, "1"),
+            (Axis::PowersOfTwo, 3.0, "8"),
+            (Axis::PowersOfTwo, 2.5, ""),
+            (Axis::PowersOfTwo, 10.0, "1024"),
+        ] {
+            assert_eq!(axis.label(x), text);
         }
     }
 }

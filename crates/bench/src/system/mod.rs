@@ -62,6 +62,6 @@ pub struct WriteConcern {
 }
 
 /// One connection, for one thread: one request at a time.
-pub trait Session: Setup + Inserts + KeyUpdates + Send {}
+pub trait Session: Setup + Inserts + KeyUpdates + Transactions + Finds + Send {}
 
-impl<T: Setup + Inserts + KeyUpdates + Send> Session for T {}
+impl<T: Setup + Inserts + KeyUpdates + Transactions + Finds + Send> Session for T {}

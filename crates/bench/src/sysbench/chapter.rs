@@ -1,0 +1,536 @@
+//! What a run of Sysbench has to say.
+
+use super::kind::{KINDS, OPERATIONS};
+use super::lane::{Ended, Ran, Size};
+use super::options::{Work, compression_name};
+use crate::contest::Contest;
+use crate::meter::Percentiles;
+use crate::report::plot::{self, Curve, Panel};
+use crate::report::{Axis, Chapter, Chart, Figure, Section, show, thousands};
+use crate::system::Compression;
+
+const ABOUT: &str = "Sysbench for MongoDB of 2013. Each thread chooses a collection at random for \
+    each transaction: 10 point lookups of c, then over 100 documents each a range of c, a sum of k, \
+    an ordered range of c and the different values of c; an update of k, which is indexed, one of c, \
+    which is not; a delete, and an insert with the same _id. All is found by _id.";
+
+/// The percentiles of reports.
+const PERCENTILES: [(&str, fn(&Percentiles) -> f64); 4] = [
+    ("p50", |l| l.p50_ms),
+    ("p95", |l| l.p95_ms),
+    ("p99", |l| l.p99_ms),
+    ("max", |l| l.max_ms),
+];
+
+/// The chapter of a run.
+#[must_use]
+pub fn of(contest: &Contest, work: &Work, lanes: &[Ended]) -> Chapter {
+    let mut chapter = Chapter::new("sysbench", "W4: Sysbench", ABOUT);
+    chapter.settings = work.settings(contest.turns());
+    for lane in lanes {
+        chapter.ended(&lane.ending);
+    }
+    let labels = contest.labels();
+    let report = Report {
+        work,
+        lanes,
+        labels: &labels,
+    };
+    chapter.figures = report.figures();
+    chapter.details = report.details();
+    chapter.tables = vec![report.levels(), report.kinds(), report.sizes()];
+    let losses = report.losses();
+    if losses.rows.len() > 1 {
+        chapter.tables.push(losses);
+    }
+    if work.threads.len() > 1 {
+        chapter.charts.push(report.by_threads());
+    }
+    chapter.charts.push(report.over_time());
+    chapter
+}
+
+struct Report<'a> {
+    work: &'a Work,
+    lanes: &'a [Ended],
+    labels: &'a [String],
+}
+
+impl Report<'_> {
+    fn each(&self, value: impl Fn(&Ended) -> Option<f64>) -> Vec<Option<f64>> {
+        self.lanes.iter().map(value).collect()
+    }
+
+    /// Levels of the run by their numbers, each with the words that tell it from others.
+    fn runs(&self) -> Vec<(Option<Compression>, u16, String)> {
+        let mut compressions = self.work.compressions();
+        if !self.work.run_each {
+            compressions.truncate(1);
+        }
+        let several = compressions.len() > 1;
+        let mut runs = Vec::new();
+        for compression in compressions {
+            for threads in &self.work.threads {
+                let mut name = match threads {
+                    1 => "1 thread".to_owned(),
+                    threads => format!("{threads} threads"),
+                };
+                if several {
+                    name = format!("{name}, {}", compression_name(compression));
+                }
+                runs.push((compression, *threads, name));
+            }
+        }
+        runs
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let first = self.work.compressions().first().copied().flatten();
+        let mut figures = vec![Figure::more(
+            "load",
+            "documents/s",
+            self.each(|lane| {
+                let load = lane.loads.iter().find(|load| load.compression == first)?;
+                rate(load.documents, load.elapsed)
+            }),
+        )];
+        let (runs, ran) = (self.runs(), Ended::ran);
+        for (compression, threads, name) in &runs {
+            figures.push(Figure::more(
+                name.as_str(),
+                "transactions/s",
+                self.each(|lane| {
+                    ran(lane, *compression, *threads)?
+                        .level
+                        .transactions_per_s()
+                }),
+            ));
+        }
+        if runs.len() > 1 {
+            let rates = |lane: &Ended| {
+                let rates = lane
+                    .levels
+                    .iter()
+                    .filter_map(|ran| ran.level.transactions_per_s());
+                rates.max_by(f64::total_cmp)
+            };
+            figures.push(Figure::more(
+                "best thread level",
+                "transactions/s",
+                self.each(rates),
+            ));
+            let most = self.work.threads.iter().max().copied().unwrap_or(1);
+            figures.push(Figure::told(
+                format!("{most} threads / best"),
+                "",
+                self.each(|lane| {
+                    Some(ran(lane, first, most)?.level.transactions_per_s()? / rates(lane)?)
+                }),
+            ));
+        }
+        for (compression, threads, name) in &runs {
+            figures.push(Figure::less(
+                format!("{name}: 95% of transactions within"),
+                "ms",
+                self.each(|lane| Some(ran(lane, *compression, *threads)?.level.whole.p95_ms)),
+            ));
+        }
+        figures.extend(self.size_figures());
+        figures
+    }
+
+    fn size_figures(&self) -> Vec<Figure> {
+        let mut figures = Vec::new();
+        let several = self.work.compressions().len() > 1;
+        for compression in self.work.compressions() {
+            for (after_run, when) in [(false, "after the load"), (true, "after the run")] {
+                let size = |lane: &Ended| lane.size(compression, after_run).map(PerDocument::of);
+                if self.lanes.iter().all(|lane| size(lane).is_none()) {
+                    continue;
+                }
+                let name = match several {
+                    true => format!("{} {when}", compression_name(compression)),
+                    false => when.to_owned(),
+                };
+                if !after_run && !figures.iter().any(|f: &Figure| f.unit == "logical bytes") {
+                    figures.push(Figure::told(
+                        "a document",
+                        "logical bytes",
+                        self.each(|lane| size(lane)?.logical),
+                    ));
+                }
+                figures.push(Figure::less(
+                    format!("a document and its index entries on disk, {name}"),
+                    "bytes",
+                    self.each(|lane| size(lane)?.on_disk()),
+                ));
+            }
+        }
+        figures
+    }
+
+    /// Everything that tables show, for programs.
+    fn details(&self) -> Vec<Figure> {
+        let mut details = Vec::new();
+        for (compression, threads, name) in self.runs() {
+            let ran = |lane: &Ended| lane.ran(compression, threads).cloned();
+            details.push(Figure::told(
+                format!("{name}: transactions"),
+                "",
+                self.each(|lane| Some(ran(lane)?.level.transactions as f64)),
+            ));
+            details.push(Figure::more(
+                format!("{name}: operations"),
+                "operations/s",
+                self.each(|lane| ran(lane)?.level.operations_per_s()),
+            ));
+            for (percentile, pick) in PERCENTILES {
+                details.push(Figure::less(
+                    format!("{name}: transaction {percentile}"),
+                    "ms",
+                    self.each(|lane| Some(pick(&ran(lane)?.level.whole))),
+                ));
+            }
+            for kind in KINDS {
+                for (percentile, pick) in PERCENTILES {
+                    details.push(Figure::less(
+                        format!("{name}: {} {percentile}", kind.name()),
+                        "ms",
+                        self.each(|lane| Some(pick(&ran(lane)?.level.kind(kind)))),
+                    ));
+                }
+            }
+            for index in 0..5 {
+                let pair = |lane: &Ended| ran(lane)?.level.races.pairs().get(index).copied();
+                let what = self
+                    .lanes
+                    .iter()
+                    .find_map(pair)
+                    .map_or("", |(what, _)| what);
+                details.push(Figure::told(
+                    format!("{name}: {what} lost to other threads"),
+                    "",
+                    self.each(|lane| Some(pair(lane)?.1 as f64)),
+                ));
+            }
+        }
+        for compression in self.work.compressions() {
+            for (after_run, when) in [(false, "after the load"), (true, "after the run")] {
+                let size = |lane: &Ended| lane.size(compression, after_run).map(PerDocument::of);
+                if self.lanes.iter().all(|lane| size(lane).is_none()) {
+                    continue;
+                }
+                let name = compression_name(compression);
+                for (what, pick) in PerDocument::PARTS {
+                    details.push(Figure::less(
+                        format!("{name} {when}: {what}"),
+                        "bytes",
+                        self.each(|lane| pick(&size(lane)?)),
+                    ));
+                }
+            }
+            let load = |lane: &Ended| {
+                let mut loads = lane.loads.iter();
+                loads.find(|load| load.compression == compression).cloned()
+            };
+            let name = compression_name(compression);
+            details.push(Figure::more(
+                format!("load, {name}"),
+                "documents/s",
+                self.each(|lane| {
+                    let load = load(lane)?;
+                    rate(load.documents, load.elapsed)
+                }),
+            ));
+            for (percentile, pick) in PERCENTILES {
+                details.push(Figure::less(
+                    format!("load, {name}: insert {percentile}"),
+                    "ms",
+                    self.each(|lane| Some(pick(&load(lane)?.latency))),
+                ));
+            }
+        }
+        details
+    }
+
+    /// Rows of all servers, each with the server's name first if there are several.
+    fn table(
+        &self,
+        title: &str,
+        head: &[&str],
+        rows: impl Fn(&Ended) -> Vec<Vec<String>>,
+    ) -> Section {
+        let several = self.labels.len() > 1;
+        let mut all = vec![
+            head.iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>(),
+        ];
+        for (label, lane) in self.labels.iter().zip(self.lanes) {
+            for mut row in rows(lane) {
+                if several {
+                    row.insert(0, label.clone());
+                }
+                all.push(row);
+            }
+        }
+        if let (true, Some(head)) = (several, all.first_mut()) {
+            head.insert(0, "server".to_owned());
+        }
+        Section {
+            title: title.to_owned(),
+            rows: all,
+        }
+    }
+
+    fn levels(&self) -> Section {
+        let head = [
+            "compression",
+            "threads",
+            "transactions",
+            "transactions/s",
+            "operations/s",
+            "p50 ms",
+            "p95 ms",
+            "p99 ms",
+            "max ms",
+            "lost races",
+        ];
+        self.table("Transactions", &head, |lane| {
+            let row = |ran: &Ran| {
+                let mut row = vec![
+                    compression_name(ran.compression).to_owned(),
+                    ran.threads.to_string(),
+                    thousands(ran.level.transactions as f64),
+                    show(ran.level.transactions_per_s(), ""),
+                    show(ran.level.operations_per_s(), ""),
+                ];
+                row.extend(milliseconds(&ran.level.whole));
+                row.push(thousands(ran.level.races.total() as f64));
+                row
+            };
+            lane.levels.iter().map(row).collect()
+        })
+    }
+
+    fn kinds(&self) -> Section {
+        let head = [
+            "compression",
+            "threads",
+            "operation",
+            "p50 ms",
+            "p95 ms",
+            "p99 ms",
+            "max ms",
+        ];
+        let title = format!("Each of the {OPERATIONS} operations of a transaction, by kind");
+        self.table(&title, &head, |lane| {
+            let mut rows = Vec::new();
+            for ran in &lane.levels {
+                for kind in KINDS {
+                    let mut row = vec![
+                        compression_name(ran.compression).to_owned(),
+                        ran.threads.to_string(),
+                        kind.name().to_owned(),
+                    ];
+                    row.extend(milliseconds(&ran.level.kind(kind)));
+                    rows.push(row);
+                }
+            }
+            rows
+        })
+    }
+
+    fn sizes(&self) -> Section {
+        let head = [
+            "compression",
+            "when",
+            "documents",
+            "logical bytes a document",
+            "on disk",
+            "index entries on disk",
+            "together",
+            "on disk / logical",
+        ];
+        self.table("Sizes", &head, |lane| {
+            let row = |size: &Size| {
+                let each = PerDocument::of(size);
+                let ratio = each
+                    .on_disk()
+                    .zip(each.logical)
+                    .map(|(disk, logical)| disk / logical);
+                vec![
+                    compression_name(size.compression).to_owned(),
+                    if size.after_run {
+                        "after the run"
+                    } else {
+                        "after the load"
+                    }
+                    .to_owned(),
+                    show(size.sizes.documents.map(|n| n as f64), ""),
+                    show(each.logical, ""),
+                    show(each.storage, ""),
+                    show(each.indexes, ""),
+                    show(each.on_disk(), ""),
+                    show(ratio, ""),
+                ]
+            };
+            lane.sizes.iter().map(row).collect()
+        })
+    }
+
+    /// What threads lost to each other, where they did.
+    fn losses(&self) -> Section {
+        let head = ["compression", "threads", "what found nothing", "times"];
+        let title = "Documents that another thread was replacing at the moment";
+        self.table(title, &head, |lane| {
+            let mut rows = Vec::new();
+            for ran in &lane.levels {
+                for (what, count) in ran.level.races.pairs().into_iter().filter(|(_, n)| *n > 0) {
+                    rows.push(vec![
+                        compression_name(ran.compression).to_owned(),
+                        ran.threads.to_string(),
+                        what.to_owned(),
+                        thousands(count as f64),
+                    ]);
+                }
+            }
+            rows
+        })
+    }
+
+    /// A curve for each server.
+    fn curves(&self, points: impl Fn(&Ended) -> Vec<(f64, f64)>) -> Vec<Curve> {
+        let servers = self.labels.iter().zip(self.lanes).enumerate();
+        servers
+            .map(|(index, (label, lane))| Curve {
+                name: label.clone(),
+                color: plot::color(index),
+                width: 2,
+                points: points(lane),
+            })
+            .collect()
+    }
+
+    fn by_threads(&self) -> Chart {
+        let first = self.work.compressions().first().copied().flatten();
+        let points = |lane: &Ended, value: &dyn Fn(&Ran) -> Option<f64>| {
+            let levels = lane.levels.iter().filter(|ran| ran.compression == first);
+            let mut points: Vec<(f64, f64)> = levels
+                .filter_map(|ran| Some((f64::from(ran.threads).log2(), value(ran)?)))
+                .collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            points
+        };
+        let most = self.work.threads.iter().max().copied().unwrap_or(1);
+        Chart {
+            panels: vec![
+                Panel {
+                    height: 400,
+                    title: "Transactions a second by threads".to_owned(),
+                    unit: "transactions/s",
+                    curves: self.curves(|lane| points(lane, &|ran| ran.level.transactions_per_s())),
+                },
+                Panel {
+                    height: 230,
+                    title: "95% of transactions within".to_owned(),
+                    unit: "milliseconds",
+                    curves: self.curves(|lane| points(lane, &|ran| Some(ran.level.whole.p95_ms))),
+                },
+            ],
+            x_max: f64::from(most).log2().max(1.0),
+            x_unit: "threads".to_owned(),
+            axis: Axis::PowersOfTwo,
+        }
+    }
+
+    fn over_time(&self) -> Chart {
+        let end = |lane: &Ended| lane.rows.last().map_or(0.0, |row| row.elapsed_s);
+        let levels: Vec<String> = self.work.threads.iter().map(u16::to_string).collect();
+        let title = format!(
+            "Transactions a second over time, with {} threads",
+            levels.join(", ")
+        );
+        let over = |value: fn(&crate::report::Row) -> f64| {
+            self.curves(|lane| {
+                lane.rows
+                    .iter()
+                    .map(|row| (row.elapsed_s, value(row)))
+                    .collect()
+            })
+        };
+        Chart {
+            panels: vec![
+                Panel {
+                    height: 400,
+                    title,
+                    unit: "transactions/s",
+                    curves: over(|row| row.per_s),
+                },
+                Panel {
+                    height: 230,
+                    title: "99% of transactions within".to_owned(),
+                    unit: "milliseconds",
+                    curves: over(|row| row.p99_ms),
+                },
+            ],
+            x_max: self.lanes.iter().map(end).fold(1.0, f64::max),
+            x_unit: "seconds of transactions".to_owned(),
+            axis: Axis::Linear,
+        }
+    }
+}
+
+impl Ended {
+    fn ran(&self, compression: Option<Compression>, threads: u16) -> Option<&Ran> {
+        let of = |ran: &&Ran| ran.compression == compression && ran.threads == threads;
+        self.levels.iter().find(of)
+    }
+
+    fn size(&self, compression: Option<Compression>, after_run: bool) -> Option<&Size> {
+        let of = |size: &&Size| size.compression == compression && size.after_run == after_run;
+        self.sizes.iter().find(of)
+    }
+}
+
+/// Bytes of a document.
+struct PerDocument {
+    logical: Option<f64>,
+    storage: Option<f64>,
+    indexes: Option<f64>,
+}
+
+impl PerDocument {
+    const PARTS: [(&str, fn(&PerDocument) -> Option<f64>); 4] = [
+        ("a document, logical", |each| each.logical),
+        ("a document on disk", |each| each.storage),
+        ("its index entries on disk", |each| each.indexes),
+        ("both on disk", PerDocument::on_disk),
+    ];
+
+    fn of(size: &Size) -> PerDocument {
+        let documents = size.sizes.documents.filter(|n| *n > 0);
+        let each = |bytes: Option<u64>| Some(bytes? as f64 / documents? as f64);
+        PerDocument {
+            logical: each(size.sizes.logical_bytes),
+            storage: each(size.sizes.storage_bytes),
+            indexes: each(size.sizes.index_bytes),
+        }
+    }
+
+    fn on_disk(&self) -> Option<f64> {
+        Some(self.storage? + self.indexes?)
+    }
+}
+
+fn milliseconds(latency: &Percentiles) -> Vec<String> {
+    PERCENTILES
+        .iter()
+        .map(|(_, pick)| format!("{:.3}", pick(latency)))
+        .collect()
+}
+
+fn rate(documents: u64, elapsed: std::time::Duration) -> Option<f64> {
+    let seconds = elapsed.as_secs_f64();
+    (seconds > 0.0 && documents > 0).then(|| documents as f64 / seconds)
+}

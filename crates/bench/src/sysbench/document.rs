@@ -1,0 +1,211 @@
+//! The documents of Sysbench: `{_id, k, c, pad}`, where `c` and `pad` are groups of random digits.
+//!
+//! A document of a seed is the same bytes whoever makes it. Making one copies a template, and writes
+//! two digits for each multiplication.
+
+use crate::document::{Source, field};
+use crate::random::SplitMix64;
+
+/// Digits of a group.
+const GROUP: usize = 11;
+
+/// Characters of `c`: ten groups with hyphens between them.
+pub const C_CHARACTERS: usize = 10 * (GROUP + 1) - 1;
+
+/// Characters of `pad`: five groups.
+pub const PAD_CHARACTERS: usize = 5 * (GROUP + 1) - 1;
+
+/// `00` to `99`, one after the other.
+const PAIRS: [u8; 200] = {
+    let mut pairs = [0; 200];
+    let mut n = 0;
+    while n < 100 {
+        pairs[2 * n] = b'0' + (n / 10) as u8;
+        pairs[2 * n + 1] = b'0' + (n % 10) as u8;
+        n += 1;
+    }
+    pairs
+};
+
+/// Makes the documents of one collection.
+#[derive(Clone, Debug)]
+pub struct Documents {
+    seed: u64,
+    documents: u32,
+    template: Vec<u8>,
+    id_at: usize,
+    k_at: usize,
+    c_at: usize,
+    pad_at: usize,
+}
+
+impl Documents {
+    /// Those of collection `number` of a run, whose ids are 1 to `documents`.
+    #[must_use]
+    pub fn new(seed: u64, number: u32, documents: u32) -> Self {
+        let mut template = vec![0; 4];
+        let id_at = field(&mut template, 0x10, "_id", &[0; 4]);
+        let k_at = field(&mut template, 0x10, "k", &[0; 4]);
+        let c_at = text(&mut template, "c", C_CHARACTERS);
+        let pad_at = text(&mut template, "pad", PAD_CHARACTERS);
+        template.push(0);
+        let length = template.len() as u32;
+        template[..4].copy_from_slice(&length.to_le_bytes());
+        Documents {
+            // Collections of one run share nothing.
+            seed: SplitMix64::new(seed, u64::MAX - u64::from(number)).next(),
+            documents,
+            template,
+            id_at,
+            k_at,
+            c_at,
+            pad_at,
+        }
+    }
+
+    /// Appends a document with this `_id`, everything else of it random.
+    pub fn append_random(&self, id: i32, random: &mut SplitMix64, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&self.template);
+        let Some(document) = out.get_mut(start..) else {
+            return;
+        };
+        let k = 1 + random.below(u64::from(self.documents)) as u32;
+        document[self.id_at..self.id_at + 4].copy_from_slice(&id.to_le_bytes());
+        document[self.k_at..self.k_at + 4].copy_from_slice(&k.to_le_bytes());
+        fill(&mut document[self.c_at..self.c_at + C_CHARACTERS], random);
+        fill(
+            &mut document[self.pad_at..self.pad_at + PAD_CHARACTERS],
+            random,
+        );
+    }
+}
+
+impl Source for Documents {
+    fn document_bytes(&self) -> usize {
+        self.template.len()
+    }
+
+    fn append(&self, number: u64, out: &mut Vec<u8>) {
+        let mut random = SplitMix64::new(self.seed, number);
+        self.append_random((number + 1) as i32, &mut random, out);
+    }
+}
+
+/// Appends a string of zeros, and returns where its characters begin.
+fn text(out: &mut Vec<u8>, name: &str, characters: usize) -> usize {
+    let mut value = Vec::with_capacity(characters + 5);
+    value.extend_from_slice(&(characters as u32 + 1).to_le_bytes());
+    value.resize(characters + 4, b'0');
+    value.push(0);
+    field(out, 0x02, name, &value) + 4
+}
+
+/// A new value for `c`, written into a buffer that is kept.
+pub fn random_c<'a>(random: &mut SplitMix64, buffer: &'a mut [u8; C_CHARACTERS]) -> &'a str {
+    fill(buffer, random);
+    // Digits and hyphens are UTF-8.
+    std::str::from_utf8(buffer).unwrap_or_default()
+}
+
+/// Fills with groups of digits, a hyphen between two of them.
+fn fill(text: &mut [u8], random: &mut SplitMix64) {
+    for group in text.chunks_mut(GROUP + 1) {
+        // A fraction from 0 to 1, of which each multiplication by 100 brings the next two digits
+        // before the point. It has digits for nine pairs.
+        let mut fraction = random.next();
+        let digits = group.len().min(GROUP);
+        for pair in group[..digits].chunks_mut(2) {
+            let product = u128::from(fraction) * 100;
+            fraction = product as u64;
+            let at = 2 * (product >> 64) as usize;
+            let width = pair.len();
+            pair.copy_from_slice(&PAIRS[at..at + width]);
+        }
+        if let Some(hyphen) = group.get_mut(GROUP) {
+            *hyphen = b'-';
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use frond_bson::{Doc, Value};
+
+    fn make(seed: u64, collection: u32, number: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        Documents::new(seed, collection, 1000).append(number, &mut out);
+        out
+    }
+
+    fn check_groups(text: &str, groups: usize) {
+        let parts: Vec<&str> = text.split('-').collect();
+        assert_eq!(parts.len(), groups, "{text}");
+        for part in parts {
+            assert_eq!(part.len(), GROUP, "{text}");
+            assert!(part.bytes().all(|byte| byte.is_ascii_digit()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_document_is_that_of_the_seed() {
+        for number in [0, 1, 998, 999] {
+            let bytes = make(5, 3, number);
+            let documents = Documents::new(5, 3, 1000);
+            assert_eq!(bytes.len(), documents.document_bytes());
+            let doc = Doc::validate(&bytes).unwrap();
+            let names: Vec<&str> = doc.iter().map(|(name, _)| name).collect();
+            assert_eq!(names, ["_id", "k", "c", "pad"]);
+            assert_eq!(doc.get("_id"), Some(Value::Int32(number as i32 + 1)));
+            assert!(matches!(doc.get("k"), Some(Value::Int32(1..=1000))));
+            let (c, pad) = (doc.get_str("c").unwrap(), doc.get_str("pad").unwrap());
+            assert_eq!((c.len(), pad.len()), (119, 59));
+            check_groups(c, 10);
+            check_groups(pad, 5);
+        }
+    }
+
+    #[test]
+    fn documents_depend_on_seed_collection_and_number_only() {
+        assert_eq!(make(1, 2, 3), make(1, 2, 3));
+        assert_ne!(make(1, 2, 3)[8..], make(2, 2, 3)[8..]);
+        assert_ne!(make(1, 2, 3)[40..], make(1, 3, 3)[40..]);
+        assert_ne!(make(1, 2, 3)[40..], make(1, 2, 4)[40..]);
+    }
+
+    #[test]
+    fn digits_and_keys_are_spread_evenly() {
+        let documents = Documents::new(1, 1, 10);
+        let (mut bytes, mut digits, mut keys) = (Vec::new(), [0_u32; 10], [0_u32; 11]);
+        for number in 0..2000 {
+            bytes.clear();
+            documents.append(number, &mut bytes);
+            let doc = Doc::validate(&bytes).unwrap();
+            for byte in doc.get_str("c").unwrap().bytes().filter(|b| *b != b'-') {
+                digits[usize::from(byte - b'0')] += 1;
+            }
+            keys[doc.get_i32("k").unwrap() as usize] += 1;
+        }
+        // 2,000 documents of 110 digits: 22,000 of each, with a deviation of about 140.
+        assert!(
+            digits.iter().all(|n| (21_200..22_800).contains(n)),
+            "{digits:?}"
+        );
+        assert_eq!(keys[0], 0);
+        assert!(keys[1..].iter().all(|n| (130..270).contains(n)), "{keys:?}");
+    }
+
+    #[test]
+    fn a_new_c_differs_from_the_last_one() {
+        let mut random = SplitMix64::new(1, 1);
+        let (mut one, mut two) = ([0; C_CHARACTERS], [0; C_CHARACTERS]);
+        let (one, two) = (
+            random_c(&mut random, &mut one),
+            random_c(&mut random, &mut two),
+        );
+        check_groups(one, 10);
+        assert_ne!(one, two);
+    }
+}

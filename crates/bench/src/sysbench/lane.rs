@@ -1,0 +1,521 @@
+//! One server's part of a run of Sysbench: load, transactions at each thread level, sizes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::document::Documents;
+use super::drive::Slice;
+use super::options::Work;
+use super::tally::{Level, Tally};
+use super::transaction::Tables;
+use crate::contest::{Contest, Contestant, Ending, Lane, Turn};
+use crate::document::Source;
+use crate::error::{Error, Result};
+use crate::load::Load;
+use crate::meter::{Meter, Percentiles};
+use crate::progress::Progress;
+use crate::report::{Row, thousands};
+use crate::system::{Compression, Definition, Index, Session, Sizes, WriteConcern, settle};
+use crate::threads::{wait_until, with_each};
+
+/// The index of the original.
+const INDEX: Index = Index {
+    fields: &["k"],
+    multikey: false,
+};
+
+/// A part of the work, done in one turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Makes the collections.
+    Create,
+    /// Loads some of them, from this one on.
+    Load(usize),
+    /// Takes sizes after the load.
+    Loaded,
+    /// Runs transactions at a thread level.
+    Run { level: usize, slice: u32 },
+    /// Takes sizes after the run.
+    Ran,
+}
+
+/// All that is done, each step with its compression.
+fn steps(work: &Work, turns: u32) -> Vec<(usize, Step)> {
+    let (slices, _) = work.slices(turns);
+    let mut steps = Vec::new();
+    for index in 0..work.compressions().len() {
+        let mut add = |step: Step| steps.push((index, step));
+        add(Step::Create);
+        let together = usize::from(work.load_threads);
+        (0..work.collections as usize)
+            .step_by(together)
+            .for_each(|first| add(Step::Load(first)));
+        add(Step::Loaded);
+        if index > 0 && !work.run_each {
+            continue;
+        }
+        for level in 0..work.threads.len() {
+            (0..slices).for_each(|slice| add(Step::Run { level, slice }));
+        }
+        add(Step::Ran);
+    }
+    steps
+}
+
+/// What the collections take, all together.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// The compression that was asked for.
+    pub compression: Option<Compression>,
+    /// After the run, or after the load.
+    pub after_run: bool,
+    /// What the server says.
+    pub sizes: Sizes,
+}
+
+/// A load.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The compression that was asked for.
+    pub compression: Option<Compression>,
+    /// Documents that went in.
+    pub documents: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// Latencies of inserts.
+    pub latency: Percentiles,
+}
+
+/// A thread level.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// The compression that was asked for.
+    pub compression: Option<Compression>,
+    /// Threads.
+    pub threads: u16,
+    /// What they did.
+    pub level: Level,
+}
+
+/// What a lane leaves.
+#[derive(Default)]
+pub struct Ended {
+    /// How it ended.
+    pub ending: Ending,
+    /// Loads, by compression.
+    pub loads: Vec<Loaded>,
+    /// Thread levels, by compression.
+    pub levels: Vec<Ran>,
+    /// Sizes, in the order in which they were taken.
+    pub sizes: Vec<Size>,
+    /// The trace of transactions, of all levels one after the other.
+    pub rows: Vec<Row>,
+}
+
+/// Connections, and what was done so far.
+pub struct SysbenchLane<'a> {
+    contest: &'a Contest,
+    contestant: &'a Contestant,
+    work: &'a Work,
+    tables: Tables,
+    /// Looks on, makes collections, takes sizes.
+    watcher: Box<dyn Session>,
+    loaders: Vec<Box<dyn Session>>,
+    threads: Vec<Box<dyn Session>>,
+    steps: std::vec::IntoIter<(usize, Step)>,
+    meter: Option<Meter>,
+    tally: Option<(u16, Tally)>,
+    /// The compression at hand.
+    compression: Option<Compression>,
+    /// Of load and transactions.
+    own_time: Duration,
+    /// Of transactions.
+    run_time: Duration,
+    slices: u64,
+    progress: Option<Progress>,
+    ended: Ended,
+}
+
+impl<'a> SysbenchLane<'a> {
+    /// Connects, and refuses settings that this server would refuse.
+    pub fn open(contest: &'a Contest, contestant: &'a Contestant, work: &'a Work) -> Result<Self> {
+        let servers = &contest.servers;
+        let documents = work.documents();
+        let mut watcher = contestant.connect(&contest.stop)?;
+        let mut collections = Vec::new();
+        for number in 1..=work.collections {
+            let name = format!("sbtest{number}");
+            let collection = contestant.collection(servers.db.as_deref(), &name)?;
+            let already = watcher.count(&collection)?;
+            if already > 0 && !servers.drop {
+                return Err(Error::Settings(format!(
+                    "{collection} of {} holds {already} documents: --drop drops them",
+                    contestant.label
+                )));
+            }
+            collections.push((collection, Documents::new(servers.seed, number, documents)));
+        }
+        if let Some((_, documents)) = collections.first() {
+            watcher.check_batch(true, work.batch, documents.document_bytes())?;
+        }
+        Ok(SysbenchLane {
+            contest,
+            contestant,
+            work,
+            tables: Tables {
+                collections,
+                documents,
+                missing_allowed: None,
+            },
+            watcher,
+            loaders: Vec::new(),
+            threads: Vec::new(),
+            steps: steps(work, contest.turns()).into_iter(),
+            meter: None,
+            tally: None,
+            compression: None,
+            own_time: Duration::ZERO,
+            run_time: Duration::ZERO,
+            slices: 0,
+            progress: None,
+            ended: Ended::default(),
+        })
+    }
+
+    /// What is left of it.
+    #[must_use]
+    pub fn end(mut self) -> Ended {
+        self.keep_load();
+        self.keep_level();
+        if let Some(progress) = self.progress.take() {
+            progress.finish();
+        }
+        self.ended
+    }
+
+    fn is_null(&self) -> bool {
+        self.contestant.description.null
+    }
+
+    /// What is left of the longest time that a server may take.
+    fn time_left(&self) -> Duration {
+        let limit = self.contest.limit().unwrap_or(Duration::MAX);
+        limit.saturating_sub(self.own_time)
+    }
+
+    fn create(&mut self, compression: usize) -> Result<()> {
+        let asked = self.work.compressions();
+        self.compression = asked.get(compression).copied().flatten();
+        let definition = Definition {
+            indexes: vec![INDEX],
+            compression: self.compression,
+        };
+        for (collection, _) in &self.tables.collections {
+            self.contest.go_on()?;
+            // What another compression left is this run's own.
+            if self.contest.servers.drop || compression > 0 {
+                self.watcher.drop_collection(collection)?;
+            }
+            self.watcher.create(collection, &definition)?;
+        }
+        let total = u64::from(self.work.documents()) * u64::from(self.work.collections);
+        let meter = Meter::start(total, Arc::clone(&self.contest.stop));
+        meter.pause();
+        self.meter = Some(meter);
+        self.show_of(total, "documents");
+        Ok(())
+    }
+
+    /// Begins to show something else.
+    fn show_of(&mut self, total: u64, unit: &'static str) {
+        if let Some(progress) = self.progress.take() {
+            progress.finish();
+        }
+        let quiet = self.contest.servers.quiet;
+        self.progress = Some(Progress::new(&self.contestant.label, total, unit, quiet));
+    }
+
+    /// Loads collections, a thread for each.
+    fn load(&mut self, first: usize) -> Result<()> {
+        let concern = WriteConcern {
+            acknowledged: true,
+            journal: false,
+        };
+        let together = usize::from(self.work.load_threads);
+        let collections = self.tables.collections.iter().skip(first).take(together);
+        let documents = 0..u64::from(self.work.documents());
+        let mut loads = Vec::new();
+        for (index, (collection, source)) in collections.enumerate() {
+            if self.loaders.len() <= index {
+                let session = self.contestant.connect(&self.contest.stop)?;
+                self.loaders.push(session);
+            }
+            if let Some(session) = self.loaders.get_mut(index) {
+                session.insert_into(collection, concern)?;
+            }
+            loads.push(Load::new(source, documents.clone(), self.work.batch));
+        }
+        let time_left = self.time_left();
+        let (Some(meter), Some(progress)) = (&self.meter, &mut self.progress) else {
+            return Ok(());
+        };
+        let label = &self.contestant.label;
+        let (trace, every) = (&self.contest.trace, self.contest.servers.every());
+        let started = meter.elapsed();
+        let limit = started.saturating_add(time_left);
+        let own_time = self.own_time;
+        let watcher = &mut self.watcher;
+        let watch = |all_done: &dyn Fn() -> bool| {
+            let mut last = (meter.elapsed(), meter.documents());
+            loop {
+                let at = last.0 + every;
+                let at = if meter.stopping() { at } else { at.min(limit) };
+                let done = wait_until(meter, at, all_done);
+                let interval = meter.take_interval();
+                if interval.elapsed >= limit {
+                    meter.stop();
+                }
+                let seconds = (interval.elapsed.saturating_sub(last.0)).as_secs_f64();
+                let per_s = (interval.documents - last.1) as f64 / seconds.max(1e-9);
+                let latency = Percentiles::of(&interval.latencies);
+                let status = if done { None } else { watcher.status().ok() };
+                let row = Row {
+                    elapsed_s: (own_time + interval.elapsed.saturating_sub(started)).as_secs_f64(),
+                    count: interval.documents,
+                    per_s,
+                    p50_ms: latency.p50_ms,
+                    p99_ms: latency.p99_ms,
+                    max_ms: latency.max_ms,
+                    figures: status.map(|status| status.figures).unwrap_or_default(),
+                };
+                if interval.documents > last.1 || !done {
+                    trace.add("sysbench load", label, &row)?;
+                }
+                let elapsed_s = interval.elapsed.as_secs_f64();
+                progress.show(elapsed_s, row.count, per_s, meter.speed_of_part(0.95, 1.0));
+                last = (interval.elapsed, interval.documents);
+                if done {
+                    return Ok(());
+                }
+            }
+        };
+        let work = |index: usize, session: &mut Box<dyn Session>| match loads.get(index) {
+            Some(load) => load.insert(session.as_mut(), meter),
+            None => Ok(()),
+        };
+        meter.go_on();
+        let sessions = self.loaders.get_mut(..loads.len()).unwrap_or_default();
+        let watched = with_each(sessions, meter, work, watch);
+        meter.pause();
+        self.own_time += meter.elapsed().saturating_sub(started);
+        watched?;
+        match meter.take_error() {
+            Some(error) => Err(error),
+            None => self.contest.go_on(),
+        }
+    }
+
+    /// Puts the load, whole or not, among what is done.
+    fn keep_load(&mut self) {
+        let Some(meter) = self.meter.take() else {
+            return;
+        };
+        let outcome = meter.end();
+        self.ended.loads.push(Loaded {
+            compression: self.compression,
+            documents: outcome.documents,
+            elapsed: outcome.elapsed,
+            latency: Percentiles::of(&outcome.latencies),
+        });
+    }
+
+    /// The same with the thread level.
+    fn keep_level(&mut self) {
+        if let Some((threads, tally)) = self.tally.take() {
+            self.ended.levels.push(Ran {
+                compression: self.compression,
+                threads,
+                level: tally.level(),
+            });
+        }
+    }
+
+    fn run(&mut self, threads: u16, first: bool) -> Result<()> {
+        if first {
+            self.keep_level();
+            self.tally = Some((threads, Tally::new()));
+        }
+        let count = usize::from(threads);
+        while self.threads.len() < count {
+            self.contest.go_on()?;
+            let session = self.contestant.connect(&self.contest.stop)?;
+            self.threads.push(session);
+        }
+        // A document is gone for a moment while a thread replaces it; a thread that is alone sees
+        // all of them. Reading 100 takes so long that one thread may replace two meanwhile.
+        let others = u64::from(threads - 1);
+        self.tables.missing_allowed = (!self.is_null()).then_some(others * 2);
+        let (_, time) = self.work.slices(self.contest.turns());
+        let time = time.min(self.time_left());
+        self.slices += 1;
+        let (Some((_, tally)), Some(progress)) = (&self.tally, &mut self.progress) else {
+            return Ok(());
+        };
+        let slice = Slice {
+            tables: &self.tables,
+            tally,
+            time,
+            seed: self.contest.servers.seed,
+            number: self.slices,
+            stop: &self.contest.stop,
+        };
+        let name = match threads {
+            1 => "sysbench 1 thread".to_owned(),
+            threads => format!("sysbench {threads} threads"),
+        };
+        let (own_before, run_before) = (self.own_time, self.run_time);
+        let mut last = Duration::ZERO;
+        let sessions = self.threads.get_mut(..count).unwrap_or_default();
+        let result = slice.run(sessions, self.contest.servers.every(), |elapsed| {
+            let interval = tally.take_interval();
+            let seconds = elapsed.saturating_sub(last).as_secs_f64();
+            let per_s = interval.transactions as f64 / seconds.max(1e-9);
+            last = elapsed;
+            let figures = self.watcher.status().map(|status| status.figures);
+            let row = Row {
+                elapsed_s: (own_before + elapsed).as_secs_f64(),
+                count: tally.transactions(),
+                per_s,
+                p50_ms: interval.latency.p50_ms,
+                p99_ms: interval.latency.p99_ms,
+                max_ms: interval.latency.max_ms,
+                figures: figures.unwrap_or_default(),
+            };
+            self.contest
+                .trace
+                .add(&name, &self.contestant.label, &row)?;
+            // What is left of an interval when all threads are done says little about speed.
+            if seconds > self.contest.servers.report_every / 2.0 {
+                let elapsed_s = (run_before + elapsed).as_secs_f64();
+                self.ended.rows.push(Row { elapsed_s, ..row });
+            }
+            progress.tell(
+                (run_before + elapsed).as_secs(),
+                &format!(
+                    "{threads} threads: {} transactions/s, 99% within {:.1} ms",
+                    thousands(per_s),
+                    interval.latency.p99_ms
+                ),
+            );
+            Ok(())
+        });
+        self.own_time += last;
+        self.run_time += last;
+        result?;
+        self.contest.go_on()
+    }
+
+    /// Counts, waits until the server is at rest, and takes sizes.
+    fn take_sizes(&mut self, after_run: bool) -> Result<()> {
+        let expected = u64::from(self.work.documents());
+        let mut sum = Sizes::default();
+        if !self.is_null() {
+            for (collection, _) in &self.tables.collections {
+                let counted = self.watcher.count(collection)?;
+                if counted != expected {
+                    return Err(Error::Wrong(format!(
+                        "{collection} holds {counted} documents instead of {expected}"
+                    )));
+                }
+            }
+        }
+        let go_on = || self.contest.go_on();
+        settle(
+            self.watcher.as_mut(),
+            self.contest.servers.longest_settle(),
+            &go_on,
+        )?;
+        for (index, (collection, _)) in self.tables.collections.iter().enumerate() {
+            let sizes = self.watcher.sizes(collection)?;
+            sum = if index == 0 { sizes } else { add(&sum, &sizes) };
+        }
+        self.ended.sizes.push(Size {
+            compression: self.compression,
+            after_run,
+            sizes: sum,
+        });
+        Ok(())
+    }
+
+    fn step(&mut self, compression: usize, step: Step) -> Result<()> {
+        match step {
+            Step::Create => self.create(compression),
+            Step::Load(first) => self.load(first),
+            Step::Loaded => {
+                self.keep_load();
+                self.loaders.clear();
+                self.take_sizes(false)?;
+                let levels = self.work.threads.len() as f64;
+                self.run_time = Duration::ZERO;
+                self.show_of((levels * self.work.seconds).ceil() as u64, "seconds");
+                Ok(())
+            }
+            Step::Run { level, slice } => match self.work.threads.get(level) {
+                Some(threads) => self.run(*threads, slice == 0),
+                None => Ok(()),
+            },
+            Step::Ran => {
+                self.keep_level();
+                self.threads.clear();
+                self.take_sizes(true)
+            }
+        }
+    }
+}
+
+impl Lane for SysbenchLane<'_> {
+    fn turn(&mut self) -> Result<Turn> {
+        let Some((compression, step)) = self.steps.next() else {
+            return Ok(Turn::Done);
+        };
+        self.step(compression, step)?;
+        if self.steps.len() == 0 {
+            return Ok(Turn::Done);
+        }
+        if !self.time_left().is_zero() {
+            return Ok(Turn::More);
+        }
+        // What was run without its last slices still has its sizes.
+        if self.tally.is_some() {
+            self.step(compression, Step::Ran)?;
+        }
+        Ok(Turn::TimeUp)
+    }
+
+    fn ended(&mut self, ending: Ending) {
+        self.ended.ending = ending;
+        // Connections are not needed any more, and the server may want their memory.
+        self.loaders.clear();
+        self.threads.clear();
+        if let Some(progress) = self.progress.take() {
+            progress.finish();
+        }
+        for (collection, _) in &self.tables.collections {
+            if let Err(error) = self.contest.leave(self.watcher.as_mut(), collection) {
+                eprintln!("frond bench: {}: {error}", self.contestant.label);
+                return;
+            }
+        }
+    }
+}
+
+/// Sizes of two, where both tell.
+fn add(one: &Sizes, other: &Sizes) -> Sizes {
+    let sum = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
+    Sizes {
+        documents: sum(one.documents, other.documents),
+        logical_bytes: sum(one.logical_bytes, other.logical_bytes),
+        storage_bytes: sum(one.storage_bytes, other.storage_bytes),
+        index_bytes: sum(one.index_bytes, other.index_bytes),
+    }
+}
