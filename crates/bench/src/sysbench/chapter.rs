@@ -1,12 +1,11 @@
 //! What a run of Sysbench has to say.
 
-use super::kind::{KINDS, OPERATIONS};
+use super::kind::KINDS;
 use super::lane::{Ended, Ran, Size};
 use super::options::{Work, compression_name};
 use crate::contest::Contest;
 use crate::meter::Percentiles;
-use crate::report::plot::{self, Curve, Panel};
-use crate::report::{Axis, Chapter, Chart, Figure, Section, show, thousands};
+use crate::report::{Chapter, Figure};
 use crate::system::Compression;
 
 const ABOUT: &str = "Sysbench for MongoDB of 2013. Each thread chooses a collection at random for \
@@ -14,8 +13,11 @@ const ABOUT: &str = "Sysbench for MongoDB of 2013. Each thread chooses a collect
     an ordered range of c and the different values of c; an update of k, which is indexed, one of c, \
     which is not; a delete, and an insert with the same _id. All is found by _id.";
 
+/// Takes a number out of something.
+type Pick<T, N> = fn(&T) -> N;
+
 /// The percentiles of reports.
-const PERCENTILES: [(&str, fn(&Percentiles) -> f64); 4] = [
+pub(super) const PERCENTILES: [(&str, Pick<Percentiles, f64>); 4] = [
     ("p50", |l| l.p50_ms),
     ("p95", |l| l.p95_ms),
     ("p99", |l| l.p99_ms),
@@ -50,10 +52,14 @@ pub fn of(contest: &Contest, work: &Work, lanes: &[Ended]) -> Chapter {
     chapter
 }
 
-struct Report<'a> {
-    work: &'a Work,
-    lanes: &'a [Ended],
-    labels: &'a [String],
+/// All that the parts of the chapter are made of.
+pub(super) struct Report<'a> {
+    /// The settings.
+    pub(super) work: &'a Work,
+    /// By server.
+    pub(super) lanes: &'a [Ended],
+    /// The servers' names.
+    pub(super) labels: &'a [String],
 }
 
 impl Report<'_> {
@@ -252,233 +258,6 @@ impl Report<'_> {
         }
         details
     }
-
-    /// Rows of all servers, each with the server's name first if there are several.
-    fn table(
-        &self,
-        title: &str,
-        head: &[&str],
-        rows: impl Fn(&Ended) -> Vec<Vec<String>>,
-    ) -> Section {
-        let several = self.labels.len() > 1;
-        let mut all = vec![
-            head.iter()
-                .map(|name| (*name).to_owned())
-                .collect::<Vec<_>>(),
-        ];
-        for (label, lane) in self.labels.iter().zip(self.lanes) {
-            for mut row in rows(lane) {
-                if several {
-                    row.insert(0, label.clone());
-                }
-                all.push(row);
-            }
-        }
-        if let (true, Some(head)) = (several, all.first_mut()) {
-            head.insert(0, "server".to_owned());
-        }
-        Section {
-            title: title.to_owned(),
-            rows: all,
-        }
-    }
-
-    fn levels(&self) -> Section {
-        let head = [
-            "compression",
-            "threads",
-            "transactions",
-            "transactions/s",
-            "operations/s",
-            "p50 ms",
-            "p95 ms",
-            "p99 ms",
-            "max ms",
-            "lost races",
-        ];
-        self.table("Transactions", &head, |lane| {
-            let row = |ran: &Ran| {
-                let mut row = vec![
-                    compression_name(ran.compression).to_owned(),
-                    ran.threads.to_string(),
-                    thousands(ran.level.transactions as f64),
-                    show(ran.level.transactions_per_s(), ""),
-                    show(ran.level.operations_per_s(), ""),
-                ];
-                row.extend(milliseconds(&ran.level.whole));
-                row.push(thousands(ran.level.races.total() as f64));
-                row
-            };
-            lane.levels.iter().map(row).collect()
-        })
-    }
-
-    fn kinds(&self) -> Section {
-        let head = [
-            "compression",
-            "threads",
-            "operation",
-            "p50 ms",
-            "p95 ms",
-            "p99 ms",
-            "max ms",
-        ];
-        let title = format!("Each of the {OPERATIONS} operations of a transaction, by kind");
-        self.table(&title, &head, |lane| {
-            let mut rows = Vec::new();
-            for ran in &lane.levels {
-                for kind in KINDS {
-                    let mut row = vec![
-                        compression_name(ran.compression).to_owned(),
-                        ran.threads.to_string(),
-                        kind.name().to_owned(),
-                    ];
-                    row.extend(milliseconds(&ran.level.kind(kind)));
-                    rows.push(row);
-                }
-            }
-            rows
-        })
-    }
-
-    fn sizes(&self) -> Section {
-        let head = [
-            "compression",
-            "when",
-            "documents",
-            "logical bytes a document",
-            "on disk",
-            "index entries on disk",
-            "together",
-            "on disk / logical",
-        ];
-        self.table("Sizes", &head, |lane| {
-            let row = |size: &Size| {
-                let each = PerDocument::of(size);
-                let ratio = each
-                    .on_disk()
-                    .zip(each.logical)
-                    .map(|(disk, logical)| disk / logical);
-                vec![
-                    compression_name(size.compression).to_owned(),
-                    if size.after_run {
-                        "after the run"
-                    } else {
-                        "after the load"
-                    }
-                    .to_owned(),
-                    show(size.sizes.documents.map(|n| n as f64), ""),
-                    show(each.logical, ""),
-                    show(each.storage, ""),
-                    show(each.indexes, ""),
-                    show(each.on_disk(), ""),
-                    show(ratio, ""),
-                ]
-            };
-            lane.sizes.iter().map(row).collect()
-        })
-    }
-
-    /// What threads lost to each other, where they did.
-    fn losses(&self) -> Section {
-        let head = ["compression", "threads", "what found nothing", "times"];
-        let title = "Documents that another thread was replacing at the moment";
-        self.table(title, &head, |lane| {
-            let mut rows = Vec::new();
-            for ran in &lane.levels {
-                for (what, count) in ran.level.races.pairs().into_iter().filter(|(_, n)| *n > 0) {
-                    rows.push(vec![
-                        compression_name(ran.compression).to_owned(),
-                        ran.threads.to_string(),
-                        what.to_owned(),
-                        thousands(count as f64),
-                    ]);
-                }
-            }
-            rows
-        })
-    }
-
-    /// A curve for each server.
-    fn curves(&self, points: impl Fn(&Ended) -> Vec<(f64, f64)>) -> Vec<Curve> {
-        let servers = self.labels.iter().zip(self.lanes).enumerate();
-        servers
-            .map(|(index, (label, lane))| Curve {
-                name: label.clone(),
-                color: plot::color(index),
-                width: 2,
-                points: points(lane),
-            })
-            .collect()
-    }
-
-    fn by_threads(&self) -> Chart {
-        let first = self.work.compressions().first().copied().flatten();
-        let points = |lane: &Ended, value: &dyn Fn(&Ran) -> Option<f64>| {
-            let levels = lane.levels.iter().filter(|ran| ran.compression == first);
-            let mut points: Vec<(f64, f64)> = levels
-                .filter_map(|ran| Some((f64::from(ran.threads).log2(), value(ran)?)))
-                .collect();
-            points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            points
-        };
-        let most = self.work.threads.iter().max().copied().unwrap_or(1);
-        Chart {
-            panels: vec![
-                Panel {
-                    height: 400,
-                    title: "Transactions a second by threads".to_owned(),
-                    unit: "transactions/s",
-                    curves: self.curves(|lane| points(lane, &|ran| ran.level.transactions_per_s())),
-                },
-                Panel {
-                    height: 230,
-                    title: "95% of transactions within".to_owned(),
-                    unit: "milliseconds",
-                    curves: self.curves(|lane| points(lane, &|ran| Some(ran.level.whole.p95_ms))),
-                },
-            ],
-            x_max: f64::from(most).log2().max(1.0),
-            x_unit: "threads".to_owned(),
-            axis: Axis::PowersOfTwo,
-        }
-    }
-
-    fn over_time(&self) -> Chart {
-        let end = |lane: &Ended| lane.rows.last().map_or(0.0, |row| row.elapsed_s);
-        let levels: Vec<String> = self.work.threads.iter().map(u16::to_string).collect();
-        let title = format!(
-            "Transactions a second over time, with {} threads",
-            levels.join(", ")
-        );
-        let over = |value: fn(&crate::report::Row) -> f64| {
-            self.curves(|lane| {
-                lane.rows
-                    .iter()
-                    .map(|row| (row.elapsed_s, value(row)))
-                    .collect()
-            })
-        };
-        Chart {
-            panels: vec![
-                Panel {
-                    height: 400,
-                    title,
-                    unit: "transactions/s",
-                    curves: over(|row| row.per_s),
-                },
-                Panel {
-                    height: 230,
-                    title: "99% of transactions within".to_owned(),
-                    unit: "milliseconds",
-                    curves: over(|row| row.p99_ms),
-                },
-            ],
-            x_max: self.lanes.iter().map(end).fold(1.0, f64::max),
-            x_unit: "seconds of transactions".to_owned(),
-            axis: Axis::Linear,
-        }
-    }
 }
 
 impl Ended {
@@ -494,21 +273,21 @@ impl Ended {
 }
 
 /// Bytes of a document.
-struct PerDocument {
-    logical: Option<f64>,
-    storage: Option<f64>,
-    indexes: Option<f64>,
+pub(super) struct PerDocument {
+    pub(super) logical: Option<f64>,
+    pub(super) storage: Option<f64>,
+    pub(super) indexes: Option<f64>,
 }
 
 impl PerDocument {
-    const PARTS: [(&str, fn(&PerDocument) -> Option<f64>); 4] = [
+    const PARTS: [(&str, Pick<PerDocument, Option<f64>>); 4] = [
         ("a document, logical", |each| each.logical),
         ("a document on disk", |each| each.storage),
         ("its index entries on disk", |each| each.indexes),
         ("both on disk", PerDocument::on_disk),
     ];
 
-    fn of(size: &Size) -> PerDocument {
+    pub(super) fn of(size: &Size) -> PerDocument {
         let documents = size.sizes.documents.filter(|n| *n > 0);
         let each = |bytes: Option<u64>| Some(bytes? as f64 / documents? as f64);
         PerDocument {
@@ -518,16 +297,9 @@ impl PerDocument {
         }
     }
 
-    fn on_disk(&self) -> Option<f64> {
+    pub(super) fn on_disk(&self) -> Option<f64> {
         Some(self.storage? + self.indexes?)
     }
-}
-
-fn milliseconds(latency: &Percentiles) -> Vec<String> {
-    PERCENTILES
-        .iter()
-        .map(|(_, pick)| format!("{:.3}", pick(latency)))
-        .collect()
 }
 
 fn rate(documents: u64, elapsed: std::time::Duration) -> Option<f64> {

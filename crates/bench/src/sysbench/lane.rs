@@ -417,16 +417,16 @@ impl<'a> SysbenchLane<'a> {
 
     /// Counts, waits until the server is at rest, and takes sizes.
     fn take_sizes(&mut self, after_run: bool) -> Result<()> {
+        if self.is_null() {
+            return Ok(());
+        }
         let expected = u64::from(self.work.documents());
-        let mut sum = Sizes::default();
-        if !self.is_null() {
-            for (collection, _) in &self.tables.collections {
-                let counted = self.watcher.count(collection)?;
-                if counted != expected {
-                    return Err(Error::Wrong(format!(
-                        "{collection} holds {counted} documents instead of {expected}"
-                    )));
-                }
+        for (collection, _) in &self.tables.collections {
+            let counted = self.watcher.count(collection)?;
+            if counted != expected {
+                return Err(Error::Wrong(format!(
+                    "{collection} holds {counted} documents instead of {expected}"
+                )));
             }
         }
         let go_on = || self.contest.go_on();
@@ -435,6 +435,7 @@ impl<'a> SysbenchLane<'a> {
             self.contest.servers.longest_settle(),
             &go_on,
         )?;
+        let mut sum = Sizes::default();
         for (index, (collection, _)) in self.tables.collections.iter().enumerate() {
             let sizes = self.watcher.sizes(collection)?;
             sum = if index == 0 { sizes } else { add(&sum, &sizes) };

@@ -4,11 +4,13 @@
 //! The workload is that of the Tokutek blog of 2013, after Sysbench for MySQL.
 
 mod chapter;
+mod charts;
 mod document;
 mod drive;
 mod kind;
 mod lane;
 mod options;
+mod tables;
 mod tally;
 mod transaction;
 
