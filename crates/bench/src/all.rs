@@ -5,6 +5,7 @@ use clap::{Args, FromArgMatches};
 use crate::contest::{Contest, Servers, scale};
 use crate::error::{Error, Result};
 use crate::insert;
+use crate::manykeys;
 use crate::report::{Book, Chapter};
 use crate::sysbench;
 use crate::system::Scheme;
@@ -37,17 +38,25 @@ pub enum Workload {
     Insert,
     /// W2
     Multikey,
+    /// W3
+    Manykeys,
     /// W4
     Sysbench,
 }
 
 impl Workload {
-    const ALL: [Workload; 3] = [Workload::Insert, Workload::Multikey, Workload::Sysbench];
+    const ALL: [Workload; 4] = [
+        Workload::Insert,
+        Workload::Multikey,
+        Workload::Manykeys,
+        Workload::Sysbench,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Workload::Insert => "insert",
             Workload::Multikey => "multikey",
+            Workload::Manykeys => manykeys::NAME,
             Workload::Sysbench => "sysbench",
         }
     }
@@ -56,6 +65,7 @@ impl Workload {
 /// A workload, ready to run.
 enum Ready {
     Insert(insert::Work),
+    Manykeys(manykeys::Work),
     Sysbench(sysbench::Work),
 }
 
@@ -63,6 +73,7 @@ impl Ready {
     fn measure(&self, contest: &Contest) -> Result<(Chapter, Result<()>)> {
         match self {
             Ready::Insert(work) => insert::measure(contest, work),
+            Ready::Manykeys(work) => manykeys::measure(contest, work),
             Ready::Sysbench(work) => sysbench::measure(contest, work),
         }
     }
@@ -129,6 +140,13 @@ impl Options {
                     }
                     Ok(Ready::Insert(work))
                 }
+                Workload::Manykeys => {
+                    let mut work: manykeys::Work = self.parse(*workload)?;
+                    if work.documents.is_none() {
+                        work.scale.get_or_insert(self.scale);
+                    }
+                    Ok(Ready::Manykeys(work))
+                }
                 Workload::Sysbench => {
                     let mut work: sysbench::Work = self.parse(*workload)?;
                     if work.documents.is_none() {
@@ -179,7 +197,7 @@ mod tests {
         let ready = ready(args).unwrap().into_iter();
         let insert = |ready| match ready {
             Ready::Insert(work) => Some(work),
-            Ready::Sysbench(_) => None,
+            Ready::Manykeys(_) | Ready::Sysbench(_) => None,
         };
         ready.filter_map(insert).collect()
     }

@@ -91,7 +91,9 @@ pub fn run_with(command: Command, schemes: &[&dyn Scheme]) -> ExitCode {
             insertion(&options.servers, &options.work.into_work(), &known)
         }
         Command::All(options) => all::run(&options, &known),
-        Command::Manykeys(options) => manykeys::run(&options),
+        Command::Manykeys(options) => one(&options.servers, manykeys::NAME, &known, |contest| {
+            manykeys::measure(contest, &options.work)
+        }),
         Command::Sysbench(options) => one(&options.servers, "sysbench", &known, |contest| {
             sysbench::measure(contest, &options.work)
         }),

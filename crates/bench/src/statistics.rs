@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::monitor::{OPERATIONS, Status};
+use crate::system::Session;
 
 /// Lines between two heads on the terminal.
 const HEAD_EVERY: usize = 20;
@@ -144,7 +144,7 @@ fn short(number: f64) -> String {
     format!("{number:.0}")
 }
 
-/// A thread that asks the server each interval, and writes `statistics.csv`.
+/// A thread that asks the server each interval, and writes a file.
 pub struct Statistics {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Vec<Row>>>,
@@ -158,13 +158,12 @@ struct Shared {
 impl Statistics {
     /// Begins. `verbose` shows each interval on the terminal.
     pub fn start(
-        client: Client,
-        folder: &Path,
+        session: Box<dyn Session>,
+        path: &Path,
         every: Duration,
         verbose: bool,
     ) -> Result<Statistics> {
-        let path = folder.join("statistics.csv");
-        let mut file = csv::Writer::from_path(&path)
+        let mut file = csv::Writer::from_path(path)
             .map_err(|error| csv_error(&format!("creating {}", path.display()), error))?;
         write_record(&mut file, Row::columns())?;
         let shared = Arc::new(Shared {
@@ -172,7 +171,7 @@ impl Statistics {
             phase: Mutex::default(),
         });
         let poller = Poller {
-            client,
+            session,
             file,
             every,
             verbose,
@@ -217,7 +216,7 @@ impl Drop for Statistics {
 }
 
 struct Poller {
-    client: Client,
+    session: Box<dyn Session>,
     file: csv::Writer<File>,
     every: Duration,
     verbose: bool,
@@ -238,13 +237,13 @@ impl Poller {
 
     fn poll(&mut self, rows: &mut Vec<Row>) -> Result<()> {
         let start = Instant::now();
-        let mut before = Status::ask(&mut self.client)?;
+        let mut before = self.session.status()?;
         let mut before_s = start.elapsed().as_secs_f64();
         let mut at = self.every;
         loop {
             let phase = self.phase();
             let last = self.wait(start, at, &phase);
-            let now = Status::ask(&mut self.client)?;
+            let now = self.session.status()?;
             let elapsed_s = start.elapsed().as_secs_f64();
             let seconds = (elapsed_s - before_s).max(1e-9);
             let mut row = Row::between(&before, now, elapsed_s, seconds);

@@ -33,6 +33,14 @@ struct Age {
     flaw: Flaw,
 }
 
+const MODERN: Age = Age {
+    wire_version: Some(21),
+    flaw: Flaw::None,
+};
+
+/// What a played server is called: it does not say who it is.
+const PLAYED: &str = "unknown";
+
 /// What a played server holds and saw.
 #[derive(Default)]
 struct State {
@@ -276,19 +284,50 @@ struct Cli {
 }
 
 /// Runs the workload: 7 documents of 30 keys, two rounds of 20 updates.
-fn bench(port: u16, folder: &Path, more: &[&str]) -> ExitCode {
-    let uri = format!("mongodb://127.0.0.1:{port}/test");
-    let mut args = vec!["bench", "manykeys", "--quiet", "--uri", &uri, "--out"];
+fn bench(ports: &[u16], folder: &Path, more: &[&str]) -> ExitCode {
+    let uris: Vec<String> = ports
+        .iter()
+        .map(|port| format!("mongodb://127.0.0.1:{port}/test"))
+        .collect();
+    let mut args = vec!["bench", "manykeys", "--quiet", "--out"];
     args.push(folder.to_str().unwrap());
+    for uri in &uris {
+        args.extend(["--uri", uri]);
+    }
     args.extend(["--documents", "7", "--keys", "30", "--updates", "20"]);
-    args.extend(["--rounds", "2", "--reads", "3", "--verify", "all"]);
+    args.extend(["--rounds", "2", "--reads", "3"]);
+    if !more.contains(&"--verify") {
+        args.extend(["--verify", "all"]);
+    }
     args.extend(more);
     run(Cli::parse_from(args).command)
 }
 
-fn summary(folder: &Path) -> DocBuf {
-    let text = std::fs::read_to_string(folder.join("summary.json")).unwrap();
-    frond_bson::extjson::parse(&text).unwrap()
+/// What a report says of the workload.
+struct Report(DocBuf);
+
+impl Report {
+    fn read(folder: &Path) -> Report {
+        let text = std::fs::read_to_string(folder.join("summary.json")).unwrap();
+        Report(frond_bson::extjson::parse(&text).unwrap())
+    }
+
+    fn part(&self, name: &str) -> &Doc {
+        let workloads = self.0.get_doc("workloads").unwrap();
+        let workload = workloads.get_doc("manykeys").unwrap();
+        workload.get_doc(name).unwrap()
+    }
+
+    fn ended(&self, server: &str) -> &str {
+        self.part("ended").get_str(server).unwrap()
+    }
+
+    /// A server's figure; `None` if it has none.
+    fn figure(&self, name: &str, server: &str) -> Option<f64> {
+        let figure = self.part("figures").get_doc(name);
+        let figure = figure.unwrap_or_else(|| panic!("no {name}"));
+        figure.get(server).unwrap().as_f64()
+    }
 }
 
 #[test]
@@ -306,7 +345,7 @@ fn servers_of_every_age_are_updated() {
         let (port, state) = play(Age { wire_version, flaw });
         let folder = tempfile::tempdir().unwrap();
         let more = ["--write-concern", concern, "--connections", "2"];
-        let code = bench(port, folder.path(), &more);
+        let code = bench(&[port], folder.path(), &more);
         let case = format!("wire version {wire_version:?}, w: {concern}");
         assert_eq!(code, ExitCode::SUCCESS, "{case}");
         let state = state.lock().unwrap();
@@ -316,25 +355,52 @@ fn servers_of_every_age_are_updated() {
         let index = "appver_1_deploytype_1_g_1_guid_1_timeslice_1";
         assert_eq!(state.indexes, [index, index], "{case}");
         assert_eq!(state.opcodes, opcodes.into_iter().collect(), "{case}");
-        let summary = summary(folder.path());
-        let verified = summary.get_doc("documents_verified").unwrap();
-        assert_eq!(verified.get_i64("plain"), Some(7), "{case}");
-        assert_eq!(verified.get_i64("bucketed"), Some(7), "{case}");
-        // This server counts no bytes, so the report has none.
-        for block in summary.get_array("updates").unwrap().values() {
-            let bytes = block.as_doc().unwrap().get("log_bytes_per_update");
-            assert_eq!(bytes, Some(Value::Null), "{case}");
+        let report = Report::read(folder.path());
+        assert_eq!(report.ended(PLAYED), "complete", "{case}");
+        for schema in ["plain", "bucketed"] {
+            let compared = format!("{schema}: documents compared, all right");
+            assert_eq!(report.figure(&compared, PLAYED), Some(7.0), "{case}");
+            for w in ["0", "1"] {
+                if concern != "both" && concern != w {
+                    continue;
+                }
+                let of = format!("{schema}, w: {w}");
+                assert!(report.figure(&of, PLAYED) > Some(0.0), "{case}");
+                let updates = report.figure(&format!("{of}: updates"), PLAYED);
+                assert_eq!(updates, Some(40.0), "{case}");
+                // This server counts no bytes, so the report has none.
+                let bytes = report.figure(&format!("{of}: log bytes an update"), PLAYED);
+                assert_eq!(bytes, None, "{case}");
+            }
         }
     }
 }
 
 #[test]
+fn a_run_leaves_its_files() {
+    let (port, _) = play(MODERN);
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(bench(&[port], folder.path(), &[]), ExitCode::SUCCESS);
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    // Two schemas, two write concerns, two rounds of each.
+    assert_eq!(read("rounds.csv").lines().count(), 1 + 8);
+    assert!(read("statistics.csv").lines().count() > 1);
+    let trace = read("trace.csv");
+    for name in ["manykeys plain load", "manykeys bucketed w:1"] {
+        let start = format!("{name},{PLAYED},");
+        assert!(trace.lines().any(|line| line.starts_with(&start)), "{name}");
+    }
+    for title in ["Updates: plain, w: 0", "Updates: bucketed, w: 1"] {
+        assert!(read("manykeys.svg").contains(title), "{title}");
+        assert!(read("report.html").contains(title), "{title}");
+    }
+    assert!(read("results.csv").contains("manykeys,unknown,\"plain, w: 1: latency p50\",ms,"));
+    assert!(read("summary.md").contains("# W3: documents with very many keys"));
+}
+
+#[test]
 fn journal_and_no_index_are_passed_on() {
-    let age = Age {
-        wire_version: Some(21),
-        flaw: Flaw::None,
-    };
-    let (port, state) = play(age);
+    let (port, state) = play(MODERN);
     let folder = tempfile::tempdir().unwrap();
     let more = [
         "--journal",
@@ -344,7 +410,7 @@ fn journal_and_no_index_are_passed_on() {
         "--batch",
         "5",
     ];
-    assert_eq!(bench(port, folder.path(), &more), ExitCode::SUCCESS);
+    assert_eq!(bench(&[port], folder.path(), &more), ExitCode::SUCCESS);
     let state = state.lock().unwrap();
     // Two inserts, and the updates that are answered.
     assert_eq!(state.journaled, 2 + 40);
@@ -359,36 +425,96 @@ fn wrong_results_are_noticed() {
         (Flaw::Loses(6), "0", "stats.events"),
         (Flaw::ChangesNothing, "1", "nModified: Some(0)"),
     ] {
-        let wire_version = Some(21);
-        let (port, _) = play(Age { wire_version, flaw });
+        let (port, _) = play(Age { flaw, ..MODERN });
         let folder = tempfile::tempdir().unwrap();
         let more = ["--write-concern", concern, "--schema", "plain"];
-        let code = bench(port, folder.path(), &more);
+        let code = bench(&[port], folder.path(), &more);
         assert_eq!(code, ExitCode::FAILURE, "{concern}");
-        let summary = summary(folder.path());
-        let ending = summary.get_str("ended").unwrap();
+        let report = Report::read(folder.path());
+        let ending = report.ended(PLAYED);
         assert!(ending.contains(part), "{ending}");
     }
 }
 
 #[test]
 fn a_collection_that_holds_documents_is_not_touched_unasked() {
-    let age = Age {
-        wire_version: Some(21),
-        flaw: Flaw::None,
-    };
-    let (port, state) = play(age);
+    let (port, state) = play(MODERN);
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    assert_eq!(bench(port, first.path(), &[]), ExitCode::SUCCESS);
+    assert_eq!(bench(&[port], first.path(), &[]), ExitCode::SUCCESS);
     let updates = state.lock().unwrap().updates;
-    assert_eq!(bench(port, second.path(), &[]), ExitCode::FAILURE);
+    assert_eq!(bench(&[port], second.path(), &[]), ExitCode::FAILURE);
     let state = state.lock().unwrap();
     assert_eq!((state.documents.len(), state.updates), (14, updates));
-    let ending = summary(second.path());
-    assert!(
-        ending
-            .get_str("ended")
-            .unwrap()
-            .contains("--drop drops them")
-    );
+}
+
+#[test]
+fn servers_take_turns_by_rounds_and_each_is_compared_with_its_own_model() {
+    let (good, good_state) = play(MODERN);
+    let (bad, bad_state) = play(Age {
+        flaw: Flaw::Loses(50),
+        ..MODERN
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let more = ["--null", "--schema", "plain", "--connections", "3"];
+    assert_eq!(bench(&[good, bad], folder.path(), &more), ExitCode::FAILURE);
+    let report = Report::read(folder.path());
+    let (first, second, null) = ("unknown #1", "unknown #2", "null server");
+    assert_eq!(report.ended(first), "complete");
+    assert!(report.ended(second).contains("wrong result"));
+    // It stores nothing, so there is nothing to compare.
+    assert_eq!(report.ended(null), "complete");
+    let compared = "plain: documents compared, all right";
+    assert_eq!(report.figure(compared, first), Some(7.0));
+    assert_eq!(report.figure(compared, second), None);
+    assert_eq!(report.figure(compared, null), None);
+    assert!(report.figure("plain, w: 1", null) > Some(0.0));
+    for state in [good_state, bad_state] {
+        assert_eq!(state.lock().unwrap().updates, 2 * 40);
+    }
+    let trace = std::fs::read_to_string(folder.path().join("trace.csv")).unwrap();
+    let order: Vec<&str> = trace
+        .lines()
+        .filter(|line| line.starts_with("manykeys plain w:1,"))
+        .filter_map(|line| line.split(',').nth(1))
+        .collect();
+    assert_eq!(order, [first, second, null, first, second, null]);
+    for n in 1..=3 {
+        assert!(folder.path().join(format!("statistics-{n}.csv")).exists());
+    }
+    let summary = std::fs::read_to_string(folder.path().join("summary.md")).unwrap();
+    assert!(summary.contains("| null server | it stores nothing |"));
+}
+
+#[test]
+fn a_server_without_time_is_updated_in_part_and_still_compared() {
+    let (port, state) = play(MODERN);
+    let folder = tempfile::tempdir().unwrap();
+    // Too many updates for the time: each kind gets its share, and the model knows which were done.
+    let more = [
+        "--minutes",
+        "0.01",
+        "--updates",
+        "60000",
+        "--rounds",
+        "1",
+        "--schema",
+        "plain",
+    ];
+    let mut args = vec!["bench", "manykeys", "--quiet", "--documents", "7"];
+    let uri = format!("mongodb://127.0.0.1:{port}/test");
+    args.extend(["--uri", &uri, "--out", folder.path().to_str().unwrap()]);
+    args.extend(["--verify", "all", "--keys", "30"]);
+    args.extend(more);
+    assert_eq!(run(Cli::parse_from(args).command), ExitCode::SUCCESS);
+    let report = Report::read(folder.path());
+    assert_eq!(report.ended(PLAYED), "ended by --minutes");
+    let compared = "plain: documents compared, all right";
+    assert_eq!(report.figure(compared, PLAYED), Some(7.0));
+    let mut sum = 0.0;
+    for w in ["0", "1"] {
+        let updates = report.figure(&format!("plain, w: {w}: updates"), PLAYED);
+        assert!(updates > Some(0.0) && updates < Some(6e4), "{updates:?}");
+        sum += updates.unwrap();
+    }
+    assert_eq!(f64::from(state.lock().unwrap().updates), sum);
 }

@@ -4,7 +4,7 @@ mod lanes;
 mod options;
 
 pub use lanes::{Ending, Lane, Turn, alternate};
-pub use options::{Servers, report_every, scale};
+pub use options::{Servers, scale};
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::machine::Machine;
 use crate::null::{self, NullServer};
 use crate::report::{TraceFile, make_folder};
 use crate::signals::stop_on_signals;
-use crate::system::{Description, Scheme, Session, System, WriteConcern};
+use crate::system::{Defaults, Description, Scheme, Session, System, WriteConcern};
 
 /// Turns of each server if there are several and nothing else is asked for: 5% of the work each, so
 /// that the last turn is what "exit speed" means.
@@ -169,6 +169,12 @@ impl Contestant {
         stop: &Arc<AtomicBool>,
     ) -> Result<Vec<Box<dyn Session>>> {
         (0..count).map(|_| self.connect(stop)).collect()
+    }
+
+    /// What the connection string says.
+    #[must_use]
+    pub fn defaults(&self) -> Defaults {
+        self.system.defaults()
     }
 
     /// A collection: its database is that of the option `--db`, else that of the connection string,

@@ -38,9 +38,10 @@ pub struct Servers {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
 
-    /// Seconds to wait at most until a server has written everything, before sizes are read
-    #[arg(long, default_value_t = 10.0, value_name = "SECONDS", value_parser = settle)]
-    pub settle: f64,
+    /// Seconds to wait at most until a server has written everything, before sizes and bytes written
+    /// are read [default: 10, manykeys 60]
+    #[arg(long, value_name = "SECONDS", value_parser = settle)]
+    pub settle: Option<f64>,
 
     /// Seconds between two lines of the trace
     #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = report_every)]
@@ -68,7 +69,13 @@ impl Servers {
     /// The longest wait for a server at rest.
     #[must_use]
     pub fn longest_settle(&self) -> Duration {
-        Duration::from_secs_f64(self.settle)
+        self.longest_settle_or(10.0)
+    }
+
+    /// The same for a workload with a default of its own, in seconds.
+    #[must_use]
+    pub fn longest_settle_or(&self, seconds: f64) -> Duration {
+        Duration::from_secs_f64(self.settle.unwrap_or(seconds))
     }
 
     /// Between two lines of the trace.
@@ -102,7 +109,7 @@ fn settle(text: &str) -> std::result::Result<f64, String> {
 }
 
 /// Parses `--report-every`.
-pub fn report_every(text: &str) -> std::result::Result<f64, String> {
+fn report_every(text: &str) -> std::result::Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err("it must be from 0.05 to 3600 seconds".to_owned()),

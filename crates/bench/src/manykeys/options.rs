@@ -1,34 +1,44 @@
 //! The settings of the workload with very many keys.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use clap::ValueEnum;
 
 use super::document::Schema;
-use crate::collection::Collection;
+use crate::contest::{Servers, scale};
 use crate::error::{Error, Result};
-use crate::uri::Uri;
+use crate::system::Defaults;
+
+/// Documents of the original run.
+const DOCUMENTS: u64 = 2000;
+/// Updates of the original run.
+const UPDATES: u64 = 10_000;
 
 /// Command line of `frond bench manykeys`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Server to load: mongodb://host[:port]/[database][?options]
-    #[arg(long, default_value = "mongodb://127.0.0.1:27017/", value_name = "URI")]
-    pub uri: String,
+    /// Whom to measure.
+    #[command(flatten)]
+    pub servers: Servers,
 
-    /// Database [default: the one in the URI, else frond_bench]
-    #[arg(long, value_name = "NAME")]
-    pub db: Option<String>,
+    /// What to do.
+    #[command(flatten)]
+    pub work: Work,
+}
 
+/// What a run does.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Work {
     /// Collections: this name with _plain and _bucketed behind it
     #[arg(long, default_value = "w3", value_name = "NAME")]
     pub collection: String,
 
-    /// Documents
-    #[arg(long, default_value_t = 2000, value_name = "N",
+    /// Documents [default: 2000]
+    #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
-    pub documents: u64,
+    pub documents: Option<u64>,
+
+    /// Documents and updates as a part of the original run's: 2,000 and 10,000
+    #[arg(long, value_name = "PART", value_parser = scale, conflicts_with = "documents")]
+    pub scale: Option<f64>,
 
     /// Keys of each document
     #[arg(long, default_value_t = 20_000, value_name = "N",
@@ -43,12 +53,12 @@ pub struct Options {
     #[arg(long)]
     pub random_values: bool,
 
-    /// Updates in a round
-    #[arg(long, default_value_t = 10_000, value_name = "N",
+    /// Updates in a round [default: 10000]
+    #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub updates: u64,
+    pub updates: Option<u64>,
 
-    /// Rounds of updates, each for every schema and write concern
+    /// Rounds of updates, each for every schema and write concern; servers take turns by rounds
     #[arg(long, default_value_t = 1, value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub rounds: u64,
@@ -84,34 +94,9 @@ pub struct Options {
     #[arg(long, default_value = "100", value_name = "N|all")]
     pub verify: Verify,
 
-    /// Longest wait for the server to come to rest before and after bytes written are counted
-    #[arg(long, default_value_t = 60.0, value_name = "SECONDS", value_parser = settle)]
-    pub settle: f64,
-
-    /// Seed of documents and updates
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub seed: u64,
-
-    /// Seconds between two lines of the statistics
-    #[arg(long, default_value_t = 1.0, value_name = "SECONDS",
-          value_parser = crate::contest::report_every)]
-    pub report_every: f64,
-
-    /// Folder for the report [default: frond-bench-manykeys-DATE-TIME]
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-
-    /// Drop the collections first
-    #[arg(long)]
-    pub drop: bool,
-
     /// Show the statistics of each second
-    #[arg(long, conflicts_with = "quiet")]
-    pub verbose: bool,
-
-    /// Show no progress, only the result
     #[arg(long)]
-    pub quiet: bool,
+    pub verbose: bool,
 }
 
 /// Which schemas a run measures.
@@ -160,94 +145,80 @@ impl std::str::FromStr for Verify {
     }
 }
 
-fn settle(text: &str) -> std::result::Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err("it must be from 0 to 86400 seconds".to_owned()),
+impl Work {
+    /// Documents to load.
+    #[must_use]
+    pub fn documents(&self) -> u64 {
+        self.documents.unwrap_or_else(|| self.scaled(DOCUMENTS))
     }
-}
 
-/// The settings of a run, with every default settled.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Where the server is.
-    pub uri: Uri,
-    /// The schemas, and where their documents go.
-    pub schemas: Vec<(Schema, Collection)>,
-    /// False is w: 0; in this order.
-    pub acknowledged: Vec<bool>,
-    /// True is j: true, for what is acknowledged.
-    pub journal: bool,
-    /// Longest wait for rest.
-    pub settle: Duration,
-    /// Between two lines of the statistics.
-    pub report_every: Duration,
-}
+    /// Updates in a round.
+    #[must_use]
+    pub fn updates(&self) -> u64 {
+        self.updates.unwrap_or_else(|| self.scaled(UPDATES))
+    }
 
-impl Options {
-    /// Settles defaults, and refuses settings that cannot go together.
-    pub fn plan(&self) -> Result<Plan> {
-        let uri: Uri = self.uri.parse()?;
-        let concerns = self.write_concern.unwrap_or(match uri.write_concern {
+    fn scaled(&self, original: u64) -> u64 {
+        (original as f64 * self.scale.unwrap_or(1.0)).ceil() as u64
+    }
+
+    /// The schemas, in the order in which they are measured.
+    #[must_use]
+    pub fn schemas(&self) -> Vec<Schema> {
+        match self.schema {
+            Schemas::Plain => vec![Schema::Plain],
+            Schemas::Bucketed => vec![Schema::Bucketed],
+            Schemas::Both => vec![Schema::Plain, Schema::Bucketed],
+        }
+    }
+
+    /// Name of a schema's collection.
+    #[must_use]
+    pub fn collection(&self, schema: Schema) -> String {
+        format!("{}_{}", self.collection, schema.name())
+    }
+
+    /// Whether updates are acknowledged, in the order in which they are measured. `defaults` are those
+    /// of the first server, since all must do the same.
+    pub fn concerns(&self, defaults: &Defaults) -> Result<Vec<bool>> {
+        let concerns = self.write_concern.unwrap_or(match defaults.write_concern {
             Some(0) => WriteConcerns::Zero,
             Some(_) => WriteConcerns::One,
             None => WriteConcerns::Both,
         });
-        let acknowledged = match concerns {
-            WriteConcerns::Zero => vec![false],
-            WriteConcerns::One => vec![true],
-            WriteConcerns::Both => vec![false, true],
-        };
-        let journal = self.journal || uri.journal.unwrap_or(false);
-        if journal && concerns == WriteConcerns::Zero {
-            return Err(Error::Settings(
-                "--journal waits for an answer, which --write-concern 0 does not get".to_owned(),
-            ));
-        }
-        let schemas = match self.schema {
-            Schemas::Plain => vec![Schema::Plain],
-            Schemas::Bucketed => vec![Schema::Bucketed],
-            Schemas::Both => vec![Schema::Plain, Schema::Bucketed],
-        };
-        let schemas = schemas
-            .into_iter()
-            .map(|schema| {
-                let name = format!("{}_{}", self.collection, schema.name());
-                Ok((
-                    schema,
-                    Collection::new(&uri.database_or(self.db.as_deref()), &name)?,
+        match concerns {
+            WriteConcerns::Zero if self.journal || defaults.journal == Some(true) => {
+                Err(Error::Settings(
+                    "--journal waits for an answer, which --write-concern 0 does not get"
+                        .to_owned(),
                 ))
-            })
-            .collect::<Result<_>>()?;
-        Ok(Plan {
-            schemas,
-            acknowledged,
-            journal,
-            settle: Duration::from_secs_f64(self.settle),
-            report_every: Duration::from_secs_f64(self.report_every),
-            uri,
-        })
+            }
+            WriteConcerns::Zero => Ok(vec![false]),
+            WriteConcerns::One => Ok(vec![true]),
+            WriteConcerns::Both => Ok(vec![false, true]),
+        }
     }
 
     /// The settings as they go into the report.
     #[must_use]
-    pub fn pairs(&self, plan: &Plan) -> Vec<(&'static str, String)> {
+    pub fn settings(&self) -> Vec<(&'static str, String)> {
         let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
-        let names: Vec<String> = plan.schemas.iter().map(|(_, c)| c.to_string()).collect();
         let first = if self.random_values { "random" } else { "0" };
+        let journal = if self.journal {
+            "waited for by what is acknowledged"
+        } else {
+            "not waited for"
+        };
         vec![
-            ("uri", self.uri.clone()),
-            ("collections", names.join(", ")),
-            ("documents", self.documents.to_string()),
+            ("documents", self.documents().to_string()),
             ("keys", self.keys.to_string()),
             ("values at first", first.to_owned()),
-            ("updates", self.updates.to_string()),
+            ("updates in a round", self.updates().to_string()),
             ("rounds", self.rounds.to_string()),
-            ("journal", yes_no(plan.journal)),
+            ("journal", journal.to_owned()),
             ("connections", self.connections.to_string()),
             ("documents in an insert", self.batch.to_string()),
             ("index", yes_no(!self.no_index)),
-            ("seed", self.seed.to_string()),
         ]
     }
 }
@@ -264,46 +235,65 @@ mod tests {
         options: Options,
     }
 
-    fn parse(args: &[&str]) -> std::result::Result<Options, String> {
+    fn parse(args: &[&str]) -> std::result::Result<Work, String> {
         let args = std::iter::once("bench").chain(args.iter().copied());
         Cli::try_parse_from(args)
-            .map(|cli| cli.options)
+            .map(|cli| cli.options.work)
             .map_err(|error| error.to_string())
     }
 
     #[test]
     fn both_of_both_unless_asked_for_less() {
-        for (args, names, acknowledged) in [
+        let silent = Defaults::default();
+        let w0 = Defaults {
+            write_concern: Some(0),
+            ..Defaults::default()
+        };
+        for (args, defaults, names, acknowledged) in [
             (
                 &[][..],
+                &silent,
                 &["w3_plain", "w3_bucketed"][..],
                 &[false, true][..],
             ),
             (
                 &["--schema", "plain", "--write-concern", "1"][..],
+                &w0,
                 &["w3_plain"][..],
                 &[true][..],
             ),
             (
-                &[
-                    "--schema",
-                    "bucketed",
-                    "--collection",
-                    "x",
-                    "--uri",
-                    "mongodb://h/?w=0",
-                ][..],
+                &["--schema", "bucketed", "--collection", "x"][..],
+                &w0,
                 &["x_bucketed"][..],
                 &[false][..],
             ),
         ] {
-            let plan = parse(args).unwrap().plan().unwrap();
-            let found: Vec<&str> = plan.schemas.iter().map(|(_, c)| c.name.as_str()).collect();
+            let work = parse(args).unwrap();
+            let schemas = work.schemas().into_iter();
+            let found: Vec<String> = schemas.map(|schema| work.collection(schema)).collect();
             assert_eq!(found, names, "{args:?}");
-            assert_eq!(plan.acknowledged, acknowledged, "{args:?}");
+            assert_eq!(work.concerns(defaults).unwrap(), acknowledged, "{args:?}");
         }
         assert_eq!(parse(&["--verify", "all"]).unwrap().verify, Verify::All);
         assert_eq!(parse(&["--verify", "7"]).unwrap().verify, Verify::Some(7));
+    }
+
+    #[test]
+    fn scale_is_a_part_of_the_original() {
+        for (args, documents, updates) in [
+            (&[][..], 2000, 10_000),
+            (&["--scale", "0.01"][..], 20, 100),
+            (&["--scale", "0.0001", "--updates", "7"][..], 1, 7),
+            (&["--documents", "9"][..], 9, 10_000),
+        ] {
+            let work = parse(args).unwrap();
+            assert_eq!(
+                (work.documents(), work.updates()),
+                (documents, updates),
+                "{args:?}"
+            );
+        }
     }
 
     #[test]
@@ -316,14 +306,12 @@ mod tests {
             (&["--verify", "some"][..], "verify"),
             (&["--settle=-1"][..], "settle"),
             (&["--connections", "0"][..], "connections"),
-            (&["--quiet", "--verbose"][..], "--quiet"),
+            (&["--scale", "1", "--documents", "3"][..], "--documents"),
             (&["--journal", "--write-concern", "0"][..], "--journal"),
-            (&["--collection", "a$b"][..], "--collection"),
-            (&["--db", "a.b"][..], "--db"),
         ] {
             let error = match parse(args) {
                 Err(error) => error,
-                Ok(options) => options.plan().unwrap_err().to_string(),
+                Ok(work) => work.concerns(&Defaults::default()).unwrap_err().to_string(),
             };
             assert!(error.contains(part), "{args:?}: {error}");
         }

@@ -1,35 +1,42 @@
-//! The parts of a run: load, update, read, compare.
+//! The parts of a run on one server: load, update, read, compare.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-use frond_bson::doc;
+use std::time::Duration;
 
 use super::document::{Documents, Purpose, Schema, stream};
-use super::load::Load;
 use super::model::Model;
-use super::updates::{self, Update};
-use super::{Options, Verify};
-use crate::client::{Client, WriteTarget};
+use super::results::{Read, Round};
+use super::updates;
+use super::{NAME, Verify, Work};
 use crate::collection::Collection;
-use crate::document::Source;
+use crate::contest::Contest;
 use crate::error::{Error, Result};
+use crate::load::Load;
 use crate::meter::{Meter, Outcome, Percentiles, latencies, record};
 use crate::monitor::Status;
 use crate::progress::Progress;
+use crate::report::Row;
+use crate::system::{Session, WriteConcern, settle};
 use crate::threads::{wait_until, with_each};
 
+/// Longest wait for rest, in seconds, when nobody says.
+const SETTLE: f64 = 60.0;
+
+/// Speeds kept of a round.
+const SPEEDS: u32 = 40;
+
 /// A collection of a run, with what it must hold.
-pub struct Subject {
+pub struct Subject<'a> {
     /// Where it is.
     pub collection: Collection,
     /// What it was loaded with.
-    pub documents: Documents,
+    pub documents: &'a Documents,
     /// What was done to it.
     pub model: Model,
 }
 
-impl Subject {
+impl Subject<'_> {
     /// Its schema.
     #[must_use]
     pub fn schema(&self) -> Schema {
@@ -37,133 +44,167 @@ impl Subject {
     }
 }
 
-/// What all phases of a run share.
+/// The connections to a server, and what all parts need.
 pub struct Bench<'a> {
+    /// The run.
+    pub contest: &'a Contest,
     /// The settings.
-    pub options: &'a Options,
-    /// The connections that load and update.
-    pub workers: Vec<Client>,
-    /// Set when the run should end.
-    pub stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
-}
-
-/// A round of updates.
-#[derive(Clone, Debug)]
-pub struct Round {
-    /// Updates that the server applied.
-    pub updates: u64,
-    /// From the first one sent to the last one applied.
-    pub elapsed: Duration,
-    /// Of answered updates.
-    pub latency: Option<Percentiles>,
-}
-
-/// How long finds took.
-#[derive(Clone, Copy, Debug)]
-pub struct Reads {
-    /// Finds.
-    pub count: u64,
-    /// Of all of them, in milliseconds.
-    pub latency: Percentiles,
-    /// Bytes of a document found, on average.
-    pub bytes: u64,
+    pub work: &'a Work,
+    /// How reports call the server.
+    pub label: &'a str,
+    /// It stores nothing.
+    pub null: bool,
+    /// Looks on, reads and compares.
+    pub watcher: Box<dyn Session>,
+    /// Load and update.
+    pub workers: Vec<Box<dyn Session>>,
 }
 
 impl Bench<'_> {
-    /// Inserts the documents.
-    pub fn load(&mut self, subject: &Subject, target: &WriteTarget) -> Result<Outcome> {
-        let options = self.options;
-        let meter = self.meter(options.documents);
-        let load = Load::new(target, &subject.documents, options.documents, options.batch);
-        let work = |_: usize, client: &mut Client| load.insert(client, &meter);
-        let progress = Progress::new(
-            "",
-            options.documents,
-            "documents",
-            options.quiet || options.verbose,
-        );
-        with_each(&mut self.workers, &meter, work, |all_done| {
-            watch(&meter, progress, all_done);
-            Ok(())
-        })?;
-        finished(meter, options.documents)
+    /// Inserts the documents, as many as the time allows.
+    pub fn load(
+        &mut self,
+        subject: &Subject<'_>,
+        concern: WriteConcern,
+        allowed: Option<Duration>,
+    ) -> Result<Outcome> {
+        for worker in &mut self.workers {
+            worker.insert_into(&subject.collection, concern)?;
+        }
+        let documents = self.work.documents();
+        let load = Load::new(subject.documents, 0..documents, self.work.batch);
+        let meter = self.meter(documents);
+        let name = format!("{NAME} {} load", subject.schema().name());
+        let (workers, mut watch) = self.watch(name, documents, "documents", allowed);
+        with_each(
+            workers,
+            &meter,
+            |_, session| load.insert(session.as_mut(), &meter),
+            |all_done| watch.watch(&meter, all_done),
+        )?;
+        self.ended(meter)
     }
 
-    /// One round of updates. They are made and encoded before the clock runs; it stops when the
-    /// server has applied the last one.
+    /// One round of updates, as many of them as the time allows. They are made and encoded before the
+    /// clock runs; it stops when the server has applied the last one.
     pub fn update(
         &mut self,
-        subject: &mut Subject,
-        target: &WriteTarget,
-        acknowledged: bool,
+        subject: &mut Subject<'_>,
+        concern: WriteConcern,
         number: u64,
+        allowed: Option<Duration>,
     ) -> Result<Round> {
-        let options = self.options;
+        let work = self.work;
         let updates = updates::round(
-            options.seed,
+            self.contest.servers.seed,
             number,
-            options.updates,
-            options.documents,
-            options.keys,
+            work.updates(),
+            work.documents(),
+            work.keys,
         );
         let count = self.workers.len();
-        let mut scripts = Vec::new();
-        for (index, client) in self.workers.iter_mut().enumerate() {
-            let mine = updates.iter().skip(index).step_by(count);
-            scripts.push(Script::build(client, target, &subject.documents, mine)?);
+        for (index, session) in self.workers.iter_mut().enumerate() {
+            let mut mine = updates.iter().skip(index).step_by(count);
+            session.encode(&subject.collection, concern, subject.documents, &mut mine)?;
         }
-        let meter = self.meter(options.updates);
+        let meter = self.meter(work.updates());
         let ended = AtomicU64::new(0);
-        let work = |index: usize, client: &mut Client| {
-            if let Some(script) = scripts.get(index) {
-                script.play(client, target, &meter)?;
-            }
+        let played: Vec<AtomicU64> = (0..count).map(|_| AtomicU64::new(0)).collect();
+        let play = |index: usize, session: &mut Box<dyn Session>| {
+            session.play(&mut |elapsed| {
+                meter.batch(1, elapsed);
+                if let Some(played) = played.get(index) {
+                    played.fetch_add(1, Ordering::Relaxed);
+                }
+                !meter.stopping()
+            })?;
             // What counts is when the last connection is done, not when this was noticed.
             let nanos = u64::try_from(meter.elapsed().as_nanos()).unwrap_or(u64::MAX);
             ended.fetch_max(nanos, Ordering::AcqRel);
             Ok(())
         };
-        let progress = Progress::new(
-            "",
-            options.updates,
-            "updates",
-            options.quiet || options.verbose,
-        );
-        with_each(&mut self.workers, &meter, work, |all_done| {
-            watch(&meter, progress, all_done);
-            Ok(())
+        let w = u8::from(concern.acknowledged);
+        let name = format!("{NAME} {} w:{w}", subject.schema().name());
+        let (workers, mut watch) = self.watch(name, work.updates(), "updates", allowed);
+        with_each(workers, &meter, play, |all_done| {
+            watch.watch(&meter, all_done)
         })?;
-        let outcome = finished(meter, options.updates)?;
+        let outcome = self.ended(meter)?;
+        let mut left: Vec<u64> = played.into_iter().map(AtomicU64::into_inner).collect();
         for (n, update) in updates.iter().enumerate() {
-            subject.model.apply(n % count, update);
+            if let Some(left @ 1..) = left.get_mut(n % count) {
+                *left -= 1;
+                subject.model.apply(n % count, update);
+            }
         }
         subject.model.next_round();
-        Ok(Round {
+        let mut round = Round {
             updates: outcome.documents,
             elapsed: Duration::from_nanos(ended.into_inner()),
-            latency: acknowledged.then(|| Percentiles::of(&outcome.latencies)),
-        })
+            latency: concern
+                .acknowledged
+                .then(|| Percentiles::of(&outcome.latencies)),
+            speeds: Vec::new(),
+        };
+        round.speeds = if concern.acknowledged {
+            speeds(&outcome)
+        } else {
+            // When an update was sent says nothing of when it was applied.
+            vec![(0.0, round.per_s()), (1.0, round.per_s())]
+        };
+        Ok(round)
     }
 
     fn meter(&self, total: u64) -> Meter {
-        Meter::start(total, std::sync::Arc::clone(&self.stop))
+        Meter::start(total, Arc::clone(&self.contest.stop))
+    }
+
+    fn watch(
+        &mut self,
+        name: String,
+        total: u64,
+        unit: &'static str,
+        allowed: Option<Duration>,
+    ) -> (&mut [Box<dyn Session>], Watch<'_>) {
+        let quiet = self.contest.servers.quiet || self.work.verbose;
+        let watch = Watch {
+            contest: self.contest,
+            session: self.watcher.as_mut(),
+            progress: Progress::new(&format!("{}, {name}", self.label), total, unit, quiet),
+            name,
+            label: self.label,
+            last: Row::default(),
+            allowed,
+        };
+        (&mut self.workers, watch)
+    }
+
+    /// The outcome of a part, unless an error or the user ended it.
+    fn ended(&self, meter: Meter) -> Result<Outcome> {
+        let mut outcome = meter.end();
+        if let Some(error) = outcome.error.take() {
+            return Err(error);
+        }
+        self.contest.go_on()?;
+        Ok(outcome)
     }
 
     /// Finds random documents by `_id`: whole, or one key of each.
-    pub fn read(&self, client: &mut Client, subject: &Subject, whole: bool) -> Result<Reads> {
-        let options = self.options;
-        let mut random = stream(options.seed, Purpose::Reads, u64::from(whole));
+    pub fn read(&mut self, subject: &Subject<'_>, when: &'static str, whole: bool) -> Result<Read> {
+        let work = self.work;
+        let seed = self.contest.servers.seed;
+        let mut random = stream(seed, Purpose::Reads, u64::from(whole));
         let (mut times, mut bytes) = (latencies(), 0);
-        for _ in 0..options.reads {
-            self.go_on()?;
-            let number = random.below(options.documents);
-            let key = random.below(u64::from(options.keys)) as usize;
+        for _ in 0..work.reads {
+            self.contest.go_on()?;
+            let number = random.below(work.documents());
+            let key = random.below(u64::from(work.keys)) as usize;
             let path = subject.documents.paths.get(key).map(String::as_str);
             let field = if whole { None } else { path };
             let id = subject.documents.id(number);
-            let (found, elapsed) = client.find_by_id(&subject.collection, id, field)?;
+            let (found, elapsed) = self.watcher.find_by_id(&subject.collection, id, field)?;
             let found = found.ok_or_else(|| absent(number))?;
-            if path.is_none_or(|path| found.path(path).is_none()) {
+            if !self.null && path.is_none_or(|path| found.path(path).is_none()) {
                 let path = path.unwrap_or_default();
                 return Err(Error::Wrong(format!("document {number} has no {path}")));
             }
@@ -173,69 +214,52 @@ impl Bench<'_> {
                 u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
             );
         }
-        Ok(Reads {
-            count: options.reads,
+        Ok(Read {
+            schema: subject.schema(),
+            when,
+            whole,
             latency: Percentiles::of(&times),
-            bytes: bytes / options.reads.max(1),
+            bytes: bytes / work.reads.max(1),
         })
     }
 
     /// Compares documents with what they must hold; how many were compared.
-    pub fn verify(&self, client: &mut Client, subject: &Subject) -> Result<u64> {
-        let documents = self.options.documents;
-        subject.collection.check_count(client, documents)?;
+    pub fn verify(&mut self, subject: &Subject<'_>) -> Result<u64> {
+        let documents = self.work.documents();
+        let collection = &subject.collection;
+        let counted = self.watcher.count(collection)?;
+        if counted != documents {
+            return Err(Error::Wrong(format!(
+                "{collection} holds {counted} documents instead of {documents}"
+            )));
+        }
         let mut numbers: Vec<u64> = (0..documents).collect();
-        if let Verify::Some(count) = self.options.verify {
-            stream(self.options.seed, Purpose::Order, u64::MAX).shuffle(&mut numbers);
+        if let Verify::Some(count) = self.work.verify {
+            let seed = self.contest.servers.seed;
+            stream(seed, Purpose::Order, u64::MAX).shuffle(&mut numbers);
             numbers.truncate(usize::try_from(count).unwrap_or(usize::MAX));
         }
         for number in &numbers {
-            self.go_on()?;
+            self.contest.go_on()?;
             let id = subject.documents.id(*number);
-            let (found, _) = client.find_by_id(&subject.collection, id, None)?;
+            let (found, _) = self.watcher.find_by_id(collection, id, None)?;
             let found = found.ok_or_else(|| absent(*number))?;
             subject
                 .model
-                .check(&subject.documents, *number, &found)
+                .check(subject.documents, *number, &found)
                 .map_err(|error| match error {
-                    Error::Wrong(text) => Error::Wrong(format!("{}, {text}", subject.collection)),
+                    Error::Wrong(text) => Error::Wrong(format!("{collection}, {text}")),
                     other => other,
                 })?;
         }
         Ok(numbers.len() as u64)
     }
 
-    /// Asks the server to write everything, and waits until it has written nothing for two seconds.
-    /// A server that does not tell what it writes is not waited for.
-    pub fn settle(&self, client: &mut Client, longest: Duration) -> Result<Status> {
-        const NAP: Duration = Duration::from_millis(250);
-        const REST: Duration = Duration::from_secs(2);
-        if !longest.is_zero() {
-            match client.command("admin", &doc! { "fsync": 1 }) {
-                Ok(_) | Err(Error::Server { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let start = Instant::now();
-        let mut status = Status::ask(client)?;
-        let mut since = Instant::now();
-        while status.data_bytes.is_some() && start.elapsed() < longest && since.elapsed() < REST {
-            std::thread::sleep(NAP.min(longest));
-            self.go_on()?;
-            let now = Status::ask(client)?;
-            if (now.data_bytes, now.log_bytes) != (status.data_bytes, status.log_bytes) {
-                since = Instant::now();
-            }
-            status = now;
-        }
-        Ok(status)
-    }
-
-    fn go_on(&self) -> Result<()> {
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(Error::Stopped);
-        }
-        Ok(())
+    /// Waits until the server rests.
+    pub fn settle(&mut self) -> Result<Status> {
+        let longest = self.contest.servers.longest_settle_or(SETTLE);
+        let go_on = || self.contest.go_on();
+        settle(self.watcher.as_mut(), longest, &go_on)
     }
 }
 
@@ -243,76 +267,77 @@ fn absent(number: u64) -> Error {
     Error::Wrong(format!("document {number} is not there"))
 }
 
-/// The outcome of a phase that did all it should.
-fn finished(meter: Meter, requested: u64) -> Result<Outcome> {
-    let mut outcome = meter.end();
-    match outcome.error.take() {
-        Some(error) => Err(error),
-        None if outcome.documents < requested => Err(Error::Stopped),
-        None => Ok(outcome),
-    }
+/// Speeds of the parts of a round.
+fn speeds(outcome: &Outcome) -> Vec<(f64, f64)> {
+    let part = |n: u32| f64::from(n) / f64::from(SPEEDS);
+    (0..SPEEDS)
+        .filter_map(|n| {
+            let speed = outcome.timeline.speed_of_part(part(n), part(n + 1))?;
+            Some(((part(n) + part(n + 1)) / 2.0, speed))
+        })
+        .collect()
 }
 
-/// Shows progress until all threads are done.
-fn watch(meter: &Meter, mut progress: Progress, all_done: &dyn Fn() -> bool) {
-    const EVERY: Duration = Duration::from_millis(500);
-    let (mut at, mut last) = (EVERY, (0.0, 0));
-    while !wait_until(meter, at, all_done) {
-        let (elapsed_s, count) = (meter.elapsed().as_secs_f64(), meter.documents());
-        let now = (count - last.1) as f64 / (elapsed_s - last.0).max(1e-9);
-        progress.show(elapsed_s, count, now, meter.speed_of_part(0.95, 1.0));
-        last = (elapsed_s, count);
-        at = meter.elapsed().max(at) + EVERY;
-    }
-    progress.finish();
+/// Looks on while others work.
+struct Watch<'t> {
+    contest: &'t Contest,
+    session: &'t mut dyn Session,
+    progress: Progress,
+    name: String,
+    label: &'t str,
+    last: Row,
+    allowed: Option<Duration>,
 }
 
-/// The messages of one connection, ready to send.
-struct Script {
-    bytes: Vec<u8>,
-    /// Where each message ends, and the request that is answered.
-    messages: Vec<(usize, i32)>,
-}
-
-impl Script {
-    fn build<'u>(
-        client: &mut Client,
-        target: &WriteTarget,
-        documents: &Documents,
-        updates: impl Iterator<Item = &'u Update>,
-    ) -> Result<Script> {
-        let (mut bytes, mut messages) = (Vec::new(), Vec::new());
-        for update in updates {
-            let (filter, change) = (update.filter(documents), update.change(documents));
-            let id = client.build_update(target, &filter, &change, &mut bytes)?;
-            messages.push((bytes.len(), id));
-        }
-        Ok(Script { bytes, messages })
-    }
-
-    /// Sends the messages one by one and takes their answers. Returns when the server has applied
-    /// the last one.
-    fn play(&self, client: &mut Client, target: &WriteTarget, meter: &Meter) -> Result<()> {
-        let mut from = 0;
-        for (to, id) in &self.messages {
-            if meter.stopping() {
-                break;
+impl Watch<'_> {
+    /// Shows progress and writes the trace until all threads are done; ends them when their time is up.
+    fn watch(&mut self, meter: &Meter, all_done: &dyn Fn() -> bool) -> Result<()> {
+        let every = self.contest.servers.every();
+        let mut at = every;
+        let mut end = self.allowed;
+        loop {
+            let done = wait_until(meter, end.map_or(at, |end| end.min(at)), all_done);
+            if end.is_some_and(|end| meter.elapsed() >= end) {
+                meter.stop();
+                end = None;
             }
-            let start = Instant::now();
-            client.send_built(self.bytes.get(from..*to).unwrap_or_default())?;
-            client.update_reply(target, *id)?;
-            meter.batch(1, start.elapsed());
-            from = *to;
+            if done || meter.elapsed() >= at {
+                self.note(meter, done)?;
+                at = meter.elapsed().max(at) + every;
+            }
+            if done {
+                self.progress.finish();
+                return Ok(());
+            }
         }
-        // A server works on the messages of a connection one after another, so that its answer to
-        // this says that all the others are done.
-        client.command("admin", &doc! { "ping": 1 })?;
-        Ok(())
     }
-}
 
-/// Bytes of the documents of a load, on the wire.
-#[must_use]
-pub fn bytes_of(subject: &Subject, documents: u64) -> u64 {
-    subject.documents.document_bytes() as u64 * documents
+    fn note(&mut self, meter: &Meter, last: bool) -> Result<()> {
+        let before = self.last;
+        let interval = meter.take_interval();
+        let elapsed_s = interval.elapsed.as_secs_f64();
+        let count = interval.documents;
+        let per_s = (count - before.count) as f64 / (elapsed_s - before.elapsed_s).max(1e-9);
+        let latency = Percentiles::of(&interval.latencies);
+        let exit_speed = meter.speed_of_part(0.95, 1.0);
+        self.progress.show(elapsed_s, count, per_s, exit_speed);
+        if count == before.count && last {
+            return Ok(());
+        }
+        let figures = if last {
+            before.figures
+        } else {
+            self.session.status().map(|status| status.figures)?
+        };
+        self.last = Row {
+            elapsed_s,
+            count,
+            per_s,
+            p50_ms: latency.p50_ms,
+            p99_ms: latency.p99_ms,
+            max_ms: latency.max_ms,
+            figures,
+        };
+        self.contest.trace.add(&self.name, self.label, &self.last)
+    }
 }

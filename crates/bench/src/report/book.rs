@@ -97,8 +97,7 @@ impl Book {
                         0 => format!("{}.svg", chapter.workload),
                         _ => format!("{}-{}.svg", chapter.workload, index + 1),
                     };
-                    let svg =
-                        plot::svg_over(&chart.panels, chart.x_max, &chart.x_unit, chart.axis)?;
+                    let svg = plot::svg(&chart.panels, chart.x_max, &chart.x_unit, chart.axis)?;
                     Ok((name, svg))
                 })
                 .collect::<Result<Vec<_>>>()

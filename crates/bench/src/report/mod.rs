@@ -4,18 +4,14 @@
 mod book;
 mod chapter;
 pub mod chart;
-mod facts;
 mod page;
 pub mod plot;
-mod single;
 mod trace;
 
 pub use book::Book;
 pub use chapter::{Chapter, Chart, Figure, show};
-pub use facts::Facts;
 pub use page::Section;
 pub use plot::Axis;
-pub use single::{Page, write_files};
 pub use trace::{Row, TraceFile, resident_max_mib};
 
 use std::fs;

@@ -14,7 +14,7 @@ pub struct Section {
 impl Section {
     /// A table of names and values.
     #[must_use]
-    pub fn of_pairs(title: &str, pairs: &[(&'static str, String)]) -> Section {
+    pub fn of_pairs(title: &str, pairs: &[(&str, String)]) -> Section {
         let mut rows = vec![vec!["what".to_owned(), "value".to_owned()]];
         rows.extend(
             pairs

@@ -86,12 +86,7 @@ impl Axis {
 }
 
 /// Draws the panels, which share their horizontal axis: from 0 to `x_max`, of what `x_unit` names.
-pub fn svg(panels: &[Panel], x_max: f64, x_unit: &str) -> Result<String> {
-    svg_over(panels, x_max, x_unit, Axis::Linear)
-}
-
-/// The same with an axis of another kind.
-pub fn svg_over(panels: &[Panel], x_max: f64, x_unit: &str, axis: Axis) -> Result<String> {
+pub fn svg(panels: &[Panel], x_max: f64, x_unit: &str, axis: Axis) -> Result<String> {
     let height = panels.iter().map(|panel| panel.height).sum();
     let mut text = String::new();
     let root = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();

@@ -1,0 +1,378 @@
+//! One server's part of a run. Its work is cut into steps, of which each turn takes one; the steps of
+//! all servers are the same.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::document::Documents;
+use super::model::Model;
+use super::phase::{Bench, Subject};
+use super::results::{Loaded, Results, Updated, Written};
+use super::{NAME, Work};
+use crate::contest::{Contest, Contestant, Ending, Lane, Turn};
+use crate::document::Source;
+use crate::error::{Error, Result};
+use crate::monitor::Status;
+use crate::report::thousands;
+use crate::statistics::Statistics;
+use crate::system::{Definition, Index, WriteConcern};
+
+/// What the updates find a document by.
+const INDEX: Index = Index {
+    fields: &["appver", "deploytype", "g", "guid", "timeslice"],
+    multikey: false,
+};
+
+/// When documents are read.
+pub const READS: [&str; 2] = ["after the load", "after the updates"];
+
+/// What a turn does. Subjects are given by their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Load(usize),
+    Read(usize, &'static str),
+    Update(Rounds),
+    Verify(usize),
+}
+
+/// One round among those of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rounds {
+    subject: usize,
+    acknowledged: bool,
+    /// Its number among all rounds of the subject.
+    number: u64,
+    first: bool,
+    last: bool,
+}
+
+/// All steps of a run.
+fn steps(subjects: usize, concerns: &[bool], rounds: u64, reads: bool) -> VecDeque<Step> {
+    let all = 0..subjects;
+    let mut steps: VecDeque<Step> = all.clone().map(Step::Load).collect();
+    let [after_load, after_updates] = READS;
+    if reads {
+        steps.extend(all.clone().map(|subject| Step::Read(subject, after_load)));
+    }
+    for (block, acknowledged) in (0..).zip(concerns) {
+        for subject in all.clone() {
+            steps.extend((0..rounds).map(|round| {
+                Step::Update(Rounds {
+                    subject,
+                    acknowledged: *acknowledged,
+                    number: block * rounds + round,
+                    first: round == 0,
+                    last: round + 1 == rounds,
+                })
+            }));
+        }
+    }
+    if reads {
+        steps.extend(
+            all.clone()
+                .map(|subject| Step::Read(subject, after_updates)),
+        );
+    }
+    steps.extend(all.map(Step::Verify));
+    steps
+}
+
+/// Connections, and what was done so far.
+pub struct KeysLane<'a> {
+    bench: Bench<'a>,
+    subjects: Vec<Subject<'a>>,
+    journal: bool,
+    statistics: Option<Statistics>,
+    steps: VecDeque<Step>,
+    /// Rounds still to come.
+    rounds_left: u32,
+    /// The least time that a round gets.
+    share: Option<Duration>,
+    /// Time that load and updates took.
+    spent: Duration,
+    /// Something was not done, or not whole, since there was no time.
+    cut: bool,
+    /// What the server had counted before the rounds under way.
+    before: Status,
+    results: Results,
+}
+
+impl<'a> KeysLane<'a> {
+    /// Connects, checks the settings against the server's limits, and makes the collections ready.
+    pub fn open(
+        contest: &'a Contest,
+        contestant: &'a Contestant,
+        work: &'a Work,
+        sources: &'a [Documents],
+        concerns: &[bool],
+    ) -> Result<Self> {
+        let servers = &contest.servers;
+        let mut watcher = contestant.connect(&contest.stop)?;
+        let definition = Definition {
+            indexes: if work.no_index { vec![] } else { vec![INDEX] },
+            compression: None,
+        };
+        let mut subjects = Vec::new();
+        for documents in sources {
+            let name = work.collection(documents.schema);
+            let collection = contestant.collection(servers.db.as_deref(), &name)?;
+            watcher.check_batch(true, work.batch, documents.document_bytes())?;
+            if servers.drop {
+                watcher.drop_collection(&collection)?;
+            }
+            let already = watcher.count(&collection)?;
+            if already > 0 {
+                return Err(Error::Settings(format!(
+                    "{collection} of {} holds {already} documents: --drop drops them",
+                    contestant.label
+                )));
+            }
+            subjects.push(Subject {
+                collection,
+                documents,
+                model: Model::new(work.documents()),
+            });
+        }
+        for subject in &subjects {
+            watcher.create(&subject.collection, &definition)?;
+        }
+        let workers = contestant.connect_all(usize::from(work.connections), &contest.stop)?;
+        let same = |other: &Contestant| std::ptr::eq(other, contestant);
+        let path = match contest.contestants.iter().position(same) {
+            Some(index) if contest.contestants.len() > 1 => {
+                contest.folder.join(format!("statistics-{}.csv", index + 1))
+            }
+            _ => contest.folder.join("statistics.csv"),
+        };
+        let session = contestant.connect(&contest.stop)?;
+        let verbose = work.verbose && !servers.quiet;
+        let statistics = Statistics::start(session, &path, servers.every(), verbose)?;
+        statistics.phase("waiting");
+        let steps = steps(subjects.len(), concerns, work.rounds, work.reads > 0);
+        let updates = steps.iter().filter(|step| matches!(step, Step::Update(_)));
+        Ok(KeysLane {
+            rounds_left: updates.count() as u32,
+            bench: Bench {
+                contest,
+                work,
+                label: &contestant.label,
+                null: contestant.description.null,
+                watcher,
+                workers,
+            },
+            share: None,
+            subjects,
+            journal: work.journal || contestant.defaults().journal == Some(true),
+            statistics: Some(statistics),
+            steps,
+            spent: Duration::ZERO,
+            cut: false,
+            before: Status::default(),
+            results: Results::default(),
+        })
+    }
+
+    /// What is left of it.
+    #[must_use]
+    pub fn end(self) -> Results {
+        self.results
+    }
+
+    /// Names what goes on from now on.
+    fn begin(&self, phase: &str) {
+        if let Some(statistics) = &self.statistics {
+            statistics.phase(phase);
+        }
+    }
+
+    fn tell(&self, text: &str) {
+        if !self.bench.contest.servers.quiet {
+            eprintln!("{}, {NAME}: {text}", self.bench.label);
+        }
+    }
+
+    fn concern(&self, acknowledged: bool) -> WriteConcern {
+        WriteConcern {
+            acknowledged,
+            journal: acknowledged && self.journal,
+        }
+    }
+
+    /// What is left of the time that the workload may take on this server.
+    fn time_left(&self) -> Option<Duration> {
+        let limit = self.bench.contest.limit()?;
+        Some(limit.saturating_sub(self.spent))
+    }
+
+    fn settle(&mut self, name: &str) -> Result<Status> {
+        self.begin(&format!("{name}: settling"));
+        self.bench.settle()
+    }
+
+    fn subject(&self, index: usize) -> Result<&Subject<'a>> {
+        self.subjects.get(index).ok_or_else(no_subject)
+    }
+
+    /// Loads a collection. False if the time was too short: then there is nothing to update.
+    fn load(&mut self, index: usize) -> Result<bool> {
+        let name = self.subject(index)?.schema().name();
+        let before = self.bench.watcher.status()?;
+        self.begin(&format!("{name}: load"));
+        let (concern, allowed) = (self.concern(true), self.time_left());
+        let subject = self.subjects.get(index).ok_or_else(no_subject)?;
+        let outcome = self.bench.load(subject, concern, allowed)?;
+        self.spent += outcome.elapsed;
+        let each = subject.documents.document_bytes();
+        let mut loaded = Loaded::new(subject.schema(), &outcome, each);
+        self.tell(&format!(
+            "{name}: {} documents loaded in {:.1} s, {}/s",
+            thousands(loaded.documents as f64),
+            loaded.elapsed_s,
+            thousands(loaded.documents_per_s()),
+        ));
+        let whole = loaded.documents == self.bench.work.documents();
+        if whole {
+            let after = self.settle(name)?;
+            loaded.written = Written::between(&before, &after, loaded.documents);
+        }
+        self.results.loads.push(loaded);
+        Ok(whole)
+    }
+
+    /// A round of updates. Bytes written are counted from rest to rest, over all rounds of a kind.
+    /// What time is left is shared out to the rounds still to come. What nobody answers may take longer
+    /// than its share, since the server works on all that was sent; that does not cost the others theirs.
+    fn round(&mut self, round: Rounds) -> Result<()> {
+        let schema = self.subject(round.subject)?.schema();
+        let (name, w) = (schema.name(), u8::from(round.acknowledged));
+        if round.first {
+            self.before = self.settle(name)?;
+            self.results.updates.push(Updated {
+                schema,
+                acknowledged: round.acknowledged,
+                rounds: Vec::new(),
+                written: Written::default(),
+            });
+        }
+        let even = self.time_left().map(|left| left / self.rounds_left.max(1));
+        let share = *self.share.get_or_insert(even.unwrap_or_default());
+        let allowed = even.map(|even| even.max(share));
+        self.rounds_left = self.rounds_left.saturating_sub(1);
+        if allowed == Some(Duration::ZERO) {
+            self.cut = true;
+        } else {
+            self.begin(&format!("{name}: updates w:{w}"));
+            let concern = self.concern(round.acknowledged);
+            let subject = self.subjects.get_mut(round.subject);
+            let subject = subject.ok_or_else(no_subject)?;
+            let done = self.bench.update(subject, concern, round.number, allowed)?;
+            self.spent += done.elapsed;
+            self.cut |= done.updates < self.bench.work.updates();
+            self.tell(&format!(
+                "{name}, w:{w}: {} updates in {:.3} s, {}/s",
+                thousands(done.updates as f64),
+                done.elapsed.as_secs_f64(),
+                thousands(done.per_s()),
+            ));
+            if let Some(updated) = self.results.updates.last_mut() {
+                updated.rounds.push(done);
+            }
+        }
+        if round.last {
+            let after = self.settle(name)?;
+            if let Some(updated) = self.results.updates.last_mut() {
+                updated.written = Written::between(&self.before, &after, updated.updates());
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, index: usize, when: &'static str) -> Result<()> {
+        let subject = self.subjects.get(index).ok_or_else(no_subject)?;
+        self.begin(&format!("{}: reads", subject.schema().name()));
+        for whole in [true, false] {
+            let read = self.bench.read(subject, when, whole)?;
+            self.results.reads.push(read);
+        }
+        Ok(())
+    }
+
+    /// Compares a collection with its model. A null server has nothing to compare.
+    fn verify(&mut self, index: usize) -> Result<()> {
+        let subject = self.subjects.get(index).ok_or_else(no_subject)?;
+        let schema = subject.schema();
+        self.begin(&format!("{}: verification", schema.name()));
+        if !self.bench.null {
+            let verified = self.bench.verify(subject)?;
+            self.results.verified.push((schema, verified));
+        }
+        let contest = self.bench.contest;
+        contest.leave(self.bench.watcher.as_mut(), &subject.collection)
+    }
+}
+
+fn no_subject() -> Error {
+    Error::Settings("no schema to measure".to_owned())
+}
+
+impl Lane for KeysLane<'_> {
+    fn turn(&mut self) -> Result<Turn> {
+        let mut time_is_up = false;
+        match self.steps.pop_front() {
+            Some(Step::Load(subject)) => time_is_up = !self.load(subject)?,
+            Some(Step::Read(subject, when)) => self.read(subject, when)?,
+            Some(Step::Update(round)) => self.round(round)?,
+            Some(Step::Verify(subject)) => self.verify(subject)?,
+            None => {}
+        }
+        self.begin("waiting");
+        if time_is_up {
+            return Ok(Turn::TimeUp);
+        }
+        Ok(match (self.steps.is_empty(), self.cut) {
+            (false, _) => Turn::More,
+            (true, false) => Turn::Done,
+            (true, true) => Turn::TimeUp,
+        })
+    }
+
+    fn ended(&mut self, ending: Ending) {
+        self.results.ending = ending;
+        if let Some(statistics) = self.statistics.take() {
+            self.results.statistics = statistics.end();
+        }
+        // Connections are not needed any more, and the server may want their memory.
+        self.bench.workers.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_round_has_its_beginning_and_its_end() {
+        let steps: Vec<Step> = steps(2, &[false, true], 3, true).into();
+        assert_eq!(steps.len(), 2 + 2 + 12 + 2 + 2);
+        let rounds: Vec<Rounds> = steps
+            .iter()
+            .filter_map(|step| match step {
+                Step::Update(round) => Some(*round),
+                _ => None,
+            })
+            .collect();
+        for (index, round) in (0..).zip(&rounds) {
+            assert_eq!(round.subject, index / 3 % 2);
+            assert_eq!(round.acknowledged, index >= 6);
+            assert_eq!((round.first, round.last), (index % 3 == 0, index % 3 == 2));
+        }
+        // No two rounds of a collection make the same updates.
+        for subject in 0..2 {
+            let mine = rounds.iter().filter(|round| round.subject == subject);
+            let numbers: Vec<u64> = mine.map(|round| round.number).collect();
+            assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
+        }
+        assert_eq!(steps.last(), Some(&Step::Verify(1)));
+        assert_eq!(super::steps(1, &[true], 1, false).len(), 3);
+    }
+}
