@@ -434,3 +434,37 @@ fn the_insertion_workload_runs_against_it() {
     let count = client.command(&doc! {"count": "w1", "$db": "frond_bench"});
     assert_eq!(count.get_i64("n"), Some(2500));
 }
+
+#[test]
+fn connections_read_while_others_insert() {
+    let (server, folder) = (server(), tempfile::tempdir().unwrap());
+    let (uri, out) = (server.uri(), folder.path().to_str().unwrap());
+    let code = run(Cli::parse_from([
+        "bench",
+        "insert",
+        "--quiet",
+        "--uri",
+        &uri,
+        "--out",
+        out,
+        "--documents",
+        "20000",
+        "--batch",
+        "100",
+        "--readers",
+        "2",
+        "--turns",
+        "3",
+    ])
+    .command);
+    assert_eq!(code, ExitCode::SUCCESS);
+    let results = std::fs::read_to_string(folder.path().join("results.csv")).unwrap();
+    let line = results
+        .lines()
+        .find(|line| line.starts_with("insert,null server,finds beside the inserts,finds/s,"))
+        .unwrap();
+    assert!(
+        line.rsplit(',').next().unwrap().parse::<f64>().unwrap() > 0.0,
+        "{line}"
+    );
+}

@@ -3,7 +3,7 @@
 use super::Work;
 use super::lane::Ended;
 use crate::contest::Contest;
-use crate::meter::Percentiles;
+use crate::meter::{Outcome, Percentiles};
 use crate::report::chart::{self, Traces};
 use crate::report::{Chapter, Figure, resident_max_mib};
 
@@ -55,11 +55,15 @@ fn figures(work: &Work, lanes: &[Ended]) -> Vec<Figure> {
         let early = lane.outcome.timeline.speed_of_part(0.10, 0.20)?;
         Some(lane.outcome.timeline.speed_of_part(0.95, 1.0)? / early)
     };
-    let latency = |pick: fn(&Percentiles) -> f64| {
-        each(&|lane| {
-            let latencies = &lane.outcome.latencies;
-            (!latencies.is_empty()).then(|| pick(&Percentiles::of(latencies)))
-        })
+    let of = |outcome: &Outcome, pick: fn(&Percentiles) -> f64| {
+        let latencies = &outcome.latencies;
+        (!latencies.is_empty()).then(|| pick(&Percentiles::of(latencies)))
+    };
+    let latency = |pick| each(&|lane| of(&lane.outcome, pick));
+    let find_latency = |pick| each(&|lane| of(&lane.finds, pick));
+    let finds = |lane: &Ended| {
+        let count = lane.finds.documents as f64;
+        (count > 0.0).then(|| count / lane.finds.elapsed.as_secs_f64().max(1e-9))
     };
     let written = |pick: fn(&crate::monitor::Status) -> Option<f64>| {
         each(&|lane| {
@@ -75,7 +79,7 @@ fn figures(work: &Work, lanes: &[Ended]) -> Vec<Figure> {
         })
     };
     let (documents, entry) = ("documents/s", "entries/s");
-    vec![
+    let mut figures = vec![
         Figure::told(
             "documents",
             "",
@@ -97,6 +101,9 @@ fn figures(work: &Work, lanes: &[Ended]) -> Vec<Figure> {
         Figure::less("batch latency p99", "ms", latency(|l| l.p99_ms)),
         Figure::less("batch latency p99.9", "ms", latency(|l| l.p999_ms)),
         Figure::less("batch latency max", "ms", latency(|l| l.max_ms)),
+        Figure::more("finds beside the inserts", "finds/s", each(&finds)),
+        Figure::less("find latency p50", "ms", find_latency(|l| l.p50_ms)),
+        Figure::less("find latency p99", "ms", find_latency(|l| l.p99_ms)),
         Figure::told("log bytes a document", "bytes", written(|s| s.log_bytes)),
         Figure::told(
             "data file bytes a document",
@@ -123,5 +130,8 @@ fn figures(work: &Work, lanes: &[Ended]) -> Vec<Figure> {
             "MiB",
             each(&|lane| resident_max_mib(&lane.rows)),
         ),
-    ]
+    ];
+    // What nobody was asked for, or nobody told, is no row.
+    figures.retain(|figure| figure.values.iter().any(Option::is_some));
+    figures
 }

@@ -1,9 +1,11 @@
 //! One server's part of an insertion run.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::Work;
+use super::reads::Reads;
 use crate::collection::Collection;
 use crate::contest::{Contest, Contestant, Ending, Lane, Turn};
 use crate::document::{Generator, Source};
@@ -12,9 +14,13 @@ use crate::load::Load;
 use crate::meter::{Meter, Outcome, Percentiles};
 use crate::monitor::Status;
 use crate::progress::Progress;
+use crate::random::SplitMix64;
 use crate::report::Row;
 use crate::system::{Session, Sizes, settle};
 use crate::threads::{wait_until, with_each};
+
+/// Keeps the random numbers of reads apart from those of documents.
+const READS: u64 = 0x5245_4144;
 
 /// Connections, and what was done so far.
 pub struct InsertLane<'a> {
@@ -25,8 +31,10 @@ pub struct InsertLane<'a> {
     collection: Collection,
     /// Looks on and counts.
     watcher: Box<dyn Session>,
-    workers: Vec<Box<dyn Session>>,
+    workers: Vec<Worker>,
     meter: Meter,
+    /// Of finds beside the inserts.
+    finds: Meter,
     progress: Progress,
     rows: Vec<Row>,
     /// Documents that were there before.
@@ -39,12 +47,21 @@ pub struct InsertLane<'a> {
     ending: Ending,
 }
 
+/// A connection and what it does.
+struct Worker {
+    session: Box<dyn Session>,
+    /// Where it reads; `None` for one that inserts.
+    reads: Option<SplitMix64>,
+}
+
 /// What a lane leaves.
 pub struct Ended {
     /// How it ended.
     pub ending: Ending,
     /// Documents, times, latencies.
     pub outcome: Outcome,
+    /// Finds beside them.
+    pub finds: Outcome,
     /// The trace.
     pub rows: Vec<Row>,
     /// What the collection takes.
@@ -78,13 +95,29 @@ impl<'a> InsertLane<'a> {
         }
         watcher.create(&collection, &work.definition())?;
         let before = watcher.status()?;
-        let mut workers = contestant.connect_all(usize::from(work.threads), &contest.stop)?;
+        let mut workers = Vec::new();
+        for session in contestant.connect_all(usize::from(work.threads), &contest.stop)? {
+            workers.push(Worker {
+                session,
+                reads: None,
+            });
+        }
         for worker in &mut workers {
-            worker.insert_into(&collection, concern)?;
+            worker.session.insert_into(&collection, concern)?;
+        }
+        for (number, session) in
+            (0..).zip(contestant.connect_all(usize::from(work.readers), &contest.stop)?)
+        {
+            workers.push(Worker {
+                session,
+                reads: Some(SplitMix64::new(servers.seed ^ READS, number)),
+            });
         }
         let documents = work.documents();
         let meter = Meter::start(documents, Arc::clone(&contest.stop));
         meter.pause();
+        let finds = Meter::start(0, Arc::clone(&contest.stop));
+        finds.pause();
         Ok(InsertLane {
             progress: Progress::new(&contestant.label, documents, "documents", servers.quiet),
             contest,
@@ -95,6 +128,7 @@ impl<'a> InsertLane<'a> {
             watcher,
             workers,
             meter,
+            finds,
             rows: Vec::new(),
             already,
             next: 0,
@@ -112,6 +146,7 @@ impl<'a> InsertLane<'a> {
         Ended {
             ending: self.ending,
             outcome: self.meter.end(),
+            finds: self.finds.end(),
             rows: self.rows,
             sizes: self.sizes,
             status: [self.before, self.after],
@@ -152,12 +187,15 @@ impl Lane for InsertLane<'_> {
         let Self {
             workers,
             meter,
+            finds,
             watcher,
             contest,
             contestant,
             work,
             progress,
             rows,
+            source,
+            collection,
             ..
         } = self;
         let mut trace = Tracing {
@@ -169,14 +207,33 @@ impl Lane for InsertLane<'_> {
             rows,
             limit,
         };
+        let inserting = AtomicUsize::new(usize::from(work.threads));
+        let fields = work.indexed_fields();
+        let reads = Reads {
+            source,
+            collection,
+            fields,
+            inserts: meter,
+            finds,
+            inserting: &inserting,
+        };
         meter.go_on();
+        finds.go_on();
         let watched = with_each(
             workers,
             meter,
-            |_, session| load.insert(session.as_mut(), meter),
+            |_, worker| match &mut worker.reads {
+                Some(random) => reads.run(worker.session.as_mut(), random),
+                None => {
+                    let result = load.insert(worker.session.as_mut(), meter);
+                    inserting.fetch_sub(1, Ordering::AcqRel);
+                    result
+                }
+            },
             |all_done| trace.watch(meter, all_done),
         );
         meter.pause();
+        finds.pause();
         watched?;
         if let Some(error) = self.meter.take_error() {
             return Err(error);

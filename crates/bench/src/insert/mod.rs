@@ -4,6 +4,7 @@
 mod chapter;
 mod lane;
 mod options;
+mod reads;
 
 pub use options::{MultikeyOptions, MultikeyWork, Options, Work};
 

@@ -79,6 +79,11 @@ pub struct Work {
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: u16,
 
+    /// Connections that find ten documents at a time by the indexes, as fast as they can, while others insert
+    #[arg(long, default_value_t = 0, value_name = "N",
+          value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub readers: u16,
+
     /// Documents in one insert
     #[arg(long, default_value_t = 1000, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..))]
@@ -125,6 +130,13 @@ impl Work {
         self.collection.as_deref().unwrap_or(default)
     }
 
+    /// Fields that get an index.
+    #[must_use]
+    pub fn indexed_fields(&self) -> &'static [&'static str] {
+        let count = usize::from(self.indexes);
+        INDEXED_FIELDS.get(..count).unwrap_or(&INDEXED_FIELDS)
+    }
+
     /// Entries that a document has in all indexes, the one on `_id` not counted.
     #[must_use]
     pub fn index_entries(&self) -> u64 {
@@ -138,13 +150,12 @@ impl Work {
     /// How the collection is made.
     #[must_use]
     pub fn definition(&self) -> Definition {
-        let fields = INDEXED_FIELDS.iter().take(usize::from(self.indexes));
         let index = |field: &'static &'static str| Index {
             fields: std::slice::from_ref(field),
             multikey: self.elements > 0 && *field == "URI",
         };
         Definition {
-            indexes: fields.map(index).collect(),
+            indexes: self.indexed_fields().iter().map(index).collect(),
             compression: None,
         }
     }
@@ -152,10 +163,6 @@ impl Work {
     /// The settings as they go into the report.
     #[must_use]
     pub fn settings(&self, turns: u32) -> Vec<(&'static str, String)> {
-        let fields: Vec<&str> = INDEXED_FIELDS
-            .into_iter()
-            .take(usize::from(self.indexes))
-            .collect();
         let journal = if self.journal {
             "waited for"
         } else {
@@ -163,9 +170,10 @@ impl Work {
         };
         vec![
             ("documents", self.documents().to_string()),
-            ("indexes", fields.join(", ")),
+            ("indexes", self.indexed_fields().join(", ")),
             ("strings in URI", self.elements.max(1).to_string()),
             ("threads", self.threads.to_string()),
+            ("threads that read", self.readers.to_string()),
             ("documents in an insert", self.batch.to_string()),
             ("journal", journal.to_owned()),
             ("turns of each server", turns.to_string()),
