@@ -57,9 +57,9 @@ differential: setup ## Compare ROUNDS (20000) rounds of random operations with t
 	cargo build --locked
 	node tests/differential/run.mjs --server target/debug/frond --rounds $(ROUNDS) --seed $(SEED)
 
-bench: setup-build ## WORKLOAD (insert) of frond bench on a server of its own; DOCUMENTS (1000000, manykeys 2000), report in OUT
+bench: setup-build ## WORKLOAD (insert) of frond bench, or all, on a server of its own; DOCUMENTS (1000000 of insert), report in OUT
 	WORKLOAD=$(WORKLOAD) \
-	$(if $(filter command line environment,$(origin DOCUMENTS))$(filter-out manykeys,$(WORKLOAD)),DOCUMENTS=$(DOCUMENTS)) \
+	$(if $(filter command line environment,$(origin DOCUMENTS))$(filter insert multikey,$(WORKLOAD)),DOCUMENTS=$(DOCUMENTS)) \
 	scripts/bench-workload.sh $(OUT)
 
 bench-engine: setup-build ## Frond's engine beside RocksDB, LMDB, fjall and redb; DOCUMENTS, ENGINES, report in OUT

@@ -55,24 +55,15 @@ out, turns = sys.argv[1], int(sys.argv[2])
 
 
 def figures(path):
-    """Every figure of a summary, by its name."""
+    """Every figure of the one server in a summary, by its name and unit."""
     with open(path, encoding="utf-8") as file:
         summary = json.load(file)
-    found = {}
-    for load in summary["loads"]:
-        of = load["schema"]
-        found[f"{of}: load, documents/s"] = load["documents_per_s"]
-        found[f"{of}: load, log bytes a document"] = load["log_bytes_per_document"]
-        found[f"{of}: load, data file bytes a document"] = load["data_file_bytes_per_document"]
-    for read in summary["reads"]:
-        what = "whole document" if read["what"] == "whole" else read["what"]
-        found[f"{read['schema']}: {what} by `_id` {read['when']}, median ms"] = read["p50_ms"]
-    for update in summary["updates"]:
-        of = f"{update['schema']}, w: {update['w']}"
-        found[f"{of}: updates/s"] = update["updates_per_s"]
-        found[f"{of}: log bytes an update"] = update["log_bytes_per_update"]
-        found[f"{of}: data file bytes an update"] = update["data_file_bytes_per_update"]
-    return found
+    (server,) = summary["servers"]
+    found = summary["workloads"]["manykeys"]["figures"]
+    return {
+        f"{name}{', ' if figure['unit'] else ''}{figure['unit']}": figure[server]
+        for name, figure in found.items()
+    }
 
 
 def medians(kind):
@@ -85,7 +76,7 @@ def medians(kind):
 
 
 def show(number):
-    return f"{number:,.3f}" if number < 100 else f"{number:,.0f}"
+    return f"{number:,.3f}" if number < 100 and number % 1 else f"{number:,.0f}"
 
 
 whole, shredded = medians("whole"), medians("shredded")

@@ -7,9 +7,9 @@
 # samples the server's resident memory and the group's usage each second. OUT gets the benchmark's
 # report, memory.csv, server.log and run.md. From the environment:
 #
-#   WORKLOAD        insert     or multikey: each document has an array of 100 strings,
-#                              or manykeys: updates of documents with 20,000 keys
-#   DOCUMENTS                  documents to insert [default: 10000000, manykeys 2000]
+#   WORKLOAD        insert     or multikey, manykeys, sysbench, indexcost; or all of them
+#   DOCUMENTS                  documents to insert [default: 10000000, manykeys 2000, else that of
+#                              `frond bench`]; all has --scale instead
 #   MEMORY_MIB      512        limit of the cgroup; 0 for none
 #   BENCH_OPTIONS              more options for `frond bench`, such as "--journal"
 #   SERVER_OPTIONS             more options for `frond serve`
@@ -27,8 +27,16 @@ workload=${WORKLOAD:-insert}
 case $workload in
     insert | multikey) documents=${DOCUMENTS:-10000000} ;;
     manykeys) documents=${DOCUMENTS:-2000} ;;
-    *) echo "WORKLOAD=$workload is none of insert, multikey and manykeys" >&2; exit 2 ;;
+    sysbench | indexcost) documents=${DOCUMENTS:-} ;;
+    all)
+        documents=
+        [ -z "${DOCUMENTS:-}" ] || { echo 'WORKLOAD=all has BENCH_OPTIONS="--scale PART", not DOCUMENTS' >&2; exit 2; }
+        ;;
+    *) echo "WORKLOAD=$workload is none of insert, multikey, manykeys, sysbench, indexcost and all" >&2; exit 2 ;;
 esac
+# A size as a part of the original run's takes the place of a number that nobody asked for.
+if [ -z "${DOCUMENTS:-}" ] && [[ " ${BENCH_OPTIONS:-} " == *" --scale"* ]]; then documents=; fi
+size=(${documents:+--documents "$documents"})
 memory_mib=${MEMORY_MIB:-512}
 read -ra bench_options <<<"${BENCH_OPTIONS:-}"
 read -ra server_options <<<"${SERVER_OPTIONS:-}"
@@ -94,7 +102,7 @@ sample >"$out/memory.csv" &
 sampler=$!
 
 status=0
-"$binary" bench "$workload" --uri "mongodb://127.0.0.1:$port" --documents "$documents" --out "$out" \
+"$binary" bench "$workload" --uri "mongodb://127.0.0.1:$port" "${size[@]}" --out "$out" \
     "${bench_options[@]}" || status=$?
 
 high_water=$(awk '$1 == "VmHWM:" { printf "%.0f", $2 / 1024 }' "/proc/$server/status" 2>/dev/null || echo 0)
@@ -107,7 +115,7 @@ sampler=
 
 column_max() { awk -F, -v c="$1" 'NR > 1 && $c > m { m = $c } END { printf "%.0f", m }' "$out/memory.csv"; }
 {
-    echo "# frond bench $workload with $documents documents"
+    echo "# frond bench $workload${documents:+ with $documents documents}"
     echo
     echo "| what | value |"
     echo "| --- | --- |"
@@ -124,7 +132,7 @@ column_max() { awk -F, -v c="$1" 'NR > 1 && $c > m { m = $c } END { printf "%.0f
     echo "| server options | ${server_options[*]:-none} |"
     echo "| benchmark options | ${bench_options[*]:-none} |"
     echo
-    echo "Result and machine: [summary.md](summary.md). Samples of memory: [memory.csv](memory.csv)."
+    echo "Result and machine: [summary.md](summary.md), with charts report.html. Samples of memory: [memory.csv](memory.csv)."
 } >"$out/run.md"
 cat "$out/run.md"
 [ "$status" -eq 0 ] && [ "$ended" -eq 0 ]

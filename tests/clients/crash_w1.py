@@ -75,10 +75,10 @@ class Load:
     def documents(self):
         """How many documents are in, as of the last line of the trace."""
         try:
-            with open(self.trace, encoding="ascii") as trace:
-                last = trace.readlines()[-1].split(",")
-                return int(last[1])
-        except (OSError, IndexError, ValueError):
+            with open(self.trace, encoding="utf-8", newline="") as trace:
+                *_, last = csv.DictReader(trace)
+                return int(last["count"])
+        except (OSError, TypeError, ValueError):
             return 0
 
     def finish(self, timeout=None):
