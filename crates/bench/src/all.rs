@@ -4,6 +4,7 @@ use clap::{Args, FromArgMatches};
 
 use crate::contest::{Contest, Servers, scale};
 use crate::error::{Error, Result};
+use crate::indexcost;
 use crate::insert;
 use crate::manykeys;
 use crate::report::{Book, Chapter};
@@ -42,14 +43,17 @@ pub enum Workload {
     Manykeys,
     /// W4
     Sysbench,
+    /// W5
+    Indexcost,
 }
 
 impl Workload {
-    const ALL: [Workload; 4] = [
+    const ALL: [Workload; 5] = [
         Workload::Insert,
         Workload::Multikey,
         Workload::Manykeys,
         Workload::Sysbench,
+        Workload::Indexcost,
     ];
 
     fn name(self) -> &'static str {
@@ -58,6 +62,7 @@ impl Workload {
             Workload::Multikey => "multikey",
             Workload::Manykeys => manykeys::NAME,
             Workload::Sysbench => "sysbench",
+            Workload::Indexcost => "indexcost",
         }
     }
 }
@@ -67,6 +72,7 @@ enum Ready {
     Insert(insert::Work),
     Manykeys(manykeys::Work),
     Sysbench(sysbench::Work),
+    Indexcost(indexcost::Work),
 }
 
 impl Ready {
@@ -75,6 +81,7 @@ impl Ready {
             Ready::Insert(work) => insert::measure(contest, work),
             Ready::Manykeys(work) => manykeys::measure(contest, work),
             Ready::Sysbench(work) => sysbench::measure(contest, work),
+            Ready::Indexcost(work) => indexcost::measure(contest, work),
         }
     }
 }
@@ -155,6 +162,14 @@ impl Options {
                     work.check()?;
                     Ok(Ready::Sysbench(work))
                 }
+                Workload::Indexcost => {
+                    let mut work: indexcost::Work = self.parse(*workload)?;
+                    if work.documents.is_none() {
+                        work.scale.get_or_insert(self.scale);
+                    }
+                    work.check()?;
+                    Ok(Ready::Indexcost(work))
+                }
             })
             .collect()
     }
@@ -197,7 +212,7 @@ mod tests {
         let ready = ready(args).unwrap().into_iter();
         let insert = |ready| match ready {
             Ready::Insert(work) => Some(work),
-            Ready::Manykeys(_) | Ready::Sysbench(_) => None,
+            _ => None,
         };
         ready.filter_map(insert).collect()
     }

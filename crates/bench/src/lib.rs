@@ -12,6 +12,7 @@ mod contest;
 mod descriptors;
 mod document;
 mod error;
+mod indexcost;
 mod insert;
 mod load;
 mod machine;
@@ -32,6 +33,7 @@ pub mod system;
 mod threads;
 mod timeline;
 pub mod uri;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -39,6 +41,7 @@ pub use all::Options as AllOptions;
 pub use collection::Collection;
 pub use contest::Servers;
 pub use error::{Error, Result};
+pub use indexcost::Options as IndexcostOptions;
 pub use insert::{MultikeyOptions, Options as InsertOptions};
 pub use manykeys::Options as ManykeysOptions;
 pub use manykeys::document::{Documents as ManykeysDocuments, Group, Schema};
@@ -64,6 +67,8 @@ pub enum Command {
     Manykeys(ManykeysOptions),
     /// Run transactions of eighteen small operations by many threads, as Sysbench does
     Sysbench(SysbenchOptions),
+    /// Insert documents without and with an index on their name, and find some by it
+    Indexcost(IndexcostOptions),
     /// All of these, one after the other, in one report
     All(AllOptions),
     /// Find documents by their `_id`, in turns with bare pings
@@ -96,6 +101,9 @@ pub fn run_with(command: Command, schemes: &[&dyn Scheme]) -> ExitCode {
         }),
         Command::Sysbench(options) => one(&options.servers, "sysbench", &known, |contest| {
             sysbench::measure(contest, &options.work)
+        }),
+        Command::Indexcost(options) => one(&options.servers, "indexcost", &known, |contest| {
+            indexcost::measure(contest, &options.work)
         }),
         Command::Roundtrip(options) => {
             signals::stop_on_signals().and_then(|stop| roundtrip::run(&options, &stop))

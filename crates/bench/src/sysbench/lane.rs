@@ -16,7 +16,8 @@ use crate::meter::{Meter, Percentiles};
 use crate::progress::Progress;
 use crate::report::{Row, thousands};
 use crate::system::{Compression, Definition, Index, Session, Sizes, WriteConcern, settle};
-use crate::threads::{wait_until, with_each};
+use crate::threads::with_each;
+use crate::watch::Watch;
 
 /// The index of the original.
 const INDEX: Index = Index {
@@ -259,53 +260,24 @@ impl<'a> SysbenchLane<'a> {
         let (Some(meter), Some(progress)) = (&self.meter, &mut self.progress) else {
             return Ok(());
         };
-        let label = &self.contestant.label;
-        let (trace, every) = (&self.contest.trace, self.contest.servers.every());
-        let started = meter.elapsed();
-        let limit = started.saturating_add(time_left);
-        let own_time = self.own_time;
-        let watcher = &mut self.watcher;
-        let watch = |all_done: &dyn Fn() -> bool| {
-            let mut last = (meter.elapsed(), meter.documents());
-            loop {
-                let at = last.0 + every;
-                let at = if meter.stopping() { at } else { at.min(limit) };
-                let done = wait_until(meter, at, all_done);
-                let interval = meter.take_interval();
-                if interval.elapsed >= limit {
-                    meter.stop();
-                }
-                let seconds = (interval.elapsed.saturating_sub(last.0)).as_secs_f64();
-                let per_s = (interval.documents - last.1) as f64 / seconds.max(1e-9);
-                let latency = Percentiles::of(&interval.latencies);
-                let status = if done { None } else { watcher.status().ok() };
-                let row = Row {
-                    elapsed_s: (own_time + interval.elapsed.saturating_sub(started)).as_secs_f64(),
-                    count: interval.documents,
-                    per_s,
-                    p50_ms: latency.p50_ms,
-                    p99_ms: latency.p99_ms,
-                    max_ms: latency.max_ms,
-                    figures: status.map(|status| status.figures).unwrap_or_default(),
-                };
-                if interval.documents > last.1 || !done {
-                    trace.add("sysbench load", label, &row)?;
-                }
-                let elapsed_s = interval.elapsed.as_secs_f64();
-                progress.show(elapsed_s, row.count, per_s, meter.speed_of_part(0.95, 1.0));
-                last = (interval.elapsed, interval.documents);
-                if done {
-                    return Ok(());
-                }
-            }
+        let mut watch = Watch {
+            contest: self.contest,
+            name: "sysbench load",
+            label: &self.contestant.label,
+            watcher: self.watcher.as_mut(),
+            progress,
+            own_time: self.own_time,
+            time_left,
+            others: 0,
         };
+        let started = meter.elapsed();
         let work = |index: usize, session: &mut Box<dyn Session>| match loads.get(index) {
             Some(load) => load.insert(session.as_mut(), meter),
             None => Ok(()),
         };
         meter.go_on();
         let sessions = self.loaders.get_mut(..loads.len()).unwrap_or_default();
-        let watched = with_each(sessions, meter, work, watch);
+        let watched = with_each(sessions, meter, work, |done| watch.until(meter, done));
         meter.pause();
         self.own_time += meter.elapsed().saturating_sub(started);
         watched?;

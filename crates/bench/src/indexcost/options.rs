@@ -1,0 +1,192 @@
+//! The settings of the workload that asks what an index costs.
+
+use crate::contest::{Servers, scale};
+use crate::error::{Error, Result};
+use crate::report::thousands;
+
+/// Documents of each collection of the original run.
+const ORIGINAL: f64 = 60_000_000.0;
+/// Documents of each collection when nothing is said.
+const DOCUMENTS: u64 = 500_000;
+
+/// Command line of `frond bench indexcost`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// Whom to measure.
+    #[command(flatten)]
+    pub servers: Servers,
+
+    /// What to do.
+    #[command(flatten)]
+    pub work: Work,
+}
+
+/// What a run without and with an index does.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Work {
+    /// Documents in each of the two collections [default: 500000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub documents: Option<u64>,
+
+    /// Documents as a part of the original run's 60,000,000
+    #[arg(long, value_name = "PART", value_parser = scale, conflicts_with = "documents")]
+    pub scale: Option<f64>,
+
+    /// Batches that are timed, of each collection
+    #[arg(long, default_value_t = 10, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub batches: u32,
+
+    /// Collections: this name, and with _indexed behind it
+    #[arg(long, default_value = "w5", value_name = "NAME")]
+    pub collection: String,
+
+    /// Connections that insert at the same time
+    #[arg(long, default_value_t = 1, value_name = "N",
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: u16,
+
+    /// Documents in one insert
+    #[arg(long, default_value_t = 1000, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub batch: u32,
+
+    /// 1 waits for the server's answer to each insert, 0 does not [default: w in the URI, else 0]
+    #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub write_concern: Option<u8>,
+
+    /// Wait until each insert is in the journal on disk (j: true)
+    #[arg(long)]
+    pub journal: bool,
+
+    /// Finds by name after each batch, in each collection
+    #[arg(long, default_value_t = 2, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub finds: u32,
+}
+
+impl Work {
+    /// Refuses settings that cannot go together.
+    pub fn check(&self) -> Result<()> {
+        if u64::from(self.batches) > self.documents() {
+            return Err(Error::Settings(format!(
+                "--batches {} of {} documents leave batches without any",
+                self.batches,
+                self.documents()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Documents in each collection.
+    #[must_use]
+    pub fn documents(&self) -> u64 {
+        match self.scale {
+            Some(scale) => ((ORIGINAL * scale).round() as u64).max(1),
+            None => self.documents.unwrap_or(DOCUMENTS),
+        }
+    }
+
+    /// Names of the collections, without and with the index.
+    #[must_use]
+    pub fn collections(&self) -> [String; 2] {
+        [
+            self.collection.clone(),
+            format!("{}_indexed", self.collection),
+        ]
+    }
+
+    /// The settings as they go into the report. `acknowledged` is by server.
+    #[must_use]
+    pub fn settings(&self, acknowledged: &[bool]) -> Vec<(&'static str, String)> {
+        let names: Vec<&str> = acknowledged
+            .iter()
+            .map(|acknowledged| if *acknowledged { "1" } else { "0" })
+            .collect();
+        vec![
+            (
+                "documents in each collection",
+                thousands(self.documents() as f64),
+            ),
+            ("batches", self.batches.to_string()),
+            ("connections", self.threads.to_string()),
+            ("documents in one insert", self.batch.to_string()),
+            ("w", names.join(", ")),
+            (
+                "journal",
+                if self.journal { "yes" } else { "no" }.to_owned(),
+            ),
+            ("finds after each batch", self.finds.to_string()),
+        ]
+    }
+
+    /// Numbers of the documents of a batch. Batches differ by one document at most.
+    #[must_use]
+    pub fn numbers(&self, batch: u32) -> std::ops::Range<u64> {
+        let end = |batches: u32| {
+            let part = u128::from(self.documents()) * u128::from(batches);
+            u64::try_from(part / u128::from(self.batches)).unwrap_or(u64::MAX)
+        };
+        end(batch)..end(batch + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn parse(args: &[&str]) -> std::result::Result<Work, String> {
+        let args = std::iter::once("bench").chain(args.iter().copied());
+        Cli::try_parse_from(args)
+            .map(|cli| cli.options.work)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn batches_cover_all_documents_once() {
+        for (args, documents) in [
+            (&[][..], 500_000),
+            (&["--scale", "1"], 60_000_000),
+            (&["--documents", "7", "--batches", "3"], 7),
+            (&["--documents", "10", "--batches", "10"], 10),
+        ] {
+            let work = parse(args).unwrap();
+            work.check().unwrap();
+            assert_eq!(work.documents(), documents, "{args:?}");
+            let mut next = 0;
+            for batch in 0..work.batches {
+                let range = work.numbers(batch);
+                assert_eq!(range.start, next, "{args:?}");
+                assert!(range.end > range.start, "{args:?}");
+                next = range.end;
+            }
+            assert_eq!(next, documents, "{args:?}");
+        }
+    }
+
+    #[test]
+    fn settings_that_cannot_work_are_refused() {
+        for (args, part) in [
+            (&["--documents", "0"][..], "documents"),
+            (&["--documents", "9", "--batches", "10"], "--batches"),
+            (&["--batches", "0"], "batches"),
+            (&["--scale", "0"], "scale"),
+            (&["--threads", "0"], "threads"),
+            (&["--write-concern", "2"], "write-concern"),
+        ] {
+            let error = match parse(args) {
+                Err(error) => error,
+                Ok(work) => work.check().unwrap_err().to_string(),
+            };
+            assert!(error.contains(part), "{args:?}: {error}");
+        }
+    }
+}

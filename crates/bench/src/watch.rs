@@ -1,0 +1,78 @@
+//! Looks on while connections insert: a trace, progress, and an end when the time is up.
+
+use std::time::Duration;
+
+use crate::contest::Contest;
+use crate::error::Result;
+use crate::meter::{Meter, Percentiles};
+use crate::progress::Progress;
+use crate::report::Row;
+use crate::system::Session;
+use crate::threads::wait_until;
+
+/// A load that is looked at. Its meter counts from one look to the next, also over several turns.
+pub struct Watch<'a> {
+    /// The run.
+    pub contest: &'a Contest,
+    /// How the trace calls it.
+    pub name: &'a str,
+    /// The server's name.
+    pub label: &'a str,
+    /// Asks the server how it is.
+    pub watcher: &'a mut dyn Session,
+    /// What the user sees.
+    pub progress: &'a mut Progress,
+    /// The server's own time so far.
+    pub own_time: Duration,
+    /// What is left of the longest time that it may take.
+    pub time_left: Duration,
+    /// Documents that the progress counts besides those of the meter.
+    pub others: u64,
+}
+
+impl Watch<'_> {
+    /// Looks on until all threads are done.
+    pub fn until(&mut self, meter: &Meter, all_done: &dyn Fn() -> bool) -> Result<()> {
+        let every = self.contest.servers.every();
+        let (started, counted) = (meter.elapsed(), meter.documents());
+        let limit = started.saturating_add(self.time_left);
+        let mut last = (started, counted);
+        loop {
+            let at = last.0 + every;
+            let at = if meter.stopping() { at } else { at.min(limit) };
+            let done = wait_until(meter, at, all_done);
+            let interval = meter.take_interval();
+            if interval.elapsed >= limit {
+                meter.stop();
+            }
+            let seconds = interval.elapsed.saturating_sub(last.0).as_secs_f64();
+            let per_s = (interval.documents - last.1) as f64 / seconds.max(1e-9);
+            let own_time = self.own_time + interval.elapsed.saturating_sub(started);
+            let latency = Percentiles::of(&interval.latencies);
+            let status = if done {
+                None
+            } else {
+                self.watcher.status().ok()
+            };
+            let row = Row {
+                elapsed_s: own_time.as_secs_f64(),
+                count: interval.documents,
+                per_s,
+                p50_ms: latency.p50_ms,
+                p99_ms: latency.p99_ms,
+                max_ms: latency.max_ms,
+                figures: status.map(|status| status.figures).unwrap_or_default(),
+            };
+            if interval.documents > last.1 || !done {
+                self.contest.trace.add(self.name, self.label, &row)?;
+            }
+            let count = row.count + self.others;
+            let exit_speed = meter.speed_of_part(0.95, 1.0);
+            self.progress.show(row.elapsed_s, count, per_s, exit_speed);
+            last = (interval.elapsed, interval.documents);
+            if done {
+                return Ok(());
+            }
+        }
+    }
+}
