@@ -48,6 +48,8 @@ struct State {
 struct Clock {
     before: Duration,
     since: Option<Instant>,
+    /// When the last thread was done.
+    worked: Option<Duration>,
 }
 
 impl Clock {
@@ -92,6 +94,7 @@ impl Meter {
                 clock: Clock {
                     before: Duration::ZERO,
                     since: Some(Instant::now()),
+                    worked: None,
                 },
                 timeline: Timeline::new(total),
                 interval: latencies(),
@@ -101,12 +104,21 @@ impl Meter {
         }
     }
 
-    /// Stops the clock until [`Meter::go_on`].
+    /// Notes that a thread has done its part.
+    pub fn worked(&self) {
+        let mut state = self.state();
+        state.clock.worked = Some(state.clock.elapsed());
+    }
+
+    /// Stops the clock until [`Meter::go_on`]: at the moment when the last thread was done, if any
+    /// was, and not when that was noticed.
     pub fn pause(&self) {
         let mut state = self.state();
+        let now = state.clock.elapsed();
         state.clock = Clock {
-            before: state.clock.elapsed(),
+            before: state.clock.worked.unwrap_or(now),
             since: None,
+            worked: None,
         };
     }
 
@@ -305,5 +317,20 @@ mod tests {
         meter.go_on();
         std::thread::sleep(Duration::from_millis(5));
         assert!(meter.elapsed() >= at + Duration::from_millis(5));
+    }
+
+    #[test]
+    fn a_clock_stops_when_the_last_thread_is_done() {
+        let meter = Meter::start(100, Arc::new(AtomicBool::new(false)));
+        meter.worked();
+        let noticed = meter.elapsed();
+        std::thread::sleep(Duration::from_millis(2));
+        meter.pause();
+        let first = meter.elapsed();
+        assert!(first <= noticed);
+        meter.go_on();
+        std::thread::sleep(Duration::from_millis(2));
+        meter.pause();
+        assert!(meter.elapsed() > first, "what was noted held for one pause");
     }
 }

@@ -26,6 +26,7 @@ pub fn with_each<C: Send>(
                 if let Err(error) = work(index, client) {
                     meter.fail(error);
                 }
+                meter.worked();
                 drop(guard);
             });
         }

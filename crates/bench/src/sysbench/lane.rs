@@ -374,7 +374,7 @@ impl<'a> SysbenchLane<'a> {
             progress.tell(
                 (run_before + elapsed).as_secs(),
                 &format!(
-                    "{threads} threads: {} transactions/s, 99% within {:.1} ms",
+                    "threads: {threads}, {} transactions/s, 99% within {:.1} ms",
                     thousands(per_s),
                     interval.latency.p99_ms
                 ),
