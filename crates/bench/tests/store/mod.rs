@@ -57,7 +57,8 @@ pub struct State {
     pub dropped: HashSet<String>,
     pub journaled: usize,
     pub unanswered: usize,
-    cursors: BTreeMap<i64, Vec<DocBuf>>,
+    /// Open ones, with the documents that they still have.
+    pub cursors: BTreeMap<i64, Vec<DocBuf>>,
     inserts: usize,
 }
 
@@ -272,7 +273,11 @@ fn serve(mut socket: TcpStream, age: Age, state: &Mutex<State>) {
             }
             Request::GetMore(more) => {
                 let rest = state.cursors.remove(&more.cursor_id).unwrap();
-                let (batch, cursor) = state.batch(rest, age.batch);
+                let most = match more.count {
+                    0 => age.batch,
+                    count => age.batch.min(count.unsigned_abs() as usize),
+                };
+                let (batch, cursor) = state.batch(rest, most);
                 let batch = batch.iter().map(|document| document.as_bytes());
                 frond_wire::op_reply(1, id, 0, cursor, 0, batch)
             }
