@@ -1,5 +1,6 @@
 //! Plausible answers to commands.
 
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use frond_bson::{Doc, DocBuf, Value, doc, tag};
@@ -106,11 +107,8 @@ impl<'s> Answers<'s> {
             }
             "distinct" => {
                 target()?;
-                self.reply.push_array("values", |values| {
-                    for shift in 0..DISTINCT {
-                        values.push(text(shift).as_str());
-                    }
-                });
+                out.extend_from_slice(distinct().as_bytes());
+                return Ok(());
             }
             "ping" | "fsync" | "endSessions" | "create" => {}
             "hello" | "isMaster" | "ismaster" => self.hello(name, command.body),
@@ -405,6 +403,21 @@ fn aggregate(
         close(out, at);
     });
     Ok(())
+}
+
+/// The answer to every `distinct`.
+fn distinct() -> &'static Doc {
+    static ANSWER: OnceLock<DocBuf> = OnceLock::new();
+    ANSWER.get_or_init(|| {
+        let mut answer = DocBuf::new();
+        answer.push_array("values", |values| {
+            for shift in 0..DISTINCT {
+                values.push(text(shift).as_str());
+            }
+        });
+        answer.push("ok", 1.0);
+        answer
+    })
 }
 
 fn build_info() -> DocBuf {
