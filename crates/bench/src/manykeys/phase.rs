@@ -16,9 +16,9 @@ use crate::load::Load;
 use crate::meter::{Meter, Outcome, Percentiles, latencies, record};
 use crate::monitor::Status;
 use crate::progress::Progress;
-use crate::report::Row;
 use crate::system::{Session, WriteConcern, settle};
-use crate::threads::{wait_until, with_each};
+use crate::threads::with_each;
+use crate::watch::Watch;
 
 /// Longest wait for rest, in seconds, when nobody says.
 const SETTLE: f64 = 60.0;
@@ -75,13 +75,8 @@ impl Bench<'_> {
         let load = Load::new(subject.documents, 0..documents, self.work.batch);
         let meter = self.meter(documents);
         let name = format!("{NAME} {} load", subject.schema().name());
-        let (workers, mut watch) = self.watch(name, documents, "documents", allowed);
-        with_each(
-            workers,
-            &meter,
-            |_, session| load.insert(session.as_mut(), &meter),
-            |all_done| watch.watch(&meter, all_done),
-        )?;
+        let insert = |_, session: &mut Box<dyn Session>| load.insert(session.as_mut(), &meter);
+        self.run(&name, &meter, insert, (documents, "documents"), allowed)?;
         self.ended(meter)
     }
 
@@ -125,10 +120,7 @@ impl Bench<'_> {
         };
         let w = u8::from(concern.acknowledged);
         let name = format!("{NAME} {} w:{w}", subject.schema().name());
-        let (workers, mut watch) = self.watch(name, work.updates(), "updates", allowed);
-        with_each(workers, &meter, play, |all_done| {
-            watch.watch(&meter, all_done)
-        })?;
+        self.run(&name, &meter, play, (work.updates(), "updates"), allowed)?;
         let outcome = self.ended(meter)?;
         let mut left: Vec<u64> = played.into_iter().map(AtomicU64::into_inner).collect();
         for (n, update) in updates.iter().enumerate() {
@@ -159,24 +151,33 @@ impl Bench<'_> {
         Meter::start(total, Arc::clone(&self.contest.stop))
     }
 
-    fn watch(
+    /// Lets each worker do its part on a thread of its own, and looks on.
+    fn run(
         &mut self,
-        name: String,
-        total: u64,
-        unit: &'static str,
+        name: &str,
+        meter: &Meter,
+        work: impl Fn(usize, &mut Box<dyn Session>) -> Result<()> + Sync,
+        (total, unit): (u64, &'static str),
         allowed: Option<Duration>,
-    ) -> (&mut [Box<dyn Session>], Watch<'_>) {
+    ) -> Result<()> {
         let quiet = self.contest.servers.quiet || self.work.verbose;
-        let watch = Watch {
+        let label = format!("{}, {name}", self.label);
+        let mut progress = Progress::new(&label, total, unit, quiet);
+        let mut watch = Watch {
             contest: self.contest,
-            session: self.watcher.as_mut(),
-            progress: Progress::new(&format!("{}, {name}", self.label), total, unit, quiet),
             name,
             label: self.label,
-            last: Row::default(),
-            allowed,
+            watcher: self.watcher.as_mut(),
+            progress: &mut progress,
+            own_time: Duration::ZERO,
+            time_left: allowed.unwrap_or(Duration::MAX),
+            others: 0,
         };
-        (&mut self.workers, watch)
+        let result = with_each(&mut self.workers, meter, work, |all_done| {
+            watch.until(meter, all_done)
+        });
+        progress.finish();
+        result
     }
 
     /// The outcome of a part, unless an error or the user ended it.
@@ -276,68 +277,4 @@ fn speeds(outcome: &Outcome) -> Vec<(f64, f64)> {
             Some(((part(n) + part(n + 1)) / 2.0, speed))
         })
         .collect()
-}
-
-/// Looks on while others work.
-struct Watch<'t> {
-    contest: &'t Contest,
-    session: &'t mut dyn Session,
-    progress: Progress,
-    name: String,
-    label: &'t str,
-    last: Row,
-    allowed: Option<Duration>,
-}
-
-impl Watch<'_> {
-    /// Shows progress and writes the trace until all threads are done; ends them when their time is up.
-    fn watch(&mut self, meter: &Meter, all_done: &dyn Fn() -> bool) -> Result<()> {
-        let every = self.contest.servers.every();
-        let mut at = every;
-        let mut end = self.allowed;
-        loop {
-            let done = wait_until(meter, end.map_or(at, |end| end.min(at)), all_done);
-            if end.is_some_and(|end| meter.elapsed() >= end) {
-                meter.stop();
-                end = None;
-            }
-            if done || meter.elapsed() >= at {
-                self.note(meter, done)?;
-                at = meter.elapsed().max(at) + every;
-            }
-            if done {
-                self.progress.finish();
-                return Ok(());
-            }
-        }
-    }
-
-    fn note(&mut self, meter: &Meter, last: bool) -> Result<()> {
-        let before = self.last;
-        let interval = meter.take_interval();
-        let elapsed_s = interval.elapsed.as_secs_f64();
-        let count = interval.documents;
-        let per_s = (count - before.count) as f64 / (elapsed_s - before.elapsed_s).max(1e-9);
-        let latency = Percentiles::of(&interval.latencies);
-        let exit_speed = meter.speed_of_part(0.95, 1.0);
-        self.progress.show(elapsed_s, count, per_s, exit_speed);
-        if count == before.count && last {
-            return Ok(());
-        }
-        let figures = if last {
-            before.figures
-        } else {
-            self.session.status().map(|status| status.figures)?
-        };
-        self.last = Row {
-            elapsed_s,
-            count,
-            per_s,
-            p50_ms: latency.p50_ms,
-            p99_ms: latency.p99_ms,
-            max_ms: latency.max_ms,
-            figures,
-        };
-        self.contest.trace.add(&self.name, self.label, &self.last)
-    }
 }
