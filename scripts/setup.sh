@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Installs what is missing, and nothing that is there. Usage: scripts/setup.sh build|clients|differential|bench...
+# Installs what is missing, and nothing that is there. Usage: scripts/setup.sh GROUP...
 #
 #   build    a Rust toolchain and a C compiler
 #   clients  the drivers and shells of tests/clients
 #   differential  the implementations that tests/differential compares with
 #   bench    the engines that benchmarks/engine compares Frond's with
+#   peers    the server that benchmarks/peers compares Frond with
 #
 # System packages come from apt-get, only when missing, with sudo only if not root. Everything else
 # goes under .cache/clients and tests/clients/node_modules, which git ignores. A second run is quick.
@@ -46,6 +47,18 @@ setup_bench() {
     [ -f /usr/include/rocksdb/c.h ] || missing+=(librocksdb-dev)
     ldconfig -p 2>/dev/null | grep -q libjemalloc || missing+=(libjemalloc2)
     [ "${#missing[@]}" -eq 0 ] || apt_install "${missing[@]}"
+}
+
+# The package would make and start a cluster of the machine's own, which nobody asked for.
+setup_peers() {
+    local as_root=() conf=/etc/postgresql-common/createcluster.d/frond.conf
+    compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null && return
+    apt_install postgresql-common
+    [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
+    "${as_root[@]}" mkdir -p "$(dirname "$conf")"
+    echo 'create_main_cluster = false' | "${as_root[@]}" tee "$conf" >/dev/null
+    apt_install postgresql
+    "${as_root[@]}" rm -f "$conf"
 }
 
 # Runs a step once for each content of its inputs: once NAME INPUT... -- COMMAND...
@@ -208,13 +221,14 @@ setup_differential() {
         differential_server
 }
 
-[ $# -gt 0 ] || fail "usage: scripts/setup.sh build|clients|differential|bench..."
+[ $# -gt 0 ] || fail "usage: scripts/setup.sh build|clients|differential|bench|peers..."
 for group in "$@"; do
     case $group in
         build) setup_build ;;
         clients) setup_clients ;;
         differential) setup_differential ;;
         bench) setup_bench ;;
+        peers) setup_peers ;;
         *) fail "unknown group: $group" ;;
     esac
 done

@@ -12,7 +12,7 @@ use crate::system::WriteConcern;
 const NAMESPACE_NOT_FOUND: i32 = 26;
 
 /// Where a collection is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Collection {
     /// Database name.
     pub database: String,

@@ -49,7 +49,9 @@ pub use manykeys::updates::Update as ManykeysUpdate;
 pub use monitor::{Figures, Status};
 pub use null::Options as NullOptions;
 pub use roundtrip::Options as RoundtripOptions;
+pub use stream::Stream;
 pub use sysbench::Options as SysbenchOptions;
+pub use uri::Address;
 
 use contest::Contest;
 use report::Book;

@@ -29,11 +29,22 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Connects. Every address that the host name has is tried.
+    /// Connects as a connection string says.
     pub fn connect(uri: &Uri, stop: Arc<AtomicBool>) -> Result<Stream> {
-        let socket = match &uri.address {
+        Stream::open(&uri.address, uri.connect_timeout, uri.socket_timeout, stop)
+    }
+
+    /// Connects. Every address that the host name has is tried. `timeout` is the longest wait for an
+    /// answer.
+    pub fn open(
+        address: &Address,
+        connect_timeout: Option<Duration>,
+        timeout: Option<Duration>,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Stream> {
+        let socket = match address {
             Address::Tcp(host, port) => {
-                connect_tcp(host, *port, uri.connect_timeout).and_then(|socket| {
+                connect_tcp(host, *port, connect_timeout).and_then(|socket| {
                     socket.set_nodelay(true)?;
                     socket.set_read_timeout(Some(POLL))?;
                     socket.set_write_timeout(Some(POLL))?;
@@ -47,12 +58,12 @@ impl Stream {
             }),
         };
         let socket = socket.map_err(|error| {
-            let place = uri.address.place();
+            let place = address.place();
             Error::Io(format!("connecting to {place}"), error)
         })?;
         Ok(Stream {
             socket,
-            timeout: uri.socket_timeout,
+            timeout,
             stop,
         })
     }
@@ -77,20 +88,37 @@ impl Stream {
 
     /// Fills the buffer.
     pub fn receive(&mut self, mut buffer: &mut [u8]) -> Result<()> {
-        let doing = "waiting for the server's answer";
         let mut wait = Wait::new(self.timeout, &self.stop);
         while !buffer.is_empty() {
-            let received = match &mut self.socket {
-                Socket::Tcp(socket) => socket.read(buffer),
-                Socket::Unix(socket) => socket.read(buffer),
-            };
-            match received {
-                Ok(0) => return Err(closed(doing)),
-                Ok(n) => buffer = buffer.get_mut(n..).unwrap_or_default(),
-                Err(error) => wait.go_on(doing, error)?,
-            }
+            let read = read_once(&mut self.socket, buffer, &mut wait)?;
+            buffer = buffer.get_mut(read..).unwrap_or_default();
         }
         Ok(())
+    }
+
+    /// Reads what there is, at least a byte, and returns how many bytes it was.
+    pub fn receive_some(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let mut wait = Wait::new(self.timeout, &self.stop);
+        loop {
+            let read = read_once(&mut self.socket, buffer, &mut wait)?;
+            if read > 0 || buffer.is_empty() {
+                return Ok(read);
+            }
+        }
+    }
+}
+
+/// Reads once. 0 bytes came if the wait goes on.
+fn read_once(socket: &mut Socket, buffer: &mut [u8], wait: &mut Wait<'_>) -> Result<usize> {
+    let doing = "waiting for the server's answer";
+    let received = match socket {
+        Socket::Tcp(socket) => socket.read(buffer),
+        Socket::Unix(socket) => socket.read(buffer),
+    };
+    match received {
+        Ok(0) if !buffer.is_empty() => Err(closed(doing)),
+        Ok(read) => Ok(read),
+        Err(error) => wait.go_on(doing, error).map(|()| 0),
     }
 }
 

@@ -1,0 +1,160 @@
+//! Tables, sizes, and who the server is.
+
+use frond_bench::system::{Compression, Definition, Description, Setup, Sizes};
+use frond_bench::{Collection, Figures, Result, Status};
+
+use super::Connection;
+use crate::table::{Table, literal};
+
+/// Settings that a report should say.
+const SETTINGS: &[(&str, &str)] = &[
+    ("shared_buffers", "shared_buffers"),
+    ("synchronous_commit", "synchronous_commit"),
+    ("wal_writer_delay", "wal_writer_delay"),
+    ("max_wal_size", "max_wal_size"),
+    ("full_page_writes", "full_page_writes"),
+    ("wal_compression", "wal_compression"),
+    ("default_toast_compression", "default_toast_compression"),
+    ("autovacuum", "autovacuum"),
+];
+
+impl Connection {
+    /// The first column of the first row, as a number.
+    pub fn number(&mut self, sql: &str) -> Result<Option<i64>> {
+        let mut found = None;
+        self.client.ask(sql, &[], |row| {
+            found = found.or(row.int());
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// The same as a text.
+    fn text(&mut self, sql: &str) -> Result<Option<String>> {
+        let mut found = None;
+        self.client.ask(sql, &[], |row| {
+            found = row.text().map(str::to_owned);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    fn is_there(&mut self, table: &Table) -> Result<bool> {
+        let sql = format!("SELECT to_regclass({})::oid::int8", literal(&table.full()));
+        Ok(self.number(&sql)?.is_some())
+    }
+}
+
+impl Setup for Connection {
+    fn describe(&mut self) -> Description {
+        let version = self.client.version().to_owned();
+        let short = version.split(' ').next().unwrap_or_default();
+        let mut facts = vec![
+            ("version", version.clone()),
+            (
+                "documents",
+                "jsonb, indexed by expressions; dates as milliseconds, ids as bytea or int4"
+                    .to_owned(),
+            ),
+            (
+                "inserts sent as",
+                "COPY of a batch in its binary format, one document as INSERT".to_owned(),
+            ),
+            (
+                "without acknowledgement",
+                "pipelined: up to 8 batches or 64 updates before their answers are read".to_owned(),
+            ),
+        ];
+        for (what, setting) in SETTINGS {
+            let sql = format!("SELECT current_setting({}, true)", literal(setting));
+            if let Ok(Some(value)) = self.text(&sql) {
+                facts.push((what, value));
+            }
+        }
+        Description {
+            name: format!("PostgreSQL {short}"),
+            facts,
+            null: false,
+        }
+    }
+
+    fn check_batch(&self, _acknowledged: bool, _batch: u32, _document_bytes: usize) -> Result<()> {
+        // A COPY has no limit, and a document's is 256 MiB, which no workload comes near.
+        Ok(())
+    }
+
+    fn drop_collection(&mut self, collection: &Collection) -> Result<()> {
+        let table = Table::of(collection);
+        self.statements.remove(collection);
+        if self.is_there(&table)? {
+            self.client.run(&table.drop())?;
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, collection: &Collection, definition: &Definition) -> Result<()> {
+        // Nothing is said about what is there already.
+        self.client.run("SET client_min_messages = warning")?;
+        let table = Table::of(collection);
+        self.client.run(&table.create(definition))?;
+        // PostgreSQL compresses no pages, only values of more than 2 kB.
+        if definition.compression == Some(Compression::None) {
+            let sql = format!(
+                "ALTER TABLE {} ALTER doc SET STORAGE EXTERNAL",
+                table.full()
+            );
+            self.client.run(&sql)?;
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, collection: &Collection) -> Result<u64> {
+        let table = Table::of(collection);
+        if !self.is_there(&table)? {
+            return Ok(0);
+        }
+        let counted = self.number(&format!("SELECT count(*) FROM {}", table.full()))?;
+        Ok(counted.and_then(|n| n.try_into().ok()).unwrap_or(0))
+    }
+
+    fn sizes(&mut self, collection: &Collection) -> Result<Sizes> {
+        let table = Table::of(collection);
+        let name = literal(&table.full());
+        let mut number = |sql: &str| -> Result<Option<u64>> {
+            Ok(self.number(sql)?.and_then(|n| n.try_into().ok()))
+        };
+        Ok(Sizes {
+            documents: number(&format!("SELECT count(*) FROM {}", table.full()))?,
+            // What a document takes as BSON is not known here.
+            logical_bytes: None,
+            storage_bytes: number(&format!("SELECT pg_table_size({name})"))?,
+            index_bytes: number(&format!("SELECT pg_indexes_size({name})"))?,
+        })
+    }
+
+    fn status(&mut self) -> Result<Status> {
+        let log = self.number("SELECT (pg_current_wal_insert_lsn() - '0/0')::int8")?;
+        let connections = self.number("SELECT count(*) FROM pg_stat_activity")?;
+        // What backends, checkpointer and background writer wrote of shared buffers.
+        let pages = self.number(
+            "SELECT (buffers_checkpoint + buffers_clean + buffers_backend)
+                * current_setting('block_size')::int8 FROM pg_stat_bgwriter",
+        );
+        Ok(Status {
+            log_bytes: log.map(|n| n as f64),
+            data_bytes: pages.ok().flatten().map(|n| n as f64),
+            connections: connections.map(|n| n as f64),
+            figures: Figures::default(),
+            ..Status::default()
+        })
+    }
+
+    fn write_all(&mut self) -> Result<()> {
+        self.client.run("CHECKPOINT")?;
+        Ok(())
+    }
+
+    fn drain(&mut self) -> Result<()> {
+        self.client.drain()
+    }
+}
