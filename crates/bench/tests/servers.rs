@@ -427,3 +427,15 @@ fn connection_strings_of_unknown_kinds_are_refused() {
     assert_eq!(bench(&played, "", folder.path(), &more), ExitCode::FAILURE);
     assert!(played.seen.lock().unwrap().ids.is_empty());
 }
+
+#[test]
+fn a_server_whose_time_is_up_leaves_what_it_did() {
+    let played = play(MODERN);
+    let folder = tempfile::tempdir().unwrap();
+    let more = ["--minutes", "0.00001"];
+    assert_eq!(bench(&played, "", folder.path(), &more), ExitCode::SUCCESS);
+    assert_eq!(ending(folder.path(), PLAYED), "ended by --minutes");
+    let done = figure(folder.path(), PLAYED, "documents");
+    assert!(done < 2500.0, "{done}");
+    assert_eq!(played.seen.lock().unwrap().ids.len() as f64, done);
+}

@@ -275,16 +275,15 @@ impl Tracing<'_> {
         let every = self.contest.servers.every();
         let mut at = meter.elapsed() + every;
         loop {
-            let at_most = self.limit.map_or(at, |limit| at.min(limit));
-            let done = wait_until(meter, at_most, all_done);
+            // The time may be up before the next line of the trace, but only once.
+            let limit = self.limit.filter(|_| !meter.stopping());
+            let done = wait_until(meter, limit.map_or(at, |limit| at.min(limit)), all_done);
             if self.limit.is_some_and(|limit| meter.elapsed() >= limit) {
                 meter.stop();
             }
             if done || meter.elapsed() >= at {
                 self.note(meter, done)?;
                 at = meter.elapsed().max(at) + every;
-            } else if meter.stopping() {
-                at = Duration::MAX;
             }
             if done {
                 return Ok(());
