@@ -20,7 +20,7 @@ ENGINES ?= tree rocksdb lmdb fjall redb
 ROUNDS ?= 20000
 SEED ?= $(shell date +%s)
 
-.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine simulate proof-large loom deny clean
+.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine bench-peers simulate proof-large loom deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ bench: setup-build ## WORKLOAD (insert) of frond bench, or all, on a server of i
 bench-engine: setup-build ## Frond's engine beside RocksDB, LMDB, fjall and redb; DOCUMENTS, ENGINES, report in OUT
 	ENGINES="$(ENGINES)" $(if $(filter command line environment,$(origin DOCUMENTS)),DOCUMENTS=$(DOCUMENTS)) \
 	scripts/bench-engine.sh $(if $(filter file,$(origin OUT)),.cache/bench-engine,$(OUT))
+
+bench-peers: setup-build ## The five workloads on Frond and on PostgreSQL, in turns; WORKLOADS, SCALE (1, an hour), report in OUT
+	benchmarks/peers/run.sh $(if $(filter file,$(origin OUT)),.cache/bench-peers,$(OUT))
 
 simulate: setup-build ## Crash the engine FROND_CRASHES (100000) times on a simulated disk, and flip every bit
 	FROND_CRASHES=$(FROND_CRASHES) FROND_FLIP_STEP=1 \

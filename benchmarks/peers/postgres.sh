@@ -208,7 +208,9 @@ stop() {
     group=$(cat "$data/group" 2>/dev/null) || group=
     if [ -n "$group" ] && [ -d "$group" ]; then cgroup_remove "$group"; fi
     rm -f "$data/group"
-    [ "$remove" = no ] || rm -rf "$data"
+    [ "$remove" = yes ] || return 0
+    rm -rf "$data/cluster" "$data/socket" "$data/initdb.log" "$data/server.log"
+    rmdir "$data" 2>/dev/null || true
 }
 
 case "${1:-}" in
