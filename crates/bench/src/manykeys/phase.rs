@@ -103,7 +103,6 @@ impl Bench<'_> {
             session.encode(&subject.collection, concern, subject.documents, &mut mine)?;
         }
         let meter = self.meter(work.updates());
-        let ended = AtomicU64::new(0);
         let played: Vec<AtomicU64> = (0..count).map(|_| AtomicU64::new(0)).collect();
         let play = |index: usize, session: &mut Box<dyn Session>| {
             session.play(&mut |elapsed| {
@@ -112,11 +111,7 @@ impl Bench<'_> {
                     played.fetch_add(1, Ordering::Relaxed);
                 }
                 !meter.stopping()
-            })?;
-            // What counts is when the last connection is done, not when this was noticed.
-            let nanos = u64::try_from(meter.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            ended.fetch_max(nanos, Ordering::AcqRel);
-            Ok(())
+            })
         };
         let w = u8::from(concern.acknowledged);
         let name = format!("{NAME} {} w:{w}", subject.schema().name());
@@ -132,7 +127,7 @@ impl Bench<'_> {
         subject.model.next_round();
         let mut round = Round {
             updates: outcome.documents,
-            elapsed: Duration::from_nanos(ended.into_inner()),
+            elapsed: outcome.elapsed,
             latency: concern
                 .acknowledged
                 .then(|| Percentiles::of(&outcome.latencies)),
@@ -176,6 +171,8 @@ impl Bench<'_> {
         let result = with_each(&mut self.workers, meter, work, |all_done| {
             watch.until(meter, all_done)
         });
+        // What counts is when the last connection was done.
+        meter.pause();
         progress.finish();
         result
     }
