@@ -28,6 +28,9 @@ const SEALED_MAX: usize = 2;
 /// Guards of this many recent commits are kept in each of two generations.
 const RECENT_MAX: usize = 128 << 10;
 
+/// So many write sets' room is kept.
+const SPARE_SETS_MAX: usize = 2;
+
 /// What the commit lock protects.
 pub(crate) struct CommitState {
     pub(crate) next_sequence: u64,
@@ -65,45 +68,75 @@ impl Hasher for Identity {
     }
 }
 
-type Recent = HashMap<u64, u64, BuildHasherDefault<Identity>>;
+/// The sequence numbers at which guarded keys were committed.
+#[derive(Default)]
+struct Generation {
+    by_hash: HashMap<u64, u64, BuildHasherDefault<Identity>>,
+    /// Hashes and numbers that nobody has looked for yet: a writer alone never does.
+    waiting: Vec<(u64, u64)>,
+    /// The last number.
+    end: u64,
+}
 
-/// The sequence numbers at which guarded keys were committed lately. Two generations: when the young one is full
+impl Generation {
+    fn len(&self) -> usize {
+        self.by_hash.len() + self.waiting.len()
+    }
+
+    /// Whether the key was committed after `snapshot`.
+    fn has_newer(&mut self, hash: u64, snapshot: u64) -> bool {
+        if snapshot >= self.end {
+            return false;
+        }
+        self.by_hash.extend(self.waiting.drain(..));
+        let found = self.by_hash.get(&hash);
+        found.is_some_and(|sequence| *sequence > snapshot)
+    }
+}
+
+/// What guarded keys were committed lately. Two generations: when the young one is full
 /// the old one is forgotten, and snapshots from before its end conflict with everything.
 #[derive(Default)]
 struct RecentCommits {
-    young: Recent,
-    old: Recent,
-    young_end: u64,
-    old_end: u64,
+    young: Generation,
+    old: Generation,
     /// Commits up to here are forgotten.
     floor: u64,
 }
 
 impl RecentCommits {
     /// Whether the key was committed after `snapshot`, or may have been.
-    fn conflicts(&self, hash: u64, snapshot: u64) -> bool {
+    fn conflicts(&mut self, hash: u64, snapshot: u64) -> bool {
         snapshot < self.floor
-            || [&self.young, &self.old].iter().any(|recent| {
-                recent
-                    .get(&hash)
-                    .is_some_and(|sequence| *sequence > snapshot)
-            })
+            || self.young.has_newer(hash, snapshot)
+            || self.old.has_newer(hash, snapshot)
     }
 
     fn record(&mut self, hash: u64, sequence: u64) {
         if self.young.len() >= RECENT_MAX {
-            self.floor = self.old_end;
-            self.old_end = self.young_end;
+            self.floor = self.old.end;
             self.old = std::mem::take(&mut self.young);
         }
-        self.young.insert(hash, sequence);
-        self.young_end = sequence;
+        self.young.waiting.push((hash, sequence));
+        self.young.end = sequence;
     }
 }
 
 impl Inner {
+    /// Commits a write set, and keeps its room for the next one.
+    pub(crate) fn commit_and_reuse(&self, mut set: WriteSet, how: Durability) -> Result<()> {
+        let result = self.commit(&mut set, how);
+        if let Some(room) = set.into_room() {
+            let mut spare = self.spare_sets.lock();
+            if spare.len() < SPARE_SETS_MAX {
+                spare.push(room);
+            }
+        }
+        result
+    }
+
     /// Commits a write set.
-    pub(crate) fn commit(&self, mut set: WriteSet, how: Durability) -> Result<()> {
+    fn commit(&self, set: &mut WriteSet, how: Durability) -> Result<()> {
         set.take_failure()?;
         self.check_running()?;
         if set.is_empty() && set.guards().is_empty() {
@@ -120,7 +153,8 @@ impl Inner {
         if let Some(snapshot) = set.snapshot() {
             let since = snapshot.sequence;
             let changed = |guard: &&write_set::Guard| state.recent.conflicts(guard.hash, since);
-            if let Some(guard) = set.guards().iter().find(changed) {
+            let changed = set.guards().iter().find(changed);
+            if let Some(guard) = changed {
                 let key = set.guarded_key(guard).to_vec();
                 let tree = guard.tree;
                 self.version.load().active.cancel(set.memtable_bytes());
@@ -165,6 +199,7 @@ impl Inner {
 
         let hot = version.active.insert(
             write_set::decode(set.payload()),
+            set.len(),
             first,
             set.memtable_bytes(),
         );

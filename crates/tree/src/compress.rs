@@ -3,9 +3,14 @@
 use std::cell::RefCell;
 use std::io::{Read, Write};
 
+use lz4_flex::block::{CompressTable, compress_into_with_table};
+
 use crate::Compression;
 
 thread_local! {
+    // A table of its own for large inputs: what comes out must not depend on what came before.
+    static LZ4_OUT: RefCell<(CompressTable, CompressTable)> =
+        RefCell::new((CompressTable::small(), CompressTable::large()));
     static ZSTD_OUT: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
     static ZSTD_IN: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
@@ -39,12 +44,12 @@ pub(crate) fn compress(codec: Compression, bytes: &[u8], out: &mut Vec<u8>) -> C
                 start + lz4_flex::block::get_maximum_output_size(bytes.len()),
                 0,
             );
-            match lz4_flex::block::compress_into(bytes, &mut out[start..]) {
-                Ok(len) => {
+            match lz4_into(bytes, &mut out[start..]) {
+                Some(len) => {
                     out.truncate(start + len);
                     true
                 }
-                Err(_) => false,
+                None => false,
             }
         }
         Compression::Snappy => {
@@ -69,6 +74,18 @@ pub(crate) fn compress(codec: Compression, bytes: &[u8], out: &mut Vec<u8>) -> C
     out.truncate(start);
     out.extend_from_slice(bytes);
     Compression::None
+}
+
+/// Compresses `bytes` with LZ4 into `out`, which has room for the worst case. Returns the length.
+pub(crate) fn lz4_into(bytes: &[u8], out: &mut [u8]) -> Option<usize> {
+    LZ4_OUT.with_borrow_mut(|(small, large)| {
+        let table = if bytes.len() < u16::MAX.into() {
+            small
+        } else {
+            large
+        };
+        compress_into_with_table(bytes, out, table).ok()
+    })
 }
 
 /// Replaces `out` with exactly `len` restored bytes. `None` if the input does not hold them.

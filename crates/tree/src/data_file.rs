@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::disk::{ALIGNMENT, AlignedBuf, DiskFile};
@@ -23,6 +24,9 @@ pub(crate) const BLOCK_HEADER_BYTES: usize = 16;
 const WRITE_BYTES: usize = 1 << 20;
 /// The largest uncompressed payload: a page with the largest key and value, with room to spare.
 const PAYLOAD_BYTES_MAX: usize = 1 << 30;
+
+/// Most buffers that wait for the next write.
+const SPARE_WRITE_BUFFERS_MAX: usize = 2;
 
 /// Larger buffers than this are not kept for the next read of a thread.
 const SPARE_BYTES_MAX: usize = 256 << 10;
@@ -42,6 +46,8 @@ pub(crate) struct DataFile {
     reads: AtomicU64,
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
+    /// Buffers of former writes: memory that is taken anew each time has to be cleared by the system each time.
+    write_buffers: Mutex<Vec<AlignedBuf>>,
     /// Why nothing may be written any more.
     failure: OnceLock<String>,
 }
@@ -54,6 +60,7 @@ impl DataFile {
             reads: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
+            write_buffers: Mutex::default(),
             failure: OnceLock::new(),
         }
     }
@@ -87,7 +94,9 @@ impl DataFile {
     /// Writes bytes at the start of an extent, padded with zeros.
     pub(crate) fn write(&self, extent: &Extent, bytes: &[u8]) -> Result<()> {
         assert!(bytes.len() as u64 <= extent.len);
-        let mut buffer = AlignedBuf::with_capacity(WRITE_BYTES.min(extent.len as usize));
+        let spare = self.write_buffers.lock().pop();
+        let mut buffer = spare
+            .unwrap_or_else(|| AlignedBuf::with_capacity(WRITE_BYTES.min(extent.len as usize)));
         let mut offset = extent.offset;
         for chunk in bytes.chunks(WRITE_BYTES) {
             buffer.clear();
@@ -95,6 +104,10 @@ impl DataFile {
             buffer.pad();
             self.write_raw(&buffer, offset)?;
             offset += buffer.len() as u64;
+        }
+        let mut spare = self.write_buffers.lock();
+        if spare.len() < SPARE_WRITE_BUFFERS_MAX {
+            spare.push(buffer);
         }
         Ok(())
     }

@@ -351,7 +351,7 @@ mod tests {
         }
         let memtable = Arc::new(Memtable::new(1 << 20, 0, &Arc::default()));
         assert!(memtable.reserve(set.memtable_bytes()));
-        let hot = memtable.insert(decode(set.payload()), 1, set.memtable_bytes());
+        let hot = memtable.insert(decode(set.payload()), set.len(), 1, set.memtable_bytes());
         assert!(hot.is_empty());
         Source::memtable(MemSource::new(&memtable, TREE, u64::MAX, resolver()).unwrap())
     }

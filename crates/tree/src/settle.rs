@@ -61,6 +61,7 @@ impl Inner {
         self.seal_if_over(bytes);
         self.feed_all()?;
         self.spare_blocks.clear();
+        self.spare_sets.lock().clear();
         buffers::clear();
         self.runs.cache.share();
         let before = self.publisher.visible();

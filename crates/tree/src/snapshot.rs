@@ -103,6 +103,23 @@ impl Snapshot {
         Ok(lookup.finish())
     }
 
+    /// A key behind which the tree has none, as far as this snapshot sees. `None` if that is not cheap to say.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTree`].
+    pub fn last_key_at_most(&self, tree: TreeId) -> Result<Option<Vec<u8>>> {
+        let root = &self.tree(tree)?.root;
+        let mut last = match (root, root.max_key()) {
+            (Subtree::Empty, _) => Vec::new(),
+            (_, Some(key)) => key.to_vec(),
+            (_, None) => return Ok(None),
+        };
+        for memtable in self.version.memtables() {
+            memtable.raise_to_last_key(tree, &mut last);
+        }
+        Ok(Some(last))
+    }
+
     /// Whether a key is there.
     ///
     /// # Errors

@@ -49,6 +49,8 @@ pub(crate) struct Inner {
     pub(crate) version: ArcSwap<Version>,
     /// Memory of dropped memtables.
     pub(crate) spare_blocks: Arc<SpareBlocks>,
+    /// Room of write sets that were committed.
+    pub(crate) spare_sets: Mutex<Vec<WriteSet>>,
     pub(crate) commit_lock: Mutex<CommitState>,
     /// Wakes committers that wait for a memtable to be fed; used with the commit lock.
     pub(crate) room: Condvar,
@@ -142,6 +144,7 @@ impl Store {
             runs,
             version: ArcSwap::from_pointee(version),
             spare_blocks,
+            spare_sets: Mutex::default(),
             commit_lock: Mutex::new(CommitState::new(position.sequence + 1)),
             room: Condvar::new(),
             publisher: Publisher::new(position.sequence),
@@ -197,13 +200,20 @@ impl Store {
         self.inner().snapshot()
     }
 
+    /// An empty write set whose guarded keys must not have changed since `snapshot`, with room for operations of
+    /// about `bytes` bytes. Large write sets should begin like this: the memory of former ones is used again.
+    pub fn write_set(&self, snapshot: &Snapshot, bytes: usize) -> WriteSet {
+        let spare = self.inner().spare_sets.lock().pop();
+        spare.unwrap_or_default().with_room(snapshot, bytes)
+    }
+
     /// Commits a write set: all of it or nothing.
     ///
     /// # Errors
     /// [`Error::Conflict`] if a guarded key was committed after the set's snapshot,
     /// [`Error::TooLarge`], [`Error::InvalidOption`], or an error of the disk.
     pub fn commit(&self, set: WriteSet, how: Durability) -> Result<()> {
-        self.inner().commit(set, how)?;
+        self.inner().commit_and_reuse(set, how)?;
         self.inner().figures.commits.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -397,11 +407,11 @@ impl Inner {
         }
         let version = self.version.load_full();
         self.change_trees_replayed(&version, payload);
-        let last = sequence + write_set::numbers_of(payload) - 1;
+        let numbers = write_set::numbers_of(payload);
+        let last = sequence + numbers - 1;
         version.active.note_last_sequence(last);
-        let hot = version
-            .active
-            .insert(write_set::decode(payload), sequence, bytes);
+        let ops = write_set::decode(payload);
+        let hot = (version.active).insert(ops, numbers as usize, sequence, bytes);
         self.commit_lock.lock().next_sequence = last + 1;
         self.publisher.reset(last);
         self.fold_hot(&version.active, hot);

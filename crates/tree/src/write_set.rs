@@ -40,6 +40,13 @@ const OP_DROP_TREE: u8 = 4;
 const OP_DELETE_RANGE: u8 = 5;
 const OP_CREATE_TREE_TO_LOAD: u8 = 6;
 
+/// Bytes in front of an operation's key: its code, the tree, the lengths of key and value.
+const ENTRY_HEADER_BYTES: usize = 11;
+
+/// The room of smaller write sets is not kept, nor is that of larger ones.
+const ROOM_MIN: usize = 64 << 10;
+const ROOM_MAX: usize = 5 << 20;
+
 /// How a new tree begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NewTree {
@@ -114,6 +121,21 @@ impl WriteSet {
         }
     }
 
+    /// The same with room for operations of about `bytes` bytes.
+    pub(crate) fn with_room(mut self, snapshot: &Snapshot, bytes: usize) -> WriteSet {
+        self.snapshot = Some(snapshot.clone());
+        self.payload.reserve_exact(bytes.min(ROOM_MAX));
+        self
+    }
+
+    /// Lets the snapshot go and removes everything, so that the room can be used again. `None` if that is not worth it.
+    pub(crate) fn into_room(mut self) -> Option<WriteSet> {
+        let is_worth_it = (ROOM_MIN..=ROOM_MAX).contains(&self.payload.capacity());
+        self.clear();
+        self.snapshot = None;
+        is_worth_it.then_some(self)
+    }
+
     /// Number of operations, guards not counted.
     pub fn len(&self) -> usize {
         self.ops as usize
@@ -144,17 +166,22 @@ impl WriteSet {
 
     /// Sets the value of a key.
     pub fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
+        self.push(Kind::Put, tree, [key, &[]], value);
+    }
+
+    /// Sets the value of a key that is given in two parts.
+    pub fn put_joined(&mut self, tree: TreeId, key: [&[u8]; 2], value: &[u8]) {
         self.push(Kind::Put, tree, key, value);
     }
 
     /// Removes a key.
     pub fn delete(&mut self, tree: TreeId, key: &[u8]) {
-        self.push(Kind::Delete, tree, key, &[]);
+        self.push(Kind::Delete, tree, [key, &[]], &[]);
     }
 
     /// Applies a delta to the value of a key, without reading it.
     pub fn merge(&mut self, tree: TreeId, key: &[u8], delta: &[u8]) {
-        self.push(Kind::Merge, tree, key, delta);
+        self.push(Kind::Merge, tree, [key, &[]], delta);
     }
 
     /// Removes every key from `lower` on and below `upper`, or every key from `lower` on for `None`. It costs
@@ -198,14 +225,14 @@ impl WriteSet {
 
     /// Sets the value of a key that must not have changed since the snapshot.
     pub fn put_guarded(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
-        if let Some(range) = self.push(Kind::Put, tree, key, value) {
+        if let Some(range) = self.push(Kind::Put, tree, [key, &[]], value) {
             self.push_guard(tree, key, range, false);
         }
     }
 
     /// Removes a key that must not have changed since the snapshot.
     pub fn delete_guarded(&mut self, tree: TreeId, key: &[u8]) {
-        if let Some(range) = self.push(Kind::Delete, tree, key, &[]) {
+        if let Some(range) = self.push(Kind::Delete, tree, [key, &[]], &[]) {
             self.push_guard(tree, key, range, false);
         }
     }
@@ -254,18 +281,19 @@ impl WriteSet {
         &mut self,
         kind: Kind,
         tree: TreeId,
-        key: &[u8],
+        key: [&[u8]; 2],
         value: &[u8],
     ) -> Option<std::ops::Range<usize>> {
-        let too_large = |what, bytes, limit| Some(Error::TooLarge { what, bytes, limit });
-        let failure = if let Err(error) = check_sizes(key, value) {
+        let key_len = key[0].len() + key[1].len();
+        let bytes = self.bytes_counted() + key_len + value.len();
+        let failure = if let Err(error) = check_sizes(key_len, value.len()) {
             Some(error)
-        } else if self.bytes_counted() + key.len() + value.len() > WRITE_SET_BYTES_MAX {
-            too_large(
-                "write set",
-                self.bytes_counted() + value.len(),
-                WRITE_SET_BYTES_MAX,
-            )
+        } else if bytes > WRITE_SET_BYTES_MAX {
+            Some(Error::TooLarge {
+                what: "write set",
+                bytes,
+                limit: WRITE_SET_BYTES_MAX,
+            })
         } else {
             None
         };
@@ -273,19 +301,20 @@ impl WriteSet {
             self.failure.get_or_insert(error);
             return None;
         }
-        self.payload.push(kind.to_byte());
-        self.payload.extend_from_slice(&tree.0.to_le_bytes());
-        self.payload
-            .extend_from_slice(&(key.len() as u16).to_le_bytes());
-        self.payload
-            .extend_from_slice(&(value.len() as u32).to_le_bytes());
-        let start = self.payload.len();
-        self.payload.extend_from_slice(key);
-        self.payload.extend_from_slice(value);
+        let mut header = [0; ENTRY_HEADER_BYTES];
+        header[0] = kind.to_byte();
+        header[1..5].copy_from_slice(&tree.0.to_le_bytes());
+        header[5..7].copy_from_slice(&(key_len as u16).to_le_bytes());
+        header[7..].copy_from_slice(&(value.len() as u32).to_le_bytes());
+        let start = self.payload.len() + ENTRY_HEADER_BYTES;
+        (self.payload).reserve(ENTRY_HEADER_BYTES + key_len + value.len());
+        for part in [&header, key[0], key[1], value] {
+            self.payload.extend_from_slice(part);
+        }
         self.ops += 1;
-        self.memtable_bytes += Memtable::op_bytes_max(key.len(), value.len());
+        self.memtable_bytes += Memtable::op_bytes_max(key_len, value.len());
         self.note_tree(tree);
-        Some(start..start + key.len())
+        Some(start..start + key_len)
     }
 
     /// What counts against the limit of a write set.
@@ -360,10 +389,10 @@ pub(crate) fn numbers_of(payload: &[u8]) -> u64 {
 }
 
 /// Fails for a key or a value that is too large.
-pub(crate) fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
+pub(crate) fn check_sizes(key_len: usize, value_len: usize) -> Result<()> {
     for (what, bytes, limit) in [
-        ("key", key.len(), KEY_BYTES_MAX),
-        ("value", value.len(), VALUE_BYTES_MAX),
+        ("key", key_len, KEY_BYTES_MAX),
+        ("value", value_len, VALUE_BYTES_MAX),
     ] {
         if bytes > limit {
             return Err(Error::TooLarge { what, bytes, limit });

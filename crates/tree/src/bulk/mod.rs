@@ -198,7 +198,7 @@ impl BulkLoader {
     /// [`Error::TooLarge`], [`Error::Duplicate`] if one is found this early, errors of the disk. The load cannot
     /// go on afterwards.
     pub fn add(&mut self, place: usize, key: &[u8], value: &[u8]) -> Result<()> {
-        write_set::check_sizes(key, value)?;
+        write_set::check_sizes(key.len(), value.len())?;
         let Some(load) = self.loads.get_mut(place) else {
             return Err(Error::InvalidOption(format!(
                 "tree {place} of a bulk loader that has {}",

@@ -19,6 +19,8 @@ pub(super) const PAYLOAD_BYTES_MAX: usize = WRITE_SET_BYTES_MAX + 64;
 pub(super) const BUFFER_BYTES_MAX: usize = 8 << 20;
 /// The most bytes of frames in a group: a full buffer, and the write set that fitted last.
 pub(super) const GROUP_BYTES_MAX: usize = BUFFER_BYTES_MAX + FRAME_HEADER_BYTES + PAYLOAD_BYTES_MAX;
+/// Large buffers grow by this.
+pub(super) const GROWTH_BYTES: usize = 2 << 20;
 /// Smaller groups are stored as they are, and so are larger ones, whose compressed copy would take much memory.
 const COMPRESS_BYTES: std::ops::RangeInclusive<usize> = 513..=2 * BUFFER_BYTES_MAX;
 
@@ -106,6 +108,12 @@ pub(super) fn push_frame(buffer: &mut Vec<u8>, payload: &[u8]) -> usize {
     if buffer.is_empty() {
         buffer.resize(HEADER_BYTES, 0);
     }
+    let more = FRAME_HEADER_BYTES + payload.len();
+    if buffer.capacity() - buffer.len() < more && buffer.len() + more > GROWTH_BYTES {
+        // Twice as much each time would be too much for a buffer that is kept.
+        let wanted = (buffer.len() + more).next_multiple_of(GROWTH_BYTES);
+        buffer.reserve_exact(wanted - buffer.len());
+    }
     buffer.put_u32(payload.len() as u32);
     buffer.extend_from_slice(payload);
     FRAME_HEADER_BYTES + payload.len()
@@ -149,9 +157,8 @@ pub(super) fn seal<'a>(
         if packed.len() < room {
             packed.resize(room, 0);
         }
-        let done =
-            lz4_flex::block::compress_into(&buffer[HEADER_BYTES..], &mut packed[HEADER_BYTES..]);
-        if let Ok(stored) = done
+        let done = compress::lz4_into(&buffer[HEADER_BYTES..], &mut packed[HEADER_BYTES..]);
+        if let Some(stored) = done
             && stored < bytes
         {
             header.codec = Compression::Lz4;

@@ -24,6 +24,9 @@ use segment::SegmentWriter;
 /// The log thread writes at the latest when it has this many bytes.
 const WRITE_BYTES: usize = 1 << 20;
 
+/// A larger buffer is not kept for the next frames.
+const SPARE_BYTES_MAX: usize = BUFFER_BYTES_MAX + group::GROWTH_BYTES;
+
 /// Without a log thread the committer of each such frame writes.
 const INLINE_FRAMES: u64 = 16;
 
@@ -284,6 +287,12 @@ fn run(shared: &Shared, writer: &mut SegmentWriter, interval: Duration) {
             if is_dirty {
                 shared.work.wait_until(&mut state, next_sync);
             } else {
+                // Nobody writes, so large buffers are given back.
+                for buffer in [&mut spare, &mut state.buffer] {
+                    if buffer.is_empty() && buffer.capacity() > WRITE_BYTES {
+                        *buffer = Vec::new();
+                    }
+                }
                 shared.work.wait(&mut state);
                 next_sync = Instant::now() + interval;
             }
@@ -308,7 +317,7 @@ fn run(shared: &Shared, writer: &mut SegmentWriter, interval: Duration) {
         });
         spare = buffer;
         spare.clear();
-        if spare.capacity() > 4 * WRITE_BYTES {
+        if spare.capacity() > SPARE_BYTES_MAX {
             spare = Vec::new();
         }
 

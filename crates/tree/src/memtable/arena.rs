@@ -4,16 +4,21 @@
 //! would stay with the allocator twice. One of the crate's two modules with `unsafe`. Pieces are addressed by their offset in the
 //! block, so links are four bytes and a link of 0 is "none" (offset 0 is never handed out).
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, handle_alloc_error};
 use std::any::Any;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Every piece starts at a multiple of this.
 const PIECE_ALIGN: usize = 8;
+
+/// Smaller blocks keep to small pages.
+#[cfg(target_os = "linux")]
+const HUGE_PAGES_MIN: usize = 8 << 20;
 
 /// Most blocks that wait to be used again.
 const SPARE_MAX: usize = 2;
@@ -32,12 +37,15 @@ unsafe impl Sync for Block {}
 
 impl Block {
     fn new(capacity: usize, share: Option<Share>) -> Block {
-        let layout = Block::layout(capacity);
-        // SAFETY: the layout has a size of at least 64 bytes.
-        let block = unsafe { alloc_zeroed(layout) };
-        let Some(base) = NonNull::new(block) else {
-            handle_alloc_error(layout)
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping of private memory; no address is asked for, so it replaces nothing.
+        let mapped = unsafe { mmap_anonymous(null_mut(), capacity, access, MapFlags::PRIVATE) };
+        let Some(base) = mapped.ok().and_then(|base| NonNull::new(base.cast())) else {
+            // The clamp in `Arena::new` keeps the size below what a layout can hold.
+            let layout = Layout::from_size_align(capacity, PIECE_ALIGN);
+            handle_alloc_error(layout.unwrap_or(Layout::new::<u64>()))
         };
+        Block::prefer_huge_pages(base, capacity);
         let _share = share;
         Block {
             base,
@@ -46,17 +54,27 @@ impl Block {
         }
     }
 
-    fn layout(capacity: usize) -> Layout {
-        // The clamp in `Arena::new` keeps the size below what a layout can hold.
-        Layout::from_size_align(capacity, PIECE_ALIGN).unwrap_or(Layout::new::<u64>())
+    /// Entries are met in the order of their keys, all over the block: with small pages each of them costs a walk through
+    /// the tables of pages. A block is filled before it is dropped, so no memory is wasted.
+    #[cfg(target_os = "linux")]
+    fn prefer_huge_pages(base: NonNull<u8>, capacity: usize) {
+        if capacity >= HUGE_PAGES_MIN {
+            let advice = rustix::mm::Advice::LinuxHugepage;
+            // SAFETY: the range is the mapping just made; the advice changes no byte of it.
+            // A system without huge pages says so, and nothing is lost.
+            let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), capacity, advice) };
+        }
     }
+
+    #[cfg(not(target_os = "linux"))]
+    fn prefer_huge_pages(_: NonNull<u8>, _: usize) {}
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this very layout, and no borrow outlives the arena that
-        // owned the block.
-        unsafe { dealloc(self.base.as_ptr(), Block::layout(self.capacity)) }
+        // SAFETY: mapped in `new` with this very length, and no borrow outlives the arena that owned the block.
+        // It cannot fail for a whole mapping.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.capacity) };
     }
 }
 

@@ -7,6 +7,8 @@
 //!
 //! Order: key ascending, then sequence number descending, so that the newest version of a key comes first.
 
+pub(super) mod batch;
+
 use std::cmp::Ordering;
 
 use super::arena::Arena;
@@ -145,11 +147,7 @@ impl Index {
             key,
             sequence,
         };
-        let mut node = self.root;
-        for _ in 0..self.height {
-            let inner = self.inners.get(node);
-            node = inner.children[inner.child_of(arena, target)];
-        }
+        let node = self.leaf_of(arena, target);
         let slot = self.leaves.get(node).search(arena, target);
         Place { leaf: node, slot }
     }
@@ -175,6 +173,12 @@ impl Index {
         (leaf.count > 0).then(|| leaf.links[0])
     }
 
+    /// The last entry.
+    pub(super) fn last_link(&self) -> Option<Link> {
+        let leaf = self.leaves.get(self.last);
+        leaf.links[..leaf.count].last().copied()
+    }
+
     /// Replaces `links` with some entries from a place on: none only at the end.
     pub(super) fn copy_from(&self, place: Place, links: &mut Vec<Link>) {
         links.clear();
@@ -184,6 +188,24 @@ impl Index {
             let next = self.leaves.get(leaf.next);
             links.extend_from_slice(&next.links[..next.count]);
         }
+    }
+
+    /// Replaces `links` with at least `count` entries from a place on, or all that are left. Returns where those behind
+    /// them begin.
+    pub(super) fn copy_many(
+        &self,
+        place: Place,
+        count: usize,
+        links: &mut Vec<Link>,
+    ) -> Option<Place> {
+        links.clear();
+        let Place { mut leaf, mut slot } = place;
+        while leaf != NONE && links.len() < count {
+            let node = self.leaves.get(leaf);
+            links.extend_from_slice(&node.links[slot..node.count]);
+            (leaf, slot) = (node.next, 0);
+        }
+        (leaf != NONE).then_some(Place { leaf, slot })
     }
 
     /// Replaces `links` with some entries before a place, the nearest first: none only at the start.
@@ -515,6 +537,33 @@ mod tests {
             }
         }
 
+        /// Inserts as a large commit does. Between its groups others insert `between`.
+        fn insert_many(&mut self, keys: &[Vec<u8>], between: &[Vec<u8>]) {
+            let mut waiting = Vec::new();
+            for key in keys {
+                self.sequence += 1;
+                let value = self.sequence.to_le_bytes();
+                let entry = Entry::new(key, self.sequence, Kind::Put, &value);
+                waiting.push(batch::Waiting::new(entry.store(&self.arena).unwrap()));
+                let order = (key.clone(), u64::MAX - self.sequence);
+                self.model.insert(order, self.sequence);
+            }
+            let taken = self.index.take_heads(&self.arena, &mut waiting);
+            batch::sort(&self.arena, &mut waiting);
+            let mut between = between.iter();
+            for group in waiting.chunks_mut(batch::GROUP) {
+                self.index.insert_group(&self.arena, group, taken);
+                for key in between.by_ref().take(3) {
+                    self.sequence += 1;
+                    let entry = Entry::new(key, self.sequence, Kind::Put, b"");
+                    let link = entry.store(&self.arena).unwrap();
+                    self.index.insert(&self.arena, link);
+                    let order = (key.clone(), u64::MAX - self.sequence);
+                    self.model.insert(order, self.sequence);
+                }
+            }
+        }
+
         fn sequences(&self, links: &[Link]) -> Vec<u64> {
             let sequence = |link: &Link| Entry::at(&self.arena, *link).sequence;
             links.iter().map(sequence).collect()
@@ -584,12 +633,21 @@ mod tests {
             |random: u64, _: u64| format!("the same beginning {}", random % 900).into_bytes();
         let kinds: [&dyn Fn(u64, u64) -> Vec<u8>; 6] =
             [&numbers, &ascending, &descending, &mixed, &shrinking, &long];
-        for kind in kinds {
+        for (kind, many) in kinds.iter().flat_map(|kind| [(kind, false), (kind, true)]) {
             let (mut list, mut random, mut keys) = (List::new(), 42, Vec::new());
             assert!(list.walk(true).is_empty() && list.walk(false).is_empty());
+            let (mut batch, mut between) = (Vec::new(), Vec::new());
             for step in 0..4000 {
                 let key = kind(next_random(&mut random), step);
-                list.insert(&key);
+                match step % 9 {
+                    _ if !many => list.insert(&key),
+                    0 => between.push(key.clone()),
+                    _ => batch.push(key.clone()),
+                }
+                if batch.len() as u64 > random % 400 {
+                    list.insert_many(&batch, &between);
+                    (batch, between) = Default::default();
+                }
                 if step % 40 == 0 {
                     let above = [&key[..], b"\0"].concat();
                     keys.extend([key[..key.len() / 2].to_vec(), above, key]);

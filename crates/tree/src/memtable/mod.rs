@@ -27,6 +27,7 @@ pub(crate) use arena::SpareBlocks;
 use entry::{Entry, Link};
 pub(crate) use hot::HotKey;
 use index::Index;
+use index::batch::{self, GROUP, Waiting};
 use ranges::Ranges;
 use room::Room;
 pub(crate) use source::MemSource;
@@ -52,6 +53,19 @@ pub(crate) struct TreeList {
     ranges: Ranges,
     entries: AtomicU64,
     bytes: AtomicU64,
+}
+
+/// So many operations of a write set are worth to be sorted.
+const MANY: usize = 64;
+
+/// The operations of a write set on one tree.
+struct Part {
+    tree: TreeId,
+    list: Arc<TreeList>,
+    /// Stored, but not in the tree's order yet.
+    waiting: Vec<Waiting>,
+    entries: u64,
+    bytes: u64,
 }
 
 impl Memtable {
@@ -116,16 +130,19 @@ impl Memtable {
         self.room.last_sequence()
     }
 
-    /// Inserts the operations of a write set that has reserved `reserved` bytes. The first of them has the
+    /// Inserts the `count` operations of a write set that has reserved `reserved` bytes. The first of them has the
     /// sequence number `sequence`. Returns the keys on which enough update messages lie that they should be folded.
     pub(crate) fn insert<'a>(
         &self,
         ops: impl Iterator<Item = Op<'a>>,
+        count: usize,
         mut sequence: u64,
         reserved: usize,
     ) -> Vec<HotKey> {
+        let are_many = count >= MANY;
         let mut hot = Vec::new();
-        let mut last: Option<(TreeId, Arc<TreeList>)> = None;
+        let mut parts: Vec<Part> = Vec::new();
+        let mut at = 0;
         for op in ops {
             let tree = match &op {
                 Op::Entry { tree, .. } | Op::DeleteRange { tree, .. } => *tree,
@@ -134,48 +151,90 @@ impl Memtable {
                     continue;
                 }
             };
-            let list = match &last {
-                Some((id, list)) if *id == tree => list,
-                _ => &last.insert((tree, self.list_or_new(tree))).1,
-            };
-            let (kind, key, value) = match op {
+            at = self.part_of(&mut parts, at, tree);
+            let part = &mut parts[at];
+            match op {
                 Op::Entry {
                     kind, key, value, ..
-                } => (kind, key, value),
-                Op::DeleteRange { lower, upper, .. } => {
-                    self.insert_range(list, lower, upper, sequence);
-                    sequence += 1;
-                    continue;
+                } => {
+                    let stored = Entry::new(key, sequence, kind, value).store(&self.arena);
+                    assert!(stored.is_some(), "a memtable overflowed its reservation");
+                    let link = stored.unwrap_or(0);
+                    part.entries += 1;
+                    part.bytes += (key.len() + value.len()) as u64;
+                    if are_many && kind != Kind::Merge {
+                        part.waiting.push(Waiting::new(link));
+                    } else if self.insert_link(&part.list, link) {
+                        hot.push(HotKey::new(tree, &part.list, link));
+                    }
                 }
-                _ => continue,
-            };
-            let stored = Entry::new(key, sequence, kind, value).store(&self.arena);
-            assert!(stored.is_some(), "a memtable overflowed its reservation");
-            let link = stored.unwrap_or(0);
-            if self.insert_link(list, link) {
-                hot.push(HotKey::new(tree, list, link));
+                Op::DeleteRange { lower, upper, .. } => {
+                    self.insert_range(&part.list, lower, upper, sequence);
+                }
+                Op::CreateTree(..) | Op::DropTree(_) => {}
             }
-            list.entries.fetch_add(1, Ordering::Relaxed);
-            list.bytes
-                .fetch_add((key.len() + value.len()) as u64, Ordering::Relaxed);
             sequence += 1;
+        }
+        for mut part in parts {
+            self.insert_waiting(&part.list, &mut part.waiting);
+            part.list.entries.fetch_add(part.entries, Ordering::Relaxed);
+            part.list.bytes.fetch_add(part.bytes, Ordering::Relaxed);
         }
         self.cancel(reserved);
         hot
     }
 
-    /// True for an update message that should be folded with those below it.
-    fn insert_link(&self, list: &TreeList, link: Link) -> bool {
+    /// Where the part of a tree is; made if it is not there. The trees of a write set often come in turns, so the part
+    /// behind that at `before` is likely.
+    fn part_of(&self, parts: &mut Vec<Part>, before: usize, tree: TreeId) -> usize {
+        let is_of = |at: &usize| parts.get(*at).is_some_and(|part| part.tree == tree);
+        let likely = [before, before + 1, 0].into_iter().find(is_of);
+        if let Some(at) = likely.or_else(|| parts.iter().position(|part| part.tree == tree)) {
+            return at;
+        }
+        parts.push(Part {
+            tree,
+            list: self.list_or_new(tree),
+            waiting: Vec::new(),
+            entries: 0,
+            bytes: 0,
+        });
+        parts.len() - 1
+    }
+
+    /// Puts entries in the order of their tree.
+    fn insert_waiting(&self, list: &TreeList, waiting: &mut [Waiting]) {
+        if waiting.is_empty() {
+            return;
+        }
+        let taken = self.change_index(list, |index| index.take_heads(&self.arena, waiting));
+        if waiting.len() > 1 {
+            batch::sort(&self.arena, waiting);
+        }
+        for group in waiting.chunks_mut(GROUP) {
+            self.change_index(list, |index| index.insert_group(&self.arena, group, taken));
+        }
+    }
+
+    /// Changes the order of a tree's entries under its lock.
+    fn change_index<T>(&self, list: &TreeList, change: impl FnOnce(&mut Index) -> T) -> T {
         let mut index = list.index.write();
         let before = index.bytes();
-        let behind = index.insert(&self.arena, link);
-        let is_hot = self.count_depth(link, behind);
+        let answer = change(&mut index);
         let more = index.bytes() - before;
         drop(index);
         if more > 0 {
             self.node_bytes.fetch_add(more, Ordering::AcqRel);
         }
-        is_hot
+        answer
+    }
+
+    /// True for an update message that should be folded with those below it.
+    fn insert_link(&self, list: &TreeList, link: Link) -> bool {
+        self.change_index(list, |index| {
+            let behind = index.insert(&self.arena, link);
+            self.count_depth(link, behind)
+        })
     }
 
     fn insert_range(&self, list: &TreeList, lower: &[u8], upper: Option<&[u8]>, sequence: u64) {
@@ -230,6 +289,17 @@ impl Memtable {
             list.entries.load(Ordering::Relaxed),
             list.bytes.load(Ordering::Relaxed),
         ))
+    }
+
+    /// Replaces `last` by the last key of a tree here, if that is behind it.
+    pub(crate) fn raise_to_last_key(&self, tree: TreeId, last: &mut Vec<u8>) {
+        let Some(list) = self.list(tree) else { return };
+        let link = list.index.read().last_link();
+        let key = link.map(|link| Entry::at(&self.arena, link).key);
+        if let Some(key) = key.filter(|key| *key > last.as_slice()) {
+            last.clear();
+            last.extend_from_slice(key);
+        }
     }
 
     fn list(&self, tree: TreeId) -> Option<Arc<TreeList>> {

@@ -147,7 +147,9 @@ impl Table {
     fn insert(&mut self, set: &WriteSet, first: u64, visible: u64) {
         let bytes = set.memtable_bytes();
         assert!(self.memtable.reserve(bytes));
-        let hot = self.memtable.insert(decode(set.payload()), first, bytes);
+        let hot = self
+            .memtable
+            .insert(decode(set.payload()), set.len(), first, bytes);
         for hot in hot {
             self.fold(hot, visible);
         }
@@ -266,7 +268,7 @@ fn readers_of_hot_keys_go_through_few_messages() {
         set.merge(TREE, b"hot", text.as_bytes());
         let bytes = set.memtable_bytes();
         assert!(table.memtable.reserve(bytes));
-        let hot = (table.memtable).insert(decode(set.payload()), number + 1, bytes);
+        let hot = (table.memtable).insert(decode(set.payload()), set.len(), number + 1, bytes);
         for hot in hot {
             table.fold(hot, number + 1);
         }

@@ -16,7 +16,7 @@ impl Builder {
     /// messages are kept: what they are about may still come from the loader.
     pub(crate) fn feed_loading(&self, root: &Subtree, memtable: &Arc<Memtable>) -> Result<Subtree> {
         let (tree, resolver) = (self.resolver.tree, self.resolver.clone());
-        let Some(mut source) = MemSource::new(memtable, tree, u64::MAX, resolver) else {
+        let Some(mut source) = MemSource::of_sealed(memtable, tree, resolver) else {
             return Ok(root.clone());
         };
         source.seek(None);

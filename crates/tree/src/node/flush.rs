@@ -43,7 +43,7 @@ impl Builder {
         let besides = u64::from(self.options.node_bytes) * ALLOWANCE_NODES;
         self.allowance.set(bytes * ALLOWANCE + besides);
         let (tree, resolver) = (self.resolver.tree, self.resolver.clone());
-        let Some(mut source) = MemSource::new(memtable, tree, u64::MAX, resolver) else {
+        let Some(mut source) = MemSource::of_sealed(memtable, tree, resolver) else {
             return Ok(root.clone());
         };
         source.seek(None);
@@ -308,23 +308,27 @@ impl Builder {
             {
                 child += 1;
             }
+            let pending = &mut node.children[child].pending_bytes;
+            let mut add = |key: &[u8], kind, value: &[u8]| {
+                // A delete says nothing more where a range delete lies below it.
+                if kind == Kind::Delete && ranges.covering(key).is_some() {
+                    return Ok(());
+                }
+                *pending += (key.len() + value.len()) as u64;
+                writer.add(key, kind, value)
+            };
+            if kind != Kind::Merge && messages.is_single() {
+                add(key, kind, value)?;
+                messages.step()?;
+                continue;
+            }
             key_now.clear();
             key_now.extend_from_slice(key);
-            // A delete says nothing more where a range delete lies below it.
-            let says = |kind| kind != Kind::Delete || ranges.covering(&key_now).is_none();
-            let mut value_len = None;
             if kind == Kind::Merge {
                 let (kind, value) = messages.fold(&key_now, &self.resolver, false)?;
-                if says(kind) {
-                    writer.add(&key_now, kind, &value)?;
-                    value_len = Some(value.len());
-                }
-            } else if says(kind) {
-                writer.add(key, kind, value)?;
-                value_len = Some(value.len());
-            }
-            if let Some(value_len) = value_len {
-                node.children[child].pending_bytes += (key_now.len() + value_len) as u64;
+                add(&key_now, kind, &value)?;
+            } else {
+                add(key, kind, value)?;
             }
             messages.skip(&key_now)?;
         }
