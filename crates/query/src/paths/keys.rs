@@ -8,6 +8,9 @@ use crate::error::{Error, Result};
 /// The most fields that a compound index or a sort may have.
 pub const MAX_KEY_FIELDS: usize = 32;
 
+/// Keys with at most this many fields take less room on the stack.
+const FEW_FIELDS: usize = 2;
+
 /// Expanding more arrays inside each other than this is refused, which bounds the recursion.
 const MAX_ARRAY_DEPTH: usize = 200;
 
@@ -98,7 +101,24 @@ impl KeyPaths {
     where
         F: FnMut(&[Option<Value<'a>>]) -> Result<()>,
     {
-        let mut values = [None; MAX_KEY_FIELDS];
+        // Most keys have few fields, and room for all is a kilobyte to fill.
+        match self.paths.len() {
+            0..=FEW_FIELDS => self.keys::<FEW_FIELDS, _>(doc, parallel, &mut visit),
+            _ => self.keys::<MAX_KEY_FIELDS, _>(doc, parallel, &mut visit),
+        }
+    }
+
+    /// The same with room for `N` fields: at least as many as there are.
+    fn keys<'a, const N: usize, F>(
+        &self,
+        doc: &'a Doc,
+        parallel: ParallelArrays,
+        visit: &mut F,
+    ) -> Result<ArrayFields>
+    where
+        F: FnMut(&[Option<Value<'a>>]) -> Result<()>,
+    {
+        let mut values = [None; N];
         let mut pending = Vec::new();
         for ((field, path), slot) in self.paths.iter().enumerate().zip(&mut values) {
             match descend(doc, path.components()) {
@@ -111,7 +131,7 @@ impl KeyPaths {
             values: &mut values[..count],
             parallel,
             arrays: ArrayFields::default(),
-            visit: &mut visit,
+            visit,
         };
         expansion.run(&pending, 0)?;
         Ok(expansion.arrays)

@@ -116,6 +116,13 @@ impl Index {
         self.sides.last().copied()
     }
 
+    /// Whether an entry is nothing but a put of fields and `_id`, with what their encoding lost.
+    pub(crate) fn is_plain(&self) -> bool {
+        let spec = &self.spec;
+        let special = spec.unique || spec.prepare_unique || spec.clustering;
+        !special && self.sides.is_empty()
+    }
+
     /// All trees of the index.
     pub fn trees(&self) -> impl Iterator<Item = TreeId> {
         std::iter::once(self.tree).chain(self.sides.iter().copied())

@@ -112,8 +112,10 @@ impl Inserter<'_> {
     /// request.
     fn chunk(&mut self, collection: &Collection, docs: &[&Doc], first: usize) -> Result<Chunk> {
         let engine = self.catalog.engine();
+        let bytes = docs.iter().map(|doc| doc.len_bytes()).sum();
         let mut staging = Staging::for_insertion(engine, collection, &mut self.buffers)
-            .bypassing_validation(self.options.bypass_validation);
+            .bypassing_validation(self.options.bypass_validation)
+            .expecting(docs.len(), bytes)?;
         let mut errors = Vec::new();
         let mut consumed = 0;
         for (offset, doc) in docs.iter().enumerate() {

@@ -25,6 +25,11 @@ use crate::merge::Counts;
 use crate::options::Invalid;
 use crate::plan::interval::after_prefix;
 
+/// Fewer documents are not worth it to prepare for them.
+const EXPECTED_MIN: usize = 8;
+/// About how many bytes an index entry takes in a write set.
+const ENTRY_BYTES: usize = 64;
+
 /// Whether a document found its place in the write set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Staged {
@@ -83,6 +88,8 @@ pub struct Staging<'a> {
     pub(super) counts: Counts,
     pub(super) documents: usize,
     pub(super) buffers: &'a mut Buffers,
+    /// No document that was there before has a primary key behind this one.
+    last_stored: Option<Vec<u8>>,
     /// Greatest primary key staged so far; ascending keys need no look at the hashes.
     greatest: Vec<u8>,
     /// Hashes of the staged primary keys, filled when the first key came out of order.
@@ -128,6 +135,7 @@ impl<'a> Staging<'a> {
             counts: Counts::default(),
             documents: 0,
             buffers,
+            last_stored: None,
             greatest: Vec::new(),
             primaries: None,
             ascending: Default::default(),
@@ -153,6 +161,23 @@ impl<'a> Staging<'a> {
             insertion,
             ..Staging::new(engine, collection, engine.snapshot(), buffers)
         }
+    }
+
+    /// The same commit, made ready for so many documents, which have `bytes` bytes.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn expecting(mut self, documents: usize, bytes: usize) -> Result<Staging<'a>> {
+        if documents < EXPECTED_MIN {
+            return Ok(self);
+        }
+        let entries = documents * (self.collection.indexes.len() + 1);
+        let room = (bytes + entries * ENTRY_BYTES).min(COMMIT_BYTES_MAX + bytes / documents);
+        self.batch = self.engine.write_set(&self.snapshot, room);
+        if !self.collection.is_by_record() {
+            self.last_stored = self.snapshot.last_key_at_most(self.collection.primary)?;
+        }
+        Ok(self)
     }
 
     /// The same commit, whose documents the validator does not check.
@@ -240,7 +265,7 @@ impl<'a> Staging<'a> {
             time_series.check(doc)?;
         }
         let warning = self.validate(doc, None)?;
-        if !is_by_record && self.snapshot.contains(self.collection.primary, key)? {
+        if !is_by_record && self.is_stored(key)? {
             return Err(duplicate::of_id(self.collection, doc));
         }
         match self.generate(doc, key.len(), None) {
@@ -263,6 +288,14 @@ impl<'a> Staging<'a> {
         self.documents += 1;
         self.warnings.extend(warning);
         Ok(Staged::Done)
+    }
+
+    /// Whether there was a document with this primary key before. Keys that ascend need no look-up.
+    fn is_stored(&self, key: &[u8]) -> Result<bool> {
+        match &self.last_stored {
+            Some(last) if key > last.as_slice() => Ok(false),
+            _ => Ok(self.snapshot.contains(self.collection.primary, key)?),
+        }
     }
 
     /// Whether a document has to wait for the next commit because a capped collection would have to remove
@@ -499,6 +532,10 @@ impl<'a> Staging<'a> {
             old_keys.clear();
         }
         for (fields, lost) in new_keys.missing_in(old_keys) {
+            if index.is_plain() {
+                self.batch.put_joined(index.tree, [fields, id], lost);
+                continue;
+            }
             entry::write(&index.spec, fields, id, lost, new, key, value);
             if let Some(side) = index.side() {
                 build::write_side(&index.spec, fields, id, Some((lost, new)), key, value);
