@@ -1,6 +1,7 @@
 //! Cutting a stream of bytes into messages.
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use frond_wire::{HEADER_BYTES, Header, MAX_MESSAGE_BYTES};
@@ -13,9 +14,15 @@ const READ_BYTES: usize = 8 << 10;
 /// a client that announces a large message and sends nothing holds little.
 const GROWTH_BYTES: usize = 1 << 20;
 
-/// A buffer larger than this is given back as soon as its message is handled, so that many clients
+/// A buffer larger than this is given back as soon as its message is handled, if others keep many, so that clients
 /// that each send a large message now and then do not keep as many large buffers.
 const KEPT_BYTES: usize = 256 << 10;
+
+/// What large buffers may take that are kept while their connections are busy.
+const LARGE_BYTES_MAX: usize = 16 << 20;
+
+/// What they take now, all connections together.
+static LARGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// After this time without a byte a connection counts as idle and gives its buffer back.
 const IDLE_AFTER: Duration = Duration::from_millis(500);
@@ -42,6 +49,14 @@ pub struct Frames {
     start: usize,
     /// Bytes of the message that [`Frames::next`] found.
     current: usize,
+    /// What the buffer counts for in [`LARGE_BYTES`].
+    large: usize,
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        self.uncount();
+    }
 }
 
 impl Frames {
@@ -94,12 +109,31 @@ impl Frames {
         self.start += std::mem::take(&mut self.current);
         if self.start >= self.buffer.len() {
             self.start = 0;
-            if self.buffer.capacity() > KEPT_BYTES {
+            self.buffer.clear();
+            if !self.may_keep() {
                 self.buffer = Vec::new();
-            } else {
-                self.buffer.clear();
             }
         }
+    }
+
+    /// Whether the buffer may be kept for the next message.
+    fn may_keep(&mut self) -> bool {
+        let bytes = self.buffer.capacity();
+        if bytes <= KEPT_BYTES || bytes == self.large {
+            return true;
+        }
+        self.uncount();
+        let others = LARGE_BYTES.fetch_add(bytes, Ordering::Relaxed);
+        self.large = bytes;
+        if others + bytes > LARGE_BYTES_MAX {
+            self.uncount();
+            return false;
+        }
+        true
+    }
+
+    fn uncount(&mut self) {
+        LARGE_BYTES.fetch_sub(std::mem::take(&mut self.large), Ordering::Relaxed);
     }
 
     fn length(&self) -> Result<usize, Ended> {
@@ -132,6 +166,7 @@ impl Frames {
                 Ok(read) => read,
                 Err(_) => {
                     self.buffer = Vec::with_capacity(IDLE_BYTES);
+                    self.uncount();
                     stream.read_buf(&mut self.buffer).await
                 }
             }
@@ -246,6 +281,10 @@ mod tests {
         let mut frames = Frames::default();
         let large = msg(1, 0, Flags::NONE, &[EMPTY, &vec![0; 2 << 20]].concat());
         far.write_all(&large).await.unwrap();
+        frames.next(&mut near).await.unwrap();
+        far.write_all(&large).await.unwrap();
+        frames.consume();
+        assert!(frames.buffer.capacity() > KEPT_BYTES, "while it is busy");
         frames.next(&mut near).await.unwrap();
         let wait = tokio::time::timeout(Duration::from_secs(2), frames.next(&mut near));
         assert!(wait.await.is_err());
