@@ -21,6 +21,7 @@ use frond_wire::{Compressor, Flags, HEADER_BYTES, Header, OpCode, Request};
 struct Age {
     /// `None` leaves the field out, as servers before 2.6 did.
     wire_version: Option<i32>,
+    /// It knows `hello` instead of `isMaster`.
     knows_hello: bool,
     /// Documents whose number is this or above fail as duplicates.
     fails_from: usize,
@@ -161,7 +162,7 @@ fn take(documents: &[&Doc], age: Age, seen: &mut Seen) -> usize {
 fn answer(command: &Doc, age: Age, seen: &mut Seen) -> DocBuf {
     let (name, _) = command.iter().next().unwrap();
     match name {
-        "hello" | "isMaster" if name == "isMaster" || age.knows_hello => {
+        "hello" | "isMaster" if (name == "hello") == age.knows_hello => {
             let mut reply = doc! { "ismaster": true, "maxBsonObjectSize": 16_777_216 };
             if let Some(version) = age.wire_version {
                 reply.push("maxWireVersion", version);

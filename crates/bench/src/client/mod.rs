@@ -87,9 +87,10 @@ impl Client {
             reply: Vec::new(),
             buffers: request::Buffers::default(),
         };
-        let reply = match client.handshake("hello", uri) {
-            // Servers before 5.0 may not know `hello`; their codes for that differ.
-            Err(Error::Server { .. }) => client.handshake("isMaster", uri)?,
+        // As drivers do: the old name first, which servers of every age know. Some close the
+        // connection at the new one.
+        let reply = match client.handshake("isMaster", uri) {
+            Err(Error::Server { .. }) => client.handshake("hello", uri)?,
             other => other?,
         };
         client.limits = Limits::read(&reply);
