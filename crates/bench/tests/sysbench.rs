@@ -167,12 +167,14 @@ fn compressions_are_asked_for_one_after_the_other() {
         let prefix = if toku { "" } else { "block_compressor=" };
         let expected = ["zlib", "zlib", "none", "none"].map(|name| format!("{prefix}{name}"));
         assert_eq!(asked, expected);
+        let in_create = state.creates[0].contains_key("indexOptionDefaults");
+        assert_eq!(in_create, wire_version == Some(21));
         let option = if toku { "compression" } else { "storageEngine" };
         assert!(
             state
                 .indexes
                 .iter()
-                .all(|(_, index)| index.contains_key(option))
+                .all(|(_, index)| index.contains_key(option) != in_create)
         );
         // Transactions ran on the first one only.
         let summary = summary(folder.path(), "sysbench");

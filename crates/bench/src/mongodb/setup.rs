@@ -52,7 +52,9 @@ impl Setup for Connection {
             let mut command = doc! { "create": collection.name.as_str() };
             command.push_all(&collection_options(compression, toku, wire_version));
             self.client.command(&collection.database, &command)?;
-            index_options = storage_options(compression, toku);
+            if !has_index_defaults(toku, wire_version) {
+                index_options = storage_options(compression, toku);
+            }
         }
         let fields: Vec<&[&str]> = definition
             .indexes
@@ -105,10 +107,15 @@ fn storage_options(compression: Compression, toku: bool) -> DocBuf {
     doc! { "storageEngine": { "wiredTiger": { "configString": config.as_str() } } }
 }
 
-/// The same for a collection, and for its index on `_id`, which nobody describes.
+/// Whether a collection says how its indexes are stored, so that none of them has to.
+fn has_index_defaults(toku: bool, wire_version: i32) -> bool {
+    !toku && wire_version >= WIRE_VERSION_INDEX_DEFAULTS
+}
+
+/// The same for a collection, and where it can be for its indexes.
 fn collection_options(compression: Compression, toku: bool, wire_version: i32) -> DocBuf {
     let mut options = storage_options(compression, toku);
-    if !toku && wire_version >= WIRE_VERSION_INDEX_DEFAULTS {
+    if has_index_defaults(toku, wire_version) {
         options.push("indexOptionDefaults", &storage_options(compression, toku));
     }
     options
