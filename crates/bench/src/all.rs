@@ -240,6 +240,26 @@ mod tests {
     }
 
     #[test]
+    fn transactions_and_the_cost_of_an_index_have_their_own_sizes() {
+        let ready = ready(&[
+            "--only",
+            "sysbench,indexcost",
+            "--scale",
+            "0.001",
+            "--with",
+            "sysbench --threads 8,64",
+            "--with",
+            "indexcost --documents 70",
+        ]);
+        let [Ready::Sysbench(sysbench), Ready::Indexcost(indexcost)] = &ready.unwrap()[..] else {
+            panic!("two workloads were asked for");
+        };
+        assert_eq!(sysbench.documents(), 10_000);
+        assert_eq!(sysbench.threads, [8, 64]);
+        assert_eq!(indexcost.documents(), 70);
+    }
+
+    #[test]
     fn options_of_a_workload_that_does_not_run_are_refused() {
         for (args, part) in [
             (
@@ -247,6 +267,8 @@ mod tests {
                 "multikey",
             ),
             (&["--with", "insert --fast"][..], "--fast"),
+            (&["--with", "sysbench --run-each"][..], "--run-each"),
+            (&["--with", "indexcost --documents 3"][..], "--batches"),
             (&["--with", ""][..], "no workload"),
         ] {
             let error = ready(args).err().unwrap().to_string();
