@@ -132,6 +132,8 @@ pub struct SysbenchLane<'a> {
     own_time: Duration,
     /// Of transactions.
     run_time: Duration,
+    /// The same when what the user sees began.
+    shown_from: Duration,
     slices: u64,
     progress: Option<Progress>,
     ended: Ended,
@@ -177,6 +179,7 @@ impl<'a> SysbenchLane<'a> {
             compression: None,
             own_time: Duration::ZERO,
             run_time: Duration::ZERO,
+            shown_from: Duration::ZERO,
             slices: 0,
             progress: None,
             ended: Ended::default(),
@@ -346,6 +349,7 @@ impl<'a> SysbenchLane<'a> {
             threads => format!("sysbench {threads} threads"),
         };
         let (own_before, run_before) = (self.own_time, self.run_time);
+        let shown_from = self.shown_from;
         let mut last = Duration::ZERO;
         let sessions = self.threads.get_mut(..count).unwrap_or_default();
         let result = slice.run(sessions, self.contest.servers.every(), |elapsed| {
@@ -372,7 +376,7 @@ impl<'a> SysbenchLane<'a> {
                 self.ended.rows.push(Row { elapsed_s, ..row });
             }
             progress.tell(
-                (run_before + elapsed).as_secs(),
+                (run_before + elapsed).saturating_sub(shown_from).as_secs(),
                 &format!(
                     "threads: {threads}, {} transactions/s, 99% within {:.1} ms",
                     thousands(per_s),
@@ -429,7 +433,7 @@ impl<'a> SysbenchLane<'a> {
                 self.loaders.clear();
                 self.take_sizes(false)?;
                 let levels = self.work.threads.len() as f64;
-                self.run_time = Duration::ZERO;
+                self.shown_from = self.run_time;
                 self.show_of((levels * self.work.seconds).ceil() as u64, "seconds");
                 Ok(())
             }
