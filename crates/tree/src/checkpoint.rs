@@ -19,7 +19,9 @@ use crate::{Error, Result, TreeId, TreeOptions};
 
 const MAGIC: &[u8; 8] = b"FRONDTRE";
 /// Raised when the format changes so that older code cannot read it.
-const FORMAT_VERSION: u32 = 2;
+const FORMAT_VERSION: u32 = 3;
+/// The oldest version that is read. Pages of version 2 have no templates.
+const FORMAT_VERSION_MIN: u32 = 2;
 /// A superblock is stored twice in its slot, so that one damaged copy does no harm.
 pub(crate) const SUPERBLOCK_COPY_BYTES: usize = ALIGNMENT / 2;
 
@@ -213,14 +215,14 @@ pub(crate) fn read_superblock(data: &DataFile, slot: u64) -> Result<Option<Super
         Err(corrupt(slot * ALIGNMENT as u64, what))
     };
     match newest {
-        Some((FORMAT_VERSION, superblock)) => Ok(Some(superblock)),
+        Some((FORMAT_VERSION_MIN..=FORMAT_VERSION, superblock)) => Ok(Some(superblock)),
         Some(_) => unknown(),
         None => {
             // Other versions have their checksum elsewhere.
             let mut reader = Reader(&buffer);
             let is_ours = reader.bytes(8) == Some(MAGIC);
             match reader.u32() {
-                Some(FORMAT_VERSION) | None => Ok(None),
+                Some(FORMAT_VERSION_MIN..=FORMAT_VERSION) | None => Ok(None),
                 Some(_) if is_ours => unknown(),
                 Some(_) => Ok(None),
             }

@@ -59,6 +59,7 @@ mod snapshot;
 mod space;
 mod store;
 mod sync;
+mod template;
 mod verify;
 mod version;
 mod write_set;

@@ -1,14 +1,15 @@
 //! A page: sorted messages, the unit that is read, compressed and cached.
 //!
 //! On disk a page is a table by columns: lengths that are all the same take one field, the prefix that all keys
-//! share stands once, and keys lie apart from values. FORMAT.md draws it. In memory every entry has its whole
-//! key before its value, so that readers borrow both.
+//! share stands once, what values of one length share too, and keys lie apart from values. FORMAT.md draws it. In
+//! memory every entry has its whole key before its value, so that readers borrow both.
 
 use std::cmp::Ordering;
 
 use crate::Kind;
 use crate::buffers::PageBytes;
 use crate::bytes::{Reader, Writer};
+use crate::template::{self, Template};
 
 /// Bytes of an entry's place in memory: offset of its key (4 bytes), length of the key (2), kind (1), a zero.
 const PLACE_BYTES: usize = 8;
@@ -17,6 +18,9 @@ const HEAD_BYTES: usize = 8;
 
 /// No page is larger in memory: the largest key and value, with room to spare.
 const BYTES_MAX: usize = 64 << 20;
+
+/// Set in the number of entries of a page that has a template.
+const HAS_TEMPLATE: u32 = 1 << 31;
 
 const COLUMN_SAME: u8 = 0;
 const COLUMN_U8: u8 = 1;
@@ -41,7 +45,9 @@ impl Page {
 
     fn restore(payload: &[u8]) -> Option<Page> {
         let mut reader = Reader(payload);
-        let count = reader.u32()? as usize;
+        let count = reader.u32()?;
+        let has_template = count & HAS_TEMPLATE != 0;
+        let count = (count & !HAS_TEMPLATE) as usize;
         // Keys differ, so all but one have bytes of their own.
         if count == 0 || count > payload.len() {
             return None;
@@ -50,9 +56,18 @@ impl Page {
         let kinds = Column::read(&mut reader, count)?;
         let key_lens = Column::read(&mut reader, count)?;
         let value_lens = Column::read(&mut reader, count)?;
+        let template = match has_template {
+            true => Some(Template::read(&mut reader)?),
+            false => None,
+        };
         let (suffix_bytes, value_bytes) = (key_lens.sum(count)?, value_lens.sum(count)?);
         let (mut keys, mut values) = reader.0.split_at_checked(suffix_bytes)?;
-        if values.len() != value_bytes {
+        let saved = template.as_ref().map_or(0, |template| {
+            let lens = (0..count).map(|index| value_lens.get(index) as usize);
+            let those = lens.filter(|len| *len == template.len()).count();
+            those * (template.len() - template.own_bytes())
+        });
+        if values.len() != value_bytes - saved {
             return None;
         }
         let heads = HEAD_BYTES * count;
@@ -61,14 +76,14 @@ impl Page {
         if size > BYTES_MAX {
             return None;
         }
-        let mut buffer = PageBytes::with_capacity(size);
+        let room = template.as_ref().map_or(0, Template::room);
+        let mut buffer = PageBytes::with_capacity(size + room);
         let bytes = buffer.bytes_mut();
         bytes.resize(places, 0);
         for index in 0..count {
             let (key_len, value_len) = (key_lens.get(index) as usize, value_lens.get(index));
             let (suffix, rest) = keys.split_at_checked(key_len)?;
-            let (value, rest_of_values) = values.split_at_checked(value_len as usize)?;
-            (keys, values) = (rest, rest_of_values);
+            keys = rest;
             let kind = u8::try_from(kinds.get(index)).ok()?;
             Kind::from_byte(kind)?;
             let key_len = u16::try_from(prefix.len() + key_len).ok()?;
@@ -78,7 +93,17 @@ impl Page {
             bytes[HEAD_BYTES * index..][..HEAD_BYTES].copy_from_slice(&head(suffix).to_ne_bytes());
             bytes.extend_from_slice(prefix);
             bytes.extend_from_slice(suffix);
-            bytes.extend_from_slice(value);
+            let own = match &template {
+                Some(template) if template.len() == value_len as usize => {
+                    template.restore(values, bytes);
+                    template.own_bytes()
+                }
+                _ => {
+                    bytes.extend_from_slice(values.get(..value_len as usize)?);
+                    value_len as usize
+                }
+            };
+            values = values.split_at_checked(own)?.1;
         }
         let end = u64::from(u32::try_from(bytes.len()).ok()?);
         bytes[heads + PLACE_BYTES * count..][..PLACE_BYTES].copy_from_slice(&end.to_le_bytes());
@@ -288,12 +313,29 @@ impl PageBuilder {
         &self.keys[self.keys.len() - len..]
     }
 
+    fn values(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = self.values.as_slice();
+        self.entries.iter().map(move |entry| {
+            let (value, after) = rest.split_at(entry.value_len as usize);
+            rest = after;
+            value
+        })
+    }
+
+    /// What most of the values share, if that is much.
+    fn template(&self) -> Option<Template> {
+        let len = template::common_len(self.entries.iter().map(|entry| entry.value_len))?;
+        Template::of(len, self.values().filter(|value| value.len() == len))
+    }
+
     /// Replaces `out` with the page and empties the builder.
     pub(crate) fn build(&mut self, out: &mut Vec<u8>) {
         let (first, last) = (self.first_key(), self.last_key());
         let prefix_len = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+        let template = self.template();
+        let mark = template.as_ref().map_or(0, |_| HAS_TEMPLATE);
         out.clear();
-        out.put_u32(self.entries.len() as u32);
+        out.put_u32(self.entries.len() as u32 | mark);
         out.put_key(&first[..prefix_len]);
         let entries = self.entries.iter();
         Column::write(
@@ -307,13 +349,26 @@ impl PageBuilder {
                 .map(|entry| entry.key_len - prefix_len as u32),
         );
         Column::write(out, entries.clone().map(|entry| entry.value_len));
+        if let Some(template) = &template {
+            template.write(out);
+        }
         let mut at = 0;
         for entry in entries {
             let end = at + entry.key_len as usize;
             out.extend_from_slice(&self.keys[at + prefix_len..end]);
             at = end;
         }
-        out.extend_from_slice(&self.values);
+        match template {
+            None => out.extend_from_slice(&self.values),
+            Some(template) => {
+                for value in self.values() {
+                    match value.len() == template.len() {
+                        true => template.take_own(value, out),
+                        false => out.extend_from_slice(value),
+                    }
+                }
+            }
+        }
         self.keys.clear();
         self.values.clear();
         self.entries.clear();
@@ -340,6 +395,7 @@ mod tests {
 
     fn value(key: &str) -> String {
         match key.len() {
+            3 => format!("a record with the key {key}, and no more"),
             8 => key.repeat(100),
             9 => key.repeat(10_000),
             _ => format!("value of {key}"),
@@ -354,6 +410,7 @@ mod tests {
             &["aa", "ab", "ac"],
             &["http://a", "http://ab", "http://b"],
             &["same", "same1", "same12", "same2"],
+            &["aa1", "aa2", "aa3", "aa44", "aa5", "aa6"],
         ] {
             let page = Page::decode(&page(keys)).unwrap();
             assert_eq!(page.count(), keys.len());
@@ -373,7 +430,13 @@ mod tests {
 
     #[test]
     fn damaged_pages_are_refused_or_harmless() {
-        let good = page(&["alpha", "alpine", "beta"]);
+        damage(page(&["alpha", "alpine", "beta"]));
+        let with_template = page(&["aa1", "aa2", "aa3", "aa44", "aa5"]);
+        assert_eq!(with_template[3], 0x80);
+        damage(with_template);
+    }
+
+    fn damage(good: Vec<u8>) {
         for cut in 0..good.len() {
             assert!(Page::decode(&good[..cut]).is_err());
         }

@@ -70,11 +70,11 @@ impl Inner {
                 && self.publisher.visible() - before < IDLE_OPS
                 && !self.feeder.has_work()
         };
-        let done = self.settle_all(is_wanted)?;
+        let done = self.settle_all(is_wanted)? || self.feeder.credit.load(Ordering::Relaxed) == 0;
         if done {
             self.give_back_space()?;
         }
-        Ok(done || self.feeder.credit.load(Ordering::Relaxed) == 0)
+        Ok(done)
     }
 
     /// Feeds everything that is committed and moves all messages down to the leaves.

@@ -132,7 +132,9 @@ fn a_backup_does_not_copy_damage() {
     let mut set = WriteSet::new();
     set.create_tree(TreeId(1), &tree_options(1));
     for number in 0..5000u32 {
-        set.put(TreeId(1), &number.to_be_bytes(), &[7; 20]);
+        let value = [3u32, 5, 7, 9, 11].map(|factor| number.wrapping_mul(factor << 24 | 0x79B1));
+        let value: Vec<u8> = value.into_iter().flat_map(u32::to_be_bytes).collect();
+        set.put(TreeId(1), &number.to_be_bytes(), &value);
     }
     store.commit(set, Durability::Logged).unwrap();
     store.checkpoint().unwrap();

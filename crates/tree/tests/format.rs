@@ -23,7 +23,9 @@ use rand::rngs::SmallRng;
 use support::SimDisk;
 use xxhash_rust::xxh3::xxh3_64;
 
-const FORMAT_VERSION: u32 = 2;
+const FORMAT_VERSION: u32 = 3;
+/// The versions that are read.
+const VERSIONS: [u32; 2] = [2, FORMAT_VERSION];
 
 const CODECS: [Compression; 5] = [
     Compression::Zstd,
@@ -43,8 +45,8 @@ const LOGGED_TO_LOAD: TreeId = TreeId(11);
 /// In another page of trees.
 const FAR: TreeId = TreeId(700);
 
-fn fixture() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/format-{FORMAT_VERSION}"))
+fn fixture(version: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/format-{version}"))
 }
 
 fn options(disk: Arc<dyn Disk>) -> Options {
@@ -214,17 +216,17 @@ fn generate() -> (Model, SimDisk) {
 
 fn write_fixture() {
     let (_, disk) = generate();
-    let _ = std::fs::remove_dir_all(fixture());
-    std::fs::create_dir_all(fixture()).unwrap();
+    let _ = std::fs::remove_dir_all(fixture(FORMAT_VERSION));
+    std::fs::create_dir_all(fixture(FORMAT_VERSION)).unwrap();
     for (name, len) in disk.files() {
         let mut bytes = vec![0; len];
         let file = disk.open(&name, false).unwrap();
         file.read_at(&mut bytes, 0).unwrap();
-        std::fs::write(fixture().join(name), bytes).unwrap();
+        std::fs::write(fixture(FORMAT_VERSION).join(name), bytes).unwrap();
     }
 }
 
-fn copy_of_fixture() -> tempfile::TempDir {
+fn copy_of_fixture(version: u32) -> tempfile::TempDir {
     static WRITE: Once = Once::new();
     WRITE.call_once(|| {
         if std::env::var_os("FROND_WRITE_FIXTURE").is_some() {
@@ -232,7 +234,7 @@ fn copy_of_fixture() -> tempfile::TempDir {
         }
     });
     let directory = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(fixture()).expect("the fixture of this format version") {
+    for entry in std::fs::read_dir(fixture(version)).expect("the fixture of this format version") {
         let path = entry.unwrap().path();
         std::fs::copy(&path, directory.path().join(path.file_name().unwrap())).unwrap();
     }
@@ -261,8 +263,14 @@ fn codecs_of_groups(directory: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn a_store_of_this_format_version_is_read_and_written() {
-    let directory = copy_of_fixture();
+fn stores_of_known_format_versions_are_read_and_written() {
+    for version in VERSIONS {
+        check_reads_and_writes(version);
+    }
+}
+
+fn check_reads_and_writes(version: u32) {
+    let directory = copy_of_fixture(version);
     let (mut model, _) = generate();
     let report = Store::verify(&on_disk(directory.path()), &mut |_| {}).unwrap();
     assert_eq!(report.problems, []);
@@ -343,7 +351,7 @@ fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 fn a_store_of_another_format_version_is_refused_and_not_touched() {
     for version in [0, 1, FORMAT_VERSION + 1, u32::MAX] {
         for slots in [&[0, 1][..], &[0], &[1]] {
-            let directory = copy_of_fixture();
+            let directory = copy_of_fixture(FORMAT_VERSION);
             with_version(directory.path(), version, slots);
             let before = files(directory.path());
             let error = Store::open(on_disk(directory.path())).err();
@@ -364,7 +372,7 @@ fn a_store_of_another_format_version_is_refused_and_not_touched() {
 /// The store was opened as an empty one.
 #[test]
 fn a_store_with_two_damaged_superblocks_is_not_taken_for_an_empty_one() {
-    let directory = copy_of_fixture();
+    let directory = copy_of_fixture(FORMAT_VERSION);
     let path = directory.path().join("data.frond");
     let mut bytes = std::fs::read(&path).unwrap();
     for copy in bytes[..8192].chunks_mut(2048) {
