@@ -92,13 +92,14 @@ impl Cursor {
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.leave_key()?;
         while !self.done {
-            let Some((key, kind, _)) = self.merger.peek().filter(|(key, ..)| self.in_path(key))
-            else {
+            let first = self.merger.peek();
+            let within = |key: &[u8]| self.merger.is_below_bound() || self.in_path(key);
+            let Some((key, kind, _)) = first.filter(|(key, ..)| within(key)) else {
                 self.next_path()?;
                 continue;
             };
             // A source that is alone needs nobody to skip the key in the others.
-            if kind != Kind::Put || !self.merger.is_single() {
+            if kind != Kind::Put || !self.merger.is_alone() {
                 self.key.clear();
                 self.key.extend_from_slice(key);
             }
@@ -139,9 +140,9 @@ impl Cursor {
     fn leave_key(&mut self) -> Result<()> {
         self.folded = None;
         if std::mem::take(&mut self.at_key) {
-            let single = self.merger.is_single();
+            let alone = self.merger.is_alone();
             self.merger.step()?;
-            if !single {
+            if !alone {
                 self.merger.skip(&self.key)?;
             }
         }
@@ -214,6 +215,7 @@ impl Cursor {
                 }
             }
         }
+        self.merger.set_bound(self.path_upper.as_deref());
         self.merger.rebuild()
     }
 

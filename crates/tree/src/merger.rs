@@ -126,6 +126,11 @@ pub(crate) struct Merger {
     ranged: Vec<usize>,
     /// A gap between all their ranges: no key in it is deleted.
     gap: Option<Gap>,
+    /// Keys from here on are not wanted; `None` is no bound.
+    bound: Option<Vec<u8>>,
+    /// So many entries of the source on top, the one that it is at included, are known to come before the bound and
+    /// before all other sources, without range deletes between them.
+    clear: usize,
 }
 
 /// From one key on and below another; `None` where nothing bounds it.
@@ -140,13 +145,21 @@ impl Merger {
             direction,
             ranged: Vec::new(),
             gap: None,
+            bound: None,
+            clear: 0,
         };
         merger.rebuild()?;
         Ok(merger)
     }
 
+    /// Tells where a walk forward ends, before [`Merger::rebuild`]. It may go on behind that.
+    pub(crate) fn set_bound(&mut self, bound: Option<&[u8]>) {
+        self.bound = bound.map(<[u8]>::to_vec);
+    }
+
     /// Called after sources were moved from outside.
     pub(crate) fn rebuild(&mut self) -> Result<()> {
+        self.clear = 0;
         self.heap.clear();
         self.ranged.clear();
         self.gap = None;
@@ -235,8 +248,34 @@ impl Merger {
             return Ok(());
         };
         self.sources[top].step(self.direction)?;
+        if self.clear > 1 {
+            self.clear -= 1;
+            return Ok(());
+        }
+        self.clear = 0;
         self.settle_top();
-        self.pass_deleted()
+        self.pass_deleted()?;
+        if self.heap.first() == Some(&top) {
+            self.look_ahead();
+        }
+        Ok(())
+    }
+
+    /// Looks how far the source on top can go before others have to be looked at: a leaf has far more keys than what
+    /// is pending for it. Worth it for a source that stays on top.
+    fn look_ahead(&mut self) {
+        if self.direction != Direction::Forward || !self.ranged.is_empty() {
+            return;
+        }
+        let Some((top, others)) = self.heap.split_first() else {
+            return;
+        };
+        if let Messages::Runs(runs) = &self.sources[*top].messages {
+            let others = others.iter().take(2);
+            let next = others.filter_map(|other| self.sources[*other].key());
+            let limit = next.chain(self.bound.as_deref()).min();
+            self.clear = runs.entries_below(limit);
+        }
     }
 
     /// Moves on until the first key is another one than `key`.
@@ -251,9 +290,14 @@ impl Merger {
         self.sources[*self.heap.first()?].key()
     }
 
-    /// Whether at most one source has keys left.
-    pub(crate) fn is_single(&self) -> bool {
-        self.heap.len() <= 1
+    /// Whether no other source has the first key.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.clear > 0 || self.heap.len() <= 1
+    }
+
+    /// Whether the first key is known to lie below the bound.
+    pub(crate) fn is_below_bound(&self) -> bool {
+        self.clear > 0
     }
 
     /// Folds the update messages of `key`, which is first, with older ones. Afterwards the position may be at the key

@@ -317,7 +317,7 @@ impl Builder {
                 *pending += (key.len() + value.len()) as u64;
                 writer.add(key, kind, value)
             };
-            if kind != Kind::Merge && messages.is_single() {
+            if kind != Kind::Merge && messages.is_alone() {
                 add(key, kind, value)?;
                 messages.step()?;
                 continue;
@@ -486,7 +486,7 @@ impl Builder {
             if upper.is_some_and(|upper| key >= upper) {
                 break;
             }
-            if kind == Kind::Put && messages.is_single() {
+            if kind == Kind::Put && messages.is_alone() {
                 output.add(key, kind, value)?;
                 messages.step()?;
                 continue;

@@ -121,6 +121,14 @@ impl PartsCursor {
         }
     }
 
+    /// How many entries of this page, from this one on, are below `limit`.
+    pub(crate) fn entries_below(&self, limit: Option<&[u8]>) -> usize {
+        self.page.as_ref().map_or(0, |page| {
+            let end = limit.map_or(page.count(), |limit| page.search(limit).0);
+            end.saturating_sub(self.entry)
+        })
+    }
+
     /// Goes to the first entry at or after `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         let part = self.parts.partition_point(|run| &*run.info.max_key < key);
