@@ -63,7 +63,7 @@ Capped collections and time series give the order of insertion itself.
 
 - A record id (`showRecordId`) is a number that counts up in capped collections and time series. Elsewhere documents lie
   under their `_id`, and the number is made of that.
-- `storageEngine` and `indexOptionDefaults` are kept and say nothing to this engine. `clusteredIndex` changes how the
+- Of `storageEngine` and `indexOptionDefaults` the `block_compressor` in WiredTiger's `configString` counts; the rest is kept. `clusteredIndex` changes how the
   index on `_id` is shown: documents lie in it in any case.
 - A time series has no index on `_id`, as in MongoDB, and no buckets: `system.buckets.NAME` is another name for it, so
   that it can be dumped and restored between servers of this kind, but not from or to MongoDB.

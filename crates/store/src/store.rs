@@ -332,9 +332,11 @@ impl DocumentStore {
             ));
         }
         let default = self.catalog.collator(ns, None);
+        let collection = self.catalog.collection(ns);
+        let compression = collection.and_then(|there| there.settings.index_compression);
         let specs: Vec<IndexSpec> = specs
             .iter()
-            .map(|spec| IndexSpec::parse(&IndexSpec::inheriting(spec, &default)))
+            .map(|spec| IndexSpec::parse(&IndexSpec::inheriting(spec, &default, compression)))
             .collect::<Result<_>>()?;
         if let Some(spec) = specs
             .iter()

@@ -134,7 +134,7 @@ impl Collection {
     /// The specification of the index on `_id`, as it is shown.
     pub fn id_index(&self) -> DocBuf {
         match &self.settings.clustered {
-            None => IndexSpec::inheriting(&IndexSpec::id_index_doc(), self.collator()),
+            None => IndexSpec::inheriting(&IndexSpec::id_index_doc(), self.collator(), None),
             Some(clustered) => {
                 let mut spec = clustered.clone();
                 spec.push("clustered", true);

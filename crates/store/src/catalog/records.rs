@@ -137,7 +137,7 @@ pub(crate) fn record_of_key(encoded: &[u8]) -> Option<i64> {
 
 /// The specification of the index on `_id` of a capped collection.
 pub(super) fn id_index(collator: &Collator) -> Result<IndexSpec> {
-    let spec = IndexSpec::inheriting(&IndexSpec::id_index_doc(), collator);
+    let spec = IndexSpec::inheriting(&IndexSpec::id_index_doc(), collator, None);
     Ok(unique_id(IndexSpec::parse(&spec)?))
 }
 

@@ -9,7 +9,7 @@ use crate::error::{Error, Result, command};
 use crate::text;
 
 /// Options that do not tell indexes apart: some are compared by themselves, others change no result.
-const NOT_COMPARED: [&str; 18] = [
+const NOT_COMPARED: [&str; 19] = [
     "v",
     "key",
     "name",
@@ -28,6 +28,7 @@ const NOT_COMPARED: [&str; 18] = [
     "compression",
     "pageSize",
     "readPageSize",
+    "storageEngine",
 ];
 
 /// How a new specification relates to an index that is there.

@@ -11,6 +11,7 @@ use super::kinds::{self, Holds, Special};
 use super::ttl;
 use crate::error::{Error, Result, command};
 use crate::keyspace::{Compression, TreeOptions};
+use crate::options::engine;
 use crate::text;
 
 /// Most fields in one index.
@@ -26,12 +27,7 @@ const LEFTOVERS: [&str; 2] = ["background", "dropDups"];
 const WITHOUT_COLLATION: [&str; 3] = ["2d", "text", "wildcard"];
 
 /// Options that MongoDB knows and this server does not have.
-const NOT_SUPPORTED: [&str; 4] = [
-    "bucketSize",
-    "clustered",
-    "columnstoreProjection",
-    "storageEngine",
-];
+const NOT_SUPPORTED: [&str; 3] = ["bucketSize", "clustered", "columnstoreProjection"];
 
 /// Options that MongoDB knows and this server does not have, those of kinds that are not there included.
 pub(crate) fn not_supported() -> Vec<&'static str> {
@@ -201,23 +197,19 @@ pub(crate) fn parse_tree_option(
 ) -> Result<bool> {
     match name {
         "compression" => {
-            options.compression = match value {
-                Value::String("zstd") => Compression::Zstd,
-                Value::String("zlib") => Compression::Zlib,
-                Value::String("lz4") => Compression::Lz4,
-                Value::String("snappy") => Compression::Snappy,
-                Value::String("none") => Compression::None,
-                other => {
-                    return Err(refuse(
-                        ErrorCode::BadValue,
-                        format!(
-                            "The field 'compression' must be one of zstd, zlib, lz4, snappy, none, \
-                             but got {}",
-                            text::value(other)
-                        ),
-                    ));
-                }
+            let named = match value {
+                Value::String(name) => engine::codec(name),
+                _ => None,
             };
+            options.compression = named.ok_or_else(|| {
+                refuse(
+                    ErrorCode::BadValue,
+                    format!(
+                        "The field 'compression' must be one of zstd, zlib, lz4, snappy, none, but got {}",
+                        text::value(value)
+                    ),
+                )
+            })?;
         }
         "pageSize" => options.node_bytes = size(name, value, 64 << 10, 64 << 20)?,
         "readPageSize" => options.page_bytes = size(name, value, 1 << 10, 1 << 20)?,
@@ -298,7 +290,7 @@ impl IndexSpec {
                 || more.contains(&option)
                 || LEFTOVERS.contains(&option)
                 || NOT_SUPPORTED.contains(&option)
-                || ["compression", "pageSize", "readPageSize"].contains(&option)
+                || ["compression", "pageSize", "readPageSize", "storageEngine"].contains(&option)
                 || kinds.any(|kind| kind.options.contains(&option));
             if is_known {
                 kept.push(option, value);
@@ -326,8 +318,8 @@ impl IndexSpec {
     }
 
     /// A specification as it is for a collection that compares strings by `default`: an index without a
-    /// collation of its own has that one, unless it asks for version 1.
-    pub fn inheriting(doc: &Doc, default: &Collator) -> DocBuf {
+    /// collation of its own has that one, unless it asks for version 1. The same for compression.
+    pub fn inheriting(doc: &Doc, default: &Collator, compression: Option<Compression>) -> DocBuf {
         let mut doc = doc.to_owned();
         let is_old = doc.get("v").and_then(|v| v.as_i64_lossless()) == Some(1);
         if let Some(collation) = default.spec()
@@ -335,6 +327,12 @@ impl IndexSpec {
             && !is_old
         {
             doc.push("collation", collation);
+        }
+        if let Some(compression) = compression
+            && !doc.contains_key("compression")
+            && !doc.contains_key("storageEngine")
+        {
+            doc.push("compression", engine::codec_name(compression));
         }
         doc
     }
@@ -469,6 +467,23 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
             _ if parse_tree_option(&mut spec.tree, option, value)? => {
                 listed.push(option, value);
             }
+            "storageEngine" => {
+                let Value::Document(options) = value else {
+                    return Err(refuse(
+                        ErrorCode::TypeMismatch,
+                        format!(
+                            "The field 'storageEngine' must be an object, but got {}",
+                            value.type_name()
+                        ),
+                    ));
+                };
+                let compressor = engine::block_compressor(options)?;
+                // One that was asked for by its own name counts more.
+                if let Some(compressor) = compressor.filter(|_| !doc.contains_key("compression")) {
+                    spec.tree.compression = compressor;
+                }
+                listed.push(option, value);
+            }
             _ if LEFTOVERS.contains(&option) => listed.push(option, flag(option, value)?),
             // Its kind has read it and says how it is listed.
             _ if kind.options.contains(&option) => {}
@@ -590,7 +605,7 @@ fn check_version(doc: &Doc) -> Result<()> {
 /// The index on `_id` has one name and no options; its name is reserved.
 fn check_id_index(spec: &IndexSpec, doc: &Doc) -> Result<()> {
     /// Options of an index on `_id`; those that say how it is stored are accepted and do nothing.
-    const ALLOWED: [&str; 5] = ["v", "key", "name", "ns", "collation"];
+    const ALLOWED: [&str; 6] = ["v", "key", "name", "ns", "collation", "storageEngine"];
     if !spec.is_id_index() {
         if spec.name == ID_INDEX_NAME {
             return Err(refuse(

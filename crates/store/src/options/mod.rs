@@ -2,6 +2,7 @@
 
 mod capped;
 mod clustered;
+pub(crate) mod engine;
 mod modify;
 mod read;
 mod time_series;
@@ -13,7 +14,7 @@ use frond_query::error::ErrorCode;
 
 use crate::error::{Result, command};
 use crate::index::spec::parse_tree_option;
-use crate::keyspace::TreeOptions;
+use crate::keyspace::{Compression, TreeOptions};
 pub use capped::Capped;
 pub(crate) use modify::modify;
 use read::Given;
@@ -31,13 +32,13 @@ pub(crate) const SUPPORTED: &[&str] = &[
     "compression",
     "expireAfterSeconds",
     "idIndex",
-    "indexOptionDefaults (kept, says nothing to this engine)",
+    "indexOptionDefaults (block_compressor)",
     "max",
     "pageSize",
     "pipeline",
     "readPageSize",
     "size",
-    "storageEngine (kept, says nothing to this engine)",
+    "storageEngine (block_compressor)",
     "timeseries (kept as ordinary documents, not in buckets)",
     "validationAction",
     "validationLevel",
@@ -57,6 +58,8 @@ const IGNORED: [&str; 4] = ["autoIndexId", "idIndex", "flags", "temp"];
 pub struct CollectionOptions {
     /// Compression and sizes of the collection's trees.
     pub tree: TreeOptions,
+    /// Compression of indexes that do not say their own.
+    pub index_compression: Option<Compression>,
     /// How strings compare where nothing else is asked for.
     pub collator: Collator,
     /// What documents have to be like.
@@ -122,7 +125,7 @@ impl CollectionOptions {
     pub fn parse(options: &Doc) -> Result<CollectionOptions> {
         let mut parsed = CollectionOptions::default();
         let mut is_capped = false;
-        let (mut size, mut max, mut pipeline) = (None, None, None);
+        let (mut size, mut max, mut pipeline, mut compressor) = (None, None, None, None);
         for (name, value) in options.iter() {
             if parse_tree_option(&mut parsed.tree, name, value)? {
                 continue;
@@ -183,7 +186,8 @@ impl CollectionOptions {
                     parsed.expire_after_seconds = Some(expire_after(&given)?);
                 }
                 "changeStreamPreAndPostImages" => parsed.pre_images = enabled(&given)?,
-                "storageEngine" | "indexOptionDefaults" => check_engine_options(&given)?,
+                "storageEngine" => compressor = engine::block_compressor(given.doc()?)?,
+                "indexOptionDefaults" => parsed.index_compression = index_defaults(&given)?,
                 "idIndex" => clustered::check_id_index(&given)?,
                 "autoIndexId" if !value.truthy() => {
                     return Err(invalid(
@@ -193,6 +197,14 @@ impl CollectionOptions {
                 _ if IGNORED.contains(&name) => {}
                 _ => return Err(given.unknown()),
             }
+        }
+        if let Some(compressor) = compressor {
+            if options.contains_key("compression") && compressor != parsed.tree.compression {
+                return Err(invalid(
+                    "'compression' and the block_compressor of 'storageEngine' differ",
+                ));
+            }
+            parsed.tree.compression = compressor;
         }
         parsed.capped = together(is_capped, size, max)?;
         match (&mut parsed.view, pipeline) {
@@ -415,41 +427,24 @@ fn enabled(given: &Given<'_>) -> Result<bool> {
     enabled.ok_or_else(|| read::missing(&owner, "enabled"))
 }
 
-/// Checks options for a storage engine. They are kept, and say nothing to this one.
-fn check_engine_options(given: &Given<'_>) -> Result<()> {
-    let mut options = given.doc()?;
-    if given.name == "indexOptionDefaults" {
-        if let Some((name, _)) = options.iter().find(|(name, _)| *name != "storageEngine") {
-            return Err(Given {
-                owner: "create.indexOptionDefaults",
-                name,
-                ..*given
-            }
-            .unknown());
+/// The compression of indexes that `indexOptionDefaults` names.
+fn index_defaults(given: &Given<'_>) -> Result<Option<Compression>> {
+    let options = given.doc()?;
+    if let Some((name, _)) = options.iter().find(|(name, _)| *name != "storageEngine") {
+        return Err(Given {
+            owner: "create.indexOptionDefaults",
+            name,
+            ..*given
         }
-        options = options.get_doc("storageEngine").unwrap_or(Doc::empty());
+        .unknown());
     }
-    for (engine, value) in options.iter() {
-        if engine != "wiredTiger" {
-            return Err(invalid(format!(
-                "{engine} is not a registered storage engine for this server"
-            )));
-        }
-        if !matches!(value, Value::Document(_)) {
-            return Err(command(
-                ErrorCode::BadValue,
-                format!("'storageEngine.{engine}' has to be an embedded document."),
-            ));
-        }
-    }
-    Ok(())
+    engine::block_compressor(options.get_doc("storageEngine").unwrap_or(Doc::empty()))
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::keyspace::Compression;
     use frond_bson::doc;
 
     #[test]
@@ -481,6 +476,15 @@ mod tests {
                 None,
             ),
             (doc! {"storageEngine": {"mmapv2": {}}}, Some(72)),
+            (
+                doc! {"storageEngine": {"wiredTiger": {"configString": "block_compressor=best"}}},
+                Some(2),
+            ),
+            (
+                doc! {"compression": "lz4",
+                "storageEngine": {"wiredTiger": {"configString": "block_compressor=zlib"}}},
+                Some(72),
+            ),
             (
                 doc! {"indexOptionDefaults": {"storageEngine": {"wiredTiger": {}}}},
                 None,
@@ -549,6 +553,11 @@ mod tests {
                 "{options:?}"
             );
         }
+        let zlib = doc! {"wiredTiger": {"configString": "block_compressor=zlib"}};
+        let given = doc! {"storageEngine": &zlib, "indexOptionDefaults": {"storageEngine": &zlib}};
+        let parsed = CollectionOptions::parse(&given).unwrap();
+        assert_eq!(parsed.tree.compression, Compression::Zlib);
+        assert_eq!(parsed.index_compression, Some(Compression::Zlib));
         let parsed = CollectionOptions::parse(&doc! {"compression": "lz4"}).unwrap();
         assert_eq!(parsed.tree.compression, Compression::Lz4);
     }
