@@ -12,6 +12,7 @@ use frond_wire::Compressor;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::exec::Turn;
 use crate::last_error::LastError;
 use crate::parking::Parked;
 use crate::sessions::SessionId;
@@ -158,6 +159,8 @@ pub struct ClientState {
     pub park: Option<Parked>,
     /// Set when a message is handled again after waiting.
     pub resumed: Option<Parked>,
+    /// Held while a message is handled, unless it takes long.
+    pub turn: Option<Turn>,
 }
 
 /// All connections.

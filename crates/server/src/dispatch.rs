@@ -249,6 +249,10 @@ pub fn observed<T>(
     if state.resumed.is_none() {
         begin(server, connection, operation, request, started);
     }
+    if operation.work == Work::Long {
+        // Others go on meanwhile.
+        state.turn = None;
+    }
     let outcome = server
         .executor
         .run(operation.work, || run(state, Limits(connection)));

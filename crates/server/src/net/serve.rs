@@ -129,7 +129,9 @@ where
         server.metrics.physical_bytes_in.add(bytes);
         let mut previous = None;
         loop {
+            state.turn = Some(server.executor.turn().await);
             let handled = handle(server, connection, &mut state, frames.message(), previous);
+            state.turn = None;
             state.resumed = None;
             if let Some(parked) = state.park.take() {
                 if let Some(ended) =
