@@ -6,7 +6,7 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_store::{Durability, OpContext, check_database_name};
 use frond_wire::DocIter;
 
-use crate::arguments::{Arguments, whole};
+use crate::arguments::{Arguments, name_bit, whole};
 use crate::commands::{self, Command, Traits, proper_name};
 use crate::concern::{WriteConcern, check_read_concern};
 use crate::connection::{ClientState, Connection};
@@ -462,8 +462,15 @@ impl Common {
             help: false,
         };
         let (mut api_version, mut api_strict, mut api_details) = (None, false, false);
+        let mut names = request
+            .body
+            .first()
+            .map_or(0, |(name, _)| name_bit(name.as_bytes()));
         for (at, (field, value)) in request.body.iter().enumerate().skip(1) {
             let mut known = true;
+            let bit = name_bit(field.as_bytes());
+            let may_be_there = names & bit != 0;
+            names |= bit;
             match field {
                 "$db" | "comment" | "$clusterTime" => {}
                 "lsid" => {
@@ -533,6 +540,7 @@ impl Common {
                 }
             }
             if !traits.takes_any_field
+                && may_be_there
                 && request
                     .body
                     .iter()

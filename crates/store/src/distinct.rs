@@ -1,8 +1,6 @@
 //! The distinct values of a field.
 
-use std::collections::BTreeMap;
-
-use frond_bson::{ArrayBuf, Collator, Doc, MAX_DOCUMENT_BYTES, OwnedValue, Value};
+use frond_bson::{ArrayBuf, Collator, Doc, MAX_DOCUMENT_BYTES, RawElement, Value};
 use frond_query::paths::{Path, distinct_values};
 
 use crate::context::OpContext;
@@ -12,6 +10,9 @@ use frond_query::error::ErrorCode;
 
 /// Room in a reply beside the values.
 const REPLY_BYTES: usize = 16 * 1024;
+
+/// The most bytes that values may have.
+const BYTES_MAX: usize = MAX_DOCUMENT_BYTES - REPLY_BYTES;
 
 /// Collects the values, in MongoDB's order.
 ///
@@ -26,14 +27,45 @@ pub(crate) fn values(planned: &Planned, path: &str, context: &OpContext) -> Resu
     Ok(distinct.into_array())
 }
 
+/// So many values are gathered before equal ones are looked for.
+const GATHERED_MIN: usize = 512;
+
 /// The values seen so far.
 pub(crate) struct Distinct {
     path: Path,
     collator: Collator,
-    /// Equal values, as 1 and 1.0, have the same key.
-    found: BTreeMap<Vec<u8>, OwnedValue>,
+    /// Equal values, as 1 and 1.0, have the same key; of those the first one counts. They are put in order, and
+    /// told apart, when there are many, so that most cost no search.
+    found: Vec<Found>,
+    /// How many there may be before that.
+    found_max: usize,
+    /// Keys and values of all that were found.
+    store: Vec<u8>,
     bytes: usize,
-    encoded: Vec<u8>,
+}
+
+/// Where a value is in the store: its key, and behind that the element that holds it.
+#[derive(Clone, Copy)]
+struct Found {
+    key: usize,
+    element: usize,
+    end: usize,
+}
+
+impl Found {
+    fn key<'a>(&self, store: &'a [u8]) -> &'a [u8] {
+        store.get(self.key..self.element).unwrap_or_default()
+    }
+
+    fn element<'a>(&self, store: &'a [u8]) -> Option<RawElement<'a>> {
+        let element = RawElement::split(store.get(self.element..self.end)?)?;
+        Some(element.0)
+    }
+
+    fn value_bytes(&self) -> usize {
+        // Without type and name.
+        self.end - self.element - 2
+    }
 }
 
 impl Distinct {
@@ -41,9 +73,10 @@ impl Distinct {
         Distinct {
             collator: collator.clone(),
             path: Path::new(path),
-            found: BTreeMap::new(),
+            found: Vec::new(),
+            found_max: GATHERED_MIN,
+            store: Vec::new(),
             bytes: 0,
-            encoded: Vec::new(),
         }
     }
 
@@ -56,18 +89,37 @@ impl Distinct {
             path,
             collator,
             found,
+            store,
             bytes,
-            encoded,
+            ..
         } = self;
+        let mut last = found.last().copied();
         distinct_values(doc, path, |value: Value<'_>| {
-            encoded.clear();
-            collator.encode(&value, encoded);
-            if !found.contains_key(encoded.as_slice()) {
-                *bytes += value.len_bytes() + 8;
-                found.insert(encoded.clone(), value.to_owned());
+            let key = store.len();
+            collator.encode(&value, store);
+            let element = store.len();
+            let same = |last: Found| last.key(store) == store.get(key..).unwrap_or_default();
+            if last.is_some_and(same) {
+                store.truncate(key);
+                return;
             }
+            // An element without a name.
+            store.extend_from_slice(&[value.type_code(), 0]);
+            value.write_to(store);
+            let new = Found {
+                key,
+                element,
+                end: store.len(),
+            };
+            *bytes += new.value_bytes() + 8;
+            last = Some(new);
+            found.push(new);
         });
-        if *bytes > MAX_DOCUMENT_BYTES - REPLY_BYTES {
+        if self.found.len() >= self.found_max || self.bytes > BYTES_MAX {
+            self.tell_apart();
+            self.found_max = GATHERED_MIN.max(2 * self.found.len());
+        }
+        if self.bytes > BYTES_MAX {
             return Err(command(
                 ErrorCode::Location(17217),
                 "distinct too big, 16mb cap",
@@ -76,11 +128,75 @@ impl Distinct {
         Ok(())
     }
 
-    pub fn into_array(self) -> ArrayBuf {
+    /// Puts the values in order, and drops all but the first of equal ones.
+    fn tell_apart(&mut self) {
+        let store = &self.store;
+        // Of equal keys the one that was found first stands first in the store.
+        let order = |a: &Found, b: &Found| a.key(store).cmp(b.key(store)).then(a.key.cmp(&b.key));
+        self.found.sort_unstable_by(order);
+        self.found.dedup_by(|b, a| a.key(store) == b.key(store));
+        let mut kept = Vec::with_capacity(self.store.len().min(2 * BYTES_MAX));
+        for found in &mut self.found {
+            let (key, len) = (kept.len(), found.element - found.key);
+            kept.extend_from_slice(self.store.get(found.key..found.end).unwrap_or_default());
+            *found = Found {
+                key,
+                element: key + len,
+                end: kept.len(),
+            };
+        }
+        self.store = kept;
+        self.bytes = self.found.iter().map(|f| f.value_bytes() + 8).sum();
+    }
+
+    pub fn into_array(mut self) -> ArrayBuf {
+        self.tell_apart();
         let mut array = ArrayBuf::new();
-        for value in self.found.values() {
-            array.push_value(&value.as_value());
+        for found in &self.found {
+            if let Some(element) = found.element(&self.store) {
+                array.push_raw(&element);
+            }
         }
         array
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use frond_bson::doc;
+
+    #[test]
+    fn values_come_once_in_order_and_the_first_of_equal_ones_counts() {
+        let mut distinct = Distinct::new("a", Collator::BINARY);
+        for round in 0..3000 {
+            let number = (round * 7) % 600;
+            match round {
+                0..600 => distinct.add(&doc! {"a": number}).unwrap(),
+                _ => distinct.add(&doc! {"a": [f64::from(number), "x"]}).unwrap(),
+            }
+            assert!(distinct.found.len() <= 2 * 601 + 2);
+        }
+        distinct.add(&doc! {"b": 1}).unwrap();
+        let found = distinct.into_array();
+        assert_eq!(found.len(), 601);
+        for (at, (_, value)) in found.as_doc().iter().enumerate() {
+            match at {
+                600 => assert_eq!(value, Value::String("x")),
+                _ => assert_eq!(value, Value::Int32(at as i32)),
+            }
+        }
+    }
+
+    #[test]
+    fn too_much_is_refused_and_repetitions_are_not() {
+        let mut distinct = Distinct::new("a", Collator::BINARY);
+        let text = |number: i32| format!("{number:01000}");
+        for number in 0..40_000 {
+            distinct.add(&doc! {"a": text(number % 10_000)}).unwrap();
+        }
+        let refused = (10_000..20_000).any(|n| distinct.add(&doc! {"a": text(n)}).is_err());
+        assert!(refused);
     }
 }

@@ -227,21 +227,39 @@ impl Planned {
         (!self.plan.sorted).then_some(&self.question.sort)
     }
 
-    /// A cursor over the result.
+    /// A cursor over the result. `shapes_early` if nobody asks its rows for anything but what the projection shows.
     pub fn into_cursor(
         self,
         skip: u64,
         limit: Option<u64>,
         projection: Option<Projection>,
+        shapes_early: bool,
         context: &OpContext,
     ) -> Result<QueryCursor> {
         let executor = self.open(context)?;
         let sort = self.pending_sort().cloned();
+        let (executor, projection) = match projection {
+            // What is passed over is not projected.
+            Some(projection) if shapes_early && skip == 0 && shows_order(&projection, &sort) => {
+                executor.shaped(projection)
+            }
+            projection => (executor, projection),
+        };
         let sort = sort.map(|sort| (sort, self.question.budget.clone()));
         let ns = self.collection.ns.clone();
         let cursor = QueryCursor::of_plan(ns, executor, sort, skip, limit, projection);
         Ok(cursor.with_meta(self.question.wanted_meta(), &self.question.sort))
     }
+}
+
+/// Whether all that the sort looks at is in what the projection shows. With a limit most documents are dropped by the
+/// sort, but what is held of them is smaller.
+fn shows_order(projection: &Projection, sort: &Option<SortSpec>) -> bool {
+    let Some(sort) = sort else { return true };
+    let keeps = |path: &str| projection.keeps(path.split('.').next().unwrap_or_default());
+    sort.meta().is_empty()
+        && !projection.computes()
+        && sort.fields().all(|(path, _)| keeps(path.as_str()))
 }
 
 impl DocumentStore {
@@ -297,8 +315,9 @@ impl DocumentStore {
             None => Ok(QueryCursor::empty(ns.clone())),
             Some(planned) => {
                 let by_record = planned.collection.is_by_record();
+                let (skip, limit) = (request.skip, request.limit);
                 let cursor =
-                    planned.into_cursor(request.skip, request.limit, projection, context)?;
+                    planned.into_cursor(skip, limit, projection, !request.return_key, context)?;
                 let cursor = match request.show_record_id {
                     true => cursor.showing_record_ids(by_record),
                     false => cursor,

@@ -28,7 +28,12 @@ impl Run<'_> {
                 }
                 continue;
             };
-            match (rule, element.value()) {
+            // What is copied as it is need not be decoded.
+            let value = match rule {
+                Rule::Include | Rule::Exclude | Rule::Computed(_) => None,
+                _ => element.value(),
+            };
+            match (rule, value) {
                 (Rule::Exclude | Rule::Computed(_), _) => {}
                 (Rule::Slice(slice), Some(Value::Array(items))) => {
                     out.push_array(name, |part| slice.copy(items, part));

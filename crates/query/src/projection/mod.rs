@@ -121,7 +121,7 @@ impl Projection {
     }
 
     /// Whether some fields are computed.
-    pub(crate) fn computes(&self) -> bool {
+    pub fn computes(&self) -> bool {
         self.root.adds_fields()
     }
 
@@ -142,7 +142,7 @@ impl Projection {
     }
 
     /// Whether a field of the document, and all that is in it, comes out as it is.
-    pub(crate) fn keeps(&self, name: &str) -> bool {
+    pub fn keeps(&self, name: &str) -> bool {
         let rule = self.root.fields().find(|(field, _)| **field == *name);
         match rule {
             Some((_, Rule::Include)) => true,

@@ -201,7 +201,7 @@ impl Runner<'_> {
         let limits = self.limits.get();
         let cursor = match question.plan(self.store.catalog(), ns, &limits)? {
             None => QueryCursor::empty(ns.clone()),
-            Some(planned) => planned.into_cursor(front.skip, front.limit, None, &limits)?,
+            Some(planned) => planned.into_cursor(front.skip, front.limit, None, false, &limits)?,
         };
         if rest.is_empty() {
             return Ok(Opened::Cursor(Box::new(cursor)));

@@ -7,6 +7,7 @@ use frond_bson::{Doc, DocBuf, Value};
 use frond_query::error::ErrorCode;
 use frond_query::matcher::Filter;
 use frond_query::meta::{MetaField, MetaFields, Metadata};
+use frond_query::projection::Projection;
 use frond_query::sort::SortSpec;
 
 use super::ExecStats;
@@ -153,6 +154,8 @@ pub struct Executor {
     loading: Loading,
     /// The same, ready when the first one is met.
     wants: OnceLock<Wants>,
+    /// What rows show of their documents, if that is made at once.
+    shape: Option<Projection>,
 }
 
 /// What a candidate is tested with.
@@ -163,6 +166,7 @@ pub(super) struct Test<'a> {
     place: load::Place<'a>,
     loading: &'a Loading,
     wants: &'a OnceLock<Wants>,
+    shape: Option<&'a Projection>,
 }
 
 impl Test<'_> {
@@ -191,6 +195,10 @@ impl Test<'_> {
                 (true, found) => positional = found,
             }
         }
+        let doc = match self.shape {
+            Some(shape) => shape.apply_with(&doc, positional, None)?,
+            None => doc,
+        };
         let (key, stored) = match self.keeps_keys {
             true => (key.to_vec(), Some(stored.to_vec())),
             false => (Vec::new(), None),
@@ -220,7 +228,10 @@ impl Test<'_> {
             } else {
                 Vec::new()
             },
-            doc: doc.to_owned(),
+            doc: match self.shape {
+                Some(shape) => shape.apply_with(doc, positional, None)?,
+                None => doc.to_owned(),
+            },
             stored: None,
             positional,
             index_key: None,
@@ -260,6 +271,7 @@ impl Executor {
             position: None,
             loading: Loading::Everything,
             wants: OnceLock::new(),
+            shape: None,
         };
         match access {
             Access::Or(mut branches) => {
@@ -354,6 +366,17 @@ impl Executor {
         self.loading = loading;
         self.wants = OnceLock::new();
         self
+    }
+
+    /// From here on rows come with what a projection shows of their documents, which then are not copied before.
+    /// Gives the projection back if something else looks at the documents.
+    pub fn shaped(mut self, shape: Projection) -> (Executor, Option<Projection>) {
+        let is_near = matches!(self.source, Source::Near(_));
+        if is_near || !self.meta.is_empty() || self.keeps_index_keys || !shape.meta().is_empty() {
+            return (self, Some(shape));
+        }
+        self.shape = Some(shape);
+        (self, None)
     }
 
     /// From here on rows come with their keys, which a writer needs.
@@ -486,6 +509,7 @@ impl Executor {
             meta,
             loading,
             wants,
+            shape,
             ..
         } = self;
         let everything = Loading::Everything;
@@ -501,6 +525,7 @@ impl Executor {
                 &everything
             },
             wants,
+            shape: shape.as_ref(),
         };
         let found = match source {
             Source::Eof => return Ok(None),

@@ -56,6 +56,8 @@ pub struct KeyScan {
     forward: bool,
     /// Whether keys count as examined.
     counts_keys: bool,
+    /// Whether the cursor's bounds say all about keys of one field.
+    is_one_range: bool,
 }
 
 impl KeyScan {
@@ -74,6 +76,7 @@ impl KeyScan {
                 fields,
                 forward,
                 counts_keys: true,
+                is_one_range: false,
             });
         }
         let (low, high) = outer_bounds(&fields);
@@ -91,11 +94,16 @@ impl KeyScan {
         } else {
             Bound::Included(low.as_slice())
         };
+        let is_one_range = match fields.as_slice() {
+            [field] => field.ranges.as_slice().len() == 1,
+            _ => false,
+        };
         Ok(KeyScan {
             cursor: Some(snapshot.cursor(tree, lower, upper, direction)?),
             fields,
             forward,
             counts_keys: true,
+            is_one_range,
         })
     }
 
@@ -125,7 +133,15 @@ impl KeyScan {
                 return Ok(None);
             }
             stats.keys_examined += u64::from(self.counts_keys);
-            match check(&self.fields, key, self.forward) {
+            let direction = self.fields.first().map(|field| field.direction);
+            let verdict = match direction.filter(|_| self.is_one_range) {
+                // The whole key is the field, so the cursor's bounds are those of the range.
+                Some(direction) if key::skip(key, direction) == Some(key.len()) => {
+                    Verdict::Inside(key.len())
+                }
+                _ => check(&self.fields, key, self.forward),
+            };
+            match verdict {
                 Verdict::Inside(fields_end) => {
                     if let Some(found) = visit(key, value, fields_end, stats)? {
                         return Ok(Some(found));
