@@ -129,6 +129,11 @@ impl KeyUpdates for Connection {
         });
         Ok((found.transpose()?, elapsed))
     }
+
+    fn keeps_order_and_types(&self) -> bool {
+        // jsonb sorts fields, and has numbers of one type only.
+        false
+    }
 }
 
 /// `$from::text, …`, so many of them.

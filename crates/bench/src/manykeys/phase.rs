@@ -237,6 +237,7 @@ impl Bench<'_> {
             stream(seed, Purpose::Order, u64::MAX).shuffle(&mut numbers);
             numbers.truncate(usize::try_from(count).unwrap_or(usize::MAX));
         }
+        let exact = self.watcher.keeps_order_and_types();
         for number in &numbers {
             self.contest.go_on()?;
             let id = subject.documents.id(*number);
@@ -244,7 +245,7 @@ impl Bench<'_> {
             let found = found.ok_or_else(|| absent(*number))?;
             subject
                 .model
-                .check(subject.documents, *number, &found)
+                .check(subject.documents, *number, &found, exact)
                 .map_err(|error| match error {
                     Error::Wrong(text) => Error::Wrong(format!("{collection}, {text}")),
                     other => other,

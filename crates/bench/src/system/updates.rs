@@ -34,4 +34,10 @@ pub trait KeyUpdates {
         id: [u8; 12],
         field: Option<&str>,
     ) -> Result<(Option<DocBuf>, Duration)>;
+
+    /// Whether documents come back with their fields in the order in which they were written, and with
+    /// the types of their numbers. Where they do not, both are left out of the comparison.
+    fn keeps_order_and_types(&self) -> bool {
+        true
+    }
 }
