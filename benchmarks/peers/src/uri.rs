@@ -1,4 +1,4 @@
-//! Connection strings: `postgres://[user@]host[:port][/database]`.
+//! Connection strings: `postgres://[user@]host[:port][/database][?pool=N]`.
 
 use std::time::Duration;
 
@@ -10,6 +10,9 @@ const PORT: u16 = 5432;
 /// How long connecting may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Connections that transactions share when the string does not say: four for each core of a small machine.
+const POOL: usize = 8;
+
 /// Where a server is, and who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uri {
@@ -19,6 +22,8 @@ pub struct Uri {
     pub user: String,
     /// The database, which is PostgreSQL's; collections lie in schemas of it.
     pub database: String,
+    /// `pool`: connections at most that the threads of `sysbench` share.
+    pub pool: usize,
 }
 
 impl Uri {
@@ -28,8 +33,18 @@ impl Uri {
         let rest = text
             .strip_prefix("postgres://")
             .ok_or_else(|| bad("it must start with postgres://".to_owned()))?;
-        if let Some((_, options)) = rest.split_once('?') {
-            return Err(bad(format!("the options {options:?} are not supported")));
+        let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut pool = POOL;
+        for option in options.split('&').filter(|option| !option.is_empty()) {
+            match option.split_once('=') {
+                Some(("pool", number)) => {
+                    pool = number.parse().unwrap_or(0);
+                    if !(1..=10_000).contains(&pool) {
+                        return Err(bad(format!("pool={number} is not from 1 to 10000")));
+                    }
+                }
+                _ => return Err(bad(format!("the option {option:?} is not supported"))),
+            }
         }
         let (place, database) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, host) = place.rsplit_once('@').unwrap_or(("postgres", place));
@@ -57,6 +72,7 @@ impl Uri {
             address: Address::Tcp(host.to_owned(), port),
             user: user.to_owned(),
             database: if database.is_empty() { user } else { database }.to_owned(),
+            pool,
         })
     }
 }
@@ -78,9 +94,11 @@ mod tests {
                 address: Address::Tcp(host.to_owned(), port),
                 user: user.to_owned(),
                 database: database.to_owned(),
+                pool: POOL,
             };
             assert_eq!(Uri::parse(text).unwrap(), expected, "{text}");
         }
+        assert_eq!(Uri::parse("postgres://h/d?pool=3").unwrap().pool, 3);
         for (text, problem) in [
             ("mongodb://h", "must start with"),
             ("postgres://u:p@h", "password"),
@@ -88,6 +106,8 @@ mod tests {
             ("postgres://", "no host"),
             ("postgres://@h", "no user"),
             ("postgres://h/d?sslmode=require", "sslmode"),
+            ("postgres://h/d?pool=0", "pool=0"),
+            ("postgres://h/d?pool=many", "pool=many"),
         ] {
             let error = Uri::parse(text).unwrap_err().to_string();
             assert!(error.contains(problem), "{text}: {error}");

@@ -14,7 +14,7 @@ impl Finds for Connection {
         let multikey = self.is_multikey(&table, find.field)?;
         let (sql, value) = statement(&table, find, multikey)?;
         let mut rows = 0;
-        self.client.ask(&sql, &[value], |_| {
+        self.client()?.ask(&sql, &[value], |_| {
             rows += 1;
             Ok(())
         })?;

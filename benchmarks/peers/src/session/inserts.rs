@@ -4,7 +4,7 @@ use frond_bench::system::{Batch, Inserts, WriteConcern};
 use frond_bench::{Collection, Error, Result};
 use frond_bson::{Doc, Value};
 
-use super::Connection;
+use super::{Connection, opened};
 use crate::client::{Frames, Param};
 use crate::json;
 use crate::table::Table;
@@ -57,22 +57,24 @@ impl Inserts for Connection {
     }
 
     fn send(&mut self) -> Result<()> {
+        let client = opened(&mut self.own, &self.uri, &self.stop)?;
         let inserting = self.inserts.as_mut().ok_or_else(out_of_order)?;
         if !inserting.acknowledged {
-            while self.client.expected() >= UNANSWERED_MAX {
-                self.client.finish(|_| Ok(()))?;
+            while client.expected() >= UNANSWERED_MAX {
+                client.finish(|_| Ok(()))?;
             }
         }
         inserting.sent = inserting.ready;
-        self.client.send_encoded("COPY", &inserting.bytes)
+        client.send_encoded("COPY", &inserting.bytes)
     }
 
     fn finish(&mut self) -> Result<()> {
+        let client = opened(&mut self.own, &self.uri, &self.stop)?;
         let inserting = self.inserts.as_mut().ok_or_else(out_of_order)?;
         if !inserting.acknowledged {
             return Ok(());
         }
-        let rows = self.client.finish(|_| Ok(()))?;
+        let rows = client.finish(|_| Ok(()))?;
         if rows != inserting.sent {
             let sent = inserting.sent;
             return Err(Error::Wrong(format!("{rows} of {sent} rows were inserted")));

@@ -2,6 +2,7 @@
 
 mod finds;
 mod inserts;
+mod pool;
 mod setup;
 mod transactions;
 mod updates;
@@ -11,10 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use frond_bench::system::{Defaults, Scheme, Session, System, WriteConcern};
-use frond_bench::{Collection, Result, Stream};
+use frond_bench::{Result, Stream};
 
 use crate::client::{Client, Statement};
 use crate::uri::{CONNECT_TIMEOUT, Uri};
+use pool::Pool;
 
 /// `postgres://`
 pub struct Postgres;
@@ -25,26 +27,30 @@ impl Scheme for Postgres {
     }
 
     fn open(&self, uri: &str) -> Result<Box<dyn System>> {
-        Ok(Box::new(Server(Uri::parse(uri)?)))
+        let uri = Uri::parse(uri)?;
+        Ok(Box::new(Server {
+            pool: Arc::new(Pool::new(uri.clone())),
+            uri,
+        }))
     }
 }
 
-struct Server(Uri);
+struct Server {
+    uri: Uri,
+    pool: Arc<Pool>,
+}
 
 impl System for Server {
     fn connect(&self, stop: &Arc<AtomicBool>) -> Result<Box<dyn Session>> {
-        let stream = Stream::open(
-            &self.0.address,
-            Some(CONNECT_TIMEOUT),
-            None,
-            Arc::clone(stop),
-        )?;
         Ok(Box::new(Connection {
-            client: Client::connect(stream, &self.0.user, &self.0.database)?,
+            uri: self.uri.clone(),
+            stop: Arc::clone(stop),
+            own: None,
+            pool: Arc::clone(&self.pool),
+            in_pool: false,
             journal: None,
             inserts: None,
             script: updates::Script::default(),
-            statements: HashMap::new(),
             multikey: HashMap::new(),
         }))
     }
@@ -56,25 +62,58 @@ impl System for Server {
 
 /// A session.
 struct Connection {
-    client: Client,
+    uri: Uri,
+    stop: Arc<AtomicBool>,
+    /// Its own connection, opened when it is first wanted. Transactions take one of the pool.
+    own: Option<Client>,
+    pool: Arc<Pool>,
+    in_pool: bool,
     /// What `synchronous_commit` was set to; `None` leaves it as the server has it.
     journal: Option<bool>,
     inserts: Option<inserts::Inserting>,
     script: updates::Script,
-    /// Those of each table's transactions.
-    statements: HashMap<Collection, transactions::Statements>,
     /// Whether a table's field has a GIN index.
     multikey: HashMap<(String, String), bool>,
 }
 
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if self.in_pool {
+            self.pool.leave();
+        }
+    }
+}
+
+fn connect(uri: &Uri, stop: &Arc<AtomicBool>) -> Result<Client> {
+    let stream = Stream::open(&uri.address, Some(CONNECT_TIMEOUT), None, Arc::clone(stop))?;
+    Client::connect(stream, &uri.user, &uri.database)
+}
+
+/// The connection in a place, which is opened if there is none.
+fn opened<'c>(
+    own: &'c mut Option<Client>,
+    uri: &Uri,
+    stop: &Arc<AtomicBool>,
+) -> Result<&'c mut Client> {
+    match own {
+        Some(client) => Ok(client),
+        None => Ok(own.insert(connect(uri, stop)?)),
+    }
+}
+
 impl Connection {
+    /// Its own connection.
+    fn client(&mut self) -> Result<&mut Client> {
+        opened(&mut self.own, &self.uri, &self.stop)
+    }
+
     /// Makes commits wait for the log, or not.
     fn set_journal(&mut self, concern: WriteConcern) -> Result<()> {
         if self.journal == Some(concern.journal) {
             return Ok(());
         }
         let value = if concern.journal { "on" } else { "off" };
-        self.client
+        self.client()?
             .run(&format!("SET synchronous_commit = {value}"))?;
         self.journal = Some(concern.journal);
         Ok(())

@@ -4,6 +4,7 @@ use frond_bench::system::{Compression, Definition, Description, Setup, Sizes};
 use frond_bench::{Collection, Figures, Result, Status};
 
 use super::Connection;
+use crate::client::Client;
 use crate::table::{Table, literal};
 
 /// Settings that a report should say.
@@ -22,7 +23,7 @@ impl Connection {
     /// The first column of the first row, as a number.
     pub fn number(&mut self, sql: &str) -> Result<Option<i64>> {
         let mut found = None;
-        self.client.ask(sql, &[], |row| {
+        self.client()?.ask(sql, &[], |row| {
             found = found.or(row.int());
             Ok(())
         })?;
@@ -32,7 +33,7 @@ impl Connection {
     /// The same as a text.
     fn text(&mut self, sql: &str) -> Result<Option<String>> {
         let mut found = None;
-        self.client.ask(sql, &[], |row| {
+        self.client()?.ask(sql, &[], |row| {
             found = row.text().map(str::to_owned);
             Ok(())
         })?;
@@ -47,7 +48,10 @@ impl Connection {
 
 impl Setup for Connection {
     fn describe(&mut self) -> Description {
-        let version = self.client.version().to_owned();
+        let version = self.client().map_or_else(
+            |error| error.to_string(),
+            |client| client.version().to_owned(),
+        );
         let short = version.split(' ').next().unwrap_or_default();
         let mut facts = vec![
             ("version", version.clone()),
@@ -65,6 +69,10 @@ impl Setup for Connection {
                 "pipelined: up to 8 batches or 64 updates before their answers are read".to_owned(),
             ),
         ];
+        facts.push((
+            "connections for transactions",
+            format!("a pool of at most {}", self.uri.pool),
+        ));
         for (what, setting) in SETTINGS {
             let sql = format!("SELECT current_setting({}, true)", literal(setting));
             if let Ok(Some(value)) = self.text(&sql) {
@@ -85,25 +93,24 @@ impl Setup for Connection {
 
     fn drop_collection(&mut self, collection: &Collection) -> Result<()> {
         let table = Table::of(collection);
-        self.statements.remove(collection);
         if self.is_there(&table)? {
-            self.client.run(&table.drop())?;
+            self.client()?.run(&table.drop())?;
         }
         Ok(())
     }
 
     fn create(&mut self, collection: &Collection, definition: &Definition) -> Result<()> {
         // Nothing is said about what is there already.
-        self.client.run("SET client_min_messages = warning")?;
+        self.client()?.run("SET client_min_messages = warning")?;
         let table = Table::of(collection);
-        self.client.run(&table.create(definition))?;
+        self.client()?.run(&table.create(definition))?;
         // PostgreSQL compresses no pages, only values of more than 2 kB.
         if definition.compression == Some(Compression::None) {
             let sql = format!(
                 "ALTER TABLE {} ALTER doc SET STORAGE EXTERNAL",
                 table.full()
             );
-            self.client.run(&sql)?;
+            self.client()?.run(&sql)?;
         }
         Ok(())
     }
@@ -150,11 +157,11 @@ impl Setup for Connection {
     }
 
     fn write_all(&mut self) -> Result<()> {
-        self.client.run("CHECKPOINT")?;
+        self.client()?.run("CHECKPOINT")?;
         Ok(())
     }
 
     fn drain(&mut self) -> Result<()> {
-        self.client.drain()
+        self.own.as_mut().map_or(Ok(()), Client::drain)
     }
 }

@@ -14,10 +14,18 @@ use crate::json;
 use crate::table::Table;
 
 /// The statements of a table, by [`Operation`].
-#[derive(Default)]
 pub struct Statements {
     table: String,
-    statements: [Option<Statement>; 9],
+    prepared: [Option<Statement>; 9],
+}
+
+impl Statements {
+    fn of(collection: &Collection) -> Statements {
+        Statements {
+            table: Table::of(collection).full(),
+            prepared: Default::default(),
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -87,29 +95,35 @@ impl Connection {
         values: &[Param<'_>],
         first: &mut Option<i64>,
     ) -> Result<(u64, u64)> {
-        if !self.statements.contains_key(collection) {
-            let statements = Statements {
-                table: Table::of(collection).full(),
-                ..Statements::default()
-            };
-            self.statements.insert(collection.clone(), statements);
+        if !self.in_pool {
+            self.in_pool = true;
+            self.pool.enter();
         }
-        let Some(statements) = self.statements.get_mut(collection) else {
-            return Ok((0, 0));
-        };
-        let Some(place) = statements.statements.get_mut(operation as usize) else {
-            return Ok((0, 0));
-        };
-        let statement = prepared(&mut self.client, place, || operation.sql(&statements.table))?;
-        let mut rows = 0;
-        let worked_on = self
-            .client
-            .execute(statement, operation.name(), values, |row| {
+        self.pool.with(&self.stop, |worker| {
+            let statements = match worker.statements.get_mut(collection) {
+                Some(statements) => statements,
+                None => worker
+                    .statements
+                    .entry(collection.clone())
+                    .or_insert_with(|| Statements::of(collection)),
+            };
+            let Statements {
+                table,
+                prepared: of,
+            } = statements;
+            let Some(place) = of.get_mut(operation as usize) else {
+                return Ok((0, 0));
+            };
+            let client = &mut worker.client;
+            let statement = prepared(client, place, || operation.sql(table))?;
+            let mut rows = 0;
+            let worked_on = client.execute(statement, operation.name(), values, |row| {
                 rows += 1;
                 *first = row.int();
                 Ok(())
             })?;
-        Ok((rows, worked_on))
+            Ok((rows, worked_on))
+        })
     }
 
     fn rows(

@@ -10,7 +10,7 @@ use frond_bench::system::{KeyUpdates, WriteConcern};
 use frond_bench::{Collection, Error, ManykeysDocuments, ManykeysUpdate, Result, Schema};
 use frond_bson::{DocBuf, ObjectId, Value};
 
-use super::{Connection, prepared};
+use super::{Connection, opened, prepared};
 use crate::client::{Param, Statement, encode};
 use crate::json;
 use crate::table::{Kind, Table, expression, kind_of};
@@ -43,6 +43,7 @@ impl KeyUpdates for Connection {
         updates: &mut dyn Iterator<Item = &ManykeysUpdate>,
     ) -> Result<()> {
         self.set_journal(concern)?;
+        let client = opened(&mut self.own, &self.uri, &self.stop)?;
         let Script {
             statement,
             acknowledged,
@@ -58,7 +59,7 @@ impl KeyUpdates for Connection {
         for update in updates {
             let (_, _, place) =
                 same.get_or_insert_with(|| (collection.clone(), documents.schema, None));
-            let statement = prepared(&mut self.client, place, || {
+            let statement = prepared(client, place, || {
                 let depth = match documents.schema {
                     Schema::Plain => 1,
                     Schema::Bucketed => 2,
@@ -74,7 +75,7 @@ impl KeyUpdates for Connection {
 
     fn play(&mut self, done: &mut dyn FnMut(Duration) -> bool) -> Result<()> {
         let mut from = 0;
-        let client = &mut self.client;
+        let client = opened(&mut self.own, &self.uri, &self.stop)?;
         for to in &self.script.ends {
             let start = Instant::now();
             let message = self.script.bytes.get(from..*to).unwrap_or_default();
@@ -112,8 +113,9 @@ impl KeyUpdates for Connection {
             values.extend(path.iter().map(|name| Param::Bytes(name.as_bytes())));
         }
         let mut found = None;
+        let client = self.client()?;
         let start = Instant::now();
-        self.client.ask(&sql, &values, |row| {
+        client.ask(&sql, &values, |row| {
             found = row.text().map(str::to_owned);
             Ok(())
         })?;
