@@ -15,11 +15,15 @@ thread_local! {
     /// For bytes in general, and for those whose short matches are not worth it.
     static ZLIB_OUT: RefCell<[Option<Box<CompressorOxide>>; 2]> = const { RefCell::new([None, None]) };
     static ZLIB_IN: RefCell<Option<Box<inflate::DecompressorOxide>>> = const { RefCell::new(None) };
-    static ZSTD_OUT: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
+    /// The same for zstd.
+    static ZSTD_OUT: RefCell<[Option<zstd::bulk::Compressor<'static>>; 2]> =
+        const { RefCell::new([None, None]) };
     static ZSTD_IN: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
 const ZSTD_LEVEL: i32 = 1;
+/// The shortest match where matches are few, in bytes.
+const ZSTD_MATCH_MIN: u32 = 7;
 
 /// Level 6 of zlib: how many places are looked at for a match.
 const ZLIB_PROBES: u32 = 128;
@@ -34,10 +38,12 @@ pub(crate) fn compress(codec: Compression, bytes: &[u8], out: &mut Vec<u8>) -> C
     let start = out.len();
     let done = match codec {
         Compression::None => false,
-        Compression::Zstd => ZSTD_OUT.with_borrow_mut(|slot| {
+        Compression::Zstd => ZSTD_OUT.with_borrow_mut(|slots| {
+            let few_matches = has_few_matches(bytes);
+            let slot = &mut slots[usize::from(few_matches)];
             let compressor = match slot {
                 Some(compressor) => compressor,
-                None => match zstd::bulk::Compressor::new(ZSTD_LEVEL) {
+                None => match zstd_compressor(few_matches) {
                     Ok(compressor) => slot.insert(compressor),
                     Err(_) => return false,
                 },
@@ -128,7 +134,7 @@ pub(crate) fn decompress(
 
 /// Appends a zlib stream, unless that would be longer than the bytes.
 fn deflate(bytes: &[u8], out: &mut Vec<u8>) -> bool {
-    let filter = bits_per_byte(bytes) < BITS_FOR_SHORT_MATCHES;
+    let filter = has_few_matches(bytes);
     let flags = match filter {
         true => ZLIB_PROBES_FEW | deflate_flags::TDEFL_FILTER_MATCHES,
         false => ZLIB_PROBES,
@@ -146,6 +152,20 @@ fn deflate(bytes: &[u8], out: &mut Vec<u8>) -> bool {
         out.truncate(start + len);
         status == TDEFLStatus::Done
     })
+}
+
+/// A compressor of level 1. Where matches are few it looks for long ones only, which is faster both ways.
+fn zstd_compressor(few_matches: bool) -> std::io::Result<zstd::bulk::Compressor<'static>> {
+    let mut compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL)?;
+    if few_matches {
+        compressor.set_parameter(zstd::zstd_safe::CParameter::MinMatch(ZSTD_MATCH_MIN))?;
+    }
+    Ok(compressor)
+}
+
+/// Whether short matches are not worth it.
+fn has_few_matches(bytes: &[u8]) -> bool {
+    bits_per_byte(bytes) < BITS_FOR_SHORT_MATCHES
 }
 
 /// How many bits a byte takes when each is coded for itself.

@@ -63,28 +63,24 @@ impl Template {
             return None;
         }
         let mut bytes = first.to_vec();
-        for (byte, differs) in bytes.iter_mut().zip(&differs) {
-            if *differs != 0 {
-                *byte = 0;
-            }
-        }
-        Some(Template::new(bytes, |at| differs[at] != 0))
-    }
-
-    fn new(mut bytes: Vec<u8>, differs: impl Fn(usize) -> bool) -> Template {
-        let len = bytes.len();
         let mut differing: Vec<Range<usize>> = Vec::new();
-        for at in (0..len).filter(|at| differs(*at)) {
+        for at in (0..len).filter(|at| differs[*at] != 0) {
+            bytes[at] = 0;
             match differing.last_mut() {
                 Some(last) if last.end == at => last.end = at + 1,
                 _ => differing.push(at..at + 1),
             }
         }
         bytes.resize(len + CHUNK, 0);
+        Some(Template::new(bytes, differing))
+    }
+
+    /// `bytes` has [`CHUNK`] bytes more than a value.
+    fn new(bytes: Vec<u8>, differing: Vec<Range<usize>>) -> Template {
         Template {
-            bytes,
-            len,
+            len: bytes.len() - CHUNK,
             own_bytes: differing.iter().map(Range::len).sum(),
+            bytes,
             differing,
         }
     }
@@ -127,15 +123,18 @@ impl Template {
             return None;
         }
         let bits = reader.bytes(len.div_ceil(8))?;
-        let differs = |at: usize| bits[at / 8] >> (at % 8) & 1 == 1;
-        let shared = (0..len).filter(|at| !differs(*at)).count();
-        let mut shared = reader.bytes(shared)?.iter();
-        let bytes = (0..len).map(|at| match differs(at) {
-            true => Some(0),
-            false => shared.next().copied(),
-        });
-        let bytes = bytes.collect::<Option<Vec<u8>>>()?;
-        Some(Template::new(bytes, differs))
+        let mut bytes = vec![0; len + CHUNK];
+        let mut differing = Vec::with_capacity(32);
+        let mut at = 0;
+        while at < len {
+            let start = next_bit(bits, at, true).min(len);
+            bytes[at..start].copy_from_slice(reader.bytes(start - at)?);
+            at = next_bit(bits, start, false).min(len);
+            if at > start {
+                differing.push(start..at);
+            }
+        }
+        Some(Template::new(bytes, differing))
     }
 
     /// Appends what a value of this length has of its own.
@@ -164,6 +163,20 @@ impl Template {
         copy(value, from, &self.bytes, from, self.len - from);
         out.truncate(start + self.len);
     }
+}
+
+/// The first bit from `from` on that is set, or not; behind all bits if there is none.
+fn next_bit(bits: &[u8], from: usize, set: bool) -> usize {
+    let flip = if set { 0 } else { 0xff };
+    let mut skipped = from % 8;
+    for (at, byte) in bits.iter().enumerate().skip(from / 8) {
+        let found = (byte ^ flip) >> skipped << skipped;
+        if found != 0 {
+            return at * 8 + found.trailing_zeros() as usize;
+        }
+        skipped = 0;
+    }
+    bits.len() * 8
 }
 
 /// Copies at least `len` bytes, a chunk at a time if there are as many on both sides.
