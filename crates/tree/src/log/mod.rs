@@ -27,6 +27,9 @@ const WRITE_BYTES: usize = 1 << 20;
 /// A larger buffer is not kept for the next frames.
 const SPARE_BYTES_MAX: usize = BUFFER_BYTES_MAX + group::GROWTH_BYTES;
 
+/// Large buffers are kept for so long while nobody commits.
+const KEPT_FOR: Duration = Duration::from_secs(1);
+
 /// Without a log thread the committer of each such frame writes.
 const INLINE_FRAMES: u64 = 16;
 
@@ -286,13 +289,14 @@ fn run(shared: &Shared, writer: &mut SegmentWriter, interval: Duration) {
             }
             if is_dirty {
                 shared.work.wait_until(&mut state, next_sync);
-            } else {
-                // Nobody writes, so large buffers are given back.
-                for buffer in [&mut spare, &mut state.buffer] {
-                    if buffer.is_empty() && buffer.capacity() > WRITE_BYTES {
-                        *buffer = Vec::new();
-                    }
+            } else if spare.capacity().max(state.buffer.capacity()) > WRITE_BYTES {
+                let waited = shared.work.wait_for(&mut state, KEPT_FOR);
+                if waited.timed_out() && state.buffer.is_empty() {
+                    // Nobody writes any more, so large buffers are given back.
+                    (spare, state.buffer) = (Vec::new(), Vec::new());
                 }
+                next_sync = Instant::now() + interval;
+            } else {
                 shared.work.wait(&mut state);
                 next_sync = Instant::now() + interval;
             }

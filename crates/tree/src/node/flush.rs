@@ -84,22 +84,34 @@ impl Builder {
 
     /// The tree after messages that may lie anywhere.
     fn push_to_root(&self, root: &Subtree, messages: Source, bytes: u64) -> Result<Subtree> {
-        let pieces = match root {
-            Subtree::Internal(node) => {
-                let mut node = node.edit();
-                let ranges = messages.ranges.clone();
-                let mut messages = Merger::new(vec![messages], Direction::Forward)?;
-                self.push_run(&mut node, &mut messages, &ranges, None)?;
-                drop(messages);
-                self.settle(node, None)?
-            }
+        let mut node = match root {
+            Subtree::Internal(node) => node.edit(),
             Subtree::Leaf(_) | Subtree::Empty => {
-                let mut parent = Internal::new(vec![Child::new(&[], root.clone(), 0)]);
-                self.rewrite_leaves(&mut parent, 0..1, vec![messages], bytes, None)?;
-                parent.children
+                Internal::new(vec![Child::new(&[], root.clone(), 0)])
             }
         };
+        let gathers = match root {
+            Subtree::Internal(_) => true,
+            Subtree::Leaf(leaf) => self.is_large_for(leaf, bytes),
+            Subtree::Empty => false,
+        };
+        if !gathers {
+            self.rewrite_leaves(&mut node, 0..1, vec![messages], bytes, None)?;
+            return Ok(self.grow(node.children));
+        }
+        let ranges = messages.ranges.clone();
+        let mut messages = Merger::new(vec![messages], Direction::Forward)?;
+        self.push_run(&mut node, &mut messages, &ranges, None)?;
+        drop(messages);
+        let pieces = self.settle(node, None)?;
         Ok(self.grow(pieces))
+    }
+
+    /// Whether a leaf that is all of a tree is so large that it is not to be written again for so few bytes: an index
+    /// on a short field beside long documents gets little of each memtable.
+    fn is_large_for(&self, leaf: &Run, bytes: u64) -> bool {
+        let leaf_bytes = leaf.info.logical_bytes;
+        leaf_bytes >= u64::from(self.options.node_bytes) / 4 && bytes < leaf_bytes / 2
     }
 
     /// A root over siblings.
@@ -231,7 +243,7 @@ impl Builder {
         let worth_it = match &child.subtree {
             Subtree::Empty => return 1,
             // The whole leaf is written again, so a good part of it should be new.
-            Subtree::Leaf(_) => node_bytes / 2,
+            Subtree::Leaf(_) => node_bytes / 4 * 3,
             Subtree::Internal(_) => node_bytes,
         };
         worth_it / 256 * (192 + filter::hash(&child.pivot) % 128)
