@@ -16,12 +16,15 @@ pub(in crate::memtable) const GROUP: usize = 32;
 #[derive(Clone, Copy)]
 pub(in crate::memtable) struct Waiting {
     head: Head,
+    /// The eight bytes behind the head. The sort needs them where many keys begin alike, as names do.
+    next: Head,
     link: Link,
 }
 
 impl Waiting {
     pub(in crate::memtable) fn new(link: Link) -> Waiting {
-        Waiting { head: 0, link }
+        let (head, next) = (0, 0);
+        Waiting { head, next, link }
     }
 }
 
@@ -32,7 +35,7 @@ pub(in crate::memtable) struct PrefixLen(usize);
 /// Puts entries in order whose heads are taken.
 pub(in crate::memtable) fn sort(arena: &Arena, batch: &mut [Waiting]) {
     batch.sort_unstable_by(|a, b| {
-        a.head.cmp(&b.head).then_with(|| {
+        (a.head, a.next).cmp(&(b.head, b.next)).then_with(|| {
             let (a, b) = (Entry::at(arena, a.link), Entry::at(arena, b.link));
             (a.key.cmp(b.key)).then_with(|| b.sequence.cmp(&a.sequence))
         })
@@ -65,7 +68,9 @@ impl Index {
         let len = self.prefix_len();
         for waiting in batch {
             let key = Entry::at(arena, waiting.link).key;
-            waiting.head = head_of(key.get(len..).unwrap_or_default());
+            let rest = key.get(len..).unwrap_or_default();
+            waiting.head = head_of(rest);
+            waiting.next = head_of(rest.get(size_of::<Head>()..).unwrap_or_default());
         }
         PrefixLen(len)
     }
