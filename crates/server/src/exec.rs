@@ -54,8 +54,9 @@ const TICK: Duration = Duration::from_millis(1);
 /// After so many looks without work the watchdog sleeps until it is woken.
 const TICKS_AWAKE: u32 = 100;
 
-/// After so many looks a turn is taken to be long.
-const TICKS_LONG: u32 = 3;
+/// After so many looks a turn is taken to be long. On a machine that others use too, work that is short is put off
+/// for some milliseconds now and then.
+const TICKS_LONG: u32 = 10;
 
 /// Turns that are watched; it is more than there are on any machine.
 const TURNS_MAX: usize = 64;
