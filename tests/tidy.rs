@@ -260,30 +260,39 @@ fn engine_has_few_dependencies_and_none_that_are_async() {
     assert_none(forbidden, "the engine must not depend on these");
 }
 
-/// `benchmarks/engine` is outside of the workspace: no build here would notice that its lock is old.
+/// These are outside of the workspace: no build here would notice that a lock of theirs is old.
 #[test]
-fn the_lock_of_the_engine_benchmark_knows_the_engines_dependencies() {
-    let manifest = fs::read_to_string(root().join("crates/tree/Cargo.toml")).unwrap();
-    let lock = fs::read_to_string(root().join("benchmarks/engine/Cargo.lock")).unwrap();
-    let (_, package) = lock
-        .split_once("name = \"frond-tree\"\n")
-        .expect("the engine in the lock");
-    let (package, _) = package.split_once("[[package]]").unwrap();
-    // A crate of which there are two versions is followed by its version.
-    let locked: Vec<&str> = package
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix('"')?.split([' ', '"']).next())
-        .collect();
-    let mut direct: Vec<String> = dependencies(&manifest)
-        .into_iter()
-        .filter(|(section, _)| !section.contains("dev-"))
-        .map(|(_, name)| name)
-        .collect();
-    direct.sort();
-    assert_eq!(
-        locked, direct,
-        "run `cargo update --workspace` in benchmarks/engine"
-    );
+fn the_locks_of_the_benchmarks_know_the_dependencies_of_our_crates() {
+    for (benchmark, ours) in [
+        ("engine", &["tree"][..]),
+        ("peers", &["bench", "bson", "wire"]),
+    ] {
+        let lock =
+            fs::read_to_string(root().join(format!("benchmarks/{benchmark}/Cargo.lock"))).unwrap();
+        for name in ours {
+            let manifest =
+                fs::read_to_string(root().join(format!("crates/{name}/Cargo.toml"))).unwrap();
+            let (_, package) = lock
+                .split_once(&format!("name = \"frond-{name}\"\n"))
+                .expect("our crate in the lock");
+            let (package, _) = package.split_once("[[package]]").unwrap();
+            // A crate of which there are two versions is followed by its version.
+            let locked: Vec<&str> = package
+                .lines()
+                .filter_map(|line| line.trim().strip_prefix('"')?.split([' ', '"']).next())
+                .collect();
+            let mut direct: Vec<String> = dependencies(&manifest)
+                .into_iter()
+                .filter(|(section, _)| !section.contains("dev-"))
+                .map(|(_, name)| name)
+                .collect();
+            direct.sort();
+            assert_eq!(
+                locked, direct,
+                "frond-{name}: run `cargo update --workspace` in benchmarks/{benchmark}"
+            );
+        }
+    }
 }
 
 #[test]
