@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use frond_bson::{DocBuf, Value};
 use tempfile::TempDir;
 
 const FROND: &str = env!("CARGO_BIN_EXE_frond");
@@ -100,9 +101,35 @@ fn wait(process: &mut Child) -> ExitStatus {
     }
 }
 
-fn summary(folder: &Path) -> frond_bson::DocBuf {
-    let text = std::fs::read_to_string(folder.join("summary.json")).unwrap();
-    frond_bson::extjson::parse(&text).unwrap()
+/// What `summary.json` says of one workload on this server.
+struct Report {
+    ended: String,
+    figures: DocBuf,
+    label: String,
+}
+
+impl Report {
+    fn read(folder: &Path, workload: &str) -> Report {
+        let text = std::fs::read_to_string(folder.join("summary.json")).unwrap();
+        let summary = frond_bson::extjson::parse(&text).unwrap();
+        let servers = summary.get_array("servers").unwrap();
+        let Some(Value::String(label)) = servers.values().next() else {
+            panic!("a server has a name: {text}");
+        };
+        assert!(label.starts_with("Frond "), "{label}");
+        let chapter = summary.get_doc("workloads").unwrap().get_doc(workload);
+        let chapter = chapter.unwrap();
+        let ended = chapter.get_doc("ended").unwrap().get_str(label).unwrap();
+        Report {
+            ended: ended.to_owned(),
+            figures: chapter.get_doc("figures").unwrap().to_owned(),
+            label: label.to_owned(),
+        }
+    }
+
+    fn figure(&self, name: &str) -> Option<f64> {
+        self.figures.get_doc(name)?.get_f64(&self.label)
+    }
 }
 
 #[test]
@@ -138,10 +165,16 @@ fn insertion_with_indexes_ends_with_a_whole_report() {
         let done = command.output().unwrap();
         let text = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{name}: {text}");
-        let summary = summary(&out);
-        assert_eq!(summary.get_i64("documents"), Some(20_000), "{name}");
-        assert_eq!(summary.get_str("ended"), Some("complete"), "{name}");
-        for file in ["trace.csv", "summary.md", "chart.svg", "chart.html"] {
+        let report = Report::read(&out, "insert");
+        assert_eq!(report.figure("documents"), Some(20_000.0), "{name}");
+        assert_eq!(report.ended, "complete", "{name}");
+        for file in [
+            "trace.csv",
+            "summary.md",
+            "insert.svg",
+            "report.html",
+            "results.csv",
+        ] {
             assert!(out.join(file).exists(), "{name}: {file}");
         }
     }
@@ -155,9 +188,9 @@ fn arrays_make_an_index_entry_for_each_string() {
     let done = server.bench_of("multikey", &out, &more).output().unwrap();
     let text = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{text}");
-    let summary = summary(&out);
-    let figure = |name| summary.get_f64(name).unwrap();
-    let entries = figure("index_entries_per_s") / figure("documents_per_s");
+    let report = Report::read(&out, "multikey");
+    let figure = |name| report.figure(name).unwrap();
+    let entries = figure("index entries on average") / figure("speed on average");
     assert!((entries - 33.0).abs() < 1e-6, "{entries}");
 }
 
@@ -187,31 +220,32 @@ fn documents_with_many_keys_hold_what_the_model_says() {
         let done = server.bench_of("manykeys", &out, &args).output().unwrap();
         let text = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{name}: {text}");
-        let summary = summary(&out);
-        assert_eq!(summary.get_str("ended"), Some("complete"), "{name}");
-        let verified = summary.get_doc("documents_verified").unwrap();
+        let report = Report::read(&out, "manykeys");
+        assert_eq!(report.ended, "complete", "{name}");
+        let concerns = if updates == 600 {
+            &[0, 1][..]
+        } else {
+            &[1][..]
+        };
         for schema in ["plain", "bucketed"] {
-            assert_eq!(verified.get_i64(schema), Some(20), "{name}: {schema}");
+            let compared = format!("{schema}: documents compared, all right");
+            assert_eq!(report.figure(&compared), Some(20.0), "{name}: {schema}");
+            for w in concerns {
+                let of = format!("{schema}, w: {w}");
+                let done = report.figure(&format!("{of}: updates"));
+                assert_eq!(done, Some(f64::from(updates)), "{name}: {of}");
+                let log = report.figure(&format!("{of}: log bytes an update"));
+                assert!(log.unwrap() > 0.0, "{name}: {of}");
+            }
+            for read in ["after the load", "after the updates"] {
+                let find = format!("{schema}: whole document by _id {read}, p50");
+                assert!(report.figure(&find).is_some(), "{name}: {find}");
+            }
         }
-        let blocks = summary.get_array("updates").unwrap();
-        assert_eq!(blocks.count(), if updates == 600 { 4 } else { 2 }, "{name}");
-        for block in blocks.values() {
-            let block = block.as_doc().unwrap();
-            assert_eq!(block.get_i64("updates"), Some(updates), "{name}");
-            assert!(
-                block.get_f64("log_bytes_per_update").unwrap() > 0.0,
-                "{name}"
-            );
-        }
-        assert!(
-            summary.get_f64("plain_over_bucketed_w1").is_some(),
-            "{name}"
-        );
-        assert_eq!(summary.get_array("loads").unwrap().count(), 2, "{name}");
-        assert_eq!(summary.get_array("reads").unwrap().count(), 8, "{name}");
+        assert!(report.figure("plain / bucketed, w: 1").is_some(), "{name}");
         let statistics = std::fs::read_to_string(out.join("statistics.csv")).unwrap();
         assert!(statistics.lines().count() > 1, "{name}");
-        for file in ["rounds.csv", "summary.md", "chart.svg", "chart.html"] {
+        for file in ["rounds.csv", "summary.md", "manykeys.svg", "report.html"] {
             assert!(out.join(file).exists(), "{name}: {file}");
         }
     }
@@ -257,10 +291,10 @@ fn ctrl_c_leaves_the_report_of_what_was_done() {
     }
     signal(&bench, "INT");
     assert_eq!(wait(&mut bench).code(), Some(130));
-    let summary = summary(&out);
-    assert_eq!(summary.get_str("ended"), Some("stopped"));
-    assert!(summary.get_i64("documents").unwrap() > 0);
-    assert!(out.join("chart.html").exists());
+    let report = Report::read(&out, "insert");
+    assert_eq!(report.ended, "stopped");
+    assert!(report.figure("documents").unwrap() > 0.0);
+    assert!(out.join("report.html").exists());
 }
 
 #[test]
@@ -282,13 +316,10 @@ fn ctrl_c_between_rounds_leaves_the_report_of_those_that_were_done() {
     }
     signal(&bench, "INT");
     assert_eq!(wait(&mut bench).code(), Some(130));
-    let summary = summary(&out);
-    assert_eq!(summary.get_str("ended"), Some("stopped"));
-    let blocks = summary.get_array("updates").unwrap();
-    let block = blocks.values().next().unwrap();
-    let updates = block.as_doc().unwrap().get_i64("updates").unwrap();
-    assert!(updates > 0 && updates % 100 == 0, "{updates}");
-    assert!(out.join("chart.html").exists());
+    let report = Report::read(&out, "manykeys");
+    assert_eq!(report.ended, "stopped");
+    assert!(report.figure("plain, w: 0: updates").unwrap() >= 100.0);
+    assert!(out.join("report.html").exists());
 }
 
 #[test]
@@ -307,6 +338,39 @@ fn a_server_that_dies_is_an_error_with_a_report() {
     }
     server.process.kill().unwrap();
     assert_eq!(wait(&mut bench).code(), Some(1));
-    assert!(summary(&out).get_i64("documents").unwrap() > 0);
+    let report = Report::read(&out, "insert");
+    assert!(report.figure("documents").unwrap() > 0.0);
+    assert!(report.ended.contains("server"), "{}", report.ended);
     server.process.wait().unwrap();
+}
+
+#[test]
+fn all_workloads_beside_a_server_that_stores_nothing() {
+    let server = Server::start();
+    let out = server.folder.path().join("all");
+    let mut args = vec!["--null", "--turns", "2", "--settle", "0.1"];
+    for with in [
+        "insert --documents 3000 --batch 300 --readers 1",
+        "multikey --documents 200 --batch 50",
+        "manykeys --documents 5 --keys 50 --updates 100 --reads 5 --verify all",
+        "sysbench --collections 2 --documents 500 --threads 1,4 --seconds 1 --compression zstd,zlib",
+        "indexcost --documents 2000 --batches 2",
+    ] {
+        args.extend(["--with", with]);
+    }
+    let done = server.bench_of("all", &out, &args).output().unwrap();
+    let text = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{text}");
+    for workload in ["insert", "multikey", "manykeys", "sysbench", "indexcost"] {
+        assert_eq!(Report::read(&out, workload).ended, "complete", "{workload}");
+    }
+    let sysbench = Report::read(&out, "sysbench");
+    assert!(sysbench.figure("4 threads").unwrap() > 0.0);
+    let results = std::fs::read_to_string(out.join("results.csv")).unwrap();
+    assert!(
+        results.contains("sysbench,null server,4 threads,transactions/s,"),
+        "{results}"
+    );
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("share of the null server") && page.ends_with("</html>\n"));
 }
