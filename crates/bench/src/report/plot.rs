@@ -108,12 +108,13 @@ fn draw(
     panel: &Panel,
 ) -> Result<()> {
     let curves = &panel.curves;
+    let rows = legend_rows(&panel.title, curves);
     let all = || curves.iter().flat_map(|curve| &curve.points);
     let y_max = all().map(|(_, y)| *y).fold(0.0, f64::max).max(1e-6) * 1.1;
     let mut chart = ChartBuilder::on(area)
-        .caption(&panel.title, ("sans-serif", 19).into_font().color(&TEXT))
         .margin(12)
-        .margin_right(24)
+        .margin_top(HEAD + (rows.len() as i32 - 1) * LEGEND_ROW)
+        .margin_right(RIGHT)
         .x_label_area_size(38)
         .y_label_area_size(84)
         .build_cartesian_2d(0.0..x_max, 0.0..y_max)
@@ -142,28 +143,72 @@ fn draw(
             .draw_series(LineSeries::new(curve.points.iter().copied(), style))
             .map_err(drawing)?;
     }
-    legend(area, curves)
+    let font = ("sans-serif", 19).into_font().color(&TEXT);
+    area.draw(&Text::new(panel.title.as_str(), (LEFT, 12), font))
+        .map_err(drawing)?;
+    legend(area, &rows)
 }
 
-/// Names the curves beside the title, right-aligned, where they cover nothing.
-fn legend(area: &DrawingArea<SVGBackend<'_>, Shift>, curves: &[Curve]) -> Result<()> {
-    const LETTER_WIDTH: i32 = 7;
-    const LINE_WIDTH: i32 = 18;
-    const Y: i32 = 24;
-    let mut x = WIDTH as i32 - 24;
-    for curve in curves.iter().rev() {
-        if curve.name.is_empty() {
-            continue;
+/// Room for the title and the first row of the legend.
+const HEAD: i32 = 46;
+/// Height of each further row of the legend.
+const LEGEND_ROW: i32 = 20;
+/// Where the vertical axis is.
+const LEFT: i32 = 96;
+/// Left free at the right.
+const RIGHT: i32 = 24;
+/// Width of a letter of the title, and of the legend.
+const LETTERS: (i32, i32) = (10, 7);
+/// A curve's piece of line in the legend, and what is free around it.
+const LINE: i32 = 18;
+const SPACE: i32 = 22;
+
+fn legend_width(curve: &Curve) -> i32 {
+    curve.name.chars().count() as i32 * LETTERS.1 + LINE + SPACE
+}
+
+/// The curves that have names, in rows: beside the title if all fit there, else below it. The first
+/// row is the one beside the title.
+fn legend_rows<'c>(title: &str, curves: &'c [Curve]) -> Vec<Vec<&'c Curve>> {
+    let named: Vec<&Curve> = curves
+        .iter()
+        .filter(|curve| !curve.name.is_empty())
+        .collect();
+    let room = WIDTH as i32 - LEFT - RIGHT;
+    let all: i32 = named.iter().map(|curve| legend_width(curve)).sum();
+    if title.chars().count() as i32 * LETTERS.0 + all <= room {
+        return vec![named];
+    }
+    let (mut rows, mut used) = (vec![Vec::new(), Vec::new()], 0);
+    for curve in named {
+        let width = legend_width(curve);
+        if used + width > room {
+            rows.push(Vec::new());
+            used = 0;
         }
-        x -= curve.name.len() as i32 * LETTER_WIDTH;
-        let font = ("sans-serif", 14).into_font().color(&TEXT);
-        area.draw(&Text::new(curve.name.as_str(), (x, Y - 8), font))
-            .map_err(drawing)?;
-        x -= LINE_WIDTH + 6;
-        let style = curve.color.stroke_width(curve.width);
-        area.draw(&PathElement::new([(x, Y), (x + LINE_WIDTH, Y)], style))
-            .map_err(drawing)?;
-        x -= 16;
+        used += width;
+        if let Some(row) = rows.last_mut() {
+            row.push(curve);
+        }
+    }
+    rows
+}
+
+/// Names the curves, right-aligned, where they cover nothing.
+fn legend(area: &DrawingArea<SVGBackend<'_>, Shift>, rows: &[Vec<&Curve>]) -> Result<()> {
+    for (row, y) in rows.iter().zip((24..).step_by(LEGEND_ROW as usize)) {
+        let mut x = WIDTH as i32 - RIGHT;
+        for curve in row.iter().rev() {
+            x -= curve.name.chars().count() as i32 * LETTERS.1;
+            let font = ("sans-serif", 14).into_font().color(&TEXT);
+            area.draw(&Text::new(curve.name.as_str(), (x, y - 8), font))
+                .map_err(drawing)?;
+            x -= LINE + 6;
+            let style = curve.color.stroke_width(curve.width);
+            area.draw(&PathElement::new([(x, y), (x + LINE, y)], style))
+                .map_err(drawing)?;
+            x -= SPACE - 6;
+        }
     }
     Ok(())
 }
@@ -189,6 +234,28 @@ mod tests {
     fn numbers_are_written_with_few_decimals() {
         for (number, text) in [(0.5, "0.5"), (10.0, "10"), (0.0, "0"), (1.0e-5, "0")] {
             assert_eq!(trim_number(number), text);
+        }
+    }
+
+    #[test]
+    fn a_legend_that_does_not_fit_beside_the_title_goes_below_it() {
+        let curve = |letters: usize| Curve {
+            name: "x".repeat(letters),
+            color: FIRST,
+            width: 1,
+            points: Vec::new(),
+        };
+        for (title, letters, rows) in [
+            (10, &[10, 0, 10][..], &[2][..]),
+            (10, &[55, 55, 0], &[0, 2]),
+            (60, &[20, 20], &[0, 2]),
+            (10, &[60, 60, 60, 60], &[0, 1, 1, 1, 1]),
+            (10, &[], &[0]),
+        ] {
+            let curves: Vec<Curve> = letters.iter().map(|n| curve(*n)).collect();
+            let got = legend_rows(&"t".repeat(title), &curves);
+            let counts: Vec<usize> = got.iter().map(Vec::len).collect();
+            assert_eq!(counts, rows, "{title} {letters:?}");
         }
     }
 
