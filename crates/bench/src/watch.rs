@@ -28,6 +28,8 @@ pub struct Watch<'a> {
     pub time_left: Duration,
     /// Documents that the progress counts besides those of the meter.
     pub others: u64,
+    /// Where the lines of the trace are kept for a chart.
+    pub rows: Option<&'a mut Vec<Row>>,
 }
 
 impl Watch<'_> {
@@ -65,6 +67,9 @@ impl Watch<'_> {
             };
             if interval.documents > last.1 || !done {
                 self.contest.trace.add(self.name, self.label, &row)?;
+                if let Some(rows) = &mut self.rows {
+                    rows.push(row);
+                }
             }
             let count = row.count + self.others;
             let exit_speed = meter.speed_of_part(0.95, 1.0);

@@ -183,6 +183,7 @@ impl<'a> IndexcostLane<'a> {
             own_time: self.own_time,
             time_left,
             others: others - before.1,
+            rows: None,
         };
         meter.go_on();
         let watched = with_each(

@@ -11,13 +11,14 @@ use crate::contest::{Contest, Contestant, Ending, Lane, Turn};
 use crate::document::{Generator, Source};
 use crate::error::{Error, Result};
 use crate::load::Load;
-use crate::meter::{Meter, Outcome, Percentiles};
+use crate::meter::{Meter, Outcome};
 use crate::monitor::Status;
 use crate::progress::Progress;
 use crate::random::SplitMix64;
 use crate::report::Row;
 use crate::system::{Session, Sizes, settle};
-use crate::threads::{wait_until, with_each};
+use crate::threads::with_each;
+use crate::watch::Watch;
 
 /// Keeps the random numbers of reads apart from those of documents.
 const READS: u64 = 0x5245_4144;
@@ -198,14 +199,17 @@ impl Lane for InsertLane<'_> {
             collection,
             ..
         } = self;
-        let mut trace = Tracing {
-            watcher,
+        let own_time = meter.elapsed();
+        let mut watch = Watch {
             contest,
             name: work.name(),
             label: &contestant.label,
+            watcher: watcher.as_mut(),
             progress,
-            rows,
-            limit,
+            own_time,
+            time_left: limit.map_or(Duration::MAX, |limit| limit.saturating_sub(own_time)),
+            others: 0,
+            rows: Some(rows),
         };
         let inserting = AtomicUsize::new(usize::from(work.threads));
         let fields = work.indexed_fields();
@@ -230,7 +234,7 @@ impl Lane for InsertLane<'_> {
                     result
                 }
             },
-            |all_done| trace.watch(meter, all_done),
+            |all_done| watch.until(meter, all_done),
         );
         meter.pause();
         finds.pause();
@@ -256,73 +260,5 @@ impl Lane for InsertLane<'_> {
         if let Err(error) = self.contest.leave(self.watcher.as_mut(), &self.collection) {
             eprintln!("frond bench: {}: {error}", self.contestant.label);
         }
-    }
-}
-
-/// Writes the trace and shows progress while others work.
-struct Tracing<'t> {
-    watcher: &'t mut Box<dyn Session>,
-    contest: &'t Contest,
-    name: &'static str,
-    label: &'t str,
-    progress: &'t mut Progress,
-    rows: &'t mut Vec<Row>,
-    limit: Option<Duration>,
-}
-
-impl Tracing<'_> {
-    fn watch(&mut self, meter: &Meter, all_done: &dyn Fn() -> bool) -> Result<()> {
-        let every = self.contest.servers.every();
-        let mut at = meter.elapsed() + every;
-        loop {
-            // The time may be up before the next line of the trace, but only once.
-            let limit = self.limit.filter(|_| !meter.stopping());
-            let done = wait_until(meter, limit.map_or(at, |limit| at.min(limit)), all_done);
-            if self.limit.is_some_and(|limit| meter.elapsed() >= limit) {
-                meter.stop();
-            }
-            if done || meter.elapsed() >= at {
-                self.note(meter, done)?;
-                at = meter.elapsed().max(at) + every;
-            }
-            if done {
-                return Ok(());
-            }
-        }
-    }
-
-    fn note(&mut self, meter: &Meter, last: bool) -> Result<()> {
-        let before = self.rows.last().copied().unwrap_or_default();
-        let interval = meter.take_interval();
-        let elapsed_s = interval.elapsed.as_secs_f64();
-        let count = interval.documents;
-        // A last piece of an interval says little about speed, but its documents count.
-        let per_s = (count - before.count) as f64 / (elapsed_s - before.elapsed_s).max(1e-9);
-        let latency = Percentiles::of(&interval.latencies);
-        let figures = if last {
-            before.figures
-        } else {
-            self.watcher
-                .status()
-                .map(|status| status.figures)
-                .unwrap_or_default()
-        };
-        self.progress
-            .show(elapsed_s, count, per_s, meter.speed_of_part(0.95, 1.0));
-        if count == before.count && last {
-            return Ok(());
-        }
-        let row = Row {
-            elapsed_s,
-            count,
-            per_s,
-            p50_ms: latency.p50_ms,
-            p99_ms: latency.p99_ms,
-            max_ms: latency.max_ms,
-            figures,
-        };
-        self.contest.trace.add(self.name, self.label, &row)?;
-        self.rows.push(row);
-        Ok(())
     }
 }

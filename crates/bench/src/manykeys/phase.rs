@@ -167,6 +167,7 @@ impl Bench<'_> {
             own_time: Duration::ZERO,
             time_left: allowed.unwrap_or(Duration::MAX),
             others: 0,
+            rows: None,
         };
         let result = with_each(&mut self.workers, meter, work, |all_done| {
             watch.until(meter, all_done)

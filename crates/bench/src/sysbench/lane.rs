@@ -272,6 +272,7 @@ impl<'a> SysbenchLane<'a> {
             own_time: self.own_time,
             time_left,
             others: 0,
+            rows: None,
         };
         let started = meter.elapsed();
         let work = |index: usize, session: &mut Box<dyn Session>| match loads.get(index) {
