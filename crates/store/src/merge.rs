@@ -1,11 +1,13 @@
-//! The merge operator of the store: counters that add up, sets of bits that grow, and path messages to large documents.
+//! The merge operator of the store: counters that add up, multikey paths that grow, and path messages to large documents.
 //!
 //! Every write to a collection sends one delta of (documents, bytes) to the collection's counter in
 //! the catalog tree, in the same write set as the documents. No writer reads the counter, no two
 //! writers conflict on it, and after a crash it agrees with the documents. In the same way a writer
-//! adds the bits of fields that met an array to an index's set of multikey fields.
+//! adds the path components that were arrays to an index's multikey paths.
 
 use std::sync::Arc;
+
+use frond_query::paths::{MAX_KEY_FIELDS, MultikeyPaths};
 
 use crate::keyspace::{CATALOG_TREE, MergeOperator, TreeId};
 use crate::large::message;
@@ -70,8 +72,9 @@ impl std::ops::Add for Counts {
 pub mod kind {
     /// Adds [`super::Counts`].
     pub const COUNTER: u8 = 4;
-    /// Unites sets of bits: 4 bytes, little-endian.
-    pub const BITS: u8 = 5;
+    /// Unites [`MultikeyPaths`](frond_query::paths::MultikeyPaths): a 1, then a set of components for each field, 4
+    /// bytes, little-endian. Before that: 4 bytes, little-endian, with one bit for each field.
+    pub const MULTIKEY: u8 = 5;
 }
 
 /// Dispatches on the tree, and in the catalog on the first byte of the key. The messages of other trees are about large
@@ -83,16 +86,43 @@ fn read(stored: &[u8]) -> Counts {
     Counts::from_bytes(stored).unwrap_or_default()
 }
 
-/// Reads a set of bits; a malformed one is full, which is the safe side for multikey fields.
-pub fn read_bits(stored: &[u8]) -> u32 {
-    stored.try_into().map_or(u32::MAX, u32::from_le_bytes)
+/// The first byte of multikey paths with a set of components for each field. Without it there are 4 bytes, with
+/// one bit for each field.
+const MULTIKEY_COMPONENTS: u8 = 1;
+
+/// Multikey paths as they are stored.
+pub fn multikey_bytes(paths: &MultikeyPaths) -> Vec<u8> {
+    let mut stored = vec![MULTIKEY_COMPONENTS];
+    for components in paths.sets() {
+        stored.extend_from_slice(&components.to_le_bytes());
+    }
+    stored
+}
+
+/// Reads multikey paths. Stores of before component tracking tell only which fields met an array: all components of
+/// these count then. In malformed ones all components of all fields do, which is the safe side.
+pub fn read_multikey(stored: &[u8]) -> MultikeyPaths {
+    let sets = match *stored {
+        [a, b, c, d] => {
+            let bits = u32::from_le_bytes([a, b, c, d]);
+            let fields = (0..MAX_KEY_FIELDS).map(|field| bits & (1 << field) != 0);
+            fields.map(|met| if met { u32::MAX } else { 0 }).collect()
+        }
+        [MULTIKEY_COMPONENTS, ref sets @ ..] if sets.len().is_multiple_of(4) => {
+            let sets = sets.as_chunks::<4>().0.iter();
+            sets.copied().map(u32::from_le_bytes).collect()
+        }
+        _ => vec![u32::MAX; MAX_KEY_FIELDS],
+    };
+    MultikeyPaths::from_sets(sets)
 }
 
 fn merge(key: &[u8], older: Option<&[u8]>, newer: &[u8]) -> Vec<u8> {
     match key.first() {
-        Some(&kind::BITS) => {
-            let both = older.map_or(0, read_bits) | read_bits(newer);
-            both.to_le_bytes().to_vec()
+        Some(&kind::MULTIKEY) => {
+            let mut both = older.map(read_multikey).unwrap_or_default();
+            both.extend(&read_multikey(newer));
+            multikey_bytes(&both)
         }
         _ => {
             let older = older.map(read).unwrap_or_default();
@@ -160,19 +190,30 @@ mod tests {
     use super::*;
 
     const COUNTER_KEY: &[u8] = &[kind::COUNTER, 1];
-    const BITS_KEY: &[u8] = &[kind::BITS, 1];
+    const MULTIKEY_KEY: &[u8] = &[kind::MULTIKEY, 1];
 
     #[test]
     fn combining_then_applying_equals_applying_in_turn() {
         let counts = |documents, bytes| Counts { documents, bytes }.to_bytes().to_vec();
-        let bits = |bits: u32| bits.to_le_bytes().to_vec();
+        let paths = |sets: &[u32]| multikey_bytes(&MultikeyPaths::from_sets(sets.to_vec()));
+        // As they were stored before components were.
+        let fields = |bits: u32| bits.to_le_bytes().to_vec();
         for (key, deltas, expected) in [
             (
                 COUNTER_KEY,
                 [counts(3, 100), counts(-1, -40), counts(5, 0)],
                 counts(7, 60),
             ),
-            (BITS_KEY, [bits(1), bits(4), bits(5)], bits(5)),
+            (
+                MULTIKEY_KEY,
+                [paths(&[1]), paths(&[2, 0, 4]), paths(&[])],
+                paths(&[3, 0, 4]),
+            ),
+            (
+                MULTIKEY_KEY,
+                [fields(1), fields(4), paths(&[1, 6])],
+                paths(&[u32::MAX, 6, u32::MAX]),
+            ),
         ] {
             let operator = merge_operator();
             let tree = CATALOG_TREE;
@@ -191,6 +232,22 @@ mod tests {
     fn malformed_values_do_no_harm() {
         assert_eq!(Counts::from_bytes(b"short"), None);
         assert_eq!(Counts::from_bytes(&[0; 17]), None);
-        assert_eq!(read_bits(b"x"), u32::MAX);
+        for malformed in [&b"x"[..], b"", &[1, 0, 0], &[2, 0, 0, 0, 0]] {
+            let paths = read_multikey(malformed);
+            assert!((0..MAX_KEY_FIELDS).all(|field| paths.set(field) == u32::MAX));
+        }
+    }
+
+    #[test]
+    fn multikey_fields_of_older_stores_count_with_all_components() {
+        for (bits, sets) in [
+            (0u32, vec![]),
+            (1, vec![u32::MAX]),
+            (0b101, vec![u32::MAX, 0, u32::MAX]),
+        ] {
+            assert_eq!(read_multikey(&bits.to_le_bytes()).sets(), sets);
+        }
+        let paths = MultikeyPaths::from_sets(vec![0, 0b11]);
+        assert_eq!(read_multikey(&multikey_bytes(&paths)), paths);
     }
 }

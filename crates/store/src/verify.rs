@@ -197,9 +197,9 @@ fn read_documents(
                 entry::write(spec, fields, key, lost, doc, out, &mut entry_value);
                 wanted.add(&entry_key, &entry_value);
             }
-            if keys.multikey() & !index.multikey() != 0 {
+            if !index.has_multikey(keys.multikey()) {
                 report.wrong(format!(
-                    "index '{}' is not marked as multikey, though a document has an array",
+                    "index '{}' is not marked as multikey where a document has an array",
                     index.spec.name
                 ));
             }

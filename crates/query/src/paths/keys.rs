@@ -2,7 +2,7 @@
 
 use frond_bson::{Doc, Value};
 
-use super::{Component, Path};
+use super::{Component, MultikeyPaths, Path};
 use crate::error::{Error, Result};
 
 /// The most fields that a compound index or a sort may have.
@@ -21,31 +21,6 @@ pub enum ParallelArrays {
     Refuse,
     /// Every combination of their elements is a key.
     Product,
-}
-
-/// Which fields of a key went through an array: bit `i` stands for field `i`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ArrayFields(u32);
-
-impl ArrayFields {
-    /// Whether any field went through an array: the document has several keys, or may have.
-    pub fn any(self) -> bool {
-        self.0 != 0
-    }
-
-    /// Whether the field with this position did.
-    pub fn contains(self, field: usize) -> bool {
-        field < MAX_KEY_FIELDS && self.0 & (1 << field) != 0
-    }
-
-    /// The set as bits.
-    pub fn bits(self) -> u32 {
-        self.0
-    }
-
-    fn insert(&mut self, field: usize) {
-        self.0 |= 1 << field;
-    }
 }
 
 /// The paths of the fields of an index or a sort.
@@ -83,7 +58,8 @@ impl KeyPaths {
         &self.paths
     }
 
-    /// Calls `visit` with every key of `doc`: one value for each field, `None` where it is missing.
+    /// Calls `visit` with every key of `doc`: one value for each field, `None` where it is missing. Returns which
+    /// components of the paths led to arrays.
     ///
     /// A document without arrays on these paths has exactly one key. An array gives one key for each
     /// element (fields that share an array take their values from the same element); an empty array
@@ -97,7 +73,7 @@ impl KeyPaths {
         doc: &'a Doc,
         parallel: ParallelArrays,
         mut visit: F,
-    ) -> Result<ArrayFields>
+    ) -> Result<MultikeyPaths>
     where
         F: FnMut(&[Option<Value<'a>>]) -> Result<()>,
     {
@@ -114,7 +90,7 @@ impl KeyPaths {
         doc: &'a Doc,
         parallel: ParallelArrays,
         visit: &mut F,
-    ) -> Result<ArrayFields>
+    ) -> Result<MultikeyPaths>
     where
         F: FnMut(&[Option<Value<'a>>]) -> Result<()>,
     {
@@ -128,9 +104,10 @@ impl KeyPaths {
         }
         let count = self.paths.len();
         let mut expansion = Expansion {
+            paths: &self.paths,
             values: &mut values[..count],
             parallel,
-            arrays: ArrayFields::default(),
+            arrays: MultikeyPaths::default(),
             visit,
         };
         expansion.run(&pending, 0)?;
@@ -139,9 +116,10 @@ impl KeyPaths {
 }
 
 struct Expansion<'v, 'a, F> {
+    paths: &'v [Path],
     values: &'v mut [Option<Value<'a>>],
     parallel: ParallelArrays,
-    arrays: ArrayFields,
+    arrays: MultikeyPaths,
     visit: &'v mut F,
 }
 
@@ -170,7 +148,9 @@ where
             ));
         }
         for member in &group {
-            self.arrays.insert(member.field);
+            let components = self.paths.get(member.field).map_or(0, Path::depth);
+            let component = components.saturating_sub(member.rest.len() + 1);
+            self.arrays.insert(member.field, component);
         }
         if items.is_empty() {
             for member in &group {
@@ -351,14 +331,31 @@ mod tests {
     }
 
     #[test]
-    fn fields_through_arrays_are_reported() {
-        let doc = json("{a: [1], b: 2, c: [{d: 1}]}");
-        let paths = KeyPaths::new(["a", "b", "c.d"].map(Path::new)).unwrap();
-        let arrays = paths
-            .for_each(&doc, ParallelArrays::Product, |_| Ok(()))
-            .unwrap();
-        assert_eq!(arrays.bits(), 0b101);
-        assert!(arrays.any() && arrays.contains(2) && !arrays.contains(1));
+    fn components_that_are_arrays_are_reported() {
+        for (document, paths, expected) in [
+            ("{a: 1, b: {c: 2}}", &["a", "b.c"][..], &[][..]),
+            (
+                "{a: [1], b: 2, c: [{d: 1}]}",
+                &["a", "b", "c.d"],
+                &[1, 0, 1],
+            ),
+            ("{a: []}", &["a.b", "a"], &[1, 1]),
+            ("{a: {b: [{c: 1}]}}", &["a.b.c", "a.d"], &[0b10]),
+            (
+                "{a: [{b: [{c: 1}]}, {b: 2}]}",
+                &["a.b.c", "a.b.d"],
+                &[0b11, 0b11],
+            ),
+            ("{a: [{b: {c: [1, 2]}}]}", &["a.b.c", "a.b"], &[0b101, 0b1]),
+            // An element that a number addresses is an array: that is the number's component.
+            ("{a: [5, [{b: 1}]]}", &["a.1.b"], &[0b11]),
+            ("{a: [5, {b: [1]}]}", &["a.1.b"], &[0b101]),
+        ] {
+            let doc = json(document);
+            let paths = KeyPaths::new(paths.iter().map(|path| Path::new(path))).unwrap();
+            let arrays = paths.for_each(&doc, ParallelArrays::Product, |_| Ok(()));
+            assert_eq!(arrays.unwrap().sets(), expected, "{document} {paths:?}");
+        }
     }
 
     #[test]

@@ -10,11 +10,13 @@
 mod distinct;
 mod field_path;
 mod keys;
+mod multikey;
 mod walk;
 
 pub use distinct::distinct_values;
 pub(crate) use field_path::{MAX_PATH_COMPONENTS, check_field_path, is_reserved, path_too_long};
-pub use keys::{ArrayFields, KeyPaths, MAX_KEY_FIELDS, ParallelArrays};
+pub use keys::{KeyPaths, MAX_KEY_FIELDS, ParallelArrays};
+pub use multikey::MultikeyPaths;
 pub use walk::{LeafArrays, for_each_value, walk};
 
 use frond_bson::find_byte;
@@ -114,6 +116,11 @@ impl Path {
             Form::Field(only) => std::slice::from_ref(only),
             Form::Nested { components, .. } => components,
         }
+    }
+
+    /// The number of components.
+    pub fn depth(&self) -> usize {
+        self.components().len()
     }
 
     /// The name of the top-level field that the path starts with.

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use frond_query::error::ErrorCode;
+use frond_query::paths::MultikeyPaths;
 
 use super::change::index_count;
 use super::{Catalog, Collection, INDEXES_MAX, Uuid, persist};
@@ -45,7 +46,7 @@ impl Catalog {
         for spec in specs {
             if self.is_new(&collection, &new, &spec)? {
                 let tree = self.engine.allocate_tree();
-                new.push(Arc::new(Index::new(spec, tree, false, 0)));
+                new.push(Arc::new(Index::new(spec, tree, false)));
             }
         }
         let mut registered = Registered {
@@ -104,7 +105,7 @@ impl Catalog {
         }
         let fresh = |index: &Arc<Index>| {
             let tree = self.engine.allocate_tree();
-            Arc::new(Index::new(index.spec.clone(), tree, false, 0))
+            Arc::new(Index::new(index.spec.clone(), tree, false))
         };
         self.replace_with(&collection, || {
             let mut new: Vec<Arc<Index>> = collection.indexes.iter().map(fresh).collect();
@@ -258,7 +259,7 @@ impl Catalog {
         &self,
         uuid: &Uuid,
         built: &[Arc<Index>],
-        multikey: &[u32],
+        multikey: &[MultikeyPaths],
         last: impl FnOnce(&Collection, &[Arc<Index>]) -> Result<()>,
     ) -> Result<usize> {
         let _changing = self.changing.lock();
@@ -273,11 +274,12 @@ impl Catalog {
                     continue;
                 };
                 let ready = index.to_ready();
-                let bits = multikey.get(at).copied().unwrap_or(0);
-                ready.add_multikey(bits);
-                if !ready.is_multikey_stored(bits) {
-                    persist::add_multikey(&mut batch, uuid, &ready, bits);
-                    ready.stored_multikey(bits);
+                if let Some(paths) = multikey.get(at)
+                    && !ready.is_multikey_stored(paths)
+                {
+                    ready.add_multikey(paths);
+                    persist::add_multikey(&mut batch, uuid, &ready, paths);
+                    ready.stored_multikey(paths);
                 }
                 index.sides.iter().for_each(|side| batch.drop_tree(*side));
                 persist::put_index(&mut batch, uuid, &ready);
@@ -315,7 +317,7 @@ impl Catalog {
                 index.trees().for_each(|tree| batch.drop_tree(tree));
                 persist::delete_index(&mut batch, &collection.uuid, index);
                 let tree = self.engine.allocate_tree();
-                let fresh = Index::new(index.spec.clone(), tree, false, 0);
+                let fresh = Index::new(index.spec.clone(), tree, false);
                 *index = Arc::new(self.begin_building(&mut batch, &fresh));
                 persist::put_index(&mut batch, &collection.uuid, index);
             }

@@ -158,7 +158,7 @@ impl Catalog {
         let mut indexes = Vec::new();
         if settings.capped.is_some() {
             let tree = self.engine.allocate_tree();
-            let index = Index::new(records::id_index(&settings.collator)?, tree, true, 0);
+            let index = Index::new(records::id_index(&settings.collator)?, tree, true);
             batch.create_tree(tree, &settings.tree);
             persist::put_index(&mut batch, &uuid, &index);
             indexes.push(Arc::new(index));

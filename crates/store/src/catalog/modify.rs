@@ -160,10 +160,10 @@ impl Catalog {
             batch.drop_tree(index.tree);
             persist::delete_index(&mut batch, &collection.uuid, index);
             persist::put_index(&mut batch, &collection.uuid, &after);
-            let bits = after.multikey();
-            if bits != 0 {
-                persist::add_multikey(&mut batch, &collection.uuid, &after, bits);
-                after.stored_multikey(bits);
+            let paths = after.multikey();
+            if !paths.is_empty() {
+                persist::add_multikey(&mut batch, &collection.uuid, &after, &paths);
+                after.stored_multikey(&paths);
             }
             Ok((Some(collection.with_index(index, after)), batch))
         })

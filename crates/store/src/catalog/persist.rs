@@ -6,7 +6,7 @@
 //! | `0x02` database `0x00` collection | `{uuid, tree, segments, options}`; some have no segments |
 //! | `0x03` uuid, number of the index (4 bytes, big-endian) | `{spec, tree, ready}`, while it is built also `sides` |
 //! | `0x04` uuid | the counter: documents and bytes, see [`crate::merge`] |
-//! | `0x05` uuid, number of the index | the fields that have met an array, one bit each |
+//! | `0x05` uuid, number of the index | its multikey paths, see [`crate::merge::kind::MULTIKEY`] |
 //!
 //! Values are BSON documents, except the last two. An index has the number of its tree, so that
 //! indexes are listed in the order of their creation.
@@ -33,6 +33,7 @@ use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use crate::plan::trial::PlanCache;
 use frond_query::error::ErrorCode;
+use frond_query::paths::MultikeyPaths;
 
 const FORMAT_KEY: &[u8] = &[1];
 const FORMAT: i32 = 2;
@@ -41,7 +42,7 @@ const FORMAT_BEFORE: i32 = 1;
 const COLLECTION: u8 = 2;
 const INDEX: u8 = 3;
 const COUNTER: u8 = merge::kind::COUNTER;
-const MULTIKEY: u8 = merge::kind::BITS;
+const MULTIKEY: u8 = merge::kind::MULTIKEY;
 
 /// Binary subtype of a UUID.
 const UUID_SUBTYPE: u8 = 4;
@@ -132,10 +133,15 @@ pub(super) fn put_index(batch: &mut WriteSet, uuid: &Uuid, index: &Index) {
     batch.put(CATALOG_TREE, &key, value.as_bytes());
 }
 
-/// Adds to the stored set of an index's fields that have met an array.
-pub(crate) fn add_multikey(batch: &mut WriteSet, uuid: &Uuid, index: &Index, fields: u32) {
+/// Adds to the stored multikey paths of an index.
+pub(crate) fn add_multikey(
+    batch: &mut WriteSet,
+    uuid: &Uuid,
+    index: &Index,
+    paths: &MultikeyPaths,
+) {
     let key = index_key(MULTIKEY, uuid, index.tree);
-    batch.merge(CATALOG_TREE, &key, &fields.to_le_bytes());
+    batch.merge(CATALOG_TREE, &key, &merge::multikey_bytes(paths));
 }
 
 /// Removes an index's entries.
@@ -269,8 +275,12 @@ fn load_indexes(snapshot: &Snapshot) -> Result<HashMap<Uuid, Vec<Arc<Index>>>> {
             unique_id(IndexSpec::parse(entry.get_doc("spec").ok_or_else(wrong)?)?),
             tree,
             entry.get_bool("ready").ok_or_else(wrong)?,
-            multikey.map_or(0, |bits| merge::read_bits(&bits)),
         );
+        if let Some(paths) = multikey {
+            let paths = merge::read_multikey(&paths);
+            index.add_multikey(&paths);
+            index.stored_multikey(&paths);
+        }
         index.sides = sides;
         found.entry(uuid).or_default().push(Arc::new(index));
     }

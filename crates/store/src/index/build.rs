@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use frond_bson::{Doc, key};
 use frond_query::error::ErrorCode;
+use frond_query::paths::MultikeyPaths;
 
 use super::keys::IndexKeys;
 use super::{Index, entry};
@@ -172,11 +173,11 @@ pub(crate) fn fill_at_once(
             .visit(&place.whole(id, stored)?, id, put)
             .map_err(|error| in_build(&collection.ns, error))?;
     }
-    for (index, bits) in indexes.iter().zip(entries.multikey) {
-        if bits != 0 {
-            index.add_multikey(bits);
-            catalog::add_multikey(batch, &collection.uuid, index, bits);
-            index.stored_multikey(bits);
+    for (index, paths) in indexes.iter().zip(&entries.multikey) {
+        if !paths.is_empty() {
+            index.add_multikey(paths);
+            catalog::add_multikey(batch, &collection.uuid, index, paths);
+            index.stored_multikey(paths);
         }
     }
     Ok(true)
@@ -190,8 +191,8 @@ fn all(snapshot: &Snapshot, tree: TreeId) -> Result<Cursor, EngineError> {
 /// The entries of one document after the other in several indexes.
 struct Entries<'a> {
     indexes: &'a [Arc<Index>],
-    /// The fields of each index that have met an array.
-    multikey: Vec<u32>,
+    /// The multikey paths of each index.
+    multikey: Vec<MultikeyPaths>,
     keys: IndexKeys,
     key: Vec<u8>,
     value: Vec<u8>,
@@ -201,7 +202,7 @@ impl Entries<'_> {
     fn of(indexes: &[Arc<Index>]) -> Entries<'_> {
         Entries {
             indexes,
-            multikey: vec![0; indexes.len()],
+            multikey: vec![MultikeyPaths::default(); indexes.len()],
             keys: IndexKeys::default(),
             key: Vec::new(),
             value: Vec::new(),
@@ -217,7 +218,7 @@ impl Entries<'_> {
     ) -> Result<()> {
         for (place, index) in self.indexes.iter().enumerate() {
             self.keys.generate(&index.spec, doc, id.len())?;
-            self.multikey[place] |= self.keys.multikey();
+            self.multikey[place].extend(self.keys.multikey());
             for (fields, lost) in self.keys.iter() {
                 entry::write(
                     &index.spec,
@@ -295,7 +296,7 @@ impl Build<'_> {
     }
 
     /// Loads what a snapshot holds into the trees. Returns the fields of each index that have met an array.
-    fn load(&self) -> Result<Vec<u32>> {
+    fn load(&self) -> Result<Vec<MultikeyPaths>> {
         let collection = self.catalog.by_uuid(self.uuid).ok_or_else(aborted)?;
         let loads: Vec<(TreeId, Duplicates)> = self
             .indexes
@@ -331,7 +332,7 @@ impl Build<'_> {
     }
 
     /// Reads all documents and hands their entries to the loader.
-    fn scan(&self, collection: &Collection, loader: &mut BulkLoader) -> Result<Vec<u32>> {
+    fn scan(&self, collection: &Collection, loader: &mut BulkLoader) -> Result<Vec<MultikeyPaths>> {
         // The indexes are registered: every writer that did not know of them has committed.
         let snapshot = self.catalog.engine().snapshot();
         let mut cursor = all(&snapshot, collection.primary)?;

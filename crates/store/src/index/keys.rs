@@ -2,7 +2,7 @@
 
 use frond_bson::{Doc, Value, key};
 use frond_query::error::{Error, ErrorCode, Result};
-use frond_query::paths::ParallelArrays;
+use frond_query::paths::{MultikeyPaths, ParallelArrays};
 
 use super::kinds::{Holds, Slots, Special};
 use super::spec::IndexSpec;
@@ -17,7 +17,7 @@ pub const ENTRIES_PER_DOCUMENT_MAX: usize = 100_000;
 pub struct IndexKeys {
     bytes: Vec<u8>,
     spans: Vec<Span>,
-    multikey: u32,
+    multikey: MultikeyPaths,
     lost: key::TypeBits,
     scratch: Vec<u8>,
 }
@@ -36,7 +36,7 @@ impl IndexKeys {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.spans.clear();
-        self.multikey = 0;
+        self.multikey = MultikeyPaths::default();
     }
 
     /// Fills in the keys of `doc`: distinct, in ascending order. A partial index has none for a
@@ -70,9 +70,9 @@ impl IndexKeys {
         Ok(())
     }
 
-    /// The fields that met an array, one bit each.
-    pub fn multikey(&self) -> u32 {
-        self.multikey
+    /// The components of the fields' paths that were arrays in the document.
+    pub fn multikey(&self) -> &MultikeyPaths {
+        &self.multikey
     }
 
     /// The number of keys.
@@ -118,11 +118,11 @@ struct Writer<'k, 'd> {
 }
 
 impl Writer<'_, '_> {
-    /// The keys of an ordered index. Returns the fields that met an array.
-    fn ordinary(&mut self, doc: &Doc) -> Result<u32> {
+    /// The keys of an ordered index. Returns the components that were arrays.
+    fn ordinary(&mut self, doc: &Doc) -> Result<MultikeyPaths> {
         let spec = self.spec;
         let product = ParallelArrays::Product;
-        let arrays = spec.paths.for_each(doc, product, |values| {
+        spec.paths.for_each(doc, product, |values| {
             if spec.sparse && values.iter().all(Option::is_none) {
                 return Ok(());
             }
@@ -131,13 +131,13 @@ impl Writer<'_, '_> {
                 self.part(value.unwrap_or(Value::Null), field.direction);
             }
             self.end(start)
-        })?;
-        Ok(arrays.bits())
+        })
     }
 
     /// The keys of a special index: every combination of what its special fields turn into, and of
-    /// the values of the others. Returns the parts that may have several values.
-    fn special(&mut self, special: &dyn Special, doc: &Doc) -> Result<u32> {
+    /// the values of the others. Returns the components that were arrays; of a special field that may have several
+    /// values, all of them.
+    fn special(&mut self, special: &dyn Special, doc: &Doc) -> Result<MultikeyPaths> {
         let spec = self.spec;
         let mut slots = Slots::of(&spec.fields);
         special.parts(doc, &mut slots)?;
@@ -175,11 +175,11 @@ impl Writer<'_, '_> {
         // The arrays are counted among the ordinary fields.
         let ordinary = spec.fields.iter().enumerate();
         let ordinary = ordinary.filter(|(_, field)| field.holds == Holds::Value);
-        let bits = ordinary
-            .enumerate()
-            .filter(|(number, _)| arrays.contains(*number))
-            .fold(0, |bits, (_, (position, _))| bits | 1 << position);
-        Ok(bits | slots.multikey())
+        let mut multikey = slots.multikey().clone();
+        for (number, (position, _)) in ordinary.enumerate() {
+            multikey.insert_set(position, arrays.set(number));
+        }
+        Ok(multikey)
     }
 
     /// Begins a key. Returns where it begins.
@@ -295,52 +295,57 @@ mod tests {
         IndexSpec::parse(&spec).unwrap()
     }
 
-    /// The keys as documents of the fields, and the fields that met an array.
-    fn keys(spec: &IndexSpec, doc: &Doc) -> (Vec<DocBuf>, u32) {
+    /// The keys as documents of the fields, and for each field the components that were arrays.
+    fn keys(spec: &IndexSpec, doc: &Doc) -> (Vec<DocBuf>, Vec<u32>) {
         let mut keys = IndexKeys::default();
         keys.generate(spec, doc, 5).unwrap();
         let docs = keys
             .iter()
             .map(|(fields, lost)| fields_document(spec, fields, lost).unwrap());
-        (docs.collect(), keys.multikey())
+        (docs.collect(), keys.multikey().sets().to_vec())
     }
 
     #[test]
     fn keys_of_documents() {
         let undefined = Value::Undefined;
         for (key, doc, expected, multikey) in [
-            (doc! {"a": 1}, doc! {"a": 5}, vec![doc! {"a": 5}], 0),
-            (doc! {"a": -1}, doc! {"a": 5.0}, vec![doc! {"a": 5.0}], 0),
-            (doc! {"a": 1}, doc! {"b": 5}, vec![doc! {"a": null}], 0),
+            (doc! {"a": 1}, doc! {"a": 5}, vec![doc! {"a": 5}], vec![]),
+            (
+                doc! {"a": -1},
+                doc! {"a": 5.0},
+                vec![doc! {"a": 5.0}],
+                vec![],
+            ),
+            (doc! {"a": 1}, doc! {"b": 5}, vec![doc! {"a": null}], vec![]),
             (
                 doc! {"a": 1, "b": -1},
                 doc! {"a": "x", "b": 7i64},
                 vec![doc! {"a": "x", "b": 7i64}],
-                0,
+                vec![],
             ),
             (
                 doc! {"a": 1},
                 doc! {"a": [3, 1, 3.0]},
                 vec![doc! {"a": 1}, doc! {"a": 3}],
-                1,
+                vec![1],
             ),
             (
                 doc! {"a": 1},
                 doc! {"a": []},
                 vec![doc! {"a": undefined}],
-                1,
+                vec![1],
             ),
             (
                 doc! {"b": 1, "a": -1},
                 doc! {"a": [1, 2], "b": 0},
                 vec![doc! {"b": 0, "a": 2}, doc! {"b": 0, "a": 1}],
-                2,
+                vec![0, 1],
             ),
             (
                 doc! {"a.x": 1, "a.y": 1},
                 doc! {"a": [{"x": 1, "y": 2}, {"x": 3}]},
                 vec![doc! {"a.x": 1, "a.y": 2}, doc! {"a.x": 3, "a.y": null}],
-                3,
+                vec![1, 1],
             ),
             // Two arrays: every pair.
             (
@@ -352,7 +357,7 @@ mod tests {
                     doc! {"a": 2, "b": 3},
                     doc! {"a": 2, "b": 4},
                 ],
-                3,
+                vec![1, 1],
             ),
         ] {
             let spec = spec(key, None);

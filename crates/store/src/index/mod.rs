@@ -13,6 +13,8 @@ pub mod ttl;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use frond_query::paths::MultikeyPaths;
+
 use crate::keyspace::TreeId;
 use spec::IndexSpec;
 
@@ -27,10 +29,10 @@ pub struct Index {
     pub ready: bool,
     /// Side trees, only of a unique index that is being built; writers write to the last one. See [`build`].
     pub sides: Vec<TreeId>,
-    /// One bit for each field that has met an array, from the lowest. Only ever gains bits.
-    multikey: AtomicU32,
-    /// Those of the bits that a commit has stored in the catalog.
-    multikey_stored: AtomicU32,
+    /// The components of its paths that have met an array. Only ever gains some.
+    multikey: AtomicPaths,
+    /// Those that a commit has stored in the catalog.
+    multikey_stored: AtomicPaths,
     uses: Usage,
 }
 
@@ -64,25 +66,56 @@ impl Usage {
     }
 }
 
+/// [`MultikeyPaths`] that many threads read and add to: a set of components for each field.
+#[derive(Debug)]
+struct AtomicPaths(Box<[AtomicU32]>);
+
+impl AtomicPaths {
+    /// No component of this many fields.
+    fn new(fields: usize) -> AtomicPaths {
+        AtomicPaths((0..fields).map(|_| AtomicU32::new(0)).collect())
+    }
+
+    fn load(&self) -> MultikeyPaths {
+        let mut paths = MultikeyPaths::default();
+        for (field, components) in self.0.iter().enumerate() {
+            paths.insert_set(field, components.load(Ordering::SeqCst));
+        }
+        paths
+    }
+
+    fn contains(&self, paths: &MultikeyPaths) -> bool {
+        let mut sets = self.0.iter().zip(paths.sets());
+        sets.all(|(here, wanted)| wanted & !here.load(Ordering::SeqCst) == 0)
+    }
+
+    fn add(&self, paths: &MultikeyPaths) {
+        for (here, components) in self.0.iter().zip(paths.sets()) {
+            here.fetch_or(*components, Ordering::SeqCst);
+        }
+    }
+}
+
 impl Index {
-    /// An index as the catalog holds it.
-    pub fn new(spec: IndexSpec, tree: TreeId, ready: bool, multikey: u32) -> Index {
+    /// An index that has met no array yet.
+    pub fn new(spec: IndexSpec, tree: TreeId, ready: bool) -> Index {
+        let fields = spec.fields.len();
         Index {
             spec,
             tree,
             ready,
             sides: Vec::new(),
-            multikey: AtomicU32::new(multikey),
-            multikey_stored: AtomicU32::new(multikey),
+            multikey: AtomicPaths::new(fields),
+            multikey_stored: AtomicPaths::new(fields),
             uses: Usage::default(),
         }
     }
 
     /// The same index, ready for queries.
     pub fn to_ready(&self) -> Index {
-        let ready = Index::new(self.spec.clone(), self.tree, true, self.multikey());
-        let stored = self.multikey_stored.load(Ordering::SeqCst);
-        ready.multikey_stored.store(stored, Ordering::SeqCst);
+        let ready = Index::new(self.spec.clone(), self.tree, true);
+        ready.add_multikey(&self.multikey());
+        ready.stored_multikey(&self.multikey_stored.load());
         ready
     }
 
@@ -97,8 +130,8 @@ impl Index {
 
     /// An index like this one with another specification, in another tree; nothing of it is stored yet.
     pub fn with_tree(&self, spec: IndexSpec, tree: TreeId) -> Index {
-        let fresh = Index::new(spec, tree, true, 0);
-        fresh.add_multikey(self.multikey());
+        let fresh = Index::new(spec, tree, true);
+        fresh.add_multikey(&self.multikey());
         fresh
     }
 
@@ -128,31 +161,36 @@ impl Index {
         std::iter::once(self.tree).chain(self.sides.iter().copied())
     }
 
-    /// The fields that have met an array. A reader asks after it took its snapshot: the bit is set
-    /// before the commit of the first document that needs it.
-    pub fn multikey(&self) -> u32 {
-        self.multikey.load(Ordering::SeqCst)
+    /// The components of its paths that have met an array. A reader asks after it took its snapshot: they are
+    /// added before the commit of the first document that needs them.
+    pub fn multikey(&self) -> MultikeyPaths {
+        self.multikey.load()
     }
 
     /// Whether any field has met an array.
     pub fn is_multikey(&self) -> bool {
-        self.multikey() != 0
+        !self.multikey().is_empty()
     }
 
-    /// Adds bits. To be called before the commit of the document that needs them, which also
+    /// Whether all of these components are known to have met an array.
+    pub(crate) fn has_multikey(&self, paths: &MultikeyPaths) -> bool {
+        self.multikey.contains(paths)
+    }
+
+    /// Adds components. To be called before the commit of the document that needs them, which also
     /// stores them in the catalog.
-    pub(crate) fn add_multikey(&self, fields: u32) {
-        self.multikey.fetch_or(fields, Ordering::SeqCst);
+    pub(crate) fn add_multikey(&self, paths: &MultikeyPaths) {
+        self.multikey.add(paths);
     }
 
-    /// Whether the catalog holds all of these bits.
-    pub(crate) fn is_multikey_stored(&self, fields: u32) -> bool {
-        fields & !self.multikey_stored.load(Ordering::SeqCst) == 0
+    /// Whether the catalog holds all of these components.
+    pub(crate) fn is_multikey_stored(&self, paths: &MultikeyPaths) -> bool {
+        self.multikey_stored.contains(paths)
     }
 
-    /// To be called after the commit that stored these bits in the catalog.
-    pub(crate) fn stored_multikey(&self, fields: u32) {
-        self.multikey_stored.fetch_or(fields, Ordering::SeqCst);
+    /// To be called after the commit that stored these components in the catalog.
+    pub(crate) fn stored_multikey(&self, paths: &MultikeyPaths) {
+        self.multikey_stored.add(paths);
     }
 
     /// How often queries used it since it was made or the server started.

@@ -1,19 +1,26 @@
 //! From the conditions of a filter to ranges of index fields.
 //!
 //! The ranges hold every document that can pass, often more: whoever reads through an index applies
-//! the filter again. Three rules come from arrays, of which an index has one entry per element:
-//! - Two conditions on one array may be met by two elements, so their ranges are not intersected,
-//!   unless `$elemMatch` ties them to one element.
-//! - For the same reason two fields that lead through one array are not both bounded.
-//! - A negation holds for an array if no element matches, so it bounds nothing.
+//! the filter again. Two rules come from arrays, of which an index has one entry per element:
+//! - Two conditions may be met by two elements of an array that both paths lead through. Both bound the index only if
+//!   one `$elemMatch` ties them to one element of each array that they share; which components of the paths are
+//!   arrays, the index's multikey paths tell. This holds for two conditions on one field as for those of two fields.
+//! - A negation holds for an array if no element matches, so it bounds the index only if an `$elemMatch` names one
+//!   element of each array on its path.
+//!
+//! The first rule looks at pairs only. That is enough: each condition of a filter that matches has one witness, a
+//! choice of an element of each array on its path; if the witnesses agree pairwise where paths share arrays, they
+//! are together the choice that one entry stands for.
 //!
 //! Ranges are those of an index with a certain collator. A condition that compares strings by another one
 //! bounds nothing there.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use frond_bson::{Collator, Value, key};
 use frond_query::matcher::{Comparison, ElemMatch, Expr, InSet, Leaf, Op, Pattern, Relation, Text};
+use frond_query::paths::MultikeyPaths;
 use frond_query::text::TextMatch;
 
 use super::interval::{Interval, Intervals, Label, after_prefix};
@@ -29,12 +36,31 @@ pub struct Condition {
     pub intervals: Intervals,
     /// Whether a document without the field can meet it.
     pub matches_missing: bool,
-    /// Whether it bounds an index on arrays, too.
-    pub holds_for_arrays: bool,
+    /// Whether one element of an array meets it, and not only all of them together, as with a negation.
+    pub holds_for_elements: bool,
     /// Whether, in an index without arrays, the ranges hold nothing that does not meet it.
     pub is_exact: bool,
-    /// Conditions with the same number must be met by the same element of an array.
-    pub element: Option<usize>,
+    /// The `$elemMatch` conditions around it, outermost first.
+    pub elements: Vec<Element>,
+}
+
+/// An `$elemMatch`: all conditions inside are met by one element of the array at its path, and so of each array on
+/// the way there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Element {
+    /// Tells it from the others of its filter.
+    number: usize,
+    /// The number of components of its path.
+    depth: usize,
+}
+
+impl Condition {
+    /// The number of leading components of the two paths whose array elements are the same for both conditions.
+    fn shared_depth(&self, other: &Condition) -> usize {
+        let pairs = self.elements.iter().zip(&other.elements);
+        let shared = pairs.take_while(|(one, other)| one == other);
+        shared.last().map_or(0, |(element, _)| element.depth)
+    }
 }
 
 /// The conditions of a filter's top-level conjunction.
@@ -332,7 +358,7 @@ impl Conditions {
             collator: collator.clone(),
             ..Conditions::default()
         };
-        conditions.add(filter, "", None);
+        conditions.add(filter, "", &[]);
         conditions
     }
 
@@ -348,7 +374,14 @@ impl Conditions {
 
     /// Adds the conditions of the filter around this one.
     pub fn add_outer(&mut self, outer: &Conditions) {
-        self.list.extend(outer.list.iter().cloned());
+        // Each filter numbers its `$elemMatch` conditions from 1.
+        let numbered = self.elements;
+        self.list.extend(outer.list.iter().cloned().map(|mut one| {
+            let elements = one.elements.iter_mut();
+            elements.for_each(|element| element.number += numbered);
+            one
+        }));
+        self.elements += outer.elements;
         self.says_more = true;
     }
 
@@ -358,33 +391,28 @@ impl Conditions {
         !self.says_more && list.all(|one| one.is_exact && has(&one.path))
     }
 
-    /// Ranges of a path that leads through no array.
-    pub fn ranges(&self, path: &str) -> Intervals {
-        let about = self.list.iter().filter(|one| one.path == path);
-        about.fold(Intervals::all(), |ranges, one| {
-            ranges.intersection(&one.intervals)
-        })
+    /// The conditions on one path.
+    fn about<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Condition> {
+        self.list.iter().filter(move |one| one.path == path)
     }
 
     /// What the conditions on one path say together, if it has no arrays.
     pub fn ranges_of(&self, path: &str) -> Intervals {
-        let about = self.list.iter().filter(|one| one.path == path);
-        about.fold(Intervals::all(), |ranges, one| {
+        self.about(path).fold(Intervals::all(), |ranges, one| {
             ranges.intersection(&one.intervals)
         })
     }
 
-    fn add(&mut self, expr: &Expr, prefix: &str, element: Option<usize>) {
+    fn add(&mut self, expr: &Expr, prefix: &str, elements: &[Element]) {
         match expr {
             Expr::And(children) => {
                 for child in children {
-                    self.add(child, prefix, element);
+                    self.add(child, prefix, elements);
                 }
             }
-            Expr::Leaf(leaf) => self.add_leaf(leaf, prefix, element),
+            Expr::Leaf(leaf) => self.add_leaf(leaf, prefix, elements),
             Expr::Not(inner) => {
                 self.says_more = true;
-                // Inside of `$elemMatch` too, the field itself may be an array.
                 if let Expr::Leaf(leaf) = &**inner
                     && let Some(intervals) = complement(&leaf.op, &self.collator)
                 {
@@ -394,9 +422,9 @@ impl Conditions {
                         matches_missing: !of_op(&leaf.op, &self.collator)
                             .is_some_and(|(_, missing)| missing),
                         intervals,
-                        holds_for_arrays: false,
+                        holds_for_elements: false,
                         is_exact: false,
-                        element,
+                        elements: elements.to_vec(),
                     });
                 } else if let Expr::Leaf(leaf) = &**inner
                     && matches!(leaf.op, Op::Exists)
@@ -405,16 +433,16 @@ impl Conditions {
                         path: join(prefix, leaf.path.as_str()),
                         intervals: nulls(),
                         matches_missing: true,
-                        holds_for_arrays: true,
+                        holds_for_elements: true,
                         is_exact: false,
-                        element,
+                        elements: elements.to_vec(),
                     });
                 }
             }
             Expr::False => self.impossible = true,
             Expr::Computed(computed) => {
                 for leaf in computed.implied() {
-                    self.add_leaf(&leaf, prefix, element);
+                    self.add_leaf(&leaf, prefix, elements);
                 }
                 self.says_more = true;
             }
@@ -430,15 +458,18 @@ impl Conditions {
         }
     }
 
-    fn add_leaf(&mut self, leaf: &Leaf, prefix: &str, element: Option<usize>) {
+    fn add_leaf(&mut self, leaf: &Leaf, prefix: &str, elements: &[Element]) {
         let path = join(prefix, leaf.path.as_str());
         if let Op::ElemMatch(condition) = &leaf.op
             && let ElemMatch::Document(filter) = &**condition
         {
-            self.elements += 1;
             self.says_more = true;
-            let number = self.elements;
-            self.add(filter, &path, Some(number));
+            self.elements += 1;
+            let element = Element {
+                number: self.elements,
+                depth: depth(&path),
+            };
+            self.add(filter, &path, &[elements, &[element]].concat());
             return;
         }
         if let Some((intervals, matches_missing)) = of_op(&leaf.op, &self.collator) {
@@ -446,9 +477,9 @@ impl Conditions {
                 path,
                 intervals,
                 matches_missing,
-                holds_for_arrays: true,
+                holds_for_elements: true,
                 is_exact: is_exact(&leaf.op, &self.collator),
-                element,
+                elements: elements.to_vec(),
             });
         }
     }
@@ -468,9 +499,77 @@ pub fn has_number(path: &str) -> bool {
         .any(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The part before the first dot.
-fn top(path: &str) -> &str {
-    path.split('.').next().unwrap_or_default()
+/// The number of components of a path.
+fn depth(path: &str) -> usize {
+    path.split('.').count()
+}
+
+/// A field of an index with the components of its path that met an array.
+#[derive(Clone, Copy)]
+struct Field<'a> {
+    path: &'a str,
+    arrays: u32,
+}
+
+impl<'a> Field<'a> {
+    fn of(position: usize, path: &'a str, multikey: &MultikeyPaths) -> Field<'a> {
+        Field {
+            path,
+            arrays: multikey.set(position),
+        }
+    }
+
+    /// The number of leading components of the two paths up to the last array that both lead through.
+    fn shared_arrays(&self, other: &Field<'_>) -> usize {
+        let names = self.path.split('.').zip(other.path.split('.'));
+        let shared = names.take_while(|(one, other)| one == other).count();
+        let components = u32::BITS as usize;
+        let within = if shared < components {
+            (1 << shared) - 1
+        } else {
+            u32::MAX
+        };
+        // An array on both ways was met by both.
+        let arrays = self.arrays & other.arrays & within;
+        match components - arrays.leading_zeros() as usize {
+            // The last bit stands for all deeper components, too.
+            last if last == components => shared,
+            last => last,
+        }
+    }
+
+    /// Whether the ranges of a condition hold for the entries of this field.
+    fn can_bound(&self, condition: &Condition) -> bool {
+        condition.holds_for_elements
+            || self.shared_arrays(self) <= condition.shared_depth(condition)
+    }
+
+    /// Whether both conditions are met in one entry.
+    fn go_together(&self, condition: &Condition, other: &Field<'_>, by: &Condition) -> bool {
+        self.shared_arrays(other) <= condition.shared_depth(by)
+    }
+}
+
+/// The ranges of a field that met arrays, beside the conditions that were chosen for the fields before it.
+fn ranges_in_arrays<'a>(
+    field: Field<'a>,
+    conditions: &'a Conditions,
+    chosen: &mut Vec<(Field<'a>, &'a Condition)>,
+) -> Intervals {
+    let about = conditions.about(field.path);
+    let mut about: Vec<_> = about.filter(|one| field.can_bound(one)).collect();
+    // The narrowest first; of equals the last, as MongoDB sorts `$lt` before `$gt`.
+    about.reverse();
+    about.sort_by_key(|one| Reverse(narrowness(&one.intervals)));
+    let mut ranges = Intervals::all();
+    for one in about {
+        let mut others = chosen.iter();
+        if !one.intervals.is_all() && others.all(|(other, by)| field.go_together(one, other, by)) {
+            ranges = ranges.intersection(&one.intervals);
+            chosen.push((field, one));
+        }
+    }
+    ranges
 }
 
 /// The bounds of an index: one set of ranges for each field, in ascending terms.
@@ -484,54 +583,32 @@ pub struct IndexBounds {
 }
 
 impl IndexBounds {
-    /// The bounds of an index with these multikey bits. Special parts are not bounded.
-    pub fn of(spec: &IndexSpec, multikey: u32, conditions: &Conditions) -> IndexBounds {
-        let mut fields: Vec<Intervals> = Vec::with_capacity(spec.fields.len());
-        let mut may_be_missing = true;
-        // Of each array, the element group that bounds a field already.
-        let mut bounded: Vec<(&str, Option<usize>)> = Vec::new();
-        for (position, field) in spec.fields.iter().enumerate() {
-            let is_array = multikey & (1 << position) != 0;
-            let about = conditions.list.iter().filter(|one| one.path == field.path);
-            if position == 0 {
-                may_be_missing = !about.clone().any(|one| !one.matches_missing);
-            }
-            if field.holds != Holds::Value || is_array && has_number(&field.path) {
-                fields.push(Intervals::all());
-                continue;
-            }
-            if !is_array {
-                let all = about.fold(Intervals::all(), |ranges, one| {
-                    ranges.intersection(&one.intervals)
-                });
-                fields.push(all);
-                continue;
-            }
-            let others: Vec<Option<usize>> = bounded
-                .iter()
-                .filter(|(array, _)| *array == top(&field.path))
-                .map(|(_, element)| *element)
-                .collect();
-            let allowed = |element: Option<usize>| {
-                others
-                    .iter()
-                    .all(|other| other.is_some() && *other == element)
-            };
-            let best = about
-                .filter(|one| one.holds_for_arrays && allowed(one.element))
-                .max_by_key(|one| narrowness(&one.intervals));
-            match best {
-                Some(one) if !one.intervals.is_all() => {
-                    bounded.push((top(&field.path), one.element));
-                    fields.push(one.intervals.clone());
-                }
-                _ => fields.push(Intervals::all()),
-            }
-        }
-        IndexBounds {
-            fields,
+    /// The bounds of an index with these multikey paths. Special parts are not bounded.
+    pub fn of(spec: &IndexSpec, multikey: &MultikeyPaths, conditions: &Conditions) -> IndexBounds {
+        let may_be_missing = !spec.fields.first().is_some_and(|first| {
+            let field = Field::of(0, &first.path, multikey);
+            let mut about = conditions.about(&first.path);
+            about.any(|one| !one.matches_missing && field.can_bound(one))
+        });
+        let mut bounds = IndexBounds {
+            fields: Vec::with_capacity(spec.fields.len()),
             may_be_missing,
+        };
+        let mut chosen = Vec::new();
+        for (position, field) in spec.fields.iter().enumerate() {
+            let is_array = multikey.has_array(position);
+            bounds.fields.push(if field.holds != Holds::Value {
+                Intervals::all()
+            } else if !is_array {
+                conditions.ranges_of(&field.path)
+            } else if has_number(&field.path) {
+                Intervals::all()
+            } else {
+                let field = Field::of(position, &field.path, multikey);
+                ranges_in_arrays(field, conditions, &mut chosen)
+            });
         }
+        bounds
     }
 
     /// Whether nothing can be inside.

@@ -324,12 +324,12 @@ pub(super) fn through_index(
         &own
     };
     let routes = match &spec.special {
-        None => vec![Route::ordinary(spec, multikey, conditions)],
+        None => vec![Route::ordinary(spec, &multikey, conditions)],
         Some(special) => special.routes(&Ask {
             query,
             conditions,
             index,
-            multikey,
+            multikey: &multikey,
             hinted,
         }),
     };
@@ -378,7 +378,7 @@ fn by_route(
     }
     // A key by a collator does not tell the string.
     let covered = !spec.clustering
-        && route.multikey == 0
+        && route.multikey.is_empty()
         && query.id_collator.is_binary()
         && is_covered(spec, query);
     let reads_no_more = covered || spec.clustering;

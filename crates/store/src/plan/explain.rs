@@ -320,7 +320,7 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
             }
             let rest = if access.exact {
                 DocBuf::new()
-            } else if access.multikey == 0 && access.face.is_none() {
+            } else if access.multikey.is_empty() && access.face.is_none() {
                 let spec = &access.index.spec;
                 rest_of(shown, &spec.collator, |path| {
                     spec.value_fields().any(|field| field.path == path)
@@ -437,7 +437,7 @@ fn index_scan(access: &IndexAccess, name: &str, shown: &Shown<'_>) -> DocBuf {
     stage.push("keyPattern", shown_key);
     stage.push("indexName", spec.name.as_str());
     push_collation(&mut stage, &spec.collator);
-    stage.push("isMultiKey", access.multikey != 0);
+    stage.push("isMultiKey", !access.multikey.is_empty());
     let parts: Vec<(&str, key::Direction)> = match &access.face {
         Some(face) => {
             let fields = face.fields.iter();
@@ -454,13 +454,13 @@ fn index_scan(access: &IndexAccess, name: &str, shown: &Shown<'_>) -> DocBuf {
     };
     stage.push_doc("multiKeyPaths", |paths| {
         for (position, (path, _)) in parts.iter().enumerate() {
-            let is_array = access.multikey & (1 << position) != 0;
-            let list: ArrayBuf = is_array
-                .then_some(*path)
-                .into_iter()
-                .map(Value::String)
+            let ends = path.match_indices('.').map(|(dot, _)| dot);
+            let components = ends.chain([path.len()]).enumerate();
+            let arrays: ArrayBuf = components
+                .filter(|(component, _)| access.multikey.contains(position, *component))
+                .map(|(_, end)| Value::String(path.get(..end).unwrap_or(path)))
                 .collect();
-            paths.push(path, &list);
+            paths.push(path, &arrays);
         }
     });
     stage.push("isUnique", spec.unique);

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use frond_bson::{Collator, DocBuf, Value, key};
 use frond_query::error::ErrorCode;
+use frond_query::paths::MultikeyPaths;
 
 use crate::error::{Result, command};
 
@@ -178,8 +179,8 @@ pub enum Access {
 pub struct IndexAccess {
     /// The index.
     pub index: Arc<Index>,
-    /// Its multikey bits at the time of the snapshot.
-    pub multikey: u32,
+    /// Its multikey paths at the time of the snapshot.
+    pub multikey: MultikeyPaths,
     /// Ranges of its fields.
     pub bounds: IndexBounds,
     /// Further bounds: `min` and `max`.

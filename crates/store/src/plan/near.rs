@@ -77,18 +77,18 @@ pub(super) fn plan(
             let field = index.spec.special.as_ref()?.near(path, near)?;
             let multikey = index.multikey();
             let own = Conditions::of(query.filter.predicates(), &index.spec.collator);
-            let route = Route::ordinary(&index.spec, multikey, &own);
+            let route = Route::ordinary(&index.spec, &multikey, &own);
             let bounded = route.bounds.fields.iter().filter(|ranges| !ranges.is_all());
             let rank = (bounded.count(), std::cmp::Reverse(index.spec.fields.len()));
             let scan = IndexAccess {
                 index: index.clone(),
+                may_repeat: !multikey.is_empty(),
                 multikey,
                 bounds: route.bounds,
                 interval: KeyInterval::default(),
                 direction: Direction::Forward,
                 covered: false,
                 exact: false,
-                may_repeat: multikey != 0,
                 face: None,
             };
             Some((

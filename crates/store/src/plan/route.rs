@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use frond_bson::{DocBuf, key};
+use frond_query::paths::MultikeyPaths;
 
 use super::bounds::{Conditions, IndexBounds};
 use super::sorted::{OrderField, order_fields};
@@ -13,8 +14,8 @@ use crate::index::spec::IndexSpec;
 pub struct Route {
     /// Ranges of the parts of an entry.
     pub bounds: IndexBounds,
-    /// The parts that have several values in some document, one bit for each.
-    pub multikey: u32,
+    /// The components of the parts that have several values in some document.
+    pub multikey: MultikeyPaths,
     /// Whether one document can have several entries inside the bounds.
     pub may_repeat: bool,
     /// Whether every document inside the bounds passes the filter.
@@ -47,14 +48,14 @@ pub struct FaceField {
 impl Route {
     /// The way through an index without special parts, or through the ordinary ones of a special index: the
     /// special parts are not bounded.
-    pub fn ordinary(spec: &IndexSpec, multikey: u32, conditions: &Conditions) -> Route {
+    pub fn ordinary(spec: &IndexSpec, multikey: &MultikeyPaths, conditions: &Conditions) -> Route {
         let bounds = IndexBounds::of(spec, multikey, conditions);
         let has_field = |path: &str| spec.value_fields().any(|field| field.path == path);
         Route {
-            may_repeat: multikey != 0 && !bounds.all_points(),
-            is_exact: multikey == 0 && conditions.are_exact_for(has_field),
+            may_repeat: !multikey.is_empty() && !bounds.all_points(),
+            is_exact: multikey.is_empty() && conditions.are_exact_for(has_field),
             bounds,
-            multikey,
+            multikey: multikey.clone(),
             face: None,
         }
     }
@@ -62,7 +63,7 @@ impl Route {
     /// The parts as far as their order matters, with the `_id` behind them.
     pub(super) fn order<'a>(&'a self, spec: &'a IndexSpec) -> Vec<OrderField<'a>> {
         let Some(face) = &self.face else {
-            return order_fields(spec, self.multikey, &self.bounds.fields);
+            return order_fields(spec, &self.multikey, &self.bounds.fields);
         };
         let parts = face.fields.iter().zip(&self.bounds.fields).enumerate();
         let mut fields: Vec<OrderField<'a>> = parts
@@ -70,7 +71,7 @@ impl Route {
                 path: &field.path,
                 direction: field.direction,
                 is_point: ranges.is_point(),
-                is_array: !field.holds_value || self.multikey & (1 << position) != 0,
+                is_array: !field.holds_value || self.multikey.has_array(position),
             })
             .collect();
         fields.push(OrderField::id());

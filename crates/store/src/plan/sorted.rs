@@ -1,6 +1,7 @@
 //! Which order the entries of an index are in.
 
 use frond_bson::key;
+use frond_query::paths::MultikeyPaths;
 use frond_query::sort::SortSpec;
 
 use super::bounds::has_number;
@@ -38,7 +39,7 @@ impl OrderField<'_> {
 /// the `_id`.
 pub fn order_fields<'a>(
     spec: &'a crate::index::spec::IndexSpec,
-    multikey: u32,
+    multikey: &MultikeyPaths,
     bounds: &[Intervals],
 ) -> Vec<OrderField<'a>> {
     let mut fields: Vec<OrderField<'a>> = spec
@@ -50,7 +51,7 @@ pub fn order_fields<'a>(
             path: &field.path,
             direction: field.direction,
             is_point: ranges.is_point(),
-            is_array: field.holds != Holds::Value || multikey & (1 << position) != 0,
+            is_array: field.holds != Holds::Value || multikey.has_array(position),
         })
         .collect();
     if !spec.unique {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES, Value};
 use frond_query::error::{Error as CommandError, ErrorCode};
+use frond_query::paths::MultikeyPaths;
 use parking_lot::MutexGuard;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -99,7 +100,7 @@ pub struct Staging<'a> {
     /// Hashes of the unique keys that this write set puts or deletes.
     uniques: HashSet64,
     /// Multikey bits that are new in the catalog with this commit.
-    multikey: Vec<(Arc<Index>, u32)>,
+    multikey: Vec<(Arc<Index>, MultikeyPaths)>,
     /// Whether documents are not checked by the validator.
     bypass_validation: bool,
     /// What is to be told of documents that do not pass it.
@@ -554,11 +555,11 @@ impl<'a> Staging<'a> {
                 self.batch.put(index.tree, key, value);
             }
         }
-        let bits = new_keys.multikey();
-        if !index.is_multikey_stored(bits) {
-            index.add_multikey(bits);
-            catalog::add_multikey(&mut self.batch, &self.collection.uuid, index, bits);
-            self.multikey.push((index.clone(), bits));
+        let paths = new_keys.multikey();
+        if !index.is_multikey_stored(paths) {
+            index.add_multikey(paths);
+            catalog::add_multikey(&mut self.batch, &self.collection.uuid, index, paths);
+            self.multikey.push((index.clone(), paths.clone()));
         }
     }
 
@@ -597,8 +598,8 @@ impl<'a> Staging<'a> {
         if self.insertion.take().is_some() && durability == Durability::Synced {
             self.engine.flush_log()?;
         }
-        for (index, bits) in self.multikey {
-            index.stored_multikey(bits);
+        for (index, paths) in &self.multikey {
+            index.stored_multikey(paths);
         }
         for info in &self.warnings {
             let hooks = self.collection.hooks();

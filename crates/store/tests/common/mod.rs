@@ -3,7 +3,10 @@
 
 pub mod disk;
 
+use std::ops::Bound;
+
 use frond_bson::{Doc, DocBuf};
+use frond_store::keyspace::{CATALOG_TREE, Direction, WriteSet};
 use frond_store::{
     DocumentStore, Durability, EngineOptions, FindRequest, InsertOptions, InsertOutcome, Namespace,
     OpContext, StoreOptions,
@@ -76,4 +79,28 @@ impl Fixture {
 
 pub fn ns(name: &str) -> Namespace {
     Namespace::parse(name).unwrap()
+}
+
+/// Writes the multikey paths of all indexes as stores of before component tracking did: one bit for each field.
+pub fn write_multikey_as_before_components(store: &DocumentStore) {
+    const MULTIKEY: u8 = 5;
+    let engine = store.engine();
+    let mut batch = WriteSet::new();
+    let (low, high) = (
+        Bound::Included(&[MULTIKEY][..]),
+        Bound::Excluded(&[MULTIKEY + 1][..]),
+    );
+    let snapshot = engine.snapshot();
+    let mut entries = snapshot
+        .cursor(CATALOG_TREE, low, high, Direction::Forward)
+        .unwrap();
+    while let Some((key, value)) = entries.next().unwrap() {
+        let sets = value[1..].chunks(4).enumerate();
+        let bits = sets.fold(0, |bits, (field, set)| {
+            bits | u32::from(set != [0; 4]) << field
+        });
+        batch.put(CATALOG_TREE, key, &bits.to_le_bytes());
+    }
+    assert!(!batch.is_empty());
+    engine.commit(batch, Durability::Synced).unwrap();
 }

@@ -135,7 +135,7 @@ pub(super) fn route(ask: &Ask<'_>, fields: Vec<(usize, Intervals)>) -> Vec<Route
     }
     let mut route = Route::ordinary(&ask.index.spec, ask.multikey, ask.conditions);
     route.is_exact = false;
-    route.may_repeat = ask.multikey != 0;
+    route.may_repeat = !ask.multikey.is_empty();
     for (position, ranges) in fields {
         if let Some(field) = route.bounds.fields.get_mut(position) {
             *field = ranges;

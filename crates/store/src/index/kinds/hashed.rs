@@ -159,7 +159,7 @@ impl Special for Hashed {
         let spec = &ask.index.spec;
         let mut route = Route::ordinary(spec, ask.multikey, ask.conditions);
         route.is_exact = false;
-        let values = ask.conditions.ranges(self.path.as_str());
+        let values = ask.conditions.ranges_of(self.path.as_str());
         if let Some(hashes) = hashes(&values, &spec.collator)
             && let Some(field) = route.bounds.fields.get_mut(self.position)
         {

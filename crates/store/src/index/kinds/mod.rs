@@ -39,7 +39,7 @@ use std::sync::Arc;
 use frond_bson::{Doc, DocBuf, Value};
 use frond_query::error::{ErrorCode, Result};
 use frond_query::geo::Near;
-use frond_query::paths::Path;
+use frond_query::paths::{MultikeyPaths, Path};
 use frond_query::text::TextSpec;
 
 use super::Index;
@@ -133,7 +133,7 @@ impl<'a> From<Value<'a>> for Part<'a> {
 #[derive(Debug, Default)]
 pub struct Slots<'a> {
     slots: Vec<Slot<'a>>,
-    multikey: u32,
+    multikey: MultikeyPaths,
 }
 
 #[derive(Debug)]
@@ -160,7 +160,10 @@ impl<'a> Slots<'a> {
                 slots[number].width += 1;
             }
         }
-        Slots { slots, multikey: 0 }
+        Slots {
+            slots,
+            multikey: MultikeyPaths::default(),
+        }
     }
 
     /// Adds an alternative of a special field, with a value for each of its parts.
@@ -186,11 +189,11 @@ impl<'a> Slots<'a> {
 
     /// Notes that the document has, or may have, several entries because of the part with this number.
     pub fn set_multikey(&mut self, part: usize) {
-        self.multikey |= 1 << part;
+        self.multikey.insert_all(part);
     }
 
-    pub(super) fn multikey(&self) -> u32 {
-        self.multikey
+    pub(super) fn multikey(&self) -> &MultikeyPaths {
+        &self.multikey
     }
 
     pub(super) fn all_missing(&self) -> bool {
@@ -234,8 +237,8 @@ pub struct Ask<'a> {
     pub conditions: &'a Conditions,
     /// The index.
     pub index: &'a Arc<Index>,
-    /// The parts that have several values in some document, one bit for each.
-    pub multikey: u32,
+    /// The components of the parts that have several values in some document.
+    pub multikey: &'a MultikeyPaths,
     /// Whether the query insists on this index.
     pub hinted: bool,
 }

@@ -422,7 +422,7 @@ impl Wildcard {
         let values = if is_array {
             // Several conditions may be met by several elements.
             let usable = |one: &&Condition| {
-                one.holds_for_arrays && !one.matches_missing && !compares_containers(one)
+                one.holds_for_elements && !one.matches_missing && !compares_containers(one)
             };
             about()
                 .filter(usable)
@@ -433,7 +433,7 @@ impl Wildcard {
             if about().all(|one| one.matches_missing || compares_containers(one)) {
                 return None;
             }
-            ask.conditions.ranges(path)
+            ask.conditions.ranges_of(path)
         };
         Some(if holds_containers(&values) {
             let paths = Intervals::union_of(vec![at(path), below(path)]);
@@ -515,7 +515,7 @@ impl Special for Wildcard {
     fn routes(&self, ask: &Ask<'_>) -> Vec<Route> {
         let spec = &ask.index.spec;
         let ordinary = Route::ordinary(spec, ask.multikey, ask.conditions);
-        let is_array = ask.multikey & (1 << (self.position + 1)) != 0;
+        let is_array = ask.multikey.has_array(self.position + 1);
         let mut paths: Vec<&str> = Vec::new();
         for one in &ask.conditions.list {
             if !paths.contains(&one.path.as_str()) {
@@ -536,8 +536,9 @@ impl Special for Wildcard {
             let has =
                 |other: &str| other == path || spec.value_fields().any(|field| field.path == other);
             route.bounds.may_be_missing = false;
-            route.is_exact = one_path && ask.multikey == 0 && ask.conditions.are_exact_for(has);
-            route.may_repeat = !one_path || ask.multikey != 0 && !route.bounds.all_points();
+            route.is_exact =
+                one_path && ask.multikey.is_empty() && ask.conditions.are_exact_for(has);
+            route.may_repeat = !one_path || !ask.multikey.is_empty() && !route.bounds.all_points();
             route.face = Some(Arc::new(self.face(spec, path, one_path)));
             routes.push(route);
         }
@@ -560,7 +561,7 @@ mod tests {
     use crate::index::keys::IndexKeys;
     use frond_bson::{ArrayBuf, doc};
 
-    fn keys(spec: &DocBuf, doc: &Doc) -> (Vec<String>, u32) {
+    fn keys(spec: &DocBuf, doc: &Doc) -> (Vec<String>, bool) {
         let spec = IndexSpec::parse(spec).unwrap();
         let mut keys = IndexKeys::default();
         keys.generate(&spec, doc, 5).unwrap();
@@ -569,7 +570,10 @@ mod tests {
             let values: Vec<String> = entry.values().map(crate::text::value).collect();
             values.join(" ")
         };
-        (keys.iter().map(show).collect(), keys.multikey())
+        (
+            keys.iter().map(show).collect(),
+            keys.multikey().has_array(1),
+        )
     }
 
     #[test]
@@ -586,58 +590,63 @@ mod tests {
                 &all,
                 doc! {"_id": 1, "a": 1, "b": {"c": "x"}},
                 &["\"a\" 1", "\"b.c\" \"x\""][..],
-                0,
+                false,
             ),
             (
                 &all,
                 doc! {"a": nested.clone()},
                 &["\"a.c\" 1", "\"a.c\" 2"],
-                2,
+                true,
             ),
-            (&all, doc! {"a": lists}, &["\"a\" [ 5 ]"], 2),
+            (&all, doc! {"a": lists}, &["\"a\" [ 5 ]"], true),
             (
                 &all,
                 doc! {"a": empty, "b": {}},
                 &["\"a\" undefined", "\"b\" {}"],
-                2,
+                true,
             ),
-            (&all, doc! {"_id": 1}, &[], 0),
-            (&all, doc! {"a": {"b.c": 1}}, &["\"a.b.c\" 1"], 0),
+            (&all, doc! {"_id": 1}, &[], false),
+            (&all, doc! {"a": {"b.c": 1}}, &["\"a.b.c\" 1"], false),
             (
                 &doc! {"key": {"a.$**": 1}},
                 doc! {"a": {"b": 1}, "ab": 2},
                 &["\"a.b\" 1"],
-                0,
+                false,
             ),
-            (&doc! {"key": {"a.$**": -1}}, doc! {"a": 7}, &["\"a\" 7"], 0),
+            (
+                &doc! {"key": {"a.$**": -1}},
+                doc! {"a": 7},
+                &["\"a\" 7"],
+                false,
+            ),
             (
                 &doc! {"key": {"$**": 1}, "wildcardProjection": {"a": {"b": 1}, "_id": 1}},
                 doc! {"_id": 3, "a": {"b": 1, "c": 2}, "d": 4},
                 &["\"_id\" 3", "\"a.b\" 1"],
-                0,
+                false,
             ),
             (
                 &doc! {"key": {"$**": 1}, "wildcardProjection": {"a.b": 0}},
                 doc! {"_id": 3, "a": {"b": 1, "c": 2}, "d": 4},
                 &["\"a.c\" 2", "\"d\" 4"],
-                0,
+                false,
             ),
             (
                 &doc! {"key": {"x": 1, "a.$**": 1, "y": -1}},
                 doc! {"x": 1, "a": {"p": 1, "q": 2}, "y": 3},
                 &["1 \"a.p\" 1 3", "1 \"a.q\" 2 3"],
-                0,
+                false,
             ),
             (
                 &doc! {"key": {"x": 1, "a.$**": 1}},
                 doc! {"x": 1},
                 &["1 MinKey MinKey"],
-                0,
+                false,
             ),
         ] {
-            let (found, bits) = keys(spec, &doc);
+            let (found, met_array) = keys(spec, &doc);
             assert_eq!(found, expected, "{spec:?} {doc:?}");
-            assert_eq!(bits, multikey, "{spec:?} {doc:?}");
+            assert_eq!(met_array, multikey, "{spec:?} {doc:?}");
         }
     }
 

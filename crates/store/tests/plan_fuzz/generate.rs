@@ -1,0 +1,436 @@
+//! Random documents, indexes, filters and sorts.
+
+use frond_bson::{ArrayBuf, Decimal128, DocBuf, ObjectId, OwnedValue, Timestamp, doc};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+/// Names of fields at all levels. Few, so that paths meet.
+const NAMES: [&str; 3] = ["a", "b", "c"];
+/// Sub-documents and arrays are nested to this depth.
+const DEPTH: usize = 4;
+
+pub struct Random(StdRng);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(StdRng::seed_from_u64(seed))
+    }
+
+    pub fn below(&mut self, end: usize) -> usize {
+        self.0.random_range(0..end)
+    }
+
+    pub fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    fn number(&mut self) -> OwnedValue {
+        let small = self.below(4) as i32;
+        match self.below(8) {
+            0 => f64::from(small).into(),
+            1 => OwnedValue::Double(f64::from(small) + 0.5),
+            2 => OwnedValue::Int64(i64::from(small)),
+            3 => OwnedValue::Decimal128(Decimal128::from(small)),
+            _ => small.into(),
+        }
+    }
+
+    /// A value that is neither a document with contents nor an array.
+    pub fn scalar(&mut self) -> OwnedValue {
+        let small = self.below(4) as u8;
+        match self.below(40) {
+            0..=19 => self.number(),
+            20..=24 => self.pick(&["", "a", "ab", "b", "B", "x\u{0}y"]).into(),
+            25..=27 => OwnedValue::Null,
+            28 => OwnedValue::Bool(small.is_multiple_of(2)),
+            29 => OwnedValue::DateTime(i64::from(small)),
+            30 => OwnedValue::ObjectId(ObjectId([small; 12])),
+            31 => OwnedValue::Binary {
+                subtype: small % 2,
+                bytes: vec![small],
+            },
+            32 => OwnedValue::Timestamp(Timestamp {
+                time: 1,
+                increment: u32::from(small),
+            }),
+            33 => OwnedValue::Regex {
+                pattern: "^a".into(),
+                options: String::new(),
+            },
+            34 => OwnedValue::Symbol("a".into()),
+            35 => self.pick(&[f64::NAN, -0.0, f64::INFINITY]).into(),
+            36 => OwnedValue::MinKey,
+            37 => OwnedValue::MaxKey,
+            38 => match small {
+                0 => OwnedValue::Undefined,
+                1 => OwnedValue::JavaScript("1".into()),
+                _ => OwnedValue::DbPointer {
+                    ns: "a.b".into(),
+                    id: ObjectId([1; 12]),
+                },
+            },
+            _ => OwnedValue::Document(DocBuf::new()),
+        }
+    }
+
+    /// Any value; `arrays` says how many in eight are arrays.
+    fn value(&mut self, depth: usize, arrays: usize) -> OwnedValue {
+        if depth == 0 {
+            return self.scalar();
+        }
+        match self.below(8) {
+            n if n < arrays => self.array(depth - 1, arrays),
+            5 | 6 => self.document_of(&NAMES, depth - 1, arrays).into(),
+            _ => self.scalar(),
+        }
+    }
+
+    fn array(&mut self, depth: usize, arrays: usize) -> OwnedValue {
+        let mut array = ArrayBuf::new();
+        let documents = self.one_in(2);
+        for _ in 0..self.below(4) {
+            if documents && depth > 0 && !self.one_in(6) {
+                array.push(&self.document_of(&NAMES, depth - 1, arrays));
+            } else {
+                array.push(&self.value(depth, arrays.min(1)));
+            }
+        }
+        array.into()
+    }
+
+    fn document_of(&mut self, names: &[&str], depth: usize, arrays: usize) -> DocBuf {
+        let mut out = DocBuf::new();
+        for name in names {
+            if !self.one_in(4) {
+                out.push(name, &self.value(depth, arrays));
+            }
+        }
+        // A field whose name is that of an element of an array.
+        if self.one_in(24) {
+            out.push(self.pick(&["0", "1"]), &self.scalar());
+        }
+        out
+    }
+
+    /// A document of the collection. `arrays` says how many in eight values are arrays.
+    pub fn document(&mut self, id: i32, arrays: usize) -> DocBuf {
+        let mut out = doc! {"_id": id};
+        for (name, value) in self.document_of(&NAMES, DEPTH, arrays).iter() {
+            out.push(name, value);
+        }
+        out.push("t", self.pick(&["apple", "pear apple", "plum", ""]));
+        if !self.one_in(3) {
+            out.push("g", &self.place());
+        }
+        // Hashed fields hold no arrays.
+        out.push("h", &self.scalar());
+        out
+    }
+
+    fn place(&mut self) -> DocBuf {
+        let at: ArrayBuf = [self.below(5) as i32, self.below(5) as i32]
+            .into_iter()
+            .collect();
+        doc! {"type": "Point", "coordinates": at}
+    }
+
+    /// A new value for a field of a document.
+    pub fn replacement(&mut self) -> OwnedValue {
+        self.value(2, 3)
+    }
+
+    /// A path of up to four components, rarely with a number.
+    pub fn path(&mut self) -> String {
+        let mut path = self.pick(&NAMES).to_owned();
+        for _ in 0..self.pick(&[0, 0, 1, 1, 1, 2, 2, 3]) {
+            path.push('.');
+            path.push_str(if self.one_in(16) {
+                self.pick(&["0", "1"])
+            } else {
+                self.pick(&NAMES)
+            });
+        }
+        path
+    }
+
+    /// A path that is likely one of an index: one of `known`, or another.
+    fn likely_path(&mut self, known: &[String]) -> String {
+        if known.is_empty() || self.one_in(5) {
+            self.path()
+        } else {
+            known[self.below(known.len())].clone()
+        }
+    }
+
+    /// The specification of an index of any kind.
+    pub fn index(&mut self, name: usize) -> DocBuf {
+        let name = format!("index{name}");
+        let up = |random: &mut Random| if random.one_in(2) { 1 } else { -1 };
+        let mut key = DocBuf::new();
+        let kind = self.below(16);
+        match kind {
+            0 => {
+                let only: &str = self.pick(&["$**", "a.$**", "b.c.$**"]);
+                return doc! {"key": {only: up(self)}, "name": name.as_str()};
+            }
+            1 => {
+                let key = doc! {"a.b": 1, "b.$**": 1, "c": -1};
+                return doc! {"key": &key, "name": name.as_str()};
+            }
+            2 => return doc! {"key": {"t": "text"}, "name": name.as_str()},
+            _ => {}
+        }
+        let fields = self.pick(&[1, 2, 2, 2, 3, 3, 4]);
+        let top = self.path();
+        while key.count() < fields {
+            let mut path = self.path();
+            // Fields that share the beginning of their paths.
+            if self.one_in(2) {
+                let shared = top.split('.').take(1 + self.below(2));
+                path = shared
+                    .chain([self.pick(&NAMES)])
+                    .collect::<Vec<_>>()
+                    .join(".");
+            }
+            if !key.contains_key(&path) {
+                key.push(&path, up(self));
+            }
+        }
+        match kind {
+            3 => key.push("h", "hashed"),
+            4 => key.push("g", "2dsphere"),
+            5 => key.push("t", "text"),
+            6 if !key.contains_key("_id") => key.push("_id", 1),
+            _ => {}
+        }
+        let mut index = doc! {"key": &key, "name": name.as_str()};
+        match kind {
+            6 => index.push("unique", true),
+            7 | 8 => index.push("sparse", true),
+            9 => {
+                let condition = match self.below(3) {
+                    0 => doc! {"$exists": true},
+                    1 => doc! {"$gt": 0},
+                    _ => doc! {"$lte": &self.scalar()},
+                };
+                let mut partial = DocBuf::new();
+                partial.push(&self.path(), &condition);
+                index.push("partialFilterExpression", &partial);
+            }
+            10 => index.push("clustering", true),
+            _ => {}
+        }
+        index
+    }
+
+    fn operand(&mut self) -> OwnedValue {
+        if self.one_in(10) {
+            self.value(2, 4)
+        } else {
+            self.scalar()
+        }
+    }
+
+    fn list(&mut self, of: impl Fn(&mut Random) -> OwnedValue) -> ArrayBuf {
+        (0..1 + self.below(3)).fold(ArrayBuf::new(), |mut list, _| {
+            list.push(&of(self));
+            list
+        })
+    }
+
+    /// Operators for one path, or for the elements of an array.
+    fn condition(&mut self, depth: usize) -> DocBuf {
+        let mut out = DocBuf::new();
+        for _ in 0..self.pick(&[1, 1, 1, 2]) {
+            let (operator, operand): (&str, OwnedValue) = match self.below(24) {
+                0..=5 => ("$eq", self.operand()),
+                6..=9 => (self.pick(&["$gt", "$gte", "$lt", "$lte"]), self.operand()),
+                10 => ("$ne", self.operand()),
+                11 => ("$in", self.list(Random::operand).into()),
+                12 => ("$nin", self.list(Random::operand).into()),
+                13 => ("$exists", self.one_in(2).into()),
+                14 => ("$regex", self.pick(&["^a", "b", "^(a|b)"]).into()),
+                15 => (
+                    "$type",
+                    self.pick(&["number", "string", "null", "array", "object"])
+                        .into(),
+                ),
+                16 => ("$size", (self.below(3) as i32).into()),
+                17 => ("$mod", [2, 1].into_iter().collect::<ArrayBuf>().into()),
+                18 => ("$bitsAnySet", 3.into()),
+                19 if depth > 0 => {
+                    let each = |random: &mut Random| match random.one_in(2) {
+                        true => doc! {"$elemMatch": &random.element(depth - 1)}.into(),
+                        false => random.operand(),
+                    };
+                    let all = self.list(each);
+                    // MongoDB takes either all `$elemMatch` or none.
+                    let is_match = |value: frond_bson::Value<'_>| match value {
+                        frond_bson::Value::Document(inner) => inner.contains_key("$elemMatch"),
+                        _ => false,
+                    };
+                    let matches = all.as_doc().values().filter(|v| is_match(*v)).count();
+                    if matches != 0 && matches != all.as_doc().count() {
+                        continue;
+                    }
+                    ("$all", all.into())
+                }
+                20 if depth > 0 => ("$not", self.condition(depth - 1).into()),
+                21..=23 if depth > 0 => ("$elemMatch", self.element(depth - 1).into()),
+                _ => continue,
+            };
+            if !out.contains_key(operator) {
+                out.push(operator, &operand);
+            }
+        }
+        if out.is_empty() {
+            out.push("$eq", &self.scalar());
+        }
+        out
+    }
+
+    /// What an `$elemMatch` asks of an element: of the value, or of its fields.
+    fn element(&mut self, depth: usize) -> DocBuf {
+        if self.one_in(3) {
+            return self.condition(depth);
+        }
+        let mut out = DocBuf::new();
+        for _ in 0..self.pick(&[1, 2, 2, 2, 3]) {
+            let mut path = self.pick(&NAMES).to_owned();
+            if self.one_in(3) {
+                path = format!("{path}.{}", self.pick(&NAMES));
+            }
+            if !out.contains_key(&path) {
+                self.push_condition(&mut out, &path, depth);
+            }
+        }
+        if depth > 0 && self.one_in(12) {
+            let branches = self.list(|random| random.element(0).into());
+            out.push(self.pick(&["$or", "$and", "$nor"]), &branches);
+        }
+        out
+    }
+
+    fn push_condition(&mut self, out: &mut DocBuf, path: &str, depth: usize) {
+        if self.one_in(2) {
+            out.push(path, &self.operand());
+        } else {
+            out.push(path, &self.condition(depth));
+        }
+    }
+
+    /// A filter, mostly over the paths in `known`.
+    pub fn filter(&mut self, known: &[String], depth: usize) -> DocBuf {
+        let mut out = DocBuf::new();
+        for _ in 0..self.pick(&[1, 1, 2, 2, 3]) {
+            match self.below(24) {
+                0..=2 if depth > 0 => {
+                    let operator = self.pick(&["$or", "$or", "$and", "$nor"]);
+                    if !out.contains_key(operator) {
+                        let branches = self.list(|random| random.filter(known, depth - 1).into());
+                        out.push(operator, &branches);
+                    }
+                }
+                3 if !out.contains_key("$expr") => {
+                    let field = format!("${}", self.likely_path(known));
+                    let mut operands = ArrayBuf::new();
+                    operands.push(field.as_str());
+                    operands.push_doc(|literal| literal.push("$literal", &self.operand()));
+                    out.push("$expr", &doc! {"$eq": operands});
+                }
+                4 if !out.contains_key("_id") => {
+                    let id = self.below(40) as i32;
+                    let operator = self.pick(&["$gt", "$lte", "$ne"]);
+                    out.push("_id", &doc! {operator: id});
+                }
+                5 if !out.contains_key("h") => self.push_condition(&mut out, "h", 0),
+                6 if !out.contains_key("g") => {
+                    let center: ArrayBuf = [2, 2].into_iter().collect();
+                    let mut circle = ArrayBuf::new();
+                    circle.push(&center);
+                    circle.push(0.03);
+                    out.push("g", &doc! {"$geoWithin": {"$centerSphere": circle}});
+                }
+                7..=14 => {
+                    // An `$elemMatch` at the beginning of a path, and the rest of that path and of others inside.
+                    let path = self.likely_path(known);
+                    let Some((outer, inner)) = self.split(&path) else {
+                        continue;
+                    };
+                    if out.contains_key(&outer) {
+                        continue;
+                    }
+                    let element = self.elements_below(&outer, &inner, known, 2);
+                    out.push(&outer, &doc! {"$elemMatch": &element});
+                }
+                _ => {
+                    let path = self.likely_path(known);
+                    if !out.contains_key(&path) {
+                        self.push_condition(&mut out, &path, 2);
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    fn split(&mut self, path: &str) -> Option<(String, String)> {
+        let dots: Vec<usize> = path.match_indices('.').map(|(dot, _)| dot).collect();
+        if dots.is_empty() {
+            return None;
+        }
+        let dot = dots[self.below(dots.len())];
+        Some((path[..dot].to_owned(), path[dot + 1..].to_owned()))
+    }
+
+    /// Conditions on `inner` and on what else of the known paths lies below `outer`.
+    fn elements_below(
+        &mut self,
+        outer: &str,
+        inner: &str,
+        known: &[String],
+        depth: usize,
+    ) -> DocBuf {
+        let below = known
+            .iter()
+            .filter_map(|path| path.strip_prefix(outer)?.strip_prefix('.'));
+        let others: Vec<String> = below.map(str::to_owned).collect();
+        let mut out = DocBuf::new();
+        for path in std::iter::once(inner.to_owned()).chain(others.iter().cloned()) {
+            if path != inner && self.one_in(3) {
+                continue;
+            }
+            if depth > 0
+                && self.one_in(2)
+                && let Some((next, rest)) = self.split(&path)
+            {
+                if !out.contains_key(&next) {
+                    let element = self.elements_below(&next, &rest, &others, depth - 1);
+                    out.push(&next, &doc! {"$elemMatch": &element});
+                }
+            } else if !out.contains_key(&path) {
+                self.push_condition(&mut out, &path, 1);
+            }
+        }
+        out
+    }
+
+    /// A sort, mostly by the paths in `known`.
+    pub fn sort(&mut self, known: &[String]) -> DocBuf {
+        let mut out = DocBuf::new();
+        for _ in 0..self.pick(&[0, 0, 0, 1, 1, 2, 3]) {
+            let path = match self.one_in(8) {
+                true => "_id".to_owned(),
+                false => self.likely_path(known),
+            };
+            if !out.contains_key(&path) {
+                out.push(&path, if self.one_in(2) { 1 } else { -1 });
+            }
+        }
+        out
+    }
+}
