@@ -219,7 +219,7 @@ fn an_element_match_of_an_or_branch_is_not_that_of_the_filter_around_it() {
         &c,
         &[doc! {"_id": 1, "a": [{"x": 1, "y": 1}, {"x": 2, "y": 2}]}],
     );
-    let filter = doc! {"a": {"$elemMatch": {"y": 2}}, "$or": [{"a": {"$elemMatch": {"x": 1}}}]};
+    let filter = doc! {"a": {"$elemMatch": {"y": 2}}, "$or": [{"a": {"$elemMatch": {"x": 1}}}, {"a": {"$elemMatch": {"x": 7}}}]};
     assert_eq!(ids(&f.find_all(&c, filter)), [1]);
 }
 
