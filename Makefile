@@ -14,13 +14,14 @@ WORKLOAD ?= insert
 OUT ?= .cache/bench
 FROND_CRASHES ?= 100000
 FROND_LARGE_UPDATES ?= 1000000
+FROND_PLAN_FUZZ ?= 2000000
 PREEMPTIONS ?= 4
 ENGINES ?= tree rocksdb lmdb fjall redb
 
 ROUNDS ?= 20000
 SEED ?= $(shell date +%s)
 
-.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine bench-peers simulate proof-large loom deny clean
+.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine bench-peers simulate proof-large plan-fuzz loom deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +77,10 @@ simulate: setup-build ## Crash the engine FROND_CRASHES (100000) times on a simu
 proof-large: setup-build ## Compare FROND_LARGE_UPDATES (1000000) random updates of large documents, with crashes, with a model
 	FROND_LARGE_UPDATES=$(FROND_LARGE_UPDATES) \
 		cargo test --release --locked -p frond-store --test large_documents -- --nocapture
+
+plan-fuzz: setup-build ## Compare FROND_PLAN_FUZZ (2000000) answers of random plans with collection scans; SEED (the time)
+	FROND_PLAN_FUZZ=$(FROND_PLAN_FUZZ) FROND_PLAN_FUZZ_SEED=$(SEED) \
+		cargo test --locked -p frond-store --test plan_fuzz -- --nocapture
 
 loom: setup-build ## Check the engine's lock-free parts with up to PREEMPTIONS (4) interruptions a run
 	FROND_PREEMPTIONS=$(PREEMPTIONS) cargo test --locked -p frond-tree --test loom

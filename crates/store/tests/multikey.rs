@@ -238,6 +238,29 @@ fn a_sparse_index_lacks_documents_with_empty_arrays_that_ne_null_finds() {
     assert_eq!(ids(&f.find_all(&c, filter)), scanned);
 }
 
+#[test]
+fn a_sparse_index_lacks_entries_of_elements_without_its_fields() {
+    let f = Fixture::new();
+    let c = ns("db.c");
+    let index = doc! {"key": {"a.x": 1, "a.y": 1}, "name": "i", "sparse": true};
+    f.store.create_indexes(&c, &[&index]).unwrap();
+    f.insert(
+        &c,
+        &[
+            doc! {"_id": 1, "a": [{"x": 1}, {"z": 1}]},
+            doc! {"_id": 2, "a": [{"x": 1, "y": null}]},
+        ],
+    );
+    for filter in [
+        doc! {"a.x": {"$gt": 0}, "a": {"$elemMatch": {"x": null}}},
+        doc! {"a.x": {"$exists": true}, "a": {"$elemMatch": {"x": null, "y": null}}},
+        doc! {"a.x": {"$exists": true}, "a": {"$elemMatch": {"y": null}}},
+    ] {
+        let (_, scanned) = both(&f, &filter, "i");
+        assert_eq!(ids(&f.find_all(&c, filter.clone())), scanned, "{filter:?}");
+    }
+}
+
 /// A store of before components were tracked tells only which fields met an array.
 #[test]
 fn an_older_store_opens_and_answers_right_at_once() {

@@ -550,14 +550,13 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The ranges of a field that met arrays, beside the conditions that were chosen for the fields before it.
+/// The ranges of a field that met arrays by the conditions on it, beside those that were chosen for the fields
+/// before it.
 fn ranges_in_arrays<'a>(
     field: Field<'a>,
-    conditions: &'a Conditions,
+    mut about: Vec<&'a Condition>,
     chosen: &mut Vec<(Field<'a>, &'a Condition)>,
 ) -> Intervals {
-    let about = conditions.about(field.path);
-    let mut about: Vec<_> = about.filter(|one| field.can_bound(one)).collect();
     // The narrowest first; of equals the last, as MongoDB sorts `$lt` before `$gt`.
     about.reverse();
     about.sort_by_key(|one| Reverse(narrowness(&one.intervals)));
@@ -605,7 +604,12 @@ impl IndexBounds {
                 Intervals::all()
             } else {
                 let field = Field::of(position, &field.path, multikey);
-                ranges_in_arrays(field, conditions, &mut chosen)
+                let about = conditions.about(field.path);
+                // A sparse index lacks the entries of elements without any of its fields.
+                let usable = |one: &&Condition| {
+                    field.can_bound(one) && !(spec.sparse && one.matches_missing)
+                };
+                ranges_in_arrays(field, about.filter(usable).collect(), &mut chosen)
             });
         }
         bounds

@@ -26,7 +26,8 @@ struct Pair<'a> {
     copy: Namespace,
     /// The names of the indexes that hold all documents.
     hints: Vec<String>,
-    seed: u64,
+    /// The seed and the indexes.
+    name: String,
     compared: u64,
 }
 
@@ -41,7 +42,7 @@ pub fn round(fixture: &Fixture, seed: u64) -> u64 {
         indexed: ns(&format!("fuzz.indexed{seed}")),
         copy: ns(&format!("fuzz.copy{seed}")),
         hints: vec!["_id_".to_owned()],
-        seed,
+        name: String::new(),
         compared: 0,
     };
     let arrays = random.pick(&[0, 1, 2, 3]);
@@ -62,6 +63,7 @@ pub fn round(fixture: &Fixture, seed: u64) -> u64 {
         }
     }
     made.extend(after.iter().filter(|index| pair.create(index)));
+    pair.name = format!("seed {seed}, indexes {made:?}");
     let holds_all = made.iter().filter(|index| holds_all_documents(index));
     pair.hints
         .extend(holds_all.map(|index| index.get_str("name").unwrap().to_owned()));
@@ -79,7 +81,7 @@ pub fn round(fixture: &Fixture, seed: u64) -> u64 {
         }
     }
     let report = fixture.store.verify(&pair.indexed).unwrap();
-    assert_eq!(report.errors, Vec::<String>::new(), "seed {seed}: {made:?}");
+    assert_eq!(report.errors, Vec::<String>::new(), "{}", pair.name);
     fixture.store.drop_collection(&pair.indexed).unwrap();
     fixture.store.drop_collection(&pair.copy).unwrap();
     pair.compared
@@ -87,12 +89,10 @@ pub fn round(fixture: &Fixture, seed: u64) -> u64 {
 
 /// Whether a hint of this index leaves no document out.
 fn holds_all_documents(index: &DocBuf) -> bool {
-    let mut fields = index.get_doc("key").unwrap().iter();
-    let (first, _) = fields.next().unwrap();
-    let is_special = |kind: Value<'_>| matches!(kind, Value::String("text" | "2dsphere"));
-    !first.ends_with("$**")
-        && !fields.any(|(_, kind)| is_special(kind))
-        && index.get_doc("key").unwrap().get("t").is_none()
+    let key = index.get_doc("key").unwrap();
+    let leaves_out = |kind: Value<'_>| matches!(kind, Value::String("text" | "2dsphere" | "2d"));
+    !key.iter().next().unwrap().0.ends_with("$**")
+        && !key.values().any(leaves_out)
         && !index.contains_key("sparse")
         && !index.contains_key("partialFilterExpression")
 }
@@ -144,15 +144,22 @@ impl Pair<'_> {
         let natural = doc! {"$natural": 1};
         let scan = Some(Value::Document(&natural));
         let (filter, sort) = (random.filter(known, 2), random.sort(known));
-        let what = format!("seed {}: filter {filter:?} sort {sort:?}", self.seed);
+        let collation = random.collation();
+        let what = format!(
+            "{}: filter {filter:?} sort {sort:?} collation {collation:?}",
+            self.name
+        );
+        let collation = collation.map(|spec| frond_query::collation::parse(&spec).unwrap());
         let all = FindRequest {
             filter: Some(&filter),
             sort: Some(&sort),
             hint: scan,
+            collation,
             ..FindRequest::default()
         };
         let expected = self.find(&self.copy, &all);
-        let spec = SortSpec::parse(&sort);
+        let collator = all.collation.clone().unwrap_or_default();
+        let spec = SortSpec::parse(&sort).map(|spec| spec.collated(&collator));
         let keys = |found: &[DocBuf]| -> Vec<Vec<u8>> {
             let spec = spec.as_ref().unwrap();
             found.iter().map(|doc| spec.key(doc).unwrap()).collect()
@@ -183,8 +190,8 @@ impl Pair<'_> {
         }
         let Ok(expected) = expected else { return };
         self.part(random, &all, &expected, &keys, &what);
-        self.count(random, &filter, expected.len(), &what);
-        self.distinct(random, &filter, known, &what);
+        self.count(random, &all, expected.len(), &what);
+        self.distinct(random, &all, known, &what);
         self.projection(random, &all, known, &what);
     }
 
@@ -219,13 +226,14 @@ impl Pair<'_> {
         assert_eq!(ids.len(), found.len(), "{what}");
     }
 
-    fn count(&mut self, random: &mut Random, filter: &Doc, expected: usize, what: &str) {
+    fn count(&mut self, random: &mut Random, all: &FindRequest<'_>, expected: usize, what: &str) {
         for hint in self.ways() {
             if hint.is_some() && random.one_in(2) {
                 continue;
             }
             let request = CountRequest {
-                filter: Some(filter),
+                filter: all.filter,
+                collation: all.collation.clone(),
                 hint: hint.as_deref().map(Value::String),
                 ..CountRequest::default()
             };
@@ -236,20 +244,26 @@ impl Pair<'_> {
         }
     }
 
-    fn distinct(&mut self, random: &mut Random, filter: &Doc, known: &[String], what: &str) {
+    fn distinct(
+        &mut self,
+        random: &mut Random,
+        all: &FindRequest<'_>,
+        known: &[String],
+        what: &str,
+    ) {
         let path = match random.one_in(2) || known.is_empty() {
             true => random.path(),
             false => known[random.below(known.len())].clone(),
         };
         let values = |at: &Namespace, hint: Option<Value<'_>>| -> Result<BTreeSet<Vec<u8>>, i32> {
-            let found =
-                self.fixture
-                    .store
-                    .distinct(at, &path, Some(filter), hint, None, &OpContext::new());
+            let (store, context) = (&self.fixture.store, OpContext::new());
+            let collation = all.collation.as_ref();
+            let found = store.distinct(at, &path, all.filter, hint, collation, &context);
             let found = found.map_err(|error| error.code().code())?;
             let encoded = found.as_doc().values().map(|value| {
                 let mut encoded = Vec::new();
-                Collator::BINARY.encode(&value, &mut encoded);
+                let collator = collation.unwrap_or(Collator::BINARY);
+                collator.encode(&value, &mut encoded);
                 encoded
             });
             Ok(encoded.collect())
@@ -340,7 +354,7 @@ impl Pair<'_> {
             apply(&self.indexed, hint.as_deref()),
             apply(&self.copy, None),
         );
-        let what = format!("seed {}: update {filter:?} {update:?} {hint:?}", self.seed);
+        let what = format!("{}: update {filter:?} {update:?} {hint:?}", self.name);
         match (indexed, copy) {
             (Ok(indexed), Ok(copy)) => {
                 assert_eq!(indexed, copy, "{what}");
@@ -374,7 +388,7 @@ impl Pair<'_> {
             let deleted = store.delete(at, &request, Durability::Logged, &OpContext::new());
             deleted.map_err(|error| error.code().code())
         };
-        let what = format!("seed {}: delete {filter:?} {hint:?}", self.seed);
+        let what = format!("{}: delete {filter:?} {hint:?}", self.name);
         assert_eq!(
             apply(&self.indexed, hint.as_deref()),
             apply(&self.copy, None),

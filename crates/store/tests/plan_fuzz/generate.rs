@@ -1,6 +1,6 @@
 //! Random documents, indexes, filters and sorts.
 
-use frond_bson::{ArrayBuf, Decimal128, DocBuf, ObjectId, OwnedValue, Timestamp, doc};
+use frond_bson::{ArrayBuf, Decimal128, DocBuf, ObjectId, OwnedValue, Timestamp, array, doc};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -125,17 +125,25 @@ impl Random {
         out.push("t", self.pick(&["apple", "pear apple", "plum", ""]));
         if !self.one_in(3) {
             out.push("g", &self.place());
+            out.push("p", &self.point());
         }
         // Hashed fields hold no arrays.
         out.push("h", &self.scalar());
         out
     }
 
+    fn point(&mut self) -> ArrayBuf {
+        array![self.below(5) as i32, self.below(5) as i32]
+    }
+
     fn place(&mut self) -> DocBuf {
-        let at: ArrayBuf = [self.below(5) as i32, self.below(5) as i32]
-            .into_iter()
-            .collect();
-        doc! {"type": "Point", "coordinates": at}
+        doc! {"type": "Point", "coordinates": self.point()}
+    }
+
+    /// A collation of an index or of a query; mostly none.
+    pub fn collation(&mut self) -> Option<DocBuf> {
+        self.one_in(6)
+            .then(|| doc! {"locale": "en", "strength": 1 + self.below(3) as i32})
     }
 
     /// A new value for a field of a document.
@@ -181,7 +189,6 @@ impl Random {
                 let key = doc! {"a.b": 1, "b.$**": 1, "c": -1};
                 return doc! {"key": &key, "name": name.as_str()};
             }
-            2 => return doc! {"key": {"t": "text"}, "name": name.as_str()},
             _ => {}
         }
         let fields = self.pick(&[1, 2, 2, 2, 3, 3, 4]);
@@ -201,6 +208,10 @@ impl Random {
             }
         }
         match kind {
+            2 => {
+                let rest = std::mem::replace(&mut key, doc! {"p": "2d"});
+                key.push(rest.iter().next().unwrap().0, 1);
+            }
             3 => key.push("h", "hashed"),
             4 => key.push("g", "2dsphere"),
             5 => key.push("t", "text"),
@@ -223,6 +234,11 @@ impl Random {
             }
             10 => index.push("clustering", true),
             _ => {}
+        }
+        if !matches!(kind, 2 | 5)
+            && let Some(collation) = self.collation()
+        {
+            index.push("collation", &collation);
         }
         index
     }
@@ -260,7 +276,7 @@ impl Random {
                         .into(),
                 ),
                 16 => ("$size", (self.below(3) as i32).into()),
-                17 => ("$mod", [2, 1].into_iter().collect::<ArrayBuf>().into()),
+                17 => ("$mod", array![2, 1].into()),
                 18 => ("$bitsAnySet", 3.into()),
                 19 if depth > 0 => {
                     let each = |random: &mut Random| match random.one_in(2) {
@@ -349,11 +365,11 @@ impl Random {
                 }
                 5 if !out.contains_key("h") => self.push_condition(&mut out, "h", 0),
                 6 if !out.contains_key("g") => {
-                    let center: ArrayBuf = [2, 2].into_iter().collect();
-                    let mut circle = ArrayBuf::new();
-                    circle.push(&center);
-                    circle.push(0.03);
-                    out.push("g", &doc! {"$geoWithin": {"$centerSphere": circle}});
+                    out.push("g", &doc! {"$geoWithin": {"$centerSphere": [[2, 2], 0.03]}});
+                }
+                15 if !out.contains_key("p") => {
+                    let corner = self.point();
+                    out.push("p", &doc! {"$geoWithin": {"$box": [corner, [4, 4]]}});
                 }
                 7..=14 => {
                     // An `$elemMatch` at the beginning of a path, and the rest of that path and of others inside.
