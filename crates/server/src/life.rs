@@ -200,7 +200,8 @@ fn open_store(settings: &Settings, log: &Log) -> Result<DocumentStore, Stop> {
     options.journal_commit_interval = settings.journal_commit_interval;
     let temporary = settings.db_path.join("_tmp");
     let options_of_store = StoreOptions::with_temporary_files(temporary)
-        .with_large_documents(settings.large_documents);
+        .with_large_documents(settings.large_documents)
+        .with_natural_order(settings.natural_order);
     let store = DocumentStore::open_engine(options, options_of_store)
         .map_err(|error| Stop::new(exit::DATA_ERROR, format!("opening the data files: {error}")))?;
     log.info(

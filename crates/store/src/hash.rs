@@ -2,13 +2,16 @@
 
 use std::ops::Bound;
 
+use frond_bson::doc;
 use frond_query::Md5;
 
 use crate::catalog::Uuid;
 use crate::context::OpContext;
 use crate::error::Result;
+use crate::find::FindRequest;
 use crate::keyspace::Direction;
 use crate::namespace::{Namespace, check_database_name};
+use crate::options::NaturalOrder;
 use crate::store::DocumentStore;
 
 /// The hashes of a database.
@@ -25,7 +28,8 @@ pub struct DatabaseHash {
 pub struct CollectionHash {
     /// Its name without the database.
     pub name: String,
-    /// The MD5 of its documents in their natural order, in hexadecimal digits.
+    /// The MD5 of its documents in hexadecimal digits: in the order of `_id`, those of a capped collection and a time
+    /// series in the order of insertion.
     pub md5: String,
     /// Whether it is capped.
     pub capped: bool,
@@ -77,9 +81,22 @@ impl DocumentStore {
         let Some((collection, snapshot)) = self.catalog().read(ns) else {
             return Ok(None);
         };
+        let mut md5 = Md5::default();
+        if collection.settings.natural_order == Some(NaturalOrder::Insertion) {
+            // Two servers with the same documents may have got them in another order.
+            let by_id = doc! {"_id": 1};
+            let request = FindRequest {
+                sort: Some(&by_id),
+                ..FindRequest::default()
+            };
+            let mut documents = self.find(ns, &request, context)?;
+            while let Some(doc) = documents.next()? {
+                md5.add(doc.as_bytes());
+            }
+            return Ok(Some(md5.hex()));
+        }
         let (low, high) = (Bound::Unbounded, Bound::Unbounded);
         let mut cursor = snapshot.cursor(collection.primary, low, high, Direction::Forward)?;
-        let mut md5 = Md5::default();
         let mut context = context.clone();
         let place = collection.place(&snapshot);
         while let Some((key, stored)) = cursor.next()? {

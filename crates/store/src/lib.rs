@@ -44,6 +44,7 @@ pub use keyspace::{Durability, Engine, EngineOptions};
 pub use large::LargeDocuments;
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};
+pub use options::NaturalOrder;
 pub use plan::Hint;
 pub use plan::explain::Task;
 pub use queries::{QueryLimit, QuerySettings};

@@ -19,6 +19,7 @@ use crate::keyspace::{Durability, Engine, EngineOptions};
 use crate::large::LargeDocuments;
 use crate::merge::merge_operator;
 use crate::namespace::{Namespace, check_database_name};
+use crate::options::NaturalOrder;
 use crate::queries::QuerySettings;
 use crate::write::delete::{self, DeleteRequest};
 use crate::write::find_and_modify::{self, FindAndModifyOutcome, FindAndModifyRequest};
@@ -34,6 +35,8 @@ pub struct StoreOptions {
     pub temporary_files: Option<PathBuf>,
     /// Which documents are stored in parts.
     pub large_documents: LargeDocuments,
+    /// The order of documents in new collections that do not say their own.
+    pub natural_order: NaturalOrder,
 }
 
 impl StoreOptions {
@@ -49,6 +52,14 @@ impl StoreOptions {
     pub fn with_large_documents(self, large_documents: LargeDocuments) -> StoreOptions {
         StoreOptions {
             large_documents,
+            ..self
+        }
+    }
+
+    /// The same, with this order of documents in new collections.
+    pub fn with_natural_order(self, natural_order: NaturalOrder) -> StoreOptions {
+        StoreOptions {
+            natural_order,
             ..self
         }
     }
@@ -136,7 +147,11 @@ impl DocumentStore {
         let queries = QuerySettings::new(options.temporary_files.as_deref())?;
         Ok(DocumentStore {
             queries: Arc::new(queries),
-            catalog: Arc::new(Catalog::open(engine, options.large_documents)?),
+            catalog: Arc::new(Catalog::open(
+                engine,
+                options.large_documents,
+                options.natural_order,
+            )?),
         })
     }
 

@@ -167,6 +167,11 @@ static PARAMETERS: &[Parameter] = &[
         set: None,
     },
     Parameter {
+        name: "naturalOrder",
+        get: |server| own(server.settings.natural_order.name()),
+        set: None,
+    },
+    Parameter {
         name: "quiet",
         get: |server| own(server.settings.quiet),
         set: None,

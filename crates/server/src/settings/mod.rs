@@ -13,7 +13,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use frond_store::LargeDocuments;
+use frond_store::{LargeDocuments, NaturalOrder};
 use frond_wire::Compressor;
 
 pub use table::{Given, Kind, SETTINGS, Setting, resolve};
@@ -99,6 +99,8 @@ pub struct Settings {
     pub test_commands: bool,
     /// Which documents are stored in parts.
     pub large_documents: LargeDocuments,
+    /// The order of documents in new collections that do not say their own.
+    pub natural_order: NaturalOrder,
     /// What was given and where, for `getCmdLineOpts`: configuration key to value.
     pub given: BTreeMap<&'static str, Given>,
     /// The configuration file that was read.
@@ -133,6 +135,7 @@ impl Default for Settings {
             ttl_monitor_sleep: Duration::from_secs(60),
             test_commands: false,
             large_documents: LargeDocuments::default(),
+            natural_order: NaturalOrder::default(),
             given: BTreeMap::new(),
             config_file: None,
             notes: Vec::new(),

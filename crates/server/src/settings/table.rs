@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches};
 use frond_bson::MAX_DOCUMENT_BYTES;
+use frond_store::NaturalOrder;
 use frond_wire::Compressor;
 
 use super::{LogFormat, LogRotate, Settings, SettingsError, UnixSocket};
@@ -442,6 +443,17 @@ pub static SETTINGS: &[Setting] = &[
                 0 => usize::MAX,
                 bytes => bytes,
             };
+            Ok(())
+        },
+    },
+    Setting {
+        flag: "",
+        key: "setParameter.naturalOrder",
+        aliases: &[],
+        kind: Kind::Choice(&["_id", "insertion"]),
+        help: "The natural order of new collections, if create does not say it (default _id)",
+        apply: |s, v| {
+            s.natural_order = NaturalOrder::named(text(v)?).unwrap_or_default();
             Ok(())
         },
     },

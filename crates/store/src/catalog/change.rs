@@ -13,7 +13,7 @@ use crate::index::Index;
 use crate::index::spec::ID_INDEX_NAME;
 use crate::keyspace::{Durability, WriteSet};
 use crate::namespace::Namespace;
-use crate::options::{self, CollectionOptions};
+use crate::options::{self, CollectionOptions, NaturalOrder};
 use crate::plan::trial::PlanCache;
 use crate::text;
 
@@ -59,6 +59,16 @@ fn random_uuid() -> Uuid {
 /// Indexes of a collection as MongoDB counts them.
 pub(crate) fn index_count(collection: &Collection) -> usize {
     collection.ready_indexes().count() + usize::from(!collection.is_by_record())
+}
+
+/// Whether the order of a new collection's documents is that of the settings: it is the server's no more than its
+/// options', and no other option decides.
+fn may_lie_in_any_order(ns: &Namespace, options: &CollectionOptions) -> bool {
+    options.natural_order.is_none()
+        && !options.is_by_record()
+        && options.clustered.is_none()
+        && options.view.is_none()
+        && !ns.coll().starts_with("system.")
 }
 
 impl Catalog {
@@ -118,8 +128,17 @@ impl Catalog {
     /// # Errors
     /// `NamespaceExists` (48) if it is there with other options; errors of the name and the options.
     pub fn create_collection(&self, ns: &Namespace, options: &Doc) -> Result<bool> {
-        let parsed = CollectionOptions::parse(options)?;
-        let stored = parsed.stored(options);
+        let mut parsed = CollectionOptions::parse(options)?;
+        let mut stored = parsed.stored(options);
+        if self.natural_order == NaturalOrder::Insertion && may_lie_in_any_order(ns, &parsed) {
+            let options = {
+                let mut options = options.to_owned();
+                options.push("naturalOrder", "insertion");
+                options
+            };
+            parsed = CollectionOptions::parse(&options)?;
+            stored = parsed.stored(&options);
+        }
         let _changing = self.changing.lock();
         if let Some(view) = self.definition(ns) {
             if parsed.view.is_some() && view.options() == stored {
@@ -156,7 +175,7 @@ impl Catalog {
         let has_segments = !settings.is_by_record() && !ns.coll().starts_with("system.");
         let segments = has_segments.then(|| self.engine.allocate_tree());
         let mut indexes = Vec::new();
-        if settings.capped.is_some() {
+        if settings.has_id_index() {
             let tree = self.engine.allocate_tree();
             let index = Index::new(records::id_index(&settings.collator)?, tree, true);
             batch.create_tree(tree, &settings.tree);

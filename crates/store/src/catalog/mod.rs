@@ -37,7 +37,7 @@ use crate::large::LargeDocuments;
 use crate::large::load::Place;
 use crate::merge::Counts;
 use crate::namespace::Namespace;
-use crate::options::CollectionOptions;
+use crate::options::{CollectionOptions, NaturalOrder};
 use crate::plan::trial::PlanCache;
 
 pub(crate) use building::aborted;
@@ -238,12 +238,18 @@ pub struct Catalog {
     changing: Mutex<()>,
     hooks: Arc<Hooks>,
     large: LargeDocuments,
+    /// Of the documents in new collections that do not say their own.
+    natural_order: NaturalOrder,
 }
 
 impl Catalog {
     /// Reads the catalog of an engine; writes the first entry if it is new. Indexes whose
     /// build a crash cut short begin anew, see [`crate::DocumentStore::resume_index_builds`].
-    pub fn open(engine: Engine, large: LargeDocuments) -> Result<Catalog> {
+    pub fn open(
+        engine: Engine,
+        large: LargeDocuments,
+        natural_order: NaturalOrder,
+    ) -> Result<Catalog> {
         let hooks = Arc::new(Hooks::default());
         let mut view = persist::load(&engine, &hooks, large)?;
         definitions::load(&engine, &mut view)?;
@@ -251,6 +257,7 @@ impl Catalog {
             engine,
             hooks,
             large,
+            natural_order,
             current: ArcSwap::from_pointee(view),
             changing: Mutex::new(()),
         };

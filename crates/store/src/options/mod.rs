@@ -34,6 +34,7 @@ pub(crate) const SUPPORTED: &[&str] = &[
     "idIndex",
     "indexOptionDefaults (block_compressor)",
     "max",
+    "naturalOrder",
     "pageSize",
     "pipeline",
     "readPageSize",
@@ -68,6 +69,8 @@ pub struct CollectionOptions {
     pub capped: Option<Capped>,
     /// The index on `_id` as it is shown, if it was asked for as a clustered index.
     pub clustered: Option<DocBuf>,
+    /// The order of a scan, as far as `create` was told.
+    pub natural_order: Option<NaturalOrder>,
     /// The fields of measurements, if they are its documents.
     pub time_series: Option<TimeSeries>,
     /// Seconds after which documents go: those of a time series, or those clustered by a date.
@@ -75,6 +78,35 @@ pub struct CollectionOptions {
     /// The query that it shows, if it is a view.
     pub view: Option<ViewOptions>,
     pre_images: bool,
+}
+
+/// The order in which a collection's documents lie, and so that of a scan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NaturalOrder {
+    /// By `_id`: the documents lie in the index on `_id` themselves (a clustered index).
+    #[default]
+    Id,
+    /// As they were inserted: under record numbers that count up. The index on `_id` is one more unique index.
+    Insertion,
+}
+
+impl NaturalOrder {
+    /// The values of the option `naturalOrder`.
+    const WORDS: &[(&'static str, NaturalOrder)] = &[
+        ("_id", NaturalOrder::Id),
+        ("insertion", NaturalOrder::Insertion),
+    ];
+
+    /// The order of this name.
+    pub fn named(name: &str) -> Option<NaturalOrder> {
+        let found = NaturalOrder::WORDS.iter().find(|(word, _)| *word == name);
+        found.map(|(_, order)| *order)
+    }
+
+    /// Its name in options and settings.
+    pub fn name(self) -> &'static str {
+        validator::word(NaturalOrder::WORDS, &self)
+    }
 }
 
 /// The query behind a view.
@@ -172,6 +204,9 @@ impl CollectionOptions {
                 "validationAction" => {
                     parsed.validation.action = Some(given.choice(validator::ACTIONS)?);
                 }
+                "naturalOrder" => {
+                    parsed.natural_order = Some(given.choice(NaturalOrder::WORDS)?);
+                }
                 "viewOn" => {
                     parsed.view = Some(ViewOptions {
                         on: given.str()?.to_owned(),
@@ -246,6 +281,7 @@ impl CollectionOptions {
                 "idIndex",
                 "clusteredIndex",
                 "changeStreamPreAndPostImages",
+                "naturalOrder",
             ];
             if let Some(other) = given().find(|name| refused.contains(name)) {
                 return Err(invalid(format!(
@@ -258,6 +294,18 @@ impl CollectionOptions {
                 if given().any(|name| name == other) {
                     return Err(invalid(format!(
                         "The 'clusteredIndex' option is not supported with '{other}'"
+                    )));
+                }
+            }
+        }
+        if self.natural_order.is_some() {
+            for (other, set) in [
+                ("capped", self.capped.is_some()),
+                ("clusteredIndex", self.clustered.is_some()),
+            ] {
+                if set {
+                    return Err(invalid(format!(
+                        "'naturalOrder' is not allowed with '{other}', which sets the order of documents"
                     )));
                 }
             }
@@ -276,7 +324,15 @@ impl CollectionOptions {
 
     /// Whether documents lie under record ids in the order of insertion, and not under their `_id`.
     pub fn is_by_record(&self) -> bool {
-        self.capped.is_some() || self.time_series.is_some()
+        self.capped.is_some()
+            || self.time_series.is_some()
+            || self.natural_order == Some(NaturalOrder::Insertion)
+    }
+
+    /// Whether the index on `_id` is one like any other: documents lie under record ids, but not those of a time
+    /// series, which has no such index.
+    pub fn has_id_index(&self) -> bool {
+        self.is_by_record() && self.time_series.is_none()
     }
 
     /// The options as they are stored and shown, in MongoDB's order. `given` is what they were
@@ -317,7 +373,7 @@ impl CollectionOptions {
         if let Some(clustered) = &self.clustered {
             out.push("clusteredIndex", clustered);
         }
-        for name in ["compression", "pageSize", "readPageSize"] {
+        for name in ["naturalOrder", "compression", "pageSize", "readPageSize"] {
             keep(&mut out, name);
         }
         out

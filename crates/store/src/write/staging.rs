@@ -592,7 +592,7 @@ impl<'a> Staging<'a> {
         {
             insertion.first = self.removed_to;
         }
-        if self.collection.is_by_record() {
+        if self.collection.settings.capped.is_some() {
             self.collection.tail().notify();
         }
         if self.insertion.take().is_some() && durability == Durability::Synced {
