@@ -21,7 +21,7 @@ ENGINES ?= tree rocksdb lmdb fjall redb
 ROUNDS ?= 20000
 SEED ?= $(shell date +%s)
 
-.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine bench-peers simulate proof-large plan-fuzz loom deny clean
+.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine bench-peers bench-pages simulate proof-large plan-fuzz loom deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ bench-engine: setup-build ## Frond's engine beside RocksDB, LMDB, fjall and redb
 
 bench-peers: setup-build ## The five workloads on Frond and on PostgreSQL, in turns; WORKLOADS, SCALE (1, an hour), report in OUT
 	benchmarks/peers/run.sh $(if $(filter file,$(origin OUT)),.cache/bench-peers,$(OUT))
+
+bench-pages: setup-build ## Write the figures of README.md and other pages out of the runs in benchmarks/runs
+	FROND_WRITE_PAGES=1 cargo test --locked --quiet --test pages -- --exact every_figure_on_the_pages_is_that_of_its_run
+	cargo test --locked --quiet --test pages
 
 simulate: setup-build ## Crash the engine FROND_CRASHES (100000) times on a simulated disk, and flip every bit
 	FROND_CRASHES=$(FROND_CRASHES) FROND_FLIP_STEP=1 \
