@@ -263,7 +263,7 @@ fn no_part_no_run_and_no_condition_is_left_over() {
     }
     assert!(
         left.is_empty(),
-        "nothing uses these files of benchmarks/pages: {left:?}"
+        "nothing uses these parts, runs and conditions of benchmarks/pages: {left:?}"
     );
 }
 

@@ -9,14 +9,34 @@ use fancy_regex::{Match, Regex};
 static NO_TEXT: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?s)```.*?```|`[^`\n]*`|\]\([^)]*\)|<!--.*?-->"));
 
-/// What looks measured: a number with a unit of time, space, speed or share, a number with decimals or
-/// with commas, the same in words, and a cell of a table that is a number.
+/// A number, in digits or in words.
+const NUMBER: &str = r"\b(?:\d[\d,.]*(?:\s(?:million|billion|thousand))?|(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|fifty|hundred)\b)";
+
+/// What looks measured. `NUMBER` stands for the pattern above.
+const LOOKS_MEASURED: &[&str] = &[
+    // A cell of a table that is a number.
+    r"\| \**\d[\d,.]*\**(?= \|)",
+    // With a unit of time, of space, or of a ratio.
+    r"NUMBER\s?(?:(?:ns|µs|us|ms|s|seconds?|minutes?|hours?)\b)",
+    r"NUMBER\s?(?:(?:bits?|bytes?|[kKMGT]i?B)\b)",
+    r"NUMBER\s?(?:%|×|(?:percent|times|x|fold)\b)",
+    // A rate: "143,000 documents a second", "941 transactions/s".
+    r"NUMBER(?:\s[\w:`]+){0,4}(?:/s|\s(?:a|per) second)\b",
+    // With decimals, with commas, with many digits.
+    r"\d[\d,]*\.\d+",
+    r"\d+(?:,\d\d\d)+",
+    r"\b\d{5,}\b",
+    r"\w+\s(?:million|billion)\b",
+    // A ratio in words. After a figure that is put in, "times as many" is right.
+    r"\b(?:twice|thrice|halve[ds]?)\b",
+    r"\b(?:a|one|two)[ -](?:half|thirds?|quarters?|fifths?|tenths?|hundred|thousand)\b",
+    r"\bhalf (?:of|the|a)\b",
+    r"(?<!… )\btimes (?:as|less|more|faster|slower|larger|smaller)\b",
+];
+
 static MEASURED: LazyLock<Regex> = LazyLock::new(|| {
-    let number = r"\b(?:\d[\d,.]*(?:\s(?:million|billion|thousand))?|(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|fifty|hundred)\b)";
-    let unit = r"(?:bytes?|[kKMGT]i?B|bits?|ns|µs|us|ms|s|seconds?|minutes?|hours?|percent|times|×|x|/s|fold)\b|%|×";
-    regex(&format!(
-        r"(?i)\| \**\d[\d,.]*\**(?= \|)|{number}\s?(?:{unit})|{number}(?:\s[\w:`]+){{0,4}}(?:/s|\s(?:a|per) second)\b|\d[\d,]*\.\d+|\d+(?:,\d\d\d)+|\d+\smillion|\b(?:twice|thrice|halve[ds]?|(?:a|one|two)[ -](?:half|thirds?|quarters?|fifths?|tenths?|hundred|thousand)|half (?:of|the|a)|(?<!… )times (?:as|less|more|faster|slower|larger|smaller))\b"
-    ))
+    let patterns = LOOKS_MEASURED.join("|").replace("NUMBER", NUMBER);
+    regex(&format!("(?i){patterns}"))
 });
 
 fn regex(pattern: &str) -> Regex {
