@@ -57,11 +57,13 @@ whole again. `explain` tells how many such documents were examined.
 ## Natural order
 
 A `find` without a sort, and `$natural`, give the order of `_id`, which for ObjectIds is nearly the order of insertion.
-Capped collections and time series give the order of insertion itself.
+Capped collections and time series give the order of insertion itself. So does a collection that is created with
+`naturalOrder: \"insertion\"`, as MongoDB's do until documents are deleted; `--setParameter naturalOrder=insertion` makes that
+the order of new collections. [Natural order](natural-order.md) tells what it costs.
 
 ## Collections
 
-- A record id (`showRecordId`) is a number that counts up in capped collections and time series. Elsewhere documents lie
+- A record id (`showRecordId`) is a number that counts up in capped collections, time series and those with `naturalOrder: \"insertion\"`. Elsewhere documents lie
   under their `_id`, and the number is made of that.
 - Of `storageEngine` and `indexOptionDefaults` the `block_compressor` in WiredTiger's `configString` counts; the rest is kept. `clusteredIndex` changes how the
   index on `_id` is shown: documents lie in it in any case.
