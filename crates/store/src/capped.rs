@@ -61,6 +61,7 @@ impl DocumentStore {
             ordered: true,
             durability: Durability::Logged,
             bypass_validation: true,
+            keep_empty_timestamps: true,
         };
         loop {
             let (mut docs, mut bytes): (Vec<DocBuf>, usize) = (Vec::new(), 0);

@@ -221,6 +221,7 @@ fn adopt(store: &DocumentStore, report: &mut SalvageReport) -> Result<()> {
                 ordered: false,
                 durability: Durability::Logged,
                 bypass_validation: true,
+                keep_empty_timestamps: true,
             };
             let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
             adopted += store.insert(&ns, &docs, options)?.inserted;

@@ -121,6 +121,7 @@ fn the_size_in_bytes_limits_too() {
         hint: None,
         variables: None,
         bypass_validation: false,
+        keep_empty_timestamps: false,
     };
     let context = OpContext::new();
     let logged = Durability::Logged;

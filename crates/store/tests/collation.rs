@@ -264,6 +264,7 @@ fn indexes_find_what_scans_find() {
                     hint: None,
                     variables: None,
                     bypass_validation: false,
+                    keep_empty_timestamps: false,
                     collation: None,
                 };
                 let done = (f.store).update(&c, &request, Durability::Logged, &OpContext::new());

@@ -26,6 +26,7 @@ fn update(f: &Fixture, filter: &Doc, change: &Doc, upsert: bool) -> UpdateOutcom
         hint: None,
         variables: None,
         bypass_validation: false,
+        keep_empty_timestamps: false,
     };
     f.store
         .update(&ns("db.c"), &request, Durability::Logged, &OpContext::new())

@@ -75,6 +75,7 @@ fn counters_indexes_and_acknowledged_documents_agree_after_a_crash() {
                     hint: None,
                     variables: None,
                     bypass_validation: false,
+                    keep_empty_timestamps: false,
                 };
                 running
                     .update(&c, &update, Durability::Logged, &context)

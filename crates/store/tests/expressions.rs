@@ -55,6 +55,7 @@ fn filters_and_projections_evaluate_expressions() {
         hint: None,
         variables: Some(&limit),
         bypass_validation: false,
+        keep_empty_timestamps: false,
     };
     let updated = f
         .store

@@ -32,6 +32,7 @@ fn update(store: &DocumentStore, filter: &Doc, change: &Doc) {
         hint: None,
         variables: None,
         bypass_validation: false,
+        keep_empty_timestamps: false,
     };
     let context = OpContext::new();
     store
@@ -230,6 +231,7 @@ fn a_duplicate_that_comes_during_the_build_is_found() {
                         hint: None,
                         variables: None,
                         bypass_validation: false,
+                        keep_empty_timestamps: false,
                     };
                     let limits = OpContext::new();
                     let updated = f.store.update(&c, &request, Durability::Logged, &limits);

@@ -387,6 +387,7 @@ fn change(f: &Fixture, c: &Namespace, random: &mut Random) {
         hint: None,
         variables: None,
         bypass_validation: false,
+        keep_empty_timestamps: false,
     };
     f.store
         .update(c, &request, Durability::Logged, &context)

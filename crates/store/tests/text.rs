@@ -148,6 +148,7 @@ fn an_index_finds_and_scores_what_a_scan_does() {
                 hint: None,
                 variables: None,
                 bypass_validation: false,
+                keep_empty_timestamps: false,
             };
             f.store
                 .update(&c, &request, Durability::Logged, &OpContext::new())

@@ -24,6 +24,7 @@ fn request<'a>(filter: &'a Doc, update: &'a Doc) -> UpdateRequest<'a> {
         hint: None,
         variables: None,
         bypass_validation: false,
+        keep_empty_timestamps: false,
     }
 }
 

@@ -38,6 +38,8 @@ pub struct ApplyContext {
     pub now_ms: i64,
     /// Now, for timestamps that the server fills in.
     pub timestamp: Timestamp,
+    /// Whether a replacement's top-level `Timestamp(0, 0)` stays, where otherwise `timestamp` is filled in.
+    pub keeps_empty_timestamps: bool,
     /// The document is the base of an upsert that inserts, see [`upsert_base`].
     pub is_upsert_insert: bool,
     /// The `_id` of an upserted document that gets none from the filter or the update. Without it
@@ -56,6 +58,7 @@ impl ApplyContext {
                 time: u32::try_from(now_ms / 1000).unwrap_or(u32::MAX),
                 increment: 1,
             },
+            keeps_empty_timestamps: false,
             is_upsert_insert: false,
             new_id: None,
             positional: None,

@@ -23,7 +23,8 @@ pub(super) fn check(replacement: &Doc) -> Result<()> {
     Ok(())
 }
 
-/// The document after the replacement: `_id` first and unchanged, empty timestamps filled in.
+/// The document after the replacement: `_id` first and unchanged, empty timestamps filled in unless
+/// the context keeps them.
 ///
 /// Error 66 if the replacement has another `_id`.
 pub(super) fn apply(replacement: &Doc, old: &Doc, context: &ApplyContext) -> Result<DocBuf> {
@@ -42,7 +43,7 @@ pub(super) fn apply(replacement: &Doc, old: &Doc, context: &ApplyContext) -> Res
         if element.name_bytes() == b"_id" {
             continue;
         }
-        if element.value() == Some(empty_timestamp) {
+        if !context.keeps_empty_timestamps && element.value() == Some(empty_timestamp) {
             doc.push_value(element.name(), &Value::Timestamp(context.timestamp));
         } else {
             doc.push_raw(&element);

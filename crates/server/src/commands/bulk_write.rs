@@ -4,7 +4,7 @@ use frond_bson::{Doc, DocBuf, OwnedValue};
 use frond_store::{InsertOptions, Namespace, UpdateRequest};
 
 use super::delete::{self, delete_once};
-use super::insert::{bypass_validation, insert_once};
+use super::insert::{bypass_validation, insert_once, keep_empty_timestamps};
 use super::update::{self, Updated, update_once};
 use super::{Command, Traits};
 use crate::arguments::Arguments;
@@ -37,6 +37,7 @@ impl Command for BulkWrite {
             "nsInfo",
             "ordered",
             "bypassDocumentValidation",
+            "bypassEmptyTsReplacement",
             "let",
             "errorsOnly",
             "cursor",
@@ -55,6 +56,7 @@ impl Command for BulkWrite {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let args = cx.args();
         let bypass_validation = bypass_validation(&args)?;
+        let keep_empty_timestamps = keep_empty_timestamps(&args)?;
         let ordered = args.flag("ordered")?.unwrap_or(true);
         let errors_only = args.flag("errorsOnly")?.unwrap_or(false);
         let batch = BatchOptions::of_cursor_field(&args)?;
@@ -89,6 +91,7 @@ impl Command for BulkWrite {
                         ordered,
                         durability: cx.write_concern.durability,
                         bypass_validation,
+                        keep_empty_timestamps,
                     },
                     retry.as_mut(),
                     (at, &ids),
@@ -103,6 +106,7 @@ impl Command for BulkWrite {
                     let done = request.and_then(|request| {
                         let request = UpdateRequest {
                             bypass_validation,
+                            keep_empty_timestamps,
                             ..request
                         };
                         update_once(cx, namespace, &request, retry.as_mut(), ids.id(at))

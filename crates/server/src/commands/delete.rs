@@ -4,6 +4,7 @@ use frond_bson::{Doc, DocBuf};
 use frond_store::{DeleteRequest, Namespace};
 
 use super::find::hint;
+use super::insert::{bypass_validation, keep_empty_timestamps};
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::Context;
@@ -30,6 +31,8 @@ impl Command for Delete {
             "collectionUUID",
             "deletes",
             "ordered",
+            "bypassDocumentValidation",
+            "bypassEmptyTsReplacement",
             "let",
             "stmtId",
             "stmtIds",
@@ -52,6 +55,9 @@ impl Command for Delete {
         let namespace = cx.namespace()?;
         let args = cx.args();
         let ordered = args.flag("ordered")?.unwrap_or(true);
+        // Fields of every write command. A delete stores no document, so only their types count.
+        bypass_validation(&args)?;
+        keep_empty_timestamps(&args)?;
         let variables = args.variables()?;
         let statements = cx.documents("deletes")?;
         cx.check_batch(statements.len())?;
@@ -176,6 +182,23 @@ mod tests {
             server.run("test", doc! {"count": "c"}).get_i32("n"),
             Some(6)
         );
+    }
+
+    /// Point 4 of issue 13: PyMongo's `bulk_write` sends the field with each kind of write.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_bypass_fields_of_every_write_are_taken() {
+        let mut server = TestServer::new();
+        for field in ["bypassDocumentValidation", "bypassEmptyTsReplacement"] {
+            for on in [false, true] {
+                server.fill("c", 1);
+                let mut command = doc! {"delete": "c", "deletes": [{"q": {}, "limit": 0}]};
+                command.push(field, on);
+                assert_eq!(server.run("test", command), doc! {"n": 1, "ok": 1.0});
+            }
+            let mut command = doc! {"delete": "c", "deletes": [{"q": {}, "limit": 0}]};
+            command.push(field, "yes");
+            assert_eq!(server.code("test", command), 14);
+        }
     }
 
     #[tokio::test(flavor = "multi_thread")]

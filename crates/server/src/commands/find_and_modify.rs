@@ -4,7 +4,7 @@ use frond_bson::{Doc, DocBuf, Value};
 use frond_store::{FindAndModifyOutcome, FindAndModifyRequest};
 
 use super::find::hint;
-use super::insert::bypass_validation;
+use super::insert::{bypass_validation, keep_empty_timestamps};
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::Context;
@@ -40,6 +40,7 @@ impl Command for FindAndModify {
             "let",
             "collation",
             "bypassDocumentValidation",
+            "bypassEmptyTsReplacement",
             "stmtId",
         ]
     }
@@ -109,6 +110,7 @@ pub fn parse<'a>(
         hint: hint(args)?,
         variables,
         bypass_validation: bypass_validation(args)?,
+        keep_empty_timestamps: keep_empty_timestamps(args)?,
         collation: args.collation()?,
     })
 }

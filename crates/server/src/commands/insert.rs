@@ -30,6 +30,7 @@ impl Command for Insert {
             "documents",
             "ordered",
             "bypassDocumentValidation",
+            "bypassEmptyTsReplacement",
             "stmtId",
             "stmtIds",
         ]
@@ -50,6 +51,7 @@ impl Command for Insert {
             ordered: args.flag("ordered")?.unwrap_or(true),
             durability: cx.write_concern.durability,
             bypass_validation: bypass_validation(&args)?,
+            keep_empty_timestamps: keep_empty_timestamps(&args)?,
         };
         let documents = cx.documents("documents")?;
         cx.check_batch(documents.len())?;
@@ -119,6 +121,12 @@ pub fn bypass_validation(args: &Arguments<'_>) -> Result<bool> {
     Ok(args.flag("bypassDocumentValidation")?.unwrap_or(false))
 }
 
+/// Whether the client asks for a top-level `Timestamp(0, 0)` to be stored as it is. Without it the server puts the
+/// current time there, in inserted documents and in replacements.
+pub fn keep_empty_timestamps(args: &Arguments<'_>) -> Result<bool> {
+    Ok(args.flag("bypassEmptyTsReplacement")?.unwrap_or(false))
+}
+
 /// Inserts and says how many there were, and which failed.
 pub fn insert(
     cx: &Context<'_>,
@@ -138,7 +146,7 @@ pub fn insert(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use frond_bson::{DocBuf, doc};
+    use frond_bson::{DocBuf, Timestamp, Value, doc};
 
     use crate::sessions::SessionId;
     use crate::testing::TestServer;
@@ -257,5 +265,109 @@ mod tests {
             (Some(2), true)
         );
         assert_eq!(server.code("test", command(1, &two)), 225);
+    }
+
+    /// Point 2 of issue 13: where the server puts the current time, and where it keeps `Timestamp(0, 0)`.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn empty_timestamps_are_replaced_unless_bypassed() {
+        let empty = Value::Timestamp(Timestamp::default());
+        let set = doc! {"$set": {"t": empty}};
+        let stages = doc! {"u": [{"$set": {"t": empty}}]};
+        let stages = stages.get("u").unwrap();
+        // Each one writes the field `t` of the document 1, and whether the time is filled in.
+        let cases: Vec<(DocBuf, bool)> = vec![
+            (
+                doc! {"insert": "new", "documents": [{"_id": 1, "t": empty}]},
+                true,
+            ),
+            (
+                doc! {"insert": "series", "documents": [{"_id": 1, "at": Value::DateTime(0), "t": empty}]},
+                false,
+            ),
+            (
+                doc! {"update": "old", "updates": [{"q": {"_id": 1}, "u": {"t": empty}}]},
+                true,
+            ),
+            (
+                doc! {"update": "new", "updates": [{"q": {"_id": 1}, "u": {"t": empty}, "upsert": true}]},
+                true,
+            ),
+            (
+                doc! {"update": "old", "updates": [{"q": {"_id": 1}, "u": &set}]},
+                false,
+            ),
+            (
+                doc! {"update": "new", "updates": [{"q": {"_id": 1}, "u": &set, "upsert": true}]},
+                false,
+            ),
+            (
+                doc! {"update": "old", "updates": [{"q": {"_id": 1}, "u": stages}]},
+                false,
+            ),
+            (
+                doc! {"update": "new", "updates": [{"q": {"_id": 1}, "u": stages, "upsert": true}]},
+                false,
+            ),
+            (
+                doc! {"findAndModify": "old", "query": {"_id": 1}, "update": {"t": empty}},
+                true,
+            ),
+            (
+                doc! {"findAndModify": "new", "query": {"_id": 1}, "update": {"t": empty}, "upsert": true},
+                true,
+            ),
+            (
+                doc! {"findAndModify": "new", "query": {"_id": 1}, "update": &set, "upsert": true},
+                false,
+            ),
+            (
+                doc! {
+                    "bulkWrite": 1, "nsInfo": [{"ns": "test.new"}],
+                    "ops": [{"insert": 0, "document": {"_id": 1, "t": empty}}],
+                },
+                true,
+            ),
+            (
+                doc! {
+                    "bulkWrite": 1, "nsInfo": [{"ns": "test.old"}],
+                    "ops": [{"update": 0, "filter": {"_id": 1}, "updateMods": {"t": empty}}],
+                },
+                true,
+            ),
+        ];
+        let mut server = TestServer::new();
+        for (command, filled_in) in &cases {
+            for bypass in [None, Some(false), Some(true)] {
+                server.run("test", doc! {"dropDatabase": 1});
+                server.run("test", doc! {"insert": "old", "documents": [{"_id": 1}]});
+                let series = doc! {"create": "series", "timeseries": {"timeField": "at"}};
+                server.run("test", series);
+                let mut command = command.clone();
+                if let Some(bypass) = bypass {
+                    command.push("bypassEmptyTsReplacement", bypass);
+                }
+                let (name, target) = command.first().unwrap();
+                let (db, collection) = match target.as_str() {
+                    Some(collection) => ("test", collection.to_owned()),
+                    None if format!("{command:?}").contains("test.new") => {
+                        ("admin", "new".to_owned())
+                    }
+                    None => ("admin", "old".to_owned()),
+                };
+                let reply = server.run(db, command.clone());
+                assert!(reply.get("writeErrors").is_none(), "{name}: {reply:?}");
+                let found = server.run("test", doc! {"find": collection, "filter": {"_id": 1}});
+                let kept = server.batch(&found, "firstBatch")[0].get("t") == Some(empty);
+                let expected = !filled_in || bypass == Some(true);
+                assert_eq!(kept, expected, "{bypass:?} {command:?}");
+            }
+        }
+        // Neither an `_id` nor what lies deeper is ever filled in.
+        let deep = doc! {"_id": empty, "d": {"t": empty}, "a": [empty]};
+        server.run("test", doc! {"insert": "deep", "documents": [&deep]});
+        let found = server.run("test", doc! {"find": "deep"});
+        assert_eq!(server.batch(&found, "firstBatch"), [deep]);
+        let wrong = doc! {"insert": "c", "documents": [{}], "bypassEmptyTsReplacement": "yes"};
+        assert_eq!(server.code("test", wrong), 14);
     }
 }

@@ -4,7 +4,7 @@ use frond_bson::{Doc, DocBuf, OwnedValue, Value};
 use frond_store::{Namespace, UpdateRequest};
 
 use super::find::hint;
-use super::insert::bypass_validation;
+use super::insert::{bypass_validation, keep_empty_timestamps};
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::{Context, lacking};
@@ -32,6 +32,7 @@ impl Command for Update {
             "updates",
             "ordered",
             "bypassDocumentValidation",
+            "bypassEmptyTsReplacement",
             "let",
             "stmtId",
             "stmtIds",
@@ -54,6 +55,7 @@ impl Command for Update {
         let namespace = cx.namespace()?;
         let args = cx.args();
         let bypass_validation = bypass_validation(&args)?;
+        let keep_empty_timestamps = keep_empty_timestamps(&args)?;
         let ordered = args.flag("ordered")?.unwrap_or(true);
         let variables = args.variables()?;
         let statements = cx.documents("updates")?;
@@ -65,6 +67,7 @@ impl Command for Update {
             .map(|statement| {
                 Ok(UpdateRequest {
                     bypass_validation,
+                    keep_empty_timestamps,
                     ..parse_statement(statement, variables.as_deref())?
                 })
             })
@@ -256,6 +259,7 @@ pub fn parse_statement<'a>(
         hint: hint(&args)?,
         variables,
         bypass_validation: false,
+        keep_empty_timestamps: false,
         collation: args.collation()?,
     })
 }

@@ -113,6 +113,7 @@ impl Target<'_> {
             ordered: true,
             durability: self.durability,
             bypass_validation: self.bypass_validation,
+            keep_empty_timestamps: false,
         };
         let outcome = self.store.insert(ns, &docs, options)?;
         match outcome.errors.into_iter().next() {
@@ -272,6 +273,7 @@ impl Target<'_> {
                 hint: None,
                 variables: variables.as_deref(),
                 bypass_validation: self.bypass_validation,
+                keep_empty_timestamps: false,
             },
             self.durability,
             &self.context,

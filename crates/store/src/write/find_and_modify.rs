@@ -46,6 +46,8 @@ pub struct FindAndModifyRequest<'a> {
     pub variables: Option<&'a Doc>,
     /// Whether documents are not checked by the collection's validator.
     pub bypass_validation: bool,
+    /// As in an update.
+    pub keep_empty_timestamps: bool,
     /// How strings compare; as the collection says if there is none.
     pub collation: Option<Collator>,
 }
@@ -138,7 +140,7 @@ pub fn find_and_modify(
     let update = Update::parse_value(update, &request.array_filters, &environment)?;
     let mut attempts = 0;
     loop {
-        let mut apply = Apply::new(&update).keeping_result();
+        let mut apply = Apply::new(&update, request.keep_empty_timestamps).keeping_result();
         if let Some((row, _)) = target.change_one(&mut Executed(&mut apply))? {
             let shown = match &apply.result {
                 Some(new) if request.return_new => new,
@@ -153,7 +155,7 @@ pub fn find_and_modify(
         if !request.upsert {
             return Ok(FindAndModifyOutcome::default());
         }
-        match insert_upserted(&target, &update, filter) {
+        match insert_upserted(&target, apply, filter) {
             Ok(inserted) => {
                 return Ok(FindAndModifyOutcome {
                     upserted_id: inserted.get("_id").map(OwnedValue::from),

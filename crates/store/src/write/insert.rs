@@ -1,6 +1,6 @@
 //! Inserting documents in bulk: the hot path of the product.
 
-use frond_bson::{Doc, DocBuf, ObjectId, Value, tag};
+use frond_bson::{Doc, DocBuf, ObjectId, RawElement, Value, tag};
 use frond_query::error::ErrorCode;
 
 use super::staging::{Buffers, Staged, Staging, check_size, primary_key};
@@ -19,6 +19,8 @@ pub struct InsertOptions {
     pub durability: Durability,
     /// Whether documents are not checked by the collection's validator.
     pub bypass_validation: bool,
+    /// Whether a top-level `Timestamp(0, 0)` is stored as it is, not replaced by the current time.
+    pub keep_empty_timestamps: bool,
 }
 
 /// What became of an insert.
@@ -116,14 +118,22 @@ impl Inserter<'_> {
         let mut staging = Staging::for_insertion(engine, collection, &mut self.buffers)
             .bypassing_validation(self.options.bypass_validation)
             .expecting(docs.len(), bytes)?;
+        // MongoDB never fills in those of measurements.
+        let keeps_empty_timestamps =
+            self.options.keep_empty_timestamps || collection.settings.time_series.is_some();
         let mut errors = Vec::new();
         let mut consumed = 0;
         for (offset, doc) in docs.iter().enumerate() {
             if staging.is_full() {
                 break;
             }
-            let staged = prepare(doc, &mut self.prepared, &mut self.key)
-                .and_then(|doc| staging.insert(&self.key, doc));
+            let staged = prepare(
+                doc,
+                keeps_empty_timestamps,
+                &mut self.prepared,
+                &mut self.key,
+            )
+            .and_then(|doc| staging.insert(&self.key, doc));
             match staged {
                 Ok(Staged::Done) => {}
                 Ok(Staged::NextCommit) => break,
@@ -150,10 +160,11 @@ impl Inserter<'_> {
     }
 }
 
-/// The document as it is stored: `_id` first and generated if missing, empty timestamps filled in.
-/// Writes its primary key to `key`. A document that is in order already is not copied.
+/// The document as it is stored: `_id` first and generated if missing, empty timestamps filled in
+/// unless they are to be kept. Writes its primary key to `key`. A document that is in order already is not copied.
 pub(super) fn prepare<'a>(
     doc: &'a Doc,
+    keeps_empty_timestamps: bool,
     prepared: &'a mut Vec<u8>,
     key: &mut Vec<u8>,
 ) -> Result<&'a Doc> {
@@ -171,10 +182,11 @@ pub(super) fn prepare<'a>(
             }
             id = Some(element);
             id_is_first = place == 0;
-        } else if element.tag() == tag::TIMESTAMP && element.value_bytes() == [0; 8] {
+        } else if is_empty_timestamp(&element) {
             has_empty_timestamp = true;
         }
     }
+    let fills_in = has_empty_timestamp && !keeps_empty_timestamps;
     let id_value = match id.and_then(|id| id.value()) {
         Some(value) => {
             check_id(&value)?;
@@ -183,7 +195,7 @@ pub(super) fn prepare<'a>(
         None => Value::ObjectId(ObjectId::new()),
     };
     primary_key(&id_value, key);
-    if id_is_first && !has_empty_timestamp {
+    if id_is_first && !fills_in {
         return Ok(doc);
     }
     let mut buffer = std::mem::take(prepared);
@@ -195,7 +207,7 @@ pub(super) fn prepare<'a>(
         .iter_raw()
         .filter(|element| element.name_bytes() != b"_id")
     {
-        if element.tag() == tag::TIMESTAMP && element.value_bytes() == [0; 8] {
+        if fills_in && is_empty_timestamp(&element) {
             out.push(element.name(), Value::Timestamp(clock_timestamp()));
         } else {
             out.push_raw(&element);
@@ -205,6 +217,11 @@ pub(super) fn prepare<'a>(
     let doc = Doc::from_trusted(prepared);
     check_size(doc)?;
     Ok(doc)
+}
+
+/// Whether this is a `Timestamp(0, 0)`.
+fn is_empty_timestamp(element: &RawElement<'_>) -> bool {
+    element.tag() == tag::TIMESTAMP && element.value_bytes() == [0; 8]
 }
 
 /// Checks a value that is to be an `_id`.

@@ -42,6 +42,9 @@ pub struct UpdateRequest<'a> {
     pub variables: Option<&'a Doc>,
     /// Whether documents are not checked by the collection's validator.
     pub bypass_validation: bool,
+    /// Whether a replacement's top-level `Timestamp(0, 0)` is stored as it is, not replaced by the
+    /// current time.
+    pub keep_empty_timestamps: bool,
     /// How strings compare; as the collection says if there is none.
     pub collation: Option<Collator>,
 }
@@ -70,9 +73,11 @@ pub(super) struct Apply<'a> {
 }
 
 impl<'a> Apply<'a> {
-    pub fn new(update: &'a Update) -> Apply<'a> {
+    /// `keeps_empty_timestamps` is that of [`UpdateRequest`].
+    pub fn new(update: &'a Update, keeps_empty_timestamps: bool) -> Apply<'a> {
         let mut context = ApplyContext::at(now_ms());
         context.timestamp = clock_timestamp();
+        context.keeps_empty_timestamps = keeps_empty_timestamps;
         Apply {
             update,
             context,
@@ -190,7 +195,8 @@ pub fn update(
     };
     let mut attempts = 0;
     loop {
-        let changed = run(&target, &update, request.multi)?;
+        let mut apply = Apply::new(&update, request.keep_empty_timestamps);
+        let changed = run(&target, &mut apply, request.multi)?;
         if changed.matched > 0 || !request.upsert {
             return Ok(UpdateOutcome {
                 matched: changed.matched,
@@ -198,7 +204,7 @@ pub fn update(
                 upserted_id: None,
             });
         }
-        match insert_upserted(&target, &update, request.filter) {
+        match insert_upserted(&target, apply, request.filter) {
             Ok(inserted) => {
                 return Ok(UpdateOutcome {
                     upserted_id: inserted.get("_id").map(OwnedValue::from),
@@ -212,12 +218,11 @@ pub fn update(
     }
 }
 
-fn run(target: &Target<'_>, update: &Update, multi: bool) -> Result<Changed> {
-    let mut apply = Apply::new(update);
+fn run(target: &Target<'_>, apply: &mut Apply<'_>, multi: bool) -> Result<Changed> {
     if multi {
-        return target.change_all(&mut apply);
+        return target.change_all(apply);
     }
-    Ok(match target.change_one(&mut apply)? {
+    Ok(match target.change_one(apply)? {
         Some((_, modified)) => Changed {
             matched: 1,
             modified: u64::from(modified),
@@ -232,16 +237,18 @@ fn run(target: &Target<'_>, update: &Update, multi: bool) -> Result<Changed> {
 /// `DuplicateKey` (11000), also if another upsert was faster; errors of the update.
 pub(super) fn insert_upserted(
     target: &Target<'_>,
-    update: &Update,
+    mut apply: Apply<'_>,
     filter: &Doc,
 ) -> Result<DocBuf> {
-    let base = update.upsert_base(filter)?;
-    let mut apply = Apply::new(update);
+    let base = apply.update.upsert_base(filter)?;
     apply.context.is_upsert_insert = true;
+    apply.context.positional = None;
     apply.context.new_id = Some(ObjectId::new());
-    let doc = update.apply(&base, &apply.context)?.doc;
+    let doc = apply.update.apply(&base, &apply.context)?.doc;
     let (mut prepared, mut key) = (Vec::new(), Vec::new());
-    let doc = prepare(&doc, &mut prepared, &mut key)?;
+    // Empty timestamps that a replacement has are filled in by now; those that operators and
+    // pipelines set stay.
+    let doc = prepare(&doc, true, &mut prepared, &mut key)?;
     let mut buffers = Buffers::default();
     let mut retry = Retry::default();
     loop {

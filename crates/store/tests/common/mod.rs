@@ -21,6 +21,7 @@ pub const INSERT: InsertOptions = InsertOptions {
     ordered: true,
     durability: Durability::Logged,
     bypass_validation: false,
+    keep_empty_timestamps: false,
 };
 
 fn open(directory: &std::path::Path) -> DocumentStore {

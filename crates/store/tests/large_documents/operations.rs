@@ -86,6 +86,7 @@ pub fn run(store: &DocumentStore, ns: &Namespace, op: &Op, durability: Durabilit
                 ordered: false,
                 durability,
                 bypass_validation: false,
+                keep_empty_timestamps: false,
             };
             let outcome = store.insert(ns, &borrowed(docs), options);
             let outcome = outcome.map_err(|error| failure(&error))?;
@@ -104,6 +105,7 @@ pub fn run(store: &DocumentStore, ns: &Namespace, op: &Op, durability: Durabilit
                 hint: hint(&update.filter),
                 variables: None,
                 bypass_validation: false,
+                keep_empty_timestamps: false,
                 collation: None,
             };
             let outcome = store.update(ns, &request, durability, &context);

@@ -30,6 +30,7 @@ fn request<'a>(filter: &'a Doc, change: &'a Doc) -> UpdateRequest<'a> {
         hint: None,
         variables: None,
         bypass_validation: false,
+        keep_empty_timestamps: false,
         collation: None,
     }
 }
@@ -75,6 +76,7 @@ fn counters(setting: &Setting, index: Option<DocBuf>) {
             ordered: true,
             durability: Durability::Logged,
             bypass_validation: false,
+            keep_empty_timestamps: false,
         };
         assert_eq!(store.insert(&c, &[&document], options).unwrap().inserted, 1);
     }

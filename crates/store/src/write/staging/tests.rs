@@ -21,6 +21,7 @@ fn writes(index: &DocBuf, old: &Doc, new: &Doc, touched: &str) -> usize {
         ordered: true,
         durability: Durability::Logged,
         bypass_validation: false,
+        keep_empty_timestamps: false,
     };
     let outcome = store.insert(&ns, &[old], options).unwrap();
     assert_eq!(outcome.inserted, 1);
