@@ -50,8 +50,12 @@ impl std::fmt::Display for Peer {
     }
 }
 
-/// Bytes of a command that `currentOp` and the log keep.
-pub const COMMAND_BYTES_KEPT: usize = 1024;
+/// Bytes of a command that the log shows, and `currentOp` where it truncates.
+pub const COMMAND_BYTES_SHOWN: usize = 1024;
+
+/// Bytes of a command that are kept while it runs, or while its cursor is open, for a `$currentOp` that does not
+/// truncate.
+pub const COMMAND_BYTES_KEPT: usize = 64 << 10;
 
 /// The operation that a connection runs, or ran last. Its buffers are used again and again.
 #[derive(Debug, Default)]
@@ -66,7 +70,7 @@ pub struct Running {
     pub kind: &'static str,
     /// `database.collection`.
     pub namespace: String,
-    /// The command's document, if it is short enough.
+    /// The command's document, as [`kept_command`] has it.
     pub command: Vec<u8>,
     /// The client's session.
     pub session: Option<SessionId>,
@@ -75,7 +79,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// The command as a document, or its name only when it is long.
+    /// The command as it is kept.
     pub fn command_doc(&self) -> DocBuf {
         DocBuf::from_vec(self.command.clone()).unwrap_or_default()
     }
@@ -90,15 +94,30 @@ impl Running {
                 .extend_from_slice(short_command(body).as_bytes());
         }
     }
+
+    /// Gives the memory of a long command back, once nobody can ask for it any more: there may be many connections.
+    pub fn forget_long_command(&mut self) {
+        if self.command.capacity() > 2 * COMMAND_BYTES_SHOWN {
+            self.command = Vec::new();
+        }
+    }
+}
+
+/// A command as it is kept: whole, or cut to its short fields if it is very long.
+pub fn kept_command(body: &Doc) -> DocBuf {
+    if body.len_bytes() <= COMMAND_BYTES_KEPT {
+        return body.to_owned();
+    }
+    short_command(body)
 }
 
 /// A command, cut to its short fields if it is long.
 pub fn short_command(body: &Doc) -> DocBuf {
-    if body.len_bytes() <= COMMAND_BYTES_KEPT {
+    if body.len_bytes() <= COMMAND_BYTES_SHOWN {
         return body.to_owned();
     }
     let mut short = DocBuf::new();
-    let mut room = COMMAND_BYTES_KEPT;
+    let mut room = COMMAND_BYTES_SHOWN;
     for (name, value) in body.iter() {
         let bytes = name.len() + 2 + value.len_bytes();
         if bytes <= room.min(256) {
@@ -294,11 +313,18 @@ mod tests {
         let short = doc! {"ping": 1};
         running.keep_command(&short);
         assert_eq!(running.command_doc(), short);
-        let long = doc! {"insert": "c", "x": "y".repeat(2000), "$db": "d"};
+        let cut = doc! {"insert": "c", "$db": "d", "$truncated": true};
+        let long = doc! {"insert": "c", "x": "y".repeat(5000), "$db": "d"};
         running.keep_command(&long);
+        assert_eq!(running.command_doc(), long);
+        assert_eq!(short_command(&running.command_doc()), cut);
+        running.forget_long_command();
+        assert_eq!(running.command.capacity(), 0);
+        let longer = doc! {"insert": "c", "x": "y".repeat(COMMAND_BYTES_KEPT), "$db": "d"};
+        running.keep_command(&longer);
         assert_eq!(
-            running.command_doc(),
-            doc! {"insert": "c", "$db": "d", "$truncated": true}
+            (running.command_doc(), kept_command(&longer)),
+            (cut.clone(), cut)
         );
         assert!(Peer::Tcp("127.0.0.1:1".parse().unwrap()).is_local());
         assert!(Peer::Tcp("[::ffff:127.0.0.1]:1".parse().unwrap()).is_local());

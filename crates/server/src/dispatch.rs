@@ -9,7 +9,7 @@ use frond_wire::DocIter;
 use crate::arguments::{Arguments, name_bit, whole};
 use crate::commands::{self, Command, Traits, proper_name};
 use crate::concern::{WriteConcern, check_read_concern};
-use crate::connection::{ClientState, Connection};
+use crate::connection::{ClientState, Connection, short_command};
 use crate::context::{Context, lacking};
 use crate::exec::Work;
 use crate::fail_points::Effect;
@@ -351,16 +351,19 @@ fn end(server: &Server, connection: &Connection, operation: &Operation, took: Du
     server
         .metrics
         .record(namespace, traits.op, traits.class, took);
-    if slow {
-        server.metrics.slow_operations.add(1);
-        let attributes = doc! {
+    let attributes = slow.then(|| {
+        doc! {
             "type": operation.kind,
             "ns": &running.namespace,
             "appName": connection.application().unwrap_or(""),
-            "command": running.command_doc(),
+            "command": short_command(&running.command_doc()),
             "durationMillis": i64::try_from(took.as_millis()).unwrap_or(i64::MAX),
-        };
-        drop(running);
+        }
+    });
+    running.forget_long_command();
+    drop(running);
+    if let Some(attributes) = attributes {
+        server.metrics.slow_operations.add(1);
         server.log.info(
             Component::Command,
             51803,

@@ -3,7 +3,7 @@
 use frond_bson::{ArrayBuf, DocBuf};
 
 use crate::arguments::Arguments;
-use crate::connection::short_command;
+use crate::connection::kept_command;
 use crate::context::Context;
 use crate::cursors::{Cursor, FIRST_BATCH_DOCUMENTS};
 use crate::failure::{Failure, Result};
@@ -44,7 +44,7 @@ pub fn open_cursor(
         return Ok((batch, 0));
     }
     cursor.session = cx.session;
-    cursor.originating = short_command(cx.body);
+    cursor.originating = kept_command(cx.body);
     // The time of a tailable cursor's find is that of its first batch only.
     cursor.time_left = cx
         .max_time

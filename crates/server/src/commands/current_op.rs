@@ -5,13 +5,13 @@ use frond_query::matcher::Filter;
 
 use super::{Command, Traits};
 use crate::arguments::Arguments;
-use crate::connection::{Connection, Peer};
+use crate::connection::{Connection, Peer, short_command};
 use crate::context::Context;
-use crate::failure::Result;
+use crate::failure::{ErrorCode, Failure, Result};
 use crate::state::Server;
 
-/// Fields that are not conditions on an operation.
-const NOT_CONDITIONS: [&str; 12] = [
+/// Fields that are not conditions on an operation: the command's own, and those of every command.
+const NOT_CONDITIONS: [&str; 17] = [
     "currentOp",
     "currentop",
     "$all",
@@ -22,8 +22,13 @@ const NOT_CONDITIONS: [&str; 12] = [
     "comment",
     "$clusterTime",
     "$readPreference",
+    "$queryOptions",
+    "readConcern",
+    "writeConcern",
     "maxTimeMS",
     "apiVersion",
+    "apiStrict",
+    "apiDeprecationErrors",
 ];
 
 /// Lists the operations that run now.
@@ -54,10 +59,14 @@ impl Command for CurrentOp {
             }
         }
         let filter = Filter::parse(&conditions)?;
-        let idle = cx.args().flag("$all")?.unwrap_or(false);
+        let shown = Shown {
+            idle_connections: cx.args().flag("$all")?.unwrap_or(false),
+            idle_cursors: false,
+            truncates: cx.args().flag("$truncateOps")?.unwrap_or(true),
+        };
         let mut reply = DocBuf::new();
         reply.push_array("inprog", |list| {
-            for operation in operations(cx.server, idle, false) {
+            for operation in operations(cx.server, &shown) {
                 if filter.matches(&operation) {
                     list.push(&operation);
                 }
@@ -69,12 +78,13 @@ impl Command for CurrentOp {
 
 /// Options of the aggregation stage `$currentOp`.
 pub fn stage(server: &Server, spec: &Doc) -> Result<Vec<DocBuf>> {
-    const KNOWN: [&str; 7] = [
+    const KNOWN: [&str; 8] = [
         "allUsers",
         "idleConnections",
         "idleCursors",
         "idleSessions",
         "localOps",
+        "truncateOps",
         "backtrace",
         "targetAllNodes",
     ];
@@ -83,20 +93,47 @@ pub fn stage(server: &Server, spec: &Doc) -> Result<Vec<DocBuf>> {
     for name in KNOWN {
         args.bool(name)?;
     }
-    let idle = args.bool("idleConnections")?.unwrap_or(false);
-    let cursors = args.bool("idleCursors")?.unwrap_or(false);
-    Ok(operations(server, idle, cursors))
+    let on = |name| Ok::<_, Failure>(args.bool(name)?.unwrap_or(false));
+    if on("targetAllNodes")? {
+        return Err(Failure::new(
+            ErrorCode::FailedToParse,
+            "$currentOp supports targetAllNodes parameter only for sharded clusters",
+        ));
+    }
+    let shown = Shown {
+        idle_connections: on("idleConnections")?,
+        idle_cursors: on("idleCursors")?,
+        truncates: on("truncateOps")?,
+    };
+    Ok(operations(server, &shown))
 }
 
-/// Operations that run, connections that are idle if asked for, and cursors that wait if asked for.
-fn operations(server: &Server, idle_connections: bool, idle_cursors: bool) -> Vec<DocBuf> {
+/// What is listed besides the operations that run, and how.
+struct Shown {
+    idle_connections: bool,
+    idle_cursors: bool,
+    /// Long commands are cut to their short fields.
+    truncates: bool,
+}
+
+impl Shown {
+    fn command(&self, kept: DocBuf) -> DocBuf {
+        if self.truncates {
+            short_command(&kept)
+        } else {
+            kept
+        }
+    }
+}
+
+fn operations(server: &Server, shown: &Shown) -> Vec<DocBuf> {
     let mut list = Vec::new();
     for connection in server.connections.list() {
-        if let Some(operation) = describe(server, &connection, idle_connections) {
+        if let Some(operation) = describe(server, &connection, shown) {
             list.push(operation);
         }
     }
-    if idle_cursors {
+    if shown.idle_cursors {
         for cursor in server
             .cursors
             .list()
@@ -110,7 +147,7 @@ fn operations(server: &Server, idle_connections: bool, idle_cursors: bool) -> Ve
                 "cursor": {
                     "cursorId": cursor.id,
                     "noCursorTimeout": cursor.no_timeout,
-                    "originatingCommand": &cursor.originating,
+                    "originatingCommand": shown.command(cursor.originating),
                 },
             };
             if let Some(session) = cursor.session {
@@ -122,9 +159,9 @@ fn operations(server: &Server, idle_connections: bool, idle_cursors: bool) -> Ve
     list
 }
 
-fn describe(server: &Server, connection: &Connection, idle: bool) -> Option<DocBuf> {
+fn describe(server: &Server, connection: &Connection, shown: &Shown) -> Option<DocBuf> {
     let running = connection.running.lock();
-    if !running.active && !idle {
+    if !running.active && !shown.idle_connections {
         return None;
     }
     let mut out = doc! {
@@ -155,7 +192,7 @@ fn describe(server: &Server, connection: &Connection, idle: bool) -> Option<DocB
         out.push("microsecs_running", micros);
         out.push("op", running.kind);
         out.push("ns", &running.namespace);
-        out.push("command", &running.command_doc());
+        out.push("command", &shown.command(running.command_doc()));
         if let Some((step, done, total)) = running.progress.as_ref().and_then(|shown| shown.get()) {
             // Estimates of the total may be too low.
             let total = total.max(done);
@@ -208,6 +245,64 @@ mod tests {
         assert!(stage(&server.server, &doc! {"x": true}).is_err());
     }
 
+    /// Point 3 of issue 13: mongosh sends `truncateOps: false`.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn long_commands_are_truncated_on_request() {
+        let mut server = TestServer::new();
+        let comment = "x".repeat(5000);
+        // Whether the command `currentOp` itself shows its long comment.
+        let mut shows = |stage: Option<DocBuf>, command: DocBuf| {
+            let command = match stage {
+                Some(spec) => doc! {
+                    "aggregate": 1, "pipeline": [{"$currentOp": spec}], "cursor": {}, "comment": &comment,
+                },
+                None => {
+                    let mut command = command;
+                    command.push("comment", &*comment);
+                    command
+                }
+            };
+            let reply = format!("{:?}", server.run("admin", command));
+            assert_ne!(reply.contains(&comment), reply.contains("$truncated"));
+            reply.contains(&comment)
+        };
+        let none = || doc! {};
+        assert!(shows(Some(doc! {"truncateOps": false}), none()));
+        assert!(shows(
+            Some(doc! {"allUsers": true, "backtrace": true}),
+            none()
+        ));
+        assert!(!shows(Some(doc! {"truncateOps": true}), none()));
+        // The command truncates unless it is told not to.
+        assert!(!shows(None, doc! {"currentOp": 1}));
+        assert!(shows(None, doc! {"currentOp": 1, "$truncateOps": false}));
+
+        // So are the commands of idle cursors.
+        server.fill("c", 5);
+        let find = doc! {"find": "c", "batchSize": 1, "comment": &comment};
+        server.run("test", find);
+        for (truncates, whole) in [(true, false), (false, true)] {
+            let spec = doc! {"idleCursors": true, "truncateOps": truncates};
+            let listed = stage(&server.server, &spec).unwrap();
+            let cursor = listed
+                .iter()
+                .find(|entry| entry.get_str("type") == Some("idleCursor"))
+                .unwrap();
+            let command = cursor.get_doc("cursor").unwrap();
+            let command = command.get_doc("originatingCommand").unwrap();
+            assert_eq!(command.get_str("find"), Some("c"));
+            assert_eq!(command.get_str("comment").is_some(), whole);
+        }
+        for (spec, code) in [
+            (doc! {"truncateOps": 1}, 14),
+            (doc! {"targetAllNodes": true}, 9),
+            (doc! {"x": true}, 40415),
+        ] {
+            let failure = stage(&server.server, &spec).unwrap_err();
+            assert_eq!(failure.code.code(), code, "{spec:?}");
+        }
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn an_index_build_shows_how_far_it_has_come() {
         let server = TestServer::new();
@@ -218,7 +313,12 @@ mod tests {
             running.active = true;
             running.progress = Some(progress.clone());
         }
-        let described = || describe(&server.server, &connection, false).unwrap();
+        let shown = Shown {
+            idle_connections: false,
+            idle_cursors: false,
+            truncates: true,
+        };
+        let described = || describe(&server.server, &connection, &shown).unwrap();
         assert_eq!(described().get_str("msg"), None);
         progress.set("Index Build: scanning collection", 300, 1200);
         let shown = described();
