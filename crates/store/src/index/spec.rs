@@ -400,6 +400,9 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
                 "The index name '*' is not valid.",
             ));
         }
+        Some(Value::String(name)) if name.contains('\0') => {
+            return Err(cannot_create("index name cannot contain NUL bytes"));
+        }
         Some(Value::String(name)) => name.to_owned(),
         Some(other) => {
             return Err(refuse(
@@ -732,6 +735,7 @@ mod tests {
                 "Unknown index plugin 'nonsense'",
             ),
             (doc! {"key": {"a": 1}, "name": ""}, 67, "cannot be empty"),
+            (doc! {"key": {"a": 1}, "name": "a\0b"}, 67, "NUL bytes"),
             (doc! {"key": {"a": 1}, "name": "*"}, 2, "not valid"),
             (doc! {"key": {"a": 1}, "name": "_id_"}, 2, "reserved"),
             (doc! {"key": {"a": 1}, "v": 0}, 67, "v=0"),
