@@ -49,6 +49,16 @@ impl Purpose<'_> {
     };
 }
 
+/// Whether MongoDB would look one `_id` up without a plan, which it shows as `IDHACK`. A count skips by itself.
+fn takes_short_way(request: &FindRequest<'_>, task: Task) -> bool {
+    (request.skip == 0 || task == Task::Count)
+        && request.hint.is_none()
+        && request.min.is_none()
+        && request.max.is_none()
+        && !request.show_record_id
+        && !request.tailable
+}
+
 impl DocumentStore {
     /// Explains a find: `explainVersion`, `queryPlanner` and, if asked for, `executionStats`.
     ///
@@ -112,6 +122,7 @@ impl DocumentStore {
         };
         let shown = Shown {
             task: purpose.task,
+            by_id_only: takes_short_way(request, purpose.task),
             hinted: request.hint.is_some(),
             filter,
             projection: request.projection.unwrap_or(empty),

@@ -454,3 +454,61 @@ fn min_and_max_bound_the_hinted_index() {
     assert_eq!(run(Some(&ab), Some(&five), None), Err(51174));
     assert_eq!(run(Some(&u), Some(&eight), Some(&five)), Err(51175));
 }
+
+/// Point 13 of issue 13: options with which MongoDB plans a query by `_id` as any other.
+#[test]
+fn the_short_way_to_an_id_is_not_taken_with_some_options() {
+    let f = fixture();
+    let filter = doc! {"_id": 7};
+    let hint = doc! {"_id": 1};
+    let plain = || FindRequest {
+        filter: Some(&filter),
+        ..FindRequest::default()
+    };
+    for (request, expected) in [
+        (plain(), "IDHACK"),
+        (
+            FindRequest {
+                limit: Some(1),
+                ..plain()
+            },
+            "IDHACK",
+        ),
+        (
+            FindRequest { skip: 1, ..plain() },
+            "SKIP > FETCH > IXSCAN _id_",
+        ),
+        (
+            FindRequest {
+                hint: Some(Value::Document(&hint)),
+                ..plain()
+            },
+            "FETCH > IXSCAN _id_",
+        ),
+        (
+            FindRequest {
+                show_record_id: true,
+                ..plain()
+            },
+            "FETCH > IXSCAN _id_",
+        ),
+    ] {
+        let reply = f
+            .store
+            .explain_find(
+                &ns("db.c"),
+                &request,
+                Verbosity::ExecutionStats,
+                &OpContext::new(),
+            )
+            .unwrap();
+        let shown = outline(
+            reply
+                .get_doc("queryPlanner")
+                .unwrap()
+                .get_doc("winningPlan")
+                .unwrap(),
+        );
+        assert!(shown.ends_with(expected), "{shown} {request:?}");
+    }
+}

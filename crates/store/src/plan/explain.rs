@@ -53,6 +53,8 @@ pub struct Shown<'a> {
     pub task: Task,
     /// The filter, as [`frond_query::matcher::canonical`] has it.
     pub filter: &'a Doc,
+    /// Whether the query has none of the options with which MongoDB does not take its short way to one `_id`.
+    pub by_id_only: bool,
     /// Whether the query named its index.
     pub hinted: bool,
     /// The projection, empty for none.
@@ -75,6 +77,10 @@ pub struct Shown<'a> {
     pub measured: Option<Measured>,
     /// `$text`, if the filter has it.
     pub text: Option<&'a TextMatch>,
+}
+
+fn names_other_fields(filter: &Doc) -> bool {
+    filter.first().is_some_and(|(name, _)| name != "_id")
 }
 
 fn direction_text(direction: Direction) -> &'static str {
@@ -237,7 +243,7 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
             docs_examined(&mut stage);
             stage
         }
-        Access::Id(_) if shown.filter.first().is_some_and(|(name, _)| name != "_id") => {
+        Access::Id(_) if !shown.by_id_only || names_other_fields(shown.filter) => {
             let mut scan = begin("IXSCAN", shown, |measured| measured.stats.docs_examined);
             let conditions = canonical_conditions(shown.filter);
             let of_id = |one: &&DocBuf| one.get_doc("_id").is_some_and(|c| c.contains_key("$eq"));
