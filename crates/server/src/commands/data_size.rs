@@ -22,7 +22,14 @@ impl Command for DataSize {
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        &["keyPattern", "min", "max", "estimate"]
+        &[
+            "keyPattern",
+            "min",
+            "max",
+            "estimate",
+            "maxSize",
+            "maxObjects",
+        ]
     }
 
     fn traits(&self) -> Traits {
@@ -46,7 +53,12 @@ impl Command for DataSize {
         if min.is_some() != max.is_some() {
             return Err(Failure::bad_value("min and max must be given together"));
         }
-        let (size, count) = if min.is_none() {
+        // 0 is no limit.
+        let limit = |name| Ok::<_, Failure>(args.u64(name)?.filter(|limit| *limit > 0));
+        let (max_size, max_objects) = (limit("maxSize")?, limit("maxObjects")?);
+        let whole = min.is_none() && max_size.is_none() && max_objects.is_none();
+        let mut max_reached = false;
+        let (size, count) = if whole {
             let stats = cx.server.store.collection_stats(&namespace)?;
             (stats.size, stats.count)
         } else {
@@ -54,7 +66,7 @@ impl Command for DataSize {
             let request = FindRequest {
                 min,
                 max,
-                hint: Some(frond_bson::Value::Document(&pattern)),
+                hint: min.map(|_| frond_bson::Value::Document(&pattern)),
                 ..FindRequest::default()
             };
             let mut cursor = cx.server.store.find(&namespace, &request, &cx.limits)?;
@@ -62,15 +74,25 @@ impl Command for DataSize {
             while let Some(document) = cursor.next()? {
                 size += document.len_bytes() as u64;
                 count += 1;
+                // The document that goes beyond a limit is counted, as in MongoDB.
+                max_reached = max_size.is_some_and(|most| size > most)
+                    || max_objects.is_some_and(|most| count > most);
+                if max_reached {
+                    break;
+                }
             }
             (size, count)
         };
-        Ok(doc! {
+        let mut reply = doc! {
             "estimate": estimate,
             "size": i64::try_from(size).unwrap_or(i64::MAX),
             "numObjects": i64::try_from(count).unwrap_or(i64::MAX),
             "millis": i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
-        })
+        };
+        if max_reached {
+            reply.push("maxReached", true);
+        }
+        Ok(reply)
     }
 }
 
@@ -115,6 +137,43 @@ mod tests {
             server.code("test", doc! {"dataSize": "test.c", "min": {"_id": 2}}),
             2
         );
+        assert_eq!(
+            server.code("test", doc! {"dataSize": "test.c", "maxObjects": -1}),
+            51024
+        );
         assert_eq!(server.code("test", doc! {"dataSize": 1}), 14);
+    }
+
+    /// Point 13 of issue 13.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_limit_of_documents_or_bytes_ends_the_sum() {
+        let mut server = TestServer::new();
+        server.fill("c", 10);
+        let one = doc! {"_id": 1, "a": 1}.len_bytes() as i64;
+        // The limits, the documents counted, and whether a limit was met.
+        let cases = [
+            (doc! {"maxObjects": 3}, 4, true),
+            (
+                doc! {"maxObjects": 3, "min": {"_id": 8}, "max": {"_id": 10}},
+                2,
+                false,
+            ),
+            (doc! {"maxObjects": 9}, 10, true),
+            (doc! {"maxObjects": 10}, 10, false),
+            (doc! {"maxSize": 2 * one}, 3, true),
+            (doc! {"maxSize": 100 * one, "maxObjects": 0}, 10, false),
+        ];
+        for (limits, count, reached) in cases {
+            let mut command = doc! {"dataSize": "test.c"};
+            command.push_all(&limits);
+            let reply = server.run("test", command);
+            assert_eq!(reply.get_i64("numObjects"), Some(count), "{limits:?}");
+            assert_eq!(reply.get_i64("size"), Some(count * one), "{limits:?}");
+            assert_eq!(
+                reply.get_bool("maxReached").is_some(),
+                reached,
+                "{limits:?}"
+            );
+        }
     }
 }
