@@ -347,4 +347,29 @@ mod tests {
         let distinct = doc! {"distinct": "c", "key": "a", "apiVersion": "1", "apiStrict": true};
         assert_eq!(server.code("test", distinct), 323);
     }
+
+    /// Point 13 of issue 13.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_explanation_takes_no_write_concern() {
+        let mut server = TestServer::new();
+        server.fill("c", 1);
+        for stage in [
+            doc! {"$out": "other"},
+            doc! {"$merge": {"into": "other"}},
+            doc! {"$match": {}},
+        ] {
+            let command = doc! {
+                "aggregate": "c", "pipeline": [stage], "cursor": {}, "writeConcern": {"w": 1},
+            };
+            let mut explained = command.clone();
+            explained.push("explain", true);
+            for command in [explained, doc! {"explain": &command}] {
+                let reply = server.reply("test", command);
+                let message = "Aggregation explain does not support the 'writeConcern' option";
+                assert_eq!(reply.get_str("errmsg"), Some(message));
+                assert_eq!(reply.get_i32("code"), Some(9));
+            }
+            server.run("test", command);
+        }
+    }
 }

@@ -252,6 +252,12 @@ fn explain_pipeline(
     variables: Option<&Doc>,
     verbosity: Verbosity,
 ) -> Result<DocBuf> {
+    if args.get("writeConcern").is_some() {
+        return Err(Failure::new(
+            ErrorCode::FailedToParse,
+            "Aggregation explain does not support the 'writeConcern' option",
+        ));
+    }
     let aggregation = aggregate::parse(cx, args, variables)?;
     let Some(namespace) = aggregation.namespace else {
         return Err(Failure::not_supported(
