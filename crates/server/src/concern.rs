@@ -22,6 +22,12 @@ impl WriteConcern {
         acknowledged: true,
     };
 
+    /// Whether the client wants to know nothing of the write but that it was taken. One that waits for the journal
+    /// is answered in full.
+    pub fn is_unacknowledged(&self) -> bool {
+        !self.acknowledged && self.durability != Durability::Synced
+    }
+
     /// Reads a write concern. `journal` says whether there is a journal.
     pub fn parse(doc: &Doc, journal: bool) -> Result<WriteConcern> {
         let failed = |message: String| Failure::new(ErrorCode::FailedToParse, message);

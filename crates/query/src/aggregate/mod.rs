@@ -26,7 +26,7 @@ pub use exec::{
 pub use front::Front;
 pub use stages::Writing;
 pub(crate) use stages::reference as reference_of_stages;
-pub use update::UpdatePipeline;
+pub use update::{UpdatePipeline, check_stage_names};
 pub(crate) use window::reference as reference_of_windows;
 
 use crate::environment::Environment;

@@ -16,6 +16,24 @@ pub struct UpdatePipeline {
     transforms: Vec<Arc<Transform>>,
 }
 
+/// Checks that an array names stages only, which MongoDB does before it runs any statement of a command.
+///
+/// # Errors
+/// 40324 for unknown stages, 14 for elements that are no documents, 238 for stages that this server lacks.
+pub fn check_stage_names(array: &Doc) -> Result<()> {
+    for stage in array.values() {
+        let Value::Document(stage) = stage else {
+            return Err(not_an_object());
+        };
+        stages::find(stage.first().map_or("", |(name, _)| name))?;
+    }
+    Ok(())
+}
+
+fn not_an_object() -> Error {
+    Error::type_mismatch("Each element of the 'pipeline' array must be an object")
+}
+
 impl UpdatePipeline {
     /// Reads the stages.
     ///
@@ -29,9 +47,7 @@ impl UpdatePipeline {
         let mut parsed = Vec::new();
         for stage in array.values() {
             let Value::Document(stage) = stage else {
-                return Err(Error::type_mismatch(
-                    "Each element of the 'pipeline' array must be an object",
-                ));
+                return Err(not_an_object());
             };
             let mut fields = stage.iter();
             let (Some((name, argument)), None) = (fields.next(), fields.next()) else {

@@ -11,7 +11,6 @@ use crate::arguments::Arguments;
 use crate::context::{Context, lacking};
 use crate::cursors::Cursor;
 use crate::failure::{ErrorCode, Failure, Result};
-use crate::metrics::Op;
 use crate::reply::{BatchOptions, ERROR_BYTES_MAX, first_batch, push_count};
 use crate::sessions::RetryableWrite;
 use crate::statements::Statements;
@@ -101,7 +100,6 @@ impl Command for BulkWrite {
                     namespace,
                     statement,
                 } => {
-                    cx.server.metrics.count(Op::Update, 1);
                     let request = update::parse_statement(statement, variables.as_deref());
                     let done = request.and_then(|request| {
                         let request = UpdateRequest {
@@ -118,7 +116,6 @@ impl Command for BulkWrite {
                     namespace,
                     statement,
                 } => {
-                    cx.server.metrics.count(Op::Delete, 1);
                     let done = delete::parse_statement(statement, variables.as_deref()).and_then(
                         |request| delete_once(cx, namespace, &request, retry.as_mut(), ids.id(at)),
                     );
@@ -315,7 +312,6 @@ fn insert_run(
             _ => None,
         })
         .collect();
-    cx.server.metrics.count(Op::Insert, documents.len() as u64);
     let ids: Vec<i32> = (first..first + documents.len())
         .map(|at| ids.id(at))
         .collect();

@@ -66,7 +66,6 @@ impl Command for Delete {
             .iter()
             .map(|statement| parse_statement(statement, variables.as_deref()))
             .collect::<Result<_>>()?;
-        cx.server.metrics.count(Op::Delete, requests.len() as u64);
         let session = cx.retry_session();
         let mut retry = session
             .as_ref()
@@ -92,6 +91,9 @@ impl Command for Delete {
             cx.state.last_error.failed(failure.clone());
         }
         let mut reply = DocBuf::new();
+        if cx.write_concern.is_unacknowledged() {
+            return Ok(reply);
+        }
         push_count(&mut reply, "n", n);
         errors.write(&mut reply);
         Ok(reply)
@@ -125,6 +127,7 @@ pub fn delete_once(
 
 /// Runs one delete statement and says how many documents there were.
 pub fn delete(cx: &Context<'_>, namespace: &Namespace, request: &DeleteRequest<'_>) -> Result<u64> {
+    cx.server.metrics.count(Op::Delete, 1);
     Ok(cx
         .server
         .store

@@ -55,7 +55,6 @@ impl Command for Insert {
         };
         let documents = cx.documents("documents")?;
         cx.check_batch(documents.len())?;
-        cx.server.metrics.count(Op::Insert, documents.len() as u64);
         let mut reply = DocBuf::new();
         let session = cx.retry_session();
         let mut retry = session
@@ -69,6 +68,9 @@ impl Command for Insert {
         cx.state.last_error.inserted(n as u64);
         if let Some(failure) = errors.last() {
             cx.state.last_error.failed(failure.clone());
+        }
+        if cx.write_concern.is_unacknowledged() {
+            return Ok(reply);
         }
         push_count(&mut reply, "n", n as u64);
         errors.write(&mut reply);
@@ -135,6 +137,13 @@ pub fn insert(
     options: InsertOptions,
 ) -> Result<(usize, WriteErrors)> {
     let outcome = cx.server.store.insert(namespace, documents, options)?;
+    // In an ordered insert nothing behind the first error is tried.
+    let tried = if options.ordered {
+        outcome.inserted + outcome.errors.len()
+    } else {
+        documents.len()
+    };
+    cx.server.metrics.count(Op::Insert, tried as u64);
     let mut errors = WriteErrors::default();
     for error in outcome.errors {
         errors.push(error.index, Failure::from(error.error));
@@ -369,5 +378,84 @@ mod tests {
         assert_eq!(server.batch(&found, "firstBatch"), [deep]);
         let wrong = doc! {"insert": "c", "documents": [{}], "bypassEmptyTsReplacement": "yes"};
         assert_eq!(server.code("test", wrong), 14);
+    }
+
+    /// Point 13 of issue 13: with `w: 0` a client that waits for a reply gets no more than `ok`.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn unacknowledged_writes_are_answered_with_ok_only() {
+        let mut server = TestServer::new();
+        server.fill("c", 5);
+        let commands = [
+            doc! {"insert": "c", "documents": [{"_id": 9}]},
+            doc! {"insert": "c", "documents": [{"_id": 9}]},
+            doc! {"update": "c", "updates": [
+                {"q": {"_id": 1}, "u": {"$set": {"b": 1}}},
+                {"q": {"_id": 77}, "u": {"$set": {"b": 1}}, "upsert": true},
+            ]},
+            doc! {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$set": {"_id": 2}}}]},
+            doc! {"delete": "c", "deletes": [{"q": {"_id": 1}, "limit": 1}]},
+        ];
+        for command in &commands {
+            let with = |concern: DocBuf| {
+                let mut command = command.clone();
+                command.push("writeConcern", &concern);
+                command
+            };
+            for concern in [doc! {"w": 0}, doc! {"w": 0, "j": false}] {
+                let reply = server.run("test", with(concern));
+                assert_eq!(reply, doc! {"ok": 1.0}, "{command:?}");
+            }
+            // Who waits for the journal is told everything.
+            let reply = server.run("test", with(doc! {"w": 0, "j": true}));
+            assert!(reply.get("n").is_some(), "{command:?}");
+        }
+        let found = server.run(
+            "test",
+            doc! {"find": "c", "filter": {"_id": {"$in": [1, 9, 77]}}},
+        );
+        let found = server.batch(&found, "firstBatch");
+        assert_eq!(found, [doc! {"_id": 9}, doc! {"_id": 77, "b": 1}]);
+    }
+
+    /// Point 13 of issue 13: statements behind the first error of an ordered batch are not counted.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn opcounters_count_what_was_tried() {
+        let mut server = TestServer::new();
+        server.fill("c", 1);
+        let two_of_three = |ordered: bool| {
+            [
+                doc! {"insert": "c", "ordered": ordered, "documents": [{"_id": 10}, {"_id": 0}, {"_id": 11}]},
+                doc! {"update": "c", "ordered": ordered, "updates": [
+                    {"q": {"_id": 0}, "u": {"$inc": {"n": 1}}}, {"q": {"_id": 0}, "u": {"$set": {"_id": 5}}},
+                    {"q": {"_id": 0}, "u": {"$inc": {"n": 1}}},
+                ]},
+                doc! {"delete": "c", "ordered": ordered, "deletes": [
+                    {"q": {"_id": 10}, "limit": 1}, {"q": {"$nonsense": 1}, "limit": 1}, {"q": {"_id": 11}, "limit": 1},
+                ]},
+                doc! {"bulkWrite": 1, "ordered": ordered, "nsInfo": [{"ns": "test.c"}], "ops": [
+                    {"insert": 0, "document": {"_id": 10}}, {"insert": 0, "document": {"_id": 0}},
+                    {"insert": 0, "document": {"_id": 11}},
+                ]},
+            ]
+        };
+        let mut counted = |command: DocBuf| {
+            let (name, target) = command.first().unwrap();
+            let kind = if name == "bulkWrite" { "insert" } else { name }.to_owned();
+            let db = if target.is_number() { "admin" } else { "test" };
+            let count = |server: &mut TestServer| {
+                let status = server.run("admin", doc! {"serverStatus": 1});
+                let counters = status.get_doc("opcounters").unwrap();
+                counters.get(&kind).unwrap().as_i64_lossless().unwrap()
+            };
+            let before = count(&mut server);
+            server.run(db, command);
+            count(&mut server) - before
+        };
+        for (ordered, expected) in [(true, 2), (false, 3)] {
+            for command in two_of_three(ordered) {
+                let text = format!("{command:?}");
+                assert_eq!(counted(command), expected, "{text}");
+            }
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! `update`
 
 use frond_bson::{Doc, DocBuf, OwnedValue, Value};
+use frond_query::aggregate::check_stage_names;
 use frond_store::{Namespace, UpdateRequest};
 
 use super::find::hint;
@@ -72,7 +73,6 @@ impl Command for Update {
                 })
             })
             .collect::<Result<_>>()?;
-        cx.server.metrics.count(Op::Update, requests.len() as u64);
         let session = cx.retry_session();
         let mut retry = session
             .as_ref()
@@ -97,6 +97,9 @@ impl Command for Update {
         cx.state.last_error.updated(total.matched, upserted);
         if let Some(failure) = errors.last() {
             cx.state.last_error.failed(failure.clone());
+        }
+        if cx.write_concern.is_unacknowledged() {
+            return Ok(DocBuf::new());
         }
         Ok(total.reply(&errors))
     }
@@ -195,6 +198,7 @@ pub fn update(
     namespace: &Namespace,
     request: &UpdateRequest<'_>,
 ) -> Result<Updated> {
+    cx.server.metrics.count(Op::Update, 1);
     let outcome =
         cx.server
             .store
@@ -240,7 +244,11 @@ pub fn parse_statement<'a>(
         ));
     }
     let update = match args.get("u") {
-        Some(value @ (Value::Document(_) | Value::Array(_))) => value,
+        Some(value @ Value::Document(_)) => value,
+        Some(value @ Value::Array(stages)) => {
+            check_stage_names(stages)?;
+            value
+        }
         Some(_) => {
             return Err(Failure::new(
                 ErrorCode::FailedToParse,
@@ -268,7 +276,7 @@ pub fn parse_statement<'a>(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use frond_bson::doc;
+    use frond_bson::{DocBuf, doc};
 
     use crate::sessions::SessionId;
     use crate::testing::TestServer;
@@ -335,6 +343,7 @@ mod tests {
                 doc! {"update": "c", "updates": [{"q": {}, "u": {}, "collation": {"locale": "xx"}}]},
                 2,
             ),
+            (doc! {"update": "c", "updates": [{"q": {}, "u": [1]}]}, 14),
         ];
         for (command, code) in cases {
             assert_eq!(server.code("test", command.clone()), code, "{command:?}");
@@ -374,5 +383,41 @@ mod tests {
             .get_doc("0")
             .unwrap();
         assert_eq!(error.get_i32("code"), Some(72));
+    }
+
+    /// Point 13 of issue 13: no statement runs if one of them names a stage that there is not.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_unknown_stage_fails_the_command() {
+        let mut server = TestServer::new();
+        server.fill("c", 1);
+        let command = |stage: &DocBuf| {
+            doc! {"update": "c", "updates": [
+                {"q": {"_id": 0}, "u": {"$set": {"b": 1}}}, {"q": {"_id": 0}, "u": [stage]},
+            ]}
+        };
+        let reply = server.reply("test", command(&doc! {"$invalid": true}));
+        assert_eq!(
+            (reply.get_i32("code"), reply.get_str("errmsg")),
+            (
+                Some(40324),
+                Some("Unrecognized pipeline stage name: '$invalid'")
+            )
+        );
+        let found = server.run("test", doc! {"find": "c"});
+        assert_eq!(
+            server.batch(&found, "firstBatch"),
+            [doc! {"_id": 0, "a": 0}]
+        );
+        // A stage that is there, but not for updates, is the error of its statement.
+        let reply = server.run("test", command(&doc! {"$match": {}}));
+        let error = reply
+            .get_array("writeErrors")
+            .unwrap()
+            .get_doc("0")
+            .unwrap();
+        assert_eq!(
+            (error.get_i32("index"), error.get_i32("code")),
+            (Some(1), Some(72))
+        );
     }
 }
