@@ -49,6 +49,8 @@ pub struct Context<'a> {
     pub max_time: Option<Duration>,
     /// The client takes several replies to this request.
     pub exhaust_allowed: bool,
+    /// The command came by a legacy opcode.
+    pub legacy: bool,
     /// Set by the command: another reply follows without a request.
     pub more_to_come: bool,
     /// Set by the command: wait this long before the reply goes out.

@@ -29,6 +29,8 @@ pub struct CommandRequest<'a> {
     pub sequences: &'a [(&'a str, DocIter<'a>)],
     /// The client takes several replies.
     pub exhaust_allowed: bool,
+    /// It came by a legacy opcode: some commands then answer as they did at that time.
+    pub legacy: bool,
 }
 
 /// A command's reply.
@@ -198,6 +200,7 @@ fn try_command(
                 limits: limits.with_limit(common.max_time),
                 max_time: common.max_time,
                 exhaust_allowed: request.exhaust_allowed,
+                legacy: request.legacy,
                 more_to_come: false,
                 wait: None,
             };

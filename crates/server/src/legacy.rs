@@ -15,6 +15,7 @@ use crate::net::message::{Handled, next_reply};
 use crate::state::Server;
 
 mod find;
+mod old_commands;
 mod virtual_collections;
 
 /// Everything that one legacy message needs.
@@ -96,6 +97,7 @@ impl Legacy<'_> {
             body,
             sequences: &[],
             exhaust_allowed: false,
+            legacy: true,
         })
     }
 
@@ -122,6 +124,7 @@ impl Legacy<'_> {
             body: &body,
             sequences: &sequences,
             exhaust_allowed: false,
+            legacy: true,
         });
         Ok(())
     }
@@ -189,12 +192,15 @@ impl Legacy<'_> {
         match collection {
             "$cmd" => {
                 let command = command_of(body);
-                let reply = self.run_doc(db, command.as_deref().unwrap_or(body));
+                let command = command.as_deref().unwrap_or(body);
+                let modern = old_commands::modern(command);
+                let reply = self.run_doc(db, modern.as_deref().unwrap_or(command));
                 Ok(self.op_reply(0, 0, 0, &[reply]))
             }
             // Pseudo-collections by which old shells run these commands.
             "$cmd.sys.inprog" => Ok(self.old_admin("currentOp", body)),
             "$cmd.sys.killop" => Ok(self.old_admin("killOp", body)),
+            "$cmd.sys.unlock" => Ok(self.old_admin("fsyncUnlock", body)),
             virtual_collections::INDEXES | virtual_collections::NAMESPACES => {
                 self.find_virtual(db, collection, query, body)
             }

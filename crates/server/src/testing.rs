@@ -65,6 +65,7 @@ impl TestServer {
             body: command,
             sequences: &[],
             exhaust_allowed,
+            legacy: false,
         };
         run_command(&self.server, &self.connection, &mut self.state, &request)
     }

@@ -125,11 +125,31 @@ def aggregate(client):
     collection = fresh(client, "old24").a
     collection.insert([{"g": n % 3, "n": n} for n in range(30)])
     pipeline = [{"$group": {"_id": "$g", "sum": {"$sum": "$n"}}}, {"$sort": {"_id": 1}}]
-    result = raises(OperationFailure, collection.aggregate, pipeline)
-    # Since 3.6 a server wants a cursor, which this driver can only ask for by hand.
-    assert "cursor" in str(result), result
+    expected = [{"_id": g, "sum": 135 + 10 * g} for g in range(3)]
+    equal(collection.aggregate(pipeline), {"result": expected, "ok": 1.0})
+    # The driver knows no cursors here; who asks for one by hand gets it.
     reply = client.old24.command("aggregate", "a", pipeline=pipeline, cursor={})
-    equal(reply["cursor"]["firstBatch"], [{"_id": g, "sum": 135 + 10 * g} for g in range(3)])
+    equal(reply["cursor"]["firstBatch"], expected)
+    collection.insert([{"_id": n, "s": "x" * (1 << 20)} for n in range(17)])
+    assert "16MB" in str(raises(OperationFailure, collection.aggregate, []))
+    equal(len(collection.aggregate([{"$limit": 12}])["result"]), 12)
+
+
+@test
+def explain_validate_and_map(client):
+    collection = fresh(client, "old24").e
+    collection.insert([{"_id": n, "k": n % 5} for n in range(20)])
+    collection.ensure_index("k")
+    plan = collection.find({"k": 3}).hint([("k", 1)]).explain()
+    equal(plan["executionStats"]["nReturned"], 4)
+    equal(client.old24.validate_collection("e")["valid"], True)
+    collection.drop_index("k_1")
+    equal(list(collection.index_information()), ["_id_"])
+    # JavaScript is not there, as on a server that is started without it.
+    for call in (lambda: collection.map_reduce("function() {}", "function() {}", "out"),
+                 lambda: collection.group(["k"], {}, {"n": 0}, "function() {}"),
+                 lambda: client.old24.eval("1")):
+        raises(OperationFailure, call)
 
 
 connection = pymongo.MongoClient("127.0.0.1", int(os.environ["FROND_PORT"]))

@@ -57,7 +57,9 @@ impl Command for Aggregate {
         if explained {
             return explain::explain(cx, cx.body, Verbosity::QueryPlanner);
         }
-        if args.doc_field("cursor")?.is_none() {
+        // Drivers from before MongoDB 2.6 know no cursors here.
+        let inline = args.doc_field("cursor")?.is_none();
+        if inline && !cx.legacy {
             return Err(Failure::new(
                 ErrorCode::FailedToParse,
                 "The 'cursor' option is required, except for aggregate with the explain argument",
@@ -72,8 +74,27 @@ impl Command for Aggregate {
         let variables = args.variables()?;
         let request = parse(cx, &args, variables.as_deref())?;
         let cursor = open(cx, &request)?;
+        if inline {
+            return inline_result(cx, cursor);
+        }
         first_batch(cx, cursor, batch)
     }
+}
+
+/// The reply of MongoDB 2.2 to 3.4 without a cursor: everything in one document.
+fn inline_result(cx: &Context<'_>, mut cursor: Cursor) -> Result<DocBuf> {
+    let result = cursor.batch(None)?;
+    if !cursor.ended() {
+        return Err(Failure::location(
+            16389,
+            "aggregation result exceeds maximum document size (16MB); use the option 'cursor'",
+        ));
+    }
+    cx.server
+        .metrics
+        .documents_returned
+        .add(result.len() as u64);
+    Ok(result.into_field("result"))
 }
 
 /// Refuses the stages that are not in version 1 of the Stable API.

@@ -268,3 +268,97 @@ async fn system_indexes_is_the_catalog() {
         Some(2)
     );
 }
+
+/// Point 8 of issue 13: PyMongo 2.4 to 2.9 and Java 2.10 to 2.14 aggregate without a cursor.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_aggregation_without_a_cursor_is_answered_in_one_document() {
+    let mut server = TestServer::new();
+    server.fill("c", 300);
+    let pipeline = doc! {"pipeline": [{"$match": {"a": {"$lt": 30}}}, {"$project": {"a": 1}}]};
+    let mut aggregate = doc! {"aggregate": "c"};
+    aggregate.push_all(&pipeline);
+    let expected = doc! {
+        "result": [{"_id": 0, "a": 0}, {"_id": 1, "a": 10}, {"_id": 2, "a": 20}], "ok": 1.0,
+    };
+    assert_eq!(command(&mut server, aggregate.clone()), expected);
+    let wrapped = doc! {"$query": &aggregate, "$readPreference": {"mode": "nearest"}};
+    assert_eq!(command(&mut server, wrapped), expected);
+    // All of it, however many documents there are, and nothing behind $out.
+    let all = command(&mut server, doc! {"aggregate": "c", "pipeline": []});
+    assert_eq!(all.get_array("result").unwrap().count(), 300);
+    let out = command(
+        &mut server,
+        doc! {"aggregate": "c", "pipeline": [{"$out": "o"}]},
+    );
+    assert_eq!(out, doc! {"result": [], "ok": 1.0});
+    assert_eq!(
+        command(&mut server, doc! {"count": "o"}).get_i32("n"),
+        Some(300)
+    );
+    // Who asks for a cursor gets one, and who explains a plan.
+    let mut with_cursor = aggregate.clone();
+    with_cursor.push("cursor", &doc! {});
+    assert!(
+        command(&mut server, with_cursor)
+            .get_doc("cursor")
+            .is_some()
+    );
+    let mut explained = aggregate.clone();
+    explained.push("explain", true);
+    assert!(
+        command(&mut server, explained)
+            .get_array("stages")
+            .is_some()
+    );
+    // In OP_MSG it is the error of today's MongoDB.
+    assert_eq!(server.code("test", aggregate), 9);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_aggregation_without_a_cursor_fails_beyond_16_mib() {
+    let mut server = TestServer::new();
+    let large = "x".repeat(1 << 20);
+    for n in 0..17 {
+        server.run(
+            "test",
+            doc! {"insert": "c", "documents": [{"_id": n, "x": &large}]},
+        );
+    }
+    let too_many = command(&mut server, doc! {"aggregate": "c", "pipeline": []});
+    assert_eq!(too_many.get_i32("code"), Some(16389), "{too_many:?}");
+    let limited = doc! {"aggregate": "c", "pipeline": [{"$limit": 15}]};
+    let found = command(&mut server, limited);
+    assert_eq!(found.get_array("result").unwrap().count(), 15);
+}
+
+/// Point 8 of issue 13: the shell of MongoDB 3.0.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_find_with_options_is_explained() {
+    let mut server = TestServer::new();
+    server.fill("c", 3);
+    let explain = |options: DocBuf| {
+        let find = doc! {"find": "c", "filter": {"a": 10}, "options": options};
+        doc! {"explain": find, "verbosity": "executionStats"}
+    };
+    for options in [
+        doc! {},
+        doc! {"slaveOk": true, "comment": "x", "maxTimeMS": 1000},
+    ] {
+        let reply = command(&mut server, explain(options));
+        let stats = reply.get_doc("executionStats").unwrap();
+        assert_eq!(stats.get_i64("nReturned"), Some(1), "{reply:?}");
+    }
+    let lacking = command(&mut server, explain(doc! {"snapshot": true}));
+    assert_eq!(lacking.get_i32("code"), Some(238));
+    assert_eq!(server.code("test", explain(doc! {})), 40415);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pseudo_collection_that_unlocks_names_its_command() {
+    let mut server = TestServer::new();
+    let unlocked = send(&mut server, &query("admin.$cmd.sys.unlock", -1, &doc! {})).unwrap();
+    assert_eq!(
+        unlocked.0[0].get_str("errmsg"),
+        Some("no such command: 'fsyncUnlock'")
+    );
+}

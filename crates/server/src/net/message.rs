@@ -127,6 +127,7 @@ fn op_msg(
                 body,
                 sequences: &request.sequences,
                 exhaust_allowed: request.flags.has(Flags::EXHAUST_ALLOWED),
+                legacy: false,
             };
             run_command(server, connection, state, &command)
         }

@@ -1,0 +1,75 @@
+//! Commands in the form that shells of before MongoDB 3.2 gave them.
+
+use frond_bson::{Doc, DocBuf, Value};
+
+/// Options that the shell of 3.0 put into `options` of an explained find, and the fields of `find` that they became;
+/// none for those that say nothing about a find on one server.
+const FIND_OPTIONS: &[(&str, Option<&str>)] = &[
+    ("showDiskLoc", Some("showRecordId")),
+    ("partial", Some("allowPartialResults")),
+    ("slaveOk", None),
+    ("exhaust", None),
+];
+
+/// The command of today that means the same; none if it means the same as it is.
+pub(super) fn modern(command: &Doc) -> Option<DocBuf> {
+    let ("explain", Value::Document(inner)) = command.first()? else {
+        return None;
+    };
+    let (("find", _), Some(options)) = (inner.first()?, inner.get_doc("options")) else {
+        return None;
+    };
+    let mut find = DocBuf::new();
+    for (name, value) in inner.iter().filter(|(name, _)| *name != "options") {
+        find.push(name, value);
+    }
+    for (name, value) in options.iter() {
+        let renamed = FIND_OPTIONS.iter().find(|(old, _)| *old == name);
+        if let Some(name) = renamed.map_or(Some(name), |(_, new)| *new) {
+            find.push(name, value);
+        }
+    }
+    let mut explain = DocBuf::new();
+    explain.push("explain", &find);
+    for (name, value) in command.iter().skip(1) {
+        explain.push(name, value);
+    }
+    Some(explain)
+}
+
+#[cfg(test)]
+mod tests {
+    use frond_bson::doc;
+
+    use super::*;
+
+    #[test]
+    fn options_of_an_explained_find_become_its_fields() {
+        let cases = [
+            (
+                doc! {"explain": {"find": "c", "filter": {"a": 1}, "options": {}}, "verbosity": "queryPlanner"},
+                Some(
+                    doc! {"explain": {"find": "c", "filter": {"a": 1}}, "verbosity": "queryPlanner"},
+                ),
+            ),
+            (
+                doc! {"explain": {"find": "c", "options": {
+                    "slaveOk": true, "showDiskLoc": true, "partial": true, "maxTimeMS": 5, "min": {"a": 1},
+                }, "skip": 1}},
+                Some(doc! {"explain": {
+                    "find": "c", "skip": 1, "showRecordId": true, "allowPartialResults": true, "maxTimeMS": 5,
+                    "min": {"a": 1},
+                }}),
+            ),
+            // What there is today stays, with errors that name it.
+            (doc! {"explain": {"find": "c", "options": 1}}, None),
+            (doc! {"explain": {"count": "c", "options": {}}}, None),
+            (doc! {"find": "c", "options": {}}, None),
+            (doc! {"explain": 1}, None),
+            (doc! {}, None),
+        ];
+        for (old, expected) in cases {
+            assert_eq!(modern(&old), expected, "{old:?}");
+        }
+    }
+}
