@@ -71,6 +71,17 @@ the order of new collections. [Natural order](natural-order.md) tells what it co
   that it can be dumped and restored between servers of this kind, but not from or to MongoDB.
 - `system.views` can be read. It is changed by `create`, `collMod` and `drop`.
 
+## Operations that run
+
+`$currentOp` and `currentOp` show a command whole up to 64 KiB, and of a longer one its short fields. With `truncateOps: true`, and
+in the command unless `$truncateOps` is false, that begins at 1 KiB. `backtrace` and `idleSessions` are accepted and add nothing: no
+operation waits for a latch whose holder could be shown, and no session keeps an open transaction.
+
+## Drivers and shells of before MongoDB 3.2
+
+Over OP_QUERY an `aggregate` without `cursor` is answered with `{result: […]}`, up to 16 MiB (error 16389 beyond). In OP_MSG it needs a
+cursor. `group`, `geoNear`, `eval` and `text` are commands that MongoDB itself has no more.
+
 ## Retryable writes
 
 Drivers that retry writes can do so: the results of a session's statements are kept in memory. A server that is
@@ -84,8 +95,13 @@ fn section(page: &mut String, title: &str, names: &[&str], lacking: &[&str]) {
     }
 }
 
+/// The names in code quotes; what stands in brackets behind a name is a note on it.
 fn code(names: &[&str]) -> String {
-    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    let quote = |name: &&str| match name.split_once(" (") {
+        Some((name, note)) => format!("`{name}` ({note}"),
+        None => format!("`{name}`"),
+    };
+    let quoted: Vec<String> = names.iter().map(quote).collect();
     quoted.join(", ")
 }
 
@@ -143,3 +159,42 @@ systemLog:
 | option | key | takes | meaning |
 | --- | --- | --- | --- |
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Point 17 of issue 13: an option with a note was cut in two at the comma of its note.
+    #[test]
+    fn every_name_of_the_pages_is_whole() {
+        let mut names: Vec<&str> = COMMANDS
+            .iter()
+            .flat_map(|command| [command.names(), command.fields(), command.lacking()])
+            .flatten()
+            .copied()
+            .collect();
+        for family in frond_query::reference::families() {
+            names.extend(family.names.iter().chain(&family.lacking));
+        }
+        for options in frond_store::reference::options() {
+            names.extend(options.names.iter().chain(&options.lacking));
+        }
+        for name in names {
+            let (word, note) = name.split_once(" (").unwrap_or((name, ")"));
+            assert!(!word.is_empty() && !word.contains(' '), "{name:?}");
+            assert!(!word.contains(['(', ')', '`']), "{name:?}");
+            assert_eq!(note.find(')'), Some(note.len() - 1), "{name:?}");
+        }
+        assert_eq!(
+            code(&["a", "b (kept; not used)"]),
+            "`a`, `b` (kept; not used)"
+        );
+    }
+
+    #[test]
+    fn the_settings_say_where_time_zones_come_from() {
+        let page = configuration();
+        let row = page.lines().find(|row| row.contains("timeZoneInfo"));
+        assert!(row.is_some_and(|row| row.contains("built in")), "{row:?}");
+    }
+}

@@ -32,7 +32,7 @@ pub fn options() -> Vec<Options> {
     ];
     of_indexes.extend(there.iter().flat_map(|kind| kind.options));
     of_indexes.sort_unstable();
-    let mut kinds = vec!["1 and -1", "compound", "multikey", "over parallel arrays"];
+    let mut kinds = vec!["1", "-1", "compound", "multikey (over parallel arrays too)"];
     kinds.extend(there.iter().skip(1).map(|kind| kind.name));
     vec![
         Options {

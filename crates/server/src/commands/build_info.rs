@@ -26,7 +26,7 @@ impl Command for BuildInfo {
     fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {
         Ok(doc! {
             "version": COMPATIBLE_VERSION,
-            "gitVersion": "unknown",
+            "gitVersion": GIT_VERSION,
             "modules": [],
             "allocator": "mimalloc",
             "javascriptEngine": "none",
@@ -45,6 +45,9 @@ impl Command for BuildInfo {
         })
     }
 }
+
+/// The commit that this server was built from; `unknown` without a repository.
+pub const GIT_VERSION: &str = env!("FROND_GIT_VERSION");
 
 /// The MongoDB version whose behaviour this server follows. Drivers and tools choose features by it.
 pub const COMPATIBLE_VERSION: &str = "7.0.14";
@@ -74,5 +77,23 @@ mod tests {
             .get_doc("frond")
             .and_then(|frond| frond.get_str("version"));
         assert_eq!(own, Some(env!("CARGO_PKG_VERSION")));
+    }
+
+    /// Point 17 of issue 13: the commit comes from the build.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_commit_is_that_of_the_repository() {
+        let mut server = TestServer::new();
+        let shown = server.run("any", doc! {"buildInfo": 1});
+        let shown = shown.get_str("gitVersion").unwrap().to_owned();
+        let explained = server.run("any", doc! {"explain": {"find": "c"}});
+        let info = explained.get_doc("serverInfo").unwrap();
+        assert_eq!(info.get_str("gitVersion"), Some(&*shown));
+        // Whoever builds without a repository, or says the commit himself, has nothing to compare with.
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let here = std::path::Path::new(root).join(".git").exists();
+        if here && std::env::var_os("FROND_GIT_VERSION").is_none() {
+            let is_hash = shown.len() >= 40 && shown.bytes().all(|byte| byte.is_ascii_hexdigit());
+            assert!(is_hash, "{shown}");
+        }
     }
 }

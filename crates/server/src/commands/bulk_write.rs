@@ -45,6 +45,15 @@ impl Command for BulkWrite {
         ]
     }
 
+    fn lacking(&self) -> &'static [&'static str] {
+        &[
+            "nsInfo.encryptionInformation",
+            "nsInfo.isTimeseriesNamespace",
+            "ops.constants",
+            "ops.upsertSupplied",
+        ]
+    }
+
     fn traits(&self) -> Traits {
         Traits {
             on_collection: false,

@@ -8,7 +8,7 @@ use frond_store::{
     AggregateRequest, Durability, FindRequest, Namespace, Purpose, Task, Verbosity, views,
 };
 
-use super::build_info::COMPATIBLE_VERSION;
+use super::build_info::{COMPATIBLE_VERSION, GIT_VERSION};
 use super::{
     Command, Traits, aggregate, count, delete, find, find_and_modify, proper_name, update,
 };
@@ -372,7 +372,7 @@ pub fn finish(cx: &Context<'_>, command: &Doc, reply: &mut DocBuf) {
             "host": &cx.server.host,
             "port": i32::from(cx.server.port),
             "version": COMPATIBLE_VERSION,
-            "gitVersion": "unknown",
+            "gitVersion": GIT_VERSION,
         },
     );
     // The limits of the stages, as MongoDB names them.

@@ -11,6 +11,7 @@ use crate::context::{Context, DOCUMENT_BYTES_MAX};
 use crate::failure::{ErrorCode, Failure, Result};
 use crate::log::Component;
 use crate::sessions::TIMEOUT_MINUTES;
+use crate::settings;
 use crate::state::Server;
 
 /// A parameter of the running server.
@@ -248,7 +249,10 @@ impl Command for GetParameter {
                 reply.push_doc(parameter.name, |out| {
                     out.push("value", &value);
                     out.push("settableAtRuntime", parameter.set.is_some());
-                    out.push("settableAtStartup", parameter.set.is_some());
+                    out.push(
+                        "settableAtStartup",
+                        settings::parameter(parameter.name).is_some(),
+                    );
                 });
             } else {
                 reply.push(parameter.name, &value);
@@ -405,5 +409,45 @@ mod tests {
         for (command, code) in cases {
             assert_eq!(server.code("admin", command), code);
         }
+    }
+
+    /// Point 17 of issue 13: what `--setParameter` takes is settable at the start, and nothing else.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn details_say_when_a_parameter_can_be_set() {
+        let mut server = TestServer::new();
+        let all = doc! {"getParameter": {"showDetails": true, "allParameters": true}};
+        let reply = server.run("admin", all);
+        for parameter in PARAMETERS {
+            let shown = reply.get_doc(parameter.name).unwrap();
+            // A value that no parameter takes: the error tells whether there is one.
+            let given = format!("{}=no value", parameter.name);
+            let startup = match settings::from_parameter(&given) {
+                Ok(_) => true,
+                Err(error) => !error.to_string().contains("unknown parameter"),
+            };
+            assert_eq!(
+                shown.get_bool("settableAtStartup"),
+                Some(startup),
+                "{}",
+                parameter.name
+            );
+            let runtime = parameter.set.is_some();
+            assert_eq!(
+                shown.get_bool("settableAtRuntime"),
+                Some(runtime),
+                "{}",
+                parameter.name
+            );
+        }
+        let settable = |name| reply.get_doc(name).unwrap().get_bool("settableAtStartup");
+        for name in [
+            "enableTestCommands",
+            "largeDocumentBytes",
+            "quiet",
+            "journalCommitInterval",
+        ] {
+            assert_eq!(settable(name), Some(true), "{name}");
+        }
+        assert_eq!(settable("maxBSONObjectSize"), Some(false));
     }
 }

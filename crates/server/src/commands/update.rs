@@ -45,6 +45,8 @@ impl Command for Update {
             "encryptionInformation",
             "isTimeseriesNamespace",
             "legacyRuntimeConstants",
+            "updates.c",
+            "updates.upsertSupplied",
         ]
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use frond_store::{LargeDocuments, NaturalOrder};
 use frond_wire::Compressor;
 
-pub use table::{Given, Kind, SETTINGS, Setting, resolve};
+pub use table::{Given, Kind, SETTINGS, Setting, from_parameter, parameter, resolve};
 
 /// How a line of the log looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -172,7 +172,7 @@ impl Settings {
             .into_iter()
             .flatten()
         {
-            let (setting, given) = table::from_parameter(text)?;
+            let (setting, given) = from_parameter(text)?;
             values.insert(setting.key, (setting, given));
         }
         Settings::from_values(values.into_values(), config_file)

@@ -275,7 +275,7 @@ pub static SETTINGS: &[Setting] = &[
     Setting {
         flag: "journalCommitInterval",
         key: "storage.journal.commitIntervalMs",
-        aliases: &[],
+        aliases: &["setParameter.journalCommitInterval"],
         kind: Kind::Integer(1, 500),
         help: "Milliseconds between the journal's syncs (default 100)",
         apply: |s, v| integer(v).map(|ms| s.journal_commit_interval = Duration::from_millis(ms)),
@@ -350,7 +350,7 @@ pub static SETTINGS: &[Setting] = &[
     Setting {
         flag: "quiet",
         key: "systemLog.quiet",
-        aliases: &[],
+        aliases: &["setParameter.quiet"],
         kind: Kind::Switch(true),
         help: "No lines about connections in the log",
         apply: |s, v| switch(v).map(|on| s.quiet = on),
@@ -358,7 +358,7 @@ pub static SETTINGS: &[Setting] = &[
     Setting {
         flag: "verbosity",
         key: "systemLog.verbosity",
-        aliases: &[],
+        aliases: &["setParameter.logLevel"],
         kind: Kind::Integer(0, 5),
         help: "Debug lines in the log: 0 (none, the default) to 5",
         apply: |s, v| integer(v).map(|n| s.log_verbosity = n),
@@ -389,12 +389,12 @@ pub static SETTINGS: &[Setting] = &[
         key: "processManagement.timeZoneInfo",
         aliases: &[],
         kind: Kind::Text("DIR"),
-        help: "Accepted; the system's time zone database is used",
+        help: "Accepted, and not used: the time zone database is built in",
         apply: |s, v| {
             let directory = path(v)?;
             s.notes.push(format!(
-                "processManagement.timeZoneInfo ({}) is not used: time zones come from the \
-                 system's database",
+                "processManagement.timeZoneInfo ({}) is not used: the time zone database \
+                 is built in",
                 directory.display()
             ));
             Ok(())
@@ -561,6 +561,14 @@ pub fn from_arguments(
         .map_err(|why| SettingsError(format!("--{} {why}", setting.flag)))
 }
 
+/// The setting of a parameter that can be set at the start.
+pub fn parameter(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| {
+        let mut keys = std::iter::once(&setting.key).chain(setting.aliases);
+        keys.any(|key| key.strip_prefix("setParameter.") == Some(name))
+    })
+}
+
 /// Reads `NAME=VALUE`, the argument of `--setParameter`.
 pub fn from_parameter(text: &str) -> Result<(&'static Setting, Given), SettingsError> {
     let (name, value) = text.split_once('=').ok_or_else(|| {
@@ -568,9 +576,7 @@ pub fn from_parameter(text: &str) -> Result<(&'static Setting, Given), SettingsE
             "--setParameter {text} must have the form NAME=VALUE"
         ))
     })?;
-    let setting = SETTINGS
-        .iter()
-        .find(|setting| setting.key.strip_prefix("setParameter.") == Some(name))
+    let setting = parameter(name)
         .ok_or_else(|| SettingsError(format!("--setParameter: unknown parameter '{name}'")))?;
     let given = parse_text(setting.kind, value)
         .map_err(|why| SettingsError(format!("--setParameter {name} {why}")))?;

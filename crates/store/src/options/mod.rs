@@ -25,8 +25,7 @@ pub use validator::{Validation, ValidationAction, ValidationLevel, Validator};
 /// Options that work, for the page on compatibility.
 pub(crate) const SUPPORTED: &[&str] = &[
     "capped",
-    "changeStreamPreAndPostImages (kept",
-    " there are no change streams)",
+    "changeStreamPreAndPostImages (kept; there are no change streams)",
     "clusteredIndex",
     "collation",
     "compression",
