@@ -4,6 +4,8 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+#[cfg(test)]
+mod client_fields;
 mod commands;
 mod concern;
 mod connection;

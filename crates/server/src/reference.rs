@@ -75,7 +75,8 @@ the order of new collections. [Natural order](natural-order.md) tells what it co
 
 `$currentOp` and `currentOp` show a command whole up to 64 KiB, and of a longer one its short fields. With `truncateOps: true`, and
 in the command unless `$truncateOps` is false, that begins at 1 KiB. `backtrace` and `idleSessions` are accepted and add nothing: no
-operation waits for a latch whose holder could be shown, and no session keeps an open transaction.
+operation waits for a latch whose holder could be shown, and no session keeps an open transaction. `$collStats` has no `latencyStats` and no
+`queryExecStats`: an error names them; `top` has the latencies of collections.
 
 ## Drivers and shells of before MongoDB 3.2
 

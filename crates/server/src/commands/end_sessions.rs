@@ -19,6 +19,11 @@ impl Command for EndSessions {
         "Ends logical sessions and closes their cursors."
     }
 
+    fn fields(&self) -> &'static [&'static str] {
+        // The Node.js driver sends `w: 0` when it ends, and does not look at an error.
+        &["writeConcern"]
+    }
+
     fn traits(&self) -> Traits {
         Traits::CHEAP.stable(true)
     }

@@ -24,7 +24,11 @@ impl Command for KillOp {
     }
 
     fn traits(&self) -> Traits {
-        Traits::CHEAP.admin()
+        // As in MongoDB, whose error for a missing `op` says more to who names it otherwise.
+        Traits {
+            takes_any_field: true,
+            ..Traits::CHEAP.admin()
+        }
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use frond_bson::{ArrayBuf, DocBuf, OwnedValue, Value, doc};
+use frond_bson::{ArrayBuf, Doc, DocBuf, OwnedValue, Value, doc};
 use frond_store::QueryLimit;
 
 use super::{Command, Traits};
@@ -59,6 +59,55 @@ macro_rules! query_limit {
             }),
         }
     };
+}
+
+/// The parts of the log, in whose place MongoDB has a verbosity of their own.
+const LOG_COMPONENTS: [&str; 5] = ["command", "control", "index", "network", "storage"];
+
+/// What `db.getLogComponents()` shows: one verbosity, which every component takes over.
+fn component_verbosity(level: u8) -> DocBuf {
+    let mut shown = doc! {"verbosity": i32::from(level)};
+    for component in LOG_COMPONENTS {
+        shown.push(component, &doc! {"verbosity": -1});
+    }
+    shown
+}
+
+/// What `db.setLogLevel(n)` sends, `{verbosity: n}`. A component may only be told to take that over.
+fn set_component_verbosity(server: &Server, value: &Value<'_>) -> Result<()> {
+    const NAME: &str = "logComponentVerbosity";
+    let Value::Document(levels) = value else {
+        return Err(Failure::new(
+            ErrorCode::TypeMismatch,
+            format!(
+                "the parameter '{NAME}' must be an object, not a {}",
+                value.type_name()
+            ),
+        ));
+    };
+    let mut level = None;
+    for (name, value) in levels.iter() {
+        match (name, value) {
+            ("verbosity", value) => level = Some(number(NAME, &value, 0, 5)?),
+            (_, Value::Document(of)) if takes_over(of) => {}
+            (component, _) => {
+                return Err(Failure::not_supported(format!(
+                    "a verbosity of its own for the log component '{component}'"
+                )));
+            }
+        }
+    }
+    if let Some(level) = level {
+        server.log.set_verbosity(u8::try_from(level).unwrap_or(0));
+    }
+    Ok(())
+}
+
+fn takes_over(component: &Doc) -> bool {
+    component.iter().all(|(name, value)| match value {
+        Value::Document(inner) => takes_over(inner),
+        value => name == "verbosity" && value.is_number() && whole(&value) == -1,
+    })
 }
 
 /// Every parameter.
@@ -152,6 +201,11 @@ static PARAMETERS: &[Parameter] = &[
         name: "localLogicalSessionTimeoutMinutes",
         get: |_| own(TIMEOUT_MINUTES),
         set: None,
+    },
+    Parameter {
+        name: "logComponentVerbosity",
+        get: |server| own(&component_verbosity(server.log.verbosity())),
+        set: Some(set_component_verbosity),
     },
     Parameter {
         name: "logLevel",
@@ -449,5 +503,34 @@ mod tests {
             assert_eq!(settable(name), Some(true), "{name}");
         }
         assert_eq!(settable("maxBSONObjectSize"), Some(false));
+    }
+
+    /// `db.setLogLevel()` and `db.getLogComponents()` of mongosh.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_log_has_one_verbosity_for_all_components() {
+        let mut server = TestServer::new();
+        let set = |levels: DocBuf| doc! {"setParameter": 1, "logComponentVerbosity": levels};
+        server.run("admin", set(doc! {"verbosity": 2}));
+        server.run(
+            "admin",
+            set(doc! {"command": {"verbosity": -1}, "storage": {"journal": {"verbosity": -1}}}),
+        );
+        let reply = server.run(
+            "admin",
+            doc! {"getParameter": 1, "logComponentVerbosity": 1},
+        );
+        let shown = reply.get_doc("logComponentVerbosity").unwrap();
+        assert_eq!(shown.get_i32("verbosity"), Some(2));
+        assert_eq!(shown.get_doc("network"), Some(&*doc! {"verbosity": -1}));
+        assert_eq!(server.server.log.verbosity(), 2);
+        for (levels, code) in [
+            (doc! {"query": {"verbosity": 1}}, 238),
+            (doc! {"verbosity": 6}, 2),
+            (doc! {"verbosity": "x"}, 14),
+        ] {
+            assert_eq!(server.code("admin", set(levels)), code);
+        }
+        let wrong = doc! {"setParameter": 1, "logComponentVerbosity": 1};
+        assert_eq!(server.code("admin", wrong), 14);
     }
 }
