@@ -6,9 +6,11 @@ mod common;
 use std::path::Path;
 
 use common::{INSERT, ns, open_with};
-use frond_bson::{Doc, DocBuf, doc};
+use frond_bson::{Doc, DocBuf, Timestamp, doc};
 use frond_store::keyspace::{CATALOG_TREE, TreeId, WriteSet};
-use frond_store::{DocumentStore, Durability, EngineOptions, FindRequest, OpContext, offline};
+use frond_store::{
+    DocumentStore, Durability, EngineOptions, FindRequest, InsertOptions, OpContext, offline,
+};
 
 fn open(path: &Path) -> DocumentStore {
     open_with(EngineOptions::new(path))
@@ -27,7 +29,8 @@ fn fill(path: &Path) {
         store.create_indexes(&ns(name), &indexes).unwrap();
         let docs: Vec<DocBuf> = (0..documents)
             .map(|number| {
-                let mut doc = doc! {"_id": number, "n": number % 7, "u": number};
+                let t = Timestamp::default();
+                let mut doc = doc! {"_id": number, "n": number % 7, "u": number, "t": t};
                 doc.push_array("tags", |tags| {
                     tags.push("a");
                     tags.push(number % 3);
@@ -36,8 +39,12 @@ fn fill(path: &Path) {
             })
             .collect();
         let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
+        let options = InsertOptions {
+            keep_empty_timestamps: true,
+            ..INSERT
+        };
         assert_eq!(
-            store.insert(&ns(name), &docs, INSERT).unwrap().inserted,
+            store.insert(&ns(name), &docs, options).unwrap().inserted,
             documents as usize
         );
     }
@@ -133,7 +140,11 @@ fn documents_without_a_catalog_are_kept() {
     assert!(!salvaged.is_whole() && salvaged.collections.len() == 2);
     assert_eq!(offline::verify(&to, &mut |_| {}).unwrap().problems(), 0);
     let name = format!("salvaged.tree_{}", orders.0);
-    assert_eq!(find(&open(&to), &name, &doc! {"n": 1}), 429);
+    let store = open(&to);
+    assert_eq!(find(&store, &name, &doc! {"n": 1}), 429);
+    // As they were: no empty timestamp was filled in.
+    let empty = doc! {"t": Timestamp::default()};
+    assert_eq!(find(&store, &name, &empty), 3000);
 }
 
 #[test]

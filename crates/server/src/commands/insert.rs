@@ -376,6 +376,14 @@ mod tests {
         server.run("test", doc! {"insert": "deep", "documents": [&deep]});
         let found = server.run("test", doc! {"find": "deep"});
         assert_eq!(server.batch(&found, "firstBatch"), [deep]);
+        // A copy is as its original.
+        let kept = doc! {"_id": 1, "t": empty};
+        let mut insert = doc! {"insert": "kept", "documents": [&kept]};
+        insert.push("bypassEmptyTsReplacement", true);
+        server.run("test", insert);
+        server.run("test", doc! {"convertToCapped": "kept", "size": 4096});
+        let found = server.run("test", doc! {"find": "kept"});
+        assert_eq!(server.batch(&found, "firstBatch"), [kept]);
         let wrong = doc! {"insert": "c", "documents": [{}], "bypassEmptyTsReplacement": "yes"};
         assert_eq!(server.code("test", wrong), 14);
     }

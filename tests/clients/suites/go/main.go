@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -20,7 +21,7 @@ func main() {
 		fmt.Println("not ok 1 -", err)
 		os.Exit(1)
 	}
-	tests := append(append(append([]test{}, documents...), writes...), around...)
+	tests := slices.Concat(documents, writes, around, tools)
 	code := runAll(client, tests)
 	_ = client.Disconnect(context.Background())
 	os.Exit(code)
