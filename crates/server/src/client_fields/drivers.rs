@@ -590,6 +590,21 @@ fn lacking() -> Vec<Sent> {
         ),
         fails(
             "test",
+            doc! {"createIndexes": "c", "indexes": [{"key": {"g": "geoHaystack"}, "name": "g", "bucketSize": 1}]},
+            67,
+        ),
+        fails(
+            "test",
+            doc! {"updateSearchIndex": "c", "name": "x", "definition": {}, "comment": "x"},
+            59,
+        ),
+        fails(
+            "test",
+            doc! {"dropSearchIndex": "c", "name": "x", "comment": "x"},
+            59,
+        ),
+        fails(
+            "test",
             doc! {"mapReduce": "c", "map": "function() {}", "reduce": "function() {}", "out": {"inline": 1}},
             31264,
         ),

@@ -205,6 +205,17 @@ fn mongosh() -> Vec<Sent> {
         fails("test", doc! {"profile": 1, "filter": {"op": "query"}}, 238),
         fails("test", doc! {"validate": "c", "repair": true}, 238),
         fails("admin", doc! {"replSetGetStatus": 1}, 76),
+        fails(
+            "test",
+            doc! {"checkMetadataConsistency": 1, "checkIndexes": true},
+            59,
+        ),
+        fails(
+            "admin",
+            doc! {"analyzeShardKey": "test.c", "key": {"a": 1}, "sampleRate": 1.0},
+            59,
+        ),
+        fails("admin", doc! {"rotateCertificates": 1, "message": "x"}, 59),
         fails("admin", doc! {"getShardVersion": "test.c"}, 59),
     ]
 }

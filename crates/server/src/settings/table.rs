@@ -269,7 +269,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "storage.journal.enabled",
         aliases: &[],
         kind: Kind::Switch(false),
-        help: "Without a journal: faster, and a crash loses what came after the last checkpoint",
+        help: "Without a journal (enabled: false): faster, and a crash loses what came after the last checkpoint",
         apply: |s, v| switch(v).map(|on| s.journal = on),
     },
     Setting {
@@ -437,7 +437,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "setParameter.largeDocumentBytes",
         aliases: &[],
         kind: Kind::Integer(0, MAX_DOCUMENT_BYTES as i64),
-        help: "Store documents of many fields in parts from this size on; 0 for never (default 32768)",
+        help: "Store documents with a large sub-document in parts from this size on; 0 for never (default 32768)",
         apply: |s, v| {
             s.large_documents.threshold_bytes = match integer(v)? {
                 0 => usize::MAX,
