@@ -81,7 +81,8 @@ operation waits for a latch whose holder could be shown, and no session keeps an
 ## Drivers and shells of before MongoDB 3.2
 
 Over OP_QUERY an `aggregate` without `cursor` is answered with `{result: […]}`, up to 16 MiB (error 16389 beyond). In OP_MSG it needs a
-cursor. `group`, `geoNear`, `eval` and `text` are commands that MongoDB itself has no more.
+cursor. `snapshot` of a query says what every query here does, and is taken; in OP_MSG it is an error, as in today's MongoDB. `group`,
+`geoNear`, `eval` and `text` are commands that MongoDB itself has no more.
 
 ## Retryable writes
 

@@ -1,9 +1,11 @@
 """PyMongo 2.4 (January 2013), as the applications of that time: legacy opcodes and getLastError only."""
 
+import hashlib
 import os
 import time
 
 from harness import legacy_python  # noqa: F401  (must come before the driver)
+import gridfs
 import pymongo
 from harness.tap import equal, raises, run, test
 from pymongo.errors import DuplicateKeyError, OperationFailure
@@ -136,12 +138,27 @@ def aggregate(client):
 
 
 @test
+def files(client):
+    database = fresh(client, "old24")
+    # The driver has the server sum up what it stored.
+    grid = gridfs.GridFS(database)
+    content = bytes(range(256)) * 3000
+    stored = grid.put(content, filename="letter", author="Ada")
+    equal(grid.get(stored).md5, hashlib.md5(content).hexdigest())
+    equal(grid.get_last_version("letter").read(), content)
+    equal(grid.get(grid.put(b"", filename="empty")).md5, hashlib.md5(b"").hexdigest())
+    grid.delete(stored)
+    equal(grid.list(), ["empty"])
+
+
+@test
 def explain_validate_and_map(client):
     collection = fresh(client, "old24").e
     collection.insert([{"_id": n, "k": n % 5} for n in range(20)])
     collection.ensure_index("k")
     plan = collection.find({"k": 3}).hint([("k", 1)]).explain()
     equal(plan["executionStats"]["nReturned"], 4)
+    equal(len(list(collection.find(snapshot=True))), 20)
     equal(client.old24.validate_collection("e")["valid"], True)
     collection.drop_index("k_1")
     equal(list(collection.index_information()), ["_id_"])

@@ -37,6 +37,7 @@ pub mod drop_indexes;
 pub mod end_sessions;
 pub mod explain;
 pub mod features;
+pub mod file_md5;
 pub mod find;
 pub mod find_and_modify;
 pub mod fsync;
@@ -107,6 +108,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &end_sessions::EndSessions,
     &explain::Explain,
     &features::Features,
+    &file_md5::FileMd5,
     &find::Find,
     &find_and_modify::FindAndModify,
     &fsync::Fsync,

@@ -19,7 +19,6 @@ const MODIFIERS: &[(&str, &str)] = &[
     ("$max", "max"),
     ("$returnKey", "returnKey"),
     ("$showDiskLoc", "showRecordId"),
-    ("$snapshot", "snapshot"),
     ("$maxScan", "maxScan"),
     ("$comment", "comment"),
     ("$readPreference", "$readPreference"),
@@ -165,7 +164,8 @@ fn find_command(collection: &str, query: &Query<'_>, body: &Doc) -> Result<(DocB
     let mut explain = false;
     for (name, value) in wrapper.into_iter().flat_map(Doc::iter) {
         match name {
-            "$query" | "query" => {}
+            // Every find here reads a snapshot.
+            "$query" | "query" | "$snapshot" => {}
             "$explain" | "explain" => explain = value.truthy(),
             _ => match MODIFIERS.iter().find(|(modifier, _)| *modifier == name) {
                 Some((_, field)) => command.push(field, value),

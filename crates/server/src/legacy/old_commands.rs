@@ -3,38 +3,52 @@
 use frond_bson::{Doc, DocBuf, Value};
 
 /// Options that the shell of 3.0 put into `options` of an explained find, and the fields of `find` that they became;
-/// none for those that say nothing about a find on one server.
+/// none for those that say nothing about a find on this server.
 const FIND_OPTIONS: &[(&str, Option<&str>)] = &[
     ("showDiskLoc", Some("showRecordId")),
     ("partial", Some("allowPartialResults")),
     ("slaveOk", None),
     ("exhaust", None),
+    (SNAPSHOT, None),
 ];
+
+/// What every find is here: none sees a document twice that moves meanwhile.
+pub(super) const SNAPSHOT: &str = "snapshot";
 
 /// The command of today that means the same; none if it means the same as it is.
 pub(super) fn modern(command: &Doc) -> Option<DocBuf> {
-    let ("explain", Value::Document(inner)) = command.first()? else {
-        return None;
-    };
-    let (("find", _), Some(options)) = (inner.first()?, inner.get_doc("options")) else {
-        return None;
-    };
-    let mut find = DocBuf::new();
-    for (name, value) in inner.iter().filter(|(name, _)| *name != "options") {
-        find.push(name, value);
+    match command.first()? {
+        ("find", _) => find(command),
+        ("explain", Value::Document(inner)) if inner.first()?.0 == "find" => {
+            let mut explain = DocBuf::new();
+            explain.push("explain", &find(inner)?);
+            for (name, value) in command.iter().skip(1) {
+                explain.push(name, value);
+            }
+            Some(explain)
+        }
+        _ => None,
     }
-    for (name, value) in options.iter() {
+}
+
+/// A find without `snapshot`, and with its `options` as its fields.
+fn find(command: &Doc) -> Option<DocBuf> {
+    let options = command.get_doc("options");
+    if options.is_none() && !command.contains_key(SNAPSHOT) {
+        return None;
+    }
+    let fields = command.iter().filter(|(name, value)| {
+        // Options that are no document are an error that names them.
+        *name != "options" || value.as_doc().is_none()
+    });
+    let mut find = DocBuf::new();
+    for (name, value) in fields.chain(options.into_iter().flat_map(Doc::iter)) {
         let renamed = FIND_OPTIONS.iter().find(|(old, _)| *old == name);
         if let Some(name) = renamed.map_or(Some(name), |(_, new)| *new) {
             find.push(name, value);
         }
     }
-    let mut explain = DocBuf::new();
-    explain.push("explain", &find);
-    for (name, value) in command.iter().skip(1) {
-        explain.push(name, value);
-    }
-    Some(explain)
+    Some(find)
 }
 
 #[cfg(test)]
@@ -64,7 +78,11 @@ mod tests {
             // What there is today stays, with errors that name it.
             (doc! {"explain": {"find": "c", "options": 1}}, None),
             (doc! {"explain": {"count": "c", "options": {}}}, None),
-            (doc! {"find": "c", "options": {}}, None),
+            (
+                doc! {"find": "c", "snapshot": true, "sort": {"a": 1}},
+                Some(doc! {"find": "c", "sort": {"a": 1}}),
+            ),
+            (doc! {"find": "c", "filter": {"snapshot": 1}}, None),
             (doc! {"explain": 1}, None),
             (doc! {}, None),
         ];

@@ -342,13 +342,13 @@ async fn a_find_with_options_is_explained() {
     };
     for options in [
         doc! {},
-        doc! {"slaveOk": true, "comment": "x", "maxTimeMS": 1000},
+        doc! {"slaveOk": true, "comment": "x", "maxTimeMS": 1000, "snapshot": true},
     ] {
         let reply = command(&mut server, explain(options));
         let stats = reply.get_doc("executionStats").unwrap();
         assert_eq!(stats.get_i64("nReturned"), Some(1), "{reply:?}");
     }
-    let lacking = command(&mut server, explain(doc! {"snapshot": true}));
+    let lacking = command(&mut server, explain(doc! {"maxScan": 5}));
     assert_eq!(lacking.get_i32("code"), Some(238));
     assert_eq!(server.code("test", explain(doc! {})), 40415);
 }
@@ -361,4 +361,17 @@ async fn the_pseudo_collection_that_unlocks_names_its_command() {
         unlocked.0[0].get_str("errmsg"),
         Some("no such command: 'fsyncUnlock'")
     );
+}
+
+/// A sibling of point 8 of issue 13: mongodump and drivers of before MongoDB 4.0 ask for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_is_what_every_find_reads() {
+    let mut server = TestServer::new();
+    server.fill("c", 3);
+    let wrapped = doc! {"$query": {}, "$snapshot": true};
+    let (found, ..) = send(&mut server, &query("test.c", 0, &wrapped)).unwrap();
+    assert_eq!(found.len(), 3);
+    let reply = command(&mut server, doc! {"find": "c", "snapshot": true});
+    let batch = reply.get_doc("cursor").unwrap().get_array("firstBatch");
+    assert_eq!(batch.unwrap().count(), 3, "{reply:?}");
 }
