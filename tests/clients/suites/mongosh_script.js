@@ -117,6 +117,18 @@ test('statistics and server information', () => {
   equal(db.serverBuildInfo().ok, 1);
 });
 
+test('what runs now, and the log', () => {
+  const here = db.currentOp().inprog.find((one) => one.command.aggregate === 1);
+  equal(here.command.pipeline[0].$currentOp.truncateOps, false);
+  equal(db.currentOp({ 'command.nosuch': 1 }).inprog, []);
+  equal(db.currentOp(true).inprog.length > 0, true);
+  db.setLogLevel(1);
+  equal(db.getLogComponents().verbosity, 1);
+  db.setLogLevel(0);
+  equal(failure(() => db.setLogLevel(1, 'query')).code, 238);
+  equal(db.commandHelp('find').length > 0, true);
+});
+
 test('unknown commands are refused', () => {
   const error = failure(() => shell.runCommand({ nosuch: 1 }));
   equal([error.code, error.codeName], [59, 'CommandNotFound']);

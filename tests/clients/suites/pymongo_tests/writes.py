@@ -96,6 +96,33 @@ def unacknowledged_writes_arrive(client):
 
 
 @test
+def a_bulk_sends_its_options_with_each_kind_of_write(client):
+    collection = fresh(client, "writes").options
+    collection.insert_many([{"_id": n} for n in range(3)])
+    for bypass in (False, True):
+        result = collection.bulk_write(
+            [InsertOne({"_id": 9}), UpdateOne({"_id": 0}, {"$inc": {"n": 1}}), DeleteOne({"_id": 9})],
+            bypass_document_validation=bypass,
+            comment="both",
+            let={"x": 1},
+        )
+        equal((result.inserted_count, result.modified_count, result.deleted_count), (1, 1, 1))
+    equal(collection.find_one({"_id": 0}), {"_id": 0, "n": 2})
+
+
+@test
+def an_unacknowledged_command_is_answered_with_ok_only(client):
+    database = fresh(client, "writes")
+    for command in (
+        {"insert": "silent", "documents": [{"_id": 1}, {"_id": 1}]},
+        {"update": "silent", "updates": [{"q": {}, "u": {"$set": {"x": 1}}}]},
+        {"delete": "silent", "deletes": [{"q": {}, "limit": 1}]},
+    ):
+        equal(database.command({**command, "writeConcern": {"w": 0}}), {"ok": 1.0})
+    equal(database.silent.count_documents({}), 0)
+
+
+@test
 def write_concerns_that_one_server_can_meet(client):
     database = fresh(client, "writes")
     for number, concern in enumerate(
