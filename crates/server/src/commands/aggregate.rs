@@ -57,7 +57,7 @@ impl Command for Aggregate {
         if explained {
             return explain::explain(cx, cx.body, Verbosity::QueryPlanner);
         }
-        // Drivers from before MongoDB 2.6 know no cursors here.
+        // Drivers of 2012 to 2015 ask for no cursor here.
         let inline = args.doc_field("cursor")?.is_none();
         if inline && !cx.legacy {
             return Err(Failure::new(

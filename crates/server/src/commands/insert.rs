@@ -386,6 +386,11 @@ mod tests {
         assert_eq!(server.batch(&found, "firstBatch"), [kept]);
         let wrong = doc! {"insert": "c", "documents": [{}], "bypassEmptyTsReplacement": "yes"};
         assert_eq!(server.code("test", wrong), 14);
+        // MongoDB's aggregate does not take it, not even for $merge and $out.
+        let aggregate = doc! {
+            "aggregate": "c", "pipeline": [{"$out": "o"}], "cursor": {}, "bypassEmptyTsReplacement": true,
+        };
+        assert_eq!(server.code("test", aggregate), 40415);
     }
 
     /// Point 13 of issue 13: with `w: 0` a client that waits for a reply gets no more than `ok`.

@@ -1,4 +1,4 @@
-//! Commands in the form that shells of before MongoDB 3.2 gave them.
+//! Commands in the form that shells and drivers of before MongoDB 4.0 gave them.
 
 use frond_bson::{Doc, DocBuf, Value};
 
