@@ -116,6 +116,7 @@ fn two_paths_into_an_inner_array_are_not_both_bounded_by_an_element_of_the_outer
         hint: None,
         variables: None,
         bypass_validation: false,
+        keep_empty_timestamps: false,
     };
     let updated = f.store.update(&c, &update, Durability::Logged, &context);
     assert_eq!(updated.unwrap().matched, 2);

@@ -95,6 +95,7 @@ fn the_order_of_insertion_survives_changes_and_reopening() {
         hint: None,
         variables: None,
         bypass_validation: false,
+        keep_empty_timestamps: false,
     };
     let updated = f.store.update(&c, &update, Durability::Logged, &context);
     assert_eq!(updated.unwrap().modified, 1);

@@ -349,6 +349,7 @@ impl Pair<'_> {
                 hint: hint.map(Value::String),
                 variables: None,
                 bypass_validation: false,
+                keep_empty_timestamps: false,
             };
             let store = &self.fixture.store;
             let outcome = store.update(at, &request, Durability::Logged, &OpContext::new());
