@@ -107,7 +107,6 @@ fn empty_timestamp() -> Value<'static> {
     Value::Timestamp(Timestamp::default())
 }
 
-/// Must show of issue 13.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_field_that_clients_send_is_taken() {
     let clients = drivers::all().into_iter().chain(tools::all());

@@ -166,7 +166,7 @@ systemLog:
 mod tests {
     use super::*;
 
-    /// Point 17 of issue 13: an option with a note was cut in two at the comma of its note.
+    /// An option with a note was cut in two at the comma of its note.
     #[test]
     fn every_name_of_the_pages_is_whole() {
         let mut names: Vec<&str> = COMMANDS

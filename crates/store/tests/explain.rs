@@ -455,7 +455,7 @@ fn min_and_max_bound_the_hinted_index() {
     assert_eq!(run(Some(&u), Some(&eight), Some(&five)), Err(51175));
 }
 
-/// Point 13 of issue 13: options with which MongoDB plans a query by `_id` as any other.
+/// Options with which MongoDB plans a query by `_id` as any other.
 #[test]
 fn the_short_way_to_an_id_is_not_taken_with_some_options() {
     let f = fixture();

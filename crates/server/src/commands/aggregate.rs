@@ -369,7 +369,6 @@ mod tests {
         assert_eq!(server.code("test", distinct), 323);
     }
 
-    /// Point 13 of issue 13.
     #[tokio::test(flavor = "multi_thread")]
     async fn an_explanation_takes_no_write_concern() {
         let mut server = TestServer::new();

@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(own, Some(env!("CARGO_PKG_VERSION")));
     }
 
-    /// Point 17 of issue 13: the commit comes from the build.
+    /// The commit comes from the build.
     #[tokio::test(flavor = "multi_thread")]
     async fn the_commit_is_that_of_the_repository() {
         let mut server = TestServer::new();

@@ -245,7 +245,7 @@ mod tests {
         assert!(stage(&server.server, &doc! {"x": true}).is_err());
     }
 
-    /// Point 3 of issue 13: mongosh sends `truncateOps: false`.
+    /// Mongosh sends `truncateOps: false`.
     #[tokio::test(flavor = "multi_thread")]
     async fn long_commands_are_truncated_on_request() {
         let mut server = TestServer::new();

@@ -144,7 +144,6 @@ mod tests {
         assert_eq!(server.code("test", doc! {"dataSize": 1}), 14);
     }
 
-    /// Point 13 of issue 13.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_limit_of_documents_or_bytes_ends_the_sum() {
         let mut server = TestServer::new();

@@ -187,7 +187,7 @@ mod tests {
         );
     }
 
-    /// Point 4 of issue 13: PyMongo's `bulk_write` sends the field with each kind of write.
+    /// PyMongo's `bulk_write` sends the field with each kind of write.
     #[tokio::test(flavor = "multi_thread")]
     async fn the_bypass_fields_of_every_write_are_taken() {
         let mut server = TestServer::new();

@@ -116,7 +116,7 @@ mod tests {
         doc! {"files_id": file, "n": n, "data": Value::Binary { subtype, bytes }}
     }
 
-    /// A sibling of point 8 of issue 13: GridFS of PyMongo 2, of the Node.js driver 2, and others.
+    /// GridFS of PyMongo 2, of the Node.js driver 2, and others.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_file_is_summed_up_chunk_by_chunk() {
         let mut server = TestServer::new();

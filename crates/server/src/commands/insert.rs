@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(server.code("test", command(1, &two)), 225);
     }
 
-    /// Point 2 of issue 13: where the server puts the current time, and where it keeps `Timestamp(0, 0)`.
+    /// Where the server puts the current time, and where it keeps `Timestamp(0, 0)`.
     #[tokio::test(flavor = "multi_thread")]
     async fn empty_timestamps_are_replaced_unless_bypassed() {
         let empty = Value::Timestamp(Timestamp::default());
@@ -393,7 +393,7 @@ mod tests {
         assert_eq!(server.code("test", aggregate), 40415);
     }
 
-    /// Point 13 of issue 13: with `w: 0` a client that waits for a reply gets no more than `ok`.
+    /// With `w: 0` a client that waits for a reply gets no more than `ok`.
     #[tokio::test(flavor = "multi_thread")]
     async fn unacknowledged_writes_are_answered_with_ok_only() {
         let mut server = TestServer::new();
@@ -430,7 +430,7 @@ mod tests {
         assert_eq!(found, [doc! {"_id": 9}, doc! {"_id": 77, "b": 1}]);
     }
 
-    /// Point 13 of issue 13: statements behind the first error of an ordered batch are not counted.
+    /// Statements behind the first error of an ordered batch are not counted.
     #[tokio::test(flavor = "multi_thread")]
     async fn opcounters_count_what_was_tried() {
         let mut server = TestServer::new();

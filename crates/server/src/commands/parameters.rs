@@ -465,7 +465,7 @@ mod tests {
         }
     }
 
-    /// Point 17 of issue 13: what `--setParameter` takes is settable at the start, and nothing else.
+    /// What `--setParameter` takes is settable at the start, and nothing else.
     #[tokio::test(flavor = "multi_thread")]
     async fn details_say_when_a_parameter_can_be_set() {
         let mut server = TestServer::new();

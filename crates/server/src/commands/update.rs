@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(error.get_i32("code"), Some(72));
     }
 
-    /// Point 13 of issue 13: no statement runs if one of them names a stage that there is not.
+    /// No statement runs if one of them names a stage that there is not.
     #[tokio::test(flavor = "multi_thread")]
     async fn an_unknown_stage_fails_the_command() {
         let mut server = TestServer::new();

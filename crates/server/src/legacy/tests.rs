@@ -269,7 +269,7 @@ async fn system_indexes_is_the_catalog() {
     );
 }
 
-/// Point 8 of issue 13: PyMongo 2.4 to 2.9 and Java 2.10 to 2.14 aggregate without a cursor.
+/// PyMongo 2.4 to 2.9 and Java 2.10 to 2.14 aggregate without a cursor.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_aggregation_without_a_cursor_is_answered_in_one_document() {
     let mut server = TestServer::new();
@@ -331,7 +331,7 @@ async fn an_aggregation_without_a_cursor_fails_beyond_16_mib() {
     assert_eq!(found.get_array("result").unwrap().count(), 15);
 }
 
-/// Point 8 of issue 13: the shell of MongoDB 3.0.
+/// The shell of MongoDB 3.0.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_find_with_options_is_explained() {
     let mut server = TestServer::new();
@@ -363,7 +363,7 @@ async fn the_pseudo_collection_that_unlocks_names_its_command() {
     );
 }
 
-/// A sibling of point 8 of issue 13: mongodump and drivers of before MongoDB 4.0 ask for it.
+/// Mongodump and drivers of before MongoDB 4.0 ask for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_is_what_every_find_reads() {
     let mut server = TestServer::new();
