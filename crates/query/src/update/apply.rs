@@ -2,6 +2,7 @@
 
 use super::array_filters::ArrayFilters;
 use super::operators::{Change, Scope, Target};
+use super::storable;
 use super::tree::{Elements, Fields, Leaf, Node, join, merge};
 use crate::display;
 use crate::error::{Error, ErrorCode, Result};
@@ -33,12 +34,19 @@ pub(crate) fn apply(
         copied: 0,
         out: Vec::new(),
         scratch: Vec::with_capacity(64),
+        prefixed: Vec::new(),
     };
     if !rewriter.fields_of_document(fields, scope.root, 0, Way::ROOT)? {
         return Ok(None);
     }
     rewriter.copy_to(source.len());
-    Ok(Some(rewriter.out))
+    let Rewriter { out, prefixed, .. } = rewriter;
+    if !prefixed.is_empty() && !scope.context.is_upsert_insert {
+        storable::check_first_level(Doc::from_trusted(&out), |name| {
+            prefixed.iter().any(|written| written == name)
+        })?;
+    }
+    Ok(Some(out))
 }
 
 struct Rewriter<'a> {
@@ -49,6 +57,8 @@ struct Rewriter<'a> {
     copied: usize,
     out: Vec<u8>,
     scratch: Vec<u8>,
+    /// The fields of the first level that were written and whose names begin with `$`.
+    prefixed: Vec<String>,
 }
 
 /// Where the walk is: the name of a field and the way to what it is in, for messages.
@@ -233,6 +243,9 @@ impl<'a> Rewriter<'a> {
             if here && base == 0 && **name == *"_id" {
                 return Err(immutable_id(node.first_path().unwrap_or("_id")));
             }
+            if here && matches!(node, Node::Leaf(_)) {
+                self.note_prefixed(base, name);
+            }
             changed |= here;
         }
         if missing > 0 {
@@ -240,7 +253,10 @@ impl<'a> Rewriter<'a> {
             for (_, (name, node)) in unseen {
                 if node.creates(self.scope) {
                     self.copy_to(end - 1);
-                    changed |= self.create(name, node, way)?;
+                    if self.create(name, node, way)? {
+                        self.note_prefixed(base, name);
+                        changed = true;
+                    }
                 }
             }
         }
@@ -248,6 +264,13 @@ impl<'a> Rewriter<'a> {
             self.patch_length(out_start, end);
         }
         Ok(changed)
+    }
+
+    /// Notes a field that was written, if it has to be checked: `base` tells whether it is of the first level.
+    fn note_prefixed(&mut self, base: usize, name: &str) {
+        if base == 0 && storable::is_prefixed(name) {
+            self.prefixed.push(name.to_owned());
+        }
     }
 
     /// Applies children to array elements given by index.

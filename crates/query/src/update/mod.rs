@@ -9,6 +9,7 @@ mod array_filters;
 mod operators;
 mod path;
 mod replacement;
+mod storable;
 mod touched;
 mod tree;
 mod upsert;
@@ -17,12 +18,13 @@ mod upsert;
 mod tests;
 
 pub(crate) use operators::reference;
+pub use storable::check_id;
 pub use touched::{Paths, Touched};
 pub use upsert::{upsert_base, upsert_base_for_replacement};
 
 use crate::aggregate::UpdatePipeline;
 use crate::environment::Environment;
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
 use crate::needs::Needs;
 use array_filters::ArrayFilters;
 use frond_bson::{Collator, Doc, DocBuf, MAX_DOCUMENT_BYTES, ObjectId, Timestamp, Value};
@@ -99,8 +101,8 @@ impl Update {
     /// Reads an update document: operators if its first name begins with `$`, else a replacement.
     ///
     /// # Errors
-    /// MongoDB's: 9 for unknown operators and misused array filters, 40 for conflicting paths, 52
-    /// and 56 for bad names, 14 and 2 for bad operands.
+    /// MongoDB's: 9 for unknown operators and misused array filters, 40 for conflicting paths, 56 for
+    /// empty names, 14 and 2 for bad operands.
     pub fn parse(update: &Doc, array_filters: &[&Doc]) -> Result<Update> {
         Update::parse_collated(update, array_filters, Collator::BINARY)
     }
@@ -125,7 +127,6 @@ impl Update {
                 "arrayFilters may not be specified for replacement-style updates",
             ));
         }
-        replacement::check(update)?;
         Ok(Update {
             kind: Kind::Replacement(update.to_owned()),
         })
@@ -199,7 +200,7 @@ impl Update {
 
     /// [`Update::needs`] without the paths of [`Update::increments`].
     pub fn needs_besides_increments(&self) -> Needs {
-        self.needs_of(|leaf, is_fixed| !is_fixed || leaf.modifier.increment().is_none())
+        self.needs_of(|leaf, is_fixed| !is_fixed || leaf.increment().is_none())
     }
 
     /// The needs, of the operators only of those that `counts` takes.
@@ -212,6 +213,10 @@ impl Update {
                 needs
             }
             Kind::Operators { fields, .. } => {
+                // Such a field may be written at its place in a reference only, behind the field before it.
+                if fields.has_prefixed() {
+                    return Needs::whole();
+                }
                 let mut paths = vec!["_id"];
                 fields.each_leaf(&mut |leaf, is_fixed| match is_fixed {
                     _ if !counts(leaf, is_fixed) => {}
@@ -229,7 +234,7 @@ impl Update {
         let mut found = Vec::new();
         if let Kind::Operators { fields, .. } = &self.kind {
             fields.each_leaf(&mut |leaf, is_fixed| {
-                if let Some(number) = leaf.modifier.increment().filter(|_| is_fixed) {
+                if let Some(number) = leaf.increment().filter(|_| is_fixed) {
                     found.push((&*leaf.path, number.into()));
                 }
             });
@@ -252,13 +257,17 @@ impl Update {
     /// Applies the update to a document, which stays as it is.
     ///
     /// # Errors
-    /// MongoDB's, from the operators; 66 if `_id` would change; 17419 if the result is larger than
-    /// 16 MiB.
+    /// MongoDB's, from the operators; 66 if `_id` would change; 52 and 55 for names of the first level that
+    /// begin with `$`; 17419 if the result is larger than 16 MiB.
     pub fn apply(&self, doc: &Doc, context: &ApplyContext) -> Result<Applied<'_>> {
         let mut changed = match &self.kind {
             Kind::Replacement(new) => {
                 let new = replacement::apply(new, doc, context)?;
-                (*new != *doc).then_some(new)
+                let is_change = *new != *doc;
+                if is_change && !context.is_upsert_insert {
+                    storable::check_first_level(&new, |_| true)?;
+                }
+                is_change.then_some(new)
             }
             Kind::Operators {
                 fields, filters, ..
@@ -395,28 +404,6 @@ fn with_id_first(doc: &Doc, context: &ApplyContext) -> Result<DocBuf> {
         ordered.push_raw(&element);
     }
     Ok(ordered)
-}
-
-/// Error 53 for types that cannot be an `_id`; 52 for operators inside it.
-fn check_id(id: &Value<'_>) -> Result<()> {
-    match id {
-        Value::Array(_) | Value::Regex { .. } | Value::Undefined => Err(Error::new(
-            ErrorCode::InvalidIdField,
-            format!("The '_id' value cannot be of type {}", id.type_name()),
-        )),
-        Value::Document(doc) => match doc.iter_raw().find(|e| e.name().starts_with('$')) {
-            Some(element) => Err(Error::new(
-                ErrorCode::DollarPrefixedFieldName,
-                format!(
-                    "The dollar ($) prefixed field '{}' in '_id.{}' is not valid for storage.",
-                    element.name(),
-                    element.name()
-                ),
-            )),
-            None => Ok(()),
-        },
-        _ => Ok(()),
-    }
 }
 
 fn check_size(doc: &Doc) -> Result<()> {

@@ -20,7 +20,8 @@ pub(crate) enum Component<'a> {
 
 /// Splits and checks the path of an update operator; what was in `components` goes away.
 ///
-/// Errors: 56 for empty names, 52 for `$`-prefixed names, 2 for misplaced positional components.
+/// Names that begin with `$` and are no positional component are names like others. Errors: 56 for empty names, 2
+/// for misplaced positional components.
 pub(crate) fn parse<'a>(path: &'a str, components: &mut Vec<Component<'a>>) -> Result<()> {
     components.clear();
     if path.is_empty() {
@@ -72,17 +73,6 @@ fn component<'a>(path: &str, position: usize, name: &'a str) -> Result<Component
             )));
         }
         return Ok(Component::Filtered(id));
-    }
-    // References to other collections are stored under these names.
-    if name.starts_with('$') && !matches!(name, "$id" | "$ref" | "$db") {
-        return Err(Error::new(
-            ErrorCode::DollarPrefixedFieldName,
-            format!(
-                "The dollar ($) prefixed field '{name}' in '{path}' is not allowed in the context \
-                 of an update's replacement document. Consider using an aggregation pipeline with \
-                 $replaceWith."
-            ),
-        ));
     }
     Ok(Component::Field(name))
 }
@@ -181,6 +171,10 @@ mod tests {
                 Component::Filtered("x")
             ]
         );
+        assert_eq!(
+            parse("$x.$*.$[y.$z]").unwrap(),
+            [field("$x"), field("$*"), field("$[y"), field("$z]")]
+        );
         for (path, code) in [
             ("", 56),
             (".a", 56),
@@ -190,8 +184,6 @@ mod tests {
             ("$[]", 2),
             ("$[x].a", 2),
             ("a.$.b.$", 2),
-            ("$x", 52),
-            ("a.$x", 52),
         ] {
             assert_eq!(parse(path).unwrap_err().code().code(), code, "{path}");
         }

@@ -5,24 +5,6 @@ use crate::display;
 use crate::error::{Error, ErrorCode, Result};
 use frond_bson::{Doc, DocBuf, Timestamp, Value, compare};
 
-/// Checks a replacement document: no operators at its top level (error 52).
-pub(super) fn check(replacement: &Doc) -> Result<()> {
-    for element in replacement.iter_raw() {
-        let name = element.name();
-        if name.starts_with('$') && !matches!(name, "$id" | "$ref" | "$db") {
-            return Err(Error::new(
-                ErrorCode::DollarPrefixedFieldName,
-                format!(
-                    "The dollar ($) prefixed field '{name}' in '{name}' is not allowed in the \
-                     context of an update's replacement document. Consider using an aggregation \
-                     pipeline with $replaceWith."
-                ),
-            ));
-        }
-    }
-    Ok(())
-}
-
 /// The document after the replacement: `_id` first and unchanged, empty timestamps filled in unless
 /// the context keeps them.
 ///

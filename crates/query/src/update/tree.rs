@@ -2,7 +2,9 @@
 
 use super::operators::{Modifier, Scope};
 use super::path::{Component, compare_names};
+use super::storable;
 use crate::error::{Error, ErrorCode, Result};
+use crate::number::Number;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -26,6 +28,15 @@ pub(crate) struct Leaf {
     /// The path as the user wrote it.
     pub(crate) path: Arc<str>,
     pub(crate) modifier: Arc<dyn Modifier>,
+}
+
+impl Leaf {
+    /// What `$inc` adds, of fields that can be incremented without a look at the document: one whose name
+    /// begins with `$` may not be written at the first level.
+    pub(crate) fn increment(&self) -> Option<Number> {
+        let number = self.modifier.increment()?;
+        (!storable::is_prefixed(&self.path)).then_some(number)
+    }
 }
 
 /// Children by field name, in the order in which missing fields are added.
@@ -57,6 +68,11 @@ impl Fields {
         }
         let by_name = self.by_name.as_ref()?;
         by_name.get(std::str::from_utf8(name).ok()?).copied()
+    }
+
+    /// Whether the name of a child begins with `$`.
+    pub(crate) fn has_prefixed(&self) -> bool {
+        (self.children.iter()).any(|(name, _)| storable::is_prefixed(name))
     }
 
     /// Whether a `$` has to be resolved in every document, whatever is in it.

@@ -2,6 +2,7 @@
 
 use frond_bson::{Doc, DocBuf, ObjectId, RawElement, Value, tag};
 use frond_query::error::ErrorCode;
+use frond_query::update::check_id;
 
 use super::staging::{Buffers, Staged, Staging, check_size, primary_key};
 use super::{Retry, WriteError, clock_timestamp};
@@ -222,34 +223,4 @@ pub(super) fn prepare<'a>(
 /// Whether this is a `Timestamp(0, 0)`.
 fn is_empty_timestamp(element: &RawElement<'_>) -> bool {
     element.tag() == tag::TIMESTAMP && element.value_bytes() == [0; 8]
-}
-
-/// Checks a value that is to be an `_id`.
-///
-/// # Errors
-/// `InvalidIdField` (53) for arrays, regular expressions and undefined, `DollarPrefixedFieldName`
-/// (52) for documents with operators.
-pub(super) fn check_id(id: &Value<'_>) -> Result<()> {
-    match id {
-        Value::Array(_) | Value::Regex { .. } | Value::Undefined => Err(command(
-            ErrorCode::InvalidIdField,
-            format!("The '_id' value cannot be of type {}", id.type_name()),
-        )),
-        Value::Document(doc) => {
-            let operator = doc
-                .iter_raw()
-                .find(|element| element.name_bytes().starts_with(b"$"));
-            match operator {
-                Some(element) => Err(command(
-                    ErrorCode::DollarPrefixedFieldName,
-                    format!(
-                        "_id fields may not contain '$'-prefixed fields: {} is not valid for storage.",
-                        element.name()
-                    ),
-                )),
-                None => Ok(()),
-            }
-        }
-        _ => Ok(()),
-    }
 }

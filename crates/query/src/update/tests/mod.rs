@@ -5,6 +5,7 @@
 mod arrays;
 mod documents;
 mod fields;
+mod prefixed;
 
 use super::*;
 use crate::testing::json;
