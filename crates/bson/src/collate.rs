@@ -10,7 +10,7 @@ use crate::{Doc, Value, compare, key};
 /// An order of strings by the rules of a language.
 ///
 /// `compare` must be a total preorder, and the bytes of `sort_key` must compare as `compare` does:
-/// strings that are equal have equal keys.
+/// strings that are equal have equal keys. Strings that are not UTF-8 come with U+FFFD in the place of what is not.
 pub trait Collate: Send + Sync + fmt::Debug {
     /// How two strings compare.
     fn compare(&self, a: &str, b: &str) -> Ordering;
@@ -92,7 +92,7 @@ impl Collator {
     }
 
     /// Whether the order of this value against others can differ from that by bytes: it is a string,
-    /// or a document or an array, which may hold some.
+    /// or a document or an array, which may hold some, or a value with text that is not UTF-8.
     pub fn affects(&self, value: &Value<'_>) -> bool {
         !self.is_binary()
             && matches!(
@@ -102,6 +102,7 @@ impl Collator {
                     | Value::Document(_)
                     | Value::Array(_)
                     | Value::JavaScriptWithScope { .. }
+                    | Value::NotUtf8(_)
             )
     }
 }
@@ -132,8 +133,11 @@ impl fmt::Debug for Collator {
 pub(crate) trait Rules {
     fn compare(&self, a: &str, b: &str) -> Ordering;
 
-    /// Calls `write` with bytes that compare as the text does.
-    fn with_key(&self, text: &str, write: impl FnOnce(&[u8]));
+    /// As [`Rules::compare`], for text that need not be UTF-8.
+    fn compare_bytes(&self, a: &[u8], b: &[u8]) -> Ordering;
+
+    /// Calls `write` with bytes that compare as the text, which need not be UTF-8, does.
+    fn with_key(&self, text: &[u8], write: impl FnOnce(&[u8]));
 }
 
 /// The rules of the bytes.
@@ -146,8 +150,13 @@ impl Rules for Bytes {
     }
 
     #[inline]
-    fn with_key(&self, text: &str, write: impl FnOnce(&[u8])) {
-        write(text.as_bytes());
+    fn compare_bytes(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.cmp(b)
+    }
+
+    #[inline]
+    fn with_key(&self, text: &[u8], write: impl FnOnce(&[u8])) {
+        write(text);
     }
 }
 
@@ -159,9 +168,14 @@ impl Rules for Foreign<'_> {
         self.0.compare(a, b)
     }
 
-    fn with_key(&self, text: &str, write: impl FnOnce(&[u8])) {
+    fn compare_bytes(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let (a, b) = (String::from_utf8_lossy(a), String::from_utf8_lossy(b));
+        self.0.compare(&a, &b)
+    }
+
+    fn with_key(&self, text: &[u8], write: impl FnOnce(&[u8])) {
         let mut key = Vec::with_capacity(text.len() * 2 + 8);
-        self.0.sort_key(text, &mut key);
+        self.0.sort_key(&String::from_utf8_lossy(text), &mut key);
         write(&key);
     }
 }
@@ -171,7 +185,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::{DocBuf, array, doc};
+    use crate::{DocBuf, OwnedValue, array, doc};
 
     /// Strings compare without regard to ASCII case.
     #[derive(Debug)]
@@ -237,6 +251,29 @@ mod tests {
         assert!(equal(&doc! {"v": {"n": "B"}}, &doc! {"v": {"n": "b"}}));
         assert!(!equal(&doc! {"v": {"n": "B"}}, &doc! {"v": {"N": "b"}}));
         assert!(equal(&doc! {"v": ["x", 1]}, &doc! {"v": ["X", 1.0]}));
+    }
+
+    /// Where text is not UTF-8 the rules see U+FFFD: two such strings can be equal although their bytes differ.
+    #[test]
+    fn rules_see_replacement_characters() {
+        let collator = no_case("x");
+        let strings: Vec<OwnedValue> = [&b"A\xFF"[..], b"a\xFE", "a\u{fffd}".as_bytes(), b"a", b"b"]
+            .map(|text| OwnedValue::string(text.to_vec()))
+            .into();
+        let key = |value: &OwnedValue| {
+            let mut key = Vec::new();
+            collator.encode(&value.as_value(), &mut key);
+            key
+        };
+        for a in &strings {
+            for b in &strings {
+                let order = collator.compare(&a.as_value(), &b.as_value());
+                assert_eq!(key(a).cmp(&key(b)), order, "{a:?} {b:?}");
+            }
+        }
+        assert_eq!(key(&strings[0]), key(&strings[1]));
+        assert_eq!(key(&strings[0]), key(&strings[2]));
+        assert!(key(&strings[0]) > key(&strings[3]) && key(&strings[0]) < key(&strings[4]));
     }
 
     #[test]

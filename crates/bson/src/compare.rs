@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::collate::{Bytes, Collate, Foreign, Rules};
-use crate::{Doc, MAX_DEPTH, Value, number, tag};
+use crate::{Doc, MAX_DEPTH, Text, Value, number, tag};
 
 /// The place of a type among the types. Types of one class compare by value with one another.
 ///
@@ -100,9 +100,40 @@ fn at_depth<R: Rules>(a: &Value<'_>, b: &Value<'_>, depth: usize, rules: &R) -> 
         ) => a.cmp(b).then_with(|| documents(s, t, true, depth, rules)),
         _ => {
             let classes = canonical_class(a.type_code()).cmp(&canonical_class(b.type_code()));
-            classes.then_with(|| number::compare(a, b).unwrap_or(Ordering::Equal))
+            classes.then_with(|| {
+                number::compare(a, b)
+                    .or_else(|| texts(a, b, depth, rules))
+                    .unwrap_or(Ordering::Equal)
+            })
         }
     }
+}
+
+/// Compares two values of one class by their text, UTF-8 or not, in the same way as those that are UTF-8.
+fn texts<R: Rules>(a: &Value<'_>, b: &Value<'_>, depth: usize, rules: &R) -> Option<Ordering> {
+    Some(match (a.text()?, b.text()?) {
+        (Text::Plain(x), Text::Plain(y)) => match (a.string_bytes(), b.string_bytes()) {
+            (Some(x), Some(y)) => rules.compare_bytes(x, y),
+            _ => x.cmp(y),
+        },
+        (
+            Text::Regex {
+                pattern: a,
+                options: o,
+            },
+            Text::Regex {
+                pattern: b,
+                options: p,
+            },
+        ) => a.cmp(b).then_with(|| o.cmp(p)),
+        (Text::Pointer { ns: a, id: i }, Text::Pointer { ns: b, id: j }) => {
+            (a.len().cmp(&b.len())).then_with(|| a.cmp(b).then_with(|| i.cmp(&j)))
+        }
+        (Text::Scoped { code: a, scope: s }, Text::Scoped { code: b, scope: t }) => a
+            .cmp(b)
+            .then_with(|| documents(s, t, true, depth, rules)),
+        _ => return None,
+    })
 }
 
 fn documents<R: Rules>(a: &Doc, b: &Doc, names: bool, depth: usize, rules: &R) -> Ordering {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::Deref;
 
 use crate::raw::RawElement;
+use crate::text::write_text;
 use crate::{ArrayBuf, Doc, Error, Value, tag};
 
 /// Length prefix and trailing zero of an empty document.
@@ -96,6 +97,18 @@ impl DocBuf {
     pub fn push_value(&mut self, key: &str, value: &Value<'_>) {
         self.begin_element(value.type_code(), key);
         value.write_to(&mut self.bytes);
+        self.finish();
+    }
+
+    /// Appends a string, symbol or code of these bytes.
+    pub(crate) fn push_text(&mut self, key: &str, tag: u8, text: &[u8]) {
+        self.push_written(key, tag, |out| write_text(out, text));
+    }
+
+    /// Appends an element whose value `write` writes.
+    pub(crate) fn push_written(&mut self, key: &str, tag: u8, write: impl FnOnce(&mut Vec<u8>)) {
+        self.begin_element(tag, key);
+        write(&mut self.bytes);
         self.finish();
     }
 

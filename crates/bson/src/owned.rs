@@ -1,6 +1,6 @@
 //! A value that owns its bytes.
 
-use crate::{ArrayBuf, Decimal128, DocBuf, ObjectId, Timestamp, Value};
+use crate::{ArrayBuf, Decimal128, DocBuf, NotUtf8Buf, ObjectId, Timestamp, Value};
 
 /// The owned form of [`Value`], variant by variant.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +41,7 @@ pub enum OwnedValue {
     Decimal128(Decimal128),
     MinKey,
     MaxKey,
+    NotUtf8(NotUtf8Buf),
 }
 
 impl OwnedValue {
@@ -73,6 +74,7 @@ impl OwnedValue {
             OwnedValue::Decimal128(d) => Value::Decimal128(*d),
             OwnedValue::MinKey => Value::MinKey,
             OwnedValue::MaxKey => Value::MaxKey,
+            OwnedValue::NotUtf8(value) => Value::NotUtf8(value.borrow()),
         }
     }
 }
@@ -113,6 +115,7 @@ impl From<Value<'_>> for OwnedValue {
             Value::Decimal128(d) => OwnedValue::Decimal128(d),
             Value::MinKey => OwnedValue::MinKey,
             Value::MaxKey => OwnedValue::MaxKey,
+            Value::NotUtf8(value) => OwnedValue::NotUtf8(value.into()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The complete check of bytes that come from outside: one pass, no allocation, no recursion.
 
-use crate::raw::u32_at;
+use crate::raw::{find_byte, u32_at};
 use crate::{Error, ErrorKind, MAX_DEPTH, tag};
 
 /// The smallest document: length prefix and trailing zero.
@@ -100,7 +100,7 @@ impl<'a> Walk<'a> {
                 return fail(ErrorKind::InvalidLength, self.at);
             }
             self.at += 1;
-            self.cstring(end)?;
+            self.name(end)?;
             self.value(tag, end)?;
             end = self.end();
         }
@@ -157,8 +157,20 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A name or a part of a regular expression: up to a zero byte before `end`.
+    /// A part of a regular expression: up to a zero byte before `end`.
     fn cstring(&mut self, end: usize) -> Result<(), Error> {
+        let text = self.bytes.get(self.at..end).unwrap_or_default();
+        match find_byte(text, 0) {
+            Some(len) => {
+                self.at += len + 1;
+                Ok(())
+            }
+            None => fail(ErrorKind::MissingTerminator, end),
+        }
+    }
+
+    /// A name: UTF-8 up to a zero byte before `end`.
+    fn name(&mut self, end: usize) -> Result<(), Error> {
         let start = self.at;
         let text = self.bytes.get(start..end).unwrap_or_default();
         let mut seen = 0u8;
@@ -194,7 +206,7 @@ impl<'a> Walk<'a> {
             .get(text_start..self.at)
             .and_then(<[u8]>::split_last)
         {
-            Some((0, text)) => utf8(text, text_start),
+            Some((0, _)) => Ok(()),
             _ => fail(ErrorKind::MissingTerminator, self.at - 1),
         }
     }
@@ -277,11 +289,6 @@ mod tests {
                 wrap(b"\x02a\0\x02\0\0\0xy"),
                 MissingTerminator,
             ),
-            (
-                "string not UTF-8",
-                wrap(b"\x02a\0\x02\0\0\0\xC3\0"),
-                InvalidUtf8,
-            ),
             ("binary too long", wrap(b"\x05a\0\x02\0\0\0\0x"), Truncated),
             ("regex of one part", wrap(b"\x0Ba\0x\0"), MissingTerminator),
             (
@@ -312,6 +319,29 @@ mod tests {
             let _ = Doc::from_trusted(bytes).iter().count();
         }
         Doc::validate(&wrap(b"\x0Fa\0\x0E\0\0\0\x01\0\0\0\0\x05\0\0\0\0")).unwrap();
+    }
+
+    /// MongoDB stores such text, so that it has to be taken; names are UTF-8.
+    #[test]
+    fn text_need_not_be_utf8() {
+        for (what, bytes) in [
+            ("string", wrap(b"\x02a\0\x02\0\0\0\xC3\0")),
+            ("symbol", wrap(b"\x0Ea\0\x02\0\0\0\xFF\0")),
+            ("code", wrap(b"\x0Da\0\x03\0\0\0x\x80\0")),
+            ("pattern", wrap(b"\x0Ba\0\xFF\0i\0")),
+            ("options", wrap(b"\x0Ba\0x\0\xFF\0")),
+            ("namespace", wrap(b"\x0Ca\0\x02\0\0\0\xFF\0aaaaaaaaaaaa")),
+            ("scoped", wrap(b"\x0Fa\0\x0F\0\0\0\x02\0\0\0\xFF\0\x05\0\0\0\0")),
+            ("inside", wrap(b"\x03a\0\x0E\0\0\0\x02b\0\x02\0\0\0\xFF\0\0")),
+        ] {
+            let doc = Doc::validate(&bytes).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let mut copy = DocBuf::new();
+            copy.push("a", doc.get("a").unwrap());
+            assert_eq!(copy, *doc, "{what}");
+            let mut owned = DocBuf::new();
+            owned.push("a", &doc.get("a").unwrap().to_owned());
+            assert_eq!(owned, *doc, "{what}");
+        }
     }
 
     fn nested(levels: usize) -> DocBuf {

@@ -1,7 +1,8 @@
 //! One value of a document.
 
 use crate::docbuf::write_cstring;
-use crate::{Decimal128, Doc, ObjectId, OwnedValue, Timestamp, tag};
+use crate::text::write_text;
+use crate::{Decimal128, Doc, NotUtf8, ObjectId, OwnedValue, Timestamp, tag};
 
 /// A BSON value that borrows its text, documents and binary.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +69,9 @@ pub enum Value<'a> {
     MinKey,
     /// Greater than every other value.
     MaxKey,
+    /// A value of one of the types above whose text is not UTF-8. See [`Value::text`], [`Value::string_bytes`] and
+    /// [`Value::characters`] for what does not care.
+    NotUtf8(NotUtf8<'a>),
 }
 
 /// Type bytes and the names that `$type` and error messages use.
@@ -136,6 +140,7 @@ impl<'a> Value<'a> {
             Value::Decimal128(_) => tag::DECIMAL128,
             Value::MinKey => tag::MIN_KEY,
             Value::MaxKey => tag::MAX_KEY,
+            Value::NotUtf8(value) => value.type_code(),
         }
     }
 
@@ -193,7 +198,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The text of a string.
+    /// The text of a string, if it is UTF-8.
     pub fn as_str(&self) -> Option<&'a str> {
         match self {
             Value::String(s) => Some(s),
@@ -258,6 +263,7 @@ impl<'a> Value<'a> {
             Value::JavaScriptWithScope { code, scope } => 9 + code.len() + scope.len_bytes(),
             Value::Int32(_) => 4,
             Value::Decimal128(_) => 16,
+            Value::NotUtf8(value) => value.value_bytes().len(),
         }
     }
 
@@ -265,7 +271,9 @@ impl<'a> Value<'a> {
     pub fn write_to(&self, out: &mut Vec<u8>) {
         match *self {
             Value::Double(d) => out.extend_from_slice(&d.to_le_bytes()),
-            Value::String(s) | Value::JavaScript(s) | Value::Symbol(s) => write_string(out, s),
+            Value::String(s) | Value::JavaScript(s) | Value::Symbol(s) => {
+                write_text(out, s.as_bytes());
+            }
             Value::Document(d) | Value::Array(d) => out.extend_from_slice(d.as_bytes()),
             Value::Binary { subtype, bytes } => {
                 write_len(out, bytes.len());
@@ -281,18 +289,19 @@ impl<'a> Value<'a> {
                 write_cstring(out, options);
             }
             Value::DbPointer { ns, id } => {
-                write_string(out, ns);
+                write_text(out, ns.as_bytes());
                 out.extend_from_slice(&id.0);
             }
             Value::JavaScriptWithScope { code, scope } => {
                 write_len(out, 9 + code.len() + scope.len_bytes());
-                write_string(out, code);
+                write_text(out, code.as_bytes());
                 out.extend_from_slice(scope.as_bytes());
             }
             Value::Int32(i) => out.extend_from_slice(&i.to_le_bytes()),
             Value::Timestamp(t) => out.extend_from_slice(&t.to_u64().to_le_bytes()),
             Value::Int64(i) => out.extend_from_slice(&i.to_le_bytes()),
             Value::Decimal128(d) => out.extend_from_slice(&d.to_bytes()),
+            Value::NotUtf8(value) => out.extend_from_slice(value.value_bytes()),
         }
     }
 }
@@ -339,6 +348,7 @@ impl PartialEq for Value<'_> {
             (Value::Int32(a), Value::Int32(b)) => a == b,
             (Value::Timestamp(a), Value::Timestamp(b)) => a == b,
             (Value::Decimal128(a), Value::Decimal128(b)) => a == b,
+            (Value::NotUtf8(a), Value::NotUtf8(b)) => a == b,
             (Value::Undefined, Value::Undefined)
             | (Value::Null, Value::Null)
             | (Value::MinKey, Value::MinKey)
@@ -354,8 +364,3 @@ fn write_len(out: &mut Vec<u8>, len: usize) {
     out.extend_from_slice(&(len as u32).to_le_bytes());
 }
 
-fn write_string(out: &mut Vec<u8>, text: &str) {
-    write_len(out, text.len() + 1);
-    out.extend_from_slice(text.as_bytes());
-    out.push(0);
-}

@@ -12,6 +12,8 @@ fn representable(value: &Value<'_>) -> bool {
         Value::Decimal128(d) => d.to_string().parse() == Ok(*d),
         // The old subtype holds its length twice.
         Value::Binary { subtype: 2, .. } => false,
+        // JSON is UTF-8.
+        Value::NotUtf8(_) => false,
         // Written in alphabetical order.
         Value::Regex { options, .. } => options.chars().is_sorted(),
         Value::Array(a) => a
@@ -47,6 +49,6 @@ fn random_values_round_trip() {
         );
         assert!(!matches!(value, Value::String(_)) || relaxed == value);
     }
-    assert!(kept > 40_000, "{kept}");
+    assert!(kept > 38_000, "{kept}");
     assert_eq!(OwnedValue::from("x"), Value::String("x"));
 }

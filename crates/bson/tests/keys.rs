@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 
 use frond_bson::key::{self, Direction, TypeBits, TypeBitsReader};
 use frond_bson::{DocBuf, OwnedValue, Value, compare};
+use rand::RngExt;
 
 const ROUNDS: usize = 150_000;
 
@@ -118,6 +119,37 @@ fn order_of_values_that_are_almost_equal() {
         (ROUNDS / 10..ROUNDS * 9 / 10).contains(&equal),
         "{equal} equal pairs"
     );
+}
+
+/// Issue 13, text that is not UTF-8: the bytes are compared and come back, whatever they are.
+#[test]
+fn text_that_is_not_utf8_is_ordered_by_its_bytes() {
+    let mut rng = common::seeded(8);
+    let mut dirty = 0;
+    for _ in 0..ROUNDS / 5 {
+        let texts: Vec<Vec<u8>> = (0..2)
+            .map(|_| {
+                let bytes = [0, 1, b'a', b'b', 0x7F, 0x80, 0xA9, 0xC3, 0xED, 0xF4, 0xFF];
+                (0..rng.random_range(0..5))
+                    .map(|_| bytes[rng.random_range(0..bytes.len())])
+                    .collect()
+            })
+            .collect();
+        let values: Vec<OwnedValue> = texts.iter().cloned().map(OwnedValue::string).collect();
+        let order = compare(&values[0].as_value(), &values[1].as_value());
+        assert_eq!(order, texts[0].cmp(&texts[1]), "{texts:x?}");
+        check_pair(&values[0], &values[1]);
+        for (value, text) in values.iter().zip(&texts) {
+            assert_eq!(value.as_value().string_bytes(), Some(&**text));
+            assert_eq!(
+                matches!(value, OwnedValue::String(_)),
+                std::str::from_utf8(text).is_ok()
+            );
+            dirty += usize::from(matches!(value, OwnedValue::NotUtf8(_)));
+            check_round_trip(value);
+        }
+    }
+    assert!(dirty > ROUNDS / 10, "{dirty}");
 }
 
 #[test]

@@ -99,5 +99,14 @@ fn write_value(out: &mut String, value: &Value<'_>) {
         Value::Decimal128(v) => write!(out, "{v}"),
         Value::MinKey => write!(out, "MinKey"),
         Value::MaxKey => write!(out, "MaxKey"),
+        Value::NotUtf8(text) => {
+            let text = text.to_lossy();
+            if value.string_bytes().is_some() {
+                write_value(out, &Value::String(&text));
+            } else {
+                out.push_str(&text);
+            }
+            Ok(())
+        }
     };
 }

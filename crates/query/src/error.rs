@@ -300,6 +300,14 @@ impl Error {
         Error::new(ErrorCode::BadValue, message)
     }
 
+    /// Code 2, `BadValue`: the operator would name a field with text that is not UTF-8.
+    #[cold]
+    pub(crate) fn not_a_name(operator: &str) -> Error {
+        Error::bad_value(format!(
+            "{operator} requires the names of fields to be valid UTF-8"
+        ))
+    }
+
     /// Code 9, `FailedToParse`: the structure of the request is wrong.
     #[cold]
     pub fn failed_to_parse(message: impl Into<String>) -> Error {

@@ -3,7 +3,7 @@
 //! It is made of the first eight bytes of an MD5 sum. Values that differ only in their numeric type have the same
 //! hash, and so have numbers that differ only in their fraction: they are cut to 64-bit integers first.
 
-use frond_bson::{Doc, Value};
+use frond_bson::{Doc, Text, Value, canonical_class};
 use md5::Context;
 
 /// The seed of every hash.
@@ -61,6 +61,7 @@ fn class(value: Value<'_>) -> i32 {
         Value::JavaScript(_) => 60,
         Value::JavaScriptWithScope { .. } => 65,
         Value::MaxKey => 127,
+        Value::NotUtf8(value) => i32::from(canonical_class(value.type_code())),
     }
 }
 
@@ -68,20 +69,16 @@ fn class(value: Value<'_>) -> i32 {
 fn add(context: &mut Context, value: Value<'_>, name: Option<&str>) {
     context.consume(class(value).to_le_bytes());
     if let Some(name) = name {
-        terminated(context, name);
+        terminated(context, name.as_bytes());
+    }
+    if let Some(text) = value.text() {
+        return add_text(context, text);
     }
     match value {
         Value::Double(_) | Value::Int32(_) | Value::Int64(_) | Value::Decimal128(_) => {
             context.consume(whole(value).to_le_bytes());
         }
-        Value::String(text) | Value::Symbol(text) | Value::JavaScript(text) => {
-            counted(context, text);
-        }
         Value::Document(doc) | Value::Array(doc) => add_all(context, doc),
-        Value::JavaScriptWithScope { code, scope } => {
-            terminated(context, code);
-            add_all(context, scope);
-        }
         Value::Binary { subtype, bytes } => {
             context.consume(length(bytes.len()));
             context.consume([subtype]);
@@ -91,15 +88,26 @@ fn add(context: &mut Context, value: Value<'_>, name: Option<&str>) {
         Value::Bool(bool) => context.consume([u8::from(bool)]),
         Value::DateTime(ms) => context.consume(ms.to_le_bytes()),
         Value::Timestamp(time) => context.consume(time.to_u64().to_le_bytes()),
-        Value::Regex { pattern, options } => {
+        // Without contents, or with text.
+        _ => {}
+    }
+}
+
+fn add_text(context: &mut Context, text: Text<'_>) {
+    match text {
+        Text::Plain(text) => counted(context, text),
+        Text::Scoped { code, scope } => {
+            terminated(context, code);
+            add_all(context, scope);
+        }
+        Text::Regex { pattern, options } => {
             terminated(context, pattern);
             terminated(context, options);
         }
-        Value::DbPointer { ns, id } => {
+        Text::Pointer { ns, id } => {
             counted(context, ns);
             context.consume(id.0);
         }
-        Value::Null | Value::Undefined | Value::MinKey | Value::MaxKey => {}
     }
 }
 
@@ -112,13 +120,13 @@ fn add_all(context: &mut Context, doc: &Doc) {
 }
 
 /// A text with the byte that ends it.
-fn terminated(context: &mut Context, text: &str) {
+fn terminated(context: &mut Context, text: &[u8]) {
     context.consume(text);
     context.consume([0]);
 }
 
 /// A text with its length, as BSON stores it.
-fn counted(context: &mut Context, text: &str) {
+fn counted(context: &mut Context, text: &[u8]) {
     context.consume(length(text.len() + 1));
     terminated(context, text);
 }

@@ -5,6 +5,7 @@
 
 mod accumulate;
 pub mod aggregate;
+mod characters;
 pub mod collation;
 mod display;
 mod environment;

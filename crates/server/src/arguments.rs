@@ -106,6 +106,10 @@ impl<'a> Arguments<'a> {
         match self.get(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
+            Some(value) if value.is_string() => Err(Failure::new(
+                ErrorCode::BadValue,
+                format!("BSON field '{}.{name}' has to be valid UTF-8", self.owner),
+            )),
             Some(value) => Err(self.wrong_type(name, &value, "type 'string'")),
         }
     }

@@ -139,6 +139,10 @@ impl<'a> Context<'a> {
             Value::String(collection) | Value::Symbol(collection) => {
                 Ok(Namespace::new(self.db, collection)?)
             }
+            Value::NotUtf8(_) => Err(Failure::new(
+                ErrorCode::InvalidNamespace,
+                "The name of a collection has to be valid UTF-8",
+            )),
             Value::Binary { subtype: 4, bytes } => {
                 let found = self.server.store.collection_by_uuid(self.db, bytes);
                 found.ok_or_else(|| {

@@ -174,7 +174,7 @@ fn document<'a>(
     buffer.clear();
     collator.unwrap_or(Collator::BINARY).encode(&id, buffer);
     let may_be_collated = collator.is_none()
-        && matches!(id, Value::String(_) | Value::Document(_))
+        && (id.is_string() || matches!(id, Value::Document(_)))
         && buffer.first() == key.first()
         && key::skip(key, key::Direction::Ascending) == Some(key.len());
     (buffer == key || may_be_collated).then_some(doc)

@@ -120,6 +120,14 @@ fn write_value(out: &mut String, value: Value<'_>) {
         Value::Decimal128(number) => write!(out, "{number}"),
         Value::MinKey => write!(out, "MinKey"),
         Value::MaxKey => write!(out, "MaxKey"),
+        Value::NotUtf8(text) => {
+            let text = text.to_lossy();
+            match value.string_bytes() {
+                Some(_) => write_string(out, &text),
+                None => out.push_str(&text),
+            }
+            Ok(())
+        }
     };
 }
 

@@ -36,7 +36,12 @@ impl Random {
             5 => OwnedValue::Double(f64::from(small)),
             6 => OwnedValue::Double(f64::from(small) + 0.5),
             7 => OwnedValue::Int64(i64::from(small)),
-            8 | 9 => ["", "a", "ab", "abc", "b", "x\u{0}y"][small as usize].into(),
+            8 => ["", "a", "ab", "abc", "b", "x\u{0}y"][small as usize].into(),
+            // Mostly not UTF-8.
+            9 => {
+                let texts: [&[u8]; 6] = [b"a\xFF", b"ab\x80", b"\xC3", b"\xFF\xFF", b"a\xC3c", b"b"];
+                OwnedValue::string(texts[small as usize].to_vec())
+            }
             10 => OwnedValue::Null,
             11 => OwnedValue::Bool(small % 2 == 0),
             12 => OwnedValue::DateTime(i64::from(small)),

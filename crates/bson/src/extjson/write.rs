@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::base64;
 use super::date::format_millis;
-use crate::{Doc, MAX_DEPTH, Value};
+use crate::{Doc, MAX_DEPTH, NotUtf8, Text, Value, tag};
 
 /// The last millisecond of the year 9999; relaxed dates are text from 1970 to there.
 const LAST_TEXT_DATE: i64 = 253_402_300_799_999;
@@ -76,6 +76,31 @@ impl Writer<'_> {
             Value::Decimal128(d) => self.fmt(format_args!(r#"{{"$numberDecimal":"{d}"}}"#)),
             Value::MinKey => self.out.push_str(r#"{"$minKey":1}"#),
             Value::MaxKey => self.out.push_str(r#"{"$maxKey":1}"#),
+            Value::NotUtf8(value) => self.not_utf8(&value, depth),
+        }
+    }
+
+    /// JSON is UTF-8: U+FFFD stands in the place of what is not.
+    fn not_utf8(&mut self, value: &NotUtf8<'_>, depth: usize) {
+        let lossy = String::from_utf8_lossy;
+        match (value.type_code(), value.text()) {
+            (tag::SYMBOL, Text::Plain(text)) => self.value(&Value::Symbol(&lossy(text)), depth),
+            (tag::JAVASCRIPT, Text::Plain(text)) => {
+                self.value(&Value::JavaScript(&lossy(text)), depth);
+            }
+            (_, Text::Plain(text)) => self.string(&lossy(text)),
+            (_, Text::Regex { pattern, options }) => {
+                let (pattern, options) = (&*lossy(pattern), &*lossy(options));
+                self.value(&Value::Regex { pattern, options }, depth);
+            }
+            (_, Text::Pointer { ns, id }) => {
+                let ns = &*lossy(ns);
+                self.value(&Value::DbPointer { ns, id }, depth);
+            }
+            (_, Text::Scoped { code, scope }) => {
+                let code = &*lossy(code);
+                self.value(&Value::JavaScriptWithScope { code, scope }, depth);
+            }
         }
     }
 

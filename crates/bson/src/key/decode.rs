@@ -4,6 +4,7 @@ use super::number::{Bytes, build_number, split_number};
 use super::type_bits::TypeBitsReader;
 use super::{Direction, tags};
 use crate::array_buf::IndexName;
+use crate::text::write_text;
 use crate::{
     Doc, DocBuf, Error, ErrorKind, MAX_DEPTH, ObjectId, OwnedValue, Timestamp, Value, tag,
 };
@@ -75,15 +76,11 @@ impl Decoder<'_, '_> {
             }
             tags::STRING => {
                 let text = self.text()?;
-                let symbol = self.bits.bit();
-                doc.push(
-                    name,
-                    if symbol {
-                        Value::Symbol(&text)
-                    } else {
-                        Value::String(&text)
-                    },
-                );
+                let tag = match self.bits.bit() {
+                    true => tag::SYMBOL,
+                    false => tag::STRING,
+                };
+                doc.push_text(name, tag, &text);
             }
             tags::DOCUMENT => {
                 let mark = doc.open(name, tag::DOCUMENT);
@@ -113,32 +110,33 @@ impl Decoder<'_, '_> {
             tags::TIMESTAMP => doc.push(name, Timestamp::from_u64(self.bytes.integer(8)?)),
             tags::REGEX => {
                 let (pattern, options) = (self.text()?, self.text()?);
-                doc.push(
-                    name,
-                    Value::Regex {
-                        pattern: &pattern,
-                        options: &options,
-                    },
-                );
+                doc.push_written(name, tag::REGEX, |out| {
+                    for part in [pattern, options] {
+                        out.extend_from_slice(&part);
+                        out.push(0);
+                    }
+                });
             }
             tags::DB_POINTER => {
                 let len = self.length()?;
-                let ns = String::from_utf8(self.take(len)?).ok()?;
+                let ns = self.take(len)?;
                 let id = self.object_id()?;
-                doc.push(name, Value::DbPointer { ns: &ns, id });
+                doc.push_written(name, tag::DB_POINTER, |out| {
+                    write_text(out, &ns);
+                    out.extend_from_slice(&id.0);
+                });
             }
-            tags::JAVASCRIPT => doc.push(name, Value::JavaScript(&self.text()?)),
+            tags::JAVASCRIPT => doc.push_text(name, tag::JAVASCRIPT, &self.text()?),
             tags::JAVASCRIPT_WITH_SCOPE => {
                 let code = self.text()?;
                 let mut scope = DocBuf::new();
                 self.elements(&mut scope, depth)?;
-                doc.push(
-                    name,
-                    Value::JavaScriptWithScope {
-                        code: &code,
-                        scope: &scope,
-                    },
-                );
+                doc.push_written(name, tag::JAVASCRIPT_WITH_SCOPE, |out| {
+                    let len = (9 + code.len() + scope.len_bytes()) as u32;
+                    out.extend_from_slice(&len.to_le_bytes());
+                    write_text(out, &code);
+                    out.extend_from_slice(scope.as_bytes());
+                });
             }
             tags::MAX_KEY => doc.push(name, Value::MaxKey),
             _ => return None,
@@ -155,7 +153,7 @@ impl Decoder<'_, '_> {
             if depth > MAX_DEPTH {
                 return None;
             }
-            let name = self.text()?;
+            let name = String::from_utf8(self.text()?).ok()?;
             match class {
                 tags::NAN | tags::FALSE => self.value(doc, &name, depth + 1)?,
                 _ => self.tagged(class, doc, &name, depth + 1)?,
@@ -199,11 +197,11 @@ impl Decoder<'_, '_> {
         Some(renamed)
     }
 
-    fn text(&mut self) -> Option<String> {
+    fn text(&mut self) -> Option<Vec<u8>> {
         let mut text = Vec::new();
         loop {
             match self.bytes.next()? {
-                tags::END => return String::from_utf8(text).ok(),
+                tags::END => return Some(text),
                 tags::ESCAPE => match self.bytes.next()? {
                     byte @ (1 | 2) => text.push(byte - 1),
                     _ => return None,

@@ -4,7 +4,7 @@ use super::number::put_number;
 use super::type_bits::TypeBits;
 use super::{Direction, tags};
 use crate::collate::{Bytes, Collate, Foreign, Rules};
-use crate::{Doc, MAX_DEPTH, Value, tag};
+use crate::{Doc, MAX_DEPTH, NotUtf8, ObjectId, Text, Value, tag};
 
 /// Appends the ascending encoding of `value`.
 pub fn encode(value: &Value<'_>, out: &mut Vec<u8>) {
@@ -88,11 +88,11 @@ impl<R: Rules> Encoder<'_, R> {
                 put_number(value, self.out, self.lost.as_deref_mut());
             }
             Value::String(s) => {
-                self.string(s);
+                self.string(s.as_bytes());
                 self.lose(false);
             }
             Value::Symbol(s) => {
-                self.string(s);
+                self.string(s.as_bytes());
                 self.lose(true);
             }
             Value::Document(d) => self.document(d, depth),
@@ -112,17 +112,41 @@ impl<R: Rules> Encoder<'_, R> {
                 self.text(pattern.as_bytes());
                 self.text(options.as_bytes());
             }
-            Value::DbPointer { ns, id } => {
-                self.length(ns.len());
-                self.out.extend_from_slice(ns.as_bytes());
-                self.out.extend_from_slice(&id.0);
-            }
+            Value::DbPointer { ns, id } => self.pointer(ns.as_bytes(), &id),
             Value::JavaScript(code) => self.text(code.as_bytes()),
             Value::JavaScriptWithScope { code, scope } => {
                 self.text(code.as_bytes());
                 self.document(scope, depth);
             }
             Value::Bool(_) | Value::MinKey | Value::Undefined | Value::Null | Value::MaxKey => {}
+            Value::NotUtf8(value) => self.not_utf8(&value, depth),
+        }
+    }
+
+    fn pointer(&mut self, ns: &[u8], id: &ObjectId) {
+        self.length(ns.len());
+        self.out.extend_from_slice(ns);
+        self.out.extend_from_slice(&id.0);
+    }
+
+    /// As a value of the same type whose text is UTF-8.
+    #[cold]
+    fn not_utf8(&mut self, value: &NotUtf8<'_>, depth: usize) {
+        match (value.type_code(), value.text()) {
+            (tag::JAVASCRIPT, Text::Plain(text)) => self.text(text),
+            (code, Text::Plain(text)) => {
+                self.string(text);
+                self.lose(code == tag::SYMBOL);
+            }
+            (_, Text::Regex { pattern, options }) => {
+                self.text(pattern);
+                self.text(options);
+            }
+            (_, Text::Pointer { ns, id }) => self.pointer(ns, &id),
+            (_, Text::Scoped { code, scope }) => {
+                self.text(code);
+                self.document(scope, depth);
+            }
         }
     }
 
@@ -132,7 +156,7 @@ impl<R: Rules> Encoder<'_, R> {
         }
     }
 
-    fn string(&mut self, text: &str) {
+    fn string(&mut self, text: &[u8]) {
         let rules = self.rules;
         rules.with_key(text, |bytes| self.text(bytes));
     }

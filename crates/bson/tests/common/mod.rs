@@ -1,7 +1,7 @@
 //! Random values of all types, with a liking for neighbours and edges.
 #![allow(dead_code)]
 
-use frond_bson::{ArrayBuf, Decimal128, DocBuf, ObjectId, OwnedValue, Timestamp};
+use frond_bson::{ArrayBuf, Decimal128, Doc, DocBuf, ObjectId, OwnedValue, Text, Timestamp};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
@@ -184,8 +184,43 @@ fn name(rng: &mut StdRng) -> String {
     text(rng).replace('\0', "c")
 }
 
-/// Nested documents, arrays and scopes up to `depth` levels.
+/// The value with text that is not UTF-8 where it has an `é`; another value as it is.
+pub fn soiled(value: &OwnedValue) -> OwnedValue {
+    let value = value.as_value();
+    let Some(text) = value.text() else {
+        return value.to_owned();
+    };
+    let text_bytes = match text {
+        Text::Plain(text) => 4..4 + text.len(),
+        Text::Regex { pattern, options } => 0..pattern.len() + options.len() + 1,
+        Text::Pointer { ns, .. } => 4..4 + ns.len(),
+        Text::Scoped { code, .. } => 8..8 + code.len(),
+    };
+    let mut bytes = Vec::new();
+    value.write_to(&mut bytes);
+    for byte in bytes.get_mut(text_bytes).into_iter().flatten() {
+        if *byte == 0xC3 {
+            *byte = 0xFF;
+        }
+    }
+    let mut doc = (bytes.len() as u32 + 7).to_le_bytes().to_vec();
+    doc.extend_from_slice(&[value.type_code(), 0]);
+    doc.extend_from_slice(&bytes);
+    doc.push(0);
+    let doc = Doc::validate(&doc).expect("only text differs");
+    doc.get("").expect("the value is there").to_owned()
+}
+
+/// Nested documents, arrays and scopes up to `depth` levels; some text is not UTF-8.
 pub fn value(rng: &mut StdRng, depth: usize) -> OwnedValue {
+    let value = clean_value(rng, depth);
+    match rng.random_range(0..4) {
+        0 => soiled(&value),
+        _ => value,
+    }
+}
+
+fn clean_value(rng: &mut StdRng, depth: usize) -> OwnedValue {
     let kinds = if depth == 0 { 17 } else { 20 };
     match rng.random_range(0..kinds) {
         0 => OwnedValue::MinKey,
@@ -290,6 +325,7 @@ pub fn changed(rng: &mut StdRng, base: &OwnedValue, depth: usize) -> OwnedValue 
                 OwnedValue::JavaScript(s.clone()),
             ],
         ),
+        _ if rng.random_range(0..3) == 0 => soiled(base),
         _ => base.clone(),
     }
 }

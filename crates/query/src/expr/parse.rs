@@ -71,6 +71,18 @@ impl<'v> Parser<'v> {
                     },
                 )
             }
+            Value::NotUtf8(_)
+                if value.is_string()
+                    && (value.string_bytes()).is_some_and(|text| text.starts_with(b"$")) =>
+            {
+                Err(Error::location(
+                    16410,
+                    format!(
+                        "The field path {} has to be valid UTF-8",
+                        crate::display::value(&value)
+                    ),
+                ))
+            }
             Value::Document(doc) => self.object(doc),
             Value::Array(items) => {
                 let items: Result<Vec<Node>> = items.values().map(|v| self.parse(v)).collect();

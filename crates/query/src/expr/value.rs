@@ -81,6 +81,11 @@ impl<'a> Val<'a> {
         Val::Owned(OwnedValue::String(text.into()))
     }
 
+    /// A string of these bytes, which need not be UTF-8.
+    pub(crate) fn text(bytes: Vec<u8>) -> Val<'a> {
+        Val::Owned(OwnedValue::string(bytes))
+    }
+
     pub(crate) fn array(array: ArrayBuf) -> Val<'a> {
         Val::Owned(OwnedValue::Array(array.into_docbuf()))
     }

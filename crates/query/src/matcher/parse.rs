@@ -152,7 +152,7 @@ pub(crate) fn all_of(conditions: Vec<Expr>) -> Expr {
 /// `field: value` without an operator: equality, or a match of a regular expression.
 fn implicit(path: Path, value: Value<'_>, context: Context<'_>) -> Result<Expr> {
     let op = match value {
-        Value::Regex { pattern, options } => regex::compile(pattern, options)?,
+        value if value.is_regex() => regex::compile(&value)?,
         value => comparison::compare(Relation::Eq, value, context.collator)?,
     };
     Ok(Expr::Leaf(Leaf { path, op }))

@@ -97,6 +97,10 @@ impl TextSpec {
             Some(Value::String(name)) => Language::find(name).map_err(|_| {
                 Error::location(17262, format!("language override unsupported: {name}"))
             }),
+            Some(name) if name.is_string() => Err(Error::location(
+                17262,
+                "language override unsupported: it has to be valid UTF-8",
+            )),
             Some(_) => Err(Error::location(
                 17261,
                 "found language override field in document with non-string type",
@@ -140,8 +144,10 @@ impl TextSpec {
     ) -> Result<bool> {
         let weight = self.weights.get(path);
         match value {
-            Value::String(text) if self.wildcard || weight.is_some() => {
-                Ok(found(text, language, weight.copied().unwrap_or(1.0)))
+            // What is not UTF-8 separates words, as other characters do that are neither letters nor digits.
+            value if value.is_string() && (self.wildcard || weight.is_some()) => {
+                let text = value.characters().unwrap_or_default();
+                Ok(found(&text, language, weight.copied().unwrap_or(1.0)))
             }
             Value::Document(inner) if self.wildcard || self.leads_further(path) => {
                 let language = self.language(inner, language)?;

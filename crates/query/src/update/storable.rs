@@ -80,7 +80,7 @@ fn check(before: [Option<(&str, u8)>; 2], here: (&str, u8), next: Option<&str>) 
 /// depth, unless they are references.
 pub fn check_id(id: &Value<'_>) -> Result<()> {
     match id {
-        Value::Array(_) | Value::Regex { .. } | Value::Undefined => Err(Error::new(
+        _ if matches!(id, Value::Array(_) | Value::Undefined) || id.is_regex() => Err(Error::new(
             ErrorCode::InvalidIdField,
             format!("The '_id' value cannot be of type {}", id.type_name()),
         )),

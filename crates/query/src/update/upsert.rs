@@ -72,7 +72,7 @@ fn collect(filter: &Doc, found: &mut Vec<(String, OwnedValue)>) -> Result<()> {
                     }
                 }
             }
-            (_, Value::Regex { .. }) => {}
+            (_, value) if value.is_regex() => {}
             (path, value) => found.push((path.to_owned(), value.into())),
         }
     }
@@ -89,7 +89,7 @@ fn is_operators(spec: &Doc) -> bool {
 fn equal_to<'a>(operator: &str, operand: Value<'a>) -> Option<Value<'a>> {
     let single = |values: &'a Doc| {
         let mut values = values.values();
-        let first = values.next().filter(|v| !matches!(v, Value::Regex { .. }));
+        let first = values.next().filter(|value| !value.is_regex());
         first.filter(|_| values.next().is_none())
     };
     match (operator, operand) {

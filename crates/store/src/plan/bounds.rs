@@ -117,7 +117,7 @@ fn equal(value: Value<'_>, collator: &Collator) -> Intervals {
 fn class_edge(value: &Value<'_>, upper: bool) -> Label {
     let (low, high) = match value {
         number if number.is_number() => (("-inf.0", true), ("inf.0", true)),
-        Value::String(_) | Value::Symbol(_) => (("\"\"", true), ("{}", false)),
+        text if text.string_bytes().is_some() => (("\"\"", true), ("{}", false)),
         Value::Document(_) => (("{}", true), ("[]", false)),
         Value::Binary { .. } => (
             ("BinData(0, )", true),
@@ -309,10 +309,8 @@ fn of_element(conditions: &Expr, collator: &Collator) -> Intervals {
 pub fn is_plain(value: Value<'_>) -> bool {
     !value.is_nullish()
         && !value.is_nan()
-        && !matches!(
-            value,
-            Value::Array(_) | Value::MinKey | Value::MaxKey | Value::Regex { .. }
-        )
+        && !value.is_regex()
+        && !matches!(value, Value::Array(_) | Value::MinKey | Value::MaxKey)
 }
 
 /// Whether the ranges of an operator in an index by `collator` hold exactly the values that match, arrays

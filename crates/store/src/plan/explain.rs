@@ -534,9 +534,10 @@ pub fn interval_text(interval: &Interval, falling: bool, collator: &Collator) ->
     let end = |label: &Label| match label {
         Label::Value { value, .. }
             if !collator.is_binary()
-                && let Value::String(text) = value.as_value() =>
+                && value.as_value().is_string()
+                && let Some(text) = value.as_value().characters() =>
         {
-            collation_key(text, collator)
+            collation_key(&text, collator)
         }
         Label::Value { value, .. } => text::value(value.as_value()),
         Label::Edge { text, .. } => (*text).to_owned(),

@@ -331,7 +331,7 @@ fn equals_any(doc: &Doc, local: &FieldPath, foreign: &str) -> DocBuf {
         values.push(Value::Null);
     }
     let mut filter = DocBuf::new();
-    if values.iter().any(|v| matches!(v, Value::Regex { .. })) {
+    if values.iter().any(Value::is_regex) {
         // In `$in` an expression would match texts.
         filter.push_array("$or", |branches| {
             for value in &values {

@@ -477,6 +477,7 @@ fn key_and_value_of_pair(pair: &Doc) -> Result<(&str, Value<'_>)> {
     let mut values = pair.values();
     match (values.next(), values.next(), values.next()) {
         (Some(Value::String(key)), Some(value), None) => Ok((key, value)),
+        (Some(key), Some(_), None) if key.is_string() => Err(Error::not_a_name("$arrayToObject")),
         (Some(key), Some(_), None) => Err(Error::location(
             40395,
             format!(
@@ -508,6 +509,7 @@ fn key_and_value_of_document(pair: &Doc) -> Result<(&str, Value<'_>)> {
     }
     match (pair.get("k"), pair.get("v")) {
         (Some(Value::String(key)), Some(value)) => Ok((key, value)),
+        (Some(key), Some(_)) if key.is_string() => Err(Error::not_a_name("$arrayToObject")),
         (Some(key), Some(_)) => Err(Error::location(
             40394,
             format!(

@@ -106,6 +106,11 @@ fn to_type<'a>(value: &Value<'_>, to: u8) -> Result<Val<'a>> {
     if value.type_code() == to {
         return Ok(Val::Owned(value.to_owned()));
     }
+    if let (true, Some(text)) = (value.is_string(), value.characters())
+        && matches!(value, Value::NotUtf8(_))
+    {
+        return to_type(&Value::String(&text), to);
+    }
     let unsupported = || {
         failure(format!(
             "Unsupported conversion from {} to {}",
@@ -114,9 +119,9 @@ fn to_type<'a>(value: &Value<'_>, to: u8) -> Result<Val<'a>> {
         ))
     };
     match to {
-        tag::BOOL => match value {
-            Value::JavaScript(_) | Value::Symbol(_) => Err(unsupported()),
-            other => Ok(other.truthy().into()),
+        tag::BOOL => match value.type_code() {
+            tag::JAVASCRIPT | tag::SYMBOL => Err(unsupported()),
+            _ => Ok(value.truthy().into()),
         },
         tag::INT32 => whole(value, unsupported)
             .and_then(|v| i32::try_from(v).map_err(|_| overflow(value)))

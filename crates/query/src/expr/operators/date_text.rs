@@ -162,21 +162,23 @@ fn from_string<'a>(nodes: &'a [Node], context: &Context<'a>) -> Result<Val<'a>> 
             on_null.eval(context)
         };
     }
-    let parsed = match (text.or_null(), zone, format) {
-        (Value::String(_), None, _) | (Value::String(_), _, None) => return Ok(Val::NULL),
-        (Value::String(text), Some(zone), Some(format)) => {
+    let value = text.or_null();
+    let characters = value.characters().filter(|_| value.is_string());
+    let parsed = match (characters, zone, format) {
+        (Some(_), None, _) | (Some(_), _, None) => return Ok(Val::NULL),
+        (Some(text), Some(zone), Some(format)) => {
             if format_node.is_absent() {
-                parse(text, &zone)
+                parse(&text, &zone)
             } else {
-                parse_by(text, format, &zone)
+                parse_by(&text, format, &zone)
             }
         }
-        (other, ..) => Err(Error::new(
+        (None, ..) => Err(Error::new(
             ErrorCode::ConversionFailure,
             format!(
                 "$dateFromString requires that 'dateString' be a string, found: {} with value {}",
-                other.type_name(),
-                crate::display::value(&other)
+                value.type_name(),
+                crate::display::value(&value)
             ),
         )),
     };

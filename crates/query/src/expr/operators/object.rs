@@ -90,7 +90,7 @@ fn parse_get_field(
     };
     let field = parser.parse(field)?;
     if let Node::Constant(value) = &field
-        && !matches!(value.as_value(), Value::String(_))
+        && !value.as_value().is_string()
     {
         return Err(Error::location(
             5654602,
@@ -108,6 +108,10 @@ fn get_field<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
         return Ok(Val::Missing);
     };
     let Value::String(name) = field.or_null() else {
+        // Names of fields are UTF-8.
+        if field.or_null().is_string() {
+            return Ok(Val::Missing);
+        }
         return Err(Error::location(
             3041704,
             format!(
@@ -135,6 +139,9 @@ fn set_field<'a>(operator: &str, values: &[Val<'a>]) -> Result<Val<'a>> {
         _ => return Ok(Val::NULL),
     };
     let Value::String(name) = field.or_null() else {
+        if field.or_null().is_string() {
+            return Err(Error::not_a_name(operator));
+        }
         return Err(Error::location(
             4161107,
             format!(

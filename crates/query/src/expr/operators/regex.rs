@@ -115,6 +115,7 @@ fn compile(name: &str, regex: &Val<'_>, options: &Val<'_>) -> Result<Option<Patt
             };
             Pattern::new(pattern, options).map(Some)
         }
+        pattern if pattern.is_string() || pattern.is_regex() => Pattern::of(&pattern).map(Some),
         _ => Err(Error::location(
             51105,
             format!("{name} needs 'regex' to be of type string or regex"),
@@ -197,6 +198,14 @@ impl Special for Search {
             (Value::String(text) | Value::Symbol(text), Some(pattern)) => {
                 self.search(pattern, text)
             }
+            (text, Some(_)) if text.string_bytes().is_some() => Err(Error::location(
+                51156,
+                format!(
+                    "Error occurred while executing the regular expression in {}: the 'input' is \
+                     not valid UTF-8",
+                    self.name
+                ),
+            )),
             (other, Some(_)) => Err(Error::location(
                 51104,
                 format!(

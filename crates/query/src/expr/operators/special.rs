@@ -29,8 +29,8 @@ fn size<'a>(bytes: usize) -> Val<'a> {
 fn binary_size<'a>(value: Val<'a>) -> Result<Val<'a>> {
     match value.get() {
         None | Some(Value::Null | Value::Undefined) => Ok(Val::NULL),
-        Some(Value::String(text)) => Ok(size(text.len())),
         Some(Value::Binary { bytes, .. }) => Ok(size(bytes.len())),
+        Some(text) if text.is_string() => Ok(size(text.string_bytes().map_or(0, <[u8]>::len))),
         Some(other) => Err(Error::location(
             51276,
             format!(

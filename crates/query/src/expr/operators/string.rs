@@ -1,29 +1,34 @@
 //! Strings: joining, case, parts by bytes and by code points, trimming, searching.
+//!
+//! Text need not be UTF-8. All works by bytes then, and gives the bytes that are there; what needs code points is an error, as
+//! in MongoDB.
 
 use super::array::search_bounds;
 use super::{Arguments, Operator, many, named, one, two};
+use crate::characters::{self, code_points, is_continuation};
 use crate::error::{Error, Result};
 use crate::expr::node::check_bytes;
 use crate::expr::parse::{Named, optional, required};
 use crate::expr::value::Val;
-use frond_bson::{ArrayBuf, Value};
+use frond_bson::{ArrayBuf, OwnedValue, Text, Value};
+use std::borrow::Cow;
 
 pub(super) const OPERATORS: &[Operator] = &[
     many("$concat", 0, Arguments::MANY, concat),
     one("$toUpper", |v| {
-        case("$toUpper", v, |s| s.to_ascii_uppercase())
+        case("$toUpper", v, <[u8]>::to_ascii_uppercase)
     }),
     one("$toLower", |v| {
-        case("$toLower", v, |s| s.to_ascii_lowercase())
+        case("$toLower", v, <[u8]>::to_ascii_lowercase)
     }),
     many("$substr", 3, 3, |a| substr_bytes("$substrBytes", a)),
     many("$substrBytes", 3, 3, |a| substr_bytes("$substrBytes", a)),
     many("$substrCP", 3, 3, substr_code_points),
     one("$strLenBytes", |v| {
-        length("$strLenBytes", 34473, v, str::len)
+        length("$strLenBytes", 34473, v, <[u8]>::len)
     }),
     one("$strLenCP", |v| {
-        length("$strLenCP", 34471, v, |s| s.chars().count())
+        length("$strLenCP", 34471, v, code_points)
     }),
     two("$split", split),
     named("$trim", TRIM, |a| trim("$trim", a, true, true)),
@@ -42,46 +47,45 @@ const TRIM: &[Named] = &[required("input"), optional("chars")];
 const REPLACE: &[Named] = &[required("input"), required("find"), required("replacement")];
 
 fn concat<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
-    let mut text = String::new();
+    let mut text = Vec::new();
     for value in values {
         if value.is_nullish() {
             return Ok(Val::NULL);
         }
-        match value.or_null() {
-            Value::String(part) | Value::Symbol(part) => {
-                check_bytes(text.len() + part.len())?;
-                text.push_str(part);
-            }
-            other => {
-                return Err(Error::location(
-                    16702,
-                    format!("$concat only supports strings, not {}", other.type_name()),
-                ));
-            }
-        }
+        let Some(part) = value.or_null().string_bytes() else {
+            return Err(Error::location(
+                16702,
+                format!("$concat only supports strings, not {}", value.type_name()),
+            ));
+        };
+        check_bytes(text.len() + part.len())?;
+        text.extend_from_slice(part);
     }
-    Ok(Val::string(text))
+    Ok(Val::text(text))
 }
 
 /// The text that string operators read from a value: numbers and dates as they are printed, nothing
 /// for null. `None` for types without one.
-fn coerced(value: &Val<'_>) -> Option<String> {
-    match value.or_null() {
-        Value::Null | Value::Undefined => Some(String::new()),
-        Value::String(text) | Value::Symbol(text) | Value::JavaScript(text) => {
-            Some(text.to_owned())
+fn coerced<'v>(value: &'v Val<'_>) -> Option<Cow<'v, [u8]>> {
+    let text = match value.or_null() {
+        Value::Null | Value::Undefined => String::new(),
+        Value::Int32(v) => v.to_string(),
+        Value::Int64(v) => v.to_string(),
+        Value::Double(v) => super::convert::double_text(v),
+        Value::Decimal128(v) => v.to_string(),
+        Value::DateTime(ms) => super::date::iso_text(ms)?,
+        Value::Timestamp(t) => format!("Timestamp({}, {})", t.time, t.increment),
+        other => {
+            return match other.text() {
+                Some(Text::Plain(text)) => Some(Cow::Borrowed(text)),
+                _ => None,
+            };
         }
-        Value::Int32(v) => Some(v.to_string()),
-        Value::Int64(v) => Some(v.to_string()),
-        Value::Double(v) => Some(super::convert::double_text(v)),
-        Value::Decimal128(v) => Some(v.to_string()),
-        Value::DateTime(ms) => super::date::iso_text(ms),
-        Value::Timestamp(t) => Some(format!("Timestamp({}, {})", t.time, t.increment)),
-        _ => None,
-    }
+    };
+    Some(Cow::Owned(text.into_bytes()))
 }
 
-fn text_of(value: &Val<'_>) -> Result<String> {
+fn text_of<'v>(value: &'v Val<'_>) -> Result<Cow<'v, [u8]>> {
     coerced(value).ok_or_else(|| {
         Error::location(
             16007,
@@ -93,8 +97,8 @@ fn text_of(value: &Val<'_>) -> Result<String> {
     })
 }
 
-fn case<'a>(_operator: &str, value: Val<'a>, change: fn(&str) -> String) -> Result<Val<'a>> {
-    Ok(Val::string(change(&text_of(&value)?)))
+fn case<'a>(_operator: &str, value: Val<'a>, change: fn(&[u8]) -> Vec<u8>) -> Result<Val<'a>> {
+    Ok(Val::text(change(&text_of(&value)?)))
 }
 
 fn strcasecmp<'a>(a: Val<'a>, b: Val<'a>) -> Result<Val<'a>> {
@@ -134,13 +138,14 @@ fn substr_bytes<'a>(operator: &str, values: &[Val<'a>]) -> Result<Val<'a>> {
         Ok(length) => start.saturating_add(length).min(text.len()),
         Err(_) => text.len(),
     };
-    if !text.is_char_boundary(start) {
+    let is_inside = |at: usize| text.get(at).is_some_and(|byte| is_continuation(*byte));
+    if is_inside(start) {
         return Err(Error::location(
             28656,
             format!("{operator}: Invalid range, starting index is a UTF-8 continuation byte."),
         ));
     }
-    if !text.is_char_boundary(end) {
+    if is_inside(end) {
         return Err(Error::location(
             28657,
             format!(
@@ -148,7 +153,8 @@ fn substr_bytes<'a>(operator: &str, values: &[Val<'a>]) -> Result<Val<'a>> {
             ),
         ));
     }
-    Ok(Val::string(text.get(start..end).unwrap_or_default()))
+    let part = text.get(start..end).unwrap_or_default();
+    Ok(Val::text(part.to_vec()))
 }
 
 fn substr_code_points<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
@@ -185,6 +191,8 @@ fn substr_code_points<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     };
     let start = number(start, 34450, "starting index")?;
     let length = number(length, 34452, "length")?;
+    let text = std::str::from_utf8(&text)
+        .map_err(|_| Error::location(34456, "$substrCP: invalid UTF-8 string"))?;
     Ok(Val::string(
         text.chars().skip(start).take(length).collect::<String>(),
     ))
@@ -194,11 +202,11 @@ fn length<'a>(
     operator: &str,
     code: i32,
     value: Val<'a>,
-    measure: fn(&str) -> usize,
+    measure: fn(&[u8]) -> usize,
 ) -> Result<Val<'a>> {
-    match value.get() {
-        Some(Value::String(text)) => Ok((measure(text) as i32).into()),
-        _ => Err(Error::location(
+    match string(&value) {
+        Some(text) => Ok((measure(text) as i32).into()),
+        None => Err(Error::location(
             code,
             format!(
                 "{operator} requires a string argument, found: {}",
@@ -208,11 +216,17 @@ fn length<'a>(
     }
 }
 
+/// The bytes of a string; `None` for other types, symbols too.
+fn string<'v>(value: &'v Val<'_>) -> Option<&'v [u8]> {
+    let value = value.get().filter(Value::is_string)?;
+    value.string_bytes()
+}
+
 fn split<'a>(text: Val<'a>, separator: Val<'a>) -> Result<Val<'a>> {
     if text.is_nullish() || separator.is_nullish() {
         return Ok(Val::NULL);
     }
-    let Value::String(text) = text.or_null() else {
+    let Some(whole) = string(&text) else {
         return Err(Error::location(
             40085,
             format!(
@@ -222,7 +236,7 @@ fn split<'a>(text: Val<'a>, separator: Val<'a>) -> Result<Val<'a>> {
             ),
         ));
     };
-    let Value::String(separator) = separator.or_null() else {
+    let Some(between) = string(&separator) else {
         return Err(Error::location(
             40086,
             format!(
@@ -232,13 +246,21 @@ fn split<'a>(text: Val<'a>, separator: Val<'a>) -> Result<Val<'a>> {
             ),
         ));
     };
-    if separator.is_empty() {
+    if between.is_empty() {
         return Err(Error::location(
             40087,
             "$split requires a non-empty separator",
         ));
     }
-    Ok(Val::array(text.split(separator).collect::<ArrayBuf>()))
+    if let (Value::String(text), Value::String(separator)) = (text.or_null(), separator.or_null()) {
+        return Ok(Val::array(text.split(separator).collect::<ArrayBuf>()));
+    }
+    let (whole, between) = (characters::widened(whole), characters::widened(between));
+    let mut parts = ArrayBuf::new();
+    for part in whole.split(&*between) {
+        parts.push(&OwnedValue::string(characters::narrowed(part)));
+    }
+    Ok(Val::array(parts))
 }
 
 /// What `$trim` takes away by default: white space and the null character, as in MongoDB's manual.
@@ -255,7 +277,7 @@ fn trim<'a>(operator: &str, values: &[Val<'a>], left: bool, right: bool) -> Resu
     if input.is_nullish() || (!chars.is_missing() && chars.is_nullish()) {
         return Ok(Val::NULL);
     }
-    let Value::String(text) = input.or_null() else {
+    let Some(text) = string(input) else {
         return Err(Error::location(
             50699,
             format!(
@@ -268,6 +290,12 @@ fn trim<'a>(operator: &str, values: &[Val<'a>], left: bool, right: bool) -> Resu
     let chosen: Vec<char> = match chars.get() {
         None => TRIMMED.to_vec(),
         Some(Value::String(chars)) => chars.chars().collect(),
+        Some(chars) if chars.is_string() => {
+            return Err(Error::location(
+                5_156_305,
+                format!("{operator} requires 'chars' to be valid UTF-8"),
+            ));
+        }
         Some(other) => {
             return Err(Error::location(
                 50700,
@@ -279,14 +307,8 @@ fn trim<'a>(operator: &str, values: &[Val<'a>], left: bool, right: bool) -> Resu
             ));
         }
     };
-    let mut text = text;
-    if left {
-        text = text.trim_start_matches(&*chosen);
-    }
-    if right {
-        text = text.trim_end_matches(&*chosen);
-    }
-    Ok(Val::string(text))
+    let trimmed = characters::trim(text, &chosen, left, right);
+    Ok(Val::text(trimmed.to_vec()))
 }
 
 /// The two strings of the `$indexOf` operators; `None` if the first is null.
@@ -294,19 +316,20 @@ fn searched<'v>(
     operator: &str,
     text: &'v Val<'_>,
     part: &'v Val<'_>,
-) -> Result<Option<(&'v str, &'v str)>> {
+) -> Result<Option<(&'v [u8], &'v [u8])>> {
     if text.is_nullish() {
         return Ok(None);
     }
-    let string = |value: &'v Val<'_>, code: i32, which: &str| match value.get() {
-        Some(Value::String(text)) => Ok(text),
-        _ => Err(Error::location(
-            code,
-            format!(
-                "{operator} requires a string as the {which} argument, found: {}",
-                value.type_name()
-            ),
-        )),
+    let string = |value: &'v Val<'_>, code: i32, which: &str| {
+        string(value).ok_or_else(|| {
+            Error::location(
+                code,
+                format!(
+                    "{operator} requires a string as the {which} argument, found: {}",
+                    value.type_name()
+                ),
+            )
+        })
     };
     let (first, second) = match operator {
         "$indexOfBytes" => (40091, 40092),
@@ -327,14 +350,12 @@ fn index_of_bytes<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     };
     let (start, end) = search_bounds("$indexOfBytes", start, end)?;
     let end = end.min(text.len());
-    let range = text.as_bytes().get(start..end);
+    let range = text.get(start..end);
     let found = range.and_then(|range| {
         if part.is_empty() {
             return Some(start);
         }
-        let at = range
-            .windows(part.len())
-            .position(|w| w == part.as_bytes())?;
+        let at = range.windows(part.len()).position(|w| w == part)?;
         Some(start + at)
     });
     Ok(found.map_or(-1, |at| at as i32).into())
@@ -348,6 +369,12 @@ fn index_of_code_points<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
         return Ok(Val::NULL);
     };
     let (start, end) = search_bounds("$indexOfCP", start, end)?;
+    let text = std::str::from_utf8(text)
+        .map_err(|_| Error::location(40095, "$indexOfCP found bad UTF-8 in the input"))?;
+    // Code points of the one are not in the other.
+    let Ok(part) = std::str::from_utf8(part) else {
+        return Ok((-1).into());
+    };
     let text: Vec<char> = text.chars().collect();
     let part: Vec<char> = part.chars().collect();
     let end = end.min(text.len());
@@ -370,7 +397,7 @@ fn replace<'a>(operator: &str, values: &[Val<'a>], most: usize) -> Result<Val<'a
         (find, "find", 51745),
         (replacement, "replacement", 51744),
     ] {
-        if !value.is_nullish() && !matches!(value.or_null(), Value::String(_)) {
+        if !value.is_nullish() && string(value).is_none() {
             return Err(Error::location(
                 code,
                 format!(
@@ -386,6 +413,16 @@ fn replace<'a>(operator: &str, values: &[Val<'a>], most: usize) -> Result<Val<'a
             check_bytes(replaced.len())?;
             Ok(Val::string(replaced))
         }
-        _ => Ok(Val::NULL),
+        _ => {
+            let (Some(input), Some(find), Some(with)) =
+                (string(input), string(find), string(replacement))
+            else {
+                return Ok(Val::NULL);
+            };
+            let [input, find, with] = [input, find, with].map(characters::widened);
+            let replaced = input.replacen(&*find, &with, most);
+            check_bytes(replaced.len())?;
+            Ok(Val::text(characters::narrowed(&replaced)))
+        }
     }
 }

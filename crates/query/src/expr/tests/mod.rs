@@ -5,6 +5,7 @@
 mod arrays;
 mod dates;
 mod language;
+mod not_utf8;
 mod numbers;
 mod random;
 mod strings;

@@ -133,7 +133,7 @@ pub(crate) fn parse_all(field: &Field<'_>, argument: Value<'_>) -> Result<Option
             {
                 return Err(Error::bad_value("no $ expressions in $all"));
             }
-            Value::Regex { pattern, options } => regex::compile(pattern, options)?,
+            item if item.is_regex() => regex::compile(&item)?,
             item => comparison::compare(Relation::Eq, item, field.context.collator)?,
         };
         conditions.push(field.leaf(op));

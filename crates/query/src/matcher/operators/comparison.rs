@@ -108,7 +108,7 @@ pub(crate) fn parse_eq(field: &Field<'_>, operand: Value<'_>) -> Result<Option<E
 }
 
 pub(crate) fn parse_ne(field: &Field<'_>, operand: Value<'_>) -> Result<Option<Expr>> {
-    if matches!(operand, Value::Regex { .. }) {
+    if operand.is_regex() {
         return Err(Error::bad_value("Can't have regex as arg to $ne."));
     }
     let op = compare(Relation::Eq, operand, field.context.collator)?;
@@ -132,7 +132,7 @@ pub(crate) fn parse_gte(field: &Field<'_>, operand: Value<'_>) -> Result<Option<
 }
 
 fn inequality(field: &Field<'_>, relation: Relation, operand: Value<'_>) -> Result<Option<Expr>> {
-    if matches!(operand, Value::Regex { .. }) {
+    if operand.is_regex() {
         return Err(Error::bad_value(format!(
             "Can't have RegEx as arg to predicate over field '{}'.",
             field.path

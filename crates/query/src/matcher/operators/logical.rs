@@ -45,7 +45,7 @@ pub(crate) fn parse_nor(context: Context<'_>, argument: Value<'_>) -> Result<Opt
 /// `{field: {$not: {…operators}}}` or `{field: {$not: /regex/}}`.
 pub(crate) fn parse_not(field: &Field<'_>, argument: Value<'_>) -> Result<Option<Expr>> {
     match argument {
-        Value::Regex { pattern, options } => Ok(Some(field.not(regex::compile(pattern, options)?))),
+        argument if argument.is_regex() => Ok(Some(field.not(regex::compile(&argument)?))),
         Value::Document(operators) => {
             if operators.is_empty() {
                 return Err(Error::bad_value("$not cannot be empty"));

@@ -67,9 +67,7 @@ fn parse_set(name: &str, argument: Value<'_>, collator: &Collator) -> Result<Op>
     };
     for item in items.values() {
         match item {
-            Value::Regex { pattern, options } => {
-                set.patterns.push(Pattern::new(pattern, options)?);
-            }
+            item if item.is_regex() => set.patterns.push(Pattern::of(&item)?),
             Value::Undefined => return Err(Error::bad_value("cannot compare to undefined")),
             _ if operators_of(&item).is_some() => {
                 return Err(Error::bad_value("cannot nest $ under $in"));

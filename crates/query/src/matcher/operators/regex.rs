@@ -86,6 +86,20 @@ impl Pattern {
         })
     }
 
+    /// Compiles a regular expression or the text of one.
+    ///
+    /// Fails as [`Pattern::new`], with code 51091 for one that is not UTF-8.
+    pub(crate) fn of(value: &Value<'_>) -> Result<Pattern> {
+        match *value {
+            Value::Regex { pattern, options } => Pattern::new(pattern, options),
+            Value::String(pattern) => Pattern::new(pattern, ""),
+            _ => Err(Error::location(
+                51091,
+                "Regular expression is invalid: it has to be valid UTF-8",
+            )),
+        }
+    }
+
     /// The pattern as written.
     pub fn source(&self) -> &str {
         &self.source
@@ -118,6 +132,8 @@ impl Pattern {
         })
     }
 
+    /// Whether a value is a string that contains a match, or this expression itself. A string that is not UTF-8
+    /// contains none, as in MongoDB.
     pub(crate) fn matches(&self, value: Option<Value<'_>>, state: &mut State) -> bool {
         match value {
             Some(Value::String(text) | Value::Symbol(text)) => {
@@ -140,9 +156,9 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// The condition that a value matches a pattern.
-pub(crate) fn compile(source: &str, options: &str) -> Result<Op> {
-    Ok(Op::Regex(Box::new(Pattern::new(source, options)?)))
+/// The condition that a value matches a regular expression.
+pub(crate) fn compile(pattern: &Value<'_>) -> Result<Op> {
+    Ok(Op::Regex(Box::new(Pattern::of(pattern)?)))
 }
 
 /// `{$regex: "pattern", $options: "i"}` or `{$regex: /pattern/i}`.
@@ -152,8 +168,8 @@ pub(crate) fn parse_regex(field: &Field<'_>, argument: Value<'_>) -> Result<Opti
         Some(_) => return Err(Error::bad_value("$options has to be a string")),
         None => None,
     };
-    let op = match argument {
-        Value::String(pattern) => compile(pattern, options.unwrap_or_default())?,
+    let pattern = match argument {
+        Value::String(pattern) => Pattern::new(pattern, options.unwrap_or_default())?,
         Value::Regex { options: own, .. } if options.is_some() && !own.is_empty() => {
             return Err(Error::location(
                 51075,
@@ -163,10 +179,11 @@ pub(crate) fn parse_regex(field: &Field<'_>, argument: Value<'_>) -> Result<Opti
         Value::Regex {
             pattern,
             options: own,
-        } => compile(pattern, options.unwrap_or(own))?,
+        } => Pattern::new(pattern, options.unwrap_or(own))?,
+        Value::NotUtf8(_) if argument.is_string() || argument.is_regex() => Pattern::of(&argument)?,
         _ => return Err(Error::bad_value("$regex has to be a string")),
     };
-    Ok(Some(field.leaf(op)))
+    Ok(Some(field.leaf(Op::Regex(Box::new(pattern)))))
 }
 
 /// `$options` is read by `$regex`; alone it is an error.

@@ -15,6 +15,7 @@ use frond_bson::{Doc, DocBuf, OwnedValue, Value, compare};
 
 use super::eval::State;
 use super::{Comparison, Pattern, TypeSet};
+use crate::characters::code_points;
 use crate::number::Number;
 
 /// A parsed schema.
@@ -133,7 +134,7 @@ impl Rule {
             }
             Rule::Not(schema) => !schema.accepts(value, state),
             _ => match value {
-                Value::String(text) => self.accepts_text(text, state),
+                value if value.is_string() => self.accepts_text(value, state),
                 Value::Array(items) => self.accepts_array(items, state),
                 Value::Document(doc) => self.accepts_document(doc, state),
                 value if value.is_number() => self.accepts_number(&value),
@@ -142,11 +143,12 @@ impl Rule {
         }
     }
 
-    fn accepts_text(&self, text: &str, state: &mut State) -> bool {
+    fn accepts_text(&self, text: Value<'_>, state: &mut State) -> bool {
+        let length = || code_points(text.string_bytes().unwrap_or_default()) as u64;
         match self {
-            Rule::Pattern(pattern) => pattern.matches(Some(Value::String(text)), state),
-            Rule::MaxLength(most) => text.chars().count() as u64 <= *most,
-            Rule::MinLength(least) => text.chars().count() as u64 >= *least,
+            Rule::Pattern(pattern) => pattern.matches(Some(text), state),
+            Rule::MaxLength(most) => length() <= *most,
+            Rule::MinLength(least) => length() >= *least,
             _ => true,
         }
     }

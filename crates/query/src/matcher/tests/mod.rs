@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod arrays;
+mod not_utf8;
 mod values;
 
 use super::*;

@@ -45,7 +45,7 @@ fn parse_pull<'a>(argument: &Argument<'a>) -> Result<Placed<'a>> {
             }
             _ => Condition::Fields(parse(spec)?),
         },
-        value @ Value::Regex { .. } => {
+        value if value.is_regex() => {
             let mut wrapped = DocBuf::new();
             wrapped.push(ELEMENT, value);
             Condition::Element(parse(&wrapped)?)

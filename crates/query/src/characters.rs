@@ -1,0 +1,77 @@
+//! Operations on text that need not be UTF-8, by its bytes.
+
+/// The number of code points: of the bytes that continue none. So MongoDB counts them, also where text is not UTF-8.
+pub(crate) fn code_points(text: &[u8]) -> usize {
+    text.iter().filter(|byte| !is_continuation(**byte)).count()
+}
+
+/// Whether a byte is inside of a code point.
+pub(crate) fn is_continuation(byte: u8) -> bool {
+    byte & 0xC0 == 0x80
+}
+
+/// The text without the characters `chosen` at its start, its end, or both. Bytes that are not UTF-8 stay.
+pub(crate) fn trim<'t>(text: &'t [u8], chosen: &[char], left: bool, right: bool) -> &'t [u8] {
+    let mut text = text;
+    if left && let Some(first) = text.utf8_chunks().next() {
+        let valid = first.valid();
+        let cut = valid.len() - valid.trim_start_matches(chosen).len();
+        text = text.get(cut..).unwrap_or_default();
+    }
+    if right
+        && let Some(last) = text.utf8_chunks().last()
+        && last.invalid().is_empty()
+    {
+        let valid = last.valid();
+        let cut = valid.len() - valid.trim_end_matches(chosen).len();
+        text = text.get(..text.len() - cut).unwrap_or_default();
+    }
+    text
+}
+
+/// Text with one character for each byte, on which the operations of `str` work byte by byte.
+pub(crate) fn widened(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| char::from(*byte)).collect()
+}
+
+/// The bytes that [`widened`] made characters of.
+pub(crate) fn narrowed(text: &str) -> Vec<u8> {
+    text.chars().map(|c| c as u8).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn code_points_of_valid_text_are_its_characters() {
+        for text in ["", "abc", "äö", "日本", "a\u{10FFFF}b"] {
+            assert_eq!(code_points(text.as_bytes()), text.chars().count(), "{text}");
+        }
+        assert_eq!(code_points(b"a\xFFb\x80"), 3);
+    }
+
+    #[test]
+    fn trimming_keeps_what_is_not_utf8() {
+        for (text, left, right, expected) in [
+            (&b"  a "[..], true, true, &b"a"[..]),
+            (b"  \xFF a ", true, true, b"\xFF a"),
+            (b" a \xFF", true, true, b"a \xFF"),
+            (b" \xFF \xFF ", true, true, b"\xFF \xFF"),
+            (b" \xFF ", true, false, b"\xFF "),
+            (b" \xFF ", false, true, b" \xFF"),
+            (b"   ", true, true, b""),
+            (b"\xC3", true, true, b"\xC3"),
+            (b"", true, true, b""),
+        ] {
+            assert_eq!(trim(text, &[' '], left, right), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_become_characters_and_bytes_again() {
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(narrowed(&widened(&all)), all);
+    }
+}
