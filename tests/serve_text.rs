@@ -126,7 +126,7 @@ fn text_that_is_not_utf8_is_stored_and_found_by_its_bytes() {
     let found = find(&mut client, &covered);
     assert_eq!(values(&found, "t"), sorted()[1..]);
 
-    // Rules of languages and words see U+FFFD.
+    // The rules of languages see U+FFFD; words end there.
     let collated = doc! {"find": "c", "filter": {"t": text(b"caf\xE8")}, "collation": {"locale": "fr", "strength": 1}};
     assert_eq!(values(&find(&mut client, &collated), "t"), [b"Caf\xE9"]);
     let words = doc! {"find": "c", "filter": {"$text": {"$search": "caf"}}};

@@ -29,6 +29,12 @@ pub(crate) fn trim<'t>(text: &'t [u8], chosen: &[char], left: bool, right: bool)
     text
 }
 
+/// The text with spaces in the place of what is not UTF-8, so that words end there.
+pub(crate) fn spaced(text: &[u8]) -> String {
+    let parts: Vec<&str> = text.utf8_chunks().map(|chunk| chunk.valid()).collect();
+    parts.join(" ")
+}
+
 /// Text with one character for each byte, on which the operations of `str` work byte by byte.
 pub(crate) fn widened(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
@@ -67,6 +73,13 @@ mod tests {
         ] {
             assert_eq!(trim(text, &[' '], left, right), expected, "{text:?}");
         }
+    }
+
+    #[test]
+    fn words_end_where_text_is_not_utf8() {
+        assert_eq!(spaced(b"a\xFFb \xE9"), "a b ");
+        assert_eq!(spaced(b"\xFF\xFFa"), "  a");
+        assert_eq!(spaced(b"a b"), "a b");
     }
 
     #[test]

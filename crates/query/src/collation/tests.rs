@@ -6,6 +6,7 @@ mod queries;
 
 use super::*;
 use crate::testing::json;
+use frond_bson::OwnedValue;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::cmp::Ordering;
@@ -477,5 +478,28 @@ fn keys_stay_as_they_are() {
         collator(spec).encode(&Value::String(text), &mut bytes);
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, key, "{spec} {text}");
+    }
+}
+
+/// Issue 13: what is not UTF-8 is U+FFFD to the rules of a language, in comparisons and in keys.
+#[test]
+fn text_that_is_not_utf8_has_replacement_characters() {
+    let collator = collator("{locale: 'fr', strength: 1}");
+    let text = |bytes: &[u8]| OwnedValue::string(bytes.to_vec());
+    let key = |value: &OwnedValue| {
+        let mut key = Vec::new();
+        collator.encode(&value.as_value(), &mut key);
+        key
+    };
+    for (a, b, expected) in [
+        (&b"Caf\xE9"[..], &b"caf\xE8"[..], Ordering::Equal),
+        (b"Caf\xE9", "caf\u{fffd}".as_bytes(), Ordering::Equal),
+        (b"Caf\xE9", b"Caf", Ordering::Greater),
+        (b"Caf\xE9", b"D", Ordering::Less),
+        (b"\xE9a", b"\xE9b", Ordering::Less),
+    ] {
+        let (a, b) = (text(a), text(b));
+        assert_eq!(collator.compare(&a.as_value(), &b.as_value()), expected);
+        assert_eq!(key(&a).cmp(&key(&b)), expected);
     }
 }

@@ -6,6 +6,7 @@ use frond_bson::{Doc, Value};
 
 use super::Language;
 use super::tokenizer::{Fold, Tokenizer};
+use crate::characters::spaced;
 use crate::error::{Error, Result};
 
 /// The name that stands for every field.
@@ -144,9 +145,11 @@ impl TextSpec {
     ) -> Result<bool> {
         let weight = self.weights.get(path);
         match value {
-            // What is not UTF-8 separates words, as other characters do that are neither letters nor digits.
-            value if value.is_string() && (self.wildcard || weight.is_some()) => {
-                let text = value.characters().unwrap_or_default();
+            Value::String(text) if self.wildcard || weight.is_some() => {
+                Ok(found(text, language, weight.copied().unwrap_or(1.0)))
+            }
+            Value::NotUtf8(_) if value.is_string() && (self.wildcard || weight.is_some()) => {
+                let text = spaced(value.string_bytes().unwrap_or_default());
                 Ok(found(&text, language, weight.copied().unwrap_or(1.0)))
             }
             Value::Document(inner) if self.wildcard || self.leads_further(path) => {
