@@ -32,7 +32,14 @@ fn code(client: &mut Client<TcpStream>, command: &Doc) -> i32 {
 
 /// Strings in the order of their bytes; every second is not UTF-8.
 const TEXTS: [&[u8]; 8] = [
-    b"", b"\x80", b"Caf\xE9", b"a", b"a\xC3", "ä".as_bytes(), b"\xE9t\xE9", b"\xFF\xFE",
+    b"",
+    b"\x80",
+    b"Caf\xE9",
+    b"a",
+    b"a\xC3",
+    "ä".as_bytes(),
+    b"\xE9t\xE9",
+    b"\xFF\xFE",
 ];
 
 fn sorted() -> Vec<&'static [u8]> {
@@ -57,7 +64,8 @@ fn text_that_is_not_utf8_is_stored_and_found_by_its_bytes() {
     // As a value, as an `_id`, in arrays and as code.
     let documents: Vec<DocBuf> = (TEXTS.iter().zip(0..))
         .map(|(bytes, n)| {
-            let mut document = doc! {"_id": text(bytes), "n": n, "t": text(bytes), "l": [1, text(bytes)]};
+            let mut document =
+                doc! {"_id": text(bytes), "n": n, "t": text(bytes), "l": [1, text(bytes)]};
             document.push("in", &doc! {"deep": [text(bytes)]});
             document
         })
@@ -98,7 +106,10 @@ fn text_that_is_not_utf8_is_stored_and_found_by_its_bytes() {
             }
             command
         };
-        let all = find(&mut client, &with_hint(doc! {"find": "c", "filter": {}, "sort": {"t": 1}}));
+        let all = find(
+            &mut client,
+            &with_hint(doc! {"find": "c", "filter": {}, "sort": {"t": 1}}),
+        );
         assert_eq!(values(&all, "t"), sorted(), "{hint:?}");
         for (bytes, document) in TEXTS.iter().zip(&documents) {
             let wanted = text(bytes);
@@ -110,16 +121,25 @@ fn text_that_is_not_utf8_is_stored_and_found_by_its_bytes() {
                 doc! {"t": {"$in": [wanted, 5]}},
                 doc! {"t": {"$gte": wanted, "$lte": wanted}},
             ] {
-                let found = find(&mut client, &with_hint(doc! {"find": "c", "filter": filter}));
+                let found = find(
+                    &mut client,
+                    &with_hint(doc! {"find": "c", "filter": filter}),
+                );
                 assert_eq!(found.len(), 1, "{filter:?} {hint:?}");
                 assert_eq!(found[0], *document, "{filter:?} {hint:?}");
             }
-            let below = find(&mut client, &with_hint(doc! {"find": "c", "filter": {"t": {"$lt": wanted}}}));
+            let below = find(
+                &mut client,
+                &with_hint(doc! {"find": "c", "filter": {"t": {"$lt": wanted}}}),
+            );
             let expected = TEXTS.iter().filter(|other| other < &bytes).count();
             assert_eq!(below.len(), expected, "{bytes:?} {hint:?}");
         }
         // A pattern matches text that is UTF-8 only, whatever the plan.
-        let found = find(&mut client, &with_hint(doc! {"find": "c", "filter": {"t": {"$regex": "^a"}}}));
+        let found = find(
+            &mut client,
+            &with_hint(doc! {"find": "c", "filter": {"t": {"$regex": "^a"}}}),
+        );
         assert_eq!(values(&found, "t"), [b"a"], "{hint:?}");
     }
     let covered = doc! {"find": "c", "filter": {"t": {"$gt": ""}}, "projection": {"_id": 0, "t": 1}, "hint": {"t": 1}};
@@ -144,23 +164,42 @@ fn text_that_is_not_utf8_is_stored_and_found_by_its_bytes() {
         {"q": {"n": 99}, "u": [{"$set": {"s": {"$concat": ["$t", "!"]}}}]},
     ]};
     let updated = client.run("test", &update);
-    assert_eq!((updated.get_i32("n"), updated.get_i32("nModified")), (Some(3), Some(2)));
-    let found = find(&mut client, &doc! {"find": "c", "filter": {"t": text(b"\xFF\xFF")}});
+    assert_eq!(
+        (updated.get_i32("n"), updated.get_i32("nModified")),
+        (Some(3), Some(2))
+    );
+    let found = find(
+        &mut client,
+        &doc! {"find": "c", "filter": {"t": text(b"\xFF\xFF")}},
+    );
     let expected = doc! {"_id": text(b"Caf\xE9"), "n": 2, "t": text(b"\xFF\xFF"), "l": [1, text(b"Caf\xE9"), text(b"\x82")],
-        "in": {"deep": [text(b"Caf\xE9")]}, "u": text(b"\x81")};
+    "in": {"deep": [text(b"Caf\xE9")]}, "u": text(b"\x81")};
     assert_eq!(found, [expected.clone()]);
     let found = find(&mut client, &doc! {"find": "c", "filter": {"n": 99}});
-    let inserted = doc! {"_id": text(b"new\xFF"), "t": text(b"new\xFF"), "n": 99, "s": text(b"new\xFF!")};
+    let inserted =
+        doc! {"_id": text(b"new\xFF"), "t": text(b"new\xFF"), "n": 99, "s": text(b"new\xFF!")};
     assert_eq!(found, [inserted]);
     let twice = doc! {"insert": "c", "documents": [{"_id": 1, "t": text(b"\x80")}]};
     assert_eq!(code(&mut client, &twice), 11000);
     let delete = doc! {"delete": "c", "deletes": [{"q": {"t": text(b"\x80")}, "limit": 1}]};
     assert_eq!(client.run("test", &delete).get_i32("n"), Some(1));
-    assert!(find(&mut client, &doc! {"find": "c", "filter": {"_id": text(b"\x80")}}).is_empty());
+    assert!(
+        find(
+            &mut client,
+            &doc! {"find": "c", "filter": {"_id": text(b"\x80")}}
+        )
+        .is_empty()
+    );
 
     // Names of collections are UTF-8, and patterns are.
     assert_eq!(code(&mut client, &doc! {"find": text(b"c\xFF")}), 73);
-    assert_eq!(code(&mut client, &doc! {"find": "c", "filter": {"t": {"$regex": text(b"\xFF")}}}), 51091);
+    assert_eq!(
+        code(
+            &mut client,
+            &doc! {"find": "c", "filter": {"t": {"$regex": text(b"\xFF")}}}
+        ),
+        51091
+    );
 
     let check = client.run("test", &doc! {"validate": "c"});
     assert_eq!(check.get_bool("valid"), Some(true), "{check:?}");
@@ -184,9 +223,18 @@ fn names_that_begin_with_a_dollar_are_stored_as_mongodb_stores_them() {
     let one = |q: DocBuf, u: DocBuf, upsert: bool| {
         doc! {"update": "d", "updates": [{"q": q, "u": u, "upsert": upsert}]}
     };
-    client.run("test", &one(doc! {"_id": 1}, doc! {"$set": {"n.$p": 1}}, false));
-    client.run("test", &one(doc! {"n.$p": 1}, doc! {"$unset": {"n.$*.x": 1}}, false));
-    client.run("test", &one(doc! {"_id": 9}, doc! {"$set": {"$p": 1}}, true));
+    client.run(
+        "test",
+        &one(doc! {"_id": 1}, doc! {"$set": {"n.$p": 1}}, false),
+    );
+    client.run(
+        "test",
+        &one(doc! {"n.$p": 1}, doc! {"$unset": {"n.$*.x": 1}}, false),
+    );
+    client.run(
+        "test",
+        &one(doc! {"_id": 9}, doc! {"$set": {"$p": 1}}, true),
+    );
     client.run("test", &one(doc! {"_id": 10}, doc! {"a": 1, "$p": 1}, true));
     let modify = doc! {"findAndModify": "d", "query": {"_id": 1}, "update": {"$inc": {"n.$in": 4}}, "new": true};
     let changed = client.run("test", &modify);
@@ -196,15 +244,27 @@ fn names_that_begin_with_a_dollar_are_stored_as_mongodb_stores_them() {
         {"q": {"_id": 9}, "u": [{"$replaceWith": {"$literal": {"$q": 2}}}]},
     ]};
     client.run("test", &pipeline);
-    let found = find(&mut client, &doc! {"find": "d", "filter": {"_id": {"$gt": 1}}});
-    assert_eq!(found, [doc! {"_id": 9, "$q": 2}, doc! {"_id": 10, "a": 1, "$p": 1}]);
+    let found = find(
+        &mut client,
+        &doc! {"find": "d", "filter": {"_id": {"$gt": 1}}},
+    );
+    assert_eq!(
+        found,
+        [doc! {"_id": 9, "$q": 2}, doc! {"_id": 10, "a": 1, "$p": 1}]
+    );
     for (command, expected) in [
         (one(doc! {"_id": 1}, doc! {"$set": {"$p": 1}}, false), 52),
         (one(doc! {"_id": 1}, doc! {"a": 1, "$p": 1}, false), 52),
         (one(doc! {"_id": 1}, doc! {"$set": {"$id": 1}}, false), 55),
         (one(doc! {"_id": 1}, doc! {"$set": {"n.$": 1}}, false), 2),
-        (doc! {"insert": "d", "documents": [{"_id": {"a": {"$p": 1}}}]}, 52),
-        (doc! {"insert": "d", "documents": [{"_id": {"$ref": "c", "$id": 1}}]}, 0),
+        (
+            doc! {"insert": "d", "documents": [{"_id": {"a": {"$p": 1}}}]},
+            52,
+        ),
+        (
+            doc! {"insert": "d", "documents": [{"_id": {"$ref": "c", "$id": 1}}]},
+            0,
+        ),
         (one(doc! {"_id": 77}, doc! {"$set": {"$p": 1}}, false), 0),
     ] {
         assert_eq!(code(&mut client, &command), expected, "{command:?}");

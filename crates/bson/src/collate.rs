@@ -257,9 +257,10 @@ mod tests {
     #[test]
     fn rules_see_replacement_characters() {
         let collator = no_case("x");
-        let strings: Vec<OwnedValue> = [&b"A\xFF"[..], b"a\xFE", "a\u{fffd}".as_bytes(), b"a", b"b"]
-            .map(|text| OwnedValue::string(text.to_vec()))
-            .into();
+        let strings: Vec<OwnedValue> =
+            [&b"A\xFF"[..], b"a\xFE", "a\u{fffd}".as_bytes(), b"a", b"b"]
+                .map(|text| OwnedValue::string(text.to_vec()))
+                .into();
         let key = |value: &OwnedValue| {
             let mut key = Vec::new();
             collator.encode(&value.as_value(), &mut key);

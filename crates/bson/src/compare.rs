@@ -129,9 +129,9 @@ fn texts<R: Rules>(a: &Value<'_>, b: &Value<'_>, depth: usize, rules: &R) -> Opt
         (Text::Pointer { ns: a, id: i }, Text::Pointer { ns: b, id: j }) => {
             (a.len().cmp(&b.len())).then_with(|| a.cmp(b).then_with(|| i.cmp(&j)))
         }
-        (Text::Scoped { code: a, scope: s }, Text::Scoped { code: b, scope: t }) => a
-            .cmp(b)
-            .then_with(|| documents(s, t, true, depth, rules)),
+        (Text::Scoped { code: a, scope: s }, Text::Scoped { code: b, scope: t }) => {
+            a.cmp(b).then_with(|| documents(s, t, true, depth, rules))
+        }
         _ => return None,
     })
 }

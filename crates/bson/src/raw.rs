@@ -178,9 +178,7 @@ fn read_text(tag: u8, bytes: &[u8]) -> Option<Value<'_>> {
             let options = std::str::from_utf8(options)?;
             Ok(Value::Regex { pattern, options })
         }),
-        Text::Pointer { ns, id } => {
-            std::str::from_utf8(ns).map(|ns| Value::DbPointer { ns, id })
-        }
+        Text::Pointer { ns, id } => std::str::from_utf8(ns).map(|ns| Value::DbPointer { ns, id }),
         Text::Scoped { code, scope } => {
             std::str::from_utf8(code).map(|code| Value::JavaScriptWithScope { code, scope })
         }

@@ -331,8 +331,14 @@ mod tests {
             ("pattern", wrap(b"\x0Ba\0\xFF\0i\0")),
             ("options", wrap(b"\x0Ba\0x\0\xFF\0")),
             ("namespace", wrap(b"\x0Ca\0\x02\0\0\0\xFF\0aaaaaaaaaaaa")),
-            ("scoped", wrap(b"\x0Fa\0\x0F\0\0\0\x02\0\0\0\xFF\0\x05\0\0\0\0")),
-            ("inside", wrap(b"\x03a\0\x0E\0\0\0\x02b\0\x02\0\0\0\xFF\0\0")),
+            (
+                "scoped",
+                wrap(b"\x0Fa\0\x0F\0\0\0\x02\0\0\0\xFF\0\x05\0\0\0\0"),
+            ),
+            (
+                "inside",
+                wrap(b"\x03a\0\x0E\0\0\0\x02b\0\x02\0\0\0\xFF\0\0"),
+            ),
         ] {
             let doc = Doc::validate(&bytes).unwrap_or_else(|error| panic!("{what}: {error}"));
             let mut copy = DocBuf::new();

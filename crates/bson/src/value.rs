@@ -363,4 +363,3 @@ impl Eq for Value<'_> {}
 fn write_len(out: &mut Vec<u8>, len: usize) {
     out.extend_from_slice(&(len as u32).to_le_bytes());
 }
-

@@ -236,9 +236,8 @@ fn brute_force(docs: &[DocBuf], near: &Near, keeps: impl Fn(&Doc) -> bool) -> Ve
         .iter()
         .filter(|doc| keeps(doc))
         .filter_map(|doc| {
-            let distance = near.nearest(doc, &path)?.distance;
-            near.wants(distance)
-                .then(|| (distance, doc.get_i32("_id").unwrap()))
+            let nearest = near.nearest(doc, &path)?;
+            (nearest.is_wanted).then(|| (nearest.distance, doc.get_i32("_id").unwrap()))
         })
         .collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -370,6 +369,142 @@ fn flat_distances_and_legacy_pairs_on_the_sphere() {
         "{stage}"
     );
     assert!(spherical[0].contains("GEO_NEAR_2D\"") && spherical[1].contains("GEO_NEAR_2DSPHERE"));
+}
+
+/// Issue 13: points whose distance is the radius, along an axis, are inside, with and without an index.
+#[test]
+fn points_on_the_boundary_along_an_axis_are_inside() {
+    let mut docs = Vec::new();
+    let mut add = |x: f64, y: f64| docs.push(doc! {"_id": docs.len() as i32, "g": &pair(x, y)});
+    for (x, y) in [(5.0, 52.0), (-70.0, 0.3), (0.1, 0.2)] {
+        for step in [0.0001, 0.1, 0.7] {
+            for sign in [1.0, -1.0] {
+                add(x + sign * step, y);
+                add(x, y + sign * step);
+            }
+        }
+    }
+    let worlds = Worlds::new(
+        &docs,
+        &[
+            doc! {"key": {"g": "2d"}},
+            doc! {"key": {"g": "2d"}, "bits": 32},
+        ],
+    );
+    for (x, y) in [(5.0, 52.0), (-70.0, 0.3), (0.1, 0.2)] {
+        for radius in [0.0, 0.0001, 0.1, 0.7, 1.0, 100.0] {
+            let at = pair(x, y);
+            // MongoDB's own rule: the lesser number and the radius against the greater.
+            let compare = |doc: &DocBuf| {
+                let numbers = doc.get_array("g").unwrap();
+                let (a, b) = (numbers.get_f64("0").unwrap(), numbers.get_f64("1").unwrap());
+                let along = |p: f64, q: f64| {
+                    if q > p {
+                        q - (p + radius)
+                    } else {
+                        p - (q + radius)
+                    }
+                };
+                if a == x {
+                    along(b, y)
+                } else if b == y {
+                    along(a, x)
+                } else {
+                    ((a - x) * (a - x) + (b - y) * (b - y)).sqrt() - radius
+                }
+            };
+            let inside = docs.iter().filter(|doc| compare(doc) <= 0.0).count();
+            let outside = docs.iter().filter(|doc| compare(doc) >= 0.0).count();
+            if (x, radius) == (5.0, 0.0001) {
+                assert_eq!((inside, outside), (4, docs.len()));
+            }
+            let mut circle: ArrayBuf = [at.as_value()].into_iter().collect();
+            circle.push(radius);
+            let within = doc! {"g": {"$geoWithin": {"$center": &circle}}};
+            assert_eq!(worlds.compare(&within), inside, "{circle:?}");
+            for at_most in [true, false] {
+                let mut condition = doc! {"$near": &at};
+                condition.push(
+                    if at_most {
+                        "$maxDistance"
+                    } else {
+                        "$minDistance"
+                    },
+                    radius,
+                );
+                let expected = if at_most { inside } else { outside };
+                for world in &worlds.indexed {
+                    let found = worlds.fixture.find_all(world, doc! {"g": &condition});
+                    assert_eq!(found.len(), expected, "{condition:?} {world:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Issue 13: 180 and -180 are one meridian, and near a pole all are close together, whatever the grid of the
+/// index says.
+#[test]
+fn legacy_pairs_on_both_sides_of_the_date_line_are_near() {
+    let mut rng = StdRng::seed_from_u64(9);
+    let docs: Vec<DocBuf> = (0..500)
+        .map(|id| {
+            let x = match id % 5 {
+                0 => [180.0, -180.0, 179.999_999, -179.999_999][id as usize / 5 % 4],
+                1 => rng.random_range(179.0..180.0),
+                2 => rng.random_range(-180.0..-179.0),
+                _ => rng.random_range(-180.0..180.0),
+            };
+            let y = match id % 7 {
+                0 => [90.0, -90.0, 89.999, -89.999][id as usize / 7 % 4],
+                1 => rng.random_range(-1.0..1.0),
+                _ => rng.random_range(-90.0..90.0),
+            };
+            doc! {"_id": id, "g": &pair(x, y)}
+        })
+        .collect();
+    let worlds = Worlds::new(
+        &docs,
+        &[
+            doc! {"key": {"g": "2d"}},
+            doc! {"key": {"g": "2d"}, "min": -1000, "max": 1000},
+            doc! {"key": {"g": "2d"}, "bits": 5},
+            doc! {"key": {"g": "2dsphere"}},
+        ],
+    );
+    for (x, y) in [
+        (180.0, 0.0),
+        (-180.0, 0.0),
+        (179.5, 0.3),
+        (-179.9, -0.5),
+        (-180.0, 60.0),
+        (179.0, 88.0),
+        (10.0, 90.0),
+        (-170.0, -90.0),
+        (0.0, 0.0),
+    ] {
+        let at = pair(x, y);
+        for (min, max) in [
+            (0.0, 0.000_1),
+            (0.0, 0.02),
+            (0.01, 0.5),
+            (0.0, f64::MAX),
+            (1.0, 3.0),
+            (3.0, f64::MAX),
+        ] {
+            let near = Near::new(&Value::Array(&at), true, min, max).unwrap();
+            let condition = doc! {"$nearSphere": &at, "$minDistance": min, "$maxDistance": max};
+            for world in &worlds.indexed {
+                let found = worlds.fixture.find_all(world, doc! {"g": &condition});
+                let expected = brute_force(&docs, &near, |_| true);
+                assert_eq!(in_order(&found, &near), expected, "{condition:?} {world:?}");
+            }
+            let cap: ArrayBuf = [Value::Array(&at), Value::Double(max.min(3.2))]
+                .iter()
+                .collect();
+            worlds.compare(&doc! {"g": {"$geoWithin": {"$centerSphere": &cap}}});
+        }
+    }
 }
 
 #[test]

@@ -39,7 +39,8 @@ impl Random {
             8 => ["", "a", "ab", "abc", "b", "x\u{0}y"][small as usize].into(),
             // Mostly not UTF-8.
             9 => {
-                let texts: [&[u8]; 6] = [b"a\xFF", b"ab\x80", b"\xC3", b"\xFF\xFF", b"a\xC3c", b"b"];
+                let texts: [&[u8]; 6] =
+                    [b"a\xFF", b"ab\x80", b"\xC3", b"\xFF\xFF", b"a\xC3c", b"b"];
                 OwnedValue::string(texts[small as usize].to_vec())
             }
             10 => OwnedValue::Null,

@@ -1,5 +1,7 @@
 //! Shapes in the plane: `$box`, `$center` and `$polygon`, with the numbers of legacy pairs.
 
+use std::cmp::Ordering;
+
 /// A point in the plane.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlatPoint {
@@ -12,7 +14,35 @@ pub struct FlatPoint {
 impl FlatPoint {
     /// The distance between two points.
     pub fn distance(&self, other: &FlatPoint) -> f64 {
-        (self.x - other.x).hypot(self.y - other.y)
+        let (x, y) = (self.x - other.x, self.y - other.y);
+        if x == 0.0 {
+            y.abs()
+        } else if y == 0.0 {
+            x.abs()
+        } else {
+            let distance = (x * x + y * y).sqrt();
+            // Squares overflow long before distances do.
+            if distance.is_finite() {
+                distance
+            } else {
+                x.hypot(y)
+            }
+        }
+    }
+
+    /// How the distance between two points compares with a radius. Points on one axis are compared along it, as
+    /// MongoDB does: 51.9999 + 0.0001 is not above 52, while 52 - 51.9999 is above 0.0001.
+    pub(crate) fn compare_distance(&self, other: &FlatPoint, radius: f64) -> Ordering {
+        // The numbers of points are finite.
+        let compare = |a: f64, b: f64| a.partial_cmp(&b).unwrap_or(Ordering::Equal);
+        let along = |a: f64, b: f64| compare(a.max(b), a.min(b) + radius);
+        if self.x == other.x {
+            along(self.y, other.y)
+        } else if self.y == other.y {
+            along(self.x, other.x)
+        } else {
+            compare(self.distance(other), radius)
+        }
     }
 }
 
@@ -165,6 +195,38 @@ mod tests {
         }
         assert_eq!(area.distances(&p(13., 9.)), (5., 13f64.hypot(9.)));
         assert_eq!(area.distances(&p(1., 1.)).0, 0.);
+    }
+
+    /// Issue 13: what is compared along an axis is not rounded twice.
+    #[test]
+    fn distances_along_an_axis_are_compared_along_it() {
+        use Ordering::{Equal, Greater, Less};
+        for (a, b, radius, expected) in [
+            (p(5., 52.), p(5., 52. + 0.0001), 0.0001, Equal),
+            (p(5., 52.), p(5., 52. - 0.0001), 0.0001, Equal),
+            (p(5., 52.), p(5.0001, 52.), 0.0001, Equal),
+            (p(5., 52.), p(4.9999, 52.), 0.0001, Equal),
+            (p(5., 52.), p(5., 52.00011), 0.0001, Greater),
+            (p(5., 52.), p(5., 51.99991), 0.0001, Less),
+            (p(0., 0.), p(3., 4.), 5., Equal),
+            (p(0., 0.), p(3., 4.), 4.999, Greater),
+            (p(1., 1.), p(1., 1.), 0., Equal),
+            (p(0., 1.), p(-0., 1.), 0., Equal),
+            (p(1., 0.), p(1., -0.), 0., Equal),
+            (p(0., 0.), p(3e200, 4e200), f64::MAX, Less),
+            (p(1., 1.), p(1., 1.), 1., Less),
+        ] {
+            assert_eq!(
+                a.compare_distance(&b, radius),
+                expected,
+                "{a:?} {b:?} {radius}"
+            );
+            assert_eq!(
+                b.compare_distance(&a, radius),
+                expected,
+                "{b:?} {a:?} {radius}"
+            );
+        }
     }
 
     #[test]

@@ -155,7 +155,9 @@ fn gather(x: u64) -> u32 {
 
 fn in_flat_ring(square: &FlatBox, center: &FlatPoint, from: f64, to: f64) -> Relation {
     let (nearest, farthest) = square.distances(center);
-    if nearest > to || farthest < from {
+    // Along an axis a point counts as nearer or farther than its distance says, by roundings.
+    let slack = 4.0 * f64::EPSILON * (center.x.abs() + center.y.abs() + farthest);
+    if nearest > to + slack || farthest < from - slack {
         Relation::Apart
     } else if nearest >= from && farthest <= to {
         Relation::Inside

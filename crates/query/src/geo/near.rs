@@ -35,6 +35,8 @@ pub struct Nearest<'a> {
     pub distance: f64,
     /// The geometry that is nearest, as the document has it.
     pub location: Value<'a>,
+    /// Whether the distance is one that is wanted.
+    pub is_wanted: bool,
 }
 
 /// The names that begin a query for what is near.
@@ -110,22 +112,14 @@ impl Near {
         reach(self.at.x).hypot(reach(self.at.y))
     }
 
-    /// Whether a distance is one that is wanted.
-    pub fn wants(&self, distance: f64) -> bool {
-        (self.min..=self.max).contains(&distance)
-    }
-
     /// How near the document's geometry at `path` is; the nearest of several. `None` if there is none.
     pub fn nearest<'a>(&self, doc: &'a Doc, path: &Path) -> Option<Nearest<'a>> {
         let mut best: Option<Nearest<'a>> = None;
         let mut look = |value: Value<'a>| {
-            if let Some(distance) = self.distance(&value)
-                && best.is_none_or(|best| distance < best.distance)
+            if let Some(found) = self.measured(value)
+                && best.is_none_or(|best| found.distance < best.distance)
             {
-                best = Some(Nearest {
-                    distance,
-                    location: value,
-                });
+                best = Some(found);
             }
         };
         let _ = walk(doc, path, LeafArrays::Whole, &mut |value, _| {
@@ -143,15 +137,29 @@ impl Near {
         best
     }
 
-    fn distance(&self, value: &Value<'_>) -> Option<f64> {
-        if !matches!(value, Value::Document(_) | Value::Array(_)) {
+    fn measured<'a>(&self, location: Value<'a>) -> Option<Nearest<'a>> {
+        if !matches!(location, Value::Document(_) | Value::Array(_)) {
             return None;
         }
-        let geometry = Geometry::stored(value).ok().filter(|found| !found.strict)?;
-        match &self.center {
-            Some(center) => Some(geometry.shape?.distance(center) * self.unit()),
-            None => Some(geometry.flat?.distance(&self.at)),
-        }
+        let geometry = Geometry::stored(&location).ok();
+        let geometry = geometry.filter(|found| !found.strict)?;
+        let (distance, is_wanted) = match &self.center {
+            Some(center) => {
+                let distance = geometry.shape?.distance(center) * self.unit();
+                (distance, (self.min..=self.max).contains(&distance))
+            }
+            None => {
+                let at = geometry.flat?;
+                let wanted = self.at.compare_distance(&at, self.min).is_ge()
+                    && self.at.compare_distance(&at, self.max).is_le();
+                (at.distance(&self.at), wanted)
+            }
+        };
+        Some(Nearest {
+            distance,
+            location,
+            is_wanted,
+        })
     }
 }
 

@@ -120,7 +120,9 @@ impl GeoQuery {
                 shape.is_some_and(|shape| shape.distance(center) <= radius + TOLERANCE)
             }
             (Region::Box(area), _) => flat(&|p| area.contains(p)),
-            (Region::Circle { center, radius }, _) => flat(&|p| center.distance(p) <= *radius),
+            (Region::Circle { center, radius }, _) => {
+                flat(&|p| center.compare_distance(p, *radius).is_le())
+            }
             (Region::Polygon(area), _) => flat(&|p| area.contains(p)),
         }
     }

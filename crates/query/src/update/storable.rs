@@ -45,13 +45,17 @@ fn check(before: [Option<(&str, u8)>; 2], here: (&str, u8), next: Option<&str>) 
             return not_text("$db", here.1);
         }
         if first.is_none_or(|(name, _)| name != "$id") {
-            return invalid("Found $db field without a $id before it, which is invalid.".to_owned());
+            return invalid(
+                "Found $db field without a $id before it, which is invalid.".to_owned(),
+            );
         }
         field = (first, second, Some(here.0));
     }
     if field.0.is_some_and(|(name, _)| name == "$id") {
         if field.1.is_none_or(|(name, _)| name != "$ref") {
-            return invalid("Found $id field without a $ref before it, which is invalid.".to_owned());
+            return invalid(
+                "Found $id field without a $ref before it, which is invalid.".to_owned(),
+            );
         }
         field = (field.1, None, Some("$id"));
     }

@@ -226,9 +226,8 @@ impl NearSearch {
                 return Ok(None);
             };
             let distance = nearest.distance / unit;
-            let inside = access.near.wants(nearest.distance)
-                && (is_first || distance >= *from)
-                && (is_last || distance < *to);
+            let inside =
+                nearest.is_wanted && (is_first || distance >= *from) && (is_last || distance < *to);
             if !inside {
                 return Ok(None);
             }

@@ -27,9 +27,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     one("$strLenBytes", |v| {
         length("$strLenBytes", 34473, v, <[u8]>::len)
     }),
-    one("$strLenCP", |v| {
-        length("$strLenCP", 34471, v, code_points)
-    }),
+    one("$strLenCP", |v| length("$strLenCP", 34471, v, code_points)),
     two("$split", split),
     named("$trim", TRIM, |a| trim("$trim", a, true, true)),
     named("$ltrim", TRIM, |a| trim("$ltrim", a, true, false)),

@@ -6,7 +6,11 @@ use frond_bson::{DocBuf, OwnedValue};
 /// `a` is "café" in Latin-1, `b` has white space around such bytes, `o` is UTF-8.
 fn document() -> DocBuf {
     let mut doc = json("{_id: 1, o: 'x', e: ''}");
-    for (name, text) in [("a", &b"Caf\xE9"[..]), ("b", b" \xFF,\xFE "), ("c", b"\xE9")] {
+    for (name, text) in [
+        ("a", &b"Caf\xE9"[..]),
+        ("b", b" \xFF,\xFE "),
+        ("c", b"\xE9"),
+    ] {
         doc.push(name, &OwnedValue::string(text.to_vec()));
     }
     doc
@@ -31,8 +35,14 @@ fn operators_on_bytes_give_the_bytes() {
         ("{$trim: {input: '$b'}}", b"\xFF,\xFE"),
         ("{$ltrim: {input: '$b'}}", b"\xFF,\xFE "),
         ("{$rtrim: {input: '$b', chars: ' '}}", b" \xFF,\xFE"),
-        ("{$replaceOne: {input: '$a', find: '$c', replacement: 'e'}}", b"Cafe"),
-        ("{$replaceAll: {input: '$b', find: ',', replacement: '$c'}}", b" \xFF\xE9\xFE "),
+        (
+            "{$replaceOne: {input: '$a', find: '$c', replacement: 'e'}}",
+            b"Cafe",
+        ),
+        (
+            "{$replaceAll: {input: '$b', find: ',', replacement: '$c'}}",
+            b" \xFF\xE9\xFE ",
+        ),
         ("{$arrayElemAt: [{$split: ['$b', ',']}, 1]}", b"\xFE "),
         ("{$arrayElemAt: [{$split: ['$a', '$c']}, 0]}", b"Caf"),
         ("{$ifNull: ['$a', 1]}", b"Caf\xE9"),
@@ -40,11 +50,18 @@ fn operators_on_bytes_give_the_bytes() {
         ("{$min: ['$a', '$o']}", b"Caf\xE9"),
         ("{$first: {$setUnion: [['$a'], ['$a']]}}", b"Caf\xE9"),
         ("{$getField: {field: 'v', input: {v: '$a'}}}", b"Caf\xE9"),
-        ("{$first: {$map: {input: {$objectToArray: {v: '$a'}}, in: '$$this.v'}}}", b"Caf\xE9"),
+        (
+            "{$first: {$map: {input: {$objectToArray: {v: '$a'}}, in: '$$this.v'}}}",
+            b"Caf\xE9",
+        ),
     ] {
         let found = eval(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
         let found = found.unwrap_or_else(|| panic!("{expression} gave nothing"));
-        assert_eq!(found.as_value().string_bytes(), Some(expected), "{expression}");
+        assert_eq!(
+            found.as_value().string_bytes(),
+            Some(expected),
+            "{expression}"
+        );
     }
 }
 
@@ -69,19 +86,43 @@ fn operators_measure_and_compare_bytes() {
         ("{$size: {$split: ['$b', ',']}}", "2"),
         ("{$size: {$setUnion: [['$a'], ['$a', '$c']]}}", "2"),
         ("{$toBool: '$a'}", "true"),
-        ("{$convert: {input: '$a', to: 'int', onError: 'no'}}", "'no'"),
-        ("{$convert: {input: '$a', to: 'date', onError: 'no'}}", "'no'"),
-        ("{$convert: {input: '$a', to: 'objectId', onError: 'no'}}", "'no'"),
-        ("{$convert: {input: '$a', to: 'decimal', onError: 'no'}}", "'no'"),
-        ("{$dateFromString: {dateString: '$a', onError: 'no'}}", "'no'"),
-        ("{$eq: [{$toHashedIndexKey: '$a'}, {$toHashedIndexKey: '$a'}]}", "true"),
-        ("{$eq: [{$toHashedIndexKey: '$a'}, {$toHashedIndexKey: '$c'}]}", "false"),
+        (
+            "{$convert: {input: '$a', to: 'int', onError: 'no'}}",
+            "'no'",
+        ),
+        (
+            "{$convert: {input: '$a', to: 'date', onError: 'no'}}",
+            "'no'",
+        ),
+        (
+            "{$convert: {input: '$a', to: 'objectId', onError: 'no'}}",
+            "'no'",
+        ),
+        (
+            "{$convert: {input: '$a', to: 'decimal', onError: 'no'}}",
+            "'no'",
+        ),
+        (
+            "{$dateFromString: {dateString: '$a', onError: 'no'}}",
+            "'no'",
+        ),
+        (
+            "{$eq: [{$toHashedIndexKey: '$a'}, {$toHashedIndexKey: '$a'}]}",
+            "true",
+        ),
+        (
+            "{$eq: [{$toHashedIndexKey: '$a'}, {$toHashedIndexKey: '$c'}]}",
+            "false",
+        ),
     ] {
         let found = eval(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
         let found = found.unwrap_or_else(|| panic!("{expression} gave nothing"));
         assert_eq!(found, value(expected), "{expression}");
     }
-    assert_eq!(eval("{$getField: {field: '$c', input: {v: 1}}}").ok(), Some(None));
+    assert_eq!(
+        eval("{$getField: {field: '$c', input: {v: 1}}}").ok(),
+        Some(None)
+    );
 }
 
 #[test]
@@ -96,7 +137,10 @@ fn what_needs_characters_or_a_name_is_an_error() {
         ("{$regexMatch: {input: '$o', regex: '$c'}}", 51091),
         ("{$toInt: '$a'}", 241),
         ("{$toDate: '$a'}", 241),
-        ("{$setField: {field: {$literal: 1}, input: {}, value: '$a'}}", 4_161_107),
+        (
+            "{$setField: {field: {$literal: 1}, input: {}, value: '$a'}}",
+            4_161_107,
+        ),
         ("{$arrayToObject: [[['$a', 1]]]}", 2),
         ("{$arrayToObject: [[{k: '$a', v: 1}]]}", 2),
     ] {

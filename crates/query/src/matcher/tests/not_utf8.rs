@@ -37,13 +37,29 @@ fn comparisons_are_by_bytes() {
         (doc! {"a": {"$regex": "c"}}, false),
         (doc! {"a": {"$not": {"$regex": "c"}}}, true),
         (doc! {"l": {"$regex": "x"}}, true),
-        (doc! {"$jsonSchema": {"properties": {"a": {"minLength": 4, "maxLength": 4}}}}, true),
-        (doc! {"$jsonSchema": {"properties": {"a": {"minLength": 5}}}}, false),
-        (doc! {"$jsonSchema": {"properties": {"a": {"pattern": "c"}}}}, false),
-        (doc! {"$jsonSchema": {"properties": {"a": {"enum": [caf]}}}}, true),
+        (
+            doc! {"$jsonSchema": {"properties": {"a": {"minLength": 4, "maxLength": 4}}}},
+            true,
+        ),
+        (
+            doc! {"$jsonSchema": {"properties": {"a": {"minLength": 5}}}},
+            false,
+        ),
+        (
+            doc! {"$jsonSchema": {"properties": {"a": {"pattern": "c"}}}},
+            false,
+        ),
+        (
+            doc! {"$jsonSchema": {"properties": {"a": {"enum": [caf]}}}},
+            true,
+        ),
     ] {
         let parsed = Filter::parse(&filter).unwrap_or_else(|error| panic!("{filter:?}: {error}"));
-        assert_eq!(parsed.try_matches(&document).unwrap(), expected, "{filter:?}");
+        assert_eq!(
+            parsed.try_matches(&document).unwrap(),
+            expected,
+            "{filter:?}"
+        );
     }
 }
 

@@ -16,7 +16,11 @@ fn prefixed_names_below_the_first_level_are_ordinary() {
             "{$unset: {'n.$*.x': 1}}",
             "{_id: 1, n: {'$*': {y: 2}}}",
         ),
-        ("{_id: 1, a: 1}", "{$unset: {'n.$*.x': 1}}", "{_id: 1, a: 1}"),
+        (
+            "{_id: 1, a: 1}",
+            "{$unset: {'n.$*.x': 1}}",
+            "{_id: 1, a: 1}",
+        ),
         (
             "{_id: 1, n: {$p: 1}}",
             "{$inc: {'n.$p': 2, 'n.$q': 7}}",
@@ -52,7 +56,11 @@ fn prefixed_names_below_the_first_level_are_ordinary() {
             "{$rename: {'n.$a': 'n.$b'}}",
             "{_id: 1, n: {$b: 4}}",
         ),
-        ("{_id: 1}", "{$set: {n: {$p: {$q: 1}}}}", "{_id: 1, n: {$p: {$q: 1}}}"),
+        (
+            "{_id: 1}",
+            "{$set: {n: {$p: {$q: 1}}}}",
+            "{_id: 1, n: {$p: {$q: 1}}}",
+        ),
         (
             "{_id: 1, n: {$l: [{$k: 1}, {$k: 2}]}}",
             "{$set: {'n.$l.$[].$k': 0}}",
@@ -94,8 +102,18 @@ fn the_positional_operators_stay_what_they_are() {
     check_errors(&[
         ("{_id: 1}", "{$set: {$: 1}}", 2, "first position"),
         ("{_id: 1}", "{$set: {'$[]': 1}}", 2, "first position"),
-        ("{_id: 1, a: [1]}", "{$set: {'a.$': 1}}", 2, "did not find the match"),
-        ("{_id: 1, a: [1]}", "{$set: {'a.$[x]': 1}}", 2, "No array filter"),
+        (
+            "{_id: 1, a: [1]}",
+            "{$set: {'a.$': 1}}",
+            2,
+            "did not find the match",
+        ),
+        (
+            "{_id: 1, a: [1]}",
+            "{$set: {'a.$[x]': 1}}",
+            2,
+            "No array filter",
+        ),
     ]);
 }
 
@@ -116,25 +134,80 @@ fn at_the_first_level_only_references_are_written_to_stored_documents() {
         ("{_id: 1, a: 1}", "{$rename: {a: '$p'}}", 52, "'$p'"),
         ("{_id: 1, a: 1}", "{b: 1, $p: 1}", 52, "'$p'"),
         ("{_id: 1, a: 1}", "{b: 1, $: 1}", 52, "'$'"),
-        ("{_id: 1}", "{$set: {$id: 1}}", 55, "Found $id field without a $ref before it"),
-        ("{_id: 1}", "{$set: {$db: 'd'}}", 55, "Found $db field without a $id before it"),
-        ("{_id: 1}", "{$set: {$db: 1}}", 55, "The DBRef $db field must be a String, not a int"),
-        ("{_id: 1}", "{$set: {$ref: 'c'}}", 55, "must be followed by a $id field"),
-        ("{_id: 1}", "{a: 1, $ref: 1, $id: 2}", 55, "The DBRef $ref field must be a String, not a int"),
-        ("{_id: 1}", "{a: 1, $ref: 'c', b: 1, $id: 2}", 55, "followed by a $id"),
-        ("{_id: 1}", "{a: 1, $ref: 'c', $id: 1, b: 1, $db: 'd'}", 55, "$db field without"),
+        (
+            "{_id: 1}",
+            "{$set: {$id: 1}}",
+            55,
+            "Found $id field without a $ref before it",
+        ),
+        (
+            "{_id: 1}",
+            "{$set: {$db: 'd'}}",
+            55,
+            "Found $db field without a $id before it",
+        ),
+        (
+            "{_id: 1}",
+            "{$set: {$db: 1}}",
+            55,
+            "The DBRef $db field must be a String, not a int",
+        ),
+        (
+            "{_id: 1}",
+            "{$set: {$ref: 'c'}}",
+            55,
+            "must be followed by a $id field",
+        ),
+        (
+            "{_id: 1}",
+            "{a: 1, $ref: 1, $id: 2}",
+            55,
+            "The DBRef $ref field must be a String, not a int",
+        ),
+        (
+            "{_id: 1}",
+            "{a: 1, $ref: 'c', b: 1, $id: 2}",
+            55,
+            "followed by a $id",
+        ),
+        (
+            "{_id: 1}",
+            "{a: 1, $ref: 'c', $id: 1, b: 1, $db: 'd'}",
+            55,
+            "$db field without",
+        ),
     ]);
     check(&[
-        ("{_id: 1, $p: 1, a: 1}", "{$unset: {$p: 1}}", "{_id: 1, a: 1}"),
+        (
+            "{_id: 1, $p: 1, a: 1}",
+            "{$unset: {$p: 1}}",
+            "{_id: 1, a: 1}",
+        ),
         ("{_id: 1, $p: 1}", "{$rename: {$p: 'p'}}", "{_id: 1, p: 1}"),
         ("{_id: 1, $p: 1}", "{$set: {$p: 1}}", "{_id: 1, $p: 1}"),
         ("{_id: 1, $p: 1}", "{$set: {a: 1}}", "{_id: 1, $p: 1, a: 1}"),
-        ("{_id: 1, $p: {a: 1}}", "{$set: {'$p.a': 2, '$p.$b': 3}}", "{_id: 1, $p: {a: 2, $b: 3}}"),
+        (
+            "{_id: 1, $p: {a: 1}}",
+            "{$set: {'$p.a': 2, '$p.$b': 3}}",
+            "{_id: 1, $p: {a: 2, $b: 3}}",
+        ),
         ("{_id: 1}", "{$setOnInsert: {$p: 1}}", "{_id: 1}"),
         ("{_id: 1}", "{$unset: {$p: 1}}", "{_id: 1}"),
-        ("{_id: 1}", "{a: 1, $ref: 'c', $id: 1, $db: 'd'}", "{_id: 1, a: 1, $ref: 'c', $id: 1, $db: 'd'}"),
-        ("{_id: 1, $ref: 'c', $id: 1}", "{$set: {$id: 2}}", "{_id: 1, $ref: 'c', $id: 2}"),
-        ("{_id: 1, $ref: 'c', $id: 1}", "{$set: {$db: 'd'}}", "{_id: 1, $ref: 'c', $id: 1, $db: 'd'}"),
+        (
+            "{_id: 1}",
+            "{a: 1, $ref: 'c', $id: 1, $db: 'd'}",
+            "{_id: 1, a: 1, $ref: 'c', $id: 1, $db: 'd'}",
+        ),
+        (
+            "{_id: 1, $ref: 'c', $id: 1}",
+            "{$set: {$id: 2}}",
+            "{_id: 1, $ref: 'c', $id: 2}",
+        ),
+        (
+            "{_id: 1, $ref: 'c', $id: 1}",
+            "{$set: {$db: 'd'}}",
+            "{_id: 1, $ref: 'c', $id: 1, $db: 'd'}",
+        ),
     ]);
 }
 
@@ -146,15 +219,26 @@ fn upserts_insert_any_name() {
     };
     for (base, update, expected) in [
         ("{_id: 9}", "{$set: {$p: 1}}", "{_id: 9, $p: 1}"),
-        ("{_id: 9}", "{$setOnInsert: {'$p.$q': 1}}", "{_id: 9, $p: {$q: 1}}"),
+        (
+            "{_id: 9}",
+            "{$setOnInsert: {'$p.$q': 1}}",
+            "{_id: 9, $p: {$q: 1}}",
+        ),
         ("{_id: 9}", "{a: 1, $p: 1}", "{_id: 9, a: 1, $p: 1}"),
         ("{_id: 9}", "{$set: {$id: 1}}", "{_id: 9, $id: 1}"),
-        ("{_id: {$ref: 'c', $id: 1}}", "{$set: {a: 1}}", "{_id: {$ref: 'c', $id: 1}, a: 1}"),
+        (
+            "{_id: {$ref: 'c', $id: 1}}",
+            "{$set: {a: 1}}",
+            "{_id: {$ref: 'c', $id: 1}, a: 1}",
+        ),
     ] {
         let (result, _) = run(base, update, &insert).unwrap();
         assert_eq!(result, json(expected), "{update}");
     }
-    assert_eq!(upsert_base(&json("{'n.$p': 1}")).unwrap(), json("{n: {$p: 1}}"));
+    assert_eq!(
+        upsert_base(&json("{'n.$p': 1}")).unwrap(),
+        json("{n: {$p: 1}}")
+    );
     for (base, update) in [
         ("{}", "{$set: {'_id.$p': 1}}"),
         ("{}", "{$set: {_id: {a: {$p: 1}}}}"),
