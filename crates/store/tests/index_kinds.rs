@@ -212,3 +212,69 @@ fn clustering_indexes_need_no_fetch() {
     let found = f.find_all(&c, filter);
     assert_eq!(found.first().unwrap(), &doc! {"_id": 100, "a": 100, "b": 1});
 }
+
+/// Issue 13: `a.0` of `[[]]` sorts before null, with and without an index on it, and is found by what it is.
+#[test]
+fn an_empty_array_at_a_position_sorts_the_same_through_every_plan() {
+    let f = Fixture::new();
+    let c = ns("db.c");
+    f.store
+        .create_indexes(
+            &c,
+            &[
+                &doc! {"key": {"a.0": 1}},
+                &doc! {"key": {"a.0": -1, "n": 1}},
+            ],
+        )
+        .unwrap();
+    let nothing: ArrayBuf = [Value::Array(Doc::empty())].into_iter().collect();
+    let docs = [
+        doc! {"_id": 0, "a": &nothing, "n": 1},
+        doc! {"_id": 1, "a": [null], "n": 1},
+        doc! {"_id": 2, "n": 1},
+        doc! {"_id": 3, "a": [5], "n": 1},
+        doc! {"_id": 4, "a": [[5]], "n": 1},
+        doc! {"_id": 5, "a": [], "n": 1},
+    ];
+    f.insert(&c, &docs);
+    let ids = |found: Vec<DocBuf>| -> Vec<i32> {
+        found
+            .iter()
+            .map(|doc| doc.get_i32("_id").unwrap())
+            .collect()
+    };
+    for (sort, expected) in [
+        (doc! {"a.0": 1, "_id": 1}, [0, 1, 2, 5, 3, 4]),
+        (doc! {"a.0": -1, "_id": 1}, [4, 3, 1, 2, 5, 0]),
+    ] {
+        for hint in [
+            doc! {"$natural": 1},
+            doc! {"a.0": 1},
+            doc! {"a.0": -1, "n": 1},
+        ] {
+            let request = FindRequest {
+                sort: Some(&sort),
+                hint: Some(Value::Document(&hint)),
+                ..FindRequest::default()
+            };
+            assert_eq!(ids(f.find(&c, &request)), expected, "{sort:?} {hint:?}");
+        }
+    }
+    for (filter, expected) in [
+        (doc! {"a.0": []}, &[0][..]),
+        (doc! {"a.0": {"$size": 0}}, &[0]),
+        (doc! {"a.0": null}, &[1, 2]),
+        (doc! {"a.0": {"$gte": 5}}, &[3]),
+    ] {
+        for hint in [doc! {"$natural": 1}, doc! {"a.0": 1}] {
+            let request = FindRequest {
+                filter: Some(&filter),
+                hint: Some(Value::Document(&hint)),
+                ..FindRequest::default()
+            };
+            let mut found = ids(f.find(&c, &request));
+            found.sort_unstable();
+            assert_eq!(found, expected, "{filter:?} {hint:?}");
+        }
+    }
+}

@@ -63,8 +63,8 @@ impl KeyPaths {
     ///
     /// A document without arrays on these paths has exactly one key. An array gives one key for each
     /// element (fields that share an array take their values from the same element); an empty array
-    /// at the end of a path counts as undefined, and an element that is no document lacks the rest
-    /// of the path. Keys may repeat; they come in no particular order.
+    /// at the end of a path counts as undefined (to a sort also at a position in another array), and an
+    /// element that is no document lacks the rest of the path. Keys may repeat; they come in no particular order.
     ///
     /// Fails on parallel arrays if they are refused (code 2), when a numeric component is both an
     /// index and a field of an element (code 16746), and with any error of `visit`.
@@ -177,6 +177,13 @@ where
                     ([], _) => Step::Value(Some(item)),
                     ([first, ..], Some(_)) if has_field(&item, first.name()) => {
                         return Err(ambiguous(first.name()));
+                    }
+                    // MongoDB sorts it as it sorts an empty array anywhere else. Indexes hold it as the array
+                    // that it is: no sort is read from one whose path has a number.
+                    ([_], Some(Value::Array(empty)))
+                        if empty.is_empty() && self.parallel == ParallelArrays::Refuse =>
+                    {
+                        Step::Value(Some(Value::Undefined))
                     }
                     ([_], Some(value)) => Step::Value(Some(*value)),
                     ([_, after @ ..], Some(Value::Document(inner))) => descend(inner, after),
@@ -298,6 +305,33 @@ mod tests {
         ] {
             let seen = keys(document, paths, ParallelArrays::Refuse).unwrap();
             assert_eq!(seen, expected, "{document} {paths:?}");
+        }
+    }
+
+    /// Issue 13: an empty array at a position sorts as undefined, before null; a filled one as an array.
+    #[test]
+    fn an_empty_array_at_a_position_is_undefined_to_a_sort() {
+        const UNDEFINED: &str = r#"{"$undefined":true}"#;
+        for (document, path, sort, index) in [
+            ("{a: [[]]}", "a.0", UNDEFINED, "[]"),
+            ("{a: [1, []]}", "a.1", UNDEFINED, "[]"),
+            ("{a: [[[]]]}", "a.0.0", UNDEFINED, "[]"),
+            ("{a: [[[]]]}", "a.0", "[[]]", "[[]]"),
+            ("{a: [[1]]}", "a.0", "[1]", "[1]"),
+            ("{a: [[]]}", "a.0.b", "-", "-"),
+            ("{a: [[]]}", "a.0.0", "-", "-"),
+            ("{a: []}", "a.0", "-", "-"),
+            ("{a: [{b: []}]}", "a.0.b", UNDEFINED, UNDEFINED),
+            ("{a: {\"0\": []}}", "a.0", UNDEFINED, UNDEFINED),
+            ("{a: [[]]}", "a", "[]", "[]"),
+        ] {
+            for (parallel, expected) in [
+                (ParallelArrays::Refuse, sort),
+                (ParallelArrays::Product, index),
+            ] {
+                let seen = keys(document, &[path], parallel).unwrap();
+                assert_eq!(seen, [expected], "{document} {path} {parallel:?}");
+            }
         }
     }
 
