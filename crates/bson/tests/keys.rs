@@ -152,6 +152,23 @@ fn text_that_is_not_utf8_is_ordered_by_its_bytes() {
     assert!(dirty > ROUNDS / 10, "{dirty}");
 }
 
+/// A key without its bits is read as a value that is equal.
+#[test]
+fn keys_are_read_without_their_bits() {
+    let mut rng = common::seeded(9);
+    for _ in 0..ROUNDS / 5 {
+        let value = common::number(&mut rng);
+        let key = ascending(&value);
+        let (read, rest) =
+            key::decode(&key, Direction::Ascending, &mut TypeBitsReader::unknown()).unwrap();
+        assert!(rest.is_empty());
+        assert!(
+            compare(&read.as_value(), &value.as_value()).is_eq(),
+            "{value:?} {read:?}"
+        );
+    }
+}
+
 #[test]
 fn random_values_round_trip() {
     let mut rng = common::seeded(3);

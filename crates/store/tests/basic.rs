@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Fixture, INSERT, ns};
-use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_bson::{ArrayBuf, Doc, DocBuf, OwnedValue, Value, doc};
 use frond_store::{CountRequest, FindRequest, IndexSelector, InsertOptions, OpContext};
 
 #[test]
@@ -106,6 +106,9 @@ fn duplicate_keys_name_document_index_and_value() {
         doc! {"_id": 3, "a": 3},
         doc! {"_id": 3, "a": 4},
         doc! {"_id": 5, "a": 5},
+        doc! {"_id": 6, "a": 1.5},
+        doc! {"_id": 7, "a": 1.5},
+        doc! {"_id": 8, "a": 1i64},
     ];
     let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
     let unordered = InsertOptions {
@@ -113,7 +116,7 @@ fn duplicate_keys_name_document_index_and_value() {
         ..INSERT
     };
     let outcome = fixture.store.insert(&c, &docs, unordered).unwrap();
-    assert_eq!(outcome.inserted, 3);
+    assert_eq!(outcome.inserted, 4);
     let errors: Vec<_> = outcome
         .errors
         .iter()
@@ -131,24 +134,26 @@ fn duplicate_keys_name_document_index_and_value() {
     assert_eq!(
         errors,
         [
-            (1, 11000, message("a_1", "{ a: 1 }")),
+            (1, 11000, message("a_1", "{ a: 1.0 }")),
             (3, 11000, message("_id_", "{ _id: 3 }")),
+            (6, 11000, message("a_1", "{ a: 1.5 }")),
+            (7, 11000, message("a_1", "{ a: 1 }")),
         ]
     );
     assert_eq!(
         outcome.errors[0].error.details().unwrap(),
-        &doc! {"keyPattern": {"a": 1}, "keyValue": {"a": 1}}
+        &doc! {"keyPattern": {"a": 1}, "keyValue": {"a": 1.0}}
     );
 
     let more = [
-        doc! {"_id": 6, "a": 6},
+        doc! {"_id": 9, "a": 6},
         doc! {"_id": 1, "a": 7},
-        doc! {"_id": 8, "a": 8},
+        doc! {"_id": 10, "a": 8},
     ];
     let more: Vec<&Doc> = more.iter().map(|doc| &**doc).collect();
     let outcome = fixture.store.insert(&c, &more, INSERT).unwrap();
     assert_eq!((outcome.inserted, outcome.errors[0].index), (1, 1));
-    assert_eq!(fixture.find_all(&c, doc! {}).len(), 4);
+    assert_eq!(fixture.find_all(&c, doc! {}).len(), 5);
 
     let error = fixture
         .store
@@ -159,7 +164,81 @@ fn duplicate_keys_name_document_index_and_value() {
         error.message().contains("index: b_1 dup key: { b: null }"),
         "{error}"
     );
+    // Where only the key is known, a number has a type that can hold it.
+    let d = ns("db.d");
+    fixture.insert(&d, &[doc! {"b": 2.5, "c": "x"}, doc! {"b": 2.5, "c": "x"}]);
+    let error = fixture
+        .store
+        .create_indexes(&d, &[&doc! {"key": {"b": 1, "c": -1}, "unique": true}])
+        .unwrap_err();
+    assert!(
+        (error.message()).contains("index: b_1_c_-1 dup key: { b: 2.5, c: \"x\" }"),
+        "{error}"
+    );
+    // Sort keys of a collation, and text that is not UTF-8, are shown in hexadecimal digits.
+    let e = ns("db.e");
+    let collated = doc! {"key": {"a": 1, "n": 1}, "name": "x", "unique": true, "collation": {"locale": "en", "strength": 1}};
+    let plain = doc! {"key": {"b": 1, "n": 1}, "name": "y", "unique": true};
+    fixture
+        .store
+        .create_indexes(&e, &[&collated, &plain])
+        .unwrap();
+    let dirty = OwnedValue::string(b"\xE9".to_vec());
+    fixture.insert(
+        &e,
+        &[
+            doc! {"a": "x", "b": 1, "n": 1},
+            doc! {"a": "y", "b": dirty, "n": 1},
+        ],
+    );
+    for (duplicate, start, end, encoded) in [
+        (
+            doc! {"a": "X", "b": 2, "n": 1},
+            "index: x collation: { locale: \"en\"",
+            "\", n: 1 }",
+            true,
+        ),
+        (
+            doc! {"a": "z", "b": dirty, "n": 1},
+            "index: y dup key: { b: \"0xe9\", n: 1 }",
+            "",
+            false,
+        ),
+    ] {
+        let outcome = fixture.insert(&e, &[duplicate]);
+        let error = &outcome.errors[0].error;
+        let (message, details) = (error.message(), error.details().unwrap());
+        assert!(
+            message.contains(start) && message.ends_with(end),
+            "{message}"
+        );
+        assert!(
+            message.contains("dup key: { ") && message.contains(": \"0x"),
+            "{message}"
+        );
+        assert_eq!(
+            details.get_array("hexEncoded"),
+            Some(&*doc_of(&[true, false]))
+        );
+        assert_eq!(details.contains_key("collation"), encoded);
+        let value = details
+            .get_doc("keyValue")
+            .unwrap()
+            .iter()
+            .next()
+            .unwrap()
+            .1;
+        assert!(
+            value
+                .as_str()
+                .is_some_and(|hex| hex.bytes().all(|c| c.is_ascii_hexdigit()))
+        );
+    }
     assert_eq!(fixture.store.list_indexes(&c).unwrap().len(), 2);
+}
+
+fn doc_of(flags: &[bool]) -> DocBuf {
+    flags.iter().copied().collect::<ArrayBuf>().into_docbuf()
 }
 
 #[test]

@@ -429,11 +429,17 @@ pub(super) fn build_number(
     magnitude: &Magnitude,
     bits: &mut TypeBitsReader<'_>,
 ) -> Option<Value<'static>> {
+    let int32 = |i: i64| i32::try_from(i).ok().map(Value::Int32);
+    if bits.is_unknown {
+        return match build_int(negative, magnitude) {
+            Some(i) => Some(int32(i).unwrap_or(Value::Int64(i))),
+            None => build_double(negative, magnitude, bits)
+                .map(Value::Double)
+                .or_else(|| build_decimal(negative, magnitude, bits).map(Value::Decimal128)),
+        };
+    }
     match NumberType::read(bits) {
-        NumberType::Int32 => {
-            let i = build_int(negative, magnitude)?;
-            Some(Value::Int32(i32::try_from(i).ok()?))
-        }
+        NumberType::Int32 => int32(build_int(negative, magnitude)?),
         NumberType::Int64 => Some(Value::Int64(build_int(negative, magnitude)?)),
         NumberType::Double => Some(Value::Double(build_double(negative, magnitude, bits)?)),
         NumberType::Decimal => Some(Value::Decimal128(build_decimal(negative, magnitude, bits)?)),

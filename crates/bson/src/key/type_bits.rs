@@ -58,12 +58,27 @@ impl TypeBits {
 pub struct TypeBitsReader<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// Whether the bits are not known.
+    pub(super) is_unknown: bool,
 }
 
 impl<'a> TypeBitsReader<'a> {
     /// Reads bytes that came from [`TypeBits::as_bytes`].
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
+        Self {
+            bytes,
+            at: 0,
+            is_unknown: false,
+        }
+    }
+
+    /// For a key whose bits are not known: each number gets the first of the types int32, int64, double and decimal
+    /// that can hold it.
+    pub fn unknown() -> TypeBitsReader<'static> {
+        TypeBitsReader {
+            is_unknown: true,
+            ..TypeBitsReader::default()
+        }
     }
 
     pub(super) fn bit(&mut self) -> bool {

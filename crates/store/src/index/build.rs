@@ -164,7 +164,7 @@ pub(crate) fn fill_at_once(
         let put = |place: usize, key: &[u8], value: &[u8]| {
             let index: &Index = &indexes[place];
             if index.spec.unique && !uniques.insert((place, key.to_vec())) {
-                return Err(duplicate::of_index(collection, index, key));
+                return Err(duplicate::of_index(collection, index, key, None));
             }
             batch.put(index.tree, key, value);
             Ok(())
@@ -322,7 +322,7 @@ impl Build<'_> {
         loaded().map_err(|error| match error {
             Error::Engine(EngineError::Duplicate { tree, key, .. }) => {
                 match self.indexes.iter().find(|index| index.tree == tree) {
-                    Some(index) => duplicate::of_index(&collection, index, &key),
+                    Some(index) => duplicate::of_index(&collection, index, &key, None),
                     None => aborted(),
                 }
             }
@@ -458,7 +458,7 @@ impl KeyChange {
             [(id, payload)] if stays.is_none_or(|holder| holder == id) => {
                 batch.put(index.tree, &fields, &[id.as_slice(), payload].concat());
             }
-            _ => return Err(duplicate::of_index(collection, index, &fields)),
+            _ => return Err(duplicate::of_index(collection, index, &fields, None)),
         }
         Ok(())
     }

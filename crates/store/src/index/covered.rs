@@ -8,8 +8,16 @@ use super::spec::{IndexField, IndexSpec};
 /// The fields of an entry under their whole paths: `{"a.b": 1, c: 2}`. `None` if the entry is
 /// damaged.
 pub fn fields_document(spec: &IndexSpec, fields: &[u8], lost: &[u8]) -> Option<DocBuf> {
+    fields_by(spec, fields, key::TypeBitsReader::new(lost))
+}
+
+/// The same of a key alone: numbers have a type that can hold them.
+pub fn fields_without_types(spec: &IndexSpec, fields: &[u8]) -> Option<DocBuf> {
+    fields_by(spec, fields, key::TypeBitsReader::unknown())
+}
+
+fn fields_by(spec: &IndexSpec, fields: &[u8], mut bits: key::TypeBitsReader<'_>) -> Option<DocBuf> {
     let mut out = DocBuf::new();
-    let mut bits = key::TypeBitsReader::new(lost);
     let mut rest = fields;
     for field in &spec.fields {
         rest = key::decode_into(rest, field.direction, &mut bits, &field.path, &mut out).ok()?;

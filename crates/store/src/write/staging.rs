@@ -470,14 +470,14 @@ impl<'a> Staging<'a> {
             }
             // One document's own keys are distinct, so they cannot collide with each other.
             let mut staged = Staged::Done;
-            for (fields, _) in keys.iter() {
+            for (fields, lost) in keys.iter() {
                 if old_keys.iter().any(|(old, _)| old == fields) {
                     continue;
                 }
                 if self.uniques.contains(&key_hash(index.tree, fields)) {
                     staged = Staged::NextCommit;
                 } else if is_taken(&self.snapshot, index, fields)? {
-                    return Err(duplicate::of_index(collection, index, fields));
+                    return Err(duplicate::of_index(collection, index, fields, Some(lost)));
                 }
             }
             if staged == Staged::NextCommit {
