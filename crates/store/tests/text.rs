@@ -3,12 +3,15 @@
 
 mod common;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use common::{Fixture, ns};
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_query::text::{Language, TextMatch, TextQuery, TextSpec};
-use frond_store::{AggregateRequest, Durability, FindRequest, OpContext, UpdateRequest, Verbosity};
+use frond_store::{
+    AggregateRequest, DeleteRequest, Durability, FindRequest, OpContext, UpdateRequest, Verbosity,
+};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -160,6 +163,140 @@ fn an_index_finds_and_scores_what_a_scan_does() {
     }
     let f = f.reopen();
     check(&f, "db.prefix", &mut random);
+}
+
+/// The entries of a document in an index on `title` and `tags.t` with `x` before or behind: what has to be unique.
+fn entries(spec: &TextSpec, doc: &Doc) -> Vec<(String, u64, i32)> {
+    let scores = spec.scores(doc).unwrap();
+    let x = doc.get_i32("x").unwrap();
+    (scores.into_iter())
+        .map(|(term, score)| (term, score.to_bits(), x))
+        .collect()
+}
+
+/// Issue 13: of a unique text index no two documents have the same term with the same score and the same values of
+/// the other fields.
+#[test]
+fn unique_indexes_have_unique_entries() {
+    let mut random = StdRng::seed_from_u64(11);
+    let f = Fixture::new();
+    let weights = doc! {"title": 3, "tags.t": 1};
+    let spec = TextSpec::new(
+        [("title", 3.0), ("tags.t", 1.0)],
+        Language::english(),
+        "language",
+    );
+    for (name, key, uses_x) in [
+        (
+            "db.uniqueplain",
+            doc! {"title": "text", "tags.t": "text"},
+            false,
+        ),
+        (
+            "db.uniqueprefix",
+            doc! {"x": 1, "title": "text", "tags.t": "text"},
+            true,
+        ),
+        (
+            "db.uniquesuffix",
+            doc! {"title": "text", "tags.t": "text", "x": -1},
+            true,
+        ),
+    ] {
+        let c = ns(name);
+        let index = doc! {"key": key, "weights": &weights, "unique": true, "name": "t"};
+        f.store.create_indexes(&c, &[&index]).unwrap();
+        let of = |doc: &Doc| -> BTreeSet<(String, u64, i32)> {
+            let all = entries(&spec, doc).into_iter();
+            all.map(|(term, score, x)| (term, score, if uses_x { x } else { 0 }))
+                .collect()
+        };
+        let mut stored: BTreeMap<i32, BTreeSet<(String, u64, i32)>> = BTreeMap::new();
+        let (mut taken, mut refused) = (0, 0);
+        for round in 0..600 {
+            let id = random.random_range(0..150);
+            let mut doc = document(&mut random, id);
+            if random.random_bool(0.3) {
+                // Words of its own, so that not everything is refused.
+                let words = (0..random.random_range(1..4)).map(|n| format!("w{round}x{n}"));
+                doc = doc! {"_id": id, "x": id % 3, "title": words.collect::<Vec<_>>().join(" ")};
+            }
+            let wanted = of(&doc);
+            let others = |other: &i32| *other != id;
+            let clash = (stored.iter())
+                .any(|(other, theirs)| others(other) && !theirs.is_disjoint(&wanted));
+            if round % 5 == 4 {
+                let filter = doc! {"_id": id};
+                let request = DeleteRequest {
+                    filter: &filter,
+                    limit_one: true,
+                    hint: None,
+                    variables: None,
+                    collation: None,
+                };
+                let deleted = (f.store)
+                    .delete(&c, &request, Durability::Logged, &OpContext::new())
+                    .unwrap();
+                assert_eq!(deleted == 1, stored.remove(&id).is_some());
+                continue;
+            }
+            let request = UpdateRequest {
+                collation: None,
+                filter: &doc! {"_id": id},
+                update: Value::Document(&doc),
+                sort: None,
+                upsert: true,
+                multi: false,
+                array_filters: Vec::new(),
+                hint: None,
+                variables: None,
+                bypass_validation: false,
+            };
+            let outcome = f
+                .store
+                .update(&c, &request, Durability::Logged, &OpContext::new());
+            assert_eq!(outcome.is_err(), clash, "{name} {round} {doc:?}");
+            match outcome {
+                Err(error) => {
+                    refused += 1;
+                    assert_eq!(error.code().code(), 11000, "{error:?}");
+                    let message = error.message();
+                    assert!(
+                        message.contains("dup key") && message.contains("_fts: "),
+                        "{message}"
+                    );
+                }
+                Ok(_) => {
+                    taken += 1;
+                    stored.insert(id, wanted);
+                }
+            }
+        }
+        assert!(taken > 50 && refused > 50, "{taken} {refused}");
+        let report = f.store.verify(&c).unwrap();
+        assert!(report.errors.is_empty(), "{:?}", report.errors);
+        check(&f, name, &mut random);
+
+        // Over documents that are there it is built if they allow it, and else leaves nothing.
+        f.store
+            .drop_indexes(&c, &frond_store::IndexSelector::All)
+            .unwrap();
+        f.store.create_indexes(&c, &[&index]).unwrap();
+        check(&f, name, &mut random);
+        f.store
+            .drop_indexes(&c, &frond_store::IndexSelector::All)
+            .unwrap();
+        let twice = [
+            doc! {"_id": 1000, "x": 1, "title": "unheard of"},
+            doc! {"_id": 1001, "x": 1, "title": "unheard"},
+            doc! {"_id": 1002, "x": 1, "title": "unheard"},
+        ];
+        f.insert(&c, &twice);
+        let error = f.store.create_indexes(&c, &[&index]).unwrap_err();
+        assert_eq!(error.code().code(), 11000);
+        let report = f.store.verify(&c).unwrap();
+        assert!(report.errors.is_empty(), "{:?}", report.errors);
+    }
 }
 
 fn pipeline(f: &Fixture, stages: &[DocBuf]) -> Result<Vec<DocBuf>, i32> {

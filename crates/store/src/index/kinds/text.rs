@@ -3,6 +3,9 @@
 //! The key pattern is stored as MongoDB stores it: all text fields of it become the two parts `_fts` and `_ftsx`,
 //! the term and its score; what they were is in the option `weights`. Ordinary fields may stand before and behind
 //! them. Those before must be bounded to one value by a query, besides the `$text` that every query needs.
+//!
+//! Of a unique one the entries are unique, as in MongoDB: no two documents have the same term with the same score and
+//! the same values of the ordinary fields.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -282,15 +285,6 @@ impl Special for Text {
         KIND.name
     }
 
-    fn check(&self, spec: &IndexSpec) -> Result<()> {
-        if spec.unique {
-            return Err(refuse(
-                "Index type 'text' does not support the unique option",
-            ));
-        }
-        Ok(())
-    }
-
     fn parts<'a>(&self, doc: &'a Doc, out: &mut Slots<'a>) -> Result<()> {
         for path in &self.ordinary {
             if leads_to_array(doc, path) {
@@ -438,7 +432,6 @@ mod tests {
                 doc! {"key": {"a": "text"}, "textIndexVersion": "x"},
                 "must be a number",
             ),
-            (doc! {"key": {"a": "text"}, "unique": true}, "unique"),
             (doc! {"key": {"_fts": "text"}}, "expected _ftsx"),
         ] {
             let error = IndexSpec::parse(&wrong).unwrap_err();
