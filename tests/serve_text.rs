@@ -174,7 +174,7 @@ fn text_that_is_not_utf8_is_stored_and_found_by_its_bytes() {
     );
     let expected = doc! {"_id": text(b"Caf\xE9"), "n": 2, "t": text(b"\xFF\xFF"), "l": [1, text(b"Caf\xE9"), text(b"\x82")],
     "in": {"deep": [text(b"Caf\xE9")]}, "u": text(b"\x81")};
-    assert_eq!(found, [expected.clone()]);
+    assert_eq!(found, std::slice::from_ref(&expected));
     let found = find(&mut client, &doc! {"find": "c", "filter": {"n": 99}});
     let inserted =
         doc! {"_id": text(b"new\xFF"), "t": text(b"new\xFF"), "n": 99, "s": text(b"new\xFF!")};
@@ -208,7 +208,8 @@ fn text_that_is_not_utf8_is_stored_and_found_by_its_bytes() {
     let mut client = server.connect();
     for hint in [doc! {"$natural": 1}, doc! {"t": 1}] {
         let command = doc! {"find": "c", "filter": {"t": text(b"\xFF\xFF")}, "hint": hint};
-        assert_eq!(find(&mut client, &command), [expected.clone()]);
+        let found = find(&mut client, &command);
+        assert_eq!(found, std::slice::from_ref(&expected));
     }
     server.stop();
 }
@@ -268,6 +269,68 @@ fn names_that_begin_with_a_dollar_are_stored_as_mongodb_stores_them() {
         (one(doc! {"_id": 77}, doc! {"$set": {"$p": 1}}, false), 0),
     ] {
         assert_eq!(code(&mut client, &command), expected, "{command:?}");
+    }
+    server.stop();
+}
+
+#[test]
+fn unique_text_indexes_are_built_and_refuse_the_same_entry() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Running::start(directory.path(), &[]);
+    let mut client = server.connect();
+    let documents =
+        doc! {"insert": "u", "documents": [{"_id": 1, "a": "tea"}, {"_id": 2, "a": "tea shop"}]};
+    client.run("test", &documents);
+    let create = doc! {"createIndexes": "u", "indexes": [{"key": {"a": "text"}, "name": "a_text", "unique": true}]};
+    client.run("test", &create);
+    // The same word with another score is another entry.
+    let insert =
+        |id: i32, words: &str| doc! {"insert": "u", "documents": [{"_id": id, "a": words}]};
+    let reply = client.reply("test", &insert(3, "tea"));
+    let errors = reply.get_array("writeErrors").unwrap();
+    let error = errors.values().next().unwrap().as_doc().unwrap().to_owned();
+    assert_eq!(error.get_i32("code"), Some(11000));
+    assert_eq!(
+        error.get_doc("keyPattern"),
+        Some(&*doc! {"_fts": "text", "_ftsx": 1})
+    );
+    assert_eq!(
+        error.get_doc("keyValue"),
+        Some(&*doc! {"_fts": "tea", "_ftsx": 1.1})
+    );
+    assert_eq!(code(&mut client, &insert(3, "tea tea")), 0);
+    let words = doc! {"find": "u", "filter": {"$text": {"$search": "tea"}}};
+    assert_eq!(find(&mut client, &words).len(), 3);
+    let listed = find(&mut client, &doc! {"listIndexes": "u"});
+    assert_eq!(listed[1].get_bool("unique"), Some(true));
+
+    // An ordinary one becomes unique when nothing stands against it.
+    let create = doc! {"createIndexes": "v", "indexes": [{"key": {"a": "text"}, "name": "a_text"}]};
+    client.run("test", &create);
+    let insert =
+        |id: i32, words: &str| doc! {"insert": "v", "documents": [{"_id": id, "a": words}]};
+    for (id, words) in [(1, "tea"), (2, "tea"), (3, "milk")] {
+        client.run("test", &insert(id, words));
+    }
+    let change = |option: &str| doc! {"collMod": "v", "index": {"name": "a_text", option: true}};
+    client.run("test", &change("prepareUnique"));
+    assert_eq!(code(&mut client, &insert(4, "milk")), 11000);
+    assert_eq!(code(&mut client, &change("unique")), 359);
+    client.run(
+        "test",
+        &doc! {"delete": "v", "deletes": [{"q": {"_id": 2}, "limit": 1}]},
+    );
+    client.run("test", &change("unique"));
+    assert_eq!(code(&mut client, &insert(4, "milk")), 11000);
+    let words = doc! {"find": "v", "filter": {"$text": {"$search": "milk tea"}}};
+    assert_eq!(find(&mut client, &words).len(), 2);
+    for refused in [doc! {"$**": 1}, doc! {"a": "hashed"}] {
+        let create =
+            doc! {"createIndexes": "u", "indexes": [{"key": refused, "name": "x", "unique": true}]};
+        assert!(
+            [67, 16764].contains(&code(&mut client, &create)),
+            "{create:?}"
+        );
     }
     server.stop();
 }

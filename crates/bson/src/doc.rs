@@ -23,8 +23,9 @@ impl Doc {
 
     /// Checks `bytes` completely, in one pass without allocating, and borrows them as a document.
     ///
-    /// Checked are exact lengths, known types, zero terminators, UTF-8 of names and strings, booleans and a
-    /// nesting of at most [`crate::MAX_DEPTH`]. Repeated field names are allowed, as in BSON.
+    /// Checked are exact lengths, known types, zero terminators, UTF-8 of names, booleans and a nesting of at
+    /// most [`crate::MAX_DEPTH`]. Repeated field names are allowed, as in BSON, and text that is not UTF-8, as in
+    /// MongoDB ([`crate::NotUtf8`]).
     ///
     /// # Errors
     /// The first thing that is wrong, with its offset.

@@ -13,7 +13,7 @@ pub enum ErrorKind {
     TrailingBytes,
     /// A document, string or code does not end with a zero byte.
     MissingTerminator,
-    /// A string or field name is not valid UTF-8.
+    /// The name of a field is not valid UTF-8.
     InvalidUtf8,
     /// A boolean byte is neither 0 nor 1.
     InvalidBool,
@@ -63,7 +63,7 @@ impl fmt::Display for Error {
             ErrorKind::InvalidLength => f.write_str("invalid BSON length prefix")?,
             ErrorKind::TrailingBytes => f.write_str("bytes after the end of the BSON object")?,
             ErrorKind::MissingTerminator => f.write_str("not null terminated string or object")?,
-            ErrorKind::InvalidUtf8 => f.write_str("text is not valid UTF-8")?,
+            ErrorKind::InvalidUtf8 => f.write_str("the name of a field is not valid UTF-8")?,
             ErrorKind::InvalidBool => f.write_str("invalid boolean value")?,
             ErrorKind::UnknownType(t) => write!(f, "Unrecognized BSON type 0x{t:02x}")?,
             ErrorKind::TooDeep => write!(

@@ -84,6 +84,36 @@ Over OP_QUERY an `aggregate` without `cursor` is answered with `{result: […]}`
 cursor. `snapshot` of a query says what every query here does, and is taken; in OP_MSG it is an error, as in today's MongoDB. `group`,
 `geoNear`, `eval` and `text` are commands that MongoDB itself has no more.
 
+## Text that is not UTF-8
+
+Strings, symbols, code and patterns are stored and returned byte for byte, whatever the bytes are, as in MongoDB. Names of
+fields have to be UTF-8 (error 22), which MongoDB does not ask for.
+
+| what | on a string that is not UTF-8 |
+| --- | --- |
+| comparisons, sorts, `distinct`, `$group`, `_id`, indexes of every kind, hashes | by its bytes, as of every other string |
+| `$concat`, `$toUpper`, `$toLower`, `$strcasecmp`, `$split`, `$replaceOne`, `$replaceAll`, `$trim`, `$substrBytes`, `$indexOfBytes`, `$strLenBytes`, `$binarySize` | by its bytes; the result has them, too |
+| `$strLenCP`, `minLength` and `maxLength` of `$jsonSchema` | the number of bytes that begin a code point |
+| `$substrCP`, `$indexOfCP` | errors 34456 and 40095; `chars` of `$trim`: 5156305 |
+| `$regex`, `pattern` of `$jsonSchema` | no match |
+| `$regexMatch`, `$regexFind`, `$regexFindAll` | error 51156 |
+| conversions to other types | as of text that is no number, date or ObjectId |
+| collations | what is not UTF-8 counts as U+FFFD |
+| text indexes, `$text` | what is not UTF-8 ends a word (MongoDB refuses the document: 28755) |
+| patterns, names in `$setField` and `$arrayToObject`, paths, names of collections, options | an error: they have to be UTF-8 |
+| messages, logs, `explain` | U+FFFD in the place of what is not UTF-8; in duplicate key errors hexadecimal digits |
+
+## Names that begin with `$`
+
+Inserted documents may have such names at every level, as may those that an upsert inserts or a pipeline makes. Update
+operators and replacements write them to stored documents below the first level; at the first level only `$ref`, `$id` and `$db`
+(errors 52 and 55). An `_id` may have references inside, but no other such name.
+
+## Places on the sphere
+
+`$nearSphere` with a legacy pair finds what is near on the sphere with every index: 180 and -180 degrees of longitude are one
+meridian. MongoDB's `2d` indexes do not look across it, and miss documents on the other side.
+
 ## Retryable writes
 
 Drivers that retry writes can do so: the results of a session's statements are kept in memory. A server that is

@@ -140,7 +140,7 @@ def documents_that_are_not_bson():
         "string of negative length": whole(string + struct.pack("<i", -1) + b"x\0"),
         "string too long": whole(string + struct.pack("<i", 1000) + b"x\0"),
         "string without end": whole(string + struct.pack("<i", 2) + b"xy"),
-        "string not UTF-8": whole(string + struct.pack("<i", 3) + b"\xff\xfe\0"),
+        "name not UTF-8": whole(b"\x0a\xff\xfe\0"),
         "binary too long": whole(b"\x05a\0" + struct.pack("<i", 100) + b"\0x"),
         "binary negative": whole(b"\x05a\0" + struct.pack("<i", -1) + b"\0x"),
         "inner length too large": whole(b"\x03a\0" + struct.pack("<i", 500) + b"\0"),
