@@ -151,6 +151,8 @@ impl Random {
                 ns: "db.c".to_owned(),
                 id: ObjectId([small as u8; 12]),
             },
+            // Not UTF-8, or code.
+            25 if small > 2 => OwnedValue::string([b"a\xFF".as_slice(), &[small as u8]].concat()),
             25 => OwnedValue::JavaScript("f()".to_owned()),
             26 => OwnedValue::Symbol("symbol".to_owned()),
             27 => OwnedValue::JavaScriptWithScope {

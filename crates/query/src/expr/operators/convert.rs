@@ -106,8 +106,10 @@ fn to_type<'a>(value: &Value<'_>, to: u8) -> Result<Val<'a>> {
     if value.type_code() == to {
         return Ok(Val::Owned(value.to_owned()));
     }
-    if let (true, Some(text)) = (value.is_string(), value.characters())
-        && matches!(value, Value::NotUtf8(_))
+    // What is not UTF-8 is no part of a number, a date or an ObjectId.
+    if matches!(value, Value::NotUtf8(_))
+        && value.is_string()
+        && let Some(text) = value.characters()
     {
         return to_type(&Value::String(&text), to);
     }
