@@ -251,6 +251,7 @@ fn unique_indexes_have_unique_entries() {
                 hint: None,
                 variables: None,
                 bypass_validation: false,
+                keep_empty_timestamps: false,
             };
             let outcome = f
                 .store
