@@ -45,7 +45,8 @@ impl Random {
         match self.below(40) {
             0..=19 => self.number(),
             20..=24 => self.pick(&["", "a", "ab", "b", "B", "x\u{0}y"]).into(),
-            25..=27 => OwnedValue::Null,
+            25 => OwnedValue::string(self.pick(&[&b"a\xFF"[..], b"\xC3", b"b\x00\x80"]).to_vec()),
+            26 | 27 => OwnedValue::Null,
             28 => OwnedValue::Bool(small.is_multiple_of(2)),
             29 => OwnedValue::DateTime(i64::from(small)),
             30 => OwnedValue::ObjectId(ObjectId([small; 12])),
