@@ -2,7 +2,7 @@
 
 use crate::catalog::Collection;
 use crate::error::Result;
-use crate::keyspace::Engine;
+use crate::keyspace::{Engine, TreeStats};
 use crate::namespace::{Namespace, check_database_name};
 use crate::options::Capped;
 use crate::store::DocumentStore;
@@ -16,12 +16,14 @@ pub struct CollectionStats {
     pub size: u64,
     /// Mean size of a document, rounded down; 0 without documents.
     pub avg_obj_size: u64,
-    /// Space of the documents in the data file.
+    /// Space of the documents: compressed in the data file, and as they are as long as they are only in memory and
+    /// in the log, rounded up to blocks of the file.
     pub storage_size: u64,
-    /// Space of all indexes in the data file. The documents are stored in the index on `_id`, which
-    /// takes nothing by itself.
+    /// Space of all indexes.
     pub total_index_size: u64,
-    /// Space of each index in the data file, by name.
+    /// Space of each index, by name. The documents lie in the index on `_id`; its own share is what leads to them:
+    /// internal nodes, indexes of runs, filters, and the nodes of memtables. With `storage_size` that is the space of
+    /// the tree, so nothing is counted twice.
     pub index_sizes: Vec<(String, u64)>,
     /// Indexes, the one on `_id` included.
     pub indexes: u64,
@@ -40,20 +42,29 @@ pub struct DatabaseStats {
     pub objects: u64,
     /// Sum of the documents' BSON sizes.
     pub data_size: u64,
-    /// Space of the documents in the data file.
+    /// Space of the documents, as [`CollectionStats::storage_size`].
     pub storage_size: u64,
     /// Indexes, those on `_id` included.
     pub indexes: u64,
-    /// Space of the indexes in the data file.
+    /// Space of the indexes, as [`CollectionStats::total_index_size`].
     pub index_size: u64,
 }
 
-/// Space that a collection takes in the data file, with its indexes.
-pub(crate) fn disk_bytes(engine: &Engine, collection: &Collection) -> u64 {
+/// The unit in which the data file gives space.
+const BLOCK_BYTES: u64 = 4096;
+
+/// Space of a tree. What no checkpoint has written counts with the size that it has in memory and in the log; that
+/// of the data file is smaller, by the compression.
+fn space(stats: &TreeStats) -> u64 {
+    stats.disk_bytes + stats.memtable_bytes.next_multiple_of(BLOCK_BYTES)
+}
+
+/// Space that a collection takes, with its indexes, also those that are being built.
+pub(crate) fn size(engine: &Engine, collection: &Collection) -> u64 {
     let indexes = collection.indexes.iter().map(|index| index.tree);
     (collection.trees())
         .chain(indexes)
-        .map(|tree| engine.tree_stats(tree).disk_bytes)
+        .map(|tree| space(&engine.tree_stats(tree)))
         .sum()
 }
 
@@ -62,20 +73,23 @@ fn of(engine: &Engine, collection: &Collection) -> CollectionStats {
     let count = u64::try_from(counts.documents).unwrap_or(0);
     let size = u64::try_from(counts.bytes).unwrap_or(0);
     let mut index_sizes = Vec::new();
+    let primary = engine.tree_stats(collection.primary);
+    let segments = collection.segments.map(|tree| engine.tree_stats(tree));
+    let mut storage_size = space(&primary) + segments.as_ref().map_or(0, space);
     if !collection.is_by_record() {
-        index_sizes.push((collection.id_index_name().to_owned(), 0));
+        let own = primary.search_bytes.min(space(&primary));
+        index_sizes.push((collection.id_index_name().to_owned(), own));
+        storage_size -= own;
     }
     for index in collection.ready_indexes() {
-        let bytes = engine.tree_stats(index.tree).disk_bytes;
+        let bytes = space(&engine.tree_stats(index.tree));
         index_sizes.push((index.spec.name.clone(), bytes));
     }
     CollectionStats {
         count,
         size,
         avg_obj_size: size.checked_div(count).unwrap_or(0),
-        storage_size: (collection.trees())
-            .map(|tree| engine.tree_stats(tree).disk_bytes)
-            .sum(),
+        storage_size,
         total_index_size: index_sizes.iter().map(|(_, bytes)| bytes).sum(),
         indexes: index_sizes.len() as u64,
         capped: collection.settings.capped,

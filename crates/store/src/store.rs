@@ -76,7 +76,7 @@ fn collation_text(collator: &Collator) -> String {
 pub struct DatabaseInfo {
     /// Its name.
     pub name: String,
-    /// Bytes of the data file that its trees take.
+    /// Space of its collections, as [`crate::CollectionStats::storage_size`], with their indexes.
     pub size_on_disk: u64,
     /// Whether no collection holds a document.
     pub empty: bool,
@@ -232,7 +232,7 @@ impl DocumentStore {
                     empty: true,
                 });
             info.empty &= collection.counts().documents == 0;
-            info.size_on_disk += crate::stats::disk_bytes(self.engine(), collection);
+            info.size_on_disk += crate::stats::size(self.engine(), collection);
         }
         Ok(found.into_values().collect())
     }

@@ -271,9 +271,11 @@ impl Store {
             tree.root.collect(0, &mut stats);
         }
         for memtable in version.memtables() {
-            if let Some((entries, bytes)) = memtable.tree_figures(tree) {
-                stats.entries_estimate += entries;
-                stats.logical_bytes += bytes;
+            if let Some(figures) = memtable.tree_figures(tree) {
+                stats.entries_estimate += figures.entries;
+                stats.logical_bytes += figures.bytes;
+                stats.memtable_bytes += figures.bytes;
+                stats.search_bytes += figures.node_bytes;
             }
         }
         stats

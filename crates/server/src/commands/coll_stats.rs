@@ -134,4 +134,69 @@ mod tests {
             (Some(0), Some(0))
         );
     }
+
+    /// Storage and index sizes as every command gives them: they must be the same.
+    fn sizes(server: &mut TestServer) -> (i64, i64) {
+        let before = server.run("sizes", doc! {"collStats": "c"});
+        let of_db = server.run("sizes", doc! {"dbStats": 1});
+        let listed = server.run(
+            "admin",
+            doc! {"listDatabases": 1, "filter": {"name": "sizes"}},
+        );
+        let stage = server.run(
+            "sizes",
+            doc! {"aggregate": "c", "cursor": {}, "pipeline": [{"$collStats": {"storageStats": {}}}]},
+        );
+        let after = server.run("sizes", doc! {"collStats": "c"});
+        if before != after {
+            // A checkpoint came between.
+            return sizes(server);
+        }
+        let figure = |name: &str| before.get_i64(name).unwrap();
+        let (storage, indexes) = (figure("storageSize"), figure("totalIndexSize"));
+        assert_eq!(figure("totalSize"), storage + indexes);
+        let listed_sizes = before.get_doc("indexSizes").unwrap().values();
+        let sum: i64 = listed_sizes
+            .map(|size| size.as_i64_lossless().unwrap())
+            .sum();
+        assert_eq!(sum, indexes);
+        assert_eq!(of_db.get_i64("storageSize"), Some(storage));
+        assert_eq!(of_db.get_i64("indexSize"), Some(indexes));
+        let database = listed.get_array("databases").unwrap().get_doc("0").unwrap();
+        assert_eq!(database.get_i64("sizeOnDisk"), Some(storage + indexes));
+        let stage = server.batch(&stage, "firstBatch").remove(0);
+        let stage = stage.get_doc("storageStats").unwrap();
+        assert_eq!(stage.get_i64("storageSize"), Some(storage));
+        assert_eq!(stage.get_i64("totalIndexSize"), Some(indexes));
+        (storage, indexes)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_no_checkpoint_has_written_has_a_size() {
+        let mut server = TestServer::new();
+        server.run("sizes", doc! {"create": "c"});
+        assert_eq!(sizes(&mut server), (0, 0));
+        let mut insert = doc! {"insert": "c"};
+        insert.push_array("documents", |list| {
+            for n in 0..1000 {
+                list.push(&doc! {"_id": n, "text": "abcdefghij".repeat(120)});
+            }
+        });
+        server.run("sizes", insert);
+        let (storage, indexes) = sizes(&mut server);
+        assert!(storage > 1_200_000 && indexes > 0, "{storage} {indexes}");
+        assert!(indexes < storage / 10, "{indexes}");
+        let key = doc! {"createIndexes": "c", "indexes": [{"key": {"text": 1}, "name": "text_1"}]};
+        server.run("sizes", key);
+        let (_, with_index) = sizes(&mut server);
+        assert!(with_index > indexes + 4096, "{indexes} {with_index}");
+        // The checkpoint compresses.
+        server.run("admin", doc! {"fsync": 1});
+        let (written, written_indexes) = sizes(&mut server);
+        assert!(
+            (4000..storage / 4).contains(&written),
+            "{storage} {written}"
+        );
+        assert!(written_indexes > 4096, "{written_indexes}");
+    }
 }

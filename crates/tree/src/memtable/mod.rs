@@ -55,6 +55,16 @@ pub(crate) struct TreeList {
     bytes: AtomicU64,
 }
 
+/// What one tree has in a memtable.
+pub(crate) struct TreeFigures {
+    /// Messages.
+    pub(crate) entries: u64,
+    /// Bytes of their keys and values.
+    pub(crate) bytes: u64,
+    /// Bytes of the nodes that order them.
+    pub(crate) node_bytes: u64,
+}
+
 /// So many operations of a write set are worth to be sorted.
 const MANY: usize = 64;
 
@@ -282,13 +292,14 @@ impl Memtable {
             .collect()
     }
 
-    /// Number and bytes of one tree's entries.
-    pub(crate) fn tree_figures(&self, tree: TreeId) -> Option<(u64, u64)> {
+    /// What one tree has here.
+    pub(crate) fn tree_figures(&self, tree: TreeId) -> Option<TreeFigures> {
         let list = self.list(tree)?;
-        Some((
-            list.entries.load(Ordering::Relaxed),
-            list.bytes.load(Ordering::Relaxed),
-        ))
+        Some(TreeFigures {
+            entries: list.entries.load(Ordering::Relaxed),
+            bytes: list.bytes.load(Ordering::Relaxed),
+            node_bytes: list.index.read().bytes() as u64,
+        })
     }
 
     /// Replaces `last` by the last key of a tree here, if that is behind it.

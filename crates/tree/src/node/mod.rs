@@ -153,7 +153,7 @@ impl BufferRun {
     }
 }
 
-/// Figures about a tree, without its share of the memtables.
+/// Figures about a tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TreeStats {
     /// Keys in leaves and messages in buffers; an estimate, as messages may replace keys.
@@ -170,6 +170,12 @@ pub struct TreeStats {
     pub internal_nodes: u64,
     /// Bytes of pending messages.
     pub pending_bytes: u64,
+    /// Bytes of the keys and values of messages in memtables: they are in memory and in the log, and go to the data
+    /// file with the next feed.
+    pub memtable_bytes: u64,
+    /// Bytes by which keys are found rather than held: on disk internal nodes, indexes of runs and filters, which
+    /// `disk_bytes` counts too, and the nodes that order the entries of memtables.
+    pub search_bytes: u64,
 }
 
 impl Subtree {
@@ -187,9 +193,11 @@ impl Subtree {
                 stats.height = stats.height.max(depth + 1);
                 if let Some(stored) = node.stored.get() {
                     stats.disk_bytes += stored.extent.len;
+                    stats.search_bytes += stored.extent.len;
                 }
                 for part in node.runs.iter().flat_map(|run| &run.parts) {
                     stats.disk_bytes += part.extent.len;
+                    stats.search_bytes += part.info.search_bytes();
                 }
                 for child in &node.children {
                     stats.logical_bytes += child.pending_bytes;
@@ -219,5 +227,6 @@ impl TreeStats {
         self.entries_estimate += run.info.entries;
         self.logical_bytes += run.info.logical_bytes;
         self.disk_bytes += run.extent.len;
+        self.search_bytes += run.info.search_bytes();
     }
 }

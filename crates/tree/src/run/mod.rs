@@ -47,6 +47,11 @@ pub(crate) struct RunInfo {
 }
 
 impl RunInfo {
+    /// Bytes of the index and the filter.
+    pub(crate) fn search_bytes(&self) -> u64 {
+        u64::from(self.index_len) + u64::from(self.filter_len)
+    }
+
     /// Offset in the extent behind the last block.
     pub(crate) fn end(&self) -> u64 {
         u64::from(self.index_at) + u64::from(self.index_len) + u64::from(self.filter_len)
