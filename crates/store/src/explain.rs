@@ -12,7 +12,7 @@ use crate::exec::ExecStats;
 use crate::find::{FindRequest, Planned, Question};
 use crate::namespace::Namespace;
 use crate::plan::Access;
-use crate::plan::explain::{Measured, Shown, Task, counter_stage, stages};
+use crate::plan::explain::{Measured, Room, Shown, Task, counter_stage, int, stages};
 use crate::plan::trial::shape;
 use crate::queries::QueryLimit;
 use crate::store::DocumentStore;
@@ -120,7 +120,9 @@ impl DocumentStore {
                 stages(access, shown)
             }
         };
+        let room = Room::default();
         let shown = Shown {
+            room: &room,
             task: purpose.task,
             by_id_only: takes_short_way(request, purpose.task),
             hinted: request.hint.is_some(),
@@ -143,20 +145,22 @@ impl DocumentStore {
         let mut reply = doc! {"explainVersion": "1"};
         reply.push_doc("queryPlanner", |planner| {
             planner.push("namespace", ns.as_str());
+            room.push(planner, "parsedQuery", filter);
             planner.push("indexFilterSet", false);
-            planner.push("parsedQuery", filter);
             if let Some(collation) = collator.spec() {
                 planner.push("collation", collation);
             }
             if let Some(shape) = shape {
                 let hash = format!("{:08X}", shape as u32);
                 planner.push("queryHash", hash.as_str());
+                planner.push("planCacheShapeHash", hash.as_str());
                 planner.push("planCacheKey", hash.as_str());
             }
             planner.push("optimizationTimeMillis", 0);
             planner.push("maxIndexedOrSolutionsReached", false);
             planner.push("maxIndexedAndSolutionsReached", false);
             planner.push("maxScansToExplodeReached", false);
+            planner.push("prunedSimilarIndexes", false);
             planner.push("winningPlan", &all_stages(&access, &shown));
             planner.push_array("rejectedPlans", |list| {
                 for other in &rejected {
@@ -172,13 +176,13 @@ impl DocumentStore {
                 } else {
                     0
                 };
-                stats.push("nReturned", returned as i64);
-                stats.push("executionTimeMillis", measured.millis as i64);
-                stats.push("totalKeysExamined", measured.stats.keys_examined as i64);
-                stats.push("totalDocsExamined", measured.stats.docs_examined as i64);
+                stats.push("nReturned", int(returned));
+                stats.push("executionTimeMillis", int(measured.millis));
+                stats.push("totalKeysExamined", int(measured.stats.keys_examined));
+                stats.push("totalDocsExamined", int(measured.stats.docs_examined));
                 // MongoDB has no such field: only who has large documents sees it.
                 if measured.stats.large_examined > 0 {
-                    let large = measured.stats.large_examined as i64;
+                    let large = int(measured.stats.large_examined);
                     stats.push("largeDocumentsExamined", large);
                 }
                 let shown = Shown {

@@ -29,7 +29,7 @@ mod verify;
 pub mod views;
 pub mod write;
 
-pub use aggregate::AggregateRequest;
+pub use aggregate::{AggregateRequest, StageFigures};
 pub use catalog::{
     CreateIndexesInfo, DropInfo, IndexChange, IndexChanged, IndexSelector, ResolvedView, TailSignal,
 };

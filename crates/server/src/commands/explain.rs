@@ -5,7 +5,8 @@ use frond_query::Environment;
 use frond_query::aggregate::{Front, Pipeline};
 use frond_query::update::{ApplyContext, Update};
 use frond_store::{
-    AggregateRequest, Durability, FindRequest, Namespace, Purpose, Task, Verbosity, views,
+    AggregateRequest, Durability, FindRequest, Namespace, Purpose, StageFigures, Task, Verbosity,
+    views,
 };
 
 use super::build_info::{COMPATIBLE_VERSION, GIT_VERSION};
@@ -13,9 +14,13 @@ use super::{
     Command, Traits, aggregate, count, delete, find, find_and_modify, proper_name, update,
 };
 use crate::arguments::Arguments;
-use crate::context::{Context, lacking};
+use crate::context::{Context, DOCUMENT_BYTES_MAX, lacking};
 use crate::failure::{ErrorCode, Failure, Result};
+use crate::reply::push_count;
 use crate::state::now_ms;
+
+/// The size from which an explanation leaves parts out, so that what it ends with still fits into a reply.
+const EXPLAIN_BYTES_MAX: usize = DOCUMENT_BYTES_MAX - (10 << 10);
 
 /// Shows how a command would find its documents.
 pub struct Explain;
@@ -321,18 +326,38 @@ fn explain_stages(
     if rest.is_empty() {
         reply.push_all(&plan);
     } else {
+        // The stage is in the list as its cursor.
+        let (name, behind) = if is_near {
+            let behind = request.pipeline.values().skip(1).collect();
+            ("$geoNearCursor", behind)
+        } else {
+            ("$cursor", stages_behind(request.pipeline, &front))
+        };
+        let figures = if verbosity == Verbosity::QueryPlanner {
+            Vec::new()
+        } else {
+            (cx.server.store).measure_stages(namespace, &request, &behind, &cx.limits)?
+        };
         reply.push("explainVersion", "1");
-        reply.push_array("stages", |stages| {
-            // The stage is in the list as its cursor.
-            let (name, behind) = if is_near {
-                let behind = request.pipeline.values().skip(1).collect();
-                ("$geoNearCursor", behind)
-            } else {
-                ("$cursor", stages_behind(request.pipeline, &front))
-            };
-            stages.push_doc(|stage| stage.push(name, &plan));
-            for stage in behind {
-                stages.push(stage);
+        reply.push_array("stages", |list| {
+            let mut room = EXPLAIN_BYTES_MAX.saturating_sub(plan.len_bytes());
+            let mut figures = figures.iter();
+            list.push_doc(|out| {
+                out.push(name, &plan);
+                push_figures(out, figures.next());
+            });
+            for stage in behind.iter().filter_map(Value::as_doc) {
+                list.push_doc(|out| {
+                    // What a stage takes besides: its place in the list, and its figures.
+                    match room.checked_sub(stage.len_bytes() + 128) {
+                        Some(left) => {
+                            room = left;
+                            out.push_all(stage);
+                        }
+                        None => push_omitted(out, stage.first().map_or("", |(name, _)| name)),
+                    }
+                    push_figures(out, figures.next());
+                });
             }
         });
     }
@@ -363,9 +388,30 @@ fn stages_behind<'p>(pipeline: &'p Doc, front: &Front) -> Vec<Value<'p>> {
     behind.collect()
 }
 
+/// Adds what a stage did, if it was run.
+fn push_figures(out: &mut DocBuf, figures: Option<&StageFigures>) {
+    if let Some(figures) = figures {
+        push_count(out, "nReturned", figures.returned);
+        let millis = u64::try_from(figures.time.as_millis()).unwrap_or(u64::MAX);
+        push_count(out, "executionTimeMillisEstimate", millis);
+    }
+}
+
+/// Says that a part is left out which would make the explanation too large.
+fn push_omitted(out: &mut DocBuf, name: &str) {
+    out.push(
+        "warning",
+        &format!("'{name}' has been omitted due to BSON size limit"),
+    );
+}
+
 /// Adds what every explanation ends with.
 pub fn finish(cx: &Context<'_>, command: &Doc, reply: &mut DocBuf) {
-    reply.push("command", command);
+    if reply.len_bytes() + command.len_bytes() <= EXPLAIN_BYTES_MAX {
+        reply.push("command", command);
+    } else {
+        push_omitted(reply, "command");
+    }
     reply.push(
         "serverInfo",
         &doc! {
@@ -435,7 +481,7 @@ fn only_statement<'a>(args: &Arguments<'a>, field: &str) -> Result<&'a Doc> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use frond_bson::{DocBuf, doc};
+    use frond_bson::{Doc, DocBuf, Value, doc};
 
     use crate::testing::TestServer;
 
@@ -464,7 +510,7 @@ mod tests {
             assert!(scans && plan.contains("a_1"), "{plan}");
             let stats = reply.get_doc("executionStats").unwrap();
             assert!(
-                stats.get_i64("totalKeysExamined").unwrap() <= 6,
+                stats.get_i32("totalKeysExamined").unwrap() <= 6,
                 "{stats:?}"
             );
             assert_eq!(reply.get_doc("command"), Some(&*command));
@@ -539,11 +585,7 @@ mod tests {
                 .and_then(|stage| stage.get_str("stage"));
             assert_eq!(below.unwrap_or(""), inner, "{command:?}");
             for (name, value) in figures.iter() {
-                assert_eq!(
-                    stage.get_i64(name),
-                    value.as_i64_lossless(),
-                    "{command:?} {name}"
-                );
+                assert_eq!(stage.get(name), Some(value), "{command:?} {name}");
             }
         }
         let reply = server.run("test", doc! {"count": "c", "query": {"b": 1}});
@@ -582,6 +624,150 @@ mod tests {
             doc! {"explain": {"aggregate": "c", "pipeline": [{"$match": {"a": 10}}], "cursor": {}}};
         let reply = server.run("test", simple);
         assert!(reply.get_doc("queryPlanner").is_some());
+    }
+
+    /// The innermost stage of a plan.
+    fn scan(stage: &Doc) -> &Doc {
+        stage.get_doc("inputStage").map_or(stage, scan)
+    }
+
+    /// Fields that are longs, with their paths.
+    fn longs(doc: &Doc, path: &str, found: &mut Vec<String>) {
+        for (name, value) in doc.iter() {
+            match value {
+                Value::Document(inner) | Value::Array(inner) => {
+                    longs(inner, &format!("{path}.{name}"), found);
+                }
+                Value::Int64(_) => found.push(format!("{path}.{name}")),
+                _ => {}
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn numbers_are_ints_and_seeks_are_counted() {
+        let mut server = TestServer::new();
+        server.fill("c", 20);
+        let index = doc! {"key": {"a": 1}, "name": "a_1"};
+        server.run("test", doc! {"createIndexes": "c", "indexes": [&index]});
+        // A filter, the keys that its plan looks at, and the times that it searches for one.
+        let cases = [
+            (doc! {"a": 50}, 1, 1),
+            (doc! {"a": {"$gte": 100}}, 10, 1),
+            (doc! {"a": {"$in": [10, 90]}}, 3, 2),
+            (doc! {"_id": {"$gt": 10, "$lt": 15}}, 4, 1),
+        ];
+        for (filter, keys, seeks) in cases {
+            let find = doc! {"find": "c", "filter": &filter, "sort": {"b": 1}, "skip": 1, "limit": 3, "projection": {"a": 1}};
+            for verbosity in ["executionStats", "allPlansExecution"] {
+                let reply = server.run("test", doc! {"explain": &find, "verbosity": verbosity});
+                let stats = reply.get_doc("executionStats").unwrap();
+                let stage = scan(stats.get_doc("executionStages").unwrap());
+                assert_eq!(stage.get_str("stage"), Some("IXSCAN"), "{filter:?}");
+                let figures = (stage.get_i32("keysExamined"), stage.get_i32("seeks"));
+                assert_eq!(figures, (Some(keys), Some(seeks)), "{filter:?}");
+                let mut found = Vec::new();
+                longs(&reply, "", &mut found);
+                assert!(found.is_empty(), "{found:?}");
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn later_stages_tell_what_they_returned() {
+        let mut server = TestServer::new();
+        server.fill("c", 20);
+        let pipelines: Vec<(DocBuf, Vec<(&str, i32)>)> = vec![
+            (
+                doc! {"p": [
+                    {"$match": {"a": {"$gte": 100}}},
+                    {"$project": {"a": 1, "half": {"$floor": {"$divide": ["$_id", 2]}}}},
+                    {"$match": {"half": {"$gt": 5}}},
+                    {"$group": {"_id": "$half", "n": {"$sum": 1}}},
+                    {"$sort": {"_id": 1}},
+                    {"$limit": 3},
+                    {"$unwind": "$none"},
+                ]},
+                vec![
+                    ("$cursor", 10),
+                    ("$project", 10),
+                    ("$match", 8),
+                    ("$group", 4),
+                    ("$sort", 3),
+                    ("$limit", 3),
+                    ("$unwind", 0),
+                ],
+            ),
+            (
+                doc! {"p": [{"$lookup": {"from": "c", "localField": "_id", "foreignField": "a", "as": "b"}}, {"$unwind": "$b"}, {"$count": "n"}]},
+                vec![
+                    ("$cursor", 20),
+                    ("$lookup", 20),
+                    ("$unwind", 2),
+                    ("$count", 1),
+                ],
+            ),
+        ];
+        for (pipeline, expected) in pipelines {
+            let pipeline = pipeline.get_array("p").unwrap();
+            let inner = doc! {"aggregate": "c", "pipeline": Value::Array(pipeline), "cursor": {}};
+            let reply = server.run(
+                "test",
+                doc! {"explain": &inner, "verbosity": "executionStats"},
+            );
+            let stages = reply.get_array("stages").unwrap();
+            let shown: Vec<(&str, i32)> = stages
+                .values()
+                .filter_map(|stage| {
+                    let stage = stage.as_doc()?;
+                    assert!(
+                        stage.get_i32("executionTimeMillisEstimate").is_some(),
+                        "{stage:?}"
+                    );
+                    Some((stage.first()?.0, stage.get_i32("nReturned")?))
+                })
+                .collect();
+            assert_eq!(shown, expected);
+            let reply = server.run(
+                "test",
+                doc! {"explain": &inner, "verbosity": "queryPlanner"},
+            );
+            let stage = reply.get_array("stages").unwrap().get_doc("1").unwrap();
+            assert!(!stage.contains_key("nReturned"), "nothing was run");
+        }
+        // A stage that writes is not run.
+        let inner = doc! {"aggregate": "c", "pipeline": [{"$project": {"a": 1}}, {"$out": "d"}], "cursor": {}};
+        let reply = server.run(
+            "test",
+            doc! {"explain": &inner, "verbosity": "executionStats"},
+        );
+        let stages = reply.get_array("stages").unwrap();
+        assert_eq!(stages.get_doc("1").unwrap().get_i32("nReturned"), Some(20));
+        assert!(!stages.get_doc("2").unwrap().contains_key("nReturned"));
+        let count = server.run("test", doc! {"count": "d"});
+        assert_eq!(count.get_i32("n"), Some(0));
+        // $geoNear is a part of the query.
+        server.run(
+            "test",
+            doc! {"createIndexes": "g", "indexes": [{"key": {"at": "2d"}, "name": "at"}]},
+        );
+        server.run(
+            "test",
+            doc! {"insert": "g", "documents": [{"at": [1, 1]}, {"at": [2, 2]}, {"at": [50, 50]}]},
+        );
+        let near = doc! {"aggregate": "g", "cursor": {}, "pipeline": [
+            {"$geoNear": {"near": [0, 0], "distanceField": "far", "maxDistance": 10}}, {"$match": {"far": {"$gt": 2}}},
+        ]};
+        let reply = server.run(
+            "test",
+            doc! {"explain": &near, "verbosity": "executionStats"},
+        );
+        let stages = reply.get_array("stages").unwrap();
+        let returned: Vec<_> = stages
+            .values()
+            .map(|stage| stage.as_doc().unwrap().get_i32("nReturned"))
+            .collect();
+        assert_eq!(returned, [Some(2), Some(1)]);
     }
 
     #[tokio::test(flavor = "multi_thread")]

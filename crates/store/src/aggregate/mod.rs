@@ -4,12 +4,15 @@
 //! `$merge` do.
 
 mod host;
+mod measure;
 mod write;
+
+pub use measure::StageFigures;
 
 use std::sync::Arc;
 
 use frond_bson::{Collator, Doc, DocBuf, Value};
-use frond_query::aggregate::{DocSource, Docs, ExecContext, Pipeline, Source, StageLimits};
+use frond_query::aggregate::{DocSource, Docs, ExecContext, Front, Pipeline, Source, StageLimits};
 use frond_query::error::{Error as CommandError, ErrorCode};
 use frond_query::meta::Metadata;
 use frond_query::sort::SortSpec;
@@ -137,7 +140,27 @@ struct Resources {
     spilled: Arc<Spilled>,
 }
 
-impl Runner<'_> {
+impl<'a> Runner<'a> {
+    fn new(
+        store: &'a DocumentStore,
+        db: &'a str,
+        request: &AggregateRequest<'_>,
+        context: &OpContext,
+    ) -> Runner<'a> {
+        Runner {
+            store,
+            db,
+            limits: Limits::new(context),
+            durability: request.durability,
+            bypass_validation: request.bypass_validation,
+            resources: Resources {
+                limits: store.queries().stage_limits(),
+                space: store.queries().space(request.allow_disk_use),
+                spilled: Arc::default(),
+            },
+        }
+    }
+
     /// Opens a pipeline over a collection; `None` for the database itself.
     fn open(
         &self,
@@ -150,24 +173,7 @@ impl Runner<'_> {
             None => pipeline,
         };
         let (front, rest) = pipeline.split_front();
-        let sort = SortSpec::parse(front.sort.as_deref().unwrap_or(Doc::empty()))?;
-        let seed: u64 = rand::random();
-        let context = ExecContext {
-            now_ms: now_ms(),
-            seed,
-            limits: self.resources.limits,
-            space: self.resources.space.clone(),
-            spilled: self.resources.spilled.clone(),
-            host: Arc::new(StoreHost {
-                store: self.store.clone(),
-                db: self.db.to_owned(),
-                ns: ns.cloned(),
-                limits: self.limits.clone(),
-                durability: self.durability,
-                bypass_validation: self.bypass_validation,
-                resources: self.resources.clone(),
-            }),
-        };
+        let context = self.context(ns);
         let Some(ns) = ns.filter(|_| !rest.has_own_source()) else {
             let source: Source<Error> = Box::new(Docs::new(Vec::new()));
             return Ok(Opened::Source(rest.execute(source, &context)?));
@@ -184,6 +190,43 @@ impl Runner<'_> {
         } else {
             rest
         };
+        let cursor = self.query(ns, front, &rest, hint)?;
+        if rest.is_empty() {
+            return Ok(Opened::Cursor(Box::new(cursor)));
+        }
+        let source: Source<Error> = Box::new(QuerySource::new(cursor, self.limits.clone()));
+        Ok(Opened::Source(rest.execute(source, &context)?))
+    }
+
+    /// What stages take from outside.
+    fn context(&self, ns: Option<&Namespace>) -> ExecContext<Error> {
+        ExecContext {
+            now_ms: now_ms(),
+            seed: rand::random(),
+            limits: self.resources.limits,
+            space: self.resources.space.clone(),
+            spilled: self.resources.spilled.clone(),
+            host: Arc::new(StoreHost {
+                store: self.store.clone(),
+                db: self.db.to_owned(),
+                ns: ns.cloned(),
+                limits: self.limits.clone(),
+                durability: self.durability,
+                bypass_validation: self.bypass_validation,
+                resources: self.resources.clone(),
+            }),
+        }
+    }
+
+    /// Opens the query at the front of a pipeline; the stages of `rest` run behind it.
+    fn query(
+        &self,
+        ns: &Namespace,
+        front: Front,
+        rest: &Pipeline,
+        hint: Option<Hint>,
+    ) -> Result<QueryCursor> {
+        let sort = SortSpec::parse(front.sort.as_deref().unwrap_or(Doc::empty()))?;
         let question = Question {
             filter: Arc::new(front.filter),
             sort: sort.collated(rest.collator()),
@@ -199,15 +242,10 @@ impl Runner<'_> {
             meta: rest.meta()?,
         };
         let limits = self.limits.get();
-        let cursor = match question.plan(self.store.catalog(), ns, &limits)? {
-            None => QueryCursor::empty(ns.clone()),
-            Some(planned) => planned.into_cursor(front.skip, front.limit, None, false, &limits)?,
-        };
-        if rest.is_empty() {
-            return Ok(Opened::Cursor(Box::new(cursor)));
+        match question.plan(self.store.catalog(), ns, &limits)? {
+            None => Ok(QueryCursor::empty(ns.clone())),
+            Some(planned) => planned.into_cursor(front.skip, front.limit, None, false, &limits),
         }
-        let source: Source<Error> = Box::new(QuerySource::new(cursor, self.limits.clone()));
-        Ok(Opened::Source(rest.execute(source, &context)?))
     }
 }
 
@@ -346,18 +384,7 @@ impl DocumentStore {
             ));
         }
         let hint = Hint::parse(request.hint)?;
-        let runner = Runner {
-            store: self,
-            db,
-            limits: Limits::new(context),
-            durability: request.durability,
-            bypass_validation: request.bypass_validation,
-            resources: Resources {
-                limits: self.queries().stage_limits(),
-                space: self.queries().space(request.allow_disk_use),
-                spilled: Arc::default(),
-            },
-        };
+        let runner = Runner::new(self, db, request, context);
         match runner.open(ns, pipeline, hint)? {
             Opened::Cursor(cursor) => Ok(*cursor),
             Opened::Source(source) => {

@@ -20,7 +20,7 @@ pub struct ExecStats {
     pub docs_examined: u64,
     /// Those of them that are stored in parts.
     pub large_examined: u64,
-    /// Jumps over keys that cannot match.
+    /// Searches for a key in an index: one for the first key, and one for each jump over keys that cannot match.
     pub seeks: u64,
     /// Documents that passed the filter, before sort, skip and limit.
     pub passed: u64,

@@ -1,5 +1,7 @@
 //! Plans as `explain` shows them, in MongoDB's shape: a stage inside of a stage.
 
+use std::cell::Cell;
+
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc, key};
 use frond_query::Environment;
 use frond_query::matcher::{Filter, canonical_conditions, together};
@@ -12,6 +14,60 @@ use crate::exec::ExecStats;
 use crate::index::spec::ID_INDEX_NAME;
 use crate::keyspace::Direction;
 use crate::text;
+
+/// Bytes that the parts of an explanation may take which grow with the query. The rest, some KiB, fits beside them
+/// into a reply of 16 MiB.
+const ROOM_BYTES: usize = 15 << 20;
+
+/// Bytes of the bounds of one index scan, as in MongoDB (`internalQueryExplainSizeThresholdBytes`).
+const BOUNDS_BYTES_MAX: usize = 10 << 20;
+
+/// About what a stage takes, without its filter and its bounds.
+const STAGE_BYTES: usize = 512;
+
+/// What is left of the size that an explanation may have.
+#[derive(Debug)]
+pub struct Room(Cell<usize>);
+
+impl Default for Room {
+    fn default() -> Room {
+        Room(Cell::new(ROOM_BYTES))
+    }
+}
+
+impl Room {
+    /// Takes so many bytes, if they are left.
+    fn take(&self, bytes: usize) -> bool {
+        let rest = self.0.get().checked_sub(bytes);
+        self.0.set(rest.unwrap_or(self.0.get()));
+        rest.is_some()
+    }
+
+    /// Adds a document to another one; a warning in its place if there is no room for it.
+    pub fn push(&self, out: &mut DocBuf, name: &str, part: &Doc) {
+        if self.take(part.len_bytes()) {
+            out.push(name, part);
+        } else {
+            warn(
+                out,
+                &format!("'{name}' has been omitted due to BSON size limit"),
+            );
+        }
+    }
+}
+
+/// Says what a stage leaves out.
+fn warn(out: &mut DocBuf, text: &str) {
+    if !out.contains_key("warning") {
+        out.push("warning", text);
+    }
+}
+
+/// A figure: an int if it fits, else a long.
+pub fn int(n: impl TryInto<i64>) -> Value<'static> {
+    let n = n.try_into().unwrap_or(i64::MAX);
+    i32::try_from(n).map_or(Value::Int64(n), Value::Int32)
+}
 
 /// What a plan did, if it was run.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +133,8 @@ pub struct Shown<'a> {
     pub measured: Option<Measured>,
     /// `$text`, if the filter has it.
     pub text: Option<&'a TextMatch>,
+    /// What all stages of the explanation share.
+    pub room: &'a Room,
 }
 
 fn names_other_fields(filter: &Doc) -> bool {
@@ -93,15 +151,16 @@ fn direction_text(direction: Direction) -> &'static str {
 /// Begins a stage; with measurements, the figures that every stage has.
 fn begin(name: &str, shown: &Shown<'_>, returned: impl FnOnce(&Measured) -> u64) -> DocBuf {
     let mut stage = doc! {"stage": name};
+    shown.room.take(STAGE_BYTES);
     if let Some(measured) = &shown.measured {
         let returned = returned(measured);
         let stats = &measured.stats;
         let works = returned.max(stats.keys_examined).max(stats.docs_examined) + 1;
-        stage.push("nReturned", returned as i64);
-        stage.push("executionTimeMillisEstimate", measured.millis as i64);
-        stage.push("works", works as i64);
-        stage.push("advanced", returned as i64);
-        stage.push("needTime", (works - returned - 1) as i64);
+        stage.push("nReturned", int(returned));
+        stage.push("executionTimeMillisEstimate", int(measured.millis));
+        stage.push("works", int(works));
+        stage.push("advanced", int(returned));
+        stage.push("needTime", int(works - returned - 1));
         stage.push("needYield", 0);
         stage.push("saveState", 0);
         stage.push("restoreState", 0);
@@ -127,16 +186,16 @@ pub fn stages(access: &Access, shown: &Shown<'_>) -> DocBuf {
     };
     let mut outer = begin(name, shown, |_| 0);
     if let Some(measured) = &shown.measured {
-        let found = measured.returned as i64;
+        let found = measured.returned;
         match shown.task {
             Task::Find => {}
             Task::Count => counted(&mut outer, measured, shown.skip),
             Task::Update { upsert } => {
-                outer.push("nMatched", found);
-                outer.push("nWouldModify", measured.modified as i64);
-                outer.push("nWouldUpsert", i64::from(upsert && found == 0));
+                outer.push("nMatched", int(found));
+                outer.push("nWouldModify", int(measured.modified));
+                outer.push("nWouldUpsert", i32::from(upsert && found == 0));
             }
-            Task::Delete => outer.push("nWouldDelete", found),
+            Task::Delete => outer.push("nWouldDelete", int(found)),
         }
     }
     outer.push("inputStage", &inner);
@@ -145,8 +204,8 @@ pub fn stages(access: &Access, shown: &Shown<'_>) -> DocBuf {
 
 fn counted(stage: &mut DocBuf, measured: &Measured, skip: u64) {
     let skipped = skip.min(measured.stats.passed);
-    stage.push("nCounted", measured.returned as i64);
-    stage.push("nSkipped", skipped as i64);
+    stage.push("nCounted", int(measured.returned));
+    stage.push("nSkipped", int(skipped));
 }
 
 /// The stage of a count that asks the counter of the collection.
@@ -177,23 +236,23 @@ fn query_stages(access: &Access, shown: &Shown<'_>) -> DocBuf {
         let limit = shown.limit.map(|limit| limit.saturating_add(shown.skip));
         returned = limit.map_or(passed, |limit| limit.min(passed));
         stage = wrap("SORT", &stage, returned, &|outer| {
-            outer.push("sortPattern", shown.sort);
-            outer.push("memLimit", shown.sort_bytes as i64);
+            shown.room.push(outer, "sortPattern", shown.sort);
+            outer.push("memLimit", int(shown.sort_bytes));
             if let Some(limit) = limit {
-                outer.push("limitAmount", limit as i64);
+                outer.push("limitAmount", int(limit));
             }
             outer.push("type", "simple");
             if let Some(measured) = &shown.measured {
                 outer.push("usedDisk", measured.spills > 0);
-                outer.push("spills", measured.spills as i64);
-                outer.push("spilledDataStorageSize", measured.spilled_bytes as i64);
+                outer.push("spills", int(measured.spills));
+                outer.push("spilledDataStorageSize", int(measured.spilled_bytes));
             }
         });
     }
     if shown.skip > 0 {
         returned = returned.saturating_sub(shown.skip);
         stage = wrap("SKIP", &stage, returned, &|outer| {
-            outer.push("skipAmount", shown.skip as i64);
+            outer.push("skipAmount", int(shown.skip));
         });
     }
     let returned = shown.measured.map_or(0, |measured| measured.returned);
@@ -201,7 +260,7 @@ fn query_stages(access: &Access, shown: &Shown<'_>) -> DocBuf {
         && shown.sort.is_empty()
     {
         stage = wrap("LIMIT", &stage, returned, &|outer| {
-            outer.push("limitAmount", limit as i64);
+            outer.push("limitAmount", int(limit));
         });
     }
     if shown.return_key {
@@ -218,7 +277,7 @@ fn query_stages(access: &Access, shown: &Shown<'_>) -> DocBuf {
             (false, false) => "PROJECTION_DEFAULT",
         };
         stage = wrap(name, &stage, returned, &|outer| {
-            outer.push("transformBy", shown.projection);
+            shown.room.push(outer, "transformBy", shown.projection);
         });
     }
     stage
@@ -229,7 +288,7 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
     let passed = |measured: &Measured| measured.stats.passed;
     let docs_examined = |stage: &mut DocBuf| {
         if let Some(measured) = &shown.measured {
-            stage.push("docsExamined", measured.stats.docs_examined as i64);
+            stage.push("docsExamined", int(measured.stats.docs_examined));
         }
     };
     match access {
@@ -237,7 +296,7 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
         Access::CollScan(direction) => {
             let mut stage = begin("COLLSCAN", shown, passed);
             if !shown.filter.is_empty() {
-                stage.push("filter", shown.filter);
+                shown.room.push(&mut stage, "filter", shown.filter);
             }
             stage.push("direction", direction_text(*direction));
             docs_examined(&mut stage);
@@ -276,7 +335,7 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
         Access::Id(_) => {
             let mut stage = begin("IDHACK", shown, passed);
             if let Some(measured) = &shown.measured {
-                stage.push("keysExamined", measured.stats.keys_examined as i64);
+                stage.push("keysExamined", int(measured.stats.keys_examined));
             }
             docs_examined(&mut stage);
             stage
@@ -368,10 +427,15 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
                 measured.stats.docs_examined - measured.stats.dups_dropped
             });
             if let Some(measured) = &shown.measured {
-                union.push("dupsDropped", measured.stats.dups_dropped as i64);
+                union.push("dupsDropped", int(measured.stats.dups_dropped));
             }
             union.push_array("inputStages", |stages| {
                 for branch in branches {
+                    if !shown.room.take(STAGE_BYTES) {
+                        let text = "stats tree exceeded BSON size limit for explain";
+                        stages.push(&doc! {"warning": text});
+                        break;
+                    }
                     let stage = match branch {
                         Access::Index(access) => index_scan(access, "IXSCAN", &unmeasured),
                         other => access_stage(other, &unmeasured),
@@ -387,16 +451,18 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
 /// The stage of `$text` around the one that reads the documents.
 fn text_match(text: &TextMatch, access: &IndexAccess, input: &DocBuf, shown: &Shown<'_>) -> DocBuf {
     let mut stage = begin("TEXT_MATCH", shown, |measured| measured.stats.passed);
-    stage.push_doc("indexPrefix", |prefix| {
+    let mut prefix = DocBuf::new();
+    {
         let fields = access.index.spec.fields.iter().zip(&access.bounds.fields);
         for (field, ranges) in fields.take_while(|(field, _)| field.path != "_fts") {
             if let Some(value) = ranges.as_slice().last().and_then(Interval::value) {
                 prefix.push_value(&field.path, &value);
             }
         }
-    });
+    }
+    shown.room.push(&mut stage, "indexPrefix", &prefix);
     stage.push("indexName", access.index.spec.name.as_str());
-    stage.push("parsedTextQuery", &text.describe());
+    (shown.room).push(&mut stage, "parsedTextQuery", &text.describe());
     stage.push("textIndexVersion", 3);
     stage.push("inputStage", input);
     stage
@@ -417,10 +483,10 @@ fn rest_of(shown: &Shown<'_>, collator: &Collator, has: impl Fn(&str) -> bool) -
 fn fetch(input: DocBuf, filter: &Doc, shown: &Shown<'_>) -> DocBuf {
     let mut stage = begin("FETCH", shown, |measured| measured.stats.passed);
     if !filter.is_empty() {
-        stage.push("filter", filter);
+        shown.room.push(&mut stage, "filter", filter);
     }
     if let Some(measured) = &shown.measured {
-        stage.push("docsExamined", measured.stats.docs_examined as i64);
+        stage.push("docsExamined", int(measured.stats.docs_examined));
         stage.push("alreadyHasObj", 0);
     }
     stage.push("inputStage", &input);
@@ -437,7 +503,7 @@ fn index_scan(access: &IndexAccess, name: &str, shown: &Shown<'_>) -> DocBuf {
         }
     });
     if access.reads_no_documents() && !access.exact && !shown.filter.is_empty() {
-        stage.push("filter", shown.filter);
+        shown.room.push(&mut stage, "filter", shown.filter);
     }
     let shown_key = access.face.as_ref().map_or(&spec.key, |face| &face.key);
     stage.push("keyPattern", shown_key);
@@ -490,28 +556,46 @@ fn write_bounds<'a>(
 ) {
     stage.push("indexVersion", 2);
     stage.push("direction", direction_text(direction));
-    stage.push_doc("indexBounds", |bounds| {
-        for (path, ranges, stored) in fields {
-            let falling =
-                (stored == key::Direction::Descending) != (direction == Direction::Backward);
-            let mut texts: Vec<String> = ranges
-                .as_slice()
-                .iter()
-                .map(|interval| interval_text(interval, falling, collator))
-                .collect();
-            if falling {
-                texts.reverse();
-            }
-            let list: ArrayBuf = texts.iter().map(|text| Value::String(text)).collect();
-            bounds.push(path, &list);
-        }
-    });
-    if let Some(measured) = &shown.measured {
-        stage.push("keysExamined", measured.stats.keys_examined as i64);
-        stage.push("seeks", measured.stats.seeks as i64);
-        stage.push("dupsTested", 0);
-        stage.push("dupsDropped", measured.stats.dups_dropped as i64);
+    match bounds_within(fields, direction, shown.room.0.get(), collator) {
+        Some(bounds) => shown.room.push(stage, "indexBounds", &bounds),
+        None => warn(
+            stage,
+            "index bounds omitted due to BSON size limit for explain",
+        ),
     }
+    if let Some(measured) = &shown.measured {
+        stage.push("keysExamined", int(measured.stats.keys_examined));
+        stage.push("seeks", int(measured.stats.seeks));
+        stage.push("dupsTested", 0);
+        stage.push("dupsDropped", int(measured.stats.dups_dropped));
+    }
+}
+
+/// The bounds of an index scan as text, unless they take more than `room` bytes.
+fn bounds_within<'a>(
+    fields: impl Iterator<Item = (&'a str, &'a Intervals, key::Direction)>,
+    direction: Direction,
+    room: usize,
+    collator: &Collator,
+) -> Option<DocBuf> {
+    let mut room = room.min(BOUNDS_BYTES_MAX);
+    let mut bounds = DocBuf::new();
+    for (path, ranges, stored) in fields {
+        let falling = (stored == key::Direction::Descending) != (direction == Direction::Backward);
+        let ranges = ranges.as_slice();
+        let mut list = ArrayBuf::new();
+        for at in 0..ranges.len() {
+            let at = if falling { ranges.len() - 1 - at } else { at };
+            let text = ranges
+                .get(at)
+                .map(|one| interval_text(one, falling, collator))?;
+            // Each element also has a type, a number as its name, a length and two zero bytes.
+            room = room.checked_sub(text.len() + 16)?;
+            list.push(text.as_str());
+        }
+        bounds.push(path, &list);
+    }
+    Some(bounds)
 }
 
 /// The collation of an index, unless it is the simple one.

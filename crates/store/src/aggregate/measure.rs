@@ -1,0 +1,114 @@
+//! Runs a pipeline to see what each of its stages does, for `explain`.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use frond_bson::{DocBuf, Value};
+use frond_query::aggregate::{DocSource, Pipeline, Source};
+use frond_query::meta::Metadata;
+use parking_lot::Mutex;
+
+use super::{AggregateRequest, QuerySource, Runner};
+use crate::context::OpContext;
+use crate::error::{Error, Result};
+use crate::namespace::Namespace;
+use crate::plan::Hint;
+use crate::store::DocumentStore;
+use crate::write::environment;
+
+/// What a stage did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageFigures {
+    /// Documents that it handed on.
+    pub returned: u64,
+    /// The time until it had done so, with that of the stages before it.
+    pub time: Duration,
+}
+
+/// A stage that is looked at.
+struct Metered {
+    source: Source<Error>,
+    figures: Arc<Mutex<StageFigures>>,
+}
+
+impl DocSource<Error> for Metered {
+    fn next(&mut self) -> Result<Option<DocBuf>> {
+        let start = Instant::now();
+        let next = self.source.next();
+        let mut figures = self.figures.lock();
+        figures.time += start.elapsed();
+        figures.returned += u64::from(matches!(next, Ok(Some(_))));
+        next
+    }
+
+    fn meta(&self) -> Option<&Metadata> {
+        self.source.meta()
+    }
+}
+
+impl DocumentStore {
+    /// Runs a pipeline to its end. The first figures are those of the query that its first stages become, the
+    /// others those of `behind`, the stages that are left. One that would write does not run, and has no figures.
+    ///
+    /// # Errors
+    /// As [`DocumentStore::aggregate`], and those of its cursor.
+    pub fn measure_stages(
+        &self,
+        ns: &Namespace,
+        request: &AggregateRequest<'_>,
+        behind: &[Value<'_>],
+        context: &OpContext,
+    ) -> Result<Vec<StageFigures>> {
+        let collator = self.catalog().collator(ns, request.collation.as_ref());
+        let environment = environment(request.variables, &collator);
+        let runner = Runner::new(self, ns.db(), request, context);
+        let stages = runner.context(Some(ns));
+        let pipeline = Pipeline::parse(request.pipeline, &environment)?;
+        let pipeline = self.with_geo_near_key(ns, pipeline)?;
+        let is_near = pipeline.geo_near_key().is_some();
+        let (front, rest) = pipeline.split_front();
+        let cursor = runner.query(ns, front, &rest, Hint::parse(request.hint)?)?;
+        let mut source: Source<Error> = Box::new(QuerySource::new(cursor, runner.limits.clone()));
+        if is_near {
+            // The stage computes the distances: it is a part of the query.
+            let first: Vec<_> = request.pipeline.values().take(1).collect();
+            source = self
+                .near_stage(ns, &first, &environment)?
+                .execute(source, &stages)?;
+        }
+        let mut figures = Vec::with_capacity(behind.len() + 1);
+        let mut metered = |source: Source<Error>| -> Source<Error> {
+            let of_stage = Arc::new(Mutex::new(StageFigures::default()));
+            figures.push(of_stage.clone());
+            Box::new(Metered {
+                source,
+                figures: of_stage,
+            })
+        };
+        source = metered(source);
+        for stage in behind {
+            // Each by itself, as it was written, so that the figures are those of what is shown.
+            let one = Pipeline::parse_stages(stage.as_doc().as_slice(), &environment)?;
+            if one.writes().is_some() {
+                break;
+            }
+            source = metered(one.execute(source, &stages)?);
+        }
+        while source.next()?.is_some() {
+            runner.limits.get().check()?;
+        }
+        Ok(figures.iter().map(|figures| *figures.lock()).collect())
+    }
+
+    /// A pipeline of a `$geoNear` only.
+    fn near_stage(
+        &self,
+        ns: &Namespace,
+        stage: &[Value<'_>],
+        environment: &frond_query::Environment<'_>,
+    ) -> Result<Pipeline> {
+        let stage: Vec<_> = stage.iter().filter_map(Value::as_doc).collect();
+        let pipeline = Pipeline::parse_stages(&stage, environment)?;
+        Ok(self.with_geo_near_key(ns, pipeline)?.split_front().1)
+    }
+}
