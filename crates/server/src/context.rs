@@ -18,6 +18,10 @@ use crate::state::Server;
 /// The largest document that a client may store, in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 
+/// The largest document of a reply, in bytes: one that a client may store, and what is around it. Clients
+/// refuse what is larger.
+pub const REPLY_BYTES_MAX: usize = DOCUMENT_BYTES_MAX + (16 << 10);
+
 /// Statements in one write command.
 pub const WRITE_BATCH_MAX: usize = 100_000;
 

@@ -10,6 +10,7 @@ use frond_store::{OpContext, QueryCursor, TailSignal};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::context::REPLY_BYTES_MAX;
 use crate::failure::{ErrorCode, Failure, Result};
 use crate::sessions::SessionId;
 
@@ -137,8 +138,12 @@ impl Cursor {
         let limit = documents.unwrap_or(u64::MAX);
         while (batch.len() as u64) < limit {
             let Some(document) = self.next()? else { break };
+            let size = document.len_bytes();
+            if size + REPLY_BYTES > REPLY_BYTES_MAX && batch.is_empty() {
+                return Err(Failure::reply_too_large(size));
+            }
             // Each element also has a type, a number as its name and a zero byte.
-            bytes += document.len_bytes() + 12;
+            bytes += size + 12;
             if bytes > BATCH_BYTES && !batch.is_empty() {
                 self.pending = Some(document);
                 break;

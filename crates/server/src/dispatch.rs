@@ -10,7 +10,7 @@ use crate::arguments::{Arguments, name_bit, whole};
 use crate::commands::{self, Command, Traits, proper_name};
 use crate::concern::{WriteConcern, check_read_concern};
 use crate::connection::{ClientState, Connection, short_command};
-use crate::context::{Context, lacking};
+use crate::context::{Context, REPLY_BYTES_MAX, lacking};
 use crate::exec::Work;
 use crate::fail_points::Effect;
 use crate::failure::{ErrorCode, Failure, Result};
@@ -205,11 +205,22 @@ fn try_command(
                 wait: None,
             };
             let reply = command.run(&mut cx)?;
+            check_size(&reply)?;
             *more_to_come = cx.more_to_come;
             *wait = (*wait).max(cx.wait);
             Ok(reply)
         },
     )
+}
+
+/// Refuses a reply that is larger than clients take. `ok` comes on top.
+fn check_size(reply: &DocBuf) -> Result<()> {
+    const OK_BYTES: usize = 64;
+    let bytes = reply.len_bytes() + OK_BYTES;
+    if bytes > REPLY_BYTES_MAX {
+        return Err(Failure::reply_too_large(bytes));
+    }
+    Ok(())
 }
 
 /// What is recorded about a command or a legacy operation.
@@ -268,7 +279,7 @@ pub fn observed<T>(
         ErrorCode::Interrupted if server.is_stopping() => {
             Failure::new(ErrorCode::InterruptedAtShutdown, "interrupted at shutdown")
         }
-        _ => failure,
+        _ => failure.bounded(),
     });
     if let Err(failure) = &outcome {
         count_failure(server, connection, operation, failure);

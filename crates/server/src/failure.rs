@@ -5,6 +5,13 @@ use std::fmt;
 use frond_bson::DocBuf;
 pub use frond_query::error::ErrorCode;
 
+use crate::context::REPLY_BYTES_MAX;
+
+/// Bytes of one message, and of the further fields of one failure. A message that quotes a large key
+/// says enough with less.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+const DETAILS_BYTES_MAX: usize = 8 << 20;
+
 /// Result of everything that a command does.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
@@ -46,6 +53,32 @@ impl Failure {
     #[cold]
     pub fn not_supported(what: impl fmt::Display) -> Failure {
         frond_query::error::Error::not_supported(what).into()
+    }
+
+    /// Code 10334, `BSONObjectTooLarge`: a reply, or a document in it, that no client would take.
+    #[cold]
+    pub fn reply_too_large(bytes: usize) -> Failure {
+        Failure::new(
+            ErrorCode::BSONObjectTooLarge,
+            format!(
+                "BSONObj size: {bytes} (0x{bytes:X}) is invalid. Size must be between 0 and \
+                 {REPLY_BYTES_MAX}(16MB); ask for less at once, with a filter, a projection or a cursor"
+            ),
+        )
+    }
+
+    /// The same failure in a size that fits into a reply: what it quotes may be as large as the request.
+    pub fn bounded(mut self) -> Failure {
+        if self.message.len() > MESSAGE_BYTES_MAX {
+            let end = self.message.floor_char_boundary(MESSAGE_BYTES_MAX);
+            self.message.truncate(end);
+            self.message.push_str("...");
+        }
+        let is_large = |details: &DocBuf| details.len_bytes() > DETAILS_BYTES_MAX;
+        if self.details.as_deref().is_some_and(is_large) {
+            self.details = None;
+        }
+        self
     }
 
     /// Adds the fields of a failed command to a reply: `ok: 0` and the rest.
@@ -123,6 +156,20 @@ mod tests {
             "keyPattern": {"a": 1},
         };
         assert_eq!(reply, expected);
+    }
+
+    #[test]
+    fn a_failure_fits_into_a_reply() {
+        let mut failure = Failure::new(ErrorCode::DuplicateKey, "é".repeat(MESSAGE_BYTES_MAX));
+        failure.details = Some(Box::new(doc! {"keyValue": {"a": "x".repeat(9 << 20)}}));
+        let bounded = failure.bounded();
+        assert!(
+            bounded.message.len() <= MESSAGE_BYTES_MAX + 3 && bounded.message.ends_with("é...")
+        );
+        assert_eq!(bounded.details, None);
+        let mut small = Failure::new(ErrorCode::DuplicateKey, "E11000");
+        small.details = Some(Box::new(doc! {"keyValue": {"a": "x".repeat(1 << 20)}}));
+        assert_eq!(small.clone().bounded(), small);
     }
 
     #[test]

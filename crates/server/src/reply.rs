@@ -80,7 +80,7 @@ pub struct WriteErrors(Vec<(usize, Failure)>);
 impl WriteErrors {
     /// Adds a failure.
     pub fn push(&mut self, index: usize, failure: Failure) {
-        self.0.push((index, failure));
+        self.0.push((index, failure.bounded()));
     }
 
     /// True if nothing failed.

@@ -423,6 +423,7 @@ impl Results {
     }
 
     fn failed(&mut self, at: usize, failure: Failure, is_update: bool) {
+        let failure = failure.bounded();
         self.errors += 1;
         let mut item = DocBuf::new();
         item.push("ok", 0.0);
