@@ -1,12 +1,15 @@
 //! Conversion between types: `$convert` and its short forms.
 
+use super::binary::{self, Format};
 use super::{Arguments, Operator, lazy, one};
 use crate::error::{Error, ErrorCode, Result};
 use crate::expr::node::{Context, Node};
 use crate::expr::parse::{optional, required};
 use crate::expr::value::Val;
 use crate::expr::zone::Zone;
-use frond_bson::{Decimal128, ObjectId, Value, tag, type_code_of_name, type_name_of_code};
+use frond_bson::{
+    Decimal128, ObjectId, OwnedValue, Value, tag, type_code_of_name, type_name_of_code,
+};
 
 pub(super) const OPERATORS: &[Operator] = &[
     lazy(
@@ -14,6 +17,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         Arguments::Named(&[
             required("input"),
             required("to"),
+            optional("format"),
             optional("onError"),
             optional("onNull"),
         ]),
@@ -24,7 +28,8 @@ pub(super) const OPERATORS: &[Operator] = &[
     one("$toLong", |v| short(v, tag::INT64)),
     one("$toDouble", |v| short(v, tag::DOUBLE)),
     one("$toDecimal", |v| short(v, tag::DECIMAL128)),
-    one("$toString", |v| short(v, tag::STRING)),
+    one("$toString", |v| short_with(v, tag::STRING, Format::Auto)),
+    one("$toUUID", to_uuid),
     one("$toDate", |v| short(v, tag::DATE_TIME)),
     one("$toObjectId", |v| short(v, tag::OBJECT_ID)),
 ];
@@ -33,11 +38,43 @@ fn short<'a>(value: Val<'a>, to: u8) -> Result<Val<'a>> {
     if value.is_nullish() {
         return Ok(Val::NULL);
     }
-    to_type(&value.or_null(), to)
+    to_type(&value.or_null(), Target::of(to), None)
+}
+
+fn short_with<'a>(value: Val<'a>, to: u8, format: Format) -> Result<Val<'a>> {
+    if value.is_nullish() {
+        return Ok(Val::NULL);
+    }
+    to_type(&value.or_null(), Target::of(to), Some(format))
+}
+
+fn to_uuid<'a>(value: Val<'a>) -> Result<Val<'a>> {
+    if value.is_nullish() {
+        return Ok(Val::NULL);
+    }
+    let to = Target {
+        code: tag::BINARY,
+        subtype: binary::UUID,
+    };
+    to_type(&value.or_null(), to, Some(Format::Uuid))
+}
+
+/// A type to convert to.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    code: u8,
+    /// Of binData.
+    subtype: u8,
+}
+
+impl Target {
+    fn of(code: u8) -> Target {
+        Target { code, subtype: 0 }
+    }
 }
 
 fn convert<'a>(nodes: &'a [Node], context: &Context<'a>) -> Result<Val<'a>> {
-    let [input, to, on_error, on_null] = nodes else {
+    let [input, to, format, on_error, on_null] = nodes else {
         return Ok(Val::NULL);
     };
     let input = input.eval(context)?;
@@ -49,7 +86,21 @@ fn convert<'a>(nodes: &'a [Node], context: &Context<'a>) -> Result<Val<'a>> {
         return Ok(Val::NULL);
     }
     let to = target(&to.or_null())?;
-    match to_type(&input.or_null(), to) {
+    let format = format.eval(context)?;
+    let format = match format.or_null() {
+        nothing if nothing.is_nullish() => None,
+        Value::String(name) => Some(Format::parse(name)?),
+        other => {
+            return Err(Error::location(
+                4_341_106,
+                format!(
+                    "$convert requires that 'format' be a string, found: {}",
+                    other.type_name()
+                ),
+            ));
+        }
+    };
+    match to_type(&input.or_null(), to, format) {
         Err(error) if error.code() == ErrorCode::ConversionFailure && !on_error.is_absent() => {
             on_error.eval(context)
         }
@@ -57,8 +108,45 @@ fn convert<'a>(nodes: &'a [Node], context: &Context<'a>) -> Result<Val<'a>> {
     }
 }
 
-/// The type byte that `to` names, as a name or a number.
-fn target(to: &Value<'_>) -> Result<u8> {
+/// The type that `to` names, as a name, a number, or a document with a subtype.
+fn target(to: &Value<'_>) -> Result<Target> {
+    let Value::Document(parts) = to else {
+        return type_code(to).map(Target::of);
+    };
+    let mut target = Target::of(0);
+    for (name, value) in parts.iter() {
+        match (name, value.as_i64_lossless()) {
+            ("type", _) => target.code = type_code(&value)?,
+            ("subtype", Some(subtype)) => {
+                target.subtype = u8::try_from(subtype).map_err(|_| {
+                    Error::bad_value(format!(
+                        "In $convert, numeric value for 'subtype' does not correspond to a BinData type: {subtype}"
+                    ))
+                })?;
+            }
+            ("subtype", None) => {
+                return Err(Error::bad_value(format!(
+                    "$convert's 'subtype' argument must be a number, but is {}",
+                    value.type_name()
+                )));
+            }
+            _ => {
+                return Err(Error::failed_to_parse(format!(
+                    "$convert found an unknown argument in 'to': {name}"
+                )));
+            }
+        }
+    }
+    if target.code == 0 {
+        return Err(Error::failed_to_parse(
+            "Missing 'type' parameter to $convert's 'to'",
+        ));
+    }
+    Ok(target)
+}
+
+/// The type byte of a name or a number.
+fn type_code(to: &Value<'_>) -> Result<u8> {
     match to {
         Value::String(name) => type_code_of_name(name)
             .ok_or_else(|| Error::bad_value(format!("Unknown type name: {name}"))),
@@ -102,9 +190,15 @@ fn failure_of(why: impl std::fmt::Display, value: &Value<'_>) -> Error {
 }
 
 /// Converts a value that is not null.
-fn to_type<'a>(value: &Value<'_>, to: u8) -> Result<Val<'a>> {
+fn to_type<'a>(value: &Value<'_>, target: Target, format: Option<Format>) -> Result<Val<'a>> {
+    let to = target.code;
     if value.type_code() == to {
-        return Ok(Val::Owned(value.to_owned()));
+        return match value {
+            Value::Binary { subtype, .. } if *subtype != target.subtype => Err(failure(
+                "Conversions between different binData subtypes are not supported",
+            )),
+            _ => Ok(Val::Owned(value.to_owned())),
+        };
     }
     // What is not UTF-8 is no part of a number, a date or an ObjectId.
     if matches!(value, Value::NotUtf8(_))
@@ -153,7 +247,21 @@ fn to_type<'a>(value: &Value<'_>, to: u8) -> Result<Val<'a>> {
                 .map_err(|_| bad_number(text, value)),
             _ => Err(unsupported()),
         },
+        tag::BINARY => {
+            let Value::String(text) = value else {
+                return Err(unsupported());
+            };
+            let format = format.ok_or_else(|| binary::format_missing("string", "binData"))?;
+            Ok(Val::Owned(OwnedValue::Binary {
+                subtype: target.subtype,
+                bytes: binary::from_text(text, target.subtype, format)?,
+            }))
+        }
         tag::STRING => Ok(Val::string(match value {
+            Value::Binary { subtype, bytes } => {
+                let format = format.ok_or_else(|| binary::format_missing("binData", "string"))?;
+                binary::to_text(bytes, *subtype, format)?
+            }
             Value::Bool(v) => v.to_string(),
             Value::Int32(v) => v.to_string(),
             Value::Int64(v) => v.to_string(),

@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod array;
+mod binary;
 mod boolean;
 mod comparison;
 mod conditional;

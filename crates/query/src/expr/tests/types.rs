@@ -80,6 +80,57 @@ fn conversion() {
             ),
             ("{$convert: {input: '$none', to: 'int'}}", "null"),
             ("{$convert: {input: 1, to: null}}", "null"),
+            // Text and binData, as of MongoDB 8.0.
+            (
+                "{$convert: {input: 'hi?>', to: 'binData', format: 'utf8'}}",
+                "BinData(0, '68693f3e')",
+            ),
+            (
+                "{$convert: {input: 'aGk_Pg', to: {type: 'binData', subtype: 128}, format: 'base64url'}}",
+                "BinData(128, '68693f3e')",
+            ),
+            (
+                "{$convert: {input: 'aGk/Pg==', to: 5, format: 'base64'}}",
+                "BinData(0, '68693f3e')",
+            ),
+            (
+                "{$convert: {input: '68693F3e', to: 'binData', format: 'hex'}}",
+                "BinData(0, '68693f3e')",
+            ),
+            (
+                "{$convert: {input: BinData(0, '68693f3e'), to: 'string', format: 'hex'}}",
+                "'68693F3E'",
+            ),
+            (
+                "{$convert: {input: BinData(0, '68693f3e'), to: 'string', format: 'base64url'}}",
+                "'aGk_Pg'",
+            ),
+            (
+                "{$convert: {input: BinData(0, '68693f3e'), to: {type: 'string'}, format: 'utf8'}}",
+                "'hi?>'",
+            ),
+            ("{$toString: BinData(0, '68693f3e')}", "'aGk/Pg=='"),
+            (
+                "{$toUUID: '0e3b9063-8abd-4eb3-9f9f-f4c59fd30a60'}",
+                "BinData(4, '0e3b90638abd4eb39f9ff4c59fd30a60')",
+            ),
+            (
+                "{$toString: {$toUUID: '0E3B9063-8abd-4eb3-9f9f-f4c59fd30a60'}}",
+                "'0e3b9063-8abd-4eb3-9f9f-f4c59fd30a60'",
+            ),
+            (
+                "{$convert: {input: {$toUUID: '0e3b9063-8abd-4eb3-9f9f-f4c59fd30a60'}, to: 'string', format: 'uuid'}}",
+                "'0e3b9063-8abd-4eb3-9f9f-f4c59fd30a60'",
+            ),
+            ("{$toUUID: '$none'}", "null"),
+            (
+                "{$convert: {input: 'x', to: 'binData', format: 'base64', onError: 'bad'}}",
+                "'bad'",
+            ),
+            (
+                "{$convert: {input: BinData(0, '68693f3e'), to: 'binData'}}",
+                "BinData(0, '68693f3e')",
+            ),
         ],
     );
     check_errors(
@@ -109,6 +160,69 @@ fn conversion() {
                 "Unknown type name: number",
             ),
             ("{$convert: {input: 1, to: 99}}", 9, "99"),
+            (
+                "{$convert: {input: 'x', to: 'binData'}}",
+                4_341_115,
+                "Format must be specified",
+            ),
+            (
+                "{$convert: {input: BinData(0, '6869'), to: 'string'}}",
+                4_341_115,
+                "'binData' to 'string'",
+            ),
+            (
+                "{$convert: {input: 'x', to: 'binData', format: 'base32'}}",
+                4_341_125,
+                "base32",
+            ),
+            (
+                "{$convert: {input: 'x', to: 'binData', format: 1}}",
+                4_341_106,
+                "int",
+            ),
+            (
+                "{$convert: {input: 'x', to: 'binData', format: 'auto'}}",
+                241,
+                "auto",
+            ),
+            (
+                "{$convert: {input: 'abc', to: 'binData', format: 'hex'}}",
+                241,
+                "abc",
+            ),
+            (
+                "{$convert: {input: 'aGk_Pg', to: 'binData', format: 'base64'}}",
+                241,
+                "Base64",
+            ),
+            (
+                "{$convert: {input: BinData(0, 'ff'), to: 'string', format: 'utf8'}}",
+                241,
+                "UTF-8",
+            ),
+            (
+                "{$convert: {input: BinData(0, 'ff'), to: 'string', format: 'uuid'}}",
+                241,
+                "subtype 4",
+            ),
+            (
+                "{$convert: {input: BinData(0, 'ff'), to: {type: 'binData', subtype: 4}}}",
+                241,
+                "different binData subtypes",
+            ),
+            (
+                "{$convert: {input: 'x', to: {type: 'binData', subtype: 4}, format: 'hex'}}",
+                241,
+                "uuid",
+            ),
+            ("{$convert: {input: 1, to: {subtype: 4}}}", 9, "type"),
+            (
+                "{$convert: {input: 1, to: {type: 'int', subtype: 999}}}",
+                2,
+                "999",
+            ),
+            ("{$toUUID: 'soon'}", 241, "soon"),
+            ("{$toUUID: 1}", 241, "int to binData"),
             (
                 "{$convert: {input: 1}}",
                 9,

@@ -74,14 +74,15 @@ impl Comparison {
     }
 
     /// Values of other types than the operand's do not match, with MongoDB's exceptions: null
-    /// equals missing and undefined, and every other value is between MinKey and MaxKey. NaN equals
-    /// NaN and is neither less nor greater than any number.
+    /// equals missing, though not undefined (as of MongoDB 8.0), and every other value is between MinKey
+    /// and MaxKey. NaN equals NaN and is neither less nor greater than any number.
     pub(crate) fn matches(&self, value: Option<Value<'_>>) -> bool {
         let operand = self.operand.as_value();
+        let is_missing = value.is_none();
         let value = value.unwrap_or(Value::Undefined);
         if canonical_class(value.type_code()) != canonical_class(operand.type_code()) {
             return match (value, operand) {
-                (Value::Undefined, Value::Null) => self.relation.includes_equal(),
+                (_, Value::Null) => is_missing && self.relation.includes_equal(),
                 (_, Value::MinKey) => matches!(self.relation, Relation::Gt | Relation::Gte),
                 (_, Value::MaxKey) => matches!(self.relation, Relation::Lt | Relation::Lte),
                 _ => false,

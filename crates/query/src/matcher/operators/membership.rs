@@ -43,11 +43,9 @@ impl InSet {
         let Some(value) = value else {
             return self.has_null;
         };
-        (self.has_null && value.is_nullish())
-            || self
-                .values
-                .binary_search_by(|known| self.collator.compare(&known.as_value(), &value))
-                .is_ok()
+        self.values
+            .binary_search_by(|known| self.collator.compare(&known.as_value(), &value))
+            .is_ok()
             || self
                 .patterns
                 .iter()
