@@ -285,6 +285,49 @@ fn a_streaming_hello_beats_until_the_client_leaves() {
 }
 
 #[test]
+fn clients_of_other_protocols_are_told_what_is_wrong() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Running::start(directory.path(), &[]);
+    // The ClientHello of a TLS client, to its session id.
+    let mut hello = vec![0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
+    hello.extend((0..60u8).map(|n| n.wrapping_mul(37)));
+    let http = b"GET / HTTP/1.1\r\nHost: a.b\r\n\r\n".to_vec();
+    let cases: [(Vec<u8>, &[u8], &str); 2] = [
+        (
+            hello,
+            &[0x15, 3, 1, 0, 2, 2, 40],
+            "connect without tls=true",
+        ),
+        (http, b"HTTP/1.0 200 OK\r\n", "speaks HTTP"),
+    ];
+    for (bytes, answer, logged) in cases {
+        let mut client = server.connect();
+        client.send(&bytes);
+        let mut received = Vec::new();
+        client.stream.read_to_end(&mut received).unwrap();
+        assert!(received.starts_with(answer), "{received:?}");
+        assert!(
+            server
+                .line_with("Malformed message from client")
+                .contains(logged),
+            "{logged}"
+        );
+    }
+    // The length of the text is that of its header.
+    let mut client = server.connect();
+    client.send(b"POST /x HTTP/1.1\r\n\r\n");
+    let mut text = String::new();
+    client.stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    assert!(
+        head.contains(&format!("Content-Length: {}", body.len())),
+        "{text}"
+    );
+    server.connect().run("admin", &doc! {"ping": 1});
+    server.stop();
+}
+
+#[test]
 fn bytes_that_are_no_messages_do_not_hurt_the_server() {
     let directory = tempfile::tempdir().unwrap();
     let server = Running::start(directory.path(), &[]);
@@ -327,11 +370,6 @@ fn bytes_that_are_no_messages_do_not_hurt_the_server() {
         ("negative length", header(-5, 2013), false),
         ("length above the limit", header(i32::MAX, 2013), false),
         ("opcode 0", header(64, 0), false),
-        (
-            "an HTTP request",
-            b"GET / HTTP/1.1\r\nHost: a.b\r\n\r\n".to_vec(),
-            false,
-        ),
         (
             "OP_REPLY from a client",
             patched(12, &1i32.to_le_bytes()),

@@ -11,6 +11,10 @@ pub enum Error {
     BadMessageLength(i32),
     /// The operation code in the header is none that a client or a server sends.
     UnknownOpcode(i32),
+    /// The bytes begin a TLS connection.
+    Tls,
+    /// The bytes are an HTTP request.
+    Http,
     /// A document's length prefix is below 5 or points past the end of its section.
     BadDocumentLength(i32),
     /// A required flag bit (0 to 15) of an OP_MSG that nobody has defined.
@@ -65,6 +69,8 @@ impl Error {
             | Error::UnknownOpcode(_)
             | Error::TooLarge { .. } => 17,
             Error::UnknownCompressor(_) | Error::BadCompressedData(_) => 2,
+            Error::Tls => 141,
+            Error::Http => 17,
         }
     }
 
@@ -92,6 +98,15 @@ impl fmt::Display for Error {
             Error::Truncated(what) => write!(f, "message ends inside its {what}"),
             Error::BadMessageLength(n) => write!(f, "message length {n} is not valid"),
             Error::UnknownOpcode(n) => write!(f, "unknown operation code {n}"),
+            Error::Tls => write!(
+                f,
+                "the client speaks TLS, which this server does not; connect without tls=true, and over an untrusted \
+                 network through a tunnel or a proxy that ends TLS"
+            ),
+            Error::Http => write!(
+                f,
+                "the client speaks HTTP on the port of MongoDB's wire protocol; connect with a driver or a shell"
+            ),
             Error::BadDocumentLength(n) => write!(f, "document length {n} is not valid"),
             Error::IllegalFlags(bits) => {
                 write!(f, "OP_MSG has unknown required flag bits: {bits:#x}")

@@ -76,9 +76,30 @@ impl Header {
         })
     }
 
-    /// The operation code, if it is one that exists.
+    /// The operation code, if it is one that exists. Bytes of other protocols are told from it.
     pub fn op(&self) -> Result<OpCode, Error> {
-        OpCode::from_i32(self.opcode).ok_or(Error::UnknownOpcode(self.opcode))
+        OpCode::from_i32(self.opcode).ok_or_else(|| self.other_protocol())
+    }
+
+    /// What begins with these bytes in place of a message.
+    fn other_protocol(&self) -> Error {
+        let first = self.to_bytes();
+        // A TLS record: a handshake, of version 3.x, its length, and in it the ClientHello.
+        if let [0x16, 3, 0..=4, _, _, 1, ..] = first {
+            return Error::Tls;
+        }
+        const METHODS: [&[u8]; 6] = [
+            b"GET ",
+            b"POST ",
+            b"HEAD ",
+            b"PUT ",
+            b"OPTIONS ",
+            b"DELETE ",
+        ];
+        if METHODS.iter().any(|method| first.starts_with(method)) {
+            return Error::Http;
+        }
+        Error::UnknownOpcode(self.opcode)
     }
 
     /// The length as a count of bytes, checked to be at least a header and at most `limit`.

@@ -526,3 +526,28 @@ fn no_bytes_panic() {
         exhaust(&bytes);
     }
 }
+
+#[test]
+fn other_protocols_are_told_from_rubbish() {
+    let tls = |version: u8, kind: u8| {
+        [
+            0x16, 3, version, 2, 0, kind, 0, 1, 0xfc, 3, 3, 7, 7, 7, 7, 7,
+        ]
+    };
+    let cases: [(&[u8], Error); 7] = [
+        (&tls(1, 1), Error::Tls),
+        (&tls(4, 1), Error::Tls),
+        // Not a ClientHello, and no version that there is.
+        (&tls(1, 2), Error::UnknownOpcode(0x0707_0707)),
+        (&tls(9, 1), Error::UnknownOpcode(0x0707_0707)),
+        (b"GET / HTTP/1.1\r\n", Error::Http),
+        (b"OPTIONS * HTTP/1", Error::Http),
+        (
+            b"GETTING SOMEWHE!",
+            Error::UnknownOpcode(i32::from_le_bytes(*b"WHE!")),
+        ),
+    ];
+    for (bytes, error) in cases {
+        assert_eq!(Header::parse(bytes).unwrap().op(), Err(error), "{bytes:?}");
+    }
+}

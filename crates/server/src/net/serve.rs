@@ -61,6 +61,10 @@ where
         Some(Ended::Malformed(error)) => {
             server.metrics.bad_messages.add(1);
             log_malformed(&server, &connection, error);
+            if let Some(words) = last_words(error) {
+                // The client may be gone.
+                let _ = tokio::time::timeout(LAST_WORDS, stream.write_all(words)).await;
+            }
         }
         Some(Ended::Io(error)) if server.log.wants(Severity::Debug(2)) => {
             let attributes = doc! {"remote": peer.to_string(), "error": error.to_string()};
@@ -79,6 +83,19 @@ where
     }
     // A client that is gone cannot be told goodbye.
     let _ = stream.shutdown().await;
+}
+
+/// What a client of another protocol understands, so that people see why it does not work.
+fn last_words(error: &frond_wire::Error) -> Option<&'static [u8]> {
+    match error {
+        // An alert: fatal, handshake failure.
+        frond_wire::Error::Tls => Some(&[0x15, 3, 1, 0, 2, 2, 40]),
+        frond_wire::Error::Http => Some(
+            b"HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 85\r\n\r\n\
+              It looks like you are trying to access MongoDB over HTTP on the native driver port.\r\n",
+        ),
+        _ => None,
+    }
 }
 
 struct Open<'a> {
