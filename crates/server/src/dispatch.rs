@@ -147,7 +147,10 @@ fn try_command(
         server.metrics.unknown_commands.add(1);
         let failure = Failure::new(
             ErrorCode::CommandNotFound,
-            format!("no such command: '{name}'"),
+            match commands::absent::advice(name) {
+                Some(advice) => format!("no such command: '{name}'; {advice}"),
+                None => format!("no such command: '{name}'"),
+            },
         );
         state.last_error.failed(failure.clone());
         return Err(failure);

@@ -42,7 +42,8 @@ impl Command for MapReduce {
     fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {
         Err(Error::location(
             31264,
-            "Cannot run server-side javascript without the javascript engine enabled",
+            "Cannot run server-side javascript without the javascript engine enabled: this server has none; use a \
+             pipeline of $group and $merge or $out in place of mapReduce",
         )
         .into())
     }

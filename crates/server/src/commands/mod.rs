@@ -11,6 +11,7 @@ use crate::exec::Work;
 use crate::failure::Result;
 use crate::metrics::{Class, Op};
 
+pub mod absent;
 pub mod aggregate;
 pub mod apply_ops;
 pub mod build_info;

@@ -29,7 +29,9 @@ impl Command for SaslStart {
         Err(Failure::new(
             ErrorCode::MechanismUnavailable,
             format!(
-                "{} failed: this server has no users and no logins; connect without credentials",
+                "{} failed: this server has no users and no logins. Connect without credentials (no user and password \
+                 in the address, no --username), and let only trusted addresses reach the server (net.bindIp, a \
+                 firewall)",
                 cx.name
             ),
         ))
@@ -48,6 +50,10 @@ mod tests {
     async fn it_says_why() {
         let mut server = TestServer::new();
         let command = doc! {"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": "x"};
-        assert_eq!(server.code("admin", command), 334);
+        let reply = server.reply("admin", command);
+        assert_eq!(reply.get_i32("code"), Some(334));
+        let message = reply.get_str("errmsg").unwrap();
+        assert!(message.contains("Connect without credentials"), "{message}");
+        assert!(message.contains("net.bindIp"), "{message}");
     }
 }

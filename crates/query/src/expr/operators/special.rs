@@ -18,7 +18,10 @@ pub(super) const OPERATORS: &[Operator] = &[
 pub(crate) fn no_javascript(operator: &str) -> Error {
     Error::location(
         31264,
-        format!("{operator} is not supported because server-side JavaScript is disabled"),
+        format!(
+            "{operator} is not supported because server-side JavaScript is disabled: this server has none; use \
+             aggregation operators such as $map, $reduce and $switch in its place"
+        ),
     )
 }
 

@@ -19,9 +19,13 @@ pub(crate) fn parse_where(context: Context<'_>, argument: Value<'_>) -> Result<O
         return Err(Error::bad_value("$where is not allowed in this context"));
     }
     match argument {
-        Value::String(_) | Value::JavaScript(_) | Value::JavaScriptWithScope { .. } => Err(
-            Error::location(NO_ENGINE, "no globalScriptEngine in $where parsing"),
-        ),
+        Value::String(_) | Value::JavaScript(_) | Value::JavaScriptWithScope { .. } => {
+            Err(Error::location(
+                NO_ENGINE,
+                "no globalScriptEngine in $where parsing: this server has no server-side JavaScript; \
+                 use $expr with aggregation operators in its place",
+            ))
+        }
         _ => Err(Error::bad_value("$where got bad type")),
     }
 }

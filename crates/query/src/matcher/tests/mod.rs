@@ -292,7 +292,8 @@ fn operators_of_queries_only() {
         (
             "{$where: 'this.a'}",
             6_108_304,
-            "no globalScriptEngine in $where parsing",
+            "no globalScriptEngine in $where parsing: this server has no server-side JavaScript; \
+             use $expr with aggregation operators in its place",
         ),
         ("{$where: 5}", 2, "$where got bad type"),
         (
