@@ -193,6 +193,12 @@ impl Executor {
         })
     }
 
+    /// Turns that are free, and all.
+    pub fn tickets(&self) -> (usize, usize) {
+        let all = self.short_max.max(1);
+        (self.shared.turns.available_permits().min(all), all)
+    }
+
     /// Waits until a message may be handled.
     pub async fn turn(&self) -> Turn {
         // Nobody closes it.

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, doc};
@@ -119,6 +119,8 @@ pub struct Session {
     bytes: usize,
     /// Bytes of the records of all sessions.
     total: Arc<AtomicUsize>,
+    /// Statements of all sessions that were executed before.
+    retried: Arc<AtomicU64>,
 }
 
 impl Session {
@@ -144,7 +146,11 @@ pub struct RetryableWrite<'a> {
 impl RetryableWrite<'_> {
     /// The result of a statement that was executed before.
     pub fn executed(&self, statement: i32) -> Option<&Recorded> {
-        self.session.executed.get(&statement)
+        let known = self.session.executed.get(&statement);
+        if known.is_some() {
+            self.session.retried.fetch_add(1, Ordering::Relaxed);
+        }
+        known
     }
 
     /// Records that a statement was executed.
@@ -161,6 +167,7 @@ impl RetryableWrite<'_> {
 pub struct Sessions {
     all: Mutex<HashMap<SessionId, Arc<Mutex<Session>>>>,
     record_bytes: Arc<AtomicUsize>,
+    retried: Arc<AtomicU64>,
 }
 
 impl Sessions {
@@ -193,6 +200,7 @@ impl Sessions {
             executed: BTreeMap::new(),
             bytes: 0,
             total: self.record_bytes.clone(),
+            retried: self.retried.clone(),
         }));
         all.insert(id, session.clone());
         session
@@ -223,6 +231,11 @@ impl Sessions {
             session.forget();
         }
         Ok(RetryableWrite { session })
+    }
+
+    /// Statements of retryable writes that came again and were not executed again.
+    pub fn retried(&self) -> u64 {
+        self.retried.load(Ordering::Relaxed)
     }
 
     /// All that are known.

@@ -1,5 +1,7 @@
 //! `serverStatus`: the counters that monitoring tools read.
 
+mod agents;
+
 use frond_bson::{DocBuf, Value, doc};
 
 use super::build_info::COMPATIBLE_VERSION;
@@ -63,13 +65,20 @@ static SECTIONS: &[Section] = &[
     ("connections", connections),
     ("extra_info", extra_info),
     ("globalLock", global_lock),
+    ("locks", agents::locks),
     ("logicalSessionRecordCache", sessions),
     ("mem", mem),
     ("metrics", metrics),
     ("network", network),
     ("opLatencies", latencies),
     ("opcounters", opcounters),
+    ("opcountersRepl", agents::opcounters_repl),
+    ("queues", agents::queues),
+    ("security", agents::security),
     ("storageEngine", storage_engine),
+    ("transactions", agents::transactions),
+    ("transportSecurity", agents::transport_security),
+    ("wiredTiger", agents::wired_tiger),
     ("frond", engine),
 ];
 
@@ -250,6 +259,65 @@ mod tests {
             );
         }
         assert!(reply.get_doc("mem").unwrap().get_i32("resident").unwrap() > 0);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn agents_find_their_sections() {
+        let mut server = TestServer::new();
+        let session = doc! {"id": Value::Binary {subtype: 4, bytes: &[7; 16]}};
+        let insert = doc! {"insert": "c", "documents": [{"_id": 1}, {"_id": 2}], "lsid": &session, "txnNumber": 1i64};
+        server.run("test", insert.clone());
+        let reply = server.run("test", insert);
+        assert_eq!(reply.get_i32("n"), Some(2), "the retry does nothing");
+        let reply = server.run("admin", doc! {"serverStatus": 1});
+        let figure = |path: &str| {
+            let mut parts = path.split('/');
+            let section = reply.get_doc(parts.next().unwrap()).unwrap();
+            let (mut doc, mut value) = (section, None);
+            for name in parts {
+                value = doc.get(name);
+                if let Some(Value::Document(inner)) = value {
+                    doc = inner;
+                }
+            }
+            value
+                .unwrap_or_else(|| panic!("{path}"))
+                .as_i64_lossless()
+                .unwrap()
+        };
+        // What mongostat, exporters and Compass read, and the least that it must be.
+        for (path, least) in [
+            ("locks/Global/acquireCount/r", 0),
+            ("locks/Collection/acquireCount/W", 0),
+            ("opcountersRepl/insert", 0),
+            ("queues/execution/read/out", 1),
+            ("queues/execution/write/totalTickets", 1),
+            ("queues/execution/write/available", 0),
+            ("transactions/totalStarted", 0),
+            ("transactions/currentOpen", 0),
+            ("transportSecurity/1.3", 0),
+            ("wiredTiger/cache/maximum bytes configured", 1 << 20),
+            ("wiredTiger/cache/bytes currently in the cache", 1),
+            ("wiredTiger/cache/tracked dirty bytes in the cache", 1),
+            ("wiredTiger/cache/pages requested from the cache", 0),
+            ("wiredTiger/transaction/transaction checkpoints", 0),
+            ("wiredTiger/transaction/transactions committed", 1),
+            ("wiredTiger/log/log bytes written", 0),
+            ("wiredTiger/block-manager/bytes read", 0),
+        ] {
+            assert!(figure(path) >= least, "{path}: {}", figure(path));
+        }
+        assert_eq!(figure("transactions/retriedStatementsCount"), 2);
+        let login = reply
+            .get_doc("security")
+            .unwrap()
+            .get_doc("authentication")
+            .unwrap();
+        assert!(login.get_doc("mechanisms").unwrap().is_empty());
+        assert_eq!(
+            reply.get_doc("storageEngine").unwrap().get_str("name"),
+            Some("frond")
+        );
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,116 @@
+//! Sections of `serverStatus` that monitoring agents written for mongod read.
+//!
+//! A figure that Frond has stands under the name that agents know. What Frond does not have, as
+//! transactions over several statements and locks of collections, has the true figure: 0.
+
+use frond_bson::{DocBuf, doc};
+
+use crate::metrics::Op;
+use crate::state::Server;
+
+fn count(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// Readers never lock a collection, nor do writers.
+pub fn locks(_: &Server) -> DocBuf {
+    let mut out = DocBuf::new();
+    for resource in ["Global", "Database", "Collection"] {
+        out.push(
+            resource,
+            &doc! {"acquireCount": {"r": 0i64, "w": 0i64, "R": 0i64, "W": 0i64}},
+        );
+    }
+    out
+}
+
+/// What was replicated: nothing, on a stand-alone server.
+pub fn opcounters_repl(_: &Server) -> DocBuf {
+    let mut out = DocBuf::new();
+    for op in Op::ALL {
+        out.push(op.name(), 0i64);
+    }
+    out
+}
+
+/// Who may run a command now. Readers and writers share their tickets.
+pub fn queues(server: &Server) -> DocBuf {
+    let (available, total) = server.executor.tickets();
+    let clients = super::global_lock(server);
+    let active = |kind: &str| {
+        let clients = clients.get_doc("activeClients");
+        clients
+            .and_then(|clients| clients.get_i64(kind))
+            .unwrap_or(0)
+    };
+    let mut execution = DocBuf::new();
+    for (name, kind) in [("write", "writers"), ("read", "readers")] {
+        execution.push(
+            name,
+            &doc! {
+                "out": active(kind), "available": available as i64, "totalTickets": total as i64,
+            },
+        );
+    }
+    doc! {"execution": &execution}
+}
+
+/// There are no mechanisms by which one could log in.
+pub fn security(_: &Server) -> DocBuf {
+    doc! {"authentication": {"mechanisms": {}}}
+}
+
+/// Transactions over several statements are not there, so none was ever begun. Retryable writes are.
+pub fn transactions(server: &Server) -> DocBuf {
+    let mut out = doc! {"retriedStatementsCount": count(server.sessions.retried())};
+    for name in [
+        "currentActive",
+        "currentInactive",
+        "currentOpen",
+        "currentPrepared",
+        "totalAborted",
+        "totalCommitted",
+        "totalPrepared",
+        "totalStarted",
+    ] {
+        out.push(name, 0i64);
+    }
+    out
+}
+
+/// Connections over TLS, by its version: none.
+pub fn transport_security(_: &Server) -> DocBuf {
+    let mut out = DocBuf::new();
+    for version in ["1.0", "1.1", "1.2", "1.3", "unknown"] {
+        out.push(version, 0i64);
+    }
+    out
+}
+
+/// The engine's figures under the names of WiredTiger's, which agents read. `frond` has them too.
+pub fn wired_tiger(server: &Server) -> DocBuf {
+    let stats = server.store.engine().stats();
+    doc! {
+        "note": "figures of the engine frond by the names that agents read",
+        "block-manager": {
+            "blocks read": count(stats.reads),
+            "bytes read": count(stats.read_bytes),
+            "bytes written": count(stats.written_bytes),
+        },
+        "cache": {
+            "bytes currently in the cache": count(stats.page_bytes + stats.memtable_bytes),
+            "bytes read into cache": count(stats.read_bytes),
+            "bytes written from cache": count(stats.written_bytes),
+            "maximum bytes configured": count(stats.cache_bytes_max),
+            "pages read into cache": count(stats.cache_misses),
+            "pages requested from the cache": count(stats.cache_hits + stats.cache_misses),
+            // What was committed and is not in the data file yet.
+            "tracked dirty bytes in the cache": count(stats.memtable_bytes),
+        },
+        "log": {"log bytes written": count(stats.log_written_bytes)},
+        "transaction": {
+            "transaction checkpoints": count(stats.checkpoints),
+            "transactions committed": count(stats.commits),
+        },
+    }
+}
