@@ -26,6 +26,11 @@ fn the_page_on_compatibility_is_true() {
 }
 
 #[test]
+fn the_page_on_mongodb_8_is_true() {
+    check("mongodb-8.md", &frond_server::reference::mongodb_8());
+}
+
+#[test]
 fn the_page_on_configuration_is_true() {
     check(
         "configuration.md",

@@ -1,10 +1,14 @@
 //! The pages of `docs/` that are made from tables: what a command takes, what is lacking, which
 //! settings there are.
 
+mod mongodb_8;
+
 use std::fmt::Write;
 
 use crate::commands::COMMANDS;
 use crate::settings::{Kind, SETTINGS};
+
+pub use mongodb_8::page as mongodb_8;
 
 /// The page `docs/compatibility.md`.
 pub fn compatibility() -> String {
@@ -30,18 +34,19 @@ const COMPATIBILITY: &str = "\
 
 This page is made from the tables in the code: `FROND_WRITE_DOCS=1 cargo test --test docs`.
 
-Frond speaks MongoDB's wire protocol, versions 0 to 21: OP_MSG, OP_COMPRESSED (snappy, zlib, zstd), OP_QUERY
-and the legacy opcodes. Behaviour, error codes and messages follow MongoDB 7. What is lacking fails
-with an error that names it; nothing is silently ignored that changes a result.
+Frond speaks MongoDB's wire protocol, versions 0 to 25: OP_MSG, OP_COMPRESSED (snappy, zlib, zstd), OP_QUERY
+and the legacy opcodes. Behaviour, error codes and messages follow MongoDB 8.0; [mongodb-8.md](mongodb-8.md) tells what is there of
+what 8.0 changed. What is lacking fails with an error that names it; nothing is silently ignored that changes a result.
 
 ## What is not there yet
 
 | what | what happens |
 | --- | --- |
-| authentication, users and roles | a client that authenticates gets an error; bind to trusted addresses only |
-| TLS | `net.tls` in the configuration is an error |
+| authentication, users and roles | a client that authenticates gets an error: connect without credentials, and bind to trusted addresses only |
+| TLS | `net.tls` in the configuration is an error; a client that speaks TLS gets an alert, and the log tells why |
+| server-side JavaScript (`$where`, `$function`, `$accumulator`, `mapReduce`) | an error that names what to use instead |
 | transactions over several statements | `startTransaction` is an error, as on a stand-alone mongod |
-| replica sets, sharding, change streams | the commands answer as a stand-alone mongod does |
+| replica sets, sharding, change streams | the commands answer as a stand-alone mongod does; leave `replicaSet=` out of the address, or the driver waits for a replica set and gives up |
 | collations for searching (`de@collation=search`) and a few other variants of locales | an error |
 | `normalization: false` of collations | text is always normalized |
 | wildcard indexes with a collation | an error of `createIndexes`; give the index the simple collation where the collection has another |
@@ -53,6 +58,16 @@ with an error that names it; nothing is silently ignored that changes a result.
 Documents of 32 KiB or more with a large sub-document are [stored in parts](large-documents.md), which nobody notices
 but for two things. `dataSize` and `collStats.size` do not count a field that an `$inc` added without reading, until the document is written
 whole again. `explain` tells how many such documents were examined.
+
+## Sizes
+
+`collStats`, `dbStats`, `listDatabases` and `$collStats` give the space in the data file, which is compressed, and with it what no
+checkpoint has written yet: the keys and values that are in memory and in the log, rounded up to blocks of 4 KiB. Documents lie in the
+index on `_id`. Its own size is what leads to them (internal nodes, indexes of runs, filters); `storageSize` is the rest of it, so
+that nothing is counted twice. Free space belongs to the file of all databases and is not divided among them.
+
+A reply has at most 16 MiB and 16 KiB. One that would be larger is error 10334, and `explain` leaves out what does not fit, with a
+warning.
 
 ## Natural order
 

@@ -50,7 +50,7 @@ def clean(text):
 @test
 def a_quiet_command_prints_its_result_only(home):
     equal(shell(home, "--quiet", URI, "--eval", "db.runCommand({ping: 1}).ok"), (0, "1\n", ""))
-    equal(shell(home, "--quiet", URI, "--eval", "db.version().split('.')[0]"), (0, "7\n", ""))
+    equal(shell(home, "--quiet", URI, "--eval", "db.version().split('.')[0]"), (0, "8\n", ""))
 
 
 @test

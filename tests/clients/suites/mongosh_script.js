@@ -112,7 +112,7 @@ test('statistics and server information', () => {
   equal(shell.c.validate().valid, true);
   equal(db.hello().isWritablePrimary, true);
   equal(db.serverStatus().ok, 1);
-  equal(/^7\./.test(db.version()), true);
+  equal(/^8\./.test(db.version()), true);
   equal(db.hostInfo().ok, 1);
   equal(db.serverBuildInfo().ok, 1);
 });

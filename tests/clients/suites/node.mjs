@@ -22,7 +22,7 @@ test('the server introduces itself', async () => {
   assert.equal(hello.isWritablePrimary, true);
   assert.equal((await client.db('admin').command({ ping: 1 })).ok, 1);
   const info = await client.db('admin').admin().buildInfo();
-  assert.match(info.version, /^7\./);
+  assert.match(info.version, /^8\./);
 });
 
 test('insert, index, query with sort and limit', async () => {

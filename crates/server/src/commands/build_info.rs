@@ -31,7 +31,7 @@ impl Command for BuildInfo {
             "allocator": "mimalloc",
             "javascriptEngine": "none",
             "sysInfo": "deprecated",
-            "versionArray": [7, 0, 14, 0],
+            "versionArray": [8, 0, 15, 0],
             "openssl": {"running": "disabled", "compiled": "disabled"},
             "buildEnvironment": {
                 "target_arch": std::env::consts::ARCH,
@@ -50,7 +50,10 @@ impl Command for BuildInfo {
 pub const GIT_VERSION: &str = env!("FROND_GIT_VERSION");
 
 /// The MongoDB version whose behaviour this server follows. Drivers and tools choose features by it.
-pub const COMPATIBLE_VERSION: &str = "7.0.14";
+pub const COMPATIBLE_VERSION: &str = "8.0.15";
+
+/// The feature compatibility version, which cannot be changed.
+pub const FEATURE_COMPATIBILITY_VERSION: &str = "8.0";
 
 #[cfg(test)]
 mod tests {

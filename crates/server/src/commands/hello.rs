@@ -13,8 +13,8 @@ use crate::log::Component;
 use crate::sessions::TIMEOUT_MINUTES;
 use crate::state::now_ms;
 
-/// The newest wire protocol spoken: that of MongoDB 7.0.
-pub const WIRE_VERSION_MAX: i32 = 21;
+/// The newest wire protocol spoken: that of MongoDB 8.0.
+pub const WIRE_VERSION_MAX: i32 = 25;
 
 /// The oldest: that of MongoDB 2.4 and before, with the legacy opcodes.
 pub const WIRE_VERSION_MIN: i32 = 0;
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(new.get_bool("isWritablePrimary"), Some(true));
         assert_eq!(
             (new.get_i32("minWireVersion"), new.get_i32("maxWireVersion")),
-            (Some(0), Some(21))
+            (Some(0), Some(25))
         );
         assert_eq!(new.get_i32("maxBsonObjectSize"), Some(16_777_216));
         assert_eq!(new.get_i32("maxMessageSizeBytes"), Some(48_000_000));

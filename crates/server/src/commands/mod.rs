@@ -74,6 +74,7 @@ pub mod reset_error;
 pub mod roles_info;
 pub mod sasl_start;
 pub mod server_status;
+pub mod set_feature_compatibility_version;
 pub mod shutdown;
 pub mod start_session;
 pub mod top;
@@ -149,6 +150,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &roles_info::RolesInfo,
     &sasl_start::SaslStart,
     &server_status::ServerStatus,
+    &set_feature_compatibility_version::SetFeatureCompatibilityVersion,
     &shutdown::Shutdown,
     &start_session::StartSession,
     &top::Top,

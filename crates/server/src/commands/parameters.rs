@@ -5,6 +5,7 @@ use std::time::Duration;
 use frond_bson::{ArrayBuf, Doc, DocBuf, OwnedValue, Value, doc};
 use frond_store::QueryLimit;
 
+use super::build_info::FEATURE_COMPATIBILITY_VERSION;
 use super::{Command, Traits};
 use crate::arguments::{Arguments, whole};
 use crate::context::{Context, DOCUMENT_BYTES_MAX};
@@ -151,7 +152,7 @@ static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "featureCompatibilityVersion",
-        get: |_| own(&doc! {"version": "7.0"}),
+        get: |_| own(&doc! {"version": FEATURE_COMPATIBILITY_VERSION}),
         set: None,
     },
     Parameter {
@@ -403,7 +404,7 @@ mod tests {
         );
         assert_eq!(
             reply,
-            doc! {"featureCompatibilityVersion": {"version": "7.0"}, "ok": 1.0}
+            doc! {"featureCompatibilityVersion": {"version": "8.0"}, "ok": 1.0}
         );
         let reply = server.run("admin", doc! {"getParameter": "*"});
         assert_eq!(reply.get_bool("enableTestCommands"), Some(false));

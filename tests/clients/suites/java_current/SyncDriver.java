@@ -183,7 +183,7 @@ final class SyncDriver {
         Tap.equal(hello.getBoolean("isWritablePrimary"), true);
         Tap.equal(db.runCommand(new Document("ping", 1)).get("ok"), 1.0);
         String version = db.runCommand(new Document("buildInfo", 1)).getString("version");
-        Tap.equal(Integer.parseInt(version.split("\\.")[0]) >= 7, true);
+        Tap.equal(Integer.parseInt(version.split("\\.")[0]) >= 8, true);
         Tap.equal(client.getClusterDescription().getServerDescriptions().get(0).isOk(), true);
     }
 

@@ -82,7 +82,7 @@ $tap->test('the server introduces itself', function () use ($manager, $run): voi
     $server = $manager->selectServer(new ReadPreference(ReadPreference::PRIMARY));
     Tap::equal($server->getType(), MongoDB\Driver\Server::TYPE_STANDALONE);
     Tap::equal($server->getInfo()['isWritablePrimary'] ?? $server->getInfo()['ismaster'], true);
-    Tap::equal(version_compare($run(['buildInfo' => 1])['version'], '7.0.0', '>='), true);
+    Tap::equal(version_compare($run(['buildInfo' => 1])['version'], '8.0.0', '>='), true);
 });
 
 $tap->test('bulk writes of all kinds count what they did', function () use ($write, $fresh, $find): void {

@@ -19,7 +19,7 @@ def the_handshake_says_what_drivers_need(client):
     equal(hello["maxBsonObjectSize"], 16 * 1024 * 1024)
     equal(hello["maxMessageSizeBytes"], 48_000_000)
     equal(hello["maxWriteBatchSize"], 100_000)
-    equal((hello["minWireVersion"], hello["maxWireVersion"]), (0, 21))
+    equal((hello["minWireVersion"], hello["maxWireVersion"]), (0, 25))
     equal(hello["logicalSessionTimeoutMinutes"], 30)
     equal(hello["readOnly"], False)
     equal(client.admin.command("isMaster")["ismaster"], True)
@@ -33,14 +33,14 @@ def server_commands_that_drivers_and_tools_send(client):
     admin = client.admin
     equal(admin.command("ping"), {"ok": 1.0})
     build = admin.command("buildInfo")
-    assert build["version"].startswith("7."), build["version"]
+    assert build["version"].startswith("8."), build["version"]
     equal((build["versionArray"][0], build["bits"], build["maxBsonObjectSize"]), (7, 64, 16 * 1024 * 1024))
     equal(client.server_info()["ok"], 1.0)
     equal("system" in admin.command("hostInfo"), True)
     equal("you" in admin.command("whatsmyuri"), True)
     equal(admin.command("connectionStatus")["authInfo"]["authenticatedUsers"], [])
     parameter = admin.command("getParameter", 1, featureCompatibilityVersion=1)
-    equal(parameter["featureCompatibilityVersion"], {"version": "7.0"})
+    equal(parameter["featureCompatibilityVersion"], {"version": "8.0"})
     log = admin.command("getLog", "startupWarnings")
     equal((log["totalLinesWritten"], log["log"]), (len(log["log"]), log["log"]))
     equal("argv" in admin.command("getCmdLineOpts"), True)

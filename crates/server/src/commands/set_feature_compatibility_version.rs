@@ -1,0 +1,86 @@
+//! `setFeatureCompatibilityVersion`
+
+use frond_bson::DocBuf;
+
+use super::build_info::FEATURE_COMPATIBILITY_VERSION;
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+
+/// Confirms the feature compatibility version, which does not change.
+pub struct SetFeatureCompatibilityVersion;
+
+impl Command for SetFeatureCompatibilityVersion {
+    fn names(&self) -> &'static [&'static str] {
+        &["setFeatureCompatibilityVersion"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Confirms the feature compatibility version, which is always 8.0."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["confirm"]
+    }
+
+    fn lacking(&self) -> &'static [&'static str] {
+        &["downgradeOnDiskChanges", "fromConfigServer", "phase"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            writes: true,
+            ..Traits::CHEAP.admin()
+        }
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let args = cx.args();
+        let version = args
+            .str(cx.name)?
+            .ok_or_else(|| args.missing("setFeatureCompatibilityVersion"))?;
+        if version != FEATURE_COMPATIBILITY_VERSION {
+            return Err(Failure::location(
+                4_926_900,
+                format!(
+                    "Invalid feature compatibility version value '{version}'; this server has only \
+                     '{FEATURE_COMPATIBILITY_VERSION}', and its files are not those of MongoDB"
+                ),
+            ));
+        }
+        if !args.bool("confirm")?.unwrap_or(false) {
+            return Err(Failure::location(
+                7_369_100,
+                "Once you have upgraded to 8.0, you will not be able to downgrade FCV and binary version without \
+                 support assistance. Please re-run this command with 'confirm: true' to acknowledge this and \
+                 continue with the FCV upgrade.",
+            ));
+        }
+        Ok(DocBuf::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn only_one_version_is_confirmed() {
+        let mut server = TestServer::new();
+        let name = "setFeatureCompatibilityVersion";
+        server.run("admin", doc! {name: "8.0", "confirm": true});
+        let cases = [
+            (doc! {name: "8.0"}, 7_369_100),
+            (doc! {name: "8.0", "confirm": false}, 7_369_100),
+            (doc! {name: "7.0", "confirm": true}, 4_926_900),
+            (doc! {name: 8, "confirm": true}, 14),
+            (doc! {name: "8.0", "confirm": true, "x": 1}, 40415),
+        ];
+        for (command, code) in cases {
+            assert_eq!(server.code("admin", command.clone()), code, "{command:?}");
+        }
+        assert_eq!(server.code("test", doc! {name: "8.0", "confirm": true}), 13);
+    }
+}

@@ -1,0 +1,225 @@
+//! What MongoDB 8.0 changed since 7.0, and what of it is here. The answers for commands, their fields and
+//! operators come from the tables by which these are run.
+
+use std::fmt::Write;
+
+use crate::commands::build_info::{COMPATIBLE_VERSION, FEATURE_COMPATIBILITY_VERSION};
+use crate::commands::find;
+use crate::commands::hello::WIRE_VERSION_MAX;
+
+/// How it is known whether something is here.
+enum Here {
+    /// Commands that are found or not.
+    Commands(&'static [&'static str]),
+    /// A field of a command.
+    Field(&'static str, &'static str),
+    /// Expressions and stages that are found or not.
+    Operators(&'static [&'static str]),
+    /// A behaviour that tests hold.
+    Yes,
+    /// A behaviour that is not there; what happens instead.
+    No(&'static str),
+}
+
+/// A change, and what it is about.
+struct Change {
+    what: &'static str,
+    here: Here,
+}
+
+static CHANGES: &[Change] = &[
+    Change {
+        what: "writes to several collections in one command",
+        here: Here::Commands(&["bulkWrite"]),
+    },
+    Change {
+        what: "`sort` in updates and replacements of one document",
+        here: Here::Yes,
+    },
+    Change {
+        what: "a filter for `null` (`$eq`, `$in`, `$lookup`) does not match `undefined`",
+        here: Here::Yes,
+    },
+    Change {
+        what: "`$convert` between strings and binData with `format`, `to: {type, subtype}`; `$toString` of binData",
+        here: Here::Yes,
+    },
+    Change {
+        what: "UUIDs from strings",
+        here: Here::Operators(&["$toUUID"]),
+    },
+    Change {
+        what: "`$rank` and `$denseRank` treat null and missing values alike",
+        here: Here::Yes,
+    },
+    Change {
+        what: "`confirm: true` to set the feature compatibility version",
+        here: Here::Commands(&["setFeatureCompatibilityVersion"]),
+    },
+    Change {
+        what: "`explain`: `planCacheShapeHash` beside `queryHash`, `prunedSimilarIndexes`",
+        here: Here::Yes,
+    },
+    Change {
+        what: "`serverStatus`: `queues.execution` in place of `wiredTiger.concurrentTransactions`",
+        here: Here::Yes,
+    },
+    Change {
+        what: "empty timestamps that are kept when documents are restored",
+        here: Here::Field("insert", "bypassEmptyTsReplacement"),
+    },
+    Change {
+        what: "query settings, `$querySettings`, `queryShapeHash`",
+        here: Here::Commands(&["setQuerySettings", "removeQuerySettings"]),
+    },
+    Change {
+        what: "index filters are deprecated",
+        here: Here::No("they are refused; name an index with `hint`"),
+    },
+    Change {
+        what: "statistics of queries by their shape, and query settings, as stages",
+        here: Here::Operators(&["$queryStats", "$querySettings"]),
+    },
+    Change {
+        what: "`defaultMaxTimeMS` and other cluster parameters",
+        here: Here::Commands(&["getClusterParameter", "setClusterParameter"]),
+    },
+    Change {
+        what: "compaction",
+        here: Here::Commands(&["compact", "autoCompact"]),
+    },
+    Change {
+        what: "express plans for an `_id`",
+        here: Here::No("`explain` shows `IDHACK`, as in 7.0"),
+    },
+    Change {
+        what: "`isCached` in `explain`",
+        here: Here::No("the field is missing"),
+    },
+    Change {
+        what: "slow operations are logged by `workingMillis`",
+        here: Here::No("they are logged by `durationMillis`"),
+    },
+    Change {
+        what: "server-side JavaScript is deprecated (`$where`, `$function`, `$accumulator`)",
+        here: Here::No("there is none; an error names what to use"),
+    },
+    Change {
+        what: "time series are read by blocks",
+        here: Here::No("their measurements are ordinary documents"),
+    },
+    Change {
+        what: "range queries on encrypted fields",
+        here: Here::No("`encryptedFields` is an error"),
+    },
+    Change {
+        what: "moving and resharding collections, config shards",
+        here: Here::Commands(&["moveCollection", "unshardCollection", "reshardCollection"]),
+    },
+    Change {
+        what: "majority writes are acknowledged before they are applied on secondaries",
+        here: Here::No("there are no secondaries; a majority is this server"),
+    },
+];
+
+/// The page `docs/mongodb-8.md`.
+pub fn page() -> String {
+    let mut page = format!(
+        "\
+# MongoDB 8.0
+
+This page is made from the tables in the code: `FROND_WRITE_DOCS=1 cargo test --test docs`.
+
+Frond says that it is MongoDB {COMPATIBLE_VERSION}: `buildInfo.version`, `maxWireVersion` {WIRE_VERSION_MAX}, and the
+feature compatibility version {FEATURE_COMPATIBILITY_VERSION}, which cannot be changed. Drivers and tools choose by these what they
+send: client-side `bulkWrite` and unacknowledged writes with `sort` need wire version 25. `buildInfo.frond.version` is Frond's own
+version.
+
+What MongoDB 8.0 changed since 7.0, and what of it is here; [compatibility.md](compatibility.md) has the rest.
+
+| since 7.0 | here | otherwise |
+| --- | --- | --- |
+"
+    );
+    for change in CHANGES {
+        let (names, here, otherwise) = answer(&change.here);
+        let what = match names.as_str() {
+            "" => change.what.to_owned(),
+            names => format!("{}: {names}", change.what),
+        };
+        let here = if here { "yes" } else { "no" };
+        let _ = writeln!(page, "| {what} | {here} | {otherwise} |");
+    }
+    page.push_str(AGENTS);
+    page
+}
+
+/// Names, whether they are here, and what happens otherwise.
+fn answer(here: &Here) -> (String, bool, &'static str) {
+    const UNKNOWN: &str = "error 59";
+    match here {
+        Here::Commands(names) => {
+            let there = names.iter().all(|name| find(name).is_some());
+            (super::code(names), there, if there { "" } else { UNKNOWN })
+        }
+        Here::Field(command, field) => {
+            let there = find(command).is_some_and(|(_, command)| command.fields().contains(field));
+            let otherwise = if there {
+                ""
+            } else {
+                "an error names the field"
+            };
+            (super::code(&[*field]), there, otherwise)
+        }
+        Here::Operators(names) => {
+            let families = frond_query::reference::families();
+            let is_there = |name| families.iter().any(|family| family.names.contains(name));
+            let there = names.iter().all(is_there);
+            let otherwise = if there { "" } else { "an error names it" };
+            (super::code(names), there, otherwise)
+        }
+        Here::Yes => (String::new(), true, ""),
+        Here::No(otherwise) => (String::new(), false, otherwise),
+    }
+}
+
+const AGENTS: &str = "
+## Monitoring
+
+`serverStatus` has the sections that agents written for mongod read, with figures of Frond's engine under the names that they know:
+
+| section | figures |
+| --- | --- |
+| `wiredTiger.cache` | `bytes currently in the cache`: pages and memtables; `tracked dirty bytes in the cache`: memtables, which are in the log and not in the data file yet; `pages read into cache`: look-ups that found nothing in it |
+| `wiredTiger.block-manager`, `.log`, `.transaction` | reads and writes of the data file, bytes written to the log, commits and checkpoints |
+| `queues.execution` | readers and writers that run now; the tickets, which both share |
+| `transactions` | `retriedStatementsCount`; the rest is 0: transactions over several statements are not there |
+| `locks`, `opcountersRepl`, `transportSecurity`, `security` | 0 or empty: there are no locks of collections, no replication, no TLS and no logins |
+| `frond` | the engine's figures by their own names |
+
+`storageEngine.name` and `process` are `frond`.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_change_has_an_answer() {
+        for change in CHANGES {
+            let (_, here, otherwise) = answer(&change.here);
+            assert_eq!(here, otherwise.is_empty(), "{}", change.what);
+        }
+        // What is called absent is known to be, so that its error says what to do.
+        for change in CHANGES {
+            if let Here::Commands(names) = change.here {
+                for name in names {
+                    assert!(
+                        find(name).is_some() != crate::commands::absent::advice(name).is_some(),
+                        "{name}"
+                    );
+                }
+            }
+        }
+    }
+}
