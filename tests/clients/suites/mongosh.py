@@ -85,7 +85,7 @@ def a_person_at_a_terminal(home):
     try:
         child.expect("test> ")
         start = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", child.before)
-        assert re.search(r"Using MongoDB:\s+7\.", start), start
+        assert re.search(r"Using MongoDB:\s+8\.", start), start
         clean(start)
         assert "switched to db" in say("use terminal")
         assert "acknowledged: true" in say("db.people.insertOne({_id: 1, name: 'Ada'})")

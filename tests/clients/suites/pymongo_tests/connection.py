@@ -34,7 +34,7 @@ def server_commands_that_drivers_and_tools_send(client):
     equal(admin.command("ping"), {"ok": 1.0})
     build = admin.command("buildInfo")
     assert build["version"].startswith("8."), build["version"]
-    equal((build["versionArray"][0], build["bits"], build["maxBsonObjectSize"]), (7, 64, 16 * 1024 * 1024))
+    equal((build["versionArray"][0], build["bits"], build["maxBsonObjectSize"]), (8, 64, 16 * 1024 * 1024))
     equal(client.server_info()["ok"], 1.0)
     equal("system" in admin.command("hostInfo"), True)
     equal("you" in admin.command("whatsmyuri"), True)
