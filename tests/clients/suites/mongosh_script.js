@@ -94,6 +94,22 @@ test('bulk write', () => {
   equal([result.insertedCount, result.modifiedCount, result.deletedCount], [1, 1, 0]);
 });
 
+test('a bulk write of the connection, which the shell has from 8.0 on', () => {
+  const result = db.getMongo().bulkWrite([
+    { name: 'insertOne', namespace: 'shell.c', document: { _id: 1 } },
+    { name: 'insertOne', namespace: 'shell.d', document: { _id: 1 } },
+    { name: 'updateOne', namespace: 'shell.d', filter: {}, update: { $set: { x: 1 } } },
+  ]);
+  equal([result.insertedCount, result.modifiedCount], [2, 1]);
+  equal(shell.d.findOne(), { _id: 1, x: 1 });
+});
+
+test('explain has plain numbers', () => {
+  shell.c.insertOne({ _id: 1 });
+  const stats = shell.c.find({ _id: { $gt: 0 } }).explain('executionStats').executionStats;
+  equal([stats.nReturned, stats.totalKeysExamined, stats.executionStages.inputStage.seeks], [1, 1, 1]);
+});
+
 test('databases and collections', () => {
   shell.createCollection('empty');
   shell.c.insertOne({});

@@ -164,6 +164,18 @@ test('duplicates name their key, and bulks their documents', async () => {
   assert.deepEqual([ordered.result.insertedCount, ordered.result.modifiedCount, ordered.result.deletedCount], [1, 1, 0]);
 });
 
+test('a bulk write of the client, for wire version 25', async () => {
+  const db = await fresh('node');
+  const result = await client.bulkWrite([
+    { name: 'insertOne', namespace: 'node.c', document: { _id: 1, a: 1 } },
+    { name: 'insertOne', namespace: 'node.d', document: { _id: 1, a: 2 } },
+    { name: 'updateOne', namespace: 'node.c', filter: {}, update: { $set: { a: 3 } }, sort: { a: -1 } },
+    { name: 'deleteMany', namespace: 'node.d', filter: { a: 2 } },
+  ]);
+  assert.deepEqual([result.insertedCount, result.modifiedCount, result.deletedCount], [2, 1, 1]);
+  assert.deepEqual(await db.collection('c').findOne(), { _id: 1, a: 3 });
+});
+
 test('errors carry codes', async () => {
   const db = await fresh('node');
   const unknown = await failure(db.command({ nosuch: 1 }));
