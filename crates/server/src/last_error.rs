@@ -72,7 +72,7 @@ impl LastError {
 
     /// Records a failure; what was counted before it stays.
     pub fn failed(&mut self, failure: Failure) {
-        self.failure = Some(failure);
+        self.failure = Some(failure.bounded());
         self.age = 0;
     }
 

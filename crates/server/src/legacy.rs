@@ -269,6 +269,7 @@ impl Legacy<'_> {
 
     /// The answer to a query that failed.
     fn query_failure(&mut self, failure: &Failure) -> Vec<u8> {
+        let failure = failure.clone().bounded();
         let document = doc! {"$err": &failure.message, "code": failure.code.code()};
         self.op_reply(OpReply::QUERY_FAILURE, 0, 0, &[document])
     }

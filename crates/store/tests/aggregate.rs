@@ -103,7 +103,7 @@ fn stages_of_all_kinds() {
         ),
         (
             array![{"$collStats": {"count": {}}}, {"$unset": "localTime"}],
-            vec![doc! {"ns": "db.c", "count": 100i64}],
+            vec![doc! {"ns": "db.c", "count": 100}],
         ),
     ] {
         let text = format!("{pipeline:?}");

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorCode, Result};
 use icu::Icu;
 use locales::{Defaults, Locale};
 
-/// The version that MongoDB 7 gives its collations.
+/// The version that MongoDB 7 and 8 give their collations.
 const VERSION: &str = "57.1";
 
 /// The locale of the order by bytes.

@@ -7,6 +7,7 @@ use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
+use crate::reply::push_count;
 
 /// Reports the sizes of a collection and its indexes.
 pub struct CollStats;
@@ -57,33 +58,32 @@ pub fn scaled(bytes: u64, scale: u64) -> i64 {
 }
 
 fn describe(namespace: &str, stats: &CollectionStats, scale: u64) -> DocBuf {
-    let mut reply = doc! {
-        "ns": namespace,
-        "size": scaled(stats.size, scale),
-        "count": scaled(stats.count, 1),
-    };
+    let bytes = |bytes: u64| bytes / scale.max(1);
+    let mut reply = doc! {"ns": namespace};
+    push_count(&mut reply, "size", bytes(stats.size));
+    push_count(&mut reply, "count", stats.count);
     if stats.count > 0 {
-        reply.push("avgObjSize", scaled(stats.avg_obj_size, 1));
+        push_count(&mut reply, "avgObjSize", stats.avg_obj_size);
     }
     reply.push("numOrphanDocs", 0);
-    reply.push("storageSize", scaled(stats.storage_size, scale));
-    reply.push("freeStorageSize", 0i64);
+    push_count(&mut reply, "storageSize", bytes(stats.storage_size));
+    reply.push("freeStorageSize", 0);
     reply.push("capped", stats.capped.is_some());
     if let Some(capped) = stats.capped {
-        let max = capped.documents.unwrap_or(0);
-        reply.push("max", i64::try_from(max).unwrap_or(i64::MAX));
-        reply.push("maxSize", scaled(capped.bytes, scale));
+        push_count(&mut reply, "max", capped.documents.unwrap_or(0));
+        push_count(&mut reply, "maxSize", bytes(capped.bytes));
     }
     reply.push("nindexes", stats.index_sizes.len() as i32);
     reply.push_array("indexBuilds", |_| ());
-    reply.push("totalIndexSize", scaled(stats.total_index_size, scale));
-    reply.push(
+    push_count(&mut reply, "totalIndexSize", bytes(stats.total_index_size));
+    push_count(
+        &mut reply,
         "totalSize",
-        scaled(stats.storage_size + stats.total_index_size, scale),
+        bytes(stats.storage_size + stats.total_index_size),
     );
     reply.push_doc("indexSizes", |sizes| {
-        for (name, bytes) in &stats.index_sizes {
-            sizes.push(name, scaled(*bytes, scale));
+        for (name, size) in &stats.index_sizes {
+            push_count(sizes, name, bytes(*size));
         }
     });
     reply.push("scaleFactor", i32::try_from(scale).unwrap_or(i32::MAX));
@@ -111,17 +111,17 @@ mod tests {
         );
         let reply = server.run("test", doc! {"collStats": "c"});
         assert_eq!(
-            (reply.get_i64("count"), reply.get_i32("nindexes")),
+            (reply.get_i32("count"), reply.get_i32("nindexes")),
             (Some(2), Some(2))
         );
         assert_eq!(
-            reply.get_i64("avgObjSize"),
-            Some(doc! {"_id": 1, "a": 1}.len_bytes() as i64)
+            reply.get_i32("avgObjSize"),
+            Some(doc! {"_id": 1, "a": 1}.len_bytes() as i32)
         );
         assert!(reply.get_doc("indexSizes").unwrap().contains_key("a_1"));
         let scaled = server.run("test", doc! {"collstats": "c", "scale": 1024});
         assert_eq!(
-            (scaled.get_i64("size"), scaled.get_i32("scaleFactor")),
+            (scaled.get_i32("size"), scaled.get_i32("scaleFactor")),
             (Some(0), Some(1024))
         );
         assert_eq!(
@@ -130,7 +130,7 @@ mod tests {
         );
         let none = server.run("test", doc! {"collStats": "none"});
         assert_eq!(
-            (none.get_i64("count"), none.get_i32("nindexes")),
+            (none.get_i32("count"), none.get_i32("nindexes")),
             (Some(0), Some(0))
         );
     }
@@ -152,7 +152,7 @@ mod tests {
             // A checkpoint came between.
             return sizes(server);
         }
-        let figure = |name: &str| before.get_i64(name).unwrap();
+        let figure = |name: &str| before.get(name).unwrap().as_i64_lossless().unwrap();
         let (storage, indexes) = (figure("storageSize"), figure("totalIndexSize"));
         assert_eq!(figure("totalSize"), storage + indexes);
         let listed_sizes = before.get_doc("indexSizes").unwrap().values();
@@ -166,8 +166,15 @@ mod tests {
         assert_eq!(database.get_i64("sizeOnDisk"), Some(storage + indexes));
         let stage = server.batch(&stage, "firstBatch").remove(0);
         let stage = stage.get_doc("storageStats").unwrap();
-        assert_eq!(stage.get_i64("storageSize"), Some(storage));
-        assert_eq!(stage.get_i64("totalIndexSize"), Some(indexes));
+        for name in [
+            "storageSize",
+            "totalIndexSize",
+            "indexSizes",
+            "size",
+            "count",
+        ] {
+            assert_eq!(stage.get(name), before.get(name), "{name}");
+        }
         (storage, indexes)
     }
 

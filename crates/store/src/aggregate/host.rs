@@ -7,6 +7,7 @@ use super::{Limits, Resources, Runner, not_supported, write};
 use crate::error::{Error, Result};
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
+use crate::plan::explain::int;
 use crate::stats::CollectionStats;
 use crate::store::DocumentStore;
 use crate::write::environment;
@@ -93,7 +94,7 @@ fn coll_stats(store: &DocumentStore, ns: &Namespace, spec: &Doc) -> Result<DocBu
     let mut out = doc! {"ns": ns.as_str(), "localTime": Value::DateTime(now_ms())};
     for (name, value) in spec.iter() {
         match name {
-            "count" => out.push("count", stats.count as i64),
+            "count" => out.push("count", int(stats.count)),
             "storageStats" => {
                 let scale = value.as_doc().and_then(|doc| doc.get_i64("scale"));
                 let scale = scale.unwrap_or(1).max(1);
@@ -110,19 +111,19 @@ fn coll_stats(store: &DocumentStore, ns: &Namespace, spec: &Doc) -> Result<DocBu
 }
 
 fn storage_stats(stats: &CollectionStats, scale: i64) -> DocBuf {
-    let scaled = |bytes: u64| bytes as i64 / scale;
+    let scaled = |bytes: u64| int(bytes / scale.unsigned_abs().max(1));
     let mut out = doc! {
         "size": scaled(stats.size),
-        "count": stats.count as i64,
-        "avgObjSize": stats.avg_obj_size as i64,
+        "count": int(stats.count),
+        "avgObjSize": int(stats.avg_obj_size),
         "storageSize": scaled(stats.storage_size),
         "capped": stats.capped.is_some(),
-        "nindexes": stats.indexes as i64,
+        "nindexes": int(stats.indexes),
         "totalIndexSize": scaled(stats.total_index_size),
         "totalSize": scaled(stats.storage_size + stats.total_index_size),
     };
     if let Some(capped) = stats.capped {
-        out.push("max", capped.documents.unwrap_or(0) as i64);
+        out.push("max", int(capped.documents.unwrap_or(0)));
         out.push("maxSize", scaled(capped.bytes));
     }
     out.push_doc("indexSizes", |sizes| {
@@ -130,6 +131,6 @@ fn storage_stats(stats: &CollectionStats, scale: i64) -> DocBuf {
             sizes.push(name, scaled(*bytes));
         }
     });
-    out.push("scaleFactor", scale);
+    out.push("scaleFactor", int(scale));
     out
 }
