@@ -43,6 +43,7 @@ pub mod find;
 pub mod find_and_modify;
 pub mod fsync;
 pub mod get_cmd_line_opts;
+pub mod get_diagnostic_data;
 pub mod get_last_error;
 pub mod get_log;
 pub mod get_more;
@@ -115,6 +116,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &find_and_modify::FindAndModify,
     &fsync::Fsync,
     &get_cmd_line_opts::GetCmdLineOpts,
+    &get_diagnostic_data::GetDiagnosticData,
     &get_last_error::GetLastError,
     &get_log::GetLog,
     &get_more::GetMore,

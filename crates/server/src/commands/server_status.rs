@@ -35,26 +35,31 @@ impl Command for ServerStatus {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        let server = cx.server;
-        let uptime = server.started.elapsed();
-        let mut reply = doc! {
-            "host": server.host_and_port(),
-            "version": COMPATIBLE_VERSION,
-            "process": "frond",
-            "pid": i64::from(std::process::id()),
-            "uptime": uptime.as_secs_f64().floor(),
-            "uptimeMillis": uptime.as_millis() as i64,
-            "uptimeEstimate": uptime.as_secs() as i64,
-            "localTime": Value::DateTime(now_ms()),
-        };
-        for (name, section) in SECTIONS {
-            // A section is on unless the client switches it off.
-            if cx.body.get(name).is_none_or(|value| value.truthy()) {
-                reply.push(name, &section(server));
-            }
-        }
-        Ok(reply)
+        // A section is on unless the client switches it off.
+        let is_on = |name: &str| cx.body.get(name).is_none_or(|value| value.truthy());
+        Ok(report(cx.server, is_on))
     }
+}
+
+/// The status of a server, with the sections that are on.
+pub fn report(server: &Server, is_on: impl Fn(&str) -> bool) -> DocBuf {
+    let uptime = server.started.elapsed();
+    let mut reply = doc! {
+        "host": server.host_and_port(),
+        "version": COMPATIBLE_VERSION,
+        "process": "frond",
+        "pid": i64::from(std::process::id()),
+        "uptime": uptime.as_secs_f64().floor(),
+        "uptimeMillis": uptime.as_millis() as i64,
+        "uptimeEstimate": uptime.as_secs() as i64,
+        "localTime": Value::DateTime(now_ms()),
+    };
+    for (name, section) in SECTIONS {
+        if is_on(name) {
+            reply.push(name, &section(server));
+        }
+    }
+    reply
 }
 
 /// A section's name and what it holds.

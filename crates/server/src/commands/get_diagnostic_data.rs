@@ -1,0 +1,61 @@
+//! `getDiagnosticData`: what mongod records each second, for exporters that read it from there.
+
+use frond_bson::{DocBuf, Value, doc};
+
+use super::{Command, Traits, server_status};
+use crate::context::Context;
+use crate::exec::Work;
+use crate::failure::Result;
+use crate::state::now_ms;
+
+/// Reports the counters of the server as a sample of diagnostic data.
+pub struct GetDiagnosticData;
+
+impl Command for GetDiagnosticData {
+    fn names(&self) -> &'static [&'static str] {
+        &["getDiagnosticData"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Reports the counters of the server as a sample of diagnostic data, taken now."
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            work: Work::Long,
+            ..Traits::CHEAP.admin()
+        }
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let start = Value::DateTime(now_ms());
+        let mut status = doc! {"start": start};
+        status.push_all(&server_status::report(cx.server, |_| true));
+        status.push("end", Value::DateTime(now_ms()));
+        let end = Value::DateTime(now_ms());
+        Ok(doc! {"data": {"start": start, "serverStatus": &status, "end": end}})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_sample_holds_the_status() {
+        let mut server = TestServer::new();
+        // As an exporter of metrics sends it.
+        let reply = server.run("admin", doc! {"getDiagnosticData": "1"});
+        let data = reply.get_doc("data").unwrap();
+        let status = data.get_doc("serverStatus").unwrap();
+        for name in ["opcounters", "wiredTiger", "locks", "mem"] {
+            assert!(status.get_doc(name).is_some(), "{name}");
+        }
+        assert!(data.contains_key("start") && data.contains_key("end"));
+        assert_eq!(server.code("test", doc! {"getDiagnosticData": 1}), 13);
+    }
+}
