@@ -62,9 +62,10 @@ whole again. `explain` tells how many such documents were examined.
 ## Sizes
 
 `collStats`, `dbStats`, `listDatabases` and `$collStats` give the space in the data file, which is compressed, and with it what no
-checkpoint has written yet: the keys and values that are in memory and in the log, rounded up to blocks of 4 KiB. Documents lie in the
-index on `_id`. Its own size is what leads to them (internal nodes, indexes of runs, filters); `storageSize` is the rest of it, so
-that nothing is counted twice. Free space belongs to the file of all databases and is not divided among them.
+checkpoint has written yet: the keys and values that are in memory and in the log, rounded up to blocks of 4 KiB. Where documents lie
+under their `_id`, the index on it has no tree of its own: its size is what leads to them (internal nodes, indexes of runs, filters),
+and `storageSize` is the rest of that tree, so nothing is counted twice. Free space belongs to the file of all databases and is not
+divided among them.
 
 A reply has at most 16 MiB and 16 KiB. One that would be larger is error 10334, and `explain` leaves out what does not fit, with a
 warning.

@@ -94,7 +94,7 @@ fn describe(namespace: &str, stats: &CollectionStats, scale: u64) -> DocBuf {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use frond_bson::doc;
+    use frond_bson::{DocBuf, doc};
 
     use crate::testing::TestServer;
 
@@ -180,8 +180,17 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn what_no_checkpoint_has_written_has_a_size() {
+        let plain = doc! {"create": "c"};
+        let by_insertion = doc! {"create": "c", "naturalOrder": "insertion"};
+        let capped = doc! {"create": "c", "capped": true, "size": 8 << 20};
+        for create in [plain, by_insertion, capped] {
+            are_counted(create);
+        }
+    }
+
+    fn are_counted(create: DocBuf) {
         let mut server = TestServer::new();
-        server.run("sizes", doc! {"create": "c"});
+        server.run("sizes", create);
         assert_eq!(sizes(&mut server), (0, 0));
         let mut insert = doc! {"insert": "c"};
         insert.push_array("documents", |list| {
