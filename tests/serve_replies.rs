@@ -10,8 +10,11 @@ use support::Running;
 
 const REPLY_BYTES_MAX: usize = (16 << 20) + (16 << 10);
 
+/// Documents beside a command, by the names of their sequences.
+type Sequences<'a> = &'a [(&'a str, &'a [DocBuf])];
+
 /// Runs a command with documents beside it. The reply must fit.
-fn reply(server: &Running, command: &DocBuf, beside: &[(&str, &[DocBuf])]) -> DocBuf {
+fn reply(server: &Running, command: &DocBuf, beside: Sequences<'_>) -> DocBuf {
     let db = if command.contains_key("bulkWrite") {
         "admin"
     } else {
@@ -141,7 +144,7 @@ fn what_a_failure_quotes_is_cut() {
     let large = "y".repeat(15 << 20);
     let inserted = doc! {"_id": &large};
     let pair = [inserted.clone(), inserted.clone()];
-    let cases: [(DocBuf, &[(&str, &[DocBuf])]); 3] = [
+    let cases: [(DocBuf, Sequences<'_>); 3] = [
         (
             doc! {"insert": "c", "ordered": false},
             &[("documents", &pair)],
