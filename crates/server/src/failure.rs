@@ -10,7 +10,7 @@ use crate::context::REPLY_BYTES_MAX;
 /// Bytes of one message, and of the further fields of one failure. A message that quotes a large key
 /// says enough with less.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
-const DETAILS_BYTES_MAX: usize = 8 << 20;
+const DETAILS_BYTES_MAX: usize = 4 << 20;
 
 /// Result of everything that a command does.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;

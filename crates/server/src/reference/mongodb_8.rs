@@ -150,7 +150,7 @@ What MongoDB 8.0 changed since 7.0, and what of it is here; [compatibility.md](c
         let here = if here { "yes" } else { "no" };
         let _ = writeln!(page, "| {what} | {here} | {otherwise} |");
     }
-    page.push_str(AGENTS);
+    page.push_str(CLIENTS_AND_MONITORING);
     page
 }
 
@@ -183,7 +183,16 @@ fn answer(here: &Here) -> (String, bool, &'static str) {
     }
 }
 
-const AGENTS: &str = "
+const CLIENTS_AND_MONITORING: &str = "
+## What clients choose by the version
+
+| client | from 8.0 on, by its source |
+| --- | --- |
+| PyMongo 4.20 | `MongoClient.bulk_write`, and `sort` in updates and replacements without acknowledgement: wire version 25 |
+| Node.js driver 7.9 | nothing; `MongoClient.bulkWrite` goes to every version, raw data only to wire version 27 |
+| mongosh 2.12 | `Mongo.bulkWrite`, and `sh.moveCollection` and others for sharded clusters |
+| Database Tools | nothing; they ask for 8.1 and newer versions only |
+
 ## Monitoring
 
 `serverStatus` has the sections that agents written for mongod read, with figures of Frond's engine under the names that they know:
