@@ -65,7 +65,9 @@ fn failure(why: impl std::fmt::Display) -> Error {
 ///
 /// # Errors
 /// `ConversionFailure` (241) if the text is not of the format, or the format does not suit the subtype.
-pub(super) fn from_text(text: &str, subtype: u8, format: Format) -> Result<Vec<u8>> {
+pub(super) fn from_text(stored: &[u8], subtype: u8, format: Format) -> Result<Vec<u8>> {
+    // What is not UTF-8 is no digit of any format, and has bytes.
+    let text = &*String::from_utf8_lossy(stored);
     let bytes = match format {
         Format::Auto => {
             return Err(failure(
@@ -86,7 +88,7 @@ pub(super) fn from_text(text: &str, subtype: u8, format: Format) -> Result<Vec<u
             .then(|| base64_decode(text))
             .flatten(),
         Format::Hex => hex_decode(text),
-        Format::Utf8 => Some(text.as_bytes().to_vec()),
+        Format::Utf8 => Some(stored.to_vec()),
         Format::Uuid => uuid_decode(text),
     };
     bytes.ok_or_else(|| {

@@ -203,9 +203,10 @@ fn to_type<'a>(value: &Value<'_>, target: Target, format: Option<Format>) -> Res
     // What is not UTF-8 is no part of a number, a date or an ObjectId.
     if matches!(value, Value::NotUtf8(_))
         && value.is_string()
+        && to != tag::BINARY
         && let Some(text) = value.characters()
     {
-        return to_type(&Value::String(&text), to);
+        return to_type(&Value::String(&text), target, format);
     }
     let unsupported = || {
         failure(format!(
@@ -248,9 +249,8 @@ fn to_type<'a>(value: &Value<'_>, target: Target, format: Option<Format>) -> Res
             _ => Err(unsupported()),
         },
         tag::BINARY => {
-            let Value::String(text) = value else {
-                return Err(unsupported());
-            };
+            let text = value.string_bytes().filter(|_| value.is_string());
+            let text = text.ok_or_else(unsupported)?;
             let format = format.ok_or_else(|| binary::format_missing("string", "binData"))?;
             Ok(Val::Owned(OwnedValue::Binary {
                 subtype: target.subtype,

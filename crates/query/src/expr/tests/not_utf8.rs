@@ -1,4 +1,4 @@
-//! Strings that are not UTF-8, issue 13: operators on bytes give the bytes, what needs characters is an error.
+//! Strings that are not UTF-8: operators on bytes give the bytes, what needs characters is an error.
 
 use super::*;
 use frond_bson::{DocBuf, OwnedValue};
@@ -152,4 +152,13 @@ fn what_needs_characters_or_a_name_is_an_error() {
     let path = OwnedValue::string(b"$a\xFF".to_vec());
     let error = Expr::parse(&path.as_value(), &Environment::default()).unwrap_err();
     assert_eq!(error.code().code(), 16410);
+}
+
+#[test]
+fn bin_data_of_a_string_has_its_bytes() {
+    let converted = eval("{$convert: {input: '$a', to: 'binData', format: 'utf8'}}").unwrap();
+    let bytes = b"Caf\xE9".to_vec();
+    assert_eq!(converted, Some(OwnedValue::Binary { subtype: 0, bytes }));
+    let error = eval("{$convert: {input: '$a', to: 'binData', format: 'hex'}}").unwrap_err();
+    assert_eq!(error.code().code(), 241);
 }
