@@ -1,4 +1,4 @@
-//! Strings and expressions that are not UTF-8, issue 13: comparisons are by bytes, patterns match none of them.
+//! Strings and expressions that are not UTF-8: comparisons are by bytes, patterns match none of them.
 
 use super::*;
 use crate::Environment;

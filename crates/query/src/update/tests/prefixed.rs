@@ -1,4 +1,4 @@
-//! Names that begin with `$`, issue 13: below the first level they are names like others.
+//! Names that begin with `$`: below the first level they are names like others.
 
 use super::*;
 
