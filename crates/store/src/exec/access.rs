@@ -308,7 +308,7 @@ impl Executor {
         self.position.as_deref().filter(|key| !key.is_empty())
     }
 
-    fn open_source(&self, access: Access) -> Result<Source> {
+    fn open_source(&mut self, access: Access) -> Result<Source> {
         let primary = self.collection.primary;
         Ok(match access {
             Access::Eof => Source::Eof,
@@ -330,11 +330,13 @@ impl Executor {
                 ranges, direction, ..
             } => {
                 self.collection.id_uses().add();
+                self.stats.seeks += 1;
                 let range = primary_range(primary, ranges, direction);
                 Source::Primary(KeyScan::open(&self.snapshot, range)?)
             }
             Access::Index(access) => {
                 access.index.uses().add();
+                self.stats.seeks += 1;
                 Source::Index {
                     scan: KeyScan::open(&self.snapshot, access.key_range())?,
                     covered: access.covered,

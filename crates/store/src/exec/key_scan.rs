@@ -58,8 +58,6 @@ pub struct KeyScan {
     counts_keys: bool,
     /// Whether the cursor's bounds say all about keys of one field.
     is_one_range: bool,
-    /// Whether the cursor was asked for its first key; that is the first seek.
-    is_begun: bool,
 }
 
 impl KeyScan {
@@ -79,7 +77,6 @@ impl KeyScan {
                 forward,
                 counts_keys: true,
                 is_one_range: false,
-                is_begun: false,
             });
         }
         let (low, high) = outer_bounds(&fields);
@@ -107,7 +104,6 @@ impl KeyScan {
             forward,
             counts_keys: true,
             is_one_range,
-            is_begun: false,
         })
     }
 
@@ -132,10 +128,6 @@ impl KeyScan {
         let Some(cursor) = &mut self.cursor else {
             return Ok(None);
         };
-        if !self.is_begun {
-            self.is_begun = true;
-            stats.seeks += u64::from(self.counts_keys);
-        }
         while let Some((key, value)) = cursor.next()? {
             if stats.is_out_of_work() {
                 return Ok(None);

@@ -155,6 +155,7 @@ impl NearSearch {
         self.to = (self.from + step).min(self.end);
         let range = self.access.ring_range(self.from, self.to);
         self.scan = Some(KeyScan::open(snapshot, range)?);
+        stats.seeks += 1;
         self.seen = self.access.scan.may_repeat.then(Seen::default);
         self.held_max = HELD_MAX;
         Ok(())
@@ -173,6 +174,7 @@ impl NearSearch {
             context.step()?;
             let range = self.access.ring_range(self.from, self.from + step);
             let mut scan = KeyScan::open(snapshot, range)?;
+            stats.seeks += 1;
             if scan.next(stats, |_, _, _, _| Ok(Some(())))?.is_some() {
                 break;
             }
