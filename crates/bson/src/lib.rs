@@ -36,7 +36,7 @@ pub use error::{Error, ErrorKind};
 pub use object_id::{ObjectId, ParseObjectIdError};
 pub use owned::OwnedValue;
 pub use raw::{RawElement, find_byte, value_len};
-pub use text::{NotUtf8, NotUtf8Buf, Text};
+pub use text::{NotUtf8, NotUtf8Buf, Text, hex};
 pub use timestamp::Timestamp;
 pub use value::{Value, type_code_of_name, type_name_of_code};
 

@@ -10,6 +10,15 @@ use std::fmt;
 use crate::raw::text_at;
 use crate::{Doc, ObjectId, OwnedValue, Value, tag};
 
+/// Bytes as lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let halves = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    halves
+        .map(|half| char::from(DIGITS[usize::from(half)]))
+        .collect()
+}
+
 /// A value with text that is not UTF-8: a string, a symbol, code, a regular expression or a DBPointer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NotUtf8<'a> {

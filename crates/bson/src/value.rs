@@ -69,8 +69,8 @@ pub enum Value<'a> {
     MinKey,
     /// Greater than every other value.
     MaxKey,
-    /// A value of one of the types above whose text is not UTF-8. See [`Value::text`], [`Value::string_bytes`] and
-    /// [`Value::characters`] for what does not care.
+    /// A value of one of the types above whose text is not UTF-8. [`Value::text`], [`Value::string_bytes`] and
+    /// [`Value::characters`] are for code that does not need valid UTF-8.
     NotUtf8(NotUtf8<'a>),
 }
 

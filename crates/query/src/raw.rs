@@ -1,6 +1,6 @@
 //! Encoded elements with their offsets, and writing encoded bytes.
 
-use frond_bson::{Doc, DocBuf, RawElement, Value, tag};
+use frond_bson::{Doc, DocBuf, RawElement, Text, Value, tag};
 
 /// An element and where its bytes are, counted from the start of its document.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +57,10 @@ pub(crate) fn depth(value: &Value<'_>) -> usize {
         Value::Document(doc) | Value::Array(doc) => {
             1 + doc.values().map(|v| depth(&v)).max().unwrap_or(0)
         }
-        Value::JavaScriptWithScope { scope, .. } => depth(&Value::Document(scope)),
-        _ => 0,
+        _ => match value.text() {
+            Some(Text::Scoped { scope, .. }) => depth(&Value::Document(scope)),
+            _ => 0,
+        },
     }
 }
 

@@ -150,7 +150,7 @@ impl<'a> Context<'a> {
             Value::Binary { subtype: 4, bytes } => {
                 let found = self.server.store.collection_by_uuid(self.db, bytes);
                 found.ok_or_else(|| {
-                    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                    let digits = frond_bson::hex(bytes);
                     Failure::new(
                         ErrorCode::NamespaceNotFound,
                         format!("Unable to resolve {digits}"),

@@ -25,11 +25,6 @@ pub fn bytes() -> [u8; 16] {
     out
 }
 
-/// Bytes as lower-case hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,6 +36,5 @@ mod tests {
         seen.dedup();
         assert_eq!(seen.len(), 1000);
         assert_ne!(bytes(), bytes());
-        assert_eq!(hex(&[0, 255, 16]), "00ff10");
     }
 }

@@ -221,7 +221,7 @@ impl Sessions {
                     "Retryable write with txnNumber {txn_number} is prohibited on session {} \
                      because a newer retryable write with txnNumber {} has already started on \
                      this session.",
-                    crate::random::hex(&id.0),
+                    frond_bson::hex(&id.0),
                     session.txn_number
                 ),
             ));

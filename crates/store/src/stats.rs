@@ -16,8 +16,8 @@ pub struct CollectionStats {
     pub size: u64,
     /// Mean size of a document, rounded down; 0 without documents.
     pub avg_obj_size: u64,
-    /// Space of the documents: compressed in the data file, and as they are as long as they are only in memory and
-    /// in the log, rounded up to blocks of the file.
+    /// Space of the documents: their compressed size in the data file, and the uncompressed size, rounded up to
+    /// blocks, of what is so far only in memory and in the log.
     pub storage_size: u64,
     /// Space of all indexes.
     pub total_index_size: u64,

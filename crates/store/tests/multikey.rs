@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Fixture, ns};
-use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_store::{
     CountRequest, DeleteRequest, Durability, FindRequest, OpContext, UpdateRequest, Verbosity,
 };
@@ -260,6 +260,88 @@ fn a_sparse_index_lacks_entries_of_elements_without_its_fields() {
         let (_, scanned) = both(&f, &filter, "i");
         assert_eq!(ids(&f.find_all(&c, filter.clone())), scanned, "{filter:?}");
     }
+}
+
+/// As of MongoDB 8.0.
+#[test]
+fn undefined_is_not_null_to_an_index_either() {
+    for key in [doc! {"a": 1}, doc! {"a": 1, "b": 1}, doc! {"a.x": 1}] {
+        let f = Fixture::new();
+        let c = ns("db.c");
+        let index = doc! {"key": &key, "name": "i"};
+        f.store.create_indexes(&c, &[&index]).unwrap();
+        let undefined = Value::Undefined;
+        f.insert(
+            &c,
+            &[
+                doc! {"_id": 1, "a": undefined},
+                doc! {"_id": 2, "a": null},
+                doc! {"_id": 3},
+                doc! {"_id": 4, "a": [undefined, 1]},
+                doc! {"_id": 5, "a": []},
+                doc! {"_id": 6, "a": {"x": undefined}},
+                doc! {"_id": 7, "a": [{"x": undefined}, {"x": null}]},
+            ],
+        );
+        for path in ["a", "a.x"] {
+            for condition in [
+                doc! {"$eq": null},
+                doc! {"$ne": null},
+                doc! {"$in": [null, 1]},
+                doc! {"$nin": [null]},
+                doc! {"$gte": null},
+                doc! {"$lte": null},
+                doc! {"$not": {"$gte": null}},
+                doc! {"$exists": false},
+                doc! {"$elemMatch": {"$ne": null}},
+                doc! {"$elemMatch": {"$eq": null}},
+            ] {
+                let filter = doc! {path: &condition};
+                let (indexed, scanned) = both(&f, &filter, "i");
+                assert_eq!(indexed, scanned, "{filter:?} by {key:?}");
+            }
+        }
+    }
+}
+
+/// To `$elemMatch` an array inside of an array is a document whose names are numbers.
+#[test]
+fn a_sparse_index_on_a_position_lacks_arrays_inside_of_arrays() {
+    for (key, document, filter) in [
+        (
+            doc! {"a.1": 1},
+            doc! {"_id": 1, "a": [[7, 5]]},
+            doc! {"a": {"$elemMatch": {"1": 5}}},
+        ),
+        (
+            doc! {"a.0.b": 1},
+            doc! {"_id": 1, "a": [1, [{"b": 5}]]},
+            doc! {"a": {"$elemMatch": {"0.b": 5}}},
+        ),
+    ] {
+        let f = Fixture::new();
+        let c = ns("db.c");
+        let index = doc! {"key": key, "name": "i", "sparse": true};
+        f.store.create_indexes(&c, &[&index]).unwrap();
+        f.insert(&c, &[document]);
+        assert_eq!(ids(&f.find_all(&c, filter.clone())), [1], "{filter:?}");
+    }
+}
+
+/// Many conditions on one field of an array are planned in linear time, and lose nothing.
+#[test]
+fn many_conditions_on_an_element_are_planned() {
+    let f = Fixture::new();
+    let c = ns("db.c");
+    let index = doc! {"key": {"a.b": 1}, "name": "i"};
+    f.store.create_indexes(&c, &[&index]).unwrap();
+    f.insert(&c, &[doc! {"_id": 1, "a": [{"b": 5}, {"b": -1}]}]);
+    let mut all = ArrayBuf::new();
+    for low in 0..5000 {
+        all.push(&doc! {"b": {"$gt": -low}});
+    }
+    let filter = doc! {"a": {"$elemMatch": {"$and": all}}};
+    assert_eq!(both(&f, &filter, "i"), (vec![1], vec![1]));
 }
 
 /// A store of before components were tracked tells only which fields met an array.

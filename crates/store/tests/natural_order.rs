@@ -4,10 +4,10 @@
 mod common;
 
 use common::{Fixture, INSERT, ns};
-use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_bson::{Doc, DocBuf, Value, array, doc};
 use frond_store::{
-    DeleteRequest, DocumentStore, Durability, EngineOptions, FindRequest, Namespace, NaturalOrder,
-    OpContext, StoreOptions, UpdateRequest,
+    AggregateRequest, DeleteRequest, DocumentStore, Durability, EngineOptions, FindRequest,
+    InsertOptions, Namespace, NaturalOrder, OpContext, StoreOptions, UpdateRequest,
 };
 
 fn names(found: &[DocBuf]) -> Vec<&str> {
@@ -188,6 +188,89 @@ fn options_that_set_an_order_of_their_own_are_refused_beside_it() {
         .store
         .create_collection(&ns("db.c"), &doc! {"naturalOrder": "x"});
     assert_eq!(error.unwrap_err().code().code(), 2);
+}
+
+/// Every second `_id` is taken: the others are inserted in one commit all the same.
+#[test]
+fn an_unordered_insert_passes_over_duplicates() {
+    for order in ["_id", "insertion"] {
+        let f = Fixture::new();
+        let c = ns("db.c");
+        let options = doc! {"naturalOrder": order};
+        f.store.create_collection(&c, &options).unwrap();
+        let taken: Vec<DocBuf> = (0..500).map(|n| doc! {"_id": 2 * n}).collect();
+        f.insert(&c, &taken);
+        let docs: Vec<DocBuf> = (0..1000).map(|n| doc! {"_id": n}).collect();
+        let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
+        let unordered = InsertOptions {
+            ordered: false,
+            ..INSERT
+        };
+        let outcome = f.store.insert(&c, &docs, unordered).unwrap();
+        assert_eq!(
+            (outcome.inserted, outcome.errors.len()),
+            (500, 500),
+            "{order}"
+        );
+        assert!(
+            outcome.errors.iter().all(|one| one.index % 2 == 0),
+            "{order}"
+        );
+        assert_eq!(f.store.verify(&c).unwrap().errors, Vec::<String>::new());
+    }
+}
+
+/// `$out` into a collection keeps its order, whatever the setting is.
+#[test]
+fn out_keeps_the_order_of_its_target() {
+    for setting in [NaturalOrder::Id, NaturalOrder::Insertion] {
+        let directory = tempfile::tempdir().unwrap();
+        let open = |order: NaturalOrder| {
+            let options = StoreOptions::default().with_natural_order(order);
+            DocumentStore::open_engine(EngineOptions::new(directory.path()), options).unwrap()
+        };
+        let insert = |store: &DocumentStore, name: &str| {
+            let docs = [doc! {"_id": "b"}, doc! {"_id": "a"}];
+            let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
+            store.insert(&ns(name), &docs, INSERT).unwrap();
+        };
+        let store = open(NaturalOrder::Id);
+        insert(&store, "db.by_id");
+        let insertion = doc! {"naturalOrder": "insertion"};
+        store
+            .create_collection(&ns("db.by_insertion"), &insertion)
+            .unwrap();
+        store
+            .create_collection(&ns("db.source"), &insertion)
+            .unwrap();
+        insert(&store, "db.source");
+        store.engine().close().unwrap();
+        drop(store);
+        let store = open(setting);
+        for (target, first) in [("by_id", "a"), ("by_insertion", "b")] {
+            let request = AggregateRequest {
+                collation: None,
+                pipeline: &array![{"$out": target}],
+                hint: None,
+                variables: None,
+                durability: Durability::Logged,
+                bypass_validation: false,
+                allow_disk_use: None,
+            };
+            let source = ns("db.source");
+            let mut written = store
+                .aggregate("db", Some(&source), &request, &OpContext::new())
+                .unwrap();
+            assert!(written.next().unwrap().is_none());
+            let target = Namespace::new("db", target).unwrap();
+            let mut found = store
+                .find(&target, &FindRequest::default(), &OpContext::new())
+                .unwrap();
+            let found = found.next().unwrap().unwrap();
+            assert_eq!(found.get_str("_id"), Some(first), "{setting:?} {target}");
+            assert_eq!(store.verify(&target).unwrap().errors, Vec::<String>::new());
+        }
+    }
 }
 
 #[test]

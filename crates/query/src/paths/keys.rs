@@ -178,8 +178,8 @@ where
                     ([first, ..], Some(_)) if has_field(&item, first.name()) => {
                         return Err(ambiguous(first.name()));
                     }
-                    // MongoDB sorts it as it sorts an empty array anywhere else. Indexes hold it as the array
-                    // that it is: no sort is read from one whose path has a number.
+                    // A sort takes this empty array as undefined, as MongoDB does. An index stores the array; that
+                    // is safe, as no sort is read from an index whose path has a number.
                     ([_], Some(Value::Array(empty)))
                         if empty.is_empty() && self.parallel == ParallelArrays::Refuse =>
                     {

@@ -5,7 +5,7 @@
 //! of a reference: `$ref`, `$id` and `$db`, in this order. In `_id` only references are allowed, at every level.
 
 use crate::error::{Error, ErrorCode, Result};
-use frond_bson::{Doc, Value, tag};
+use frond_bson::{Doc, Text, Value, tag};
 
 /// Whether a field of this name has to be checked at the first level of a document.
 pub(super) fn is_prefixed(name: &str) -> bool {
@@ -120,8 +120,11 @@ fn prefixed_in_id(doc: &Doc, depth: usize) -> Option<&str> {
         }
         let below = match element.value() {
             Some(Value::Document(below) | Value::Array(below)) => prefixed_in_id(below, depth + 1),
-            Some(Value::JavaScriptWithScope { scope, .. }) => prefixed_in_id(scope, depth + 1),
-            _ => None,
+            Some(value) => match value.text() {
+                Some(Text::Scoped { scope, .. }) => prefixed_in_id(scope, depth + 1),
+                _ => None,
+            },
+            None => None,
         };
         if below.is_some() {
             return below;

@@ -9,6 +9,7 @@ use crate::context::OpContext;
 use crate::error::{Error, Result, command};
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
+use crate::options::NaturalOrder;
 use crate::store::DocumentStore;
 use crate::write::insert::InsertOptions;
 use crate::write::update::UpdateRequest;
@@ -78,8 +79,14 @@ impl Target<'_> {
 
     /// Creates a collection like another one.
     fn prepare(&self, ns: &Namespace, like: Option<&Collection>) -> Result<()> {
-        let options = like.map_or(Doc::empty(), |like| &like.options);
-        self.store.create_collection(ns, options)?;
+        match like {
+            // Its options set the order, or it is older than the setting, and so in the order of `_id`.
+            Some(like) => {
+                let catalog = self.store.catalog();
+                catalog.create_ordered(ns, &like.options, NaturalOrder::Id)?;
+            }
+            None => self.store.create_collection(ns, Doc::empty())?,
+        }
         let specs: Vec<&Doc> = like
             .into_iter()
             .flat_map(Collection::ready_indexes)

@@ -61,9 +61,9 @@ pub(crate) fn index_count(collection: &Collection) -> usize {
     collection.ready_indexes().count() + usize::from(!collection.is_by_record())
 }
 
-/// Whether the order of a new collection's documents is that of the settings: it is the server's no more than its
-/// options', and no other option decides.
-fn may_lie_in_any_order(ns: &Namespace, options: &CollectionOptions) -> bool {
+/// Whether the store's setting decides the natural order of a new collection: it is not a system collection, and none
+/// of its options sets an order.
+fn takes_order_of_setting(ns: &Namespace, options: &CollectionOptions) -> bool {
     options.natural_order.is_none()
         && !options.is_by_record()
         && options.clustered.is_none()
@@ -128,9 +128,22 @@ impl Catalog {
     /// # Errors
     /// `NamespaceExists` (48) if it is there with other options; errors of the name and the options.
     pub fn create_collection(&self, ns: &Namespace, options: &Doc) -> Result<bool> {
+        self.create_ordered(ns, options, self.natural_order)
+    }
+
+    /// As [`Catalog::create_collection`], in this order if the options set none.
+    ///
+    /// # Errors
+    /// As [`Catalog::create_collection`].
+    pub(crate) fn create_ordered(
+        &self,
+        ns: &Namespace,
+        options: &Doc,
+        otherwise: NaturalOrder,
+    ) -> Result<bool> {
         let mut parsed = CollectionOptions::parse(options)?;
         let mut stored = parsed.stored(options);
-        if self.natural_order == NaturalOrder::Insertion && may_lie_in_any_order(ns, &parsed) {
+        if otherwise == NaturalOrder::Insertion && takes_order_of_setting(ns, &parsed) {
             let options = {
                 let mut options = options.to_owned();
                 options.push("naturalOrder", "insertion");

@@ -358,11 +358,6 @@ impl Catalog {
     }
 }
 
-/// An identity as messages show it.
-pub(crate) fn hex(uuid: &Uuid) -> String {
-    uuid.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Error 26.
 pub(crate) fn not_found(ns: &Namespace) -> crate::error::Error {
     command(ErrorCode::NamespaceNotFound, format!("ns not found {ns}"))

@@ -1,9 +1,9 @@
-//! Collections in the order of insertion: capped ones, and time series.
+//! Collections in the order of insertion: capped ones, time series, and those with `naturalOrder: "insertion"`.
 //!
 //! Their documents lie under record ids, numbers that count up, and not under their `_id`. So a scan
 //! gives the order of insertion, the oldest documents are the first ones of the tree, and a tailable cursor
-//! goes on behind the last id it saw. The index on `_id` of a capped collection is a unique index like
-//! any other one; a time series has none, as in MongoDB.
+//! goes on behind the last id it saw. The index on `_id` is a unique index like any other one; a time series
+//! has none, as in MongoDB.
 //!
 //! (The other way, a second tree from numbers to `_id`s, would need a third one from `_id`s to numbers for
 //! deletes, and a look-up for each document of a scan.)
@@ -135,7 +135,7 @@ pub(crate) fn record_of_key(encoded: &[u8]) -> Option<i64> {
     }
 }
 
-/// The specification of the index on `_id` of a capped collection.
+/// The specification of the index on `_id` of a collection in the order of insertion.
 pub(super) fn id_index(collator: &Collator) -> Result<IndexSpec> {
     let spec = IndexSpec::inheriting(&IndexSpec::id_index_doc(), collator, None);
     Ok(unique_id(IndexSpec::parse(&spec)?))

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::ExecStats;
 use super::access::{Executor, Row};
-use crate::catalog::{Catalog, TailSignal, Uuid, hex, record_of_key};
+use crate::catalog::{Catalog, TailSignal, Uuid, record_of_key};
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
 use crate::namespace::Namespace;
@@ -149,7 +149,7 @@ impl Tail {
 fn gone(uuid: &Uuid) -> Error {
     command(
         ErrorCode::QueryPlanKilled,
-        format!("collection dropped. UUID {}", hex(uuid)),
+        format!("collection dropped. UUID {}", frond_bson::hex(uuid)),
     )
 }
 

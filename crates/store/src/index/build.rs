@@ -295,7 +295,7 @@ impl Build<'_> {
         }
     }
 
-    /// Loads what a snapshot holds into the trees. Returns the fields of each index that have met an array.
+    /// Loads what a snapshot holds into the trees. Returns the multikey paths of each index.
     fn load(&self) -> Result<Vec<MultikeyPaths>> {
         let collection = self.catalog.by_uuid(self.uuid).ok_or_else(aborted)?;
         let loads: Vec<(TreeId, Duplicates)> = self

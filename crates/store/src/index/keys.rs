@@ -95,6 +95,12 @@ impl IndexKeys {
         })
     }
 
+    /// Whether a key has these encoded fields.
+    pub fn contains(&self, fields: &[u8]) -> bool {
+        let key = |span: &Span| slice(&self.bytes, span.start, span.middle);
+        (self.spans.binary_search_by(|span| key(span).cmp(fields))).is_ok()
+    }
+
     /// The keys that are in `self` and not, with the same lost bits, in `other`.
     pub fn missing_in<'a>(
         &'a self,

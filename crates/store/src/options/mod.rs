@@ -328,7 +328,7 @@ impl CollectionOptions {
             || self.natural_order == Some(NaturalOrder::Insertion)
     }
 
-    /// Whether the index on `_id` is one like any other: documents lie under record ids, but not those of a time
+    /// Whether the index on `_id` is an ordinary unique index: documents lie under record ids, and it is not a time
     /// series, which has no such index.
     pub fn has_id_index(&self) -> bool {
         self.is_by_record() && self.time_series.is_none()

@@ -92,18 +92,15 @@ fn point(value: Value<'_>, collator: &Collator) -> Interval {
     Interval::point(encoded, value.to_owned())
 }
 
-/// What null means in a filter: null, undefined and missing, which an index stores as null.
+/// What null means in a filter: null and missing, which an index stores as null. As of MongoDB 8.0 undefined is
+/// neither.
 fn nulls() -> Intervals {
-    Intervals::union_of(vec![
-        point(Value::Undefined, Collator::BINARY),
-        point(Value::Null, Collator::BINARY),
-    ])
+    Intervals::one(point(Value::Null, Collator::BINARY))
 }
 
 /// Values equal to `value`, as an index holds them.
 fn equal(value: Value<'_>, collator: &Collator) -> Intervals {
     match value {
-        Value::Null | Value::Undefined => nulls(),
         Value::Array(items) => {
             // The array is there by its elements; inside of another array, as a whole.
             let first = items.values().next().unwrap_or(Value::Undefined);
@@ -548,6 +545,10 @@ impl<'a> Field<'a> {
     }
 }
 
+/// Conditions on one field that are looked at, the narrowest. Each is compared with all that were chosen, and bounds
+/// may always hold too much.
+const CONDITIONS_MAX: usize = 16;
+
 /// The ranges of a field that met arrays by the conditions on it, beside those that were chosen for the fields
 /// before it.
 fn ranges_in_arrays<'a>(
@@ -558,6 +559,7 @@ fn ranges_in_arrays<'a>(
     // The narrowest first; of equals the last, as MongoDB sorts `$lt` before `$gt`.
     about.reverse();
     about.sort_by_key(|one| Reverse(narrowness(&one.intervals)));
+    about.truncate(CONDITIONS_MAX);
     let mut ranges = Intervals::all();
     for one in about {
         let mut others = chosen.iter();
@@ -584,8 +586,13 @@ impl IndexBounds {
     pub fn of(spec: &IndexSpec, multikey: &MultikeyPaths, conditions: &Conditions) -> IndexBounds {
         let may_be_missing = !spec.fields.first().is_some_and(|first| {
             let field = Field::of(0, &first.path, multikey);
+            // An element that is an array is a document with numbers as names to `$elemMatch`, but has no such key.
+            let is_unsafe = field.arrays != 0 && has_number(field.path);
             let mut about = conditions.about(&first.path);
-            about.any(|one| !one.matches_missing && field.can_bound(one))
+            about.any(|one| {
+                let has_key = !is_unsafe || one.elements.is_empty();
+                !one.matches_missing && field.can_bound(one) && has_key
+            })
         });
         let mut bounds = IndexBounds {
             fields: Vec::with_capacity(spec.fields.len()),

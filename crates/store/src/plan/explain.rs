@@ -452,12 +452,10 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
 fn text_match(text: &TextMatch, access: &IndexAccess, input: &DocBuf, shown: &Shown<'_>) -> DocBuf {
     let mut stage = begin("TEXT_MATCH", shown, |measured| measured.stats.passed);
     let mut prefix = DocBuf::new();
-    {
-        let fields = access.index.spec.fields.iter().zip(&access.bounds.fields);
-        for (field, ranges) in fields.take_while(|(field, _)| field.path != "_fts") {
-            if let Some(value) = ranges.as_slice().last().and_then(Interval::value) {
-                prefix.push_value(&field.path, &value);
-            }
+    let fields = access.index.spec.fields.iter().zip(&access.bounds.fields);
+    for (field, ranges) in fields.take_while(|(field, _)| field.path != "_fts") {
+        if let Some(value) = ranges.as_slice().last().and_then(Interval::value) {
+            prefix.push_value(&field.path, &value);
         }
     }
     shown.room.push(&mut stage, "indexPrefix", &prefix);
@@ -609,8 +607,7 @@ fn push_collation(stage: &mut DocBuf, collator: &Collator) {
 fn collation_key(text: &str, collator: &Collator) -> String {
     let mut key = Vec::new();
     collator.sort_key(text, &mut key);
-    let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("CollationKey(0x{hex})")
+    format!("CollationKey(0x{})", frond_bson::hex(&key))
 }
 
 /// An interval as `(5, inf.0]`; `falling` begins with the upper end.

@@ -65,7 +65,7 @@ fn error(
         is_encoded.push(text.is_some());
         match text {
             Some(text) => {
-                let hex: String = text.iter().map(|byte| format!("{byte:02x}")).collect();
+                let hex = frond_bson::hex(text);
                 shown.push(element.name(), format!("0x{hex}").as_str());
                 encoded.push(element.name(), hex.as_str());
             }

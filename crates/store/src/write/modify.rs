@@ -10,7 +10,7 @@ use frond_query::matcher::Filter;
 
 use super::Retry;
 use super::staging::{Buffers, Staged, Staging};
-use crate::catalog::{Catalog, Uuid, hex};
+use crate::catalog::{Catalog, Uuid};
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
 use crate::exec::access::{Executor, Loading, Row};
@@ -197,7 +197,7 @@ impl Target<'_> {
             let Some((collection, snapshot)) = read.filter(|(now, _)| now.uuid == uuid) else {
                 return Err(command(
                     ErrorCode::QueryPlanKilled,
-                    format!("collection dropped. UUID {}", hex(&uuid)),
+                    format!("collection dropped. UUID {}", frond_bson::hex(&uuid)),
                 ));
             };
             // After conflicts the commits get smaller, so that each meets fewer others.

@@ -99,7 +99,7 @@ pub struct Staging<'a> {
     ascending: (Vec<u8>, Vec<usize>),
     /// Hashes of the unique keys that this write set puts or deletes.
     uniques: HashSet64,
-    /// Multikey bits that are new in the catalog with this commit.
+    /// Multikey paths that are new in the catalog with this commit.
     multikey: Vec<(Arc<Index>, MultikeyPaths)>,
     /// Whether documents are not checked by the validator.
     bypass_validation: bool,
@@ -271,7 +271,11 @@ impl<'a> Staging<'a> {
         }
         match self.generate(doc, key.len(), None) {
             // Perhaps the other document is one that has to go by then.
-            Err(error) if is_by_record && self.documents > 0 && error.is_duplicate_key() => {
+            Err(error)
+                if self.collection.settings.capped.is_some()
+                    && self.documents > 0
+                    && error.is_duplicate_key() =>
+            {
                 return Ok(Staged::NextCommit);
             }
             Err(error) => return Err(error),
@@ -471,7 +475,7 @@ impl<'a> Staging<'a> {
             // One document's own keys are distinct, so they cannot collide with each other.
             let mut staged = Staged::Done;
             for (fields, lost) in keys.iter() {
-                if old_keys.iter().any(|(old, _)| old == fields) {
+                if old_keys.contains(fields) {
                     continue;
                 }
                 if self.uniques.contains(&key_hash(index.tree, fields)) {

@@ -67,8 +67,8 @@ impl Random {
             36 => OwnedValue::MinKey,
             37 => OwnedValue::MaxKey,
             38 => match small {
-                0 => OwnedValue::Undefined,
-                1 => OwnedValue::JavaScript("1".into()),
+                0 | 1 => OwnedValue::Undefined,
+                2 => OwnedValue::JavaScript("1".into()),
                 _ => OwnedValue::DbPointer {
                     ns: "a.b".into(),
                     id: ObjectId([1; 12]),
@@ -157,7 +157,7 @@ impl Random {
         let mut path = self.pick(&NAMES).to_owned();
         for _ in 0..self.pick(&[0, 0, 1, 1, 1, 2, 2, 3]) {
             path.push('.');
-            path.push_str(if self.one_in(16) {
+            path.push_str(if self.one_in(10) {
                 self.pick(&["0", "1"])
             } else {
                 self.pick(&NAMES)

@@ -2,7 +2,6 @@
 
 use crate::error::{Error, ErrorCode, Result};
 use frond_bson::extjson::{base64_decode, base64_encode};
-use std::fmt::Write;
 
 /// The subtype of UUIDs.
 pub(super) const UUID: u8 = 4;
@@ -110,12 +109,12 @@ pub(super) fn to_text(bytes: &[u8], subtype: u8, format: Format) -> Result<Strin
             .trim_end_matches('=')
             .replace('+', "-")
             .replace('/', "_")),
-        Format::Hex => Ok(hex_encode(bytes).to_ascii_uppercase()),
+        Format::Hex => Ok(frond_bson::hex(bytes).to_ascii_uppercase()),
         Format::Utf8 => std::str::from_utf8(bytes)
             .map(str::to_owned)
             .map_err(|_| failure("Invalid UTF-8")),
         Format::Uuid if subtype == UUID && bytes.len() == 16 => {
-            let hex = hex_encode(bytes);
+            let hex = frond_bson::hex(bytes);
             let parts = [0..8, 8..12, 12..16, 16..20, 20..32];
             let parts: Vec<&str> = parts.into_iter().filter_map(|part| hex.get(part)).collect();
             Ok(parts.join("-"))
@@ -124,15 +123,6 @@ pub(super) fn to_text(bytes: &[u8], subtype: u8, format: Format) -> Result<Strin
             "Only binData of subtype {UUID} and 16 bytes can be converted with the format 'uuid'"
         ))),
     }
-}
-
-fn hex_encode(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // Writing to a string does not fail.
-        let _ = write!(out, "{byte:02x}");
-    }
-    out
 }
 
 fn hex_decode(text: &str) -> Option<Vec<u8>> {

@@ -369,7 +369,7 @@ fn index_of_code_points<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     let (start, end) = search_bounds("$indexOfCP", start, end)?;
     let text = std::str::from_utf8(text)
         .map_err(|_| Error::location(40095, "$indexOfCP found bad UTF-8 in the input"))?;
-    // Code points of the one are not in the other.
+    // Text that is not UTF-8 does not occur in text that is.
     let Ok(part) = std::str::from_utf8(part) else {
         return Ok((-1).into());
     };

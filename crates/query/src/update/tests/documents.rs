@@ -1,6 +1,8 @@
 //! Conflicts, `_id`, upserts, limits and random updates.
 
 use super::*;
+use crate::error::ErrorCode;
+use frond_bson::doc;
 
 #[test]
 fn conflicts_and_bad_updates() {
@@ -336,4 +338,32 @@ fn random_doc(rng: &mut rand::rngs::StdRng, depth: usize) -> DocBuf {
         }
     }
     doc
+}
+
+/// The variables of code whose text is not UTF-8 are documents inside of it like others.
+#[test]
+fn nesting_is_bounded_inside_of_code_that_is_not_utf8() {
+    let mut scope = doc! {"x": 1};
+    for _ in 0..150 {
+        scope = doc! {"x": &scope};
+    }
+    let mut code = b"\0\0\0\0\x02\0\0\0\xFF\0".to_vec();
+    code.extend_from_slice(scope.as_bytes());
+    let length = code.len() as u32;
+    code[..4].copy_from_slice(&length.to_le_bytes());
+    let mut bytes = vec![0; 4];
+    bytes.extend_from_slice(b"\x0Fcode\0");
+    bytes.extend_from_slice(&code);
+    bytes.push(0);
+    let length = bytes.len() as u32;
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    let values = DocBuf::from_vec(bytes).unwrap();
+    let code = values.get("code").unwrap();
+    assert!(matches!(code, Value::NotUtf8(_)));
+    let path = ["a"; 100].join(".");
+    let mut set = DocBuf::new();
+    set.push(&path, code);
+    let spec = doc! {"$set": &set};
+    let error = Update::parse(&spec, &[]).err().unwrap();
+    assert_eq!(error.code(), ErrorCode::Overflow, "{error}");
 }
