@@ -4,7 +4,7 @@
 #
 #   scripts/bench-natural-order.sh OUT
 #
-# OUT gets the report of `frond bench insert`, find.csv with the rates of finds by `_id`, and run.md.
+# OUT gets the report of `frond bench insert`, find.txt with the rates of finds by `_id`, and run.md.
 # From the environment:
 #
 #   DOCUMENTS   4000000   documents to insert
@@ -64,19 +64,23 @@ serve _id "${port[_id]}"
 serve insertion "${port[insertion]}"
 "$binary" bench insert --uri "mongodb://127.0.0.1:${port[_id]}" --uri "mongodb://127.0.0.1:${port[insertion]}" \
     --documents "$documents" --quiet --out "$out"
-echo order,turn,finds_per_second >"$out/find.csv"
 for turn in 1 2 3 4 5; do
     for order in _id insertion; do
         rate=$("$binary" bench roundtrip --uri "mongodb://127.0.0.1:${port[$order]}" --seconds 1 |
             awk '/find by _id, median/ { sub(/\/s/, "", $NF); gsub(/,/, "", $NF); print $NF }')
-        echo "$order,$turn,$rate" >>"$out/find.csv"
+        echo "$rate" >>"$data/finds-$order"
     done
 done
+for order in _id insertion; do
+    echo "order of $order"
+    echo "find by _id by one client, turns: $(paste -sd' ' "$data/finds-$order")"
+    echo "find by _id, median $(sort -n "$data/finds-$order" | sed -n 3p)/s"
+done >"$out/find.txt"
 {
     echo "# Documents in the order of \`_id\` and in that of insertion"
     echo
     echo "\`scripts/bench-natural-order.sh\` with $documents documents and $memory_mib MiB for each server. Commit"
     echo "$(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(date -u '+%Y-%m-%d %H:%M UTC'), $(nproc) cores that the client shares. In the report the first"
-    echo "server keeps the order of \`_id\`, the second that of insertion; \`find.csv\` has finds by \`_id\` by one client over"
+    echo "server keeps the order of \`_id\`, the second that of insertion; \`find.txt\` has finds by \`_id\` by one client over"
     echo "100,000 documents in cache."
 } >"$out/run.md"

@@ -28,6 +28,7 @@ const PAGES: &[&str] = &[
     "benchmarks/README.md",
     "benchmarks/peers/README.md",
     "docs/large-documents.md",
+    "docs/natural-order.md",
     "docs/operations.md",
 ];
 
