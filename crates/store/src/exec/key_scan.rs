@@ -120,6 +120,7 @@ impl KeyScan {
 
     /// Calls `visit` with key, value and the end of the fields in the key, for each key inside,
     /// until it returns something. `None` at the end, and when a trial run is out of work.
+    #[inline(always)] // As a call of its own it costs a scan of the collection 5%.
     pub fn next<R>(
         &mut self,
         stats: &mut ExecStats,
