@@ -169,7 +169,11 @@ fn what_a_failure_quotes_is_cut() {
     // Commands that fail as a whole.
     let mut operator = DocBuf::new();
     operator.push(&format!("${large}"), 1);
+    // The name of a command may be longer than a reply: a request has room for 48,000,000 bytes.
+    let mut unknown = DocBuf::new();
+    unknown.push(&"n".repeat(20 << 20), 1);
     let commands = [
+        unknown,
         doc! {"find": "c", "filter": &operator},
         doc! {"find": "c", "filter": {"a": &operator}},
         doc! {"aggregate": "c", "cursor": {}, "pipeline": [&operator]},

@@ -46,10 +46,10 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The answer to something that failed.
-    pub fn failed(failure: &Failure) -> Answer {
+    /// The answer to something that failed, in a size that clients take: a failure may quote the request.
+    pub fn failed(failure: Failure) -> Answer {
         let mut reply = DocBuf::new();
-        failure.write_reply(&mut reply);
+        failure.bounded().write_reply(&mut reply);
         Answer {
             reply,
             more_to_come: false,
@@ -75,7 +75,7 @@ pub fn run_command(
         return Answer {
             wait: effect.block,
             close: effect.close,
-            ..Answer::failed(&failure)
+            ..Answer::failed(failure)
         };
     }
     let mut more_to_come = false;
@@ -100,7 +100,7 @@ pub fn run_command(
         }
         Err(failure) => Answer {
             wait: effect.block,
-            ..Answer::failed(&failure)
+            ..Answer::failed(failure)
         },
     }
 }

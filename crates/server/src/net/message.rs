@@ -133,7 +133,7 @@ fn op_msg(
         }
         Err(failure) => {
             server.metrics.bad_messages.add(1);
-            crate::dispatch::Answer::failed(&failure)
+            crate::dispatch::Answer::failed(failure)
         }
     };
     if answer.close {
