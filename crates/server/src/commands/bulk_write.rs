@@ -140,7 +140,13 @@ impl Command for BulkWrite {
             cx.state.last_error.failed(failure);
         }
         let counts = results.counts();
-        let cursor = Cursor::fixed(CURSOR_NAMESPACE, results.items);
+        // A client that waits for no write is told the counts only.
+        let items = if cx.write_concern.is_unacknowledged() {
+            Vec::new()
+        } else {
+            results.items
+        };
+        let cursor = Cursor::fixed(CURSOR_NAMESPACE, items);
         let mut reply = first_batch(cx, cursor, batch)?;
         reply.push_all(&counts);
         Ok(reply)
@@ -567,6 +573,32 @@ mod tests {
             doc! {"getMore": id, "collection": "$cmd.bulkWrite"},
         );
         assert_eq!(server.batch(&more, "nextBatch").len(), 2);
+    }
+
+    /// With `w: 0` a client that waits for a reply gets the counts, and no result of an operation.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_unacknowledged_bulk_is_answered_with_counts_only() {
+        let mut server = TestServer::new();
+        let ops = doc! {"ops": [
+            {"insert": 0, "document": {"_id": 1}},
+            {"insert": 1, "document": {"_id": 1}},
+            {"insert": 0, "document": {"_id": 1}},
+        ]};
+        let mut run = |concern: DocBuf, failed: i32| {
+            let options =
+                doc! {"ordered": false, "cursor": {"batchSize": 1}, "writeConcern": &concern};
+            let reply = server.run("admin", bulk(&ops, &options));
+            assert_eq!(reply.get_i32("nErrors"), Some(failed), "{concern:?}");
+            assert_eq!(reply.get_i32("nInserted"), Some(3 - failed), "{concern:?}");
+            reply.get_doc("cursor").unwrap().to_owned()
+        };
+        let none = doc! {"firstBatch": [], "id": 0i64, "ns": "admin.$cmd.bulkWrite"};
+        assert_eq!(run(doc! {"w": 0}, 1), none);
+        assert_eq!(run(doc! {"w": 0, "j": false}, 3), none);
+        // Who waits for the journal is told everything.
+        let cursor = run(doc! {"w": 0, "j": true}, 3);
+        assert_eq!(cursor.get_array("firstBatch").unwrap().count(), 1);
+        assert_ne!(cursor.get_i64("id"), Some(0));
     }
 
     #[tokio::test(flavor = "multi_thread")]
