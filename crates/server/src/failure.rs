@@ -73,12 +73,20 @@ impl Failure {
             let end = self.message.floor_char_boundary(MESSAGE_BYTES_MAX);
             self.message.truncate(end);
             self.message.push_str("...");
+            // Truncating keeps the memory.
+            self.message.shrink_to_fit();
         }
         let is_large = |details: &DocBuf| details.len_bytes() > DETAILS_BYTES_MAX;
         if self.details.as_deref().is_some_and(is_large) {
             self.details = None;
         }
         self
+    }
+
+    /// Bytes of what it says: its message and its further fields.
+    pub fn len_bytes(&self) -> usize {
+        let details = self.details.as_ref();
+        self.message.len() + details.map_or(0, |details| details.len_bytes())
     }
 
     /// Adds the fields of a failed command to a reply: `ok: 0` and the rest.
@@ -166,6 +174,7 @@ mod tests {
         assert!(
             bounded.message.len() <= MESSAGE_BYTES_MAX + 3 && bounded.message.ends_with("é...")
         );
+        assert!(bounded.message.capacity() < MESSAGE_BYTES_MAX + 1024);
         assert_eq!(bounded.details, None);
         let mut small = Failure::new(ErrorCode::DuplicateKey, "E11000");
         small.details = Some(Box::new(doc! {"keyValue": {"a": "x".repeat(1 << 20)}}));

@@ -69,43 +69,55 @@ pub fn cursor_reply(name: &str, batch: ArrayBuf, id: i64, namespace: &str) -> Do
     cursor.into_field("cursor")
 }
 
-/// Bytes of error messages in one reply. Further errors have their code and an empty message, so
+/// Bytes of what the errors of one reply say. Further errors have their code and an empty message, so
 /// that a bulk of many failures still fits into a reply, as in MongoDB.
 pub const ERROR_BYTES_MAX: usize = 1 << 20;
 
-/// The failures of a bulk write, by the index of their statement.
+/// The failures of a bulk write, by the index of their statement. What they say is dropped as soon as it does not go
+/// into the reply: each of 100,000 statements may quote megabytes that are stored.
 #[derive(Default)]
-pub struct WriteErrors(Vec<(usize, Failure)>);
+pub struct WriteErrors {
+    list: Vec<(usize, Failure)>,
+    /// Bytes of all but the last one.
+    bytes: usize,
+}
 
 impl WriteErrors {
     /// Adds a failure.
     pub fn push(&mut self, index: usize, failure: Failure) {
-        self.0.push((index, failure.bounded()));
+        if let Some((_, last)) = self.list.last_mut() {
+            // `getLastError` tells the last failure whole, whether or not it goes into the reply.
+            if self.bytes >= ERROR_BYTES_MAX {
+                *last = Failure::new(last.code, "");
+            }
+            self.bytes += last.len_bytes();
+        }
+        self.list.push((index, failure.bounded()));
     }
 
     /// True if nothing failed.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.list.is_empty()
     }
 
     /// The last failure, for `getLastError`.
     pub fn last(&self) -> Option<&Failure> {
-        self.0.last().map(|(_, failure)| failure)
+        self.list.last().map(|(_, failure)| failure)
     }
 
     /// All of them, in the order of their places.
     pub fn into_iter(self) -> impl Iterator<Item = (usize, Failure)> {
-        self.0.into_iter()
+        self.list.into_iter()
     }
 
     /// True if the statement at this place failed.
     pub fn failed(&self, index: usize) -> bool {
-        self.0.iter().any(|(at, _)| *at == index)
+        self.list.iter().any(|(at, _)| *at == index)
     }
 
     /// The same failures at the places that the statements have in the client's request.
     pub fn at(mut self, places: &[usize]) -> WriteErrors {
-        for (index, _) in &mut self.0 {
+        for (index, _) in &mut self.list {
             *index = places.get(*index).copied().unwrap_or(*index);
         }
         self
@@ -113,18 +125,14 @@ impl WriteErrors {
 
     /// Adds `writeErrors` to a reply, if there are any.
     pub fn write(&self, reply: &mut DocBuf) {
-        if self.0.is_empty() {
+        if self.list.is_empty() {
             return;
         }
         let mut bytes = 0;
         reply.push_array("writeErrors", |list| {
-            for (index, failure) in &self.0 {
+            for (index, failure) in &self.list {
                 let fits = bytes < ERROR_BYTES_MAX;
-                bytes += failure.message.len()
-                    + failure
-                        .details
-                        .as_ref()
-                        .map_or(0, |details| details.len_bytes());
+                bytes += failure.len_bytes();
                 list.push_doc(|error| {
                     error.push("index", *index as i32);
                     error.push("code", failure.code.code());
@@ -173,6 +181,32 @@ mod tests {
         assert!(first.get_doc("keyPattern").is_some());
         let last = list.get_doc("99999").unwrap();
         assert_eq!(last, &*doc! {"index": 99_999, "code": 11000, "errmsg": ""});
+    }
+
+    /// A few bytes of a request may quote a large value that is stored.
+    #[test]
+    fn write_errors_hold_no_more_memory_than_their_reply() {
+        let mut errors = WriteErrors::default();
+        for index in 0..100 {
+            let mut failure = Failure::new(ErrorCode::DuplicateKey, format!("E11000 {index}"));
+            let details = doc! {"keyValue": {"u": "x".repeat(3 << 20)}};
+            failure.details = Some(Box::new(details));
+            errors.push(index, failure);
+            let held: usize = errors.list.iter().map(|(_, one)| one.len_bytes()).sum();
+            assert!(held < 7 << 20, "{index}: {held}");
+        }
+        // The last one is whole, for getLastError.
+        let last = errors.last().unwrap();
+        assert_eq!(last.message, "E11000 99");
+        assert!(last.details.is_some());
+        let mut reply = DocBuf::new();
+        errors.write(&mut reply);
+        let list = reply.get_array("writeErrors").unwrap();
+        assert!(list.get_doc("0").unwrap().get_doc("keyValue").is_some());
+        for (index, error) in list.values().enumerate().skip(1) {
+            let expected = doc! {"index": index as i32, "code": 11000, "errmsg": ""};
+            assert_eq!(error.as_doc(), Some(&*expected));
+        }
     }
 
     #[test]

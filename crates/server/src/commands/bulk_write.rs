@@ -437,7 +437,7 @@ impl Results {
         item.push("code", failure.code.code());
         // As in the other write commands: many failures do not make a reply without bounds.
         let fits = self.error_bytes < ERROR_BYTES_MAX;
-        self.error_bytes += failure.message.len();
+        self.error_bytes += failure.len_bytes();
         item.push("errmsg", if fits { failure.message.as_str() } else { "" });
         if let Some(details) = failure.details.as_ref().filter(|_| fits) {
             item.push_all(details);
@@ -573,6 +573,40 @@ mod tests {
             doc! {"getMore": id, "collection": "$cmd.bulkWrite"},
         );
         assert_eq!(server.batch(&more, "nextBatch").len(), 2);
+    }
+
+    /// Each of many small operations may quote a large value that is stored.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_failures_quote_is_bounded() {
+        let mut server = TestServer::new();
+        let large = "x".repeat(3 << 20);
+        let validator = doc! {"$jsonSchema": {"properties": {"u": {"bsonType": "int"}}}};
+        server.run("test", doc! {"create": "a", "validator": &validator});
+        server.run(
+            "test",
+            doc! {"insert": "a", "documents": [{"_id": 1, "big": &large}]},
+        );
+        let update =
+            doc! {"update": 0, "filter": {"_id": 1}, "updateMods": [{"$set": {"u": "$big"}}]};
+        let ops = doc! {"ops": [&update, &update, &update, &update, &update, &update]};
+        let reply = server.run("admin", bulk(&ops, &doc! {"ordered": false}));
+        let items = server.batch(&reply, "firstBatch");
+        assert_eq!((items.len(), reply.get_i32("nErrors")), (6, Some(6)));
+        let (first, others) = items.split_first().unwrap();
+        assert!(
+            first
+                .get_doc("errInfo")
+                .is_some_and(|info| info.len_bytes() > 3 << 20)
+        );
+        for (at, item) in others.iter().enumerate() {
+            let expected = doc! {
+                "ok": 0.0, "idx": at as i32 + 1, "code": 121, "errmsg": "", "n": 0, "nModified": 0,
+            };
+            assert_eq!(*item, expected);
+        }
+        // The last one is told whole.
+        let last = server.run("admin", doc! {"getLastError": 1});
+        assert!(last.get_str("err").is_some_and(|text| !text.is_empty()));
     }
 
     /// With `w: 0` a client that waits for a reply gets the counts, and no result of an operation.
