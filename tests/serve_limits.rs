@@ -6,7 +6,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use frond_bson::{Doc, DocBuf, doc};
+use frond_bson::{ArrayBuf, Doc, DocBuf, doc};
 use frond_wire::Flags;
 use support::{PATIENCE, Running};
 
@@ -39,10 +39,14 @@ fn endless() -> DocBuf {
 
 /// The operation that runs on the collection, as `currentOp` shows it.
 fn running_operation(server: &Running) -> DocBuf {
+    running_on(server, "test.c")
+}
+
+fn running_on(server: &Running, namespace: &str) -> DocBuf {
     let end = Instant::now() + PATIENCE;
     let mut client = server.connect();
     loop {
-        let reply = client.run("admin", &doc! {"currentOp": 1, "ns": "test.c"});
+        let reply = client.run("admin", &doc! {"currentOp": 1, "ns": namespace});
         if let Some(operation) = reply.get_array("inprog").and_then(|list| list.get_doc("0")) {
             return operation.to_owned();
         }
@@ -112,6 +116,156 @@ fn an_operation_is_shown_and_killed_and_others_go_on_meanwhile() {
         assert_eq!(reply.get_i32("code"), Some(11601), "{reply:?}");
         client.run("admin", &doc! {"ping": 1});
     }
+    server.stop();
+}
+
+/// The figure of `serverStatus` at a path.
+fn figure(status: &DocBuf, path: &str) -> i64 {
+    let (sections, name) = path.rsplit_once('.').unwrap();
+    let mut section: &Doc = status;
+    for name in sections.split('.') {
+        section = section.get_doc(name).unwrap();
+    }
+    section.get_i64(name).unwrap()
+}
+
+/// Asks for `serverStatus` until the figures are these, and says what they were last.
+fn status_with(server: &Running, expected: &[(&str, i64)]) -> Vec<i64> {
+    let end = Instant::now() + PATIENCE;
+    let mut client = server.connect();
+    loop {
+        let status = client.run("admin", &doc! {"serverStatus": 1});
+        let figures: Vec<i64> = expected
+            .iter()
+            .map(|(path, _)| figure(&status, path))
+            .collect();
+        let as_expected = expected
+            .iter()
+            .zip(&figures)
+            .all(|((_, one), figure)| one == figure);
+        if as_expected || Instant::now() > end {
+            return figures;
+        }
+    }
+}
+
+#[test]
+fn operations_are_named_and_counted_as_readers_and_writers() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = filled(&directory, 20_000, &[]);
+    let mut other = server.connect();
+    // Takes milliseconds for each of many documents, and the operation can be killed after each.
+    let slow = doc! {"$expr": {"$lt": [
+        {"$sum": {"$map": {"input": {"$range": [0, 10_000]}, "as": "n", "in": {"$sqrt": "$$n"}}}}, 0,
+    ]}};
+    other.run("test", &doc! {"create": "checked", "validator": &slow});
+    let mut inserted = ArrayBuf::new();
+    for _ in 0..500 {
+        inserted.push(&doc! {});
+    }
+    let limited = doc! {"$match": &slow};
+    let delete = doc! {"delete": 0, "filter": &slow};
+    let writes = |command: DocBuf, op: &'static str| (command, op, true);
+    let reads = |command: DocBuf, op: &'static str| (command, op, false);
+    for (command, op, is_writer) in [
+        reads(doc! {"find": "c", "filter": &slow}, "query"),
+        reads(doc! {"count": "c", "query": &slow}, "command"),
+        reads(
+            doc! {"aggregate": "c", "pipeline": [&limited], "cursor": {}},
+            "command",
+        ),
+        writes(
+            doc! {"aggregate": "c", "pipeline": [&limited, {"$out": "o"}], "cursor": {}},
+            "command",
+        ),
+        writes(
+            doc! {"insert": "checked", "documents": &inserted, "ordered": false},
+            "insert",
+        ),
+        writes(
+            doc! {"update": "c", "updates": [{"q": &slow, "u": {"$set": {"b": 1}}}]},
+            "update",
+        ),
+        writes(
+            doc! {"delete": "c", "deletes": [{"q": &slow, "limit": 1}]},
+            "remove",
+        ),
+        writes(
+            doc! {"findAndModify": "c", "query": &slow, "remove": true},
+            "command",
+        ),
+        writes(
+            doc! {"bulkWrite": 1, "ops": [&delete], "nsInfo": [{"ns": "test.c"}]},
+            "bulkWrite",
+        ),
+    ] {
+        let name = command.first().unwrap().0;
+        let db = if name == "bulkWrite" { "admin" } else { "test" };
+        let mut client = server.connect();
+        let message = client.build(Flags::NONE, db, &command, &[]);
+        client.send(&message);
+        // `serverStatus` itself is a reader.
+        let (readers, writers) = if is_writer { (1, 1) } else { (2, 0) };
+        let expected = [
+            ("queues.execution.read.out", readers),
+            ("queues.execution.write.out", writers),
+            ("globalLock.activeClients.writers", writers),
+        ];
+        let figures = status_with(&server, &expected);
+        assert_eq!(figures, [readers, writers, writers], "{name}");
+        let field = format!("command.{name}");
+        let filter = doc! {"currentOp": 1, field: {"$exists": true}};
+        let shown = other.run("admin", &filter);
+        let shown = shown
+            .get_array("inprog")
+            .and_then(|list| list.get_doc("0"))
+            .unwrap();
+        assert_eq!(shown.get_str("op"), Some(op), "{name}");
+        other.run(
+            "admin",
+            &doc! {"killOp": 1, "op": shown.get_i64("opid").unwrap()},
+        );
+        let reply = client.receive_msg().2;
+        assert_ne!(reply.get_i32("n"), Some(1), "{name}: {reply:?}");
+    }
+    server.stop();
+}
+
+#[test]
+fn an_operation_that_waits_for_documents_is_no_reader() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Running::start(directory.path(), &[]);
+    let mut client = server.connect();
+    client.run(
+        "test",
+        &doc! {"create": "log", "capped": true, "size": 4096},
+    );
+    client.run("test", &doc! {"insert": "log", "documents": [{"_id": 1}]});
+    let find = doc! {"find": "log", "tailable": true, "awaitData": true};
+    let found = client.run("test", &find);
+    let id = found.get_doc("cursor").unwrap().get_i64("id").unwrap();
+    let more = doc! {"getMore": id, "collection": "log", "maxTimeMS": 600_000};
+    let message = client.build(Flags::NONE, "test", &more, &[]);
+    client.send(&message);
+    let shown = running_on(&server, "test.log");
+    assert_eq!(shown.get_str("op"), Some("getmore"));
+    let reader = "queues.execution.read.out";
+    assert_eq!(status_with(&server, &[(reader, 1)]), [1]);
+    // It still runs.
+    assert_eq!(
+        running_on(&server, "test.log").get_bool("active"),
+        Some(true)
+    );
+    server
+        .connect()
+        .run("test", &doc! {"insert": "log", "documents": [{"_id": 2}]});
+    let batch = client.receive_msg().2;
+    let batch = batch
+        .get_doc("cursor")
+        .unwrap()
+        .get_array("nextBatch")
+        .unwrap();
+    assert_eq!(batch.count(), 1);
     server.stop();
 }
 

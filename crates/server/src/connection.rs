@@ -68,6 +68,10 @@ pub struct Running {
     pub started: Option<Instant>,
     /// `command`, `query`, `insert` …
     pub kind: &'static str,
+    /// Whether it writes, for `globalLock.activeClients`.
+    pub writes: bool,
+    /// True while it waits for documents without holding anything.
+    pub waits: bool,
     /// `database.collection`.
     pub namespace: String,
     /// The command's document, as [`kept_command`] has it.

@@ -171,7 +171,7 @@ fn try_command(
             traits.work
         },
         name: proper,
-        kind: "command",
+        kind: kind(proper),
         at: Some(at),
     };
     observed(
@@ -234,10 +234,23 @@ pub struct Operation {
     pub work: Work,
     /// The proper name.
     pub name: &'static str,
-    /// `command`, `query`, `insert` …, for `currentOp`.
+    /// As [`kind`] says it.
     pub kind: &'static str,
     /// Place in the table of commands.
     pub at: Option<usize>,
+}
+
+/// The kind of a command's operation, by the names of `currentOp`.
+fn kind(command: &str) -> &'static str {
+    match command {
+        "find" => "query",
+        "getMore" => "getmore",
+        "insert" => "insert",
+        "update" => "update",
+        "delete" => "remove",
+        "bulkWrite" => "bulkWrite",
+        _ => "command",
+    }
 }
 
 /// Makes the limits of an operation that a connection begins.
@@ -265,6 +278,8 @@ pub fn observed<T>(
     let started = Instant::now();
     if state.resumed.is_none() {
         begin(server, connection, operation, request, started);
+    } else {
+        connection.running.lock().waits = false;
     }
     if operation.work == Work::Long {
         // Others go on meanwhile.
@@ -275,6 +290,7 @@ pub fn observed<T>(
         .run(operation.work, || run(state, Limits(connection)));
     if outcome.is_ok() && state.park.is_some() {
         // It goes on later.
+        connection.running.lock().waits = true;
         return outcome;
     }
     let took = started.elapsed();
@@ -314,6 +330,8 @@ fn begin(
     running.id = server.connections.operation_id();
     running.started = Some(started);
     running.kind = operation.kind;
+    running.writes = operation.traits.writes;
+    running.waits = false;
     running.session = None;
     running.progress = None;
     running.keep_command(request.body);
@@ -370,7 +388,8 @@ fn end(server: &Server, connection: &Connection, operation: &Operation, took: Du
         .record(namespace, traits.op, traits.class, took);
     let attributes = slow.then(|| {
         doc! {
-            "type": operation.kind,
+            // MongoDB names the kind only in lines of single statements, which are not there.
+            "type": "command",
             "ns": &running.namespace,
             "appName": connection.application().unwrap_or(""),
             "command": short_command(&running.command_doc()),

@@ -73,6 +73,9 @@ impl Command for Aggregate {
         let batch = BatchOptions::of_cursor_field(&args)?;
         let variables = args.variables()?;
         let request = parse(cx, &args, variables.as_deref())?;
+        if writes(request.request.pipeline) {
+            cx.connection.running.lock().writes = true;
+        }
         let cursor = open(cx, &request)?;
         if inline {
             return inline_result(cx, cursor);
@@ -95,6 +98,13 @@ fn inline_result(cx: &Context<'_>, mut cursor: Cursor) -> Result<DocBuf> {
         .documents_returned
         .add(result.len() as u64);
     Ok(result.into_field("result"))
+}
+
+/// Whether a pipeline writes its documents to a collection.
+fn writes(pipeline: &Doc) -> bool {
+    let last = pipeline.values().last();
+    let stage = last.and_then(|stage| stage.as_doc()?.first());
+    matches!(stage, Some(("$out" | "$merge", _)))
 }
 
 /// Refuses the stages that are not in version 1 of the Stable API.

@@ -126,10 +126,11 @@ fn global_lock(server: &Server) -> DocBuf {
     let (mut readers, mut writers) = (0i64, 0i64);
     for connection in server.connections.list() {
         let running = connection.running.lock();
-        if running.active {
-            match running.kind {
-                "insert" | "update" | "remove" => writers += 1,
-                _ => readers += 1,
+        if running.active && !running.waits {
+            if running.writes {
+                writers += 1;
+            } else {
+                readers += 1;
             }
         }
     }

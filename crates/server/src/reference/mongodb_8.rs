@@ -201,7 +201,7 @@ const CLIENTS_AND_MONITORING: &str = "
 | --- | --- |
 | `wiredTiger.cache` | `bytes currently in the cache`: pages and memtables; `tracked dirty bytes in the cache`: memtables, which are in the log and not in the data file yet; `pages read into cache`: look-ups that found nothing in it |
 | `wiredTiger.block-manager`, `.log`, `.transaction` | reads and writes of the data file, bytes written to the log, commits and checkpoints |
-| `queues.execution` | readers and writers that run now; the tickets, which both share |
+| `queues.execution` | `out`: readers and writers that run now, also those that gave their ticket back since they take long; the tickets, which both share |
 | `transactions` | `retriedStatementsCount`; the rest is 0: transactions over several statements are not there |
 | `locks`, `opcountersRepl`, `transportSecurity`, `security` | 0 or empty: there are no locks of collections, no replication, no TLS and no logins |
 | `frond` | the engine's figures by their own names |

@@ -33,7 +33,8 @@ pub fn opcounters_repl(_: &Server) -> DocBuf {
     out
 }
 
-/// Who may run a command now. Readers and writers share their tickets.
+/// Who runs a command now, and who may. Readers and writers share their tickets, and one that takes long gives its
+/// ticket back.
 pub fn queues(server: &Server) -> DocBuf {
     let (available, total) = server.executor.tickets();
     let clients = super::global_lock(server);
