@@ -50,8 +50,8 @@ pub struct Cursor {
     pub batches: u64,
     /// When it was opened.
     pub opened: Instant,
-    /// What opened it, for `currentOp`.
-    pub originating: DocBuf,
+    /// What opened it, for `currentOp`. The table of cursors has the same copy.
+    pub originating: Arc<DocBuf>,
     /// Time for each of its batches that `maxTimeMS` of the opening command left.
     pub time_left: Option<Duration>,
     /// Whether a getMore waits for documents when there are none: `awaitData`.
@@ -73,7 +73,7 @@ impl Cursor {
             returned: 0,
             batches: 0,
             opened: Instant::now(),
-            originating: DocBuf::new(),
+            originating: Arc::default(),
             time_left: None,
             awaits: false,
             source,
@@ -169,7 +169,7 @@ struct Entry {
     namespace: String,
     session: Option<SessionId>,
     no_timeout: bool,
-    originating: DocBuf,
+    originating: Arc<DocBuf>,
     last_used: Instant,
     state: State,
     awaits: bool,
@@ -184,6 +184,10 @@ enum State {
 }
 
 impl Entry {
+    fn in_use(&self) -> bool {
+        matches!(self.state, State::InUse(_)) || self.waiting.is_some()
+    }
+
     /// Called under the table's lock, so that the switch of a command that has ended, and that its
     /// connection uses again for the next one, is never touched.
     fn interrupt(&self) {
@@ -239,7 +243,18 @@ impl Drop for CheckedOut<'_> {
     }
 }
 
-/// A cursor, for `currentOp` and `serverStatus`.
+/// How many cursors are open, for `serverStatus`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CursorCounts {
+    /// All of them.
+    pub open: i64,
+    /// Those that a command uses.
+    pub pinned: i64,
+    /// Those without an idle time-out.
+    pub no_timeout: i64,
+}
+
+/// A cursor, for `currentOp`.
 pub struct CursorInfo {
     /// Its id.
     pub id: i64,
@@ -250,7 +265,7 @@ pub struct CursorInfo {
     /// True if it has no idle time-out.
     pub no_timeout: bool,
     /// What opened it.
-    pub originating: DocBuf,
+    pub originating: Arc<DocBuf>,
     /// True while a command uses it.
     pub in_use: bool,
 }
@@ -391,11 +406,21 @@ impl Cursors {
     /// Closes the cursors that were idle for the time-out and says how many.
     pub fn expire(&self, now: Instant, timeout: Duration) -> u64 {
         self.kill_if(|entry| {
-            matches!(entry.state, State::Idle(_))
-                && entry.waiting.is_none()
+            !entry.in_use()
                 && !entry.no_timeout
                 && now.saturating_duration_since(entry.last_used) >= timeout
         })
+    }
+
+    /// How many are open.
+    pub fn counts(&self) -> CursorCounts {
+        let mut counts = CursorCounts::default();
+        for entry in self.all.lock().values() {
+            counts.open += 1;
+            counts.pinned += i64::from(entry.in_use());
+            counts.no_timeout += i64::from(entry.no_timeout);
+        }
+        counts
     }
 
     /// What is open.
@@ -409,7 +434,7 @@ impl Cursors {
                 session: entry.session,
                 no_timeout: entry.no_timeout,
                 originating: entry.originating.clone(),
-                in_use: matches!(entry.state, State::InUse(_)) || entry.waiting.is_some(),
+                in_use: entry.in_use(),
             })
             .collect()
     }
@@ -495,6 +520,43 @@ mod tests {
             table.list().is_empty(),
             "a cursor that is not put back is closed"
         );
+    }
+
+    /// The command may have tens of kilobytes, and there may be many cursors.
+    #[test]
+    fn the_command_of_a_cursor_is_kept_once() {
+        let table = Cursors::default();
+        let command = Arc::new(doc! {"find": "c", "filter": {"a": 1}});
+        let mut cursor = numbers(3);
+        cursor.originating = command.clone();
+        table.insert(cursor);
+        let listed = table.list().remove(0);
+        assert!(Arc::ptr_eq(&listed.originating, &command));
+    }
+
+    #[test]
+    fn open_cursors_are_counted() {
+        let table = Cursors::default();
+        let counts = |open, pinned, no_timeout| CursorCounts {
+            open,
+            pinned,
+            no_timeout,
+        };
+        assert_eq!(table.counts(), counts(0, 0, 0));
+        let idle = table.insert(numbers(3));
+        let mut patient = numbers(3);
+        patient.no_timeout = true;
+        let patient = table.insert(patient);
+        assert_eq!(table.counts(), counts(2, 0, 1));
+        let switch = Arc::new(AtomicBool::new(false));
+        let out = table.check_out(patient, &switch).unwrap();
+        assert_eq!(table.counts(), counts(2, 1, 1));
+        // One for which a getMore waits is in use too.
+        assert!(table.park(idle, &Arc::new(Notify::new())));
+        assert_eq!(table.counts(), counts(2, 2, 1));
+        out.put_back();
+        assert!(table.unpark(idle) && table.kill(patient));
+        assert_eq!(table.counts(), counts(1, 0, 0));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Shapes that several replies share: the first batch of a cursor, and the errors of a bulk write.
 
+use std::sync::Arc;
+
 use frond_bson::{ArrayBuf, DocBuf};
 
 use crate::arguments::Arguments;
@@ -44,7 +46,7 @@ pub fn open_cursor(
         return Ok((batch, 0));
     }
     cursor.session = cx.session;
-    cursor.originating = kept_command(cx.body);
+    cursor.originating = Arc::new(kept_command(cx.body));
     // The time of a tailable cursor's find is that of its first batch only.
     cursor.time_left = cx
         .max_time

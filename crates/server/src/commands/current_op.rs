@@ -1,5 +1,7 @@
 //! `currentOp`: what runs now.
 
+use std::borrow::Cow;
+
 use frond_bson::{Doc, DocBuf, doc};
 use frond_query::matcher::Filter;
 
@@ -117,11 +119,11 @@ struct Shown {
 }
 
 impl Shown {
-    fn command(&self, kept: DocBuf) -> DocBuf {
+    fn command<'a>(&self, kept: &'a Doc) -> Cow<'a, Doc> {
         if self.truncates {
-            short_command(&kept)
+            Cow::Owned(short_command(kept))
         } else {
-            kept
+            Cow::Borrowed(kept)
         }
     }
 }
@@ -147,7 +149,7 @@ fn operations(server: &Server, shown: &Shown) -> Vec<DocBuf> {
                 "cursor": {
                     "cursorId": cursor.id,
                     "noCursorTimeout": cursor.no_timeout,
-                    "originatingCommand": shown.command(cursor.originating),
+                    "originatingCommand": &*shown.command(&cursor.originating),
                 },
             };
             if let Some(session) = cursor.session {
@@ -192,7 +194,7 @@ fn describe(server: &Server, connection: &Connection, shown: &Shown) -> Option<D
         out.push("microsecs_running", micros);
         out.push("op", running.kind);
         out.push("ns", &running.namespace);
-        out.push("command", &shown.command(running.command_doc()));
+        out.push("command", &*shown.command(&running.command_doc()));
         if let Some((step, done, total)) = running.progress.as_ref().and_then(|shown| shown.get()) {
             // Estimates of the total may be too low.
             let total = total.max(done);

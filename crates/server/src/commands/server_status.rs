@@ -157,7 +157,7 @@ fn mem(_: &Server) -> DocBuf {
 
 fn metrics(server: &Server) -> DocBuf {
     let counters = &server.metrics;
-    let open = server.cursors.list();
+    let cursors = server.cursors.counts();
     let mut out = DocBuf::new();
     out.push_doc("commands", |commands| {
         commands.push("<UNKNOWN>", counters.unknown_commands.get());
@@ -168,15 +168,13 @@ fn metrics(server: &Server) -> DocBuf {
             });
         }
     });
-    let pinned = open.iter().filter(|cursor| cursor.in_use).count();
-    let patient = open.iter().filter(|cursor| cursor.no_timeout).count();
     out.push(
         "cursor",
         &doc! {
             "timedOut": counters.cursors_timed_out.get(),
             "totalOpened": counters.cursors_opened.get(),
             "open": {
-                "noTimeout": patient as i64, "pinned": pinned as i64, "total": open.len() as i64,
+                "noTimeout": cursors.no_timeout, "pinned": cursors.pinned, "total": cursors.open,
             },
         },
     );
