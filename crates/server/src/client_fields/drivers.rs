@@ -1,4 +1,4 @@
-//! Drivers and what is built on them: the Node.js driver 7.5, Mongoose 8 and 9, PyMongo 4.20, the Java driver with Spring
+//! Drivers and what is built on them: the Node.js driver 7.9, Mongoose 8 and 9, PyMongo 4.20, the Java driver with Spring
 //! Data MongoDB, Django's backend.
 
 use frond_bson::{DocBuf, ObjectId, Value, doc};
@@ -28,7 +28,7 @@ fn topology_version() -> DocBuf {
 fn handshakes() -> Vec<Sent> {
     let client = doc! {
         "application": {"name": "shop"},
-        "driver": {"name": "nodejs|Mongoose", "version": "7.5.0|9.0.0"},
+        "driver": {"name": "nodejs|Mongoose", "version": "7.9.0|9.0.0"},
         "platform": "Node.js v24, LE",
         "os": {"type": "Linux", "name": "linux", "architecture": "x64", "version": "6.1"},
         "env": {"name": "aws.lambda", "container": {"runtime": "docker", "orchestrator": "kubernetes"}, "memory_mb": 1024},
@@ -90,19 +90,8 @@ fn common() -> Vec<Sent> {
         "$clusterTime": {"clusterTime": empty_timestamp(), "signature": {"keyId": 0i64}},
     };
     let write = doc! {
-        "comment": "x", "maxTimeMS": 5000i64, "writeConcern": {"w": "majority", "j": false, "wtimeout": 100, "wtimeoutMS": Value::Null},
+        "comment": "x", "maxTimeMS": 5000i64, "writeConcern": {"w": "majority", "j": false, "wtimeout": 100},
         "lsid": lsid(), "txnNumber": 1i64, "$db": "test",
-    };
-    let write = {
-        let mut fields = DocBuf::new();
-        for (name, value) in write.iter() {
-            if name == "writeConcern" {
-                fields.push(name, &doc! {"w": "majority", "j": false, "wtimeout": 100});
-            } else {
-                fields.push(name, value);
-            }
-        }
-        fields
     };
     let api = doc! {"apiVersion": "1", "apiStrict": true, "apiDeprecationErrors": true};
     vec![
