@@ -96,7 +96,7 @@ fn conditions() -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// What leads from a page's folder to `benchmarks`.
+/// The relative path from a page's folder to `benchmarks`.
 fn to_benchmarks(path: &str) -> String {
     match path.strip_prefix("benchmarks/") {
         Some(path) => "../".repeat(path.matches('/').count()),
@@ -145,7 +145,7 @@ fn difference(path: &str, page: &str, right: &str) -> Option<String> {
     ))
 }
 
-/// What a hand writes: the text around the parts of a page.
+/// The text around the parts of a page, written by hand.
 fn by_hand(page: &str) -> String {
     let pieces = page::pieces(page).expect("parts with an end");
     let texts = pieces.into_iter().filter_map(|piece| match piece {
@@ -314,7 +314,7 @@ fn a_figure_that_was_changed_by_hand_is_found() {
     assert!(changed > 400, "only {changed} figures on all pages");
 }
 
-/// Where the figures of a page begin that are written out of runs, and the figures.
+/// A part of a page that is written out of runs: where it begins, and its text.
 fn figures(page: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     for piece in page::pieces(page).unwrap() {

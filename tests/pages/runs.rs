@@ -78,7 +78,7 @@ impl Runs {
         Ok(rows)
     }
 
-    /// What a reference stands for, as the run wrote it. Its parts are separated by semicolons:
+    /// The value of a reference, as the run wrote it. Its parts are separated by semicolons:
     ///
     /// - `run; workload; figure; server`: a figure of `results.csv`. The server's name may be cut short; the
     ///   figure `server` is its whole name, `ended` how its part of the workload ended.

@@ -12,7 +12,7 @@ static NO_TEXT: LazyLock<Regex> =
 /// A number, in digits or in words.
 const NUMBER: &str = r"\b(?:\d[\d,.]*(?:\s(?:million|billion|thousand))?|(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|fifty|hundred)\b)";
 
-/// What looks measured. `NUMBER` stands for the pattern above.
+/// Patterns of measured figures. `NUMBER` stands for the pattern above.
 const LOOKS_MEASURED: &[&str] = &[
     // A cell of a table that is a number.
     r"\| \**\d[\d,.]*\**(?= \|)",
@@ -43,7 +43,7 @@ fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("a pattern")
 }
 
-/// What looks measured in a text but is in no condition. Conditions are phrases of the text.
+/// Returns the parts of a text that look measured and stand in no condition. Conditions are phrases of the text.
 pub fn unbacked<'a>(text: &str, conditions: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut text = plain(text);
     for condition in conditions {

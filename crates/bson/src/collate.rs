@@ -253,7 +253,7 @@ mod tests {
         assert!(equal(&doc! {"v": ["x", 1]}, &doc! {"v": ["X", 1.0]}));
     }
 
-    /// Where text is not UTF-8 the rules see U+FFFD: two such strings can be equal although their bytes differ.
+    /// The rules see U+FFFD for each invalid sequence, so two strings with different bytes can be equal.
     #[test]
     fn rules_see_replacement_characters() {
         let collator = no_case("x");

@@ -1,4 +1,4 @@
-//! What drivers and tools of 2026 send: each command with each of its fields, from their sources.
+//! The commands that drivers and tools of 2026 send, with each of their fields, taken from their sources.
 //!
 //! Each command of the tables is sent to a server with some collections. It has to succeed, unless the table names the
 //! error of a feature that this server lacks. The same command with a field that nobody sends has to fail, so that a
@@ -68,7 +68,7 @@ fn code_of(reply: &Doc) -> i32 {
     first(reply.get_array("writeErrors")).or(bulk).unwrap_or(0)
 }
 
-/// What is not as a table says.
+/// Returns the commands whose replies differ from the table.
 fn check(client: &str, sent: Vec<Sent>) -> Vec<String> {
     const READS: [&str; 5] = ["find", "count", "distinct", "explain", "ping"];
     let mut wrong = Vec::new();

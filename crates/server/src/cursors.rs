@@ -50,7 +50,7 @@ pub struct Cursor {
     pub batches: u64,
     /// When it was opened.
     pub opened: Instant,
-    /// What opened it, for `currentOp`. The table of cursors has the same copy.
+    /// The command that opened it, for `currentOp`; shared with the table of cursors.
     pub originating: Arc<DocBuf>,
     /// Time for each of its batches that `maxTimeMS` of the opening command left.
     pub time_left: Option<Duration>,
@@ -243,7 +243,7 @@ impl Drop for CheckedOut<'_> {
     }
 }
 
-/// How many cursors are open, for `serverStatus`.
+/// The number of open cursors, for `serverStatus`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CursorCounts {
     /// All of them.

@@ -18,7 +18,7 @@ fn ids(found: &[DocBuf]) -> Vec<i64> {
     ids
 }
 
-/// What a filter finds through an index, and in a scan of the collection.
+/// The `_id`s that a filter finds through an index, and by a scan of the collection.
 fn both(f: &Fixture, filter: &Doc, hint: &str) -> (Vec<i64>, Vec<i64>) {
     let natural = doc! {"$natural": 1};
     let find = |hint: Value<'_>| {
@@ -378,7 +378,7 @@ fn an_older_store_opens_and_answers_right_at_once() {
         doc! {"a.b.x": ["a", "a.b", "a.b.x"], "a.b.y": ["a", "a.b", "a.b.y"]}
     );
     assert_eq!(paths("j"), doc! {"n": [], "a.b.x": ["a", "a.b", "a.b.x"]});
-    // What is inserted now is added to that, and stored.
+    // New arrays are added to the stored paths.
     f.insert(
         &c,
         &[doc! {"_id": 3, "n": [1, 2], "a": [{"b": [{"x": 1, "y": 2}]}]}],

@@ -81,7 +81,7 @@ impl Header {
         OpCode::from_i32(self.opcode).ok_or_else(|| self.other_protocol())
     }
 
-    /// What begins with these bytes in place of a message.
+    /// The protocol whose first bytes these are, if they begin no message.
     fn other_protocol(&self) -> Error {
         let first = self.to_bytes();
         // A TLS record: a handshake, of version 3.x, its length, and in it the ClientHello.

@@ -1,4 +1,4 @@
-//! Where the paths of an index or a sort lead through arrays.
+//! Multikey paths: which path components of an index or a sort are arrays.
 
 /// For each field of an index or a sort, the components of its path whose values were arrays.
 ///

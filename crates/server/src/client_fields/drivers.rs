@@ -81,7 +81,7 @@ fn handshakes() -> Vec<Sent> {
     ]
 }
 
-/// What drivers add to a command of any kind.
+/// The generic arguments that drivers add to any command.
 fn common() -> Vec<Sent> {
     let read = doc! {
         "comment": {"request": 7}, "maxTimeMS": 5000, "readConcern": {"level": "majority"},

@@ -79,7 +79,7 @@ static ABSENT: &[Absent] = &[
     },
 ];
 
-/// What to do in place of a command of MongoDB that is not there.
+/// Advice for MongoDB's commands that this server lacks.
 pub fn advice(name: &str) -> Option<&'static str> {
     let absent = ABSENT.iter().find(|absent| absent.names.contains(&name))?;
     Some(absent.advice)

@@ -629,7 +629,7 @@ mod tests {
         let none = doc! {"firstBatch": [], "id": 0i64, "ns": "admin.$cmd.bulkWrite"};
         assert_eq!(run(doc! {"w": 0}, 1), none);
         assert_eq!(run(doc! {"w": 0, "j": false}, 3), none);
-        // Who waits for the journal is told everything.
+        // A client that waits for the journal gets the whole reply.
         let cursor = run(doc! {"w": 0, "j": true}, 3);
         assert_eq!(cursor.get_array("firstBatch").unwrap().count(), 1);
         assert_ne!(cursor.get_i64("id"), Some(0));

@@ -110,7 +110,7 @@ pub fn stage(server: &Server, spec: &Doc) -> Result<Vec<DocBuf>> {
     Ok(operations(server, &shown))
 }
 
-/// What is listed besides the operations that run, and how.
+/// Options of the listing: what it includes besides running operations, and how commands are shown.
 struct Shown {
     idle_connections: bool,
     idle_cursors: bool,

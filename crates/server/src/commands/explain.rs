@@ -348,7 +348,7 @@ fn explain_stages(
             });
             for stage in behind.iter().filter_map(Value::as_doc) {
                 list.push_doc(|out| {
-                    // What a stage takes besides: its place in the list, and its figures.
+                    // Room for the stage's position in the list and its figures.
                     match room.checked_sub(stage.len_bytes() + 128) {
                         Some(left) => {
                             room = left;

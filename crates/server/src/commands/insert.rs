@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(server.code("test", command(1, &two)), 225);
     }
 
-    /// Where the server puts the current time, and where it keeps `Timestamp(0, 0)`.
+    /// The server replaces `Timestamp(0, 0)` by the current time in some places and keeps it in others.
     #[tokio::test(flavor = "multi_thread")]
     async fn empty_timestamps_are_replaced_unless_bypassed() {
         let empty = Value::Timestamp(Timestamp::default());
@@ -418,7 +418,7 @@ mod tests {
                 let reply = server.run("test", with(concern));
                 assert_eq!(reply, doc! {"ok": 1.0}, "{command:?}");
             }
-            // Who waits for the journal is told everything.
+            // A client that waits for the journal gets the whole reply.
             let reply = server.run("test", with(doc! {"w": 0, "j": true}));
             assert!(reply.get("n").is_some(), "{command:?}");
         }

@@ -65,7 +65,7 @@ macro_rules! query_limit {
 /// The parts of the log, in whose place MongoDB has a verbosity of their own.
 const LOG_COMPONENTS: [&str; 5] = ["command", "control", "index", "network", "storage"];
 
-/// What `db.getLogComponents()` shows: one verbosity, which every component takes over.
+/// The reply for `db.getLogComponents()`: one verbosity, which every component inherits.
 fn component_verbosity(level: u8) -> DocBuf {
     let mut shown = doc! {"verbosity": i32::from(level)};
     for component in LOG_COMPONENTS {
@@ -74,7 +74,7 @@ fn component_verbosity(level: u8) -> DocBuf {
     shown
 }
 
-/// What `db.setLogLevel(n)` sends, `{verbosity: n}`. A component may only be told to take that over.
+/// Reads `{verbosity: n}`, which `db.setLogLevel(n)` sends. A component may only be set to inherit it.
 fn set_component_verbosity(server: &Server, value: &Value<'_>) -> Result<()> {
     const NAME: &str = "logComponentVerbosity";
     let Value::Document(levels) = value else {
@@ -466,7 +466,7 @@ mod tests {
         }
     }
 
-    /// What `--setParameter` takes is settable at the start, and nothing else.
+    /// A parameter is settable at startup exactly if `--setParameter` takes it.
     #[tokio::test(flavor = "multi_thread")]
     async fn details_say_when_a_parameter_can_be_set() {
         let mut server = TestServer::new();

@@ -289,7 +289,7 @@ mod tests {
                 .as_i64_lossless()
                 .unwrap()
         };
-        // What mongostat, exporters and Compass read, and the least that it must be.
+        // The fields that mongostat, exporters and Compass read, each with its least value.
         for (path, least) in [
             ("locks/Global/acquireCount/r", 0),
             ("locks/Collection/acquireCount/W", 0),

@@ -12,7 +12,7 @@ const FIND_OPTIONS: &[(&str, Option<&str>)] = &[
     (SNAPSHOT, None),
 ];
 
-/// What every find is here: none sees a document twice that moves meanwhile.
+/// Every find reads a snapshot here, so none returns a document twice because it moved.
 pub(super) const SNAPSHOT: &str = "snapshot";
 
 /// The command of today that means the same; none if it means the same as it is.
@@ -75,7 +75,7 @@ mod tests {
                     "min": {"a": 1},
                 }}),
             ),
-            // What there is today stays, with errors that name it.
+            // These pass unchanged, so that their errors name them.
             (doc! {"explain": {"find": "c", "options": 1}}, None),
             (doc! {"explain": {"count": "c", "options": {}}}, None),
             (

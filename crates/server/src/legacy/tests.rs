@@ -295,7 +295,7 @@ async fn an_aggregation_without_a_cursor_is_answered_in_one_document() {
         command(&mut server, doc! {"count": "o"}).get_i32("n"),
         Some(300)
     );
-    // Who asks for a cursor gets one, and who explains a plan.
+    // A request with `cursor` gets a cursor, and one with `explain` a plan.
     let mut with_cursor = aggregate.clone();
     with_cursor.push("cursor", &doc! {});
     assert!(

@@ -85,7 +85,7 @@ where
     let _ = stream.shutdown().await;
 }
 
-/// What a client of another protocol understands, so that people see why it does not work.
+/// An answer in the client's own protocol, so that people see why the connection fails.
 fn last_words(error: &frond_wire::Error) -> Option<&'static [u8]> {
     match error {
         // An alert: fatal, handshake failure.

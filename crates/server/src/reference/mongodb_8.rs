@@ -1,4 +1,4 @@
-//! What MongoDB 8.0 changed since 7.0, and what of it is here. The answers for commands, their fields and
+//! The changes of MongoDB 8.0 since 7.0, and which of them are here. The answers for commands, their fields and
 //! operators come from the tables by which these are run.
 
 use std::fmt::Write;
@@ -219,7 +219,7 @@ mod tests {
             let (_, here, otherwise) = answer(&change.here);
             assert_eq!(here, otherwise.is_empty(), "{}", change.what);
         }
-        // What is called absent is known to be, so that its error says what to do.
+        // Commands that are called absent are known, so that their errors give advice.
         for change in CHANGES {
             if let Here::Commands(names) = change.here {
                 for name in names {

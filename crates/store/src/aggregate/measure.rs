@@ -16,7 +16,7 @@ use crate::plan::Hint;
 use crate::store::DocumentStore;
 use crate::write::environment;
 
-/// What a stage did.
+/// The figures of a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageFigures {
     /// Documents that it handed on.

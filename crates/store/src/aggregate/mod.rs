@@ -198,7 +198,7 @@ impl<'a> Runner<'a> {
         Ok(Opened::Source(rest.execute(source, &context)?))
     }
 
-    /// What stages take from outside.
+    /// The input that stages get from outside.
     fn context(&self, ns: Option<&Namespace>) -> ExecContext<Error> {
         ExecContext {
             now_ms: now_ms(),

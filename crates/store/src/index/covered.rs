@@ -11,7 +11,7 @@ pub fn fields_document(spec: &IndexSpec, fields: &[u8], lost: &[u8]) -> Option<D
     fields_by(spec, fields, key::TypeBitsReader::new(lost))
 }
 
-/// The same of a key alone: numbers have a type that can hold them.
+/// As above, from the key alone: numbers get a type that can hold them.
 pub fn fields_without_types(spec: &IndexSpec, fields: &[u8]) -> Option<DocBuf> {
     fields_by(spec, fields, key::TypeBitsReader::unknown())
 }

@@ -25,7 +25,7 @@ const BOUNDS_BYTES_MAX: usize = 10 << 20;
 /// About what a stage takes, without its filter and its bounds.
 const STAGE_BYTES: usize = 512;
 
-/// What is left of the size that an explanation may have.
+/// The bytes that are left for an explanation.
 #[derive(Debug)]
 pub struct Room(Cell<usize>);
 
@@ -133,7 +133,7 @@ pub struct Shown<'a> {
     pub measured: Option<Measured>,
     /// `$text`, if the filter has it.
     pub text: Option<&'a TextMatch>,
-    /// What all stages of the explanation share.
+    /// Shared by all stages of the explanation.
     pub room: &'a Room,
 }
 

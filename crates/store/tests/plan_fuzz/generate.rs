@@ -310,7 +310,7 @@ impl Random {
         out
     }
 
-    /// What an `$elemMatch` asks of an element: of the value, or of its fields.
+    /// The argument of an `$elemMatch`: conditions on the element itself, or on its fields.
     fn element(&mut self, depth: usize) -> DocBuf {
         if self.one_in(3) {
             return self.condition(depth);

@@ -55,7 +55,7 @@ pub(crate) struct TreeList {
     bytes: AtomicU64,
 }
 
-/// What one tree has in a memtable.
+/// Figures of one tree's entries in a memtable.
 pub(crate) struct TreeFigures {
     /// Messages.
     pub(crate) entries: u64,
@@ -292,7 +292,7 @@ impl Memtable {
             .collect()
     }
 
-    /// What one tree has here.
+    /// Figures of one tree's entries.
     pub(crate) fn tree_figures(&self, tree: TreeId) -> Option<TreeFigures> {
         let list = self.list(tree)?;
         Some(TreeFigures {

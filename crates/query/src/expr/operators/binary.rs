@@ -9,7 +9,7 @@ pub(super) const UUID: u8 = 4;
 /// How text stands for bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// What fits the subtype: a UUID, or base64. Only for bytes to text.
+    /// Chosen by the subtype: a UUID, or else base64. Only for binData to string.
     Auto,
     Base64,
     /// The alphabet for addresses, without padding.
@@ -65,7 +65,7 @@ fn failure(why: impl std::fmt::Display) -> Error {
 /// # Errors
 /// `ConversionFailure` (241) if the text is not of the format, or the format does not suit the subtype.
 pub(super) fn from_text(stored: &[u8], subtype: u8, format: Format) -> Result<Vec<u8>> {
-    // What is not UTF-8 is no digit of any format, and has bytes.
+    // Invalid UTF-8 becomes U+FFFD, which no format but `utf8` accepts; that one takes the bytes as they are.
     let text = &*String::from_utf8_lossy(stored);
     let bytes = match format {
         Format::Auto => {

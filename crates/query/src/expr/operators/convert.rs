@@ -200,7 +200,7 @@ fn to_type<'a>(value: &Value<'_>, target: Target, format: Option<Format>) -> Res
             _ => Ok(Val::Owned(value.to_owned())),
         };
     }
-    // What is not UTF-8 is no part of a number, a date or an ObjectId.
+    // Invalid UTF-8 becomes U+FFFD, which no number, date or ObjectId contains: the conversion fails.
     if matches!(value, Value::NotUtf8(_))
         && value.is_string()
         && to != tag::BINARY

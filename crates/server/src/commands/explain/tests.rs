@@ -1,4 +1,4 @@
-//! What `explain` shows, over a store.
+//! The output of `explain` over a store.
 
 #![allow(clippy::unwrap_used)]
 

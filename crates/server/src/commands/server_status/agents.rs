@@ -24,7 +24,7 @@ pub fn locks(_: &Server) -> DocBuf {
     out
 }
 
-/// What was replicated: nothing, on a stand-alone server.
+/// Replicated operations: none on a stand-alone server.
 pub fn opcounters_repl(_: &Server) -> DocBuf {
     let mut out = DocBuf::new();
     for op in Op::ALL {
@@ -105,7 +105,7 @@ pub fn wired_tiger(server: &Server) -> DocBuf {
             "maximum bytes configured": count(stats.cache_bytes_max),
             "pages read into cache": count(stats.cache_misses),
             "pages requested from the cache": count(stats.cache_hits + stats.cache_misses),
-            // What was committed and is not in the data file yet.
+            // Committed data that is not in the data file yet.
             "tracked dirty bytes in the cache": count(stats.memtable_bytes),
         },
         "log": {"log bytes written": count(stats.log_written_bytes)},
