@@ -295,7 +295,7 @@ public final class LegacyDriver {
         Tap.equal(found.size(), 3);
         Tap.equal(found.get(2), doc("_id", 2, "n", 10));
         Tap.equal(c.explainAggregate(pipeline, options).ok(), true);
-        Tap.equal(((DBObject) c.find(doc("k", 5)).explain().get("executionStats")).get("nReturned"), 10L);
+        Tap.equal(((DBObject) c.find(doc("k", 5)).explain().get("executionStats")).get("nReturned"), 10);
         Tap.equal(c.count(doc("k", 5)), 10L);
         Tap.equal(c.getCount(doc("k", 5), null, 3, 2), 3L);
         Tap.equal(new TreeSet<Object>(c.distinct("k", doc("_id", doc("$lt", 4)))), new TreeSet<Object>(Arrays.asList(0, 1, 2, 3)));
