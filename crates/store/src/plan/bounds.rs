@@ -545,8 +545,8 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Conditions on one field that are looked at, the narrowest. Each is compared with all that were chosen, and bounds
-/// may always hold too much.
+/// The most conditions on one array field that are considered, the narrowest first. Each is compared with all chosen
+/// ones, so this bounds the time of planning; leaving conditions out only widens the bounds.
 const CONDITIONS_MAX: usize = 16;
 
 /// The ranges of a field that met arrays by the conditions on it, beside those that were chosen for the fields
