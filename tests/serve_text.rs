@@ -283,7 +283,7 @@ fn unique_text_indexes_are_built_and_refuse_the_same_entry() {
     client.run("test", &documents);
     let create = doc! {"createIndexes": "u", "indexes": [{"key": {"a": "text"}, "name": "a_text", "unique": true}]};
     client.run("test", &create);
-    // The same word with another score is another entry.
+    // An entry holds the score of its word, so another score makes another entry.
     let insert =
         |id: i32, words: &str| doc! {"insert": "u", "documents": [{"_id": id, "a": words}]};
     let reply = client.reply("test", &insert(3, "tea"));

@@ -412,7 +412,7 @@ impl Cursors {
         })
     }
 
-    /// How many are open.
+    /// Counts the open cursors.
     pub fn counts(&self) -> CursorCounts {
         let mut counts = CursorCounts::default();
         for entry in self.all.lock().values() {

@@ -67,7 +67,7 @@ impl Failure {
         )
     }
 
-    /// The same failure in a size that fits into a reply: what it quotes may be as large as the request.
+    /// Cuts the failure to a size that fits into a reply: it may quote text as large as the request.
     pub fn bounded(mut self) -> Failure {
         if self.message.len() > MESSAGE_BYTES_MAX {
             let end = self.message.floor_char_boundary(MESSAGE_BYTES_MAX);

@@ -97,7 +97,7 @@ operation waits for a latch whose holder could be shown, and no session keeps an
 ## Drivers and shells of before MongoDB 3.2
 
 Over OP_QUERY an `aggregate` without `cursor` is answered with `{result: […]}`, up to 16 MiB (error 16389 beyond). In OP_MSG it needs a
-cursor. `snapshot` of a query says what every query here does, and is taken; in OP_MSG it is an error, as in today's MongoDB. `group`,
+cursor. `snapshot` of a query is accepted, as every query here reads a snapshot; in OP_MSG it is an error, as in today's MongoDB. `group`,
 `geoNear`, `eval` and `text` are commands that MongoDB itself has no more.
 
 ## Text that is not UTF-8
@@ -113,7 +113,7 @@ fields have to be UTF-8 (error 22), which MongoDB does not ask for.
 | `$substrCP`, `$indexOfCP` | errors 34456 and 40095; `chars` of `$trim`: 5156305 |
 | `$regex`, `pattern` of `$jsonSchema` | no match |
 | `$regexMatch`, `$regexFind`, `$regexFindAll` | error 51156 |
-| conversions to other types | as of text that is no number, date or ObjectId |
+| conversions to other types | fail as for text that is no number, date or ObjectId; to binData with the format `utf8`: its bytes |
 | collations | what is not UTF-8 counts as U+FFFD |
 | text indexes, `$text` | what is not UTF-8 ends a word (MongoDB refuses the document: 28755) |
 | patterns, names in `$setField` and `$arrayToObject`, paths, names of collections, options | an error: they have to be UTF-8 |

@@ -220,6 +220,33 @@ fn an_unordered_insert_passes_over_duplicates() {
     }
 }
 
+/// Frameworks create their collections at each start, whatever the setting is by then.
+#[test]
+fn creating_a_collection_again_is_no_error_after_the_setting_changed() {
+    let (id, insertion) = (NaturalOrder::Id, NaturalOrder::Insertion);
+    for (before, after) in [(id, insertion), (insertion, id)] {
+        let directory = tempfile::tempdir().unwrap();
+        let open = |order: NaturalOrder| {
+            let options = StoreOptions::default().with_natural_order(order);
+            DocumentStore::open_engine(EngineOptions::new(directory.path()), options).unwrap()
+        };
+        let create = |store: &DocumentStore, options: &Doc| {
+            let created = store.create_collection(&ns("db.c"), options);
+            created.map_err(|error| error.code().code())
+        };
+        let store = open(before);
+        let plain = doc! {"compression": "lz4"};
+        assert_eq!(create(&store, &plain), Ok(()));
+        store.engine().close().unwrap();
+        drop(store);
+        let store = open(after);
+        assert_eq!(create(&store, &plain), Ok(()), "{before:?} {after:?}");
+        assert_eq!(create(&store, &doc! {}), Err(48));
+        let other = doc! {"compression": "lz4", "naturalOrder": after.name()};
+        assert_eq!(create(&store, &other), Err(48));
+    }
+}
+
 /// `$out` into a collection keeps its order, whatever the setting is.
 #[test]
 fn out_keeps_the_order_of_its_target() {

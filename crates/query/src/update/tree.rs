@@ -31,8 +31,8 @@ pub(crate) struct Leaf {
 }
 
 impl Leaf {
-    /// What `$inc` adds, of fields that can be incremented without a look at the document: one whose name
-    /// begins with `$` may not be written at the first level.
+    /// The operand of `$inc`, if the field can be incremented without reading the document. A field at the first
+    /// level whose name begins with `$` cannot: whether it may be written depends on the document.
     pub(crate) fn increment(&self) -> Option<Number> {
         let number = self.modifier.increment()?;
         (!storable::is_prefixed(&self.path)).then_some(number)

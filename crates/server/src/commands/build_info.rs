@@ -106,8 +106,8 @@ mod tests {
         let explained = server.run("any", doc! {"explain": {"find": "c"}});
         let info = explained.get_doc("serverInfo").unwrap();
         assert_eq!(info.get_str("gitVersion"), Some(&*shown));
-        // Who builds with this variable says another commit, and without a log of what was checked out there may be
-        // none: no repository, no commit yet, or references in a table in place of files.
+        // The variable sets another commit. Without a reflog there may be none to compare with: no repository, no
+        // commit yet, or references that are kept in a table.
         if std::env::var_os("FROND_GIT_VERSION").is_none()
             && let Some(log) = checked_out()
         {

@@ -71,6 +71,15 @@ fn takes_order_of_setting(ns: &Namespace, options: &CollectionOptions) -> bool {
         && !ns.coll().starts_with("system.")
 }
 
+/// The options of a collection without its natural order.
+fn without_order(options: &Doc) -> DocBuf {
+    let mut out = DocBuf::new();
+    for (name, value) in options.iter().filter(|(name, _)| *name != "naturalOrder") {
+        out.push(name, value);
+    }
+    out
+}
+
 impl Catalog {
     /// Commits a change, then publishes it.
     fn commit(&self, batch: WriteSet, publish: impl FnOnce(&mut View)) -> Result<()> {
@@ -143,14 +152,11 @@ impl Catalog {
     ) -> Result<bool> {
         let mut parsed = CollectionOptions::parse(options)?;
         let mut stored = parsed.stored(options);
+        // A request that asks for no order fits an existing collection of any.
+        let given = parsed.natural_order.is_none().then(|| stored.clone());
         if otherwise == NaturalOrder::Insertion && takes_order_of_setting(ns, &parsed) {
-            let options = {
-                let mut options = options.to_owned();
-                options.push("naturalOrder", "insertion");
-                options
-            };
-            parsed = CollectionOptions::parse(&options)?;
-            stored = parsed.stored(&options);
+            parsed.natural_order = Some(NaturalOrder::Insertion);
+            stored.push("naturalOrder", NaturalOrder::Insertion.name());
         }
         let _changing = self.changing.lock();
         if let Some(view) = self.definition(ns) {
@@ -160,7 +166,7 @@ impl Catalog {
             return Err(exists(ns, &view.options()));
         }
         if let Some(existing) = self.collection(ns) {
-            if existing.options == stored {
+            if existing.options == stored || given == Some(without_order(&existing.options)) {
                 return Ok(false);
             }
             return Err(exists(ns, &existing.options));

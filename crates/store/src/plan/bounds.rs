@@ -92,8 +92,8 @@ fn point(value: Value<'_>, collator: &Collator) -> Interval {
     Interval::point(encoded, value.to_owned())
 }
 
-/// What null means in a filter: null and missing, which an index stores as null. As of MongoDB 8.0 undefined is
-/// neither.
+/// The values that null matches in a filter: null and missing, both of which an index stores as null. As of MongoDB
+/// 8.0 it does not match undefined.
 fn nulls() -> Intervals {
     Intervals::one(point(Value::Null, Collator::BINARY))
 }

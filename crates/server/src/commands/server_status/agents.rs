@@ -33,8 +33,8 @@ pub fn opcounters_repl(_: &Server) -> DocBuf {
     out
 }
 
-/// Who runs a command now, and who may. Readers and writers share their tickets, and one that takes long gives its
-/// ticket back.
+/// The running readers and writers, and the tickets for them. Both share the tickets, and a long operation returns
+/// its own before it ends.
 pub fn queues(server: &Server) -> DocBuf {
     let (available, total) = server.executor.tickets();
     let clients = super::global_lock(server);
