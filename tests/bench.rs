@@ -2,51 +2,34 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::net::{TcpListener, TcpStream};
+mod support;
+
+use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, Value};
+use support::Running;
 use tempfile::TempDir;
 
 const FROND: &str = env!("CARGO_BIN_EXE_frond");
 
-/// A server with its own folder and port. Dropping it ends it.
+/// Longer than any step of a benchmark takes, even on a slow machine that runs all tests at once.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A server with its own folder and port. Dropping it kills it.
 struct Server {
-    process: Child,
-    port: u16,
+    running: Running,
     folder: TempDir,
 }
 
 impl Server {
     fn start() -> Server {
         let folder = tempfile::tempdir().unwrap();
-        let probe = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = probe.local_addr().unwrap().port();
-        drop(probe);
-        let process = Command::new(FROND)
-            .args(["serve", "--port", &port.to_string(), "--dbpath"])
-            .arg(folder.path())
-            .arg("--unixSocketPrefix")
-            .arg(folder.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut server = Server {
-            process,
-            port,
-            folder,
-        };
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert_eq!(server.process.try_wait().unwrap(), None, "the server ended");
-            assert!(Instant::now() < deadline, "the server does not answer");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        server
+        let path = folder.path().to_str().unwrap();
+        let running = Running::start(folder.path(), &["--unixSocketPrefix", path]);
+        Server { running, folder }
     }
 
     fn bench(&self, out: &Path, more: &[&str]) -> Command {
@@ -64,7 +47,7 @@ impl Server {
                 "0.1",
                 "--uri",
             ])
-            .arg(format!("mongodb://127.0.0.1:{}/bench", self.port))
+            .arg(format!("mongodb://127.0.0.1:{}/bench", self.running.port))
             .arg("--out")
             .arg(out)
             .args(more)
@@ -72,13 +55,6 @@ impl Server {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -90,8 +66,51 @@ fn signal(process: &Child, name: &str) {
     assert!(sent.success());
 }
 
+/// Polls until `ready` holds. A benchmark that ends before that fails the test with its error
+/// output.
+fn wait_while_running(bench: &mut Child, what: &str, mut ready: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !ready() {
+        if let Some(status) = bench.try_wait().unwrap() {
+            let mut errors = String::new();
+            if let Some(stderr) = &mut bench.stderr {
+                stderr.read_to_string(&mut errors).unwrap();
+            }
+            panic!("{what}: the benchmark ended with {status}: {errors}");
+        }
+        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Waits until the trace of a workload, as pairs of seconds and operations so far, is `ready`.
+fn wait_for_trace(
+    bench: &mut Child,
+    out: &Path,
+    workload: &str,
+    ready: impl Fn(&[(f64, u64)]) -> bool,
+) {
+    let trace = out.join("trace.csv");
+    wait_while_running(bench, "rows of trace.csv", || {
+        let text = std::fs::read_to_string(&trace).unwrap_or_default();
+        let row = |line: &str| {
+            let mut cells = line.strip_prefix(workload)?.split(',').skip(2);
+            Some((cells.next()?.parse().ok()?, cells.next()?.parse().ok()?))
+        };
+        let rows: Vec<(f64, u64)> = text.lines().filter_map(row).collect();
+        ready(&rows)
+    });
+}
+
+/// Waits until documents are in.
+fn wait_for_documents(bench: &mut Child, out: &Path) {
+    wait_for_trace(bench, out, "insert", |rows| {
+        rows.iter().any(|(_, count)| *count > 0)
+    });
+}
+
 fn wait(process: &mut Child) -> ExitStatus {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(status) = process.try_wait().unwrap() {
             return status;
@@ -138,7 +157,7 @@ fn insertion_with_indexes_ends_with_a_whole_report() {
     let socket = server
         .folder
         .path()
-        .join(format!("mongodb-{}.sock", server.port));
+        .join(format!("mongodb-{}.sock", server.running.port));
     let encoded = socket.to_str().unwrap().replace('/', "%2F");
     let unix = format!("mongodb://{encoded}/bench");
     for (name, more) in [
@@ -264,7 +283,7 @@ fn documents_are_found_in_turns_with_pings() {
             "1",
         ])
         .args(["--rounds", "1", "--threads", "2", "--uri"])
-        .arg(format!("mongodb://127.0.0.1:{}/", server.port))
+        .arg(format!("mongodb://127.0.0.1:{}/", server.running.port))
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&done.stderr);
@@ -283,12 +302,7 @@ fn ctrl_c_leaves_the_report_of_what_was_done() {
         .bench(&out, &["--documents", "500000000"])
         .spawn()
         .unwrap();
-    let deadline = Instant::now() + Duration::from_secs(30);
-    let trace = out.join("trace.csv");
-    while std::fs::read_to_string(&trace).map_or(0, |text| text.lines().count()) < 4 {
-        assert!(Instant::now() < deadline, "the trace does not grow");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for_documents(&mut bench, &out);
     signal(&bench, "INT");
     assert_eq!(wait(&mut bench).code(), Some(130));
     let report = Report::read(&out, "insert");
@@ -304,16 +318,10 @@ fn ctrl_c_between_rounds_leaves_the_report_of_those_that_were_done() {
     let mut args = vec!["--documents", "5", "--keys", "50", "--updates", "100"];
     args.extend(["--rounds", "100000", "--schema", "plain", "--settle", "0"]);
     let mut bench = server.bench_of("manykeys", &out, &args).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(30);
-    let statistics = out.join("statistics.csv");
-    let updating = || {
-        let text = std::fs::read_to_string(&statistics).unwrap_or_default();
-        text.matches("plain: updates").count()
-    };
-    while updating() < 3 {
-        assert!(Instant::now() < deadline, "no updates are seen");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    // The clock of each round starts at zero, so a row that goes back belongs to the second round.
+    wait_for_trace(&mut bench, &out, "manykeys plain w:0", |rows| {
+        !rows.is_sorted_by_key(|(elapsed_s, _)| *elapsed_s)
+    });
     signal(&bench, "INT");
     assert_eq!(wait(&mut bench).code(), Some(130));
     let report = Report::read(&out, "manykeys");
@@ -324,24 +332,18 @@ fn ctrl_c_between_rounds_leaves_the_report_of_those_that_were_done() {
 
 #[test]
 fn a_server_that_dies_is_an_error_with_a_report() {
-    let mut server = Server::start();
+    let server = Server::start();
     let out = server.folder.path().join("died");
     let mut bench = server
         .bench(&out, &["--documents", "500000000"])
         .spawn()
         .unwrap();
-    let deadline = Instant::now() + Duration::from_secs(30);
-    let trace = out.join("trace.csv");
-    while std::fs::read_to_string(&trace).map_or(0, |text| text.lines().count()) < 3 {
-        assert!(Instant::now() < deadline, "the trace does not grow");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    server.process.kill().unwrap();
+    wait_for_documents(&mut bench, &out);
+    server.running.signal("KILL");
     assert_eq!(wait(&mut bench).code(), Some(1));
     let report = Report::read(&out, "insert");
     assert!(report.figure("documents").unwrap() > 0.0);
     assert!(report.ended.contains("server"), "{}", report.ended);
-    server.process.wait().unwrap();
 }
 
 #[test]
