@@ -56,7 +56,7 @@ impl DocumentStore {
         let snapshot = self.engine().snapshot();
         let (low, high) = (Bound::Unbounded, Bound::Unbounded);
         let mut cursor = snapshot.cursor(from.primary, low, high, Direction::Forward)?;
-        let place = from.place(&snapshot);
+        let reader = from.document_reader(&snapshot);
         let options = InsertOptions {
             ordered: true,
             durability: Durability::Logged,
@@ -69,7 +69,7 @@ impl DocumentStore {
                 && bytes < COMMIT_BYTES_MAX
                 && let Some((key, stored)) = cursor.next()?
             {
-                let doc = place.whole(key, stored)?.into_owned();
+                let doc = reader.whole(key, stored)?.into_owned();
                 bytes += doc.len_bytes();
                 docs.push(doc);
             }

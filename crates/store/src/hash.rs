@@ -98,10 +98,10 @@ impl DocumentStore {
         let (low, high) = (Bound::Unbounded, Bound::Unbounded);
         let mut cursor = snapshot.cursor(collection.primary, low, high, Direction::Forward)?;
         let mut context = context.clone();
-        let place = collection.place(&snapshot);
+        let reader = collection.document_reader(&snapshot);
         while let Some((key, stored)) = cursor.next()? {
             context.step()?;
-            md5.add(place.whole(key, stored)?.as_bytes());
+            md5.add(reader.whole(key, stored)?.as_bytes());
         }
         Ok(Some(md5.hex()))
     }

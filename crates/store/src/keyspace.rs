@@ -27,3 +27,24 @@ pub const COMMIT_DOCUMENTS_MAX: usize = 1000;
 
 /// Bytes written in one commit of a bulk operation, after which the next commit begins.
 pub const COMMIT_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The first byte string above all that begin with `prefix`; `None` if there is none.
+pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let keep = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut out = prefix[..=keep].to_vec();
+    out[keep] += 1;
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_prefix_is_the_first_string_beyond() {
+        assert_eq!(after_prefix(&[1, 2]), Some(vec![1, 3]));
+        assert_eq!(after_prefix(&[1, 0xff, 0xff]), Some(vec![2]));
+        assert_eq!(after_prefix(&[0xff]), None);
+        assert_eq!(after_prefix(&[]), None);
+    }
+}

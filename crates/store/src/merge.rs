@@ -10,7 +10,7 @@ use std::sync::Arc;
 use frond_query::paths::{MAX_KEY_FIELDS, MultikeyPaths};
 
 use crate::keyspace::{CATALOG_TREE, MergeOperator, TreeId};
-use crate::large::message;
+use crate::record::message;
 
 /// Documents and their bytes in a collection; also a change of both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -19,9 +19,9 @@ use crate::keyspace::{
     CATALOG_TREE, COMMIT_BYTES_MAX, Direction, Durability, Engine, EngineOptions, EngineReport,
     EngineSalvage, Problem, ProblemKind, Progress, TreeId, WriteSet,
 };
-use crate::large::header;
 use crate::merge::{Counts, merge_operator};
 use crate::namespace::Namespace;
+use crate::record::header;
 use crate::store::{DocumentStore, StoreOptions};
 use crate::verify::VerifyReport;
 use crate::{IndexSelector, InsertOptions};
@@ -268,7 +268,7 @@ fn repair(
     let mut cursor =
         snapshot.cursor(tree, Bound::Unbounded, Bound::Unbounded, Direction::Forward)?;
     while let Some((key, stored)) = cursor.next()? {
-        let whole = collection.place(&snapshot).whole(key, stored);
+        let whole = collection.document_reader(&snapshot).whole(key, stored);
         let is_sound = match &whole {
             Err(_) => false,
             Ok(doc) if collection.is_by_record() => {

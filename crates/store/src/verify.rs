@@ -17,10 +17,10 @@ use crate::error::{Error, Result};
 use crate::index::keys::IndexKeys;
 use crate::index::{Index, entry};
 use crate::keyspace::{CATALOG_TREE, Cursor, Direction, Snapshot, TreeId};
-use crate::large::header::{Header, counted_bytes, may_have_bytes};
-use crate::large::segment;
 use crate::merge::Counts;
 use crate::namespace::Namespace;
+use crate::record::header::{Header, counted_bytes, may_have_bytes};
+use crate::record::segment;
 use crate::store::DocumentStore;
 
 /// Errors listed in full; further ones are only counted.
@@ -151,10 +151,10 @@ fn read_documents(
     let mut counts = Counts::default();
     let mut keys = IndexKeys::default();
     let (mut entry_key, mut entry_value, mut id_key) = (Vec::new(), Vec::new(), Vec::new());
-    let place = collection.place(snapshot);
+    let reader = collection.document_reader(snapshot);
     while let Some((key, stored)) = cursor.next()? {
         counts.add_document(counted_bytes(stored));
-        let whole = match place.whole(key, stored) {
+        let whole = match reader.whole(key, stored) {
             Ok(whole) => whole,
             Err(Error::Command(error)) => {
                 report.invalid_documents += 1;
@@ -266,11 +266,11 @@ fn find_missing(
     report: &mut VerifyReport,
 ) -> Result<()> {
     let mut cursor = all(snapshot, collection.primary)?;
-    let place = collection.place(snapshot);
+    let reader = collection.document_reader(snapshot);
     let mut keys = IndexKeys::default();
     let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
     while let Some((key, stored)) = cursor.next()? {
-        let doc = &*place.whole(key, stored)?;
+        let doc = &*reader.whole(key, stored)?;
         for index in indexes {
             keys.generate(&index.spec, doc, key.len())?;
             for (fields, lost) in keys.iter() {
@@ -306,7 +306,9 @@ fn find_superfluous(
             report.wrong(format!("index '{name}' has an entry without a document"));
             continue;
         };
-        let doc = collection.place(snapshot).whole(parts.id, &stored)?;
+        let doc = collection
+            .document_reader(snapshot)
+            .whole(parts.id, &stored)?;
         keys.generate(&index.spec, &doc, parts.id.len())?;
         if !keys.iter().any(|own| own == (parts.fields, parts.lost)) {
             report.wrong(format!(

@@ -33,12 +33,12 @@ use crate::error::{Result, command};
 use crate::index::spec::{ID_INDEX_NAME, IndexSpec};
 use crate::index::{Index, Usage};
 use crate::keyspace::{Engine, Snapshot, TreeId};
-use crate::large::LargeDocuments;
-use crate::large::load::Place;
 use crate::merge::Counts;
 use crate::namespace::Namespace;
 use crate::options::{CollectionOptions, NaturalOrder};
 use crate::plan::trial::PlanCache;
+use crate::record::LargeDocuments;
+use crate::record::load::DocumentReader;
 
 pub(crate) use building::aborted;
 pub use change::{CreateIndexesInfo, DropInfo, IndexSelector};
@@ -191,8 +191,8 @@ impl Collection {
     }
 
     /// Where its documents are in a snapshot.
-    pub(crate) fn place<'a>(&self, snapshot: &'a Snapshot) -> Place<'a> {
-        Place {
+    pub(crate) fn document_reader<'a>(&self, snapshot: &'a Snapshot) -> DocumentReader<'a> {
+        DocumentReader {
             snapshot,
             segments: self.segments,
         }

@@ -27,11 +27,11 @@ use crate::index::spec::IndexSpec;
 use crate::keyspace::{
     CATALOG_TREE, Direction, Durability, Engine, Snapshot, TreeId, TreeOptions, WriteSet,
 };
-use crate::large::LargeDocuments;
 use crate::merge::{self, Counts};
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use crate::plan::trial::PlanCache;
+use crate::record::LargeDocuments;
 use frond_query::error::ErrorCode;
 use frond_query::paths::MultikeyPaths;
 

@@ -18,11 +18,12 @@ use crate::context::OpContext;
 use crate::error::{Result, command, corrupt};
 use crate::index::entry::{self, EntryParts};
 use crate::index::{Index, covered};
+use crate::intervals::Intervals;
 use crate::keyspace::{Direction, Snapshot};
-use crate::large::want::{EVERYTHING, Want};
-use crate::large::{header, load, needs};
-use crate::plan::interval::Intervals;
+use crate::plan::required_fields;
 use crate::plan::{Access, IndexAccess, primary_range};
+use crate::record::field_set::{EVERYTHING, FieldSet};
+use crate::record::{header, load};
 
 /// Most bytes that an operation keeps to recognise documents it has seen.
 const SEEN_BYTES_MAX: usize = 100 * 1024 * 1024;
@@ -104,20 +105,20 @@ pub enum Loading {
 
 /// What is wanted of large documents: for the filter, and then for the row.
 struct Wants {
-    filter: Want,
-    row: Want,
+    filter: FieldSet,
+    row: FieldSet,
 }
 
 impl Wants {
     fn new(filter: &Filter, loading: &Loading) -> Wants {
-        let filter_only = needs::of_query(filter, None, []);
+        let filter_only = required_fields::of_query(filter, None, []);
         let row = match loading {
             Loading::Everything => EVERYTHING.clone(),
             Loading::ForFilter(None) => filter_only.clone(),
             Loading::Shown(shown, sort) => {
-                needs::of_query(filter, sort.as_ref(), shown.iter().map(String::as_str))
+                required_fields::of_query(filter, sort.as_ref(), shown.iter().map(String::as_str))
             }
-            Loading::ForFilter(sort) => needs::of_query(filter, sort.as_ref(), []),
+            Loading::ForFilter(sort) => required_fields::of_query(filter, sort.as_ref(), []),
         };
         Wants {
             filter: filter_only,
@@ -163,7 +164,7 @@ pub(super) struct Test<'a> {
     filter: &'a Filter,
     needs_filter: bool,
     keeps_keys: bool,
-    place: load::Place<'a>,
+    place: load::DocumentReader<'a>,
     loading: &'a Loading,
     wants: &'a OnceLock<Wants>,
     shape: Option<&'a Projection>,
@@ -519,7 +520,7 @@ impl Executor {
             filter,
             needs_filter: *needs_filter,
             keeps_keys: *keeps_keys,
-            place: collection.place(snapshot),
+            place: collection.document_reader(snapshot),
             // What metadata is made of is not known here.
             loading: if meta.is_empty() {
                 loading

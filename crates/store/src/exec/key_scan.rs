@@ -11,9 +11,10 @@ use frond_bson::key;
 
 use crate::error::{Result, corrupt};
 use crate::exec::ExecStats;
+use crate::intervals::{Interval, Intervals};
+use crate::keyspace::after_prefix;
 use crate::keyspace::{Cursor, Direction, Snapshot, TreeId};
 use crate::plan::KeyInterval;
-use crate::plan::interval::{Interval, Intervals, after_prefix};
 
 /// One field of the keys.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ mod near;
 pub mod sort;
 pub mod tail;
 
-use crate::large::header;
+use crate::record::header;
 
 /// What a plan has looked at, for `explain` and the profiler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -222,7 +222,7 @@ impl NearSearch {
             let stored = place.snapshot.get(place.collection.primary, parts.id)?;
             let stored = stored.ok_or_else(|| orphan(index))?;
             stats.examine(&stored);
-            let documents = place.collection.place(place.snapshot);
+            let documents = place.collection.document_reader(place.snapshot);
             let doc = documents.whole(parts.id, &stored)?;
             let Some(nearest) = access.near.nearest(&doc, &access.path) else {
                 return Ok(None);

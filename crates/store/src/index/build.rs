@@ -152,7 +152,7 @@ pub(crate) fn fill_at_once(
     }
     let snapshot = engine.snapshot();
     let mut cursor = all(&snapshot, collection.primary)?;
-    let place = collection.place(&snapshot);
+    let reader = collection.document_reader(&snapshot);
     let mut entries = Entries::of(indexes);
     let mut uniques = HashSet::new();
     let mut documents = 0;
@@ -170,7 +170,7 @@ pub(crate) fn fill_at_once(
             Ok(())
         };
         entries
-            .visit(&place.whole(id, stored)?, id, put)
+            .visit(&reader.whole(id, stored)?, id, put)
             .map_err(|error| in_build(&collection.ns, error))?;
     }
     for (index, paths) in indexes.iter().zip(&entries.multikey) {
@@ -336,7 +336,7 @@ impl Build<'_> {
         // The indexes are registered: every writer that did not know of them has committed.
         let snapshot = self.catalog.engine().snapshot();
         let mut cursor = all(&snapshot, collection.primary)?;
-        let place = collection.place(&snapshot);
+        let reader = collection.document_reader(&snapshot);
         let mut entries = Entries::of(self.indexes);
         let total = u64::try_from(collection.counts().documents).unwrap_or(0);
         let mut documents: u64 = 0;
@@ -346,7 +346,7 @@ impl Build<'_> {
                 self.show(SCANNING, documents, total.max(documents));
             }
             documents += 1;
-            entries.visit(&place.whole(id, stored)?, id, |index, key, value| {
+            entries.visit(&reader.whole(id, stored)?, id, |index, key, value| {
                 Ok(loader.add(index, key, value)?)
             })?;
         }

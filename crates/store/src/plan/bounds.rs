@@ -23,9 +23,10 @@ use frond_query::matcher::{Comparison, ElemMatch, Expr, InSet, Leaf, Op, Pattern
 use frond_query::paths::MultikeyPaths;
 use frond_query::text::TextMatch;
 
-use super::interval::{Interval, Intervals, Label, after_prefix};
 use crate::index::kinds::Holds;
 use crate::index::spec::IndexSpec;
+use crate::intervals::{Interval, Intervals, Label};
+use crate::keyspace::after_prefix;
 
 /// One condition of the top-level conjunction of a filter, as ranges of one path.
 #[derive(Clone, Debug)]

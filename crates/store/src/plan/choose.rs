@@ -13,7 +13,6 @@ use frond_query::matcher::{ElemMatch, Expr, Filter, Op};
 use frond_query::sort::SortSpec;
 
 use super::bounds::{Conditions, narrowness};
-use super::interval::{Interval, Intervals};
 use super::route::Route;
 use super::sorted::{OrderField, direction_for};
 use super::text;
@@ -23,6 +22,7 @@ use crate::error::{Result, command};
 use crate::index::kinds::Ask;
 use crate::index::spec::IndexSpec;
 use crate::index::{Index, covered};
+use crate::intervals::{Interval, Intervals};
 use crate::keyspace::Direction;
 
 /// What the planner looks at.

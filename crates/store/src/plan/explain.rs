@@ -8,10 +8,10 @@ use frond_query::matcher::{Filter, canonical_conditions, together};
 use frond_query::text::TextMatch;
 
 use super::bounds::Conditions;
-use super::interval::{Interval, Intervals, Label};
 use super::{Access, IndexAccess};
 use crate::exec::ExecStats;
 use crate::index::spec::ID_INDEX_NAME;
+use crate::intervals::{Interval, Intervals, Label};
 use crate::keyspace::Direction;
 use crate::text;
 

@@ -7,9 +7,9 @@
 pub mod bounds;
 pub mod choose;
 pub mod explain;
-pub mod interval;
 pub mod near;
 pub mod partial;
+pub(crate) mod required_fields;
 pub mod route;
 pub mod sorted;
 mod text;
@@ -27,9 +27,9 @@ use crate::exec::key_scan::{KeyRange, ScanField};
 use crate::index::Index;
 use crate::index::kinds::Holds;
 use crate::index::spec::IndexField;
+use crate::intervals::Intervals;
 use crate::keyspace::{Direction, TreeId};
 use bounds::IndexBounds;
-use interval::Intervals;
 use route::Face;
 
 /// Which index a query must use.

@@ -8,7 +8,6 @@ use frond_query::paths::Path;
 
 use super::bounds::Conditions;
 use super::choose::{Query, find_hinted};
-use super::interval::Intervals;
 use super::route::Route;
 use super::{Access, Hint, IndexAccess, KeyInterval, Plan, partial};
 use crate::catalog::Collection;
@@ -16,6 +15,7 @@ use crate::error::{Error, Result, command};
 use crate::exec::key_scan::KeyRange;
 use crate::index::Index;
 use crate::index::kinds::GeoField;
+use crate::intervals::Intervals;
 use crate::keyspace::Direction;
 
 /// Reading an index around a point.

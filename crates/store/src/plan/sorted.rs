@@ -5,8 +5,8 @@ use frond_query::paths::MultikeyPaths;
 use frond_query::sort::SortSpec;
 
 use super::bounds::has_number;
-use super::interval::Intervals;
 use crate::index::kinds::Holds;
+use crate::intervals::Intervals;
 use crate::keyspace::Direction;
 
 /// A field of an index as far as its order matters.

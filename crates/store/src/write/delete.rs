@@ -39,7 +39,9 @@ impl Change for Remove {
             None => staging.delete(&row.key, &row.doc, None)?,
             Some(stored) => {
                 let wanted = large::wanted_to_delete(staging.collection());
-                let (doc, parts) = staging.place().for_change(&row.key, stored, &wanted)?;
+                let (doc, parts) = staging
+                    .document_reader()
+                    .for_change(&row.key, stored, &wanted)?;
                 staging.delete(&row.key, &doc, Some(&parts))?;
             }
         }

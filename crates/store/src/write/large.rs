@@ -8,31 +8,32 @@ use frond_query::update::Update;
 use super::staging::{Change, Staged, Staging};
 use crate::catalog::Collection;
 use crate::error::{Result, command};
-use crate::large::diff::{self, Difference};
-use crate::large::edit::{self, Action, Typed};
-use crate::large::header::{Container, Header};
-use crate::large::load::{Parts, Place, damaged};
-use crate::large::message::{self, Numbers, Operation};
-use crate::large::needs;
-use crate::large::segment;
-use crate::large::shred::{self, Shredded};
-use crate::large::want::Wanted;
+use crate::plan::required_fields;
+use crate::record::diff::{self, Difference};
+use crate::record::edit::{self, Action, Typed};
+use crate::record::field_set::RequiredFields;
+use crate::record::header::{Container, Header};
+use crate::record::load::{DocumentReader, Parts, damaged};
+use crate::record::message::{self, Numbers, Operation};
+use crate::record::segment;
+use crate::record::shred::{self, Shredded};
 
 /// After so many messages a header is written whole again.
 const MESSAGES_MAX: u32 = 16;
 
 /// What an update looks at in documents of a collection. `whole` if the result is to be the whole document.
-pub(super) fn wanted(update: &Update, collection: &Collection, whole: bool) -> Wanted {
+pub(super) fn wanted(update: &Update, collection: &Collection, whole: bool) -> RequiredFields {
     let touched = update.paths_touched();
-    let Some(mut want) = needs::of_indexes(collection, &|path| touched.affects(path)) else {
-        return Wanted::everything();
+    let Some(mut want) = required_fields::of_indexes(collection, &|path| touched.affects(path))
+    else {
+        return RequiredFields::everything();
     };
     let is_validated = collection.settings.validation.validator.is_some();
-    if whole || is_validated || !needs::of_update(update, &mut want) {
-        return Wanted::everything();
+    if whole || is_validated || !required_fields::of_update(update, &mut want) {
+        return RequiredFields::everything();
     }
     let mut increments = Vec::new();
-    for one in needs::increments(update) {
+    for one in required_fields::increments(update) {
         // What is looked at anyway is read.
         if want.meets(&one.path) {
             want.add(&one.dotted);
@@ -40,21 +41,21 @@ pub(super) fn wanted(update: &Update, collection: &Collection, whole: bool) -> W
             increments.push(one);
         }
     }
-    Wanted::new(want, increments)
+    RequiredFields::new(want, increments)
 }
 
 /// What a delete looks at.
-pub(super) fn wanted_to_delete(collection: &Collection) -> Wanted {
-    match needs::of_indexes(collection, &|_| true) {
-        Some(want) => Wanted::parts(want),
-        None => Wanted::everything(),
+pub(super) fn wanted_to_delete(collection: &Collection) -> RequiredFields {
+    match required_fields::of_indexes(collection, &|_| true) {
+        Some(want) => RequiredFields::parts(want),
+        None => RequiredFields::everything(),
     }
 }
 
 impl Staging<'_> {
     /// Where the documents are.
-    pub(super) fn place(&self) -> Place<'_> {
-        self.collection.place(&self.snapshot)
+    pub(super) fn document_reader(&self) -> DocumentReader<'_> {
+        self.collection.document_reader(&self.snapshot)
     }
 
     /// Stages a document as it is stored, in place of the parts of an old one.

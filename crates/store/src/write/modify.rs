@@ -17,9 +17,10 @@ use crate::exec::access::{Executor, Loading, Row};
 use crate::exec::sort;
 use crate::find::{Planned, Question};
 use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability};
-use crate::large::want::EVERYTHING;
-use crate::large::{header, needs};
 use crate::namespace::Namespace;
+use crate::plan::required_fields;
+use crate::record::field_set::EVERYTHING;
+use crate::record::header;
 
 /// Candidates of a change of many documents are collected up to this many bytes before they are
 /// changed.
@@ -266,10 +267,10 @@ impl Target<'_> {
             return change.stage(staging, row).map(Some);
         }
         let want = match header::is_header(&stored) {
-            true if !self.whole => needs::of_query(filter, None, []),
+            true if !self.whole => required_fields::of_query(filter, None, []),
             _ => EVERYTHING.clone(),
         };
-        let doc = staging.place().parts(&row.key, &stored, &want)?;
+        let doc = staging.document_reader().parts(&row.key, &stored, &want)?;
         let (matches, positional) = filter.run(&doc)?;
         if !matches {
             return Ok(None);

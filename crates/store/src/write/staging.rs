@@ -16,15 +16,15 @@ use crate::catalog::{self, Collection, Insertion};
 use crate::error::{Error, Result, command};
 use crate::index::keys::IndexKeys;
 use crate::index::{Index, build, entry};
+use crate::keyspace::after_prefix;
 use crate::keyspace::{
     CATALOG_TREE, COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Direction, Durability, Engine,
     KEY_BYTES_MAX, Snapshot, TreeId, WriteSet,
 };
-use crate::large::header;
-use crate::large::load::Parts;
 use crate::merge::Counts;
 use crate::options::Invalid;
-use crate::plan::interval::after_prefix;
+use crate::record::header;
+use crate::record::load::Parts;
 
 /// Fewer documents are not worth it to prepare for them.
 const EXPECTED_MIN: usize = 8;

@@ -15,8 +15,8 @@ use crate::error::{Result, command};
 use crate::exec::access::Row;
 use crate::find::Question;
 use crate::keyspace::Durability;
-use crate::large::want::Wanted;
 use crate::namespace::Namespace;
+use crate::record::field_set::RequiredFields;
 
 /// How often an upsert that met another one is tried again.
 const UPSERT_ATTEMPTS_MAX: u32 = 10;
@@ -69,7 +69,7 @@ pub(super) struct Apply<'a> {
     /// The document after the last change, if it is wanted.
     pub result: Option<DocBuf>,
     /// What is looked at in large documents, and in which version of the collection.
-    wanted: Option<(u64, Wanted)>,
+    wanted: Option<(u64, RequiredFields)>,
 }
 
 impl<'a> Apply<'a> {
@@ -108,7 +108,9 @@ impl<'a> Apply<'a> {
             let wanted = large::wanted(self.update, staging.collection(), self.keeps_result);
             (version, wanted)
         }));
-        let (doc, parts) = staging.place().for_change(&row.key, stored, wanted)?;
+        let (doc, parts) = staging
+            .document_reader()
+            .for_change(&row.key, stored, wanted)?;
         let applied = self.update.apply(&doc, &self.context)?;
         let touches = |path: &str| applied.paths_touched.affects(path);
         let effect = if !applied.modified {
@@ -122,8 +124,11 @@ impl<'a> Apply<'a> {
                 .update(&row.key, &doc, Some(&parts), &applied.doc, &touches)?
                 .into()
         } else {
-            let everything = Wanted::everything();
-            let (doc, parts) = staging.place().for_change(&row.key, stored, &everything)?;
+            let everything = RequiredFields::everything();
+            let (doc, parts) =
+                staging
+                    .document_reader()
+                    .for_change(&row.key, stored, &everything)?;
             let applied = self.update.apply(&doc, &self.context)?;
             staging
                 .update(&row.key, &doc, Some(&parts), &applied.doc, &touches)?

@@ -10,7 +10,7 @@ use frond_query::paths::{LeafArrays, Path, walk};
 use std::ops::ControlFlow;
 
 use super::{Ask, plane, sphere};
-use crate::plan::interval::{Interval, Intervals, Label};
+use crate::intervals::{Interval, Intervals, Label};
 use crate::plan::route::Route;
 
 /// Into which cells a geospatial field divides the world.
@@ -120,7 +120,7 @@ pub(super) fn span(low: i64, high: i64) -> Interval {
     };
     Interval {
         low: encoded(low),
-        high: crate::plan::interval::after_prefix(&encoded(high)),
+        high: crate::keyspace::after_prefix(&encoded(high)),
         low_label: label(low),
         high_label: label(high),
         point: low == high,

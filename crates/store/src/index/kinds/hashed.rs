@@ -10,7 +10,7 @@ use frond_query::paths::Path;
 
 use super::{Ask, Holds, Kind, Parsed, Part, Request, Slots, Special, check_path, ordinary_field};
 use crate::index::spec::{IndexField, IndexSpec};
-use crate::plan::interval::{Interval, Intervals};
+use crate::intervals::{Interval, Intervals};
 use crate::plan::route::Route;
 
 /// The line in [`super::KINDS`].

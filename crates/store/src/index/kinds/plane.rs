@@ -14,7 +14,7 @@ use frond_query::paths::Path;
 use super::geo::{GeoCells, GeoField, conditions_on, number_option, route, span, values_at};
 use super::{Ask, Holds, Kind, Parsed, Part, Request, Slots, Special, check_path, ordinary_field};
 use crate::index::spec::IndexField;
-use crate::plan::interval::Intervals;
+use crate::intervals::Intervals;
 use crate::plan::route::Route;
 
 const OPTIONS: &[&str] = &["bits", "min", "max"];

@@ -15,7 +15,7 @@ use super::{
     Ask, Holds, Kind, Parsed, Part, Request, Slots, Special, check_path, ordinary_field, refuse,
 };
 use crate::index::spec::IndexField;
-use crate::plan::interval::Intervals;
+use crate::intervals::Intervals;
 use crate::plan::route::Route;
 
 const VERSION: &str = "2dsphereIndexVersion";

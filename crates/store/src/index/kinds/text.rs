@@ -18,7 +18,7 @@ use frond_query::text::{Language, TextMatch, TextSpec, WEIGHT_LIMIT, WILDCARD};
 
 use super::{Ask, Holds, Kind, Parsed, Part, Request, Slots, Special, ordinary_field, refuse};
 use crate::index::spec::{IndexField, IndexSpec};
-use crate::plan::interval::{Interval, Intervals};
+use crate::intervals::{Interval, Intervals};
 use crate::plan::route::Route;
 
 /// The version of text indexes that this one is.

@@ -15,8 +15,9 @@ use super::{
     Ask, Holds, Kind, Parsed, Part, Request, Slots, Special, check_path, ordinary_field, refuse,
 };
 use crate::index::spec::{IndexField, IndexSpec};
+use crate::intervals::{Interval, Intervals, Label};
+use crate::keyspace::after_prefix;
 use crate::plan::bounds::{Condition, has_number, narrowness};
-use crate::plan::interval::{Interval, Intervals, Label, after_prefix};
 use crate::plan::route::{Face, FaceField, Route};
 
 /// The line in [`super::KINDS`].
@@ -52,7 +53,7 @@ enum Scope {
 
 /// Where a path is, seen from a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Coverage {
     Inside,
     Outside,
     /// Some of what is below is inside, and some is not.
@@ -66,15 +67,15 @@ fn is_below(path: &str, top: &str) -> bool {
 }
 
 impl Scope {
-    fn place(&self, path: &str) -> Place {
+    fn coverage(&self, path: &str) -> Coverage {
         let (listed, all, none) = match self {
-            Scope::Only(paths) => (paths, Place::Inside, Place::Outside),
-            Scope::AllBut(paths) => (paths, Place::Outside, Place::Inside),
+            Scope::Only(paths) => (paths, Coverage::Inside, Coverage::Outside),
+            Scope::AllBut(paths) => (paths, Coverage::Outside, Coverage::Inside),
         };
         if listed.iter().any(|top| is_below(path, top)) {
             all
         } else if listed.iter().any(|one| is_below(one, path)) {
-            Place::Across
+            Coverage::Across
         } else {
             none
         }
@@ -274,7 +275,7 @@ fn collect(
 fn check_overlap(scope: &Scope, others: &[&str]) -> Result<()> {
     for other in others {
         match scope {
-            Scope::Only(_) if scope.place(other) == Place::Inside => {
+            Scope::Only(_) if scope.coverage(other) == Coverage::Inside => {
                 return Err(Error::location(
                     7246208,
                     format!(
@@ -283,7 +284,7 @@ fn check_overlap(scope: &Scope, others: &[&str]) -> Result<()> {
                     ),
                 ));
             }
-            Scope::AllBut(_) if scope.place(other) != Place::Outside => {
+            Scope::AllBut(_) if scope.coverage(other) != Coverage::Outside => {
                 return Err(Error::location(
                     7246210,
                     format!(
@@ -317,12 +318,12 @@ impl<'a> Walk<'_, 'a> {
                 self.path.push('.');
             }
             self.path.push_str(name);
-            let place = match inside {
-                true => Place::Inside,
-                false => self.scope.place(&self.path),
+            let coverage = match inside {
+                true => Coverage::Inside,
+                false => self.scope.coverage(&self.path),
             };
-            if place != Place::Outside {
-                self.value(value, place == Place::Inside, false);
+            if coverage != Coverage::Outside {
+                self.value(value, coverage == Coverage::Inside, false);
             }
             self.path.truncate(end);
         }
@@ -416,7 +417,7 @@ impl Wildcard {
     /// document at most is inside. `None` if the index cannot tell.
     fn ranges(&self, path: &str, ask: &Ask<'_>, is_array: bool) -> Option<(Intervals, Intervals)> {
         let about = || ask.conditions.list.iter().filter(|one| one.path == path);
-        if self.scope.place(path) != Place::Inside || is_array && has_number(path) {
+        if self.scope.coverage(path) != Coverage::Inside || is_array && has_number(path) {
             return None;
         }
         let values = if is_array {

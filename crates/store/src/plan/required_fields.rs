@@ -1,4 +1,4 @@
-//! What queries, updates and indexes look at, as [`Want`].
+//! What queries, updates and indexes look at, as [`FieldSet`].
 
 use frond_bson::Value;
 use frond_query::matcher::Filter;
@@ -6,11 +6,11 @@ use frond_query::needs::Needs;
 use frond_query::sort::SortSpec;
 use frond_query::update::Update;
 
-use super::want::{EVERYTHING, Increment, Want};
 use crate::catalog::Collection;
+use crate::record::field_set::{EVERYTHING, FieldSet, Increment};
 
 /// Adds needs. False if everything is needed.
-fn add(needs: &Needs, want: &mut Want) -> bool {
+fn add(needs: &Needs, want: &mut FieldSet) -> bool {
     if needs.is_whole() {
         return false;
     }
@@ -23,8 +23,8 @@ pub fn of_query<'a>(
     filter: &Filter,
     sort: Option<&SortSpec>,
     shown: impl IntoIterator<Item = &'a str>,
-) -> Want {
-    let mut want = Want::paths(shown);
+) -> FieldSet {
+    let mut want = FieldSet::paths(shown);
     want.add("_id");
     let by_parts =
         add(&filter.needs(), &mut want) && sort.is_none_or(|sort| add(&sort.needs(), &mut want));
@@ -32,8 +32,8 @@ pub fn of_query<'a>(
 }
 
 /// What the indexes look at that `touches` concerns. `None` for everything.
-pub fn of_indexes(collection: &Collection, touches: &dyn Fn(&str) -> bool) -> Option<Want> {
-    let mut want = Want::paths(["_id"]);
+pub fn of_indexes(collection: &Collection, touches: &dyn Fn(&str) -> bool) -> Option<FieldSet> {
+    let mut want = FieldSet::paths(["_id"]);
     for index in &collection.indexes {
         let spec = &index.spec;
         if !spec.is_affected(touches) {
@@ -55,7 +55,7 @@ pub fn of_indexes(collection: &Collection, touches: &dyn Fn(&str) -> bool) -> Op
 }
 
 /// Adds what an update looks at, but for what its `$inc` looks at. False for everything.
-pub fn of_update(update: &Update, want: &mut Want) -> bool {
+pub fn of_update(update: &Update, want: &mut FieldSet) -> bool {
     add(&update.needs_besides_increments(), want)
 }
 

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES, RawElement, tag};
 
 use super::edit;
+use super::field_set::{EVERYTHING, FieldSet, Increment, NOTHING, RequiredFields};
 use super::header::{self, Container, Header};
 use super::segment;
-use super::want::{EVERYTHING, Increment, NOTHING, Want, Wanted};
 use crate::error::{Error, Result, corrupt};
+use crate::keyspace::after_prefix;
 use crate::keyspace::{Direction, Snapshot, TreeId};
-use crate::plan::interval::after_prefix;
 
 /// The containers of a document that parts of it came from, by their paths, see [`edit`].
 pub type Containers = BTreeMap<Vec<u8>, u16>;
@@ -30,16 +30,16 @@ pub struct Parts {
     pub blind: Arc<BTreeSet<Vec<u8>>>,
 }
 
-/// Where documents are.
+/// Reads documents from their records in a snapshot.
 #[derive(Clone, Copy)]
-pub struct Place<'a> {
+pub struct DocumentReader<'a> {
     /// The snapshot.
     pub snapshot: &'a Snapshot,
     /// The tree of the segments.
     pub segments: Option<TreeId>,
 }
 
-impl Place<'_> {
+impl DocumentReader<'_> {
     /// The whole document of a record.
     ///
     /// # Errors
@@ -55,8 +55,8 @@ impl Place<'_> {
     /// These parts of the document of a record. What is not wanted may be there or not.
     ///
     /// # Errors
-    /// As [`Place::whole`].
-    pub fn parts<'d>(&self, key: &[u8], stored: &'d [u8], want: &Want) -> Result<Cow<'d, Doc>> {
+    /// As [`DocumentReader::whole`].
+    pub fn parts<'d>(&self, key: &[u8], stored: &'d [u8], want: &FieldSet) -> Result<Cow<'d, Doc>> {
         if !header::is_header(stored) {
             return Ok(Cow::Borrowed(Doc::from_trusted(stored)));
         }
@@ -67,12 +67,12 @@ impl Place<'_> {
     /// The parts that an update looks at.
     ///
     /// # Errors
-    /// As [`Place::whole`].
+    /// As [`DocumentReader::whole`].
     pub fn for_change(
         &self,
         key: &[u8],
         stored: &[u8],
-        wanted: &Wanted,
+        wanted: &RequiredFields,
     ) -> Result<(DocBuf, Parts)> {
         let (want, blind) = if wanted.increments.is_empty() {
             (Cow::Borrowed(&wanted.want), Arc::default())
@@ -98,7 +98,7 @@ impl Place<'_> {
         &self,
         key: &[u8],
         stored: &[u8],
-        want: &Want,
+        want: &FieldSet,
         tracks: bool,
     ) -> Result<(DocBuf, Containers)> {
         let (header, skeleton) = Header::read(stored).ok_or_else(damaged)?;
@@ -108,7 +108,7 @@ impl Place<'_> {
             stored.len() + 256
         };
         let mut loader = Loader {
-            place: *self,
+            reader: *self,
             segments: self.segments.ok_or_else(damaged)?,
             key,
             header: &header,
@@ -195,7 +195,7 @@ struct Piece {
 }
 
 struct Loader<'a> {
-    place: Place<'a>,
+    reader: DocumentReader<'a>,
     segments: TreeId,
     key: &'a [u8],
     header: &'a Header,
@@ -214,7 +214,7 @@ impl<'a> Loader<'a> {
     /// Reads all segments in one scan.
     fn load_all(&mut self) -> Result<()> {
         let end = after_prefix(self.key);
-        let mut cursor = self.place.snapshot.cursor(
+        let mut cursor = self.reader.snapshot.cursor(
             self.segments,
             Bound::Included(self.key),
             end.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
@@ -255,7 +255,7 @@ impl<'a> Loader<'a> {
     }
 
     /// The elements of a container that are wanted, in order.
-    fn pieces_of(&mut self, container: &Container, want: &Want) -> Result<Vec<Piece>> {
+    fn pieces_of(&mut self, container: &Container, want: &FieldSet) -> Result<Vec<Piece>> {
         if let Some(pieces) = self.pieces.remove(&container.id) {
             return Ok(pieces);
         }
@@ -294,7 +294,7 @@ impl<'a> Loader<'a> {
     fn read(&mut self, container: u16, number: u16) -> Result<Option<u32>> {
         let mut key = Vec::with_capacity(self.key.len() + 4);
         segment::write_key(self.key, container, number, &mut key);
-        let found = self.place.snapshot.get(self.segments, &key)?;
+        let found = self.reader.snapshot.get(self.segments, &key)?;
         Ok(found.map(|value| {
             self.buffers.push(Rc::new(value.to_vec()));
             self.buffers.len() as u32 - 1
@@ -337,7 +337,7 @@ impl<'a> Loader<'a> {
     fn put(
         &mut self,
         element: &RawElement<'_>,
-        want: &Want,
+        want: &FieldSet,
         mixed: bool,
         is_wanted: bool,
     ) -> Result<()> {
@@ -406,7 +406,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Puts the wanted elements of a container into the output.
-    fn put_container(&mut self, id: u16, want: &Want) -> Result<()> {
+    fn put_container(&mut self, id: u16, want: &FieldSet) -> Result<()> {
         let container = *self.header.container(id).ok_or_else(damaged)?;
         let pieces = self.pieces_of(&container, want)?;
         let mixed = container.is(Container::NESTED);

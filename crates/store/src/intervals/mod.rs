@@ -9,6 +9,8 @@ use std::cmp::Ordering;
 
 use frond_bson::{Doc, OwnedValue, Value, key};
 
+use crate::keyspace::after_prefix;
+
 /// Where an interval ends, for people: the value and whether it is inside.
 #[derive(Clone, Debug)]
 pub enum Label {
@@ -71,14 +73,6 @@ fn compare_high(a: Option<&[u8]>, b: Option<&[u8]>) -> Ordering {
         (Some(_), None) => Ordering::Less,
         (Some(a), Some(b)) => a.cmp(b),
     }
-}
-
-/// The first byte string above all that begin with `prefix`; `None` if there is none.
-pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    let keep = prefix.iter().rposition(|&byte| byte != 0xff)?;
-    let mut out = prefix[..=keep].to_vec();
-    out[keep] += 1;
-    Some(out)
 }
 
 /// Turns every bit over, in place: the encoding of a descending field.
@@ -372,14 +366,6 @@ mod tests {
     /// The one-byte strings inside.
     fn bytes(set: &Intervals) -> Vec<u8> {
         (0..=255).filter(|&byte| set.contains(&[byte])).collect()
-    }
-
-    #[test]
-    fn after_prefix_is_the_first_string_beyond() {
-        assert_eq!(after_prefix(&[1, 2]), Some(vec![1, 3]));
-        assert_eq!(after_prefix(&[1, 0xff, 0xff]), Some(vec![2]));
-        assert_eq!(after_prefix(&[0xff]), None);
-        assert_eq!(after_prefix(&[]), None);
     }
 
     #[test]

@@ -12,8 +12,7 @@
 //! | [`shred`] | taking a document apart |
 //! | [`segment`] | keys and contents of segments |
 //! | [`load`] | putting together the document, or the parts of it that somebody looks at |
-//! | [`want`] | which parts these are |
-//! | [`needs`] | what queries, updates and indexes want |
+//! | [`field_set`] | which parts these are |
 //! | [`diff`] | what an update changed, as paths |
 //! | [`message`] | changes as messages that the engine keeps, combines and applies |
 //! | [`edit`] | changing a value at a path within bytes |
@@ -31,13 +30,12 @@
 
 pub(crate) mod diff;
 pub(crate) mod edit;
+pub(crate) mod field_set;
 pub(crate) mod header;
 pub(crate) mod load;
 pub(crate) mod message;
-pub(crate) mod needs;
 pub(crate) mod segment;
 pub(crate) mod shred;
-pub(crate) mod want;
 
 /// Which documents are shredded, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

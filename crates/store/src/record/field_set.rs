@@ -8,29 +8,29 @@ use super::edit;
 
 /// Parts of a document, as a tree of names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Want {
+pub struct FieldSet {
     /// Everything from here on.
     all: bool,
     /// These fields, and that there is a document around them.
-    fields: BTreeMap<Box<[u8]>, Want>,
+    fields: BTreeMap<Box<[u8]>, FieldSet>,
 }
 
 /// Nothing.
-pub static NOTHING: Want = Want {
+pub static NOTHING: FieldSet = FieldSet {
     all: false,
     fields: BTreeMap::new(),
 };
 
 /// Everything.
-pub static EVERYTHING: Want = Want {
+pub static EVERYTHING: FieldSet = FieldSet {
     all: true,
     fields: BTreeMap::new(),
 };
 
-impl Want {
+impl FieldSet {
     /// The parts at these dotted paths.
-    pub fn paths<'a>(paths: impl IntoIterator<Item = &'a str>) -> Want {
-        let mut want = Want::default();
+    pub fn paths<'a>(paths: impl IntoIterator<Item = &'a str>) -> FieldSet {
+        let mut want = FieldSet::default();
         for path in paths {
             want.add(path);
         }
@@ -51,7 +51,7 @@ impl Want {
         }));
     }
 
-    fn at<'a>(&mut self, names: impl Iterator<Item = &'a [u8]>) -> &mut Want {
+    fn at<'a>(&mut self, names: impl Iterator<Item = &'a [u8]>) -> &mut FieldSet {
         let mut here = self;
         for name in names {
             here = here.fields.entry(name.into()).or_default();
@@ -65,7 +65,7 @@ impl Want {
     }
 
     /// What is wanted of a field; `None` if it is not even wanted whether it is there.
-    pub fn field(&self, name: &[u8]) -> Option<&Want> {
+    pub fn field(&self, name: &[u8]) -> Option<&FieldSet> {
         if self.all {
             return Some(self);
         }
@@ -133,24 +133,24 @@ impl Increment {
 
 /// What somebody looks at in each document: all, or these parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct RequiredFields {
     /// The parts, without what `increments` add to.
-    pub want: Want,
+    pub want: FieldSet,
     /// Additions that can perhaps be made without reading the field.
     pub increments: Vec<Increment>,
     /// The parts if all additions are made so, and the paths of these.
-    blind: (Want, Arc<BTreeSet<Vec<u8>>>),
+    blind: (FieldSet, Arc<BTreeSet<Vec<u8>>>),
 }
 
-impl Wanted {
+impl RequiredFields {
     /// These parts, and what these additions may have to look at.
-    pub fn new(want: Want, increments: Vec<Increment>) -> Wanted {
+    pub fn new(want: FieldSet, increments: Vec<Increment>) -> RequiredFields {
         let mut blind = want.clone();
         for one in &increments {
             blind.add_presence(one.parent());
         }
         let paths = increments.iter().map(|one| one.path.clone()).collect();
-        Wanted {
+        RequiredFields {
             want,
             increments,
             blind: (blind, Arc::new(paths)),
@@ -158,20 +158,20 @@ impl Wanted {
     }
 
     /// The whole document.
-    pub fn everything() -> Wanted {
-        Wanted::parts(EVERYTHING.clone())
+    pub fn everything() -> RequiredFields {
+        RequiredFields::parts(EVERYTHING.clone())
     }
 
     /// These parts.
-    pub fn parts(want: Want) -> Wanted {
-        Wanted::new(want, Vec::new())
+    pub fn parts(want: FieldSet) -> RequiredFields {
+        RequiredFields::new(want, Vec::new())
     }
 
     /// The parts if those additions are made without reading for which `is_blind` says so, and their paths.
     pub fn split<'w>(
         &'w self,
         is_blind: impl FnMut(&'w Increment) -> bool,
-    ) -> (Cow<'w, Want>, Arc<BTreeSet<Vec<u8>>>) {
+    ) -> (Cow<'w, FieldSet>, Arc<BTreeSet<Vec<u8>>>) {
         let blind: Vec<bool> = self.increments.iter().map(is_blind).collect();
         if blind.iter().all(|blind| *blind) {
             return (Cow::Borrowed(&self.blind.0), self.blind.1.clone());
