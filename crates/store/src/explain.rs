@@ -6,6 +6,7 @@ use std::time::Instant;
 use frond_bson::{Collator, Doc, DocBuf, doc};
 use frond_query::matcher::canonical;
 
+use crate::clock::environment;
 use crate::context::OpContext;
 use crate::error::Result;
 use crate::exec::ExecStats;
@@ -16,7 +17,6 @@ use crate::plan::explain::{Measured, Room, Shown, Task, counter_stage, int, stag
 use crate::plan::trial::shape;
 use crate::queries::QueryLimit;
 use crate::store::DocumentStore;
-use crate::write::environment;
 
 /// How much `explain` tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use frond_query::sort::SortSpec;
 use frond_query::spill::Budget;
 
 use crate::catalog::{Catalog, Collection};
+use crate::clock::environment;
 use crate::context::OpContext;
 use crate::error::{Result, command};
 use crate::exec::access::{Executor, Loading};
@@ -25,7 +26,6 @@ use crate::plan::choose::{Query, choose};
 use crate::plan::trial::Trial;
 use crate::plan::{Hint, KeyLimits, Plan};
 use crate::store::DocumentStore;
-use crate::write::environment;
 
 /// What `find` was asked for.
 #[derive(Clone, Debug, Default)]

@@ -4,6 +4,7 @@
 mod aggregate;
 mod capped;
 pub mod catalog;
+mod clock;
 mod context;
 mod distinct;
 mod error;
@@ -26,6 +27,7 @@ mod spill;
 mod stats;
 mod store;
 mod text;
+mod tree_options;
 mod verify;
 pub mod views;
 pub mod write;

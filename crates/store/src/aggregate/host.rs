@@ -4,14 +4,13 @@ use frond_bson::{Collator, Doc, DocBuf, Value, doc};
 use frond_query::aggregate::{Docs, Host, Pipeline, Source, Writing};
 
 use super::{Limits, Resources, Runner, not_supported, write};
+use crate::clock::{environment, now_ms};
 use crate::error::{Error, Result};
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
 use crate::plan::explain::int;
 use crate::stats::CollectionStats;
 use crate::store::DocumentStore;
-use crate::write::environment;
-use crate::write::now_ms;
 
 /// A collection's surroundings.
 pub(super) struct StoreHost {

@@ -9,12 +9,12 @@ use frond_query::meta::Metadata;
 use parking_lot::Mutex;
 
 use super::{AggregateRequest, QuerySource, Runner};
+use crate::clock::environment;
 use crate::context::OpContext;
 use crate::error::{Error, Result};
 use crate::namespace::Namespace;
 use crate::plan::Hint;
 use crate::store::DocumentStore;
-use crate::write::environment;
 
 /// The figures of a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

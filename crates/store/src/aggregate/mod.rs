@@ -20,6 +20,7 @@ use frond_query::spill::{Budget, SpillSpace, Spilled};
 use parking_lot::Mutex;
 
 use crate::catalog::is_a_view;
+use crate::clock::{environment, now_ms};
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
 use crate::exec::cursor::{DocStream, QueryCursor};
@@ -28,7 +29,6 @@ use crate::keyspace::Durability;
 use crate::namespace::Namespace;
 use crate::plan::{Hint, KeyLimits};
 use crate::store::DocumentStore;
-use crate::write::{environment, now_ms};
 use host::StoreHost;
 
 /// What `aggregate` was asked for.

@@ -8,11 +8,11 @@ use frond_query::aggregate::Pipeline;
 use frond_query::error::ErrorCode;
 
 use super::{Catalog, View};
+use crate::clock::environment;
 use crate::error::{Error, Result, command};
 use crate::keyspace::{Durability, Engine};
 use crate::namespace::Namespace;
 use crate::options::{CollectionOptions, ViewOptions};
-use crate::write::environment;
 use crate::write::staging::{Buffers, Staging, primary_key};
 
 /// The collection that holds the views of a database.

@@ -49,7 +49,7 @@ impl Default for Usage {
     fn default() -> Usage {
         Usage {
             queries: AtomicU64::new(0),
-            since_ms: crate::write::now_ms(),
+            since_ms: crate::clock::now_ms(),
         }
     }
 }

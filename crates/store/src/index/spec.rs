@@ -11,8 +11,8 @@ use super::kinds::{self, Holds, Special};
 use super::ttl;
 use crate::error::{Error, Result, command};
 use crate::keyspace::{Compression, TreeOptions};
-use crate::options::engine;
 use crate::text;
+use crate::tree_options;
 
 /// Most fields in one index.
 const FIELDS_MAX: usize = 32;
@@ -175,49 +175,6 @@ fn flag(name: &str, value: Value<'_>) -> Result<bool> {
     }
 }
 
-/// Reads a size in bytes for a tree's nodes or pages.
-fn size(name: &str, value: Value<'_>, low: i64, high: i64) -> Result<u32> {
-    let bytes = value.as_i64_lossless();
-    match bytes.filter(|bytes| (low..=high).contains(bytes)) {
-        Some(bytes) => u32::try_from(bytes)
-            .map_err(|_| cannot_create(format!("The field '{name}' is too large"))),
-        None => Err(cannot_create(format!(
-            "The field '{name}' must be a number of bytes from {low} to {high}, but got {}",
-            text::value(value)
-        ))),
-    }
-}
-
-/// Reads one of the options that shape a tree: `compression`, `pageSize`, `readPageSize`. Returns
-/// whether `name` is one of them. Collections take them too.
-pub(crate) fn parse_tree_option(
-    options: &mut TreeOptions,
-    name: &str,
-    value: Value<'_>,
-) -> Result<bool> {
-    match name {
-        "compression" => {
-            let named = match value {
-                Value::String(name) => engine::codec(name),
-                _ => None,
-            };
-            options.compression = named.ok_or_else(|| {
-                refuse(
-                    ErrorCode::BadValue,
-                    format!(
-                        "The field 'compression' must be one of zstd, zlib, lz4, snappy, none, but got {}",
-                        text::value(value)
-                    ),
-                )
-            })?;
-        }
-        "pageSize" => options.node_bytes = size(name, value, 64 << 10, 64 << 20)?,
-        "readPageSize" => options.page_bytes = size(name, value, 1 << 10, 1 << 20)?,
-        _ => return Ok(false),
-    }
-    Ok(true)
-}
-
 /// Reads the option `collation`. An index of version 1 cannot have one.
 fn collation_of(doc: &Doc) -> Result<Collator> {
     let collation = match doc.get("collation") {
@@ -332,7 +289,7 @@ impl IndexSpec {
             && !doc.contains_key("compression")
             && !doc.contains_key("storageEngine")
         {
-            doc.push("compression", engine::codec_name(compression));
+            doc.push("compression", tree_options::codec_name(compression));
         }
         doc
     }
@@ -467,7 +424,7 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
             "partialFilterExpression" => spec.partial = Some(parse_partial(value, &spec.collator)?),
             // Read before, as the filter depends on it.
             "collation" => {}
-            _ if parse_tree_option(&mut spec.tree, option, value)? => {
+            _ if tree_options::parse(&mut spec.tree, option, value)? => {
                 listed.push(option, value);
             }
             "storageEngine" => {
@@ -480,7 +437,7 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
                         ),
                     ));
                 };
-                let compressor = engine::block_compressor(options)?;
+                let compressor = tree_options::block_compressor(options)?;
                 // One that was asked for by its own name counts more.
                 if let Some(compressor) = compressor.filter(|_| !doc.contains_key("compression")) {
                     spec.tree.compression = compressor;
@@ -624,7 +581,7 @@ fn check_id_index(spec: &IndexSpec, doc: &Doc) -> Result<()> {
     }
     let mut tree = TreeOptions::default();
     for (option, value) in doc.iter() {
-        if !ALLOWED.contains(&option) && !parse_tree_option(&mut tree, option, value)? {
+        if !ALLOWED.contains(&option) && !tree_options::parse(&mut tree, option, value)? {
             return Err(refuse(
                 ErrorCode::InvalidIndexSpecificationOption,
                 format!(

@@ -2,7 +2,6 @@
 
 mod capped;
 mod clustered;
-pub(crate) mod engine;
 mod modify;
 mod read;
 mod time_series;
@@ -13,8 +12,8 @@ use frond_query::collation;
 use frond_query::error::ErrorCode;
 
 use crate::error::{Result, command};
-use crate::index::spec::parse_tree_option;
 use crate::keyspace::{Compression, TreeOptions};
+use crate::tree_options;
 pub use capped::Capped;
 pub(crate) use modify::modify;
 use read::Given;
@@ -158,7 +157,7 @@ impl CollectionOptions {
         let mut is_capped = false;
         let (mut size, mut max, mut pipeline, mut compressor) = (None, None, None, None);
         for (name, value) in options.iter() {
-            if parse_tree_option(&mut parsed.tree, name, value)? {
+            if tree_options::parse(&mut parsed.tree, name, value)? {
                 continue;
             }
             if name == "collation" {
@@ -220,7 +219,7 @@ impl CollectionOptions {
                     parsed.expire_after_seconds = Some(expire_after(&given)?);
                 }
                 "changeStreamPreAndPostImages" => parsed.pre_images = enabled(&given)?,
-                "storageEngine" => compressor = engine::block_compressor(given.doc()?)?,
+                "storageEngine" => compressor = tree_options::block_compressor(given.doc()?)?,
                 "indexOptionDefaults" => parsed.index_compression = index_defaults(&given)?,
                 "idIndex" => clustered::check_id_index(&given)?,
                 "autoIndexId" if !value.truthy() => {
@@ -493,7 +492,7 @@ fn index_defaults(given: &Given<'_>) -> Result<Option<Compression>> {
         }
         .unknown());
     }
-    engine::block_compressor(options.get_doc("storageEngine").unwrap_or(Doc::empty()))
+    tree_options::block_compressor(options.get_doc("storageEngine").unwrap_or(Doc::empty()))
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use frond_query::Environment;
 use frond_query::error::{Error as CommandError, ErrorCode};
 use frond_query::matcher::{Filter, explain_failure};
 
+use crate::clock::now_ms;
 use crate::error::{Error, Result, command};
-use crate::write::now_ms;
 
 /// Which writes are checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

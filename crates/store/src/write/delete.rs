@@ -2,11 +2,11 @@
 
 use frond_bson::{Collator, Doc, Value};
 
-use super::environment;
 use super::large;
 use super::modify::{Change, Effect, Target};
 use super::staging::Staging;
 use crate::catalog::Catalog;
+use crate::clock::environment;
 use crate::context::OpContext;
 use crate::error::Result;
 use crate::exec::access::Row;

@@ -6,11 +6,11 @@ use frond_query::projection::Projection;
 use frond_query::update::Update;
 
 use super::delete::Remove;
-use super::environment;
 use super::modify::{Change, Effect, Target, is_upsert_race};
 use super::staging::Staging;
 use super::update::{Apply, insert_upserted};
 use crate::catalog::Catalog;
+use crate::clock::environment;
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
 use crate::exec::access::Row;

@@ -5,8 +5,9 @@ use frond_query::error::ErrorCode;
 use frond_query::update::check_id;
 
 use super::staging::{Buffers, Staged, Staging, check_size, primary_key};
-use super::{Retry, WriteError, clock_timestamp};
+use super::{Retry, WriteError};
 use crate::catalog::{Catalog, Collection};
+use crate::clock::next_timestamp;
 use crate::error::{Result, command};
 use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability};
 use crate::namespace::Namespace;
@@ -209,7 +210,7 @@ pub(super) fn prepare<'a>(
         .filter(|element| element.name_bytes() != b"_id")
     {
         if fills_in && is_empty_timestamp(&element) {
-            out.push(element.name(), Value::Timestamp(clock_timestamp()));
+            out.push(element.name(), Value::Timestamp(next_timestamp()));
         } else {
             out.push_raw(&element);
         }

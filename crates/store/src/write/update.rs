@@ -4,12 +4,13 @@ use frond_bson::{Collator, Doc, DocBuf, ObjectId, OwnedValue, Value};
 use frond_query::error::ErrorCode;
 use frond_query::update::{ApplyContext, Update};
 
+use super::Retry;
 use super::insert::prepare;
 use super::large;
 use super::modify::{Change, Changed, Effect, Target, is_upsert_race};
 use super::staging::{Buffers, Staged, Staging};
-use super::{Retry, clock_timestamp, environment, now_ms};
 use crate::catalog::Catalog;
+use crate::clock::{environment, next_timestamp, now_ms};
 use crate::context::OpContext;
 use crate::error::{Result, command};
 use crate::exec::access::Row;
@@ -76,7 +77,7 @@ impl<'a> Apply<'a> {
     /// `keeps_empty_timestamps` is that of [`UpdateRequest`].
     pub fn new(update: &'a Update, keeps_empty_timestamps: bool) -> Apply<'a> {
         let mut context = ApplyContext::at(now_ms());
-        context.timestamp = clock_timestamp();
+        context.timestamp = next_timestamp();
         context.keeps_empty_timestamps = keeps_empty_timestamps;
         Apply {
             update,

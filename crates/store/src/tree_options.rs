@@ -1,12 +1,14 @@
-//! Options for the storage engine that MongoDB's users have: `storageEngine: {wiredTiger: {configString:
-//! "block_compressor=zlib"}}`. The compressor counts here too; what else is in such a string is WiredTiger's.
+//! Options that shape a tree: compression and sizes of pages, of collections and of indexes.
+//!
+//! Also read is what MongoDB's users have: `storageEngine: {wiredTiger: {configString:
+//! "block_compressor=zlib"}}`. Of such a string only the compressor has an effect; the rest is about WiredTiger.
 
 use frond_bson::{Doc, Value};
 use frond_query::error::ErrorCode;
 
-use super::invalid;
-use crate::error::{Result, command};
-use crate::keyspace::Compression;
+use crate::error::{Error, Result, command};
+use crate::keyspace::{Compression, TreeOptions};
+use crate::text;
 
 /// The codecs by their names.
 const CODECS: [(&str, Compression); 5] = [
@@ -27,6 +29,53 @@ pub(crate) fn codec(name: &str) -> Option<Compression> {
 pub(crate) fn codec_name(codec: Compression) -> &'static str {
     let found = CODECS.iter().find(|(_, other)| *other == codec);
     found.map_or("none", |(name, _)| name)
+}
+
+fn cannot_create_index(message: String) -> Error {
+    command(ErrorCode::CannotCreateIndex, message)
+}
+
+fn invalid(message: String) -> Error {
+    command(ErrorCode::InvalidOptions, message)
+}
+
+/// Reads a size in bytes for a tree's nodes or pages.
+fn size(name: &str, value: Value<'_>, low: i64, high: i64) -> Result<u32> {
+    let bytes = value.as_i64_lossless();
+    match bytes.filter(|bytes| (low..=high).contains(bytes)) {
+        Some(bytes) => u32::try_from(bytes)
+            .map_err(|_| cannot_create_index(format!("The field '{name}' is too large"))),
+        None => Err(cannot_create_index(format!(
+            "The field '{name}' must be a number of bytes from {low} to {high}, but got {}",
+            text::value(value)
+        ))),
+    }
+}
+
+/// Reads one of the options that shape a tree: `compression`, `pageSize`, `readPageSize`. Returns
+/// whether `name` is one of them. Collections take them too.
+pub(crate) fn parse(options: &mut TreeOptions, name: &str, value: Value<'_>) -> Result<bool> {
+    match name {
+        "compression" => {
+            let named = match value {
+                Value::String(name) => codec(name),
+                _ => None,
+            };
+            options.compression = named.ok_or_else(|| {
+                command(
+                    ErrorCode::BadValue,
+                    format!(
+                        "The field 'compression' must be one of zstd, zlib, lz4, snappy, none, but got {}",
+                        text::value(value)
+                    ),
+                )
+            })?;
+        }
+        "pageSize" => options.node_bytes = size(name, value, 64 << 10, 64 << 20)?,
+        "readPageSize" => options.page_bytes = size(name, value, 1 << 10, 1 << 20)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
 }
 
 /// Checks the value of `storageEngine`, and returns the compressor if it names one.

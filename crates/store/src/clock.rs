@@ -1,0 +1,34 @@
+//! The time of day, and what depends on it: the environment of expressions and new timestamps.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use frond_bson::{Collator, Doc, Timestamp};
+use frond_query::Environment;
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as i64)
+}
+
+/// What expressions in filters and projections refer to, as of now.
+pub(crate) fn environment<'a>(
+    variables: Option<&'a Doc>,
+    collator: &'a Collator,
+) -> Environment<'a> {
+    Environment {
+        variables,
+        now_ms: now_ms(),
+        collator,
+    }
+}
+
+/// The next timestamp: the second, and a number that makes it unique in this process.
+pub(crate) fn next_timestamp() -> Timestamp {
+    static COUNTER: AtomicU32 = AtomicU32::new(1);
+    Timestamp {
+        time: u32::try_from(now_ms() / 1000).unwrap_or(u32::MAX),
+        increment: COUNTER.fetch_add(1, Ordering::Relaxed),
+    }
+}
