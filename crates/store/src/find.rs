@@ -122,7 +122,7 @@ impl Question {
             let index = collection
                 .ready_indexes()
                 .filter(|index| !index.spec.hidden)
-                .find_map(|index| index.spec.special.as_ref()?.text().cloned());
+                .find_map(|index| index.spec.method.as_ref()?.text().cloned());
             let Some(spec) = index else {
                 return Err(command(
                     ErrorCode::IndexNotFound,

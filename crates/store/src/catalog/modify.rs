@@ -96,7 +96,7 @@ impl Catalog {
                     "TTL indexes are not supported for capped collections.",
                 ));
             }
-            if index.spec.fields.len() != 1 || index.spec.special.is_some() {
+            if index.spec.fields.len() != 1 || index.spec.method.is_some() {
                 return Err(invalid(
                     "TTL indexes are single-field indexes, compound indexes do not support TTL",
                 ));

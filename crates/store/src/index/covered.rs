@@ -33,7 +33,7 @@ pub fn can_rebuild(spec: &IndexSpec) -> bool {
             .strip_prefix(a.path.as_str())
             .is_some_and(|rest| rest.starts_with('.'))
     };
-    spec.special.is_none()
+    spec.method.is_none()
         && spec.collator.is_binary()
         && spec
             .fields

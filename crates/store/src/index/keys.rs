@@ -4,7 +4,7 @@ use frond_bson::{Doc, Value, key};
 use frond_query::error::{Error, ErrorCode, Result};
 use frond_query::paths::{MultikeyPaths, ParallelArrays};
 
-use super::kinds::{Holds, Slots, Special};
+use super::kinds::{Holds, IndexMethod, Slots};
 use super::spec::IndexSpec;
 use crate::keyspace::KEY_BYTES_MAX;
 
@@ -61,9 +61,9 @@ impl IndexKeys {
             spec,
             keys: self,
         };
-        let multikey = match &spec.special {
+        let multikey = match &spec.method {
             None => writer.ordinary(doc)?,
-            Some(special) => writer.special(special.as_ref(), doc)?,
+            Some(method) => writer.computed(method.as_ref(), doc)?,
         };
         self.multikey = multikey;
         sort_and_dedup(&self.bytes, &mut self.spans);
@@ -140,13 +140,13 @@ impl Writer<'_, '_> {
         })
     }
 
-    /// The keys of a special index: every combination of what its special fields turn into, and of
-    /// the values of the others. Returns the components that were arrays; of a special field that may have several
+    /// The keys of an index with computed fields: every combination of what its computed fields turn into, and of
+    /// the values of the others. Returns the components that were arrays; of a computed field that may have several
     /// values, all of them.
-    fn special(&mut self, special: &dyn Special, doc: &Doc) -> Result<MultikeyPaths> {
+    fn computed(&mut self, method: &dyn IndexMethod, doc: &Doc) -> Result<MultikeyPaths> {
         let spec = self.spec;
         let mut slots = Slots::of(&spec.fields);
-        special.parts(doc, &mut slots)?;
+        method.parts(doc, &mut slots)?;
         let combinations = slots.combinations();
         let missing = spec.sparse && slots.all_missing();
         let product = ParallelArrays::Product;
@@ -157,10 +157,10 @@ impl Writer<'_, '_> {
             for combination in 0..combinations {
                 let start = self.begin()?;
                 let mut values = values.iter();
-                // How many parts of the special field that is being written are there already.
+                // How many parts of the computed field that is being written are there already.
                 let mut done = (usize::MAX, 0);
                 for field in &spec.fields {
-                    let Holds::Special(slot) = field.holds else {
+                    let Holds::Computed(slot) = field.holds else {
                         let value = values.next().copied().flatten();
                         self.part(value.unwrap_or(Value::Null), field.direction);
                         continue;

@@ -2,12 +2,15 @@
 //! layout of their entries ([`entry`]), the documents that can be rebuilt from them ([`covered`]),
 //! how an index is filled over existing documents ([`build`]), and documents that expire ([`ttl`]).
 
+pub mod bounds;
 pub mod build;
 mod compare;
 pub mod covered;
 pub mod entry;
 pub mod keys;
 pub mod kinds;
+mod partial;
+pub mod route;
 pub mod spec;
 pub mod ttl;
 

@@ -7,7 +7,7 @@ use frond_query::error::ErrorCode;
 use frond_query::matcher::Filter;
 use frond_query::paths::{KeyPaths, Path};
 
-use super::kinds::{self, Holds, Special};
+use super::kinds::{self, Holds, IndexMethod};
 use super::ttl;
 use crate::error::{Error, Result, command};
 use crate::keyspace::{Compression, TreeOptions};
@@ -38,7 +38,7 @@ pub(crate) fn not_supported() -> Vec<&'static str> {
     names
 }
 
-/// One part of the entries of an index: a field of the key pattern, or a part of a special one.
+/// One part of the entries of an index: a field of the key pattern, or a part of a computed one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexField {
     /// The dotted path, or the name that `explain` shows.
@@ -69,8 +69,8 @@ pub struct IndexSpec {
     pub fields: Vec<IndexField>,
     /// The paths of those that hold values, ready to be followed.
     pub paths: KeyPaths,
-    /// What the special fields turn into; `None` for an ordered index.
-    pub special: Option<Arc<dyn Special>>,
+    /// How it works if it has computed fields; `None` for an ordered index.
+    pub method: Option<Arc<dyn IndexMethod>>,
     /// Whether two documents may not have the same key.
     pub unique: bool,
     /// Whether documents that lack every field have no entry.
@@ -322,9 +322,9 @@ impl IndexSpec {
             || self.clustering
             || self.value_fields().any(|field| touches(&field.path))
             || self
-                .special
+                .method
                 .as_ref()
-                .is_some_and(|special| special.is_affected(touches))
+                .is_some_and(|method| method.is_affected(touches))
     }
 }
 
@@ -382,7 +382,7 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
         )?,
         key: parsed.key.unwrap_or_else(|| key.to_owned()),
         fields: parsed.fields,
-        special: parsed.special,
+        method: parsed.method,
         unique: false,
         sparse: false,
         hidden: false,
@@ -485,8 +485,8 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
             "cannot mix \"partialFilterExpression\" and \"sparse\" options",
         ));
     }
-    if let Some(special) = &spec.special {
-        special.check(&spec)?;
+    if let Some(method) = &spec.method {
+        method.check(&spec)?;
     }
     if let Some(collation) = spec.collator.spec()
         && WITHOUT_COLLATION.contains(&kind.name)
@@ -606,7 +606,7 @@ fn parse_partial(value: Value<'_>, collator: &Collator) -> Result<Partial> {
         ));
     };
     let filter = Filter::parse_collated(doc, collator)?;
-    crate::plan::partial::check_supported(&filter)?;
+    super::partial::check_supported(&filter)?;
     Ok(Partial {
         doc: doc.to_owned(),
         filter: Arc::new(filter),

@@ -125,7 +125,7 @@ impl DocumentStore {
                     .push((collection.ns.clone(), "_id_".to_owned(), error)),
             }
             for index in collection.ready_indexes() {
-                let (Some(seconds), None) = (index.spec.expire_after, &index.spec.special) else {
+                let (Some(seconds), None) = (index.spec.expire_after, &index.spec.method) else {
                     continue;
                 };
                 if context.check().is_err() {

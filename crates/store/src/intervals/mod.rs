@@ -5,6 +5,8 @@
 //! encoding up to the first byte string that does not begin with it. Union, intersection and the
 //! turn to a descending field are then plain byte arithmetic.
 
+pub mod conditions;
+
 use std::cmp::Ordering;
 
 use frond_bson::{Doc, OwnedValue, Value, key};

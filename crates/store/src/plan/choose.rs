@@ -12,16 +12,16 @@ use frond_query::error::ErrorCode;
 use frond_query::matcher::{ElemMatch, Expr, Filter, Op};
 use frond_query::sort::SortSpec;
 
-use super::bounds::{Conditions, narrowness};
-use super::route::Route;
 use super::sorted::{OrderField, direction_for};
 use super::text;
 use super::{Access, Hint, IndexAccess, KeyInterval, KeyLimits, Plan, partial};
 use crate::catalog::Collection;
 use crate::error::{Result, command};
-use crate::index::kinds::Ask;
+use crate::index::kinds::PlanRequest;
+use crate::index::route::Route;
 use crate::index::spec::IndexSpec;
 use crate::index::{Index, covered};
+use crate::intervals::conditions::{Conditions, narrowness};
 use crate::intervals::{Interval, Intervals};
 use crate::keyspace::Direction;
 
@@ -137,7 +137,7 @@ pub fn choose(
     candidates.sort_by(|a, b| b.rank.total_cmp(&a.rank));
     if candidates.is_empty()
         && let Some(Some(index)) = &hinted
-        && index.spec.special.is_some()
+        && index.spec.method.is_some()
     {
         return Err(command(
             ErrorCode::NoQueryExecutionPlans,
@@ -323,10 +323,10 @@ pub(super) fn through_index(
         own = Conditions::of_all(filters, &spec.collator);
         &own
     };
-    let routes = match &spec.special {
+    let routes = match &spec.method {
         None => vec![Route::ordinary(spec, &multikey, conditions)],
-        Some(special) => special.routes(&Ask {
-            query,
+        Some(method) => method.routes(&PlanRequest {
+            filter: query.filter.predicates(),
             conditions,
             index,
             multikey: &multikey,
@@ -400,7 +400,7 @@ fn by_route(
             exact: route.is_exact,
             may_repeat: route.may_repeat,
             bounds: route.bounds,
-            face: route.face,
+            expanded: route.expanded,
         })
     };
     Some(Candidate {

@@ -7,10 +7,10 @@ use frond_query::Environment;
 use frond_query::matcher::{Filter, canonical_conditions, together};
 use frond_query::text::TextMatch;
 
-use super::bounds::Conditions;
 use super::{Access, IndexAccess};
 use crate::exec::ExecStats;
 use crate::index::spec::ID_INDEX_NAME;
+use crate::intervals::conditions::Conditions;
 use crate::intervals::{Interval, Intervals, Label};
 use crate::keyspace::Direction;
 use crate::text;
@@ -375,8 +375,8 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
             if access.reads_no_documents() {
                 return scan;
             }
-            let is_text = (access.index.spec.special.as_ref())
-                .is_some_and(|special| special.text().is_some());
+            let is_text =
+                (access.index.spec.method.as_ref()).is_some_and(|method| method.text().is_some());
             if let Some(text) = shown.text.filter(|_| is_text) {
                 let others = canonical_conditions(shown.filter).into_iter();
                 let others = others.filter(|one| !one.contains_key("$text"));
@@ -385,7 +385,7 @@ pub fn access_stage(access: &Access, shown: &Shown<'_>) -> DocBuf {
             }
             let rest = if access.exact {
                 DocBuf::new()
-            } else if access.multikey.is_empty() && access.face.is_none() {
+            } else if access.multikey.is_empty() && access.expanded.is_none() {
                 let spec = &access.index.spec;
                 rest_of(shown, &spec.collator, |path| {
                     spec.value_fields().any(|field| field.path == path)
@@ -503,14 +503,17 @@ fn index_scan(access: &IndexAccess, name: &str, shown: &Shown<'_>) -> DocBuf {
     if access.reads_no_documents() && !access.exact && !shown.filter.is_empty() {
         shown.room.push(&mut stage, "filter", shown.filter);
     }
-    let shown_key = access.face.as_ref().map_or(&spec.key, |face| &face.key);
+    let shown_key = access
+        .expanded
+        .as_ref()
+        .map_or(&spec.key, |expanded| &expanded.key);
     stage.push("keyPattern", shown_key);
     stage.push("indexName", spec.name.as_str());
     push_collation(&mut stage, &spec.collator);
     stage.push("isMultiKey", !access.multikey.is_empty());
-    let parts: Vec<(&str, key::Direction)> = match &access.face {
-        Some(face) => {
-            let fields = face.fields.iter();
+    let parts: Vec<(&str, key::Direction)> = match &access.expanded {
+        Some(expanded) => {
+            let fields = expanded.fields.iter();
             fields
                 .map(|field| (field.path.as_str(), field.direction))
                 .collect()

@@ -4,13 +4,12 @@
 //! tells which order an index gives, [`partial`] whether a partial index has all that is asked for,
 //! [`route`] is a way through one index, [`trial`] compares several plans by running them for a while, [`explain`] shows the result.
 
-pub mod bounds;
 pub mod choose;
 pub mod explain;
 pub mod near;
+mod order;
 pub mod partial;
 pub(crate) mod required_fields;
-pub mod route;
 pub mod sorted;
 mod text;
 pub mod trial;
@@ -25,12 +24,12 @@ use crate::error::{Result, command};
 
 use crate::exec::key_scan::{KeyRange, ScanField};
 use crate::index::Index;
+use crate::index::bounds::IndexBounds;
 use crate::index::kinds::Holds;
+use crate::index::route::ExpandedIndex;
 use crate::index::spec::IndexField;
 use crate::intervals::Intervals;
 use crate::keyspace::{Direction, TreeId};
-use bounds::IndexBounds;
-use route::Face;
 
 /// Which index a query must use.
 #[derive(Clone, Debug)]
@@ -194,7 +193,7 @@ pub struct IndexAccess {
     /// Whether one document can have several entries inside the bounds.
     pub may_repeat: bool,
     /// How this plan sees the index, if not by its specification.
-    pub face: Option<Arc<Face>>,
+    pub expanded: Option<Arc<ExpandedIndex>>,
 }
 
 /// How a query is run.

@@ -6,16 +6,16 @@ use frond_query::error::ErrorCode;
 use frond_query::geo::Near;
 use frond_query::paths::Path;
 
-use super::bounds::Conditions;
 use super::choose::{Query, find_hinted};
-use super::route::Route;
 use super::{Access, Hint, IndexAccess, KeyInterval, Plan, partial};
 use crate::catalog::Collection;
 use crate::error::{Error, Result, command};
 use crate::exec::key_scan::KeyRange;
 use crate::index::Index;
 use crate::index::kinds::GeoField;
+use crate::index::route::Route;
 use crate::intervals::Intervals;
+use crate::intervals::conditions::Conditions;
 use crate::keyspace::Direction;
 
 /// Reading an index around a point.
@@ -74,7 +74,7 @@ pub(super) fn plan(
     });
     let best = candidates
         .filter_map(|index| {
-            let field = index.spec.special.as_ref()?.near(path, near)?;
+            let field = index.spec.method.as_ref()?.near(path, near)?;
             let multikey = index.multikey();
             let own = Conditions::of(query.filter.predicates(), &index.spec.collator);
             let route = Route::ordinary(&index.spec, &multikey, &own);
@@ -89,7 +89,7 @@ pub(super) fn plan(
                 direction: Direction::Forward,
                 covered: false,
                 exact: false,
-                face: None,
+                expanded: None,
             };
             Some((
                 rank,

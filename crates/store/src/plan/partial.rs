@@ -1,46 +1,9 @@
-//! Partial indexes: which filters they take, and when a query may use one.
+//! When a query may use a partial index.
 
 use frond_bson::Collator;
-use frond_query::error::{Error, ErrorCode, Result};
-use frond_query::matcher::{Comparison, Expr, Filter, Leaf, Op, Relation};
+use frond_query::matcher::{Comparison, Expr, Leaf, Op, Relation};
 
-use super::bounds::{is_exact, of_op};
-
-/// Checks the filter of a partial index.
-///
-/// # Errors
-/// `CannotCreateIndex` (67) for a condition that MongoDB does not allow there.
-pub fn check_supported(filter: &Filter) -> Result<()> {
-    check(filter.predicates())
-}
-
-fn check(expr: &Expr) -> Result<()> {
-    let refuse = |what: &str| {
-        Err(Error::new(
-            ErrorCode::CannotCreateIndex,
-            format!("Expression not supported in partial index: {what}"),
-        ))
-    };
-    match expr {
-        Expr::And(children) | Expr::Or(children) => children.iter().try_for_each(check),
-        Expr::Leaf(leaf) => match &leaf.op {
-            Op::Compare(_) | Op::Exists | Op::Type(_) | Op::In(_) => Ok(()),
-            Op::Size(_) => refuse("$size"),
-            Op::Mod(_) => refuse("$mod"),
-            Op::Regex(_) => refuse("$regex"),
-            Op::Bits(_) => refuse("bit tests"),
-            Op::ElemMatch(_) => refuse("$elemMatch"),
-            Op::Geo(_) | Op::Near(_) => refuse("geospatial conditions"),
-        },
-        Expr::Nor(_) => refuse("$nor"),
-        Expr::Not(_) => refuse("$not"),
-        Expr::Computed(_) => refuse("$expr"),
-        Expr::Schema(_) => refuse("$jsonSchema"),
-        Expr::Text(_) => refuse("$text"),
-        Expr::Sample(_) => refuse("$sampleRate"),
-        Expr::False => refuse("$alwaysFalse"),
-    }
-}
+use crate::intervals::conditions::{is_exact, of_op};
 
 /// Whether every document that passes `query` passes `partial`, as far as a look at the conditions
 /// one by one can tell. `collator` is how `partial` compares strings.
@@ -95,6 +58,7 @@ fn is_same(a: &Comparison, b: &Comparison) -> bool {
 mod tests {
     use super::*;
     use frond_bson::{DocBuf, doc};
+    use frond_query::matcher::Filter;
 
     #[test]
     fn implication_by_single_conditions() {
@@ -142,19 +106,6 @@ mod tests {
                 expected,
                 "{query:?} implies {partial:?}"
             );
-        }
-    }
-
-    #[test]
-    fn unsupported_filters_are_refused() {
-        for filter in [
-            doc! {"a": {"$not": {"$gt": 1}}},
-            doc! {"a": {"$ne": 1}},
-            doc! {"$nor": [{"a": 1}]},
-            doc! {"a": {"$regex": "x"}},
-        ] {
-            let error = check_supported(&Filter::parse(&filter).unwrap()).unwrap_err();
-            assert_eq!(error.code(), ErrorCode::CannotCreateIndex, "{filter:?}");
         }
     }
 }

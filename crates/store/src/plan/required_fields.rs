@@ -39,7 +39,7 @@ pub fn of_indexes(collection: &Collection, touches: &dyn Fn(&str) -> bool) -> Op
         if !spec.is_affected(touches) {
             continue;
         }
-        if spec.special.is_some() || spec.clustering {
+        if spec.method.is_some() || spec.clustering {
             return None;
         }
         for field in &spec.fields {

@@ -4,9 +4,9 @@ use frond_bson::key;
 use frond_query::paths::MultikeyPaths;
 use frond_query::sort::SortSpec;
 
-use super::bounds::has_number;
 use crate::index::kinds::Holds;
 use crate::intervals::Intervals;
+use crate::intervals::conditions::has_number;
 use crate::keyspace::Direction;
 
 /// A field of an index as far as its order matters.

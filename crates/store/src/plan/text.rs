@@ -3,11 +3,11 @@
 use frond_query::error::ErrorCode;
 use frond_query::matcher::Expr;
 
-use super::bounds::Conditions;
 use super::choose::{Candidate, Query, through_index, union};
 use super::{Access, Plan};
 use crate::catalog::Collection;
 use crate::error::{Error, Result, command};
+use crate::intervals::conditions::Conditions;
 
 /// Picks the plan.
 ///
@@ -37,9 +37,9 @@ pub fn choose(collection: &Collection, query: Query<'_>) -> Result<Plan> {
             .filter(|index| {
                 index
                     .spec
-                    .special
+                    .method
                     .as_ref()
-                    .is_some_and(|special| special.text().is_some())
+                    .is_some_and(|method| method.text().is_some())
             })
             .flat_map(|index| through_index(index, &query, &conditions, &filters, false));
         candidates.max_by(|a, b| a.rank.total_cmp(&b.rank))

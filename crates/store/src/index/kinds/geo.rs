@@ -9,9 +9,9 @@ use frond_query::matcher::{Expr, Leaf, Op};
 use frond_query::paths::{LeafArrays, Path, walk};
 use std::ops::ControlFlow;
 
-use super::{Ask, plane, sphere};
+use super::{PlanRequest, plane, sphere};
+use crate::index::route::Route;
 use crate::intervals::{Interval, Intervals, Label};
-use crate::plan::route::Route;
 
 /// Into which cells a geospatial field divides the world.
 #[derive(Clone, Copy, Debug)]
@@ -129,13 +129,13 @@ pub(super) fn span(low: i64, high: i64) -> Interval {
 
 /// The way through an index whose geospatial parts have these ranges. None without any: such an index
 /// lacks documents, unless the query insists on it.
-pub(super) fn route(ask: &Ask<'_>, fields: Vec<(usize, Intervals)>) -> Vec<Route> {
-    if fields.is_empty() && !ask.hinted {
+pub(super) fn route(request: &PlanRequest<'_>, fields: Vec<(usize, Intervals)>) -> Vec<Route> {
+    if fields.is_empty() && !request.hinted {
         return Vec::new();
     }
-    let mut route = Route::ordinary(&ask.index.spec, ask.multikey, ask.conditions);
+    let mut route = Route::ordinary(&request.index.spec, request.multikey, request.conditions);
     route.is_exact = false;
-    route.may_repeat = !ask.multikey.is_empty();
+    route.may_repeat = !request.multikey.is_empty();
     for (position, ranges) in fields {
         if let Some(field) = route.bounds.fields.get_mut(position) {
             *field = ranges;

@@ -8,10 +8,12 @@ use frond_query::error::{Error, Result};
 use frond_query::hash64;
 use frond_query::paths::Path;
 
-use super::{Ask, Holds, Kind, Parsed, Part, Request, Slots, Special, check_path, ordinary_field};
+use super::{
+    Holds, IndexMethod, Kind, Parsed, Part, PlanRequest, Request, Slots, check_path, ordinary_field,
+};
+use crate::index::route::Route;
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::intervals::{Interval, Intervals};
-use crate::plan::route::Route;
 
 /// The line in [`super::KINDS`].
 pub(super) const KIND: Kind = Kind {
@@ -34,7 +36,7 @@ fn parse(request: &Request<'_>) -> Result<Parsed> {
         fields.push(IndexField {
             path: path.to_owned(),
             direction: key::Direction::Ascending,
-            holds: Holds::Special(0),
+            holds: Holds::Computed(0),
         });
     }
     let count = hashed.len();
@@ -51,7 +53,7 @@ fn parse(request: &Request<'_>) -> Result<Parsed> {
         fields,
         key: None,
         options: DocBuf::new(),
-        special: Some(std::sync::Arc::new(Hashed { position, path })),
+        method: Some(std::sync::Arc::new(Hashed { position, path })),
     })
 }
 
@@ -127,7 +129,7 @@ fn point(value: Value<'_>) -> Interval {
     Interval::point(encoded, hash.to_owned())
 }
 
-impl Special for Hashed {
+impl IndexMethod for Hashed {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -155,11 +157,11 @@ impl Special for Hashed {
         touches(self.path.as_str())
     }
 
-    fn routes(&self, ask: &Ask<'_>) -> Vec<Route> {
-        let spec = &ask.index.spec;
-        let mut route = Route::ordinary(spec, ask.multikey, ask.conditions);
+    fn routes(&self, request: &PlanRequest<'_>) -> Vec<Route> {
+        let spec = &request.index.spec;
+        let mut route = Route::ordinary(spec, request.multikey, request.conditions);
         route.is_exact = false;
-        let values = ask.conditions.ranges_of(self.path.as_str());
+        let values = request.conditions.ranges_of(self.path.as_str());
         if let Some(hashes) = hashes(&values, &spec.collator)
             && let Some(field) = route.bounds.fields.get_mut(self.position)
         {

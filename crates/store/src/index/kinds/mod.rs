@@ -1,27 +1,27 @@
 //! The kinds of indexes: one file for each, one line in [`KINDS`] for each.
 //!
 //! An index entry is a row of *parts*, each the encoding of one value, see [`super::entry`]. In an ordered index
-//! there is one part for each field of the key pattern: the value at its path. A *special* kind has one or more
-//! fields whose parts are made otherwise: the hash of a value, the cells of a geometry, the words of a text, the
-//! paths below a wildcard. Whatever they hold, parts are encoded values. So bounds, scans, unique keys, index
-//! builds and `validate` know nothing of kinds.
+//! there is one part for each field of the key pattern: the value at its path. Indexes of other kinds
+//! have one or more *computed* fields, whose parts are made by an [`IndexMethod`]: the hash of a value, the cells of a
+//! geometry, the words of a text, the paths below a wildcard. Whatever they hold, parts are encoded values. So bounds,
+//! scans, unique keys, index builds and `validate` know nothing of kinds.
 //!
-//! What a kind has to say:
+//! What a kind defines:
 //!
 //! 1. **Parsing.** [`Kind::parse`] gets the key pattern and the whole specification. It checks both, and returns
 //!    [`Parsed`]: the parts of an entry, the key pattern and the options as `listIndexes` shows them, with the
 //!    defaults filled in, and the object that does the rest. What it returns is stored and parsed again when the
 //!    store is opened, so parsing its own result must give the same.
-//! 2. **Keys.** [`Special::parts`] turns a document into the *alternatives* of each special field: rows of values,
-//!    one for each part of the field. An entry is made for every combination of the alternatives of all special
+//! 2. **Keys.** [`IndexMethod::parts`] turns a document into the *alternatives* of each computed field: rows of values,
+//!    one for each part of the field. An entry is made for every combination of the alternatives of all computed
 //!    fields with the values of the ordinary ones. A field without alternatives leaves the document out of the
 //!    index; that is how a kind is sparse by nature. A value that stands for a missing field is pushed with
 //!    [`Slots::push_missing`]; an index with the option `sparse` leaves a document out if all its fields are missing.
-//! 3. **Changes.** [`Special::is_affected`] says whether an update of certain paths can change the parts.
-//! 4. **Plans.** [`Special::routes`] says how the index can find the documents of a query: bounds for each part,
-//!    and what they promise. A route must find every document that matches, if the document is in the index at
+//! 3. **Changes.** [`IndexMethod::is_affected`] says whether an update of certain paths can change the parts.
+//! 4. **Plans.** [`IndexMethod::routes`] says how the index can find the documents of a query: bounds for each part,
+//!    and what they guarantee. A route must find every document that matches, if the document is in the index at
 //!    all. The filter is applied again unless the route is exact. No route: the index cannot be used.
-//! 5. **Limits.** [`Special::check`] refuses options that the kind cannot have, such as `unique`.
+//! 5. **Limits.** [`IndexMethod::check`] refuses options that the kind cannot have, such as `unique`.
 //!
 //! A kind that is not there yet has a line without a parser; creating such an index is an error that names it.
 
@@ -39,14 +39,14 @@ use std::sync::Arc;
 use frond_bson::{Doc, DocBuf, Value};
 use frond_query::error::{ErrorCode, Result};
 use frond_query::geo::Near;
+use frond_query::matcher::Expr;
 use frond_query::paths::{MultikeyPaths, Path};
 use frond_query::text::TextSpec;
 
 use super::Index;
 use super::spec::{IndexField, IndexSpec};
-use crate::plan::bounds::Conditions;
-use crate::plan::choose::Query;
-use crate::plan::route::Route;
+use crate::index::route::Route;
+use crate::intervals::conditions::Conditions;
 
 pub use geo::{GeoCells, GeoField};
 pub(crate) use ordered::{check_path, field as ordinary_field};
@@ -85,14 +85,14 @@ pub struct Request<'a> {
 
 /// What a kind makes of a key pattern and its options.
 pub struct Parsed {
-    /// The parts of an entry in their order. Those of one special field are neighbours.
+    /// The parts of an entry in their order. Those of one computed field are neighbours.
     pub fields: Vec<IndexField>,
     /// The key pattern, if it is stored and listed otherwise than it was given.
     pub key: Option<DocBuf>,
     /// The options of this kind as they are stored and listed.
     pub options: DocBuf,
-    /// What makes the index special; `None` for an ordered one.
-    pub special: Option<Arc<dyn Special>>,
+    /// Computes the other fields and finds them again; `None` for an ordered index.
+    pub method: Option<Arc<dyn IndexMethod>>,
 }
 
 /// What a part of an entry holds.
@@ -100,8 +100,8 @@ pub struct Parsed {
 pub enum Holds {
     /// The value at the path.
     Value,
-    /// What the special field with this number, counted from 0, made of the document.
-    Special(usize),
+    /// What the computed field with this number, counted from 0, made of the document.
+    Computed(usize),
 }
 
 /// One value of an alternative.
@@ -129,7 +129,7 @@ impl<'a> From<Value<'a>> for Part<'a> {
     }
 }
 
-/// What the special fields of one document turn into.
+/// What the computed fields of one document turn into.
 #[derive(Debug, Default)]
 pub struct Slots<'a> {
     slots: Vec<Slot<'a>>,
@@ -151,7 +151,7 @@ impl<'a> Slots<'a> {
     pub(super) fn of(fields: &[IndexField]) -> Slots<'a> {
         let mut slots: Vec<Slot<'a>> = Vec::new();
         for field in fields {
-            if let Holds::Special(number) = field.holds {
+            if let Holds::Computed(number) = field.holds {
                 slots.resize_with(slots.len().max(number + 1), || Slot {
                     width: 0,
                     parts: Vec::new(),
@@ -166,7 +166,7 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// Adds an alternative of a special field, with a value for each of its parts.
+    /// Adds an alternative of a computed field, with a value for each of its parts.
     pub fn push(&mut self, slot: usize, parts: impl IntoIterator<Item = Part<'a>>) {
         self.add(slot, parts);
         if let Some(slot) = self.slots.get_mut(slot) {
@@ -209,7 +209,7 @@ impl<'a> Slots<'a> {
             .fold(1, |all, one| all.saturating_mul(one))
     }
 
-    /// The parts of a special field in one of the combinations.
+    /// The parts of a computed field in one of the combinations.
     pub(super) fn alternative(&self, slot: usize, combination: usize) -> &[Part<'a>] {
         let mut place = combination;
         for (number, slot_here) in self.slots.iter().enumerate() {
@@ -228,10 +228,10 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// What a special kind is asked about a query.
-pub struct Ask<'a> {
-    /// The query.
-    pub query: &'a Query<'a>,
+/// A query, for which an index method has to find routes.
+pub struct PlanRequest<'a> {
+    /// The filter of the query.
+    pub filter: &'a Expr,
     /// The conditions of its filter that all documents must meet. A branch of an `$or` comes with those of
     /// the whole filter, too.
     pub conditions: &'a Conditions,
@@ -243,8 +243,8 @@ pub struct Ask<'a> {
     pub hinted: bool,
 }
 
-/// The workings of one index of a special kind.
-pub trait Special: Debug + Send + Sync {
+/// How one index of a kind other than the ordered one works: PostgreSQL calls it an access method.
+pub trait IndexMethod: Debug + Send + Sync {
     /// Its line in [`KINDS`].
     fn kind(&self) -> &'static str;
 
@@ -257,18 +257,18 @@ pub trait Special: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Fills in the alternatives of the special fields of `doc`.
+    /// Fills in the alternatives of the computed fields of `doc`.
     ///
     /// # Errors
     /// What is wrong with the document.
     fn parts<'a>(&self, doc: &'a Doc, out: &mut Slots<'a>) -> Result<()>;
 
-    /// Whether a change at the paths that `touches` accepts can change the parts of the special fields.
+    /// Whether a change at the paths that `touches` accepts can change the parts of the computed fields.
     /// `touches` takes a path and tells whether a value there, or above, or below, may differ.
     fn is_affected(&self, touches: &dyn Fn(&str) -> bool) -> bool;
 
     /// The ways in which the index can find the documents of a query.
-    fn routes(&self, ask: &Ask<'_>) -> Vec<Route>;
+    fn routes(&self, request: &PlanRequest<'_>) -> Vec<Route>;
 
     /// The part that finds what is near a point, for a geometry at `path`. `None` if there is none.
     fn near(&self, path: &Path, near: &Near) -> Option<GeoField> {
@@ -353,10 +353,10 @@ mod tests {
     #[test]
     fn every_combination_of_alternatives_comes_once() {
         let fields = [
-            Holds::Special(0),
+            Holds::Computed(0),
             Holds::Value,
-            Holds::Special(1),
-            Holds::Special(1),
+            Holds::Computed(1),
+            Holds::Computed(1),
         ]
         .map(field);
         let mut slots = Slots::of(&fields);

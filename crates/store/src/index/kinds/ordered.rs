@@ -22,7 +22,7 @@ fn parse(request: &Request<'_>) -> Result<Parsed> {
             .collect::<Result<_>>()?,
         key: None,
         options: DocBuf::new(),
-        special: None,
+        method: None,
     })
 }
 

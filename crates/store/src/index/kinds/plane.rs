@@ -12,10 +12,12 @@ use frond_query::geo::{Near, flat_keys};
 use frond_query::paths::Path;
 
 use super::geo::{GeoCells, GeoField, conditions_on, number_option, route, span, values_at};
-use super::{Ask, Holds, Kind, Parsed, Part, Request, Slots, Special, check_path, ordinary_field};
+use super::{
+    Holds, IndexMethod, Kind, Parsed, Part, PlanRequest, Request, Slots, check_path, ordinary_field,
+};
+use crate::index::route::Route;
 use crate::index::spec::IndexField;
 use crate::intervals::Intervals;
-use crate::plan::route::Route;
 
 const OPTIONS: &[&str] = &["bits", "min", "max"];
 
@@ -45,7 +47,7 @@ fn parse(request: &Request<'_>) -> Result<Parsed> {
         fields.push(IndexField {
             path: path.to_owned(),
             direction: key::Direction::Ascending,
-            holds: Holds::Special(0),
+            holds: Holds::Computed(0),
         });
         own = Some(Path::new(path));
     }
@@ -60,7 +62,7 @@ fn parse(request: &Request<'_>) -> Result<Parsed> {
         fields,
         key: None,
         options,
-        special: Some(Arc::new(Plane {
+        method: Some(Arc::new(Plane {
             path,
             grid: grid(request.spec)?,
         })),
@@ -111,7 +113,7 @@ fn intervals(spans: &[(u64, u64)]) -> Intervals {
     )
 }
 
-impl Special for Plane {
+impl IndexMethod for Plane {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -136,11 +138,11 @@ impl Special for Plane {
         touches(self.path.as_str())
     }
 
-    fn routes(&self, ask: &Ask<'_>) -> Vec<Route> {
-        let mut queries = conditions_on(ask.query.filter.predicates(), &self.path);
+    fn routes(&self, request: &PlanRequest<'_>) -> Vec<Route> {
+        let mut queries = conditions_on(request.filter, &self.path);
         let spans = queries.find_map(|query| query_spans(query, &self.grid));
         let fields = spans.map(|spans| (0, intervals(&spans)));
-        route(ask, fields.into_iter().collect())
+        route(request, fields.into_iter().collect())
     }
 
     fn near(&self, path: &Path, near: &Near) -> Option<GeoField> {

@@ -12,11 +12,12 @@ use frond_query::paths::Path;
 
 use super::geo::{GeoCells, GeoField, conditions_on, number_option, route, span, values_at};
 use super::{
-    Ask, Holds, Kind, Parsed, Part, Request, Slots, Special, check_path, ordinary_field, refuse,
+    Holds, IndexMethod, Kind, Parsed, Part, PlanRequest, Request, Slots, check_path,
+    ordinary_field, refuse,
 };
+use crate::index::route::Route;
 use crate::index::spec::IndexField;
 use crate::intervals::Intervals;
-use crate::plan::route::Route;
 
 const VERSION: &str = "2dsphereIndexVersion";
 const COARSEST: &str = "coarsestIndexedLevel";
@@ -45,7 +46,7 @@ fn parse(request: &Request<'_>) -> Result<Parsed> {
         fields.push(IndexField {
             path: path.to_owned(),
             direction: key::Direction::Ascending,
-            holds: Holds::Special(geo.len()),
+            holds: Holds::Computed(geo.len()),
         });
         geo.push((position, Path::new(path)));
     }
@@ -93,7 +94,7 @@ fn parse(request: &Request<'_>) -> Result<Parsed> {
         fields,
         key: None,
         options,
-        special: Some(Arc::new(Sphere {
+        method: Some(Arc::new(Sphere {
             fields: geo,
             levels: Levels {
                 coarsest: level(coarsest),
@@ -134,7 +135,7 @@ impl Sphere {
     }
 }
 
-impl Special for Sphere {
+impl IndexMethod for Sphere {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -163,13 +164,13 @@ impl Special for Sphere {
         self.fields.iter().any(|(_, path)| touches(path.as_str()))
     }
 
-    fn routes(&self, ask: &Ask<'_>) -> Vec<Route> {
+    fn routes(&self, request: &PlanRequest<'_>) -> Vec<Route> {
         let fields = self.fields.iter().filter_map(|(position, path)| {
-            let mut queries = conditions_on(ask.query.filter.predicates(), path);
+            let mut queries = conditions_on(request.filter, path);
             let spans = queries.find_map(|query| query_spans(query, self.levels))?;
             Some((*position, intervals(&spans)))
         });
-        route(ask, fields.collect())
+        route(request, fields.collect())
     }
 
     fn near(&self, path: &Path, near: &Near) -> Option<GeoField> {

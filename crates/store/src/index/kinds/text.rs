@@ -16,10 +16,12 @@ use frond_query::hash64;
 use frond_query::paths::Path;
 use frond_query::text::{Language, TextMatch, TextSpec, WEIGHT_LIMIT, WILDCARD};
 
-use super::{Ask, Holds, Kind, Parsed, Part, Request, Slots, Special, ordinary_field, refuse};
+use super::{
+    Holds, IndexMethod, Kind, Parsed, Part, PlanRequest, Request, Slots, ordinary_field, refuse,
+};
+use crate::index::route::Route;
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::intervals::{Interval, Intervals};
-use crate::plan::route::Route;
 
 /// The version of text indexes that this one is.
 const VERSION: i32 = 3;
@@ -57,7 +59,7 @@ fn read_key(key: &Doc) -> Result<Pattern> {
     let part = |path: &str| IndexField {
         path: path.to_owned(),
         direction: key::Direction::Ascending,
-        holds: Holds::Special(0),
+        holds: Holds::Computed(0),
     };
     let mut pattern = Pattern::default();
     let mut text_fields_end = false;
@@ -204,7 +206,7 @@ fn parse(request: &Request<'_>) -> Result<Parsed> {
         .iter()
         .filter(|field| field.holds == Holds::Value);
     Ok(Parsed {
-        special: Some(Arc::new(Text {
+        method: Some(Arc::new(Text {
             position: position.unwrap_or_default(),
             ordinary: ordinary.map(|field| Path::new(&field.path)).collect(),
             spec: Arc::new(spec),
@@ -221,8 +223,8 @@ fn parse(request: &Request<'_>) -> Result<Parsed> {
 /// `CannotCreateIndex` (67).
 pub(crate) fn check_only_one(new: &IndexSpec, existing: &[&IndexSpec]) -> Result<()> {
     let is_text = |spec: &IndexSpec| {
-        let special = spec.special.as_ref();
-        special.is_some_and(|special| special.kind() == KIND.name)
+        let method = spec.method.as_ref();
+        method.is_some_and(|method| method.kind() == KIND.name)
     };
     match existing.iter().find(|one| is_text(one)) {
         Some(old) if is_text(new) => Err(refuse(format!(
@@ -280,7 +282,7 @@ impl Text {
     }
 }
 
-impl Special for Text {
+impl IndexMethod for Text {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -316,12 +318,12 @@ impl Special for Text {
             .is_none_or(|paths| paths.iter().any(|path| touches(path)))
     }
 
-    fn routes(&self, ask: &Ask<'_>) -> Vec<Route> {
-        let Some(query) = &ask.conditions.text else {
+    fn routes(&self, request: &PlanRequest<'_>) -> Vec<Route> {
+        let Some(query) = &request.conditions.text else {
             return Vec::new();
         };
-        let spec = &ask.index.spec;
-        let mut route = Route::ordinary(spec, ask.multikey, ask.conditions);
+        let spec = &request.index.spec;
+        let mut route = Route::ordinary(spec, request.multikey, request.conditions);
         let prefix = route.bounds.fields.iter().take(self.position);
         if !prefix.clone().all(Intervals::all_points) {
             return Vec::new();

@@ -12,13 +12,14 @@ use frond_bson::{Doc, DocBuf, Value, key};
 use frond_query::error::{Error, ErrorCode, Result};
 
 use super::{
-    Ask, Holds, Kind, Parsed, Part, Request, Slots, Special, check_path, ordinary_field, refuse,
+    Holds, IndexMethod, Kind, Parsed, Part, PlanRequest, Request, Slots, check_path,
+    ordinary_field, refuse,
 };
+use crate::index::route::{ExpandedField, ExpandedIndex, Route};
 use crate::index::spec::{IndexField, IndexSpec};
+use crate::intervals::conditions::{Condition, has_number, narrowness};
 use crate::intervals::{Interval, Intervals, Label};
 use crate::keyspace::after_prefix;
-use crate::plan::bounds::{Condition, has_number, narrowness};
-use crate::plan::route::{Face, FaceField, Route};
 
 /// The line in [`super::KINDS`].
 pub(super) const KIND: Kind = Kind {
@@ -107,10 +108,10 @@ fn parse(request: &Request<'_>) -> Result<Parsed> {
         fields.push(IndexField {
             path: PATH.to_owned(),
             direction: key::Direction::Ascending,
-            holds: Holds::Special(0),
+            holds: Holds::Computed(0),
         });
         fields.push(IndexField {
-            holds: Holds::Special(0),
+            holds: Holds::Computed(0),
             ..ordinary_field("value", direction)?
         });
     }
@@ -172,7 +173,7 @@ fn parse(request: &Request<'_>) -> Result<Parsed> {
         fields,
         key: None,
         options,
-        special: Some(Arc::new(Wildcard {
+        method: Some(Arc::new(Wildcard {
             position,
             scope,
             is_compound,
@@ -415,8 +416,19 @@ fn compares_containers(condition: &Condition) -> bool {
 impl Wildcard {
     /// What the conditions on a path leave of it: ranges of paths and of values, and whether one entry of a
     /// document at most is inside. `None` if the index cannot tell.
-    fn ranges(&self, path: &str, ask: &Ask<'_>, is_array: bool) -> Option<(Intervals, Intervals)> {
-        let about = || ask.conditions.list.iter().filter(|one| one.path == path);
+    fn ranges(
+        &self,
+        path: &str,
+        request: &PlanRequest<'_>,
+        is_array: bool,
+    ) -> Option<(Intervals, Intervals)> {
+        let about = || {
+            request
+                .conditions
+                .list
+                .iter()
+                .filter(|one| one.path == path)
+        };
         if self.scope.coverage(path) != Coverage::Inside || is_array && has_number(path) {
             return None;
         }
@@ -434,7 +446,7 @@ impl Wildcard {
             if about().all(|one| one.matches_missing || compares_containers(one)) {
                 return None;
             }
-            ask.conditions.ranges_of(path)
+            request.conditions.ranges_of(path)
         };
         Some(if holds_containers(&values) {
             let paths = Intervals::union_of(vec![at(path), below(path)]);
@@ -445,8 +457,8 @@ impl Wildcard {
     }
 
     /// How a plan that reads one path sees the index.
-    fn face(&self, spec: &IndexSpec, path: &str, holds_value: bool) -> Face {
-        let mut face = Face {
+    fn expanded(&self, spec: &IndexSpec, path: &str, holds_value: bool) -> ExpandedIndex {
+        let mut expanded = ExpandedIndex {
             key: DocBuf::new(),
             fields: Vec::new(),
         };
@@ -457,8 +469,8 @@ impl Wildcard {
             };
             let is_value = position == self.position + 1;
             let shown = if is_value { path } else { &field.path };
-            face.key.push(shown, direction);
-            face.fields.push(FaceField {
+            expanded.key.push(shown, direction);
+            expanded.fields.push(ExpandedField {
                 path: shown.to_owned(),
                 direction: field.direction,
                 holds_value: if is_value {
@@ -468,11 +480,11 @@ impl Wildcard {
                 },
             });
         }
-        face
+        expanded
     }
 }
 
-impl Special for Wildcard {
+impl IndexMethod for Wildcard {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -513,19 +525,19 @@ impl Special for Wildcard {
         }
     }
 
-    fn routes(&self, ask: &Ask<'_>) -> Vec<Route> {
-        let spec = &ask.index.spec;
-        let ordinary = Route::ordinary(spec, ask.multikey, ask.conditions);
-        let is_array = ask.multikey.has_array(self.position + 1);
+    fn routes(&self, request: &PlanRequest<'_>) -> Vec<Route> {
+        let spec = &request.index.spec;
+        let ordinary = Route::ordinary(spec, request.multikey, request.conditions);
+        let is_array = request.multikey.has_array(self.position + 1);
         let mut paths: Vec<&str> = Vec::new();
-        for one in &ask.conditions.list {
+        for one in &request.conditions.list {
             if !paths.contains(&one.path.as_str()) {
                 paths.push(&one.path);
             }
         }
         let mut routes = Vec::new();
         for path in paths {
-            let Some((at, values)) = self.ranges(path, ask, is_array) else {
+            let Some((at, values)) = self.ranges(path, request, is_array) else {
                 continue;
             };
             let one_path = at.is_point();
@@ -538,9 +550,10 @@ impl Special for Wildcard {
                 |other: &str| other == path || spec.value_fields().any(|field| field.path == other);
             route.bounds.may_be_missing = false;
             route.is_exact =
-                one_path && ask.multikey.is_empty() && ask.conditions.are_exact_for(has);
-            route.may_repeat = !one_path || !ask.multikey.is_empty() && !route.bounds.all_points();
-            route.face = Some(Arc::new(self.face(spec, path, one_path)));
+                one_path && request.multikey.is_empty() && request.conditions.are_exact_for(has);
+            route.may_repeat =
+                !one_path || !request.multikey.is_empty() && !route.bounds.all_points();
+            route.expanded = Some(Arc::new(self.expanded(spec, path, one_path)));
             routes.push(route);
         }
         // Every document is in a compound index, so its first fields alone can find it.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use frond_bson::{DocBuf, key};
 use frond_query::paths::MultikeyPaths;
 
-use super::bounds::{Conditions, IndexBounds};
-use super::sorted::{OrderField, order_fields};
-use crate::index::spec::IndexSpec;
+use super::bounds::IndexBounds;
+use super::spec::IndexSpec;
+use crate::intervals::conditions::Conditions;
 
 /// A way to find the documents of a query through an index.
 #[derive(Clone, Debug)]
@@ -21,22 +21,22 @@ pub struct Route {
     /// Whether every document inside the bounds passes the filter.
     pub is_exact: bool,
     /// What this way makes of the index's key pattern; `None` to show it as it is.
-    pub face: Option<Arc<Face>>,
+    pub expanded: Option<Arc<ExpandedIndex>>,
 }
 
 /// A wildcard index looks different on every path. This is what a plan sees of an index, where that is not its
 /// specification.
 #[derive(Debug)]
-pub struct Face {
+pub struct ExpandedIndex {
     /// The key pattern as `explain` shows it.
     pub key: DocBuf,
     /// The parts of an entry.
-    pub fields: Vec<FaceField>,
+    pub fields: Vec<ExpandedField>,
 }
 
 /// One part of an entry as a plan sees it.
 #[derive(Clone, Debug)]
-pub struct FaceField {
+pub struct ExpandedField {
     /// Its path, or its name.
     pub path: String,
     /// Its order.
@@ -46,8 +46,8 @@ pub struct FaceField {
 }
 
 impl Route {
-    /// The way through an index without special parts, or through the ordinary ones of a special index: the
-    /// special parts are not bounded.
+    /// The way through an index without computed parts, or through the ordinary ones of an index that has some: the
+    /// computed parts are not bounded.
     pub fn ordinary(spec: &IndexSpec, multikey: &MultikeyPaths, conditions: &Conditions) -> Route {
         let bounds = IndexBounds::of(spec, multikey, conditions);
         let has_field = |path: &str| spec.value_fields().any(|field| field.path == path);
@@ -56,25 +56,7 @@ impl Route {
             is_exact: multikey.is_empty() && conditions.are_exact_for(has_field),
             bounds,
             multikey: multikey.clone(),
-            face: None,
+            expanded: None,
         }
-    }
-
-    /// The parts as far as their order matters, with the `_id` behind them.
-    pub(super) fn order<'a>(&'a self, spec: &'a IndexSpec) -> Vec<OrderField<'a>> {
-        let Some(face) = &self.face else {
-            return order_fields(spec, &self.multikey, &self.bounds.fields);
-        };
-        let parts = face.fields.iter().zip(&self.bounds.fields).enumerate();
-        let mut fields: Vec<OrderField<'a>> = parts
-            .map(|(position, (field, ranges))| OrderField {
-                path: &field.path,
-                direction: field.direction,
-                is_point: ranges.is_point(),
-                is_array: !field.holds_value || self.multikey.has_array(position),
-            })
-            .collect();
-        fields.push(OrderField::id());
-        fields
     }
 }

@@ -1,30 +1,15 @@
-//! From the conditions of a filter to ranges of index fields.
+//! The conditions of a filter as intervals of values, path by path.
 //!
-//! The ranges hold every document that can pass, often more: whoever reads through an index applies
-//! the filter again. Two rules come from arrays, of which an index has one entry per element:
-//! - Two conditions may be met by two elements of an array that both paths lead through. Both bound the index only if
-//!   one `$elemMatch` ties them to one element of each array that they share; which components of the paths are
-//!   arrays, the index's multikey paths tell. This holds for two conditions on one field as for those of two fields.
-//! - A negation holds for an array if no element matches, so it bounds the index only if an `$elemMatch` names one
-//!   element of each array on its path.
-//!
-//! The first rule looks at pairs only. That is enough: each condition of a filter that matches has one witness, a
-//! choice of an element of each array on its path; if the witnesses agree pairwise where paths share arrays, they
-//! are together the choice that one entry stands for.
-//!
-//! Ranges are those of an index with a certain collator. A condition that compares strings by another one
-//! bounds nothing there.
+//! The intervals hold every document that can pass, often more: whoever reads through an index applies
+//! the filter again. They are those of an index with a certain collator. A condition that compares strings by
+//! another one bounds nothing there.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use frond_bson::{Collator, Value, key};
 use frond_query::matcher::{Comparison, ElemMatch, Expr, InSet, Leaf, Op, Pattern, Relation, Text};
-use frond_query::paths::MultikeyPaths;
 use frond_query::text::TextMatch;
 
-use crate::index::kinds::Holds;
-use crate::index::spec::IndexSpec;
 use crate::intervals::{Interval, Intervals, Label};
 use crate::keyspace::after_prefix;
 
@@ -57,7 +42,7 @@ pub struct Element {
 
 impl Condition {
     /// The number of leading components of the two paths whose array elements are the same for both conditions.
-    fn shared_depth(&self, other: &Condition) -> usize {
+    pub fn shared_depth(&self, other: &Condition) -> usize {
         let pairs = self.elements.iter().zip(&other.elements);
         let shared = pairs.take_while(|(one, other)| one == other);
         shared.last().map_or(0, |(element, _)| element.depth)
@@ -388,7 +373,7 @@ impl Conditions {
     }
 
     /// The conditions on one path.
-    fn about<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Condition> {
+    pub fn about<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Condition> {
         self.list.iter().filter(move |one| one.path == path)
     }
 
@@ -498,146 +483,6 @@ pub fn has_number(path: &str) -> bool {
 /// The number of components of a path.
 fn depth(path: &str) -> usize {
     path.split('.').count()
-}
-
-/// A field of an index with the components of its path that met an array.
-#[derive(Clone, Copy)]
-struct Field<'a> {
-    path: &'a str,
-    arrays: u32,
-}
-
-impl<'a> Field<'a> {
-    fn of(position: usize, path: &'a str, multikey: &MultikeyPaths) -> Field<'a> {
-        Field {
-            path,
-            arrays: multikey.set(position),
-        }
-    }
-
-    /// The number of leading components of the two paths up to the last array that both lead through.
-    fn shared_arrays(&self, other: &Field<'_>) -> usize {
-        let names = self.path.split('.').zip(other.path.split('.'));
-        let shared = names.take_while(|(one, other)| one == other).count();
-        let components = u32::BITS as usize;
-        let within = if shared < components {
-            (1 << shared) - 1
-        } else {
-            u32::MAX
-        };
-        // An array on both ways was met by both.
-        let arrays = self.arrays & other.arrays & within;
-        match components - arrays.leading_zeros() as usize {
-            // The last bit stands for all deeper components, too.
-            last if last == components => shared,
-            last => last,
-        }
-    }
-
-    /// Whether the ranges of a condition hold for the entries of this field.
-    fn can_bound(&self, condition: &Condition) -> bool {
-        condition.holds_for_elements
-            || self.shared_arrays(self) <= condition.shared_depth(condition)
-    }
-
-    /// Whether both conditions are met in one entry.
-    fn go_together(&self, condition: &Condition, other: &Field<'_>, by: &Condition) -> bool {
-        self.shared_arrays(other) <= condition.shared_depth(by)
-    }
-}
-
-/// The most conditions on one array field that are considered, the narrowest first. Each is compared with all chosen
-/// ones, so this bounds the time of planning; leaving conditions out only widens the bounds.
-const CONDITIONS_MAX: usize = 16;
-
-/// The ranges of a field that met arrays by the conditions on it, beside those that were chosen for the fields
-/// before it.
-fn ranges_in_arrays<'a>(
-    field: Field<'a>,
-    mut about: Vec<&'a Condition>,
-    chosen: &mut Vec<(Field<'a>, &'a Condition)>,
-) -> Intervals {
-    // The narrowest first; of equals the last, as MongoDB sorts `$lt` before `$gt`.
-    about.reverse();
-    about.sort_by_key(|one| Reverse(narrowness(&one.intervals)));
-    about.truncate(CONDITIONS_MAX);
-    let mut ranges = Intervals::all();
-    for one in about {
-        let mut others = chosen.iter();
-        if !one.intervals.is_all() && others.all(|(other, by)| field.go_together(one, other, by)) {
-            ranges = ranges.intersection(&one.intervals);
-            chosen.push((field, one));
-        }
-    }
-    ranges
-}
-
-/// The bounds of an index: one set of ranges for each field, in ascending terms.
-#[derive(Clone, Debug)]
-pub struct IndexBounds {
-    /// By field of the index.
-    pub fields: Vec<Intervals>,
-    /// Whether a document without the first field can pass. Such documents may be missing from a
-    /// sparse index.
-    pub may_be_missing: bool,
-}
-
-impl IndexBounds {
-    /// The bounds of an index with these multikey paths. Special parts are not bounded.
-    pub fn of(spec: &IndexSpec, multikey: &MultikeyPaths, conditions: &Conditions) -> IndexBounds {
-        let may_be_missing = !spec.fields.first().is_some_and(|first| {
-            let field = Field::of(0, &first.path, multikey);
-            // An element that is an array is a document with numbers as names to `$elemMatch`, but has no such key.
-            let is_unsafe = field.arrays != 0 && has_number(field.path);
-            let mut about = conditions.about(&first.path);
-            about.any(|one| {
-                let has_key = !is_unsafe || one.elements.is_empty();
-                !one.matches_missing && field.can_bound(one) && has_key
-            })
-        });
-        let mut bounds = IndexBounds {
-            fields: Vec::with_capacity(spec.fields.len()),
-            may_be_missing,
-        };
-        let mut chosen = Vec::new();
-        for (position, field) in spec.fields.iter().enumerate() {
-            let is_array = multikey.has_array(position);
-            bounds.fields.push(if field.holds != Holds::Value {
-                Intervals::all()
-            } else if !is_array {
-                conditions.ranges_of(&field.path)
-            } else if has_number(&field.path) {
-                Intervals::all()
-            } else {
-                let field = Field::of(position, &field.path, multikey);
-                let about = conditions.about(field.path);
-                // A sparse index lacks the entries of elements without any of its fields.
-                let usable = |one: &&Condition| {
-                    field.can_bound(one) && !(spec.sparse && one.matches_missing)
-                };
-                ranges_in_arrays(field, about.filter(usable).collect(), &mut chosen)
-            });
-        }
-        bounds
-    }
-
-    /// Whether nothing can be inside.
-    pub fn is_none(&self) -> bool {
-        self.fields.iter().any(Intervals::is_none)
-    }
-
-    /// Whether every field is bounded to one value.
-    pub fn all_points(&self) -> bool {
-        self.fields.iter().all(Intervals::is_point)
-    }
-
-    /// Leading fields that are bounded to single values.
-    pub fn leading_points(&self) -> usize {
-        self.fields
-            .iter()
-            .take_while(|field| field.is_point())
-            .count()
-    }
 }
 
 /// A guess at how few entries a set of ranges holds; greater is narrower.
