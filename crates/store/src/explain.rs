@@ -1,5 +1,7 @@
 //! `explain`: the plan of a query, and what it does when it is run.
 
+mod stages;
+
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -10,13 +12,15 @@ use crate::clock::environment;
 use crate::context::OpContext;
 use crate::error::Result;
 use crate::exec::ExecStats;
+use crate::find::trial::shape;
 use crate::find::{FindRequest, Planned, Question};
 use crate::namespace::Namespace;
 use crate::plan::Access;
-use crate::plan::explain::{Measured, Room, Shown, Task, counter_stage, int, stages};
-use crate::plan::trial::shape;
 use crate::queries::QueryLimit;
 use crate::store::DocumentStore;
+pub use stages::Task;
+pub(crate) use stages::int;
+use stages::{Measured, Room, Shown, counter_stage, stages};
 
 /// How much `explain` tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,8 @@
 //! Reading: `find`, `count`, `distinct`.
 
+mod distinct;
+pub(crate) mod trial;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -23,9 +26,10 @@ use crate::exec::tail::Tail;
 use crate::keyspace::Snapshot;
 use crate::namespace::Namespace;
 use crate::plan::choose::{Query, choose};
-use crate::plan::trial::Trial;
 use crate::plan::{Hint, KeyLimits, Plan};
 use crate::store::DocumentStore;
+pub(crate) use distinct::Distinct;
+use trial::Trial;
 
 /// What `find` was asked for.
 #[derive(Clone, Debug, Default)]
@@ -418,7 +422,7 @@ impl DocumentStore {
         let question = question.showing(Some(shown));
         match question.plan(self.catalog(), ns, context)? {
             None => Ok(ArrayBuf::new()),
-            Some(planned) => crate::distinct::values(&planned, path, context),
+            Some(planned) => distinct::values(&planned, path, context),
         }
     }
 

@@ -6,9 +6,9 @@ use frond_query::aggregate::{Docs, Host, Pipeline, Source, Writing};
 use super::{Limits, Resources, Runner, not_supported, write};
 use crate::clock::{environment, now_ms};
 use crate::error::{Error, Result};
+use crate::explain::int;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
-use crate::plan::explain::int;
 use crate::stats::CollectionStats;
 use crate::store::DocumentStore;
 

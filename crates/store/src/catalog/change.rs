@@ -7,14 +7,15 @@ use frond_bson::{Doc, DocBuf};
 use frond_query::error::ErrorCode;
 use parking_lot::RwLock;
 
-use super::{Catalog, Collection, DROPPED, SYSTEM_VIEWS, Shared, Uuid, View, persist, records};
+use super::{
+    Catalog, Collection, DROPPED, PlanCache, SYSTEM_VIEWS, Shared, Uuid, View, persist, records,
+};
 use crate::error::{Result, command};
 use crate::index::Index;
 use crate::index::spec::ID_INDEX_NAME;
 use crate::keyspace::{Durability, WriteSet};
 use crate::namespace::Namespace;
 use crate::options::{self, CollectionOptions, NaturalOrder};
-use crate::plan::trial::PlanCache;
 use crate::text;
 
 /// The result of dropping a collection.

@@ -18,6 +18,7 @@ mod definitions;
 mod hooks;
 mod modify;
 mod persist;
+mod plan_cache;
 mod records;
 mod view;
 
@@ -36,7 +37,6 @@ use crate::keyspace::{Engine, Snapshot, TreeId};
 use crate::merge::Counts;
 use crate::namespace::Namespace;
 use crate::options::{CollectionOptions, NaturalOrder};
-use crate::plan::trial::PlanCache;
 use crate::record::LargeDocuments;
 use crate::record::load::DocumentReader;
 
@@ -47,6 +47,7 @@ pub(crate) use definitions::{SYSTEM_VIEWS, is_a_view};
 pub use hooks::Hooks;
 pub use modify::{IndexChange, IndexChanged};
 pub(crate) use persist::{add_multikey, counter_key, put_counter, repair};
+pub(crate) use plan_cache::PlanCache;
 use records::Records;
 pub use records::TailSignal;
 pub(crate) use records::{Insertion, record_of_key};

@@ -20,7 +20,7 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use parking_lot::RwLock;
 
 use super::records::unique_id;
-use super::{Collection, Hooks, Shared, Uuid, View};
+use super::{Collection, Hooks, PlanCache, Shared, Uuid, View};
 use crate::error::{Result, command, corrupt};
 use crate::index::Index;
 use crate::index::spec::IndexSpec;
@@ -30,7 +30,6 @@ use crate::keyspace::{
 use crate::merge::{self, Counts};
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
-use crate::plan::trial::PlanCache;
 use crate::record::LargeDocuments;
 use frond_query::error::ErrorCode;
 use frond_query::paths::MultikeyPaths;

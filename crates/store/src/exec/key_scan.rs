@@ -11,32 +11,10 @@ use frond_bson::key;
 
 use crate::error::{Result, corrupt};
 use crate::exec::ExecStats;
-use crate::intervals::{Interval, Intervals};
+use crate::intervals::Interval;
 use crate::keyspace::after_prefix;
-use crate::keyspace::{Cursor, Direction, Snapshot, TreeId};
-use crate::plan::KeyInterval;
-
-/// One field of the keys.
-#[derive(Clone, Debug)]
-pub struct ScanField {
-    /// Ranges in the order of the stored bytes: inverted already for a descending field.
-    pub ranges: Intervals,
-    /// How the field is encoded.
-    pub direction: key::Direction,
-}
-
-/// Where to read.
-#[derive(Clone, Debug)]
-pub struct KeyRange {
-    /// The tree.
-    pub tree: TreeId,
-    /// The leading fields of its keys, all of them for a unique or primary tree.
-    pub fields: Vec<ScanField>,
-    /// Bounds of whole keys, besides those of the fields.
-    pub interval: KeyInterval,
-    /// Up or down.
-    pub direction: Direction,
-}
+use crate::keyspace::{Cursor, Direction, Snapshot};
+use crate::plan::key_range::{KeyRange, ScanField};
 
 /// What to do with a key.
 enum Verdict {
@@ -257,6 +235,7 @@ fn downwards(ranges: &[Interval], before: &[u8], value: &[u8]) -> Option<Verdict
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::intervals::Intervals;
     use frond_bson::Value;
 
     fn encoded(values: &[i32]) -> Vec<u8> {

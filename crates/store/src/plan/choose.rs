@@ -2,7 +2,7 @@
 //!
 //! Candidates are ranked by how much their bounds narrow: fields bounded to one value first, then the
 //! kind of the first range, then whether the order comes for free. Where several remain, short trial
-//! runs decide ([`super::trial`]).
+//! runs decide.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

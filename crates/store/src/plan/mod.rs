@@ -1,18 +1,17 @@
-//! Planning: from a query to the way its documents are found.
+//! Planning: from a query to a description of how its documents are found, as plain data.
 //!
-//! [`bounds`] reads ranges of fields from the filter, [`choose`] picks an index for them, [`sorted`]
-//! tells which order an index gives, [`partial`] whether a partial index has all that is asked for,
-//! [`route`] is a way through one index, [`trial`] compares several plans by running them for a while, [`explain`] shows the result.
+//! [`choose`] picks an index for the conditions of the filter, [`sorted`] tells which order an index gives, [`partial`]
+//! whether a partial index has all that is asked for, [`key_range`] says which keys are read, and [`required_fields`]
+//! which parts of the documents. Nothing here reads: trial runs of several plans are in `find`.
 
 pub mod choose;
-pub mod explain;
+pub mod key_range;
 pub mod near;
 mod order;
 pub mod partial;
 pub(crate) mod required_fields;
 pub mod sorted;
 mod text;
-pub mod trial;
 
 use std::sync::Arc;
 
@@ -22,7 +21,6 @@ use frond_query::paths::MultikeyPaths;
 
 use crate::error::{Result, command};
 
-use crate::exec::key_scan::{KeyRange, ScanField};
 use crate::index::Index;
 use crate::index::bounds::IndexBounds;
 use crate::index::kinds::Holds;
@@ -30,6 +28,8 @@ use crate::index::route::ExpandedIndex;
 use crate::index::spec::IndexField;
 use crate::intervals::Intervals;
 use crate::keyspace::{Direction, TreeId};
+pub use key_range::{KeyInterval, primary_range};
+use key_range::{KeyRange, ScanField};
 
 /// Which index a query must use.
 #[derive(Clone, Debug)]
@@ -107,15 +107,6 @@ fn incompatible() -> crate::error::Error {
         ErrorCode::Location(51174),
         "The index chosen is not compatible with min/max",
     )
-}
-
-/// Whole keys between which to read.
-#[derive(Clone, Debug, Default)]
-pub struct KeyInterval {
-    /// The first key inside.
-    pub low: Option<Vec<u8>>,
-    /// The first key outside.
-    pub high: Option<Vec<u8>>,
 }
 
 impl Hint {
@@ -256,18 +247,5 @@ impl IndexAccess {
             interval: self.interval.clone(),
             direction: self.direction,
         }
-    }
-}
-
-/// Where to read the documents of a collection.
-pub fn primary_range(tree: TreeId, ranges: Intervals, direction: Direction) -> KeyRange {
-    KeyRange {
-        tree,
-        fields: vec![ScanField {
-            ranges,
-            direction: key::Direction::Ascending,
-        }],
-        interval: KeyInterval::default(),
-        direction,
     }
 }

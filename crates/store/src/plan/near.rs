@@ -7,10 +7,10 @@ use frond_query::geo::Near;
 use frond_query::paths::Path;
 
 use super::choose::{Query, find_hinted};
+use super::key_range::KeyRange;
 use super::{Access, Hint, IndexAccess, KeyInterval, Plan, partial};
 use crate::catalog::Collection;
 use crate::error::{Error, Result, command};
-use crate::exec::key_scan::KeyRange;
 use crate::index::Index;
 use crate::index::kinds::GeoField;
 use crate::index::route::Route;

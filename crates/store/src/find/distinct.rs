@@ -3,9 +3,9 @@
 use frond_bson::{ArrayBuf, Collator, Doc, MAX_DOCUMENT_BYTES, RawElement, Value};
 use frond_query::paths::{Path, distinct_values};
 
+use super::Planned;
 use crate::context::OpContext;
 use crate::error::{Result, command};
-use crate::find::Planned;
 use frond_query::error::ErrorCode;
 
 /// Room in a reply beside the values.

@@ -6,21 +6,19 @@
 //! plans.) The choice is remembered for queries of the same shape: the same fields, operators and
 //! order, whatever the constants.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use frond_query::matcher::{ElemMatch, Expr, Filter, Op, Relation};
 use frond_query::sort::SortSpec;
-use parking_lot::Mutex;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::Access;
-use super::choose::Candidate;
 use crate::catalog::Collection;
 use crate::context::OpContext;
 use crate::error::Result;
 use crate::exec::access::{Executor, Loading};
 use crate::keyspace::Snapshot;
+use crate::plan::Access;
+use crate::plan::choose::Candidate;
 
 /// Units of work, keys and documents looked at, that each candidate may do.
 const WORK_MAX: u64 = 1000;
@@ -28,66 +26,6 @@ const WORK_MAX: u64 = 1000;
 const FOUND_MAX: u64 = 101;
 /// Candidates that are tried; those with the best ranks.
 const CANDIDATES_MAX: usize = 8;
-/// Queries after which a choice is made again.
-const USES_MAX: u32 = 1000;
-/// Shapes that are remembered for a collection.
-const SHAPES_MAX: usize = 1000;
-
-/// Choices made for a collection, by the shape of the query.
-#[derive(Debug, Default)]
-pub struct PlanCache(Mutex<HashMap<u64, Choice>>);
-
-#[derive(Debug)]
-struct Choice {
-    /// What stands for the plan: see [`identity`].
-    plan: u64,
-    /// Documents in the collection when it was made.
-    documents: i64,
-    /// Queries that may still follow it.
-    uses_left: u32,
-}
-
-impl PlanCache {
-    /// Forgets everything.
-    pub(crate) fn clear(&self) {
-        self.0.lock().clear();
-    }
-
-    /// The place of the remembered plan among the candidates.
-    fn get(&self, shape: u64, documents: i64, candidates: &[Candidate]) -> Option<usize> {
-        let mut choices = self.0.lock();
-        let choice = choices.get_mut(&shape)?;
-        // A collection that has grown or shrunk may want another plan.
-        let (low, high) = (
-            choice.documents / 2,
-            choice.documents.saturating_mul(2) + 100,
-        );
-        if choice.uses_left == 0 || !(low..=high).contains(&documents) {
-            choices.remove(&shape);
-            return None;
-        }
-        choice.uses_left -= 1;
-        let plan = choice.plan;
-        candidates
-            .iter()
-            .position(|candidate| identity(&candidate.access) == plan)
-    }
-
-    fn put(&self, shape: u64, documents: i64, chosen: &Access) {
-        let mut choices = self.0.lock();
-        if choices.len() >= SHAPES_MAX {
-            choices.clear();
-        }
-        choices.insert(
-            shape,
-            Choice {
-                plan: identity(chosen),
-                documents,
-                uses_left: USES_MAX,
-            },
-        );
-    }
-}
 
 /// A hash of which index a plan uses, without its bounds.
 fn identity(access: &Access) -> u64 {
@@ -217,7 +155,11 @@ impl Trial<'_> {
         let documents = self.collection.counts().documents;
         let shape = shape(self.filter, self.sort);
         let plans = self.collection.plans();
-        if let Some(known) = plans.get(shape, documents, candidates) {
+        let known = plans.get(shape, documents).and_then(|plan| {
+            let mut candidates = candidates.iter();
+            candidates.position(|candidate| identity(&candidate.access) == plan)
+        });
+        if let Some(known) = known {
             return Ok(known);
         }
         let mut best = (f64::NEG_INFINITY, 0);
@@ -230,7 +172,7 @@ impl Trial<'_> {
             }
         }
         if let Some(chosen) = candidates.get(best.1) {
-            plans.put(shape, documents, &chosen.access);
+            plans.put(shape, documents, identity(&chosen.access));
         }
         Ok(best.1)
     }

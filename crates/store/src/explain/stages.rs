@@ -7,12 +7,12 @@ use frond_query::Environment;
 use frond_query::matcher::{Filter, canonical_conditions, together};
 use frond_query::text::TextMatch;
 
-use super::{Access, IndexAccess};
 use crate::exec::ExecStats;
 use crate::index::spec::ID_INDEX_NAME;
 use crate::intervals::conditions::Conditions;
 use crate::intervals::{Interval, Intervals, Label};
 use crate::keyspace::Direction;
+use crate::plan::{Access, IndexAccess};
 use crate::text;
 
 /// Bytes that the parts of an explanation may take which grow with the query. The rest, some KiB, fits beside them
