@@ -12,6 +12,7 @@ mod explain;
 mod find;
 mod hash;
 pub mod index;
+mod index_build;
 mod intervals;
 pub mod keyspace;
 mod merge;

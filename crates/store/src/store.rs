@@ -15,6 +15,7 @@ use crate::context::OpContext;
 use crate::error::{Result, command};
 use crate::index::spec::IndexSpec;
 use crate::index::{Index, Usage};
+use crate::index_build;
 use crate::keyspace::{Durability, Engine, EngineOptions};
 use crate::merge::merge_operator;
 use crate::namespace::{Namespace, check_database_name};
@@ -367,7 +368,7 @@ impl DocumentStore {
                 ),
             ));
         }
-        crate::index::build::create(&self.catalog, ns, specs, context)
+        index_build::create(&self.catalog, ns, specs, context)
     }
 
     /// Builds the indexes whose build was cut short when the store was last open, by a crash or by its end. To be
@@ -376,8 +377,7 @@ impl DocumentStore {
     pub fn resume_index_builds(&self, context: &OpContext) -> Vec<ResumedBuild> {
         let unfinished = self.catalog.unfinished_indexes();
         let resume = |(collection, indexes): (Arc<Collection>, Vec<Arc<Index>>)| {
-            let outcome =
-                crate::index::build::resume(&self.catalog, &collection, &indexes, context);
+            let outcome = index_build::resume(&self.catalog, &collection, &indexes, context);
             ResumedBuild {
                 ns: collection.ns.clone(),
                 indexes: indexes
@@ -414,11 +414,7 @@ impl DocumentStore {
     /// # Errors
     /// `NamespaceNotFound` (26), `IndexBuildAlreadyInProgress` (285), the limits of the context.
     pub fn rebuild_indexes(&self, ns: &Namespace, context: &OpContext) -> Result<()> {
-        let (collection, building) = self.catalog.renew_indexes(ns)?;
-        if building.is_empty() {
-            return Ok(());
-        }
-        crate::index::build::resume(&self.catalog, &collection, &building, context)
+        index_build::rebuild(&self.catalog, ns, context)
     }
 
     /// The specifications of a collection's indexes, the one on `_id` first.

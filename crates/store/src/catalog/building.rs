@@ -1,6 +1,6 @@
 //! Indexes that are being built: registered, caught up, made ready, abandoned.
 //!
-//! [`crate::index::build`] tells how a build goes.
+//! What fills them is above the catalog; it gets its turn while the collection has no writers.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use frond_query::paths::MultikeyPaths;
 use super::change::index_count;
 use super::{Catalog, Collection, INDEXES_MAX, Uuid, persist};
 use crate::error::{Result, command};
+use crate::index::Index;
 use crate::index::spec::IndexSpec;
-use crate::index::{Index, build};
 use crate::keyspace::{TreeId, WriteSet};
 use crate::namespace::Namespace;
 use crate::text;
@@ -28,7 +28,8 @@ pub(crate) struct Registered {
 
 impl Catalog {
     /// Creates the trees of new indexes and registers them as not ready: from here on writers keep
-    /// them up to date. Indexes that exist already are left out. Those of a small collection are filled at once.
+    /// them up to date. Indexes that exist already are left out. `fill` puts the entries of the new ones into the
+    /// same write set and returns true if the collection is small enough; if not, the write set is cleared.
     ///
     /// # Errors
     /// See [`IndexSpec::find_same`]; `CannotCreateIndex` (67) if there would be too many;
@@ -38,6 +39,7 @@ impl Catalog {
         &self,
         ns: &Namespace,
         specs: Vec<IndexSpec>,
+        fill: impl FnOnce(&Collection, &[Arc<Index>], &mut WriteSet) -> Result<bool>,
     ) -> Result<Registered> {
         let _changing = self.changing.lock();
         let collection = self.existing(ns)?;
@@ -62,7 +64,7 @@ impl Catalog {
             for index in &new {
                 batch.create_tree(index.tree, &index.spec.tree);
             }
-            let filled = build::fill_at_once(&self.engine, &collection, &new, &mut batch)?;
+            let filled = fill(&collection, &new, &mut batch)?;
             if filled {
                 new.iter_mut()
                     .for_each(|index| *index = Arc::new(index.to_ready()));
@@ -82,14 +84,15 @@ impl Catalog {
         Ok(registered)
     }
 
-    /// Gives all indexes of a collection new trees. Those of a small collection are filled at once; the others are
-    /// returned, to be built.
+    /// Gives all indexes of a collection new trees. Those that `fill` does not fill, see
+    /// [`Catalog::register_indexes`], are returned, to be built.
     ///
     /// # Errors
     /// `NamespaceNotFound` (26); `IndexBuildAlreadyInProgress` (285) if indexes are being built.
     pub(crate) fn renew_indexes(
         &self,
         ns: &Namespace,
+        fill: impl FnOnce(&Collection, &[Arc<Index>], &mut WriteSet) -> Result<bool>,
     ) -> Result<(Arc<Collection>, Vec<Arc<Index>>)> {
         let _changing = self.changing.lock();
         let collection = self.existing(ns)?;
@@ -113,7 +116,7 @@ impl Catalog {
             for index in &new {
                 batch.create_tree(index.tree, &index.spec.tree);
             }
-            if build::fill_at_once(&self.engine, &collection, &new, &mut batch)? {
+            if fill(&collection, &new, &mut batch)? {
                 new.iter_mut()
                     .for_each(|index| *index = Arc::new(index.to_ready()));
             } else {

@@ -7,13 +7,13 @@ use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc};
 use frond_query::aggregate::Pipeline;
 use frond_query::error::ErrorCode;
 
-use super::{Catalog, View};
+use super::{Catalog, View, persist};
 use crate::clock::environment;
 use crate::error::{Error, Result, command};
-use crate::keyspace::{Durability, Engine};
+use crate::keyspace::{Durability, Engine, WriteSet};
+use crate::merge::Counts;
 use crate::namespace::Namespace;
 use crate::options::{CollectionOptions, ViewOptions};
-use crate::write::staging::{Buffers, Staging, primary_key};
 
 /// The collection that holds the views of a database.
 pub(crate) const SYSTEM_VIEWS: &str = "system.views";
@@ -77,6 +77,13 @@ impl ViewDefinition {
         let mut out = doc! {"_id": self.ns.as_str()};
         out.push_all(&self.options());
         out
+    }
+
+    /// The key of that document.
+    fn key(&self) -> Vec<u8> {
+        let mut key = Vec::new();
+        frond_bson::key::encode(&Value::String(self.ns.as_str()), &mut key);
+        key
     }
 
     fn of_doc(stored: &Doc) -> Option<ViewDefinition> {
@@ -243,18 +250,14 @@ impl Catalog {
         check_graph(&view, definition, &mut vec![ns.clone()])
     }
 
-    /// Stores the document of a view and publishes it.
+    /// Stores a view and publishes it.
     fn store_definition(&self, definition: ViewDefinition) -> Result<()> {
         let ns = Namespace::new(definition.ns.db(), SYSTEM_VIEWS)?;
         if self.collection(&ns).is_none() {
             self.create_unchecked(&ns, Doc::empty(), CollectionOptions::default())?;
         }
-        let new = definition.to_doc();
-        let old = self.definition(&definition.ns).map(|old| old.to_doc());
-        self.change_definition(&ns, &definition.ns, |staging, key| match &old {
-            Some(old) => staging.update(key, old, None, &new, &|_| true).map(drop),
-            None => staging.insert(key, &new).map(drop),
-        })?;
+        let before = self.definition(&definition.ns);
+        self.write_definition(&ns, before.as_deref(), Some(&definition))?;
         self.publish(|view| view.define(Arc::new(definition)));
         Ok(())
     }
@@ -262,34 +265,37 @@ impl Catalog {
     /// Drops a view. The lock on changes is held.
     pub(super) fn drop_view(&self, definition: &ViewDefinition) -> Result<()> {
         let ns = Namespace::new(definition.ns.db(), SYSTEM_VIEWS)?;
-        let old = definition.to_doc();
-        self.change_definition(&ns, &definition.ns, |staging, key| {
-            staging.delete(key, &old, None)
-        })?;
+        self.write_definition(&ns, Some(definition), None)?;
         self.publish(|view| view.undefine(|ns| *ns == definition.ns));
         Ok(())
     }
 
-    /// Commits a change of one document of `system.views`. Nobody else changes it.
-    fn change_definition(
+    /// Writes the document of a view into `system.views`, or deletes it. Only the catalog writes to that collection:
+    /// its documents lie whole under their `_id`, and it has no further indexes.
+    fn write_definition(
         &self,
         system_views: &Namespace,
-        ns: &Namespace,
-        change: impl Fn(&mut Staging<'_>, &[u8]) -> Result<()>,
+        before: Option<&ViewDefinition>,
+        after: Option<&ViewDefinition>,
     ) -> Result<()> {
-        let mut key = Vec::new();
-        primary_key(&Value::String(ns.as_str()), &mut key);
-        let mut buffers = Buffers::default();
-        let done = self.write(system_views, |collection| {
-            let snapshot = self.engine.snapshot();
-            let mut staging = Staging::new(&self.engine, collection, snapshot, &mut buffers);
-            change(&mut staging, &key)?;
-            staging.commit(Durability::Logged)
+        let written = self.write(system_views, |collection| {
+            let mut batch = WriteSet::new();
+            let mut change = Counts::default();
+            if let Some(before) = before {
+                batch.delete(collection.primary, &before.key());
+                change.remove_document(before.to_doc().len_bytes());
+            }
+            if let Some(after) = after {
+                let stored = after.to_doc();
+                batch.put(collection.primary, &after.key(), stored.as_bytes());
+                change.add_document(stored.len_bytes());
+            }
+            persist::change_counter(&mut batch, &collection.uuid, change);
+            self.engine.commit(batch, Durability::Logged)?;
+            collection.count(change);
+            Ok(())
         });
-        match done {
-            Some(done) => done.map(drop),
-            None => Err(super::not_found(system_views)),
-        }
+        written.unwrap_or_else(|| Err(super::not_found(system_views)))
     }
 }
 

@@ -46,7 +46,7 @@ pub use definitions::{ResolvedView, ViewDefinition};
 pub(crate) use definitions::{SYSTEM_VIEWS, is_a_view};
 pub use hooks::Hooks;
 pub use modify::{IndexChange, IndexChanged};
-pub(crate) use persist::{add_multikey, counter_key, put_counter, repair};
+pub(crate) use persist::{add_multikey, change_counter, counter_key, put_counter, repair};
 pub(crate) use plan_cache::PlanCache;
 use records::Records;
 pub use records::TailSignal;

@@ -92,6 +92,11 @@ pub(super) fn delete_collection(batch: &mut WriteSet, ns: &Namespace) {
     batch.delete(CATALOG_TREE, &collection_key(ns));
 }
 
+/// Adds a change to a collection's counter.
+pub(crate) fn change_counter(batch: &mut WriteSet, uuid: &Uuid, change: Counts) {
+    batch.merge(CATALOG_TREE, &counter_key(uuid), &change.to_bytes());
+}
+
 /// Replaces a collection's counter.
 pub(crate) fn put_counter(batch: &mut WriteSet, uuid: &Uuid, counts: Counts) {
     batch.put(CATALOG_TREE, &counter_key(uuid), &counts.to_bytes());

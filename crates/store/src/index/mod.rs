@@ -3,7 +3,6 @@
 //! how an index is filled over existing documents ([`build`]), and documents that expire ([`ttl`]).
 
 pub mod bounds;
-pub mod build;
 mod compare;
 pub mod covered;
 pub mod entry;
@@ -11,6 +10,7 @@ pub mod keys;
 pub mod kinds;
 mod partial;
 pub mod route;
+pub(crate) mod side;
 pub mod spec;
 pub mod ttl;
 
@@ -30,7 +30,7 @@ pub struct Index {
     pub tree: TreeId,
     /// Whether queries may use it. Writers keep an index up to date while it is being built.
     pub ready: bool,
-    /// Side trees, only of a unique index that is being built; writers write to the last one. See [`build`].
+    /// Side trees, only of a unique index that is being built; writers write to the last one. See [`side`].
     pub sides: Vec<TreeId>,
     /// The components of its paths that have met an array. Only ever gains some.
     multikey: AtomicPaths,

@@ -15,11 +15,11 @@ use super::duplicate;
 use crate::catalog::{self, Collection, Insertion};
 use crate::error::{Error, Result, command};
 use crate::index::keys::IndexKeys;
-use crate::index::{Index, build, entry};
+use crate::index::{Index, entry, side};
 use crate::keyspace::after_prefix;
 use crate::keyspace::{
-    CATALOG_TREE, COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Direction, Durability, Engine,
-    KEY_BYTES_MAX, Snapshot, TreeId, WriteSet,
+    COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Direction, Durability, Engine, KEY_BYTES_MAX, Snapshot,
+    TreeId, WriteSet,
 };
 use crate::merge::Counts;
 use crate::options::Invalid;
@@ -543,7 +543,7 @@ impl<'a> Staging<'a> {
             }
             entry::write(&index.spec, fields, id, lost, new, key, value);
             if let Some(side) = index.side() {
-                build::write_side(&index.spec, fields, id, Some((lost, new)), key, value);
+                side::write(&index.spec, fields, id, Some((lost, new)), key, value);
                 self.batch.put(side, key, value);
                 continue;
             }
@@ -585,9 +585,7 @@ impl<'a> Staging<'a> {
             None => durability,
         };
         if self.counts != Counts::default() {
-            let key = catalog::counter_key(&self.collection.uuid);
-            self.batch
-                .merge(CATALOG_TREE, &key, &self.counts.to_bytes());
+            catalog::change_counter(&mut self.batch, &self.collection.uuid, self.counts);
         }
         self.engine.commit(self.batch, early)?;
         self.collection.count(self.counts);
@@ -645,7 +643,7 @@ fn delete_entry(
     id: &[u8],
 ) {
     if let Some(side) = index.side() {
-        build::write_side(&index.spec, fields, id, None, key, value);
+        side::write(&index.spec, fields, id, None, key, value);
         batch.put(side, key, value);
     } else if index.spec.unique {
         uniques.insert(key_hash(index.tree, fields));

@@ -27,12 +27,12 @@ use frond_bson::{Doc, key};
 use frond_query::error::ErrorCode;
 use frond_query::paths::MultikeyPaths;
 
-use super::keys::IndexKeys;
-use super::{Index, entry};
 use crate::catalog::{self, Catalog, Collection, CreateIndexesInfo, Uuid, aborted};
 use crate::context::OpContext;
 use crate::error::{Error, Result, corrupt};
+use crate::index::keys::IndexKeys;
 use crate::index::spec::IndexSpec;
+use crate::index::{Index, entry, side};
 use crate::keyspace::{
     BulkLoader, COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Cursor, Direction, Duplicates, Durability,
     Engine, EngineError, Snapshot, TreeId, WriteSet,
@@ -40,9 +40,6 @@ use crate::keyspace::{
 use crate::namespace::Namespace;
 use crate::write::duplicate;
 
-/// What a side tree holds for an entry that is there, before the rest of its value; and for one that is gone.
-const PRESENT: u8 = 1;
-const ABSENT: u8 = 0;
 /// A side tree with at most this many entries is small enough to keep writers waiting.
 const LAST_ENTRIES: u64 = 2000;
 /// Side trees before the last one, however fast the writers are.
@@ -68,7 +65,9 @@ pub fn create(
     catalog.check_writable(ns)?;
     let created_collection = catalog.collection(ns).is_none();
     let uuid = catalog.ensure_collection(ns)?.uuid;
-    let registered = catalog.register_indexes(ns, specs)?;
+    let registered = catalog.register_indexes(ns, specs, |collection, indexes, batch| {
+        fill_at_once(catalog.engine(), collection, indexes, batch)
+    })?;
     let mut info = CreateIndexesInfo {
         before: registered.before,
         after: registered.after,
@@ -96,6 +95,21 @@ pub(crate) fn resume(
         true,
     )?;
     Ok(())
+}
+
+/// Builds all indexes of a collection anew, while writes go on. If the operation is killed, the build goes on when the
+/// store is next opened.
+///
+/// # Errors
+/// `NamespaceNotFound` (26), `IndexBuildAlreadyInProgress` (285), the limits of the context.
+pub(crate) fn rebuild(catalog: &Catalog, ns: &Namespace, context: &OpContext) -> Result<()> {
+    let (collection, building) = catalog.renew_indexes(ns, |collection, indexes, batch| {
+        fill_at_once(catalog.engine(), collection, indexes, batch)
+    })?;
+    if building.is_empty() {
+        return Ok(());
+    }
+    resume(catalog, &collection, &building, context)
 }
 
 /// Builds indexes that are registered. Returns the number of the collection's indexes afterwards.
@@ -141,7 +155,7 @@ fn in_build(ns: &Namespace, error: Error) -> Error {
 
 /// Fills new, empty indexes of a collection without writers, if it is small enough for one commit. Returns whether it
 /// is; if not, the write set and the indexes are to be forgotten.
-pub(crate) fn fill_at_once(
+fn fill_at_once(
     engine: &Engine,
     collection: &Collection,
     indexes: &[Arc<Index>],
@@ -233,29 +247,6 @@ impl Entries<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// Writes the key and the value of a side tree for an entry that is there, with what its encoding lost and its
-/// document, or gone.
-pub(crate) fn write_side(
-    spec: &IndexSpec,
-    fields: &[u8],
-    id: &[u8],
-    present: Option<(&[u8], &Doc)>,
-    key: &mut Vec<u8>,
-    value: &mut Vec<u8>,
-) {
-    key.clear();
-    key.extend_from_slice(fields);
-    key.extend_from_slice(id);
-    value.clear();
-    match present {
-        Some((lost, doc)) => {
-            value.push(PRESENT);
-            entry::write_payload(spec, lost, doc, value);
-        }
-        None => value.push(ABSENT),
     }
 }
 
@@ -390,7 +381,6 @@ impl Build<'_> {
             steps += 1;
             let end = entry::fields_end(&index.spec, key).ok_or_else(damaged)?;
             let (fields, id) = key.split_at(end);
-            let (state, payload) = value.split_first().ok_or_else(damaged)?;
             if change.fields != fields || change.is_empty() {
                 change.stage(collection, index, &snapshot, &mut batch)?;
                 change.fields.extend_from_slice(fields);
@@ -398,9 +388,9 @@ impl Build<'_> {
                     engine.commit(std::mem::take(&mut batch), Durability::Logged)?;
                 }
             }
-            match *state {
-                PRESENT => change.present.push((id.to_vec(), payload.to_vec())),
-                _ => change.absent.push(id.to_vec()),
+            match side::payload(value).ok_or_else(damaged)? {
+                Some(payload) => change.present.push((id.to_vec(), payload.to_vec())),
+                None => change.absent.push(id.to_vec()),
             }
         }
         change.stage(collection, index, &snapshot, &mut batch)?;
