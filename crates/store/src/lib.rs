@@ -1,8 +1,8 @@
 //! Collections, indexes, plans and transactions over ordered trees of bytes.
 #![forbid(unsafe_code)]
 
+mod admin;
 mod aggregate;
-mod capped;
 pub mod catalog;
 mod clock;
 mod context;
@@ -10,28 +10,28 @@ mod error;
 pub mod exec;
 mod explain;
 mod find;
-mod hash;
 pub mod index;
 mod index_build;
 mod intervals;
 pub mod keyspace;
 mod merge;
 mod namespace;
-pub mod offline;
 pub mod options;
 pub mod plan;
 mod queries;
 mod record;
 pub mod reference;
 mod spill;
-mod stats;
 mod store;
 mod text;
 mod tree_options;
-mod verify;
 pub mod views;
 pub mod write;
 
+pub use admin::{
+    CollectionHash, CollectionInfo, CollectionKind, CollectionStats, DatabaseHash, DatabaseInfo,
+    DatabaseStats, IndexReport, ResumedBuild, TtlPass, VerifyReport, offline,
+};
 pub use aggregate::{AggregateRequest, StageFigures};
 pub use catalog::{
     CreateIndexesInfo, DropInfo, IndexChange, IndexChanged, IndexSelector, ResolvedView, TailSignal,
@@ -41,8 +41,6 @@ pub use error::{Error, Result};
 pub use exec::cursor::QueryCursor;
 pub use explain::{Purpose, Task, Verbosity};
 pub use find::{CountRequest, FindRequest};
-pub use hash::{CollectionHash, DatabaseHash};
-pub use index::ttl::TtlPass;
 pub use keyspace::{Durability, Engine, EngineOptions};
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};
@@ -50,11 +48,7 @@ pub use options::NaturalOrder;
 pub use plan::Hint;
 pub use queries::{QueryLimit, QuerySettings};
 pub use record::LargeDocuments;
-pub use stats::{CollectionStats, DatabaseStats};
-pub use store::{
-    CollectionInfo, CollectionKind, DatabaseInfo, DocumentStore, ResumedBuild, StoreOptions,
-};
-pub use verify::{IndexReport, VerifyReport};
+pub use store::{DocumentStore, StoreOptions};
 pub use write::WriteError;
 pub use write::delete::DeleteRequest;
 pub use write::find_and_modify::{FindAndModifyOutcome, FindAndModifyRequest};

@@ -4,12 +4,12 @@ use frond_bson::{Collator, Doc, DocBuf, Value, doc};
 use frond_query::aggregate::{Docs, Host, Pipeline, Source, Writing};
 
 use super::{Limits, Resources, Runner, not_supported, write};
+use crate::admin::CollectionStats;
 use crate::clock::{environment, now_ms};
 use crate::error::{Error, Result};
 use crate::explain::int;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
-use crate::stats::CollectionStats;
 use crate::store::DocumentStore;
 
 /// A collection's surroundings.

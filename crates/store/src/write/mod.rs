@@ -15,8 +15,18 @@ mod retry;
 pub mod staging;
 pub mod update;
 
-use crate::error::Error;
+use frond_bson::Doc;
+
+use crate::context::OpContext;
+use crate::error::{Error, Result};
+use crate::keyspace::Durability;
+use crate::namespace::Namespace;
+use crate::store::DocumentStore;
+use delete::DeleteRequest;
+use find_and_modify::{FindAndModifyOutcome, FindAndModifyRequest};
+use insert::{InsertOptions, InsertOutcome};
 pub(crate) use retry::Retry;
+use update::{UpdateOutcome, UpdateRequest};
 
 /// One document or statement of a bulk operation that failed.
 #[derive(Debug)]
@@ -25,4 +35,64 @@ pub struct WriteError {
     pub index: usize,
     /// Why.
     pub error: Error,
+}
+
+impl DocumentStore {
+    /// Inserts documents, each with an `_id` of its own or a new ObjectId in front. The collection is
+    /// created if need be.
+    ///
+    /// # Errors
+    /// What is wrong with single documents is in the outcome. `InvalidNamespace` (73), errors of
+    /// the engine.
+    pub fn insert(
+        &self,
+        ns: &Namespace,
+        docs: &[&Doc],
+        options: InsertOptions,
+    ) -> Result<InsertOutcome> {
+        insert::insert(self.catalog(), ns, docs, options)
+    }
+
+    /// Updates documents, or inserts one if none matches and `upsert` is set.
+    ///
+    /// # Errors
+    /// Errors of the filter, the update and the hint; `DuplicateKey` (11000); the limits of the
+    /// context. What a multi update committed before an error stays.
+    pub fn update(
+        &self,
+        ns: &Namespace,
+        request: &UpdateRequest<'_>,
+        durability: Durability,
+        context: &OpContext,
+    ) -> Result<UpdateOutcome> {
+        update::update(self.catalog(), ns, request, durability, context)
+    }
+
+    /// Deletes documents. Returns how many.
+    ///
+    /// # Errors
+    /// Errors of the filter and the hint; the limits of the context.
+    pub fn delete(
+        &self,
+        ns: &Namespace,
+        request: &DeleteRequest<'_>,
+        durability: Durability,
+        context: &OpContext,
+    ) -> Result<u64> {
+        delete::delete(self.catalog(), ns, request, durability, context)
+    }
+
+    /// Updates or removes one document and returns it.
+    ///
+    /// # Errors
+    /// As [`DocumentStore::update`].
+    pub fn find_and_modify(
+        &self,
+        ns: &Namespace,
+        request: &FindAndModifyRequest<'_>,
+        durability: Durability,
+        context: &OpContext,
+    ) -> Result<FindAndModifyOutcome> {
+        find_and_modify::find_and_modify(self.catalog(), ns, request, durability, context)
+    }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use frond_bson::{Collator, Doc, DocBuf, Value, key};
 
+use super::VerifyReport;
 use crate::catalog::{self, Collection, record_of_key};
 use crate::error::Result;
 use crate::index::keys::IndexKeys;
@@ -23,7 +24,6 @@ use crate::merge::{Counts, merge_operator};
 use crate::namespace::Namespace;
 use crate::record::header;
 use crate::store::{DocumentStore, StoreOptions};
-use crate::verify::VerifyReport;
 use crate::{IndexSelector, InsertOptions};
 
 /// The database that gets the documents whose collection is not known any more.

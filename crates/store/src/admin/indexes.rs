@@ -1,0 +1,185 @@
+//! Indexes: listed, created, changed, rebuilt, dropped.
+
+use std::sync::Arc;
+
+use frond_bson::{Collator, Doc, DocBuf, Value, doc};
+use frond_query::error::ErrorCode;
+
+use crate::catalog::{Collection, CreateIndexesInfo, IndexChange, IndexChanged, IndexSelector};
+use crate::context::OpContext;
+use crate::error::{Result, command};
+use crate::index::spec::IndexSpec;
+use crate::index::{Index, Usage};
+use crate::index_build;
+use crate::namespace::Namespace;
+use crate::store::DocumentStore;
+
+/// What became of index builds that were cut short.
+#[derive(Debug)]
+pub struct ResumedBuild {
+    /// The collection.
+    pub ns: Namespace,
+    /// The names of the indexes.
+    pub indexes: Vec<String>,
+    /// Whether they are built now.
+    pub outcome: Result<()>,
+}
+
+/// A collation in messages.
+fn collation_text(collator: &Collator) -> String {
+    let simple = doc! {"locale": "simple"};
+    crate::text::document(collator.spec().unwrap_or(&simple))
+}
+
+impl DocumentStore {
+    /// Creates indexes over the documents that are there and those to come. The collection is
+    /// created if need be. Writes go on meanwhile. Indexes that are there already are no error.
+    ///
+    /// # Errors
+    /// `CannotCreateIndex` (67), `IndexOptionsConflict` (85), `IndexKeySpecsConflict` (86),
+    /// `DuplicateKey` (11000) and others, see [`IndexSpec::parse`]. Then no index is created.
+    pub fn create_indexes(&self, ns: &Namespace, specs: &[&Doc]) -> Result<CreateIndexesInfo> {
+        self.build_indexes(ns, specs, &OpContext::new())
+    }
+
+    /// As [`DocumentStore::create_indexes`], within limits. Shows its progress in the context.
+    ///
+    /// # Errors
+    /// As there, and the limits of the context.
+    pub fn build_indexes(
+        &self,
+        ns: &Namespace,
+        specs: &[&Doc],
+        context: &OpContext,
+    ) -> Result<CreateIndexesInfo> {
+        if specs.is_empty() {
+            return Err(command(
+                ErrorCode::BadValue,
+                "Must specify at least one index to create",
+            ));
+        }
+        let default = self.catalog().collator(ns, None);
+        let collection = self.catalog().collection(ns);
+        let compression = collection.and_then(|there| there.settings.index_compression);
+        let specs: Vec<IndexSpec> = specs
+            .iter()
+            .map(|spec| IndexSpec::parse(&IndexSpec::inheriting(spec, &default, compression)))
+            .collect::<Result<_>>()?;
+        if let Some(spec) = specs
+            .iter()
+            .find(|spec| spec.is_id_index() && spec.collator != default)
+        {
+            return Err(command(
+                ErrorCode::BadValue,
+                format!(
+                    "The _id index must have the same collation as the collection. Index collation: \
+                     {}, collection collation: {}",
+                    collation_text(&spec.collator),
+                    collation_text(&default)
+                ),
+            ));
+        }
+        index_build::create(self.catalog(), ns, specs, context)
+    }
+
+    /// Builds the indexes whose build was cut short when the store was last open, by a crash or by its end. To be
+    /// called once after each opening; until it is done, nothing uses these indexes. Returns what became of
+    /// each collection's; an index that could not be built is gone, unless the build was interrupted again.
+    pub fn resume_index_builds(&self, context: &OpContext) -> Vec<ResumedBuild> {
+        let unfinished = self.catalog().unfinished_indexes();
+        let resume = |(collection, indexes): (Arc<Collection>, Vec<Arc<Index>>)| {
+            let outcome = index_build::resume(self.catalog(), &collection, &indexes, context);
+            ResumedBuild {
+                ns: collection.ns.clone(),
+                indexes: indexes
+                    .iter()
+                    .map(|index| index.spec.name.clone())
+                    .collect(),
+                outcome,
+            }
+        };
+        unfinished.into_iter().map(resume).collect()
+    }
+
+    /// Drops indexes. Returns how many there were before.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26), `IndexNotFound` (27), `InvalidOptions` (72),
+    /// `AmbiguousIndexKeyPattern` (181).
+    pub fn drop_indexes(&self, ns: &Namespace, which: &IndexSelector) -> Result<usize> {
+        self.catalog().drop_indexes(ns, which)
+    }
+
+    /// Changes options of an index.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26), `IndexNotFound` (27), `InvalidOptions` (72),
+    /// `CannotConvertIndexToUnique` (359).
+    pub fn modify_index(&self, ns: &Namespace, change: &IndexChange) -> Result<IndexChanged> {
+        self.catalog().modify_index(ns, change)
+    }
+
+    /// Builds all indexes of a collection anew, while writes go on. If the operation is killed, the build goes on
+    /// when the store is next opened.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26), `IndexBuildAlreadyInProgress` (285), the limits of the context.
+    pub fn rebuild_indexes(&self, ns: &Namespace, context: &OpContext) -> Result<()> {
+        index_build::rebuild(self.catalog(), ns, context)
+    }
+
+    /// The specifications of a collection's indexes, the one on `_id` first.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26).
+    pub fn list_indexes(&self, ns: &Namespace) -> Result<Vec<DocBuf>> {
+        let collection = self
+            .catalog()
+            .existing(ns)
+            .map_err(|error| match error.code() {
+                ErrorCode::NamespaceNotFound => command(
+                    ErrorCode::NamespaceNotFound,
+                    format!("ns does not exist: {ns}"),
+                ),
+                _ => error,
+            })?;
+        let ready = collection
+            .ready_indexes()
+            .map(|index| index.spec.doc.clone());
+        // Documents in the order of insertion have it among the others, or none.
+        let own = (!collection.is_by_record()).then(|| collection.id_index());
+        Ok(own.into_iter().chain(ready).collect())
+    }
+
+    /// How an index was used since the start: for `$indexStats`.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26).
+    pub fn index_usage(&self, ns: &Namespace) -> Result<Vec<DocBuf>> {
+        let collection = self.catalog().existing(ns)?;
+        let host = self.catalog().hooks().host();
+        let describe = |spec: &Doc, uses: &Usage| {
+            let mut out = doc! {"name": spec.get("name"), "key": spec.get("key")};
+            if let Some(host) = host {
+                out.push("host", host);
+            }
+            let since = Value::DateTime(uses.since_ms);
+            out.push(
+                "accesses",
+                &doc! {"ops": uses.queries() as i64, "since": since},
+            );
+            out.push("spec", spec);
+            out
+        };
+        let id_index = describe(&collection.id_index(), collection.id_uses());
+        let others = collection.indexes.iter().map(|index| {
+            let mut described = describe(&index.spec.doc, index.uses());
+            if !index.ready {
+                described.push("building", true);
+            }
+            described
+        });
+        let own = (!collection.is_by_record()).then_some(id_index);
+        Ok(own.into_iter().chain(others).collect())
+    }
+}

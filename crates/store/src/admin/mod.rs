@@ -1,0 +1,17 @@
+//! What a server asks about databases, collections and indexes as a whole: lists, definitions, figures, checks.
+
+mod capped;
+mod collections;
+mod hash;
+mod indexes;
+pub mod offline;
+mod stats;
+mod ttl;
+mod verify;
+
+pub use collections::{CollectionInfo, CollectionKind, DatabaseInfo};
+pub use hash::{CollectionHash, DatabaseHash};
+pub use indexes::ResumedBuild;
+pub use stats::{CollectionStats, DatabaseStats};
+pub use ttl::TtlPass;
+pub use verify::{IndexReport, VerifyReport};
