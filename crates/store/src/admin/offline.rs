@@ -22,7 +22,7 @@ use crate::keyspace::{
 };
 use crate::merge::{Counts, merge_operator};
 use crate::namespace::Namespace;
-use crate::record::header;
+use crate::record;
 use crate::store::{DocumentStore, StoreOptions};
 use crate::{IndexSelector, InsertOptions};
 
@@ -277,9 +277,9 @@ fn repair(
             Ok(doc) => document(key, doc.as_bytes(), collator, &mut buffer).is_some(),
         };
         if is_sound {
-            counts.add_document(header::counted_bytes(stored));
+            counts.add_document(record::counted_bytes(stored));
             if let Ok(doc) = whole
-                && !header::may_have_bytes(stored, doc.len_bytes())
+                && !record::may_have_bytes(stored, doc.len_bytes())
             {
                 report.errors.push(format!(
                     "a large document of {} lost some of its fields, that with _id {:?}",

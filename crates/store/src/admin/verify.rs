@@ -19,8 +19,7 @@ use crate::index::{Index, entry};
 use crate::keyspace::{CATALOG_TREE, Cursor, Direction, Snapshot, TreeId};
 use crate::merge::Counts;
 use crate::namespace::Namespace;
-use crate::record::header::{Header, counted_bytes, may_have_bytes};
-use crate::record::segment;
+use crate::record;
 use crate::store::DocumentStore;
 
 /// Errors listed in full; further ones are only counted.
@@ -153,7 +152,7 @@ fn read_documents(
     let (mut entry_key, mut entry_value, mut id_key) = (Vec::new(), Vec::new(), Vec::new());
     let reader = collection.document_reader(snapshot);
     while let Some((key, stored)) = cursor.next()? {
-        counts.add_document(counted_bytes(stored));
+        counts.add_document(record::counted_bytes(stored));
         let whole = match reader.whole(key, stored) {
             Ok(whole) => whole,
             Err(Error::Command(error)) => {
@@ -163,7 +162,7 @@ fn read_documents(
             }
             Err(error) => return Err(error),
         };
-        if !may_have_bytes(stored, whole.len_bytes()) {
+        if !record::may_have_bytes(stored, whole.len_bytes()) {
             report.invalid_documents += 1;
             report.wrong(format!(
                 "a large document lacks some of its fields, that with _id {:?}",
@@ -205,7 +204,11 @@ fn read_documents(
             }
         }
     }
-    check_segments(collection, snapshot, report)?;
+    if let Some(segments) = collection.segments {
+        for _ in 0..record::orphan_segments(snapshot, collection.primary, segments)? {
+            report.wrong("a part of a large document belongs to no document".to_owned());
+        }
+    }
     let counter = snapshot.get(CATALOG_TREE, &counter_key(&collection.uuid))?;
     let stored = counter.map_or(Some(Counts::default()), |stored| {
         Counts::from_bytes(&stored)
@@ -224,38 +227,6 @@ fn read_documents(
         });
     }
     Ok(wanted)
-}
-
-/// Looks for segments that belong to no document.
-fn check_segments(
-    collection: &Collection,
-    snapshot: &Snapshot,
-    report: &mut VerifyReport,
-) -> Result<()> {
-    let Some(segments) = collection.segments else {
-        return Ok(());
-    };
-    let mut cursor = all(snapshot, segments)?;
-    let mut record = Vec::new();
-    let mut header: Option<Header> = None;
-    while let Some((key, _)) = cursor.next()? {
-        let (prefix, _) = key.split_at(key.len().saturating_sub(segment::PLACE_BYTES));
-        if header.is_none() || prefix != record {
-            record.clear();
-            record.extend_from_slice(prefix);
-            let stored = snapshot.get(collection.primary, prefix)?;
-            header = stored.and_then(|stored| Some(Header::read(&stored)?.0));
-        }
-        let owner = header.as_ref().and_then(|header| {
-            let (container, number) = segment::split_key(&record, key)?;
-            let container = header.container(container)?;
-            (u32::from(number) < container.segments()).then_some(())
-        });
-        if owner.is_none() {
-            report.wrong("a part of a large document belongs to no document".to_owned());
-        }
-    }
-    Ok(())
 }
 
 /// Looks up the entries of every document.

@@ -39,6 +39,7 @@ use crate::namespace::Namespace;
 use crate::options::{CollectionOptions, NaturalOrder};
 use crate::record::LargeDocuments;
 use crate::record::load::DocumentReader;
+use crate::record::write::DocumentWriter;
 
 pub(crate) use building::aborted;
 pub use change::{CreateIndexesInfo, DropInfo, IndexSelector};
@@ -191,7 +192,7 @@ impl Collection {
         }
     }
 
-    /// Where its documents are in a snapshot.
+    /// Reads its documents in a snapshot.
     pub(crate) fn document_reader<'a>(&self, snapshot: &'a Snapshot) -> DocumentReader<'a> {
         DocumentReader {
             snapshot,
@@ -199,11 +200,15 @@ impl Collection {
         }
     }
 
-    /// Which of its documents are stored in parts.
-    pub(crate) fn large_documents(&self) -> LargeDocuments {
-        match self.segments {
-            Some(_) => self.shared.large,
-            None => LargeDocuments::NEVER,
+    /// Writes its documents.
+    pub(crate) fn document_writer(&self) -> DocumentWriter {
+        DocumentWriter {
+            primary: self.primary,
+            segments: self.segments,
+            limits: match self.segments {
+                Some(_) => self.shared.large,
+                None => LargeDocuments::NEVER,
+            },
         }
     }
 

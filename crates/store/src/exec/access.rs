@@ -23,7 +23,7 @@ use crate::keyspace::{Direction, Snapshot};
 use crate::plan::required_fields;
 use crate::plan::{Access, IndexAccess, primary_range};
 use crate::record::field_set::{EVERYTHING, FieldSet};
-use crate::record::{header, load};
+use crate::record::{self, load};
 
 /// Most bytes that an operation keeps to recognise documents it has seen.
 const SEEN_BYTES_MAX: usize = 100 * 1024 * 1024;
@@ -173,7 +173,7 @@ pub(super) struct Test<'a> {
 impl Test<'_> {
     /// Tests the document of a record.
     pub(super) fn record(&self, key: &[u8], stored: &[u8]) -> Result<Option<Row>> {
-        if header::is_header(stored) {
+        if record::is_in_parts(stored) {
             return self.large(key, stored);
         }
         self.row(key, Doc::from_trusted(stored))

@@ -9,7 +9,7 @@ mod near;
 pub mod sort;
 pub mod tail;
 
-use crate::record::header;
+use crate::record;
 
 /// What a plan has looked at, for `explain` and the profiler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl ExecStats {
     /// Counts a document, by its record.
     pub(crate) fn examine(&mut self, stored: &[u8]) {
         self.docs_examined += 1;
-        self.large_examined += u64::from(header::is_header(stored));
+        self.large_examined += u64::from(record::is_in_parts(stored));
     }
 
     /// Units of work: keys and documents looked at.

@@ -7,14 +7,14 @@ use frond_query::sort::SortSpec;
 use frond_query::update::Update;
 
 use crate::catalog::Collection;
-use crate::record::field_set::{EVERYTHING, FieldSet, Increment};
+use crate::record::field_set::{EVERYTHING, FieldSet, Increment, RequiredFields};
 
 /// Adds needs. False if everything is needed.
-fn add(needs: &Needs, want: &mut FieldSet) -> bool {
+fn add(needs: &Needs, fields: &mut FieldSet) -> bool {
     if needs.is_whole() {
         return false;
     }
-    needs.paths().for_each(|path| want.add(path));
+    needs.paths().for_each(|path| fields.add(path));
     true
 }
 
@@ -24,16 +24,16 @@ pub fn of_query<'a>(
     sort: Option<&SortSpec>,
     shown: impl IntoIterator<Item = &'a str>,
 ) -> FieldSet {
-    let mut want = FieldSet::paths(shown);
-    want.add("_id");
-    let by_parts =
-        add(&filter.needs(), &mut want) && sort.is_none_or(|sort| add(&sort.needs(), &mut want));
-    if by_parts { want } else { EVERYTHING.clone() }
+    let mut fields = FieldSet::paths(shown);
+    fields.add("_id");
+    let by_parts = add(&filter.needs(), &mut fields)
+        && sort.is_none_or(|sort| add(&sort.needs(), &mut fields));
+    if by_parts { fields } else { EVERYTHING.clone() }
 }
 
 /// What the indexes look at that `touches` concerns. `None` for everything.
-pub fn of_indexes(collection: &Collection, touches: &dyn Fn(&str) -> bool) -> Option<FieldSet> {
-    let mut want = FieldSet::paths(["_id"]);
+fn of_indexes(collection: &Collection, touches: &dyn Fn(&str) -> bool) -> Option<FieldSet> {
+    let mut fields = FieldSet::paths(["_id"]);
     for index in &collection.indexes {
         let spec = &index.spec;
         if !spec.is_affected(touches) {
@@ -43,32 +43,50 @@ pub fn of_indexes(collection: &Collection, touches: &dyn Fn(&str) -> bool) -> Op
             return None;
         }
         for field in &spec.fields {
-            want.add(&field.path);
+            fields.add(&field.path);
         }
         if let Some(partial) = &spec.partial
-            && !add(&partial.filter.needs(), &mut want)
+            && !add(&partial.filter.needs(), &mut fields)
         {
             return None;
         }
     }
-    Some(want)
+    Some(fields)
 }
 
-/// Adds what an update looks at, but for what its `$inc` looks at. False for everything.
-pub fn of_update(update: &Update, want: &mut FieldSet) -> bool {
-    add(&update.needs_besides_increments(), want)
-}
-
-/// The integers that an update adds. Others are looked at as they are.
-pub fn increments(update: &Update) -> Vec<Increment> {
-    let increment = |(path, value): (&str, Value<'_>)| {
+/// What an update looks at in documents of a collection. `whole` if the result is to be the whole document.
+pub fn of_update(update: &Update, collection: &Collection, whole: bool) -> RequiredFields {
+    let touched = update.paths_touched();
+    let Some(mut fields) = of_indexes(collection, &|path| touched.affects(path)) else {
+        return RequiredFields::everything();
+    };
+    let is_validated = collection.settings.validation.validator.is_some();
+    if whole || is_validated || !add(&update.needs_besides_increments(), &mut fields) {
+        return RequiredFields::everything();
+    }
+    let mut increments = Vec::new();
+    for (path, value) in update.increments() {
         let integer = match value {
             Value::Int32(integer) => i64::from(integer),
             Value::Int64(integer) => integer,
             // Such an addition is never blind.
             _ => 0,
         };
-        Increment::new(path, integer)
-    };
-    update.increments().map(increment).collect()
+        let one = Increment::new(path, integer);
+        // What is looked at anyway is read.
+        if fields.meets(&one.path) {
+            fields.add(&one.dotted);
+        } else {
+            increments.push(one);
+        }
+    }
+    RequiredFields::new(fields, increments)
+}
+
+/// What a delete looks at in documents of a collection.
+pub fn of_delete(collection: &Collection) -> RequiredFields {
+    match of_indexes(collection, &|_| true) {
+        Some(fields) => RequiredFields::parts(fields),
+        None => RequiredFields::everything(),
+    }
 }

@@ -2,7 +2,6 @@
 
 use frond_bson::{Collator, Doc, Value};
 
-use super::large;
 use super::modify::{Change, Effect, Target};
 use super::staging::Staging;
 use crate::catalog::Catalog;
@@ -14,6 +13,7 @@ use crate::find::Question;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
 use crate::plan::Hint;
+use crate::plan::required_fields;
 
 /// What `delete` was asked for.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ impl Change for Remove {
         match &row.stored {
             None => staging.delete(&row.key, &row.doc, None)?,
             Some(stored) => {
-                let wanted = large::wanted_to_delete(staging.collection());
+                let wanted = required_fields::of_delete(staging.collection());
                 let (doc, parts) = staging
                     .document_reader()
                     .for_change(&row.key, stored, &wanted)?;

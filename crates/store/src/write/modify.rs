@@ -19,8 +19,8 @@ use crate::find::{Planned, Question};
 use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability};
 use crate::namespace::Namespace;
 use crate::plan::required_fields;
+use crate::record;
 use crate::record::field_set::EVERYTHING;
-use crate::record::header;
 
 /// Candidates of a change of many documents are collected up to this many bytes before they are
 /// changed.
@@ -266,7 +266,7 @@ impl Target<'_> {
         if *stored == *known {
             return change.stage(staging, row).map(Some);
         }
-        let want = match header::is_header(&stored) {
+        let want = match record::is_in_parts(&stored) {
             true if !self.whole => required_fields::of_query(filter, None, []),
             _ => EVERYTHING.clone(),
         };
@@ -278,7 +278,7 @@ impl Target<'_> {
         let row = Row {
             key: row.key.clone(),
             doc: doc.into_owned(),
-            stored: header::is_header(&stored).then(|| stored.to_vec()),
+            stored: record::is_in_parts(&stored).then(|| stored.to_vec()),
             positional,
             index_key: None,
             meta: None,

@@ -23,7 +23,7 @@ use crate::keyspace::{
 };
 use crate::merge::Counts;
 use crate::options::Invalid;
-use crate::record::header;
+use crate::record;
 use crate::record::load::Parts;
 
 /// Fewer documents are not worth it to prepare for them.
@@ -431,13 +431,16 @@ impl<'a> Staging<'a> {
                 );
             }
         }
-        self.batch.delete_guarded(collection.primary, key);
-        if let Some(parts) = parts {
-            self.delete_segments(key, parts)?;
-        }
+        let writer = collection.document_writer();
+        writer.delete(&mut self.batch, key, parts, &mut self.buffers.key)?;
         self.counts.remove_document(counted_bytes(old, parts));
         self.documents += 1;
         Ok(())
+    }
+
+    fn put_document(&mut self, key: &[u8], doc: &Doc, old: Option<&Parts>) -> Result<()> {
+        let writer = self.collection.document_writer();
+        writer.put(&mut self.batch, key, doc, old, &mut self.buffers.key)
     }
 
     /// Generates the keys of `new` in every index that can change, and checks the unique ones.
@@ -614,7 +617,7 @@ impl<'a> Staging<'a> {
 /// What a document counts for in the collection's counter.
 fn counted_bytes(doc: &Doc, parts: Option<&Parts>) -> usize {
     parts.map_or(doc.len_bytes(), |parts| {
-        header::counted_bytes(&parts.stored)
+        record::counted_bytes(&parts.stored)
     })
 }
 

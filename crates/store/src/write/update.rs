@@ -6,7 +6,6 @@ use frond_query::update::{ApplyContext, Update};
 
 use super::Retry;
 use super::insert::prepare;
-use super::large;
 use super::modify::{Change, Changed, Effect, Target, is_upsert_race};
 use super::staging::{Buffers, Staged, Staging};
 use crate::catalog::Catalog;
@@ -17,6 +16,7 @@ use crate::exec::access::Row;
 use crate::find::Question;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
+use crate::plan::required_fields;
 use crate::record::field_set::RequiredFields;
 
 /// How often an upsert that met another one is tried again.
@@ -106,7 +106,8 @@ impl<'a> Apply<'a> {
         let version = staging.collection().version();
         let known = self.wanted.take().filter(|(known, _)| *known == version);
         let (_, wanted) = self.wanted.insert(known.unwrap_or_else(|| {
-            let wanted = large::wanted(self.update, staging.collection(), self.keeps_result);
+            let wanted =
+                required_fields::of_update(self.update, staging.collection(), self.keeps_result);
             (version, wanted)
         }));
         let (doc, parts) = staging
