@@ -24,7 +24,7 @@ pub fn compatibility() -> String {
         section(&mut page, family.title, &family.names, &family.lacking);
     }
     for options in frond_store::reference::options() {
-        section(&mut page, options.title, &options.names, &options.lacking);
+        section(&mut page, options.title, &options.names, &options.unsupported);
     }
     page
 }
@@ -225,7 +225,7 @@ mod tests {
             names.extend(family.names.iter().chain(&family.lacking));
         }
         for options in frond_store::reference::options() {
-            names.extend(options.names.iter().chain(&options.lacking));
+            names.extend(options.names.iter().chain(&options.unsupported));
         }
         for name in names {
             let (word, note) = name.split_once(" (").unwrap_or((name, ")"));

@@ -1,4 +1,4 @@
-//! Which options of collections and indexes are lacking, for the page on compatibility.
+//! Which options of collections and indexes are unsupported, for the page on compatibility.
 
 use crate::index::kinds::KINDS;
 
@@ -9,12 +9,12 @@ pub struct Options {
     /// Those that work.
     pub names: Vec<&'static str>,
     /// Those that MongoDB has and this server does not: an error names them.
-    pub lacking: Vec<&'static str>,
+    pub unsupported: Vec<&'static str>,
 }
 
 /// Options of `create`, options and kinds of `createIndexes`.
 pub fn options() -> Vec<Options> {
-    let (there, lacking): (Vec<_>, Vec<_>) = KINDS.iter().partition(|kind| kind.parse.is_some());
+    let (there, unsupported): (Vec<_>, Vec<_>) = KINDS.iter().partition(|kind| kind.parse.is_some());
     let mut of_indexes = vec![
         "clustering",
         "collation",
@@ -38,17 +38,17 @@ pub fn options() -> Vec<Options> {
         Options {
             title: "Collection options",
             names: crate::options::SUPPORTED.to_vec(),
-            lacking: crate::options::NOT_SUPPORTED.to_vec(),
+            unsupported: crate::options::NOT_SUPPORTED.to_vec(),
         },
         Options {
             title: "Index options",
             names: of_indexes,
-            lacking: crate::index::spec::not_supported(),
+            unsupported: crate::index::spec::not_supported(),
         },
         Options {
             title: "Index kinds",
             names: kinds,
-            lacking: lacking.iter().map(|kind| kind.name).collect(),
+            unsupported: unsupported.iter().map(|kind| kind.name).collect(),
         },
     ]
 }
