@@ -67,8 +67,7 @@ impl std::ops::Add for Counts {
     }
 }
 
-/// The bytes before a message's value that say how values of its key merge: the first byte of every
-/// key of the catalog tree, see the table of the catalog.
+/// The first byte of a key of the catalog tree, which decides how its messages merge. The catalog lists all kinds.
 pub mod kind {
     /// Adds [`super::Counts`].
     pub const COUNTER: u8 = 4;
@@ -77,17 +76,17 @@ pub mod kind {
     pub const MULTIKEY: u8 = 5;
 }
 
-/// Dispatches on the tree, and in the catalog on the first byte of the key. The messages of other trees are about large
-/// documents, and say themselves what they are.
+/// Dispatches on the tree, and in the catalog on the first byte of the key. Messages in other trees change large
+/// documents; their first byte tells their type.
 struct StoreMerge;
 
-/// What a malformed counter or delta counts as. Verification reports the difference.
+/// Reads a counter or a delta; a malformed one counts as zero, and verification reports the difference.
 fn read(stored: &[u8]) -> Counts {
     Counts::from_bytes(stored).unwrap_or_default()
 }
 
-/// The first byte of multikey paths with a set of components for each field. Without it there are 4 bytes, with
-/// one bit for each field.
+/// The first byte of multikey paths with a set of components for each field. The older form has 4 bytes without it,
+/// with one bit for each field.
 const MULTIKEY_COMPONENTS: u8 = 1;
 
 /// Multikey paths as they are stored.
@@ -99,8 +98,8 @@ pub fn multikey_bytes(paths: &MultikeyPaths) -> Vec<u8> {
     stored
 }
 
-/// Reads multikey paths. Stores of before component tracking tell only which fields met an array: all components of
-/// these count then. In malformed ones all components of all fields do, which is the safe side.
+/// Reads multikey paths. The older form marks whole fields: all components of these count as arrays. In malformed
+/// ones all components of all fields do, which is safe.
 pub fn read_multikey(stored: &[u8]) -> MultikeyPaths {
     let sets = match *stored {
         [a, b, c, d] => {
@@ -196,7 +195,7 @@ mod tests {
     fn combining_then_applying_equals_applying_in_turn() {
         let counts = |documents, bytes| Counts { documents, bytes }.to_bytes().to_vec();
         let paths = |sets: &[u32]| multikey_bytes(&MultikeyPaths::from_sets(sets.to_vec()));
-        // As they were stored before components were.
+        // The older form.
         let fields = |bits: u32| bits.to_le_bytes().to_vec();
         for (key, deltas, expected) in [
             (

@@ -14,7 +14,8 @@ pub struct Options {
 
 /// Options of `create`, options and kinds of `createIndexes`.
 pub fn options() -> Vec<Options> {
-    let (there, unsupported): (Vec<_>, Vec<_>) = KINDS.iter().partition(|kind| kind.parse.is_some());
+    let (there, unsupported): (Vec<_>, Vec<_>) =
+        KINDS.iter().partition(|kind| kind.parse.is_some());
     let mut of_indexes = vec![
         "clustering",
         "collation",

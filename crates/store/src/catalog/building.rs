@@ -1,6 +1,6 @@
 //! Indexes that are being built: registered, caught up, made ready, abandoned.
 //!
-//! What fills them is above the catalog; it gets its turn while the collection has no writers.
+//! The layers above fill them, in closures that run while the collection has no writers.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::keyspace::{TreeId, WriteSet};
 use crate::namespace::Namespace;
 use crate::text;
 
-/// What became of indexes that were to be created.
+/// The result of registering new indexes.
 pub(crate) struct Registered {
     /// Indexes that are to be built.
     pub building: Vec<Arc<Index>>,
@@ -168,7 +168,7 @@ impl Catalog {
         let existing = collection.indexes.iter().chain(new);
         let specs: Vec<&IndexSpec> = existing.map(|index| &index.spec).collect();
         if let Some(place) = spec.find_same(&specs)? {
-            // Those behind are asked for by the same command.
+            // Later positions are indexes of the same command.
             return match collection.indexes.get(place) {
                 Some(existing) if !existing.ready => Err(command(
                     ErrorCode::IndexBuildAlreadyInProgress,
@@ -190,7 +190,7 @@ impl Catalog {
         Ok(true)
     }
 
-    /// The collection with this identity, whatever its name is now.
+    /// The collection with this UUID, whatever its name is now.
     pub(crate) fn by_uuid(&self, uuid: &Uuid) -> Option<Arc<Collection>> {
         self.view().iter().find(|one| one.uuid == *uuid).cloned()
     }
@@ -216,8 +216,8 @@ impl Catalog {
         self.built(uuid, built).is_ok()
     }
 
-    /// Gives each unique one of the indexes a new side tree. What was in the one before is final then; it is
-    /// returned with its index. Those before it are dropped.
+    /// Gives each unique index a new side tree. The previous side tree is final then and is returned with its index;
+    /// older ones are dropped.
     ///
     /// # Errors
     /// `IndexBuildAborted` (276) if the collection or one of the indexes was dropped meanwhile.
@@ -253,8 +253,8 @@ impl Catalog {
         Ok(closed)
     }
 
-    /// Makes built indexes ready for queries, with the fields that have met an array. `last` does what is left to do
-    /// when there are no more writers. Returns the number of indexes afterwards.
+    /// Makes built indexes ready for queries, with their multikey paths. `last` does the remaining work while the
+    /// collection has no writers. Returns the number of indexes afterwards.
     ///
     /// # Errors
     /// `IndexBuildAborted` (276) if the collection or one of the indexes was dropped meanwhile; errors of `last`.
@@ -306,8 +306,8 @@ impl Catalog {
         }
     }
 
-    /// Gives indexes whose build was cut short, by a crash or by the end of the process, new trees: they are to be
-    /// built from the start.
+    /// Gives indexes whose build was interrupted, by a crash or by a shutdown, new trees, so that they are built from
+    /// the start.
     pub(super) fn restart_unfinished_indexes(&self) -> Result<()> {
         let collections: Vec<_> = self.view().iter().cloned().collect();
         for collection in collections {

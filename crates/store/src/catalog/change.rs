@@ -127,21 +127,21 @@ impl Catalog {
         shared.epoch.fetch_add(1, Ordering::SeqCst);
         if done.is_ok() {
             *gate = version;
-            // Tailable cursors look whether it is still there.
+            // Tailable cursors check whether the collection still exists.
             shared.records.tail.notify();
         }
         done
     }
 
-    /// Creates a collection or a view. Returns false if it is there already with the same options.
+    /// Creates a collection or a view. Returns false if it exists already with the same options.
     ///
     /// # Errors
-    /// `NamespaceExists` (48) if it is there with other options; errors of the name and the options.
+    /// `NamespaceExists` (48) if it exists with other options; errors of the name and the options.
     pub fn create_collection(&self, ns: &Namespace, options: &Doc) -> Result<bool> {
         self.create_ordered(ns, options, self.natural_order)
     }
 
-    /// As [`Catalog::create_collection`], in this order if the options set none.
+    /// As [`Catalog::create_collection`], in the order `otherwise` if the options set none.
     ///
     /// # Errors
     /// As [`Catalog::create_collection`].
@@ -153,7 +153,7 @@ impl Catalog {
     ) -> Result<bool> {
         let mut parsed = CollectionOptions::parse(options)?;
         let mut stored = parsed.stored(options);
-        // A request that asks for no order fits an existing collection of any.
+        // A request without an order accepts an existing collection of any order.
         let given = parsed.natural_order.is_none().then(|| stored.clone());
         if otherwise == NaturalOrder::Insertion && takes_order_of_setting(ns, &parsed) {
             parsed.natural_order = Some(NaturalOrder::Insertion);
@@ -182,7 +182,7 @@ impl Catalog {
         Ok(true)
     }
 
-    /// Creates a collection of which everything was checked. The lock on changes is held.
+    /// Creates a collection without further checks. The lock on changes is held.
     pub(super) fn create_unchecked(
         &self,
         ns: &Namespace,
@@ -248,7 +248,7 @@ impl Catalog {
         self.replace(&collection, Some(after), batch)
     }
 
-    /// Replaces a collection by another one, which `fill` fills while nobody writes to the first.
+    /// Replaces a collection by another one, which `fill` fills while the first has no writers.
     ///
     /// # Errors
     /// `NamespaceNotFound` (26), errors of `fill`.
@@ -262,7 +262,7 @@ impl Catalog {
         let collection = self.existing(ns)?;
         let shared = collection.shared.clone();
         {
-            // Writers that come later find that the collection is another one: they try again.
+            // Later writers find that the collection is another one, and retry.
             let mut gate = shared.gate.write();
             let version = *gate;
             fill(&collection)?;
@@ -295,7 +295,7 @@ impl Catalog {
         }
     }
 
-    /// The collection, created with no options if it is not there.
+    /// The collection, created with no options if it does not exist.
     pub fn ensure_collection(&self, ns: &Namespace) -> Result<Arc<Collection>> {
         loop {
             if let Some(collection) = self.collection(ns) {
@@ -306,7 +306,7 @@ impl Catalog {
         }
     }
 
-    /// Drops a collection with its indexes, or a view. With `system.views` go the views.
+    /// Drops a collection with its indexes, or a view. Dropping `system.views` drops all views.
     ///
     /// # Errors
     /// `NamespaceNotFound` (26).
@@ -329,7 +329,7 @@ impl Catalog {
         Ok(info)
     }
 
-    /// Drops what commands that a crash cut short have left behind: collections that were to replace others.
+    /// Drops the temporary collections of commands that a crash interrupted.
     pub(super) fn drop_temporary(&self) -> Result<()> {
         let is_temporary = |name: &str| {
             name.starts_with("tmp.agg_out.")
@@ -347,7 +347,7 @@ impl Catalog {
         let collections = self.view().database(db);
         for collection in &collections {
             match self.drop_collection(&collection.ns) {
-                // Somebody else dropped it meanwhile.
+                // Another operation dropped it meanwhile.
                 Err(error) if error.code() == ErrorCode::NamespaceNotFound => {}
                 other => {
                     other?;
@@ -414,7 +414,7 @@ impl Catalog {
         match &target {
             None => self.replace(&source, Some(renamed), batch),
             Some(target) => {
-                // Both collections change: hold the gate of the target around the other.
+                // Both collections change: the gate of the target is held around the change of the source.
                 let shared = target.shared.clone();
                 let mut gate = shared.gate.write();
                 shared.epoch.fetch_add(1, Ordering::SeqCst);
@@ -488,7 +488,7 @@ fn exists(ns: &Namespace, options: &Doc) -> crate::error::Error {
     )
 }
 
-/// Some options are not for the collections that a server keeps for itself.
+/// Refuses validators on system collections and in internal databases.
 fn check_place(ns: &Namespace, settings: &CollectionOptions) -> Result<()> {
     let validates = settings.validation.validator.is_some();
     if validates && ns.coll().starts_with("system.") {

@@ -18,7 +18,7 @@ use crate::options::{CollectionOptions, ViewOptions};
 /// The collection that holds the views of a database.
 pub(crate) const SYSTEM_VIEWS: &str = "system.views";
 
-/// Views over views are followed this deep, as in MongoDB.
+/// The maximum depth of views over views, as in MongoDB.
 const DEPTH_MAX: usize = 20;
 
 /// A view.
@@ -30,16 +30,16 @@ pub struct ViewDefinition {
     pub on: String,
     /// Its stages.
     pub pipeline: ArrayBuf,
-    /// The collation of everything that reads it.
+    /// The collation of all reads of it.
     pub collation: Option<DocBuf>,
 }
 
-/// What reading a view means: a pipeline over a collection.
+/// A view, resolved to a pipeline over a collection.
 #[derive(Clone, Debug)]
 pub struct ResolvedView {
     /// The collection, which need not exist.
     pub collection: Namespace,
-    /// The stages of all views on the way.
+    /// The stages of all views between them.
     pub pipeline: ArrayBuf,
     /// The collation of the view.
     pub collation: Option<DocBuf>,
@@ -152,7 +152,7 @@ impl Catalog {
         self.view().definition(ns).cloned()
     }
 
-    /// What reading a view means; `None` if this is no view.
+    /// The pipeline over a collection that a view stands for; `None` if this is no view.
     ///
     /// # Errors
     /// `ViewDepthLimitExceeded` (165).
@@ -183,7 +183,7 @@ impl Catalog {
         }))
     }
 
-    /// Fails for a view, and for the collection that holds the views: nobody writes there.
+    /// Refuses views, and the collection that holds the definitions of views, which only the catalog writes.
     ///
     /// # Errors
     /// `CommandNotSupportedOnView` (166), `InvalidNamespace` (73).
@@ -317,7 +317,7 @@ fn too_deep() -> Error {
     )
 }
 
-/// Follows what a view reads. `path` are the views that led here, itself included.
+/// Checks the graph of what a view reads. `path` holds the views that led here, this one included.
 fn check_graph(view: &View, definition: &ViewDefinition, path: &mut Vec<Namespace>) -> Result<()> {
     if path.len() > DEPTH_MAX {
         return Err(too_deep());
@@ -339,7 +339,7 @@ fn check_graph(view: &View, definition: &ViewDefinition, path: &mut Vec<Namespac
     Ok(())
 }
 
-/// Reads the views of all databases. One that cannot be read is left out.
+/// Loads the views of all databases. A damaged definition is skipped.
 pub(super) fn load(engine: &Engine, view: &mut View) -> Result<()> {
     let holders: Vec<_> = view
         .iter()

@@ -1,4 +1,4 @@
-//! What the store tells the server of its own accord, and how the server calls itself.
+//! Callbacks from the store to the server, and the name of the server's host.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -7,10 +7,10 @@ use frond_bson::Doc;
 
 use crate::namespace::Namespace;
 
-/// Told of a document that a validator would have refused, with the error's details.
+/// Receives the namespace and the error details of a document that failed validation.
 type Warning = Box<dyn Fn(&Namespace, &Doc) + Send + Sync>;
 
-/// Whom to tell. Each is set once, after the store was opened.
+/// What the server registers. Each is set once, after the store was opened.
 #[derive(Default)]
 pub struct Hooks {
     invalid_document: OnceLock<Warning>,
@@ -18,13 +18,13 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Sets who is told of documents that are stored though they do not pass their validator, whose
-    /// action is `warn`. The first call counts.
+    /// Sets the callback for documents that fail a validator whose action is `warn`, and so are stored. Later calls have
+    /// no effect.
     pub fn on_invalid_document(&self, tell: impl Fn(&Namespace, &Doc) + Send + Sync + 'static) {
         let _ = self.invalid_document.set(Box::new(tell));
     }
 
-    /// Sets the host and the port under which the server shows itself. The first call counts.
+    /// Sets the host and the port that the server reports. Later calls have no effect.
     pub fn name_host(&self, host: String) {
         let _ = self.host.set(host);
     }

@@ -1,8 +1,8 @@
 //! The catalog: which collections and indexes there are, and which trees hold them.
 //!
 //! It is stored in the catalog tree ([`persist`]) and kept in memory as immutable views ([`view`]).
-//! Readers load the current view and take no lock. Whoever changes the catalog does it one at a
-//! time, commits the change together with the trees it creates or drops, and publishes a new view.
+//! Readers load the current view and take no lock. Changes are made one at a time: each commits its entries together
+//! with the trees that it creates or drops, and publishes a new view.
 //!
 //! Three things keep readers and writers of documents in step with such changes:
 //! - A reader needs a snapshot of the engine and a view that agree. Each collection has an epoch
@@ -88,7 +88,7 @@ pub struct Collection {
     shared: Arc<Shared>,
 }
 
-/// The mutable part of a collection.
+/// The mutable part of a collection, shared by all versions.
 #[derive(Debug, Default)]
 struct Shared {
     documents: AtomicI64,
@@ -102,7 +102,7 @@ struct Shared {
     hooks: Arc<Hooks>,
     /// Which documents are stored in parts.
     large: LargeDocuments,
-    /// Of a collection in the order of insertion.
+    /// Of a collection in the order of insertion: its record ids.
     records: Records,
 }
 
@@ -115,7 +115,7 @@ impl Collection {
         }
     }
 
-    /// To be called after the commit of a write set that holds the same change of the counter.
+    /// Updates the counter in memory. Call it after the commit of a write set with the same change.
     pub(crate) fn count(&self, change: Counts) {
         self.shared
             .documents
@@ -145,7 +145,7 @@ impl Collection {
         }
     }
 
-    /// How strings compare where nothing else is asked for, and in the index on `_id`.
+    /// How strings compare by default, and in the index on `_id`.
     pub fn collator(&self) -> &Collator {
         &self.settings.collator
     }
@@ -217,12 +217,12 @@ impl Collection {
         self.version
     }
 
-    /// Its trees, those of the indexes not among them.
+    /// Its trees, without those of the indexes.
     pub fn trees(&self) -> impl Iterator<Item = TreeId> {
         std::iter::once(self.primary).chain(self.segments)
     }
 
-    /// Whom to tell of documents that do not pass the validator.
+    /// The callbacks to the server.
     pub(crate) fn hooks(&self) -> &Hooks {
         &self.shared.hooks
     }
@@ -240,17 +240,17 @@ impl Collection {
 pub struct Catalog {
     engine: Engine,
     current: ArcSwap<View>,
-    /// Held by whoever changes the catalog.
+    /// Held during a change of the catalog.
     changing: Mutex<()>,
     hooks: Arc<Hooks>,
     large: LargeDocuments,
-    /// Of the documents in new collections that do not say their own.
+    /// The order of documents in new collections that do not set one.
     natural_order: NaturalOrder,
 }
 
 impl Catalog {
-    /// Reads the catalog of an engine; writes the first entry if it is new. Indexes whose
-    /// build a crash cut short begin anew, see [`crate::DocumentStore::resume_index_builds`].
+    /// Reads the catalog of an engine; writes the first entry if it is new. Interrupted index builds
+    /// restart, see [`crate::DocumentStore::resume_index_builds`].
     pub fn open(
         engine: Engine,
         large: LargeDocuments,
@@ -272,7 +272,7 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// What the catalog tells whoever is above.
+    /// The callbacks to the server.
     pub fn hooks(&self) -> &Hooks {
         &self.hooks
     }
@@ -287,8 +287,8 @@ impl Catalog {
         self.current.load()
     }
 
-    /// The current definition of a collection. Tools read and write a time series by the name that its buckets
-    /// have in MongoDB: here it is another name for its documents.
+    /// The current definition of a collection. Tools address a time series by the name that its buckets
+    /// have in MongoDB: here it is an alias of the collection.
     pub fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
         let view = self.view();
         if let Some(found) = view.get(ns) {
@@ -300,7 +300,7 @@ impl Catalog {
         Some(series.clone())
     }
 
-    /// How an operation on a collection compares strings: as it asks for, or as the collection does.
+    /// How an operation on a collection compares strings: by its own collation, or by the collection's.
     pub fn collator(&self, ns: &Namespace, asked: Option<&Collator>) -> Collator {
         match asked {
             Some(asked) => asked.clone(),

@@ -1,4 +1,4 @@
-//! Changes of an index that is there: `collMod`.
+//! Changes of an existing index: `collMod`.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::index::{Index, entry, ttl};
 use crate::keyspace::{COMMIT_BYTES_MAX, Direction, Durability, WriteSet};
 use crate::namespace::Namespace;
 
-/// Groups of documents with the same key that are listed when an index cannot become unique.
+/// How many groups of duplicates are listed when an index cannot become unique.
 const VIOLATIONS_MAX: usize = 1000;
 
 /// What to change of an index.
@@ -29,11 +29,11 @@ pub struct IndexChange {
     pub prepare_unique: Option<bool>,
     /// Whether to make it unique.
     pub unique: bool,
-    /// Whether only to look if it can be made unique.
+    /// Whether only to check if it can be made unique.
     pub dry_run: bool,
 }
 
-/// What an index was, and what it is now: of what was asked to change.
+/// The options that were to change, each with its value before and after.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexChanged {
     /// Seconds after which documents expire.
@@ -143,7 +143,7 @@ impl Catalog {
         Ok(changed)
     }
 
-    /// Makes an index unique that no writer has added duplicates to: its entries are written into a new tree.
+    /// Makes an index with `prepareUnique` unique: its entries are rewritten into a new tree.
     fn make_unique(
         &self,
         collection: &Arc<Collection>,
@@ -237,7 +237,7 @@ impl Catalog {
     }
 }
 
-/// Notes the documents that have the same key.
+/// Adds a group of documents with the same key.
 fn add_violation(violations: &mut ArrayBuf, ids: &[Vec<u8>]) {
     if ids.len() < 2 {
         return;
@@ -277,7 +277,7 @@ fn not_found(ns: &Namespace, index: &str) -> Error {
     )
 }
 
-/// The name of the index that is to change.
+/// The name of the index to change.
 fn selected(collection: &Collection, change: &IndexChange) -> Result<String> {
     match &change.which {
         IndexSelector::Name(name) => Ok(name.clone()),

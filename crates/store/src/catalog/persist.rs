@@ -1,4 +1,4 @@
-//! The catalog as it is stored, in the catalog tree.
+//! The stored form of the catalog, in the catalog tree.
 //!
 //! | key | value |
 //! | --- | --- |
@@ -8,7 +8,7 @@
 //! | `0x04` uuid | the counter: documents and bytes, see [`crate::merge`] |
 //! | `0x05` uuid, number of the index | its multikey paths, see [`crate::merge::kind::MULTIKEY`] |
 //!
-//! Values are BSON documents, except the last two. An index has the number of its tree, so that
+//! Values are BSON documents, except the last two. The number of an index is that of its tree, so
 //! indexes are listed in the order of their creation.
 
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ use frond_query::paths::MultikeyPaths;
 
 const FORMAT_KEY: &[u8] = &[1];
 const FORMAT: i32 = 2;
-/// The format before, which is upgraded.
+/// The previous format, which is upgraded.
 const FORMAT_BEFORE: i32 = 1;
 const COLLECTION: u8 = 2;
 const INDEX: u8 = 3;
@@ -102,7 +102,7 @@ pub(crate) fn put_counter(batch: &mut WriteSet, uuid: &Uuid, counts: Counts) {
     batch.put(CATALOG_TREE, &counter_key(uuid), &counts.to_bytes());
 }
 
-/// Makes sure that a catalog of which parts were lost can be loaded.
+/// Restores the format entry of a damaged catalog, so that it can be loaded.
 pub(crate) fn repair(engine: &Engine) -> Result<()> {
     if !engine.has_tree(CATALOG_TREE) {
         // An empty one is made when it is loaded.

@@ -1,11 +1,11 @@
-//! Which plan won the last trial run for each shape of query, as numbers: what a shape and a plan are, the planner
-//! knows.
+//! The plan that won the last trial run, for each shape of query. Shapes and plans are hashes that the planner
+//! computes.
 
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-/// Queries after which a choice is made again.
+/// Uses of an entry before the plans are tried again.
 const USES_MAX: u32 = 1000;
 /// Shapes that are remembered for a collection.
 const SHAPES_MAX: usize = 1000;
@@ -20,7 +20,7 @@ struct Choice {
     plan: u64,
     /// Documents in the collection when it was made.
     documents: i64,
-    /// Queries that may still follow it.
+    /// Uses left before the plans are tried again.
     uses_left: u32,
 }
 

@@ -1,11 +1,11 @@
 //! Collections in the order of insertion: capped ones, time series, and those with `naturalOrder: "insertion"`.
 //!
-//! Their documents lie under record ids, numbers that count up, and not under their `_id`. So a scan
+//! Their documents are keyed by record ids, numbers that count up, instead of their `_id`. So a scan
 //! gives the order of insertion, the oldest documents are the first ones of the tree, and a tailable cursor
-//! goes on behind the last id it saw. The index on `_id` is a unique index like any other one; a time series
+//! continues after the last id it saw. The index on `_id` is a unique index like any other one; a time series
 //! has none, as in MongoDB.
 //!
-//! (The other way, a second tree from numbers to `_id`s, would need a third one from `_id`s to numbers for
+//! (The alternative, a second tree from record ids to `_id`s, would need a third one from `_id`s to record ids for
 //! deletes, and a look-up for each document of a scan.)
 
 use std::collections::HashMap;
@@ -29,16 +29,16 @@ use crate::keyspace::{Direction, Snapshot, TreeId};
 pub(super) struct Records {
     /// The last record id that was given out.
     last: AtomicI64,
-    /// Held by who inserts into a capped collection, until the commit: so that ids become visible in their
-    /// order, and nobody else removes the oldest documents.
+    /// Held by an insert into a capped collection until its commit, so that ids become visible in their
+    /// order, and one writer at a time removes the oldest documents.
     insertion: Mutex<Insertion>,
     pub tail: Arc<TailSignal>,
 }
 
-/// What is known of a capped collection by who may insert.
+/// State of a capped collection that the lock on inserts protects.
 #[derive(Debug, Default)]
 pub(crate) struct Insertion {
-    /// No document lies below this key: where to look for the oldest one.
+    /// The search for the oldest document starts at this key; no document lies below it.
     pub first: Vec<u8>,
 }
 
@@ -55,7 +55,7 @@ struct Waiting {
     next: u64,
 }
 
-/// Waits for insertions; forgotten when it is dropped.
+/// A future that waits for insertions; dropping it cancels the wait.
 #[derive(Debug)]
 pub struct Newer {
     signal: Arc<TailSignal>,
@@ -64,7 +64,7 @@ pub struct Newer {
 }
 
 impl TailSignal {
-    /// Grows with each insertion.
+    /// The number of insertions so far.
     pub fn insertions(&self) -> u64 {
         self.insertions.load(Ordering::SeqCst)
     }
@@ -78,7 +78,7 @@ impl TailSignal {
         }
     }
 
-    /// Wakes who waits.
+    /// Wakes all waiting cursors.
     pub(crate) fn notify(&self) {
         let mut waiting = self.waiting.lock();
         self.insertions.fetch_add(1, Ordering::SeqCst);
@@ -113,7 +113,7 @@ impl Drop for Newer {
     }
 }
 
-/// The key of a record id. It is encoded as a date is: a whole number of one size, of which nothing gets lost.
+/// The key of a record id, encoded as a date: a 64-bit integer whose encoding loses nothing.
 pub(crate) fn record_key(record: i64) -> Vec<u8> {
     let mut encoded = Vec::new();
     key::encode(&Value::DateTime(record), &mut encoded);
@@ -173,7 +173,7 @@ impl Collection {
         record_key(self.shared.records.last.fetch_add(1, Ordering::SeqCst) + 1)
     }
 
-    /// Waits until nobody else inserts into this capped collection. Only for who holds its gate.
+    /// Waits until no other insert into this capped collection is under way. The caller holds the gate.
     pub(crate) fn lock_insertion(&self) -> MutexGuard<'_, Insertion> {
         self.shared.records.insertion.lock()
     }

@@ -8,14 +8,14 @@ use super::Collection;
 use super::definitions::ViewDefinition;
 use crate::namespace::Namespace;
 
-/// Parts of the map. A change copies one part, so that thousands of collections can be created one
-/// after the other without copying all of them each time.
+/// Shards of the map. A change copies one shard, so that creating thousands of collections one after the
+/// other does not copy all of them each time.
 const SHARDS: usize = 128;
 
 type Hasher = BuildHasherDefault<DefaultHasher>;
 type Shard = HashMap<Namespace, Arc<Collection>, Hasher>;
 
-/// All collections at one moment. A database is there as long as it has a collection.
+/// All collections at one moment. A database exists as long as it has a collection.
 #[derive(Clone, Debug)]
 pub struct View {
     shards: Vec<Arc<Shard>>,

@@ -3,8 +3,8 @@
 //! The intervals hold every document that can pass, often more: whoever reads through an index applies
 //! the filter again. Two rules come from arrays, of which an index has one entry per element:
 //! - Two conditions may be met by two elements of an array that both paths lead through. Both bound the index only if
-//!   one `$elemMatch` ties them to one element of each array that they share; which components of the paths are
-//!   arrays, the index's multikey paths tell. This holds for two conditions on one field as for those of two fields.
+//!   one `$elemMatch` ties them to one element of each array that they share; the index's multikey paths tell
+//!   which components are arrays. This holds for two conditions on one field as for those on two fields.
 //! - A negation holds for an array if no element matches, so it bounds the index only if an `$elemMatch` names one
 //!   element of each array on its path.
 //!
@@ -21,7 +21,7 @@ use super::spec::IndexSpec;
 use crate::intervals::Intervals;
 use crate::intervals::conditions::{Condition, Conditions, has_number, narrowness};
 
-/// A field of an index with the components of its path that met an array.
+/// A field of an index, and the components of its path that were arrays in some document.
 #[derive(Clone, Copy)]
 struct Field<'a> {
     path: &'a str,
@@ -46,7 +46,7 @@ impl<'a> Field<'a> {
         } else {
             u32::MAX
         };
-        // An array on both ways was met by both.
+        // An array that both paths lead through is marked in both.
         let arrays = self.arrays & other.arrays & within;
         match components - arrays.leading_zeros() as usize {
             // The last bit stands for all deeper components, too.
@@ -71,14 +71,14 @@ impl<'a> Field<'a> {
 /// ones, so this bounds the time of planning; leaving conditions out only widens the bounds.
 const CONDITIONS_MAX: usize = 16;
 
-/// The ranges of a field that met arrays by the conditions on it, beside those that were chosen for the fields
+/// The ranges of a field with arrays, from the conditions on it that go together with those chosen for the fields
 /// before it.
 fn ranges_in_arrays<'a>(
     field: Field<'a>,
     mut about: Vec<&'a Condition>,
     chosen: &mut Vec<(Field<'a>, &'a Condition)>,
 ) -> Intervals {
-    // The narrowest first; of equals the last, as MongoDB sorts `$lt` before `$gt`.
+    // The narrowest first; of equally narrow ones the last, because MongoDB sorts `$lt` before `$gt`.
     about.reverse();
     about.sort_by_key(|one| Reverse(narrowness(&one.intervals)));
     about.truncate(CONDITIONS_MAX);
@@ -104,7 +104,7 @@ pub struct IndexBounds {
 }
 
 impl IndexBounds {
-    /// The bounds of an index with these multikey paths. IndexMethod parts are not bounded.
+    /// The bounds of an index with these multikey paths. Computed parts are not bounded.
     pub fn of(spec: &IndexSpec, multikey: &MultikeyPaths, conditions: &Conditions) -> IndexBounds {
         let may_be_missing = !spec.fields.first().is_some_and(|first| {
             let field = Field::of(0, &first.path, multikey);

@@ -8,7 +8,7 @@ use super::spec::IndexSpec;
 use crate::error::{Error, Result, command};
 use crate::text;
 
-/// Options that do not tell indexes apart: some are compared by themselves, others change no result.
+/// Options that do not distinguish indexes: some are compared separately, others change no result.
 const NOT_COMPARED: [&str; 19] = [
     "v",
     "key",
@@ -31,10 +31,10 @@ const NOT_COMPARED: [&str; 19] = [
     "storageEngine",
 ];
 
-/// How a new specification relates to an index that is there.
+/// How a new specification relates to an existing index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
-    /// Both may be there.
+    /// Both may exist.
     Different,
     /// They are the same index with other options.
     Equivalent,
@@ -75,10 +75,10 @@ impl IndexSpec {
         }
     }
 
-    /// Looks for the same index among those of a collection. Returns its place.
+    /// Looks for the same index among those of a collection. Returns its position.
     ///
     /// # Errors
-    /// `IndexOptionsConflict` (85) if it is there under another name or with other options,
+    /// `IndexOptionsConflict` (85) if it exists under another name or with other options,
     /// `IndexKeySpecsConflict` (86) if the name is taken by another index.
     pub fn find_same(&self, existing: &[&IndexSpec]) -> Result<Option<usize>> {
         if let Some(place) = existing.iter().position(|one| one.name == self.name) {

@@ -56,7 +56,7 @@ pub fn write_key(spec: &IndexSpec, fields: &[u8], id: &[u8], key: &mut Vec<u8>) 
     }
 }
 
-/// Adds what the value of an entry has behind the `_id`.
+/// Appends the payload of an entry: what its value holds after the `_id`.
 pub(super) fn write_payload(spec: &IndexSpec, lost: &[u8], doc: &Doc, value: &mut Vec<u8>) {
     if spec.clustering {
         value.extend_from_slice(doc.as_bytes());

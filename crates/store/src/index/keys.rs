@@ -70,7 +70,7 @@ impl IndexKeys {
         Ok(())
     }
 
-    /// The components of the fields' paths that were arrays in the document.
+    /// The path components that were arrays in the document.
     pub fn multikey(&self) -> &MultikeyPaths {
         &self.multikey
     }
@@ -157,7 +157,7 @@ impl Writer<'_, '_> {
             for combination in 0..combinations {
                 let start = self.begin()?;
                 let mut values = values.iter();
-                // How many parts of the computed field that is being written are there already.
+                // The computed field that is being written, and how many of its parts are written.
                 let mut done = (usize::MAX, 0);
                 for field in &spec.fields {
                     let Holds::Computed(slot) = field.holds else {

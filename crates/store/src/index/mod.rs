@@ -1,6 +1,6 @@
-//! Secondary indexes: what they are ([`spec`]), of which kinds ([`kinds`]), which keys a document has in them ([`keys`]), the
-//! layout of their entries ([`entry`]), the documents that can be rebuilt from them ([`covered`]),
-//! how an index is filled over existing documents ([`build`]), and documents that expire ([`ttl`]).
+//! Secondary indexes, each by itself: its definition ([`spec`]) and kind ([`kinds`]), the keys of a document
+//! ([`keys`]), the layout of entries ([`entry`], [`side`]), documents rebuilt from entries ([`covered`]), the bounds
+//! of a scan ([`bounds`]), and what a plan can expect of it ([`route`]). Collections and queries lie above.
 
 pub mod bounds;
 mod compare;
@@ -32,14 +32,14 @@ pub struct Index {
     pub ready: bool,
     /// Side trees, only of a unique index that is being built; writers write to the last one. See [`side`].
     pub sides: Vec<TreeId>,
-    /// The components of its paths that have met an array. Only ever gains some.
+    /// The path components that were arrays in some document. Components are only added.
     multikey: AtomicPaths,
     /// Those that a commit has stored in the catalog.
     multikey_stored: AtomicPaths,
     uses: Usage,
 }
 
-/// How often something was used.
+/// Use of an index by queries.
 #[derive(Debug)]
 pub struct Usage {
     /// Queries.
@@ -58,7 +58,7 @@ impl Default for Usage {
 }
 
 impl Usage {
-    /// Queries since then.
+    /// The number of queries.
     pub fn queries(&self) -> u64 {
         self.queries.load(Ordering::Relaxed)
     }
@@ -100,7 +100,7 @@ impl AtomicPaths {
 }
 
 impl Index {
-    /// An index that has met no array yet.
+    /// An index in which no document had an array yet.
     pub fn new(spec: IndexSpec, tree: TreeId, ready: bool) -> Index {
         let fields = spec.fields.len();
         Index {
@@ -152,7 +152,7 @@ impl Index {
         self.sides.last().copied()
     }
 
-    /// Whether an entry is nothing but a put of fields and `_id`, with what their encoding lost.
+    /// Whether an entry is a plain put: the key is fields and `_id`, the value what their encoding lost.
     pub(crate) fn is_plain(&self) -> bool {
         let spec = &self.spec;
         let special = spec.unique || spec.prepare_unique || spec.clustering;
@@ -164,23 +164,23 @@ impl Index {
         std::iter::once(self.tree).chain(self.sides.iter().copied())
     }
 
-    /// The components of its paths that have met an array. A reader asks after it took its snapshot: they are
-    /// added before the commit of the first document that needs them.
+    /// The path components that were arrays in some document. Readers take their snapshot first and call this
+    /// afterwards: components are added before the commit of the first document that needs them.
     pub fn multikey(&self) -> MultikeyPaths {
         self.multikey.load()
     }
 
-    /// Whether any field has met an array.
+    /// Whether any field was an array in some document.
     pub fn is_multikey(&self) -> bool {
         !self.multikey().is_empty()
     }
 
-    /// Whether all of these components are known to have met an array.
+    /// Whether all of these components are marked as arrays.
     pub(crate) fn has_multikey(&self, paths: &MultikeyPaths) -> bool {
         self.multikey.contains(paths)
     }
 
-    /// Adds components. To be called before the commit of the document that needs them, which also
+    /// Marks components as arrays. Call it before the commit of the document that needs them, which also
     /// stores them in the catalog.
     pub(crate) fn add_multikey(&self, paths: &MultikeyPaths) {
         self.multikey.add(paths);
@@ -191,12 +191,12 @@ impl Index {
         self.multikey_stored.contains(paths)
     }
 
-    /// To be called after the commit that stored these components in the catalog.
+    /// Records that the catalog holds these components. Call it after the commit that stored them.
     pub(crate) fn stored_multikey(&self, paths: &MultikeyPaths) {
         self.multikey_stored.add(paths);
     }
 
-    /// How often queries used it since it was made or the server started.
+    /// How often queries used it since it was created or the server started.
     pub fn uses(&self) -> &Usage {
         &self.uses
     }

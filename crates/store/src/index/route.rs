@@ -1,4 +1,5 @@
-//! A way through one index: bounds for the parts of its entries, and what they promise.
+//! A route: one way to find documents through an index. It has bounds for the parts of the entries, and what they
+//! guarantee.
 
 use std::sync::Arc;
 
@@ -20,12 +21,11 @@ pub struct Route {
     pub may_repeat: bool,
     /// Whether every document inside the bounds passes the filter.
     pub is_exact: bool,
-    /// What this way makes of the index's key pattern; `None` to show it as it is.
+    /// The index as this route uses it; `None` if that is its specification.
     pub expanded: Option<Arc<ExpandedIndex>>,
 }
 
-/// A wildcard index looks different on every path. This is what a plan sees of an index, where that is not its
-/// specification.
+/// A wildcard index, expanded for one path: to a plan it is an index on that path.
 #[derive(Debug)]
 pub struct ExpandedIndex {
     /// The key pattern as `explain` shows it.
@@ -46,8 +46,7 @@ pub struct ExpandedField {
 }
 
 impl Route {
-    /// The way through an index without computed parts, or through the ordinary ones of an index that has some: the
-    /// computed parts are not bounded.
+    /// The route through an index by its ordinary fields. Computed parts are not bounded.
     pub fn ordinary(spec: &IndexSpec, multikey: &MultikeyPaths, conditions: &Conditions) -> Route {
         let bounds = IndexBounds::of(spec, multikey, conditions);
         let has_field = |path: &str| spec.value_fields().any(|field| field.path == path);

@@ -19,17 +19,17 @@ const FIELDS_MAX: usize = 32;
 /// The name of the index on `_id` that every collection has.
 pub const ID_INDEX_NAME: &str = "_id_";
 
-/// Leftovers that old drivers still send, which change nothing, as in MongoDB. They are kept, for
+/// Obsolete options that old drivers still send. They change nothing, as in MongoDB, and are kept for
 /// `listIndexes`.
 const LEFTOVERS: [&str; 2] = ["background", "dropDups"];
 
 /// Kinds whose indexes compare strings by their bytes only.
 const WITHOUT_COLLATION: [&str; 3] = ["2d", "text", "wildcard"];
 
-/// Options that MongoDB knows and this server does not have.
+/// Options that MongoDB has and this server lacks.
 const NOT_SUPPORTED: [&str; 3] = ["bucketSize", "clustered", "columnstoreProjection"];
 
-/// Options that MongoDB knows and this server does not have, those of kinds that are not there included.
+/// Options that MongoDB has and this server lacks, including those of kinds that it lacks.
 pub(crate) fn not_supported() -> Vec<&'static str> {
     let lacking = kinds::KINDS.iter().filter(|kind| kind.parse.is_none());
     let mut names: Vec<&str> = lacking.flat_map(|kind| kind.options).copied().collect();
@@ -79,7 +79,7 @@ pub struct IndexSpec {
     pub hidden: bool,
     /// Whether writes that add to duplicates fail, though there may be some.
     pub prepare_unique: bool,
-    /// Whether each entry holds the whole document, so that reading a range of the index reads no more.
+    /// Whether each entry holds the whole document, so that a range scan of the index fetches nothing else.
     pub clustering: bool,
     /// Seconds after which documents expire.
     pub expire_after: Option<i32>,
@@ -124,7 +124,7 @@ pub fn default_name(key: &Doc) -> String {
 /// The most bytes of a key pattern.
 const KEY_PATTERN_BYTES_MAX: usize = 2048;
 
-/// Checks a key pattern and has its kind read it, with its options.
+/// Checks a key pattern; its kind parses it, with its options.
 fn parse_key(key: &Doc, spec: &Doc) -> Result<(&'static kinds::Kind, kinds::Parsed)> {
     if key.len_bytes() > KEY_PATTERN_BYTES_MAX {
         return Err(cannot_create("Index key pattern too large."));
@@ -222,7 +222,7 @@ impl IndexSpec {
         })
     }
 
-    /// The specification without options that nobody knows.
+    /// The specification without unknown options.
     pub fn known(doc: &Doc) -> DocBuf {
         let own = [
             "v",
@@ -397,7 +397,7 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
     let mut listed = DocBuf::new();
     for (option, value) in doc.iter() {
         match option {
-            // `ns` is a leftover too, and nowhere shown.
+            // `ns` is obsolete too, and shown nowhere.
             "key" | "name" | "v" | "ns" => {}
             "unique" => spec.unique = flag(option, value)?,
             "sparse" => spec.sparse = flag(option, value)?,
@@ -438,14 +438,14 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
                     ));
                 };
                 let compressor = tree_options::block_compressor(options)?;
-                // One that was asked for by its own name counts more.
+                // The option with a name of its own has precedence.
                 if let Some(compressor) = compressor.filter(|_| !doc.contains_key("compression")) {
                     spec.tree.compression = compressor;
                 }
                 listed.push(option, value);
             }
             _ if LEFTOVERS.contains(&option) => listed.push(option, flag(option, value)?),
-            // Its kind has read it and says how it is listed.
+            // Its kind has parsed it and says how it is listed.
             _ if kind.options.contains(&option) => {}
             _ if kinds::KINDS
                 .iter()

@@ -56,7 +56,7 @@ pub(super) fn parse(spec: &Doc, value: Value<'_>) -> Result<i32> {
     let whole = match value {
         Value::Int32(seconds) => i64::from(seconds),
         Value::Int64(seconds) => seconds,
-        // The conversion stays within the range.
+        // The conversion saturates.
         other => other.as_f64().unwrap_or(0.0) as i64,
     };
     if i32::try_from(whole).is_err() {

@@ -22,7 +22,7 @@ pub struct Condition {
     pub intervals: Intervals,
     /// Whether a document without the field can meet it.
     pub matches_missing: bool,
-    /// Whether one element of an array meets it, and not only all of them together, as with a negation.
+    /// Whether a single element of an array can meet it, unlike a negation, which concerns all elements.
     pub holds_for_elements: bool,
     /// Whether, in an index without arrays, the ranges hold nothing that does not meet it.
     pub is_exact: bool,
@@ -34,7 +34,7 @@ pub struct Condition {
 /// the way there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element {
-    /// Tells it from the others of its filter.
+    /// Its number within the filter.
     number: usize,
     /// The number of components of its path.
     depth: usize,
@@ -56,7 +56,7 @@ pub struct Conditions {
     pub list: Vec<Condition>,
     /// Whether nothing can pass.
     pub impossible: bool,
-    /// Whether the filter says more than the list.
+    /// Whether the filter has conditions that are not in the list.
     pub says_more: bool,
     /// `$text`.
     pub text: Option<Arc<TextMatch>>,
@@ -66,7 +66,7 @@ pub struct Conditions {
     collator: Collator,
 }
 
-/// Whether an index by `collator` has a value where a condition by `own` looks for it.
+/// Whether a condition by the collator `own` finds its value in an index by `collator`.
 fn fits(value: &Value<'_>, own: &Collator, collator: &Collator) -> bool {
     own == collator || !(own.affects(value) || collator.affects(value))
 }
@@ -88,7 +88,7 @@ fn nulls() -> Intervals {
 fn equal(value: Value<'_>, collator: &Collator) -> Intervals {
     match value {
         Value::Array(items) => {
-            // The array is there by its elements; inside of another array, as a whole.
+            // An array is indexed by its elements; inside another array, as a whole.
             let first = items.values().next().unwrap_or(Value::Undefined);
             Intervals::union_of(vec![point(value, collator), point(first, collator)])
         }
@@ -125,12 +125,12 @@ fn class_edge(value: &Value<'_>, upper: bool) -> Label {
     Label::Edge { text, inclusive }
 }
 
-/// Values of the operand's type class that compare so with it.
+/// Values of the operand's type class that have this relation to it.
 fn range(relation: Relation, value: Value<'_>, collator: &Collator) -> Intervals {
     match value {
         Value::Null | Value::Undefined if relation.includes_equal() => return nulls(),
         Value::Null | Value::Undefined => return Intervals::none(),
-        // These two compare with every type. Arrays are there by their elements.
+        // MinKey and MaxKey compare with every type. Arrays are indexed by their elements.
         Value::MinKey | Value::MaxKey | Value::Array(_) => return Intervals::all(),
         _ if value.is_nan() && relation.includes_equal() => return equal(value, collator),
         _ if value.is_nan() => return Intervals::none(),
@@ -169,8 +169,8 @@ fn range(relation: Relation, value: Value<'_>, collator: &Collator) -> Intervals
     })
 }
 
-/// Strings that can match a regular expression, and the expression itself as a value. Sort keys do not
-/// tell how a string begins.
+/// Strings that can match a regular expression, and the expression itself as a value. The sort keys of a collation
+/// do not preserve prefixes.
 fn matching(pattern: &Pattern, collator: &Collator) -> Intervals {
     let itself = point(
         Value::Regex {
@@ -184,9 +184,9 @@ fn matching(pattern: &Pattern, collator: &Collator) -> Intervals {
         Some(prefix) => {
             let mut encoded = Vec::new();
             key::encode(&Value::String(&prefix.text), &mut encoded);
-            // Without the byte that ends a text it is the beginning of all longer ones.
+            // Without its final byte, the encoding of a string is a prefix of all longer strings.
             encoded.pop();
-            // The least string that follows all with this prefix, for people to read.
+            // The least string after all with this prefix, for `explain`.
             let next = after_prefix(prefix.text.as_bytes())
                 .and_then(|bytes| String::from_utf8(bytes).ok());
             Interval {
@@ -287,8 +287,7 @@ fn of_element(conditions: &Expr, collator: &Collator) -> Intervals {
     }
 }
 
-/// A value whose ranges say exactly what matches: no null, no array, no NaN, none of the two keys
-/// that compare with every type.
+/// Whether the ranges of a value hold exactly what matches it: it is no null, array, NaN, MinKey or MaxKey.
 pub fn is_plain(value: Value<'_>) -> bool {
     !value.is_nullish()
         && !value.is_nan()
@@ -377,7 +376,7 @@ impl Conditions {
         self.list.iter().filter(move |one| one.path == path)
     }
 
-    /// What the conditions on one path say together, if it has no arrays.
+    /// The intersection of the conditions on one path, if it has no arrays.
     pub fn ranges_of(&self, path: &str) -> Intervals {
         self.about(path).fold(Intervals::all(), |ranges, one| {
             ranges.intersection(&one.intervals)
@@ -485,7 +484,7 @@ fn depth(path: &str) -> usize {
     path.split('.').count()
 }
 
-/// A guess at how few entries a set of ranges holds; greater is narrower.
+/// An estimate of how few entries a set of ranges holds; greater is narrower.
 pub fn narrowness(intervals: &Intervals) -> u32 {
     if intervals.is_none() {
         6

@@ -1,9 +1,9 @@
-//! Ranges of one index field, as byte strings.
+//! Intervals of encoded values: the bounds of one index field.
 //!
 //! A field of an index key is a self-delimiting encoding: no encoding is a prefix of another. So a
 //! range is a half-open interval of byte strings, and "exactly v" is the interval from `v`'s
 //! encoding up to the first byte string that does not begin with it. Union, intersection and the
-//! turn to a descending field are then plain byte arithmetic.
+//! inversion for a descending field are then plain byte arithmetic.
 
 pub mod conditions;
 
@@ -13,7 +13,7 @@ use frond_bson::{Doc, OwnedValue, Value, key};
 
 use crate::keyspace::after_prefix;
 
-/// Where an interval ends, for people: the value and whether it is inside.
+/// An end of an interval as `explain` shows it: the value, and whether it is inside.
 #[derive(Clone, Debug)]
 pub enum Label {
     /// A value of the filter.
@@ -59,9 +59,9 @@ pub struct Interval {
     pub low: Vec<u8>,
     /// First byte string outside.
     pub high: Option<Vec<u8>>,
-    /// The lower end as people read it.
+    /// The lower end as `explain` shows it.
     pub low_label: Label,
-    /// The upper end as people read it.
+    /// The upper end as `explain` shows it.
     pub high_label: Label,
     /// Whether it holds one value only.
     pub point: bool,
@@ -77,7 +77,7 @@ fn compare_high(a: Option<&[u8]>, b: Option<&[u8]>) -> Ordering {
     }
 }
 
-/// Turns every bit over, in place: the encoding of a descending field.
+/// Inverts every bit in place: the encoding of a descending field.
 pub fn invert(bytes: &mut [u8]) {
     for byte in bytes {
         *byte = !*byte;
@@ -143,13 +143,13 @@ impl Interval {
 
     /// The same values in a field stored descending.
     fn inverted(self) -> Interval {
-        let turn = |mut bytes: Vec<u8>| {
+        let inverted = |mut bytes: Vec<u8>| {
             invert(&mut bytes);
             after_prefix(&bytes)
         };
         Interval {
-            low: self.high.and_then(turn).unwrap_or_default(),
-            high: turn(self.low),
+            low: self.high.and_then(inverted).unwrap_or_default(),
+            high: inverted(self.low),
             low_label: self.high_label,
             high_label: self.low_label,
             point: self.point,

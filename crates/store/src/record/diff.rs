@@ -1,7 +1,8 @@
 //! What an update changed, as operations at paths.
 //!
-//! Both documents are parts of one shredded document, with the same parts left out. Fields are met in order: what
-//! is not met again was removed, what is left over was appended. A field that changed its place was removed and appended.
+//! Both documents are parts of one shredded document, with the same parts left out. Their fields are compared in
+//! order: a field that the new document lacks was removed, one that the old document lacks was appended. A field
+//! that moved was removed and appended.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -19,24 +20,24 @@ pub struct Change<'d> {
     pub container: u16,
     /// The operation, with its path from there on.
     pub operation: Operation<'d>,
-    /// Whether the field was not read: then the value is added to what is there.
+    /// Whether the field was not read: then the value is added to the stored one.
     pub is_blind: bool,
-    /// Whether it sets a field that is not in the old document.
+    /// Whether it appends a field.
     pub appends: bool,
     /// By how many bytes the container grows.
     pub grown: i64,
 }
 
-/// What is to be told of two documents.
+/// The difference of two documents.
 #[derive(Debug)]
 pub enum Difference<'d> {
     /// These changes make one into the other.
     Changes(Vec<Change<'d>>),
-    /// Containers come or go: the document has to be written anew.
+    /// Containers are added or removed: the document has to be rewritten.
     Rewrite,
 }
 
-/// What cannot be said with changes.
+/// A difference that changes cannot express.
 struct Rewrite;
 
 /// Compares two documents.
@@ -51,7 +52,7 @@ pub fn diff<'d>(old: &'d Doc, new: &'d Doc, parts: &Parts, part_bytes: usize) ->
     };
     match parts.containers.get(&[][..]) {
         Some(&root) => differ.container = root,
-        // A name that comes twice is not told apart by its path.
+        // A path does not distinguish two fields of the same name.
         None if has_twins(old) || has_twins(new) => return Difference::Rewrite,
         None => {}
     }
@@ -158,7 +159,7 @@ impl<'d> Differ<'d, '_> {
         Ok(())
     }
 
-    /// Puts a value in the place of one that has a container of its own. The path is empty.
+    /// Replaces a value that has a container of its own. The path is empty.
     fn replace_value(&mut self, id: u16, old: &RawElement<'d>, new: &RawElement<'d>) {
         let around = (self.container, self.from);
         (self.container, self.from) = (id, self.path.len());
@@ -220,7 +221,7 @@ impl<'d> Differ<'d, '_> {
     }
 }
 
-/// Whether a name comes twice.
+/// Whether two fields have the same name.
 pub fn has_twins(doc: &Doc) -> bool {
     let mut names: Vec<&[u8]> = doc.iter_raw().map(|element| element.name_bytes()).collect();
     if names.is_sorted_by(|a, b| a < b) {

@@ -1,22 +1,22 @@
 //! Changing a value at a path within bytes.
 //!
-//! A path is the names of its fields, each with a zero byte behind it: so one path leads to another if it is the
-//! beginning of its bytes.
+//! A path is the names of its fields, each followed by a zero byte: so one path leads to another if its bytes are a
+//! prefix.
 
 use std::ops::Range;
 
 use frond_bson::{RawElement, tag};
 
-/// What is done to the field at a path. What the path leads through must be there; else nothing is done.
+/// What is done to the field at a path. If a document on the path is missing, nothing is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The field gets a value; if it is not there, it is appended.
+    /// The field is set to a value; a missing field is appended.
     Set,
     /// The field is removed.
     Remove,
     /// The field is removed, and appended with a value.
     Move,
-    /// An integer is added to the integer in the field; if it is not there, it is appended.
+    /// An integer is added to the integer in the field; a missing field is appended.
     Add,
 }
 
@@ -66,7 +66,7 @@ pub fn integer(value: Typed<'_>) -> Option<i64> {
     }
 }
 
-/// A sum of integers, as `$inc` makes it: of 32 bits if both are and it fits. `None` if one is no integer.
+/// A sum of integers as `$inc` computes it: of 32 bits if both are and it fits. `None` if one is no integer.
 pub fn sum(a: Typed<'_>, b: Typed<'_>) -> Option<(u8, Vec<u8>)> {
     let sum = integer(a)?.wrapping_add(integer(b)?);
     Some(match i32::try_from(sum) {
@@ -85,7 +85,7 @@ pub fn push_element(name: &[u8], value: Typed<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(value.bytes);
 }
 
-/// Where an element is.
+/// The position of an element.
 struct Found {
     whole: Range<usize>,
     value: Range<usize>,
@@ -113,8 +113,8 @@ fn length_at(bytes: &[u8], at: usize) -> Option<usize> {
     Some(u32::from_le_bytes(*length) as usize)
 }
 
-/// Changes the document that begins at `start`, whose own place in bytes around it is the caller's to mend. Returns by how
-/// much it grew; `None` if the path leads nowhere.
+/// Changes the document that begins at `start`. The caller adjusts the lengths of the documents around it. Returns by
+/// how much it grew; `None` if the path leads nowhere.
 pub fn in_document(
     bytes: &mut Vec<u8>,
     start: usize,
@@ -188,7 +188,7 @@ fn at_element(
     Some(bytes.len() as isize - before as isize)
 }
 
-/// Puts a value in the place of another one, whose type byte is at `tag_at`.
+/// Replaces a value, whose type byte is at `tag_at`.
 pub fn set_value(
     bytes: &mut Vec<u8>,
     tag_at: usize,

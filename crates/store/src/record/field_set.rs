@@ -1,4 +1,4 @@
-//! Which parts of a document somebody looks at.
+//! Sets of fields: which parts of a document an operation requires.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use super::edit;
 
-/// Parts of a document, as a tree of names.
+/// A set of fields, as a tree of names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet {
-    /// Everything from here on.
+    /// Everything at this path and below.
     all: bool,
-    /// These fields, and that there is a document around them.
+    /// These fields, and the presence of a document around them.
     fields: BTreeMap<Box<[u8]>, FieldSet>,
 }
 
@@ -42,7 +42,7 @@ impl FieldSet {
         self.at(path.split('.').map(str::as_bytes)).all = true;
     }
 
-    /// Adds that there is a document at a path, see [`edit`], without any of its fields.
+    /// Adds the presence of a document at a path, see [`edit`], without any of its fields.
     pub fn add_presence(&mut self, mut path: &[u8]) {
         self.at(std::iter::from_fn(|| {
             let (name, rest) = edit::split_path(path)?;
@@ -59,12 +59,12 @@ impl FieldSet {
         here
     }
 
-    /// Whether everything is wanted.
+    /// Whether the whole document is required.
     pub fn is_all(&self) -> bool {
         self.all
     }
 
-    /// What is wanted of a field; `None` if it is not even wanted whether it is there.
+    /// What is required of a field; `None` if not even its presence is.
     pub fn field(&self, name: &[u8]) -> Option<&FieldSet> {
         if self.all {
             return Some(self);
@@ -72,7 +72,7 @@ impl FieldSet {
         self.fields.get(name)
     }
 
-    /// Whether something is wanted of what is at a path, or around it.
+    /// Whether the set has the field at a path, or part of it, or a document around it.
     pub fn meets(&self, mut path: &[u8]) -> bool {
         let mut here = self;
         while !here.all {
@@ -88,7 +88,7 @@ impl FieldSet {
         true
     }
 
-    /// The fields of which something is wanted, if not everything is.
+    /// The required top-level names, unless the whole document is required.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.fields.keys().map(|name| &**name)
     }
@@ -101,7 +101,7 @@ pub struct Increment {
     pub dotted: String,
     /// The same path, see [`edit`].
     pub path: Vec<u8>,
-    /// Where the last name begins in it.
+    /// The offset of its last name.
     pub name_at: usize,
     /// The integer without its sign.
     pub magnitude: u64,
@@ -131,19 +131,19 @@ impl Increment {
     }
 }
 
-/// What somebody looks at in each document: all, or these parts.
+/// The fields that an operation requires of each document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequiredFields {
-    /// The parts, without what `increments` add to.
+    /// The fields, without those that `increments` add to.
     pub want: FieldSet,
-    /// Additions that can perhaps be made without reading the field.
+    /// Additions that may be possible without reading the field.
     pub increments: Vec<Increment>,
-    /// The parts if all additions are made so, and the paths of these.
+    /// The fields if all additions are blind, and the paths of the additions.
     blind: (FieldSet, Arc<BTreeSet<Vec<u8>>>),
 }
 
 impl RequiredFields {
-    /// These parts, and what these additions may have to look at.
+    /// These fields, and those that these additions may require.
     pub fn new(want: FieldSet, increments: Vec<Increment>) -> RequiredFields {
         let mut blind = want.clone();
         for one in &increments {
@@ -162,12 +162,12 @@ impl RequiredFields {
         RequiredFields::parts(EVERYTHING.clone())
     }
 
-    /// These parts.
+    /// These fields.
     pub fn parts(want: FieldSet) -> RequiredFields {
         RequiredFields::new(want, Vec::new())
     }
 
-    /// The parts if those additions are made without reading for which `is_blind` says so, and their paths.
+    /// The fields if the additions that `is_blind` accepts are made without reading, and the paths of these.
     pub fn split<'w>(
         &'w self,
         is_blind: impl FnMut(&'w Increment) -> bool,

@@ -25,26 +25,26 @@ const FIXED_BYTES: usize = 26;
 pub struct Container {
     /// Its number within the document, from 1 on.
     pub id: u16,
-    /// How many bits of a name's hash or number say in which segment the field is.
+    /// How many bits of a name's hash or number determine the segment of a field.
     pub bits: u8,
     /// [`Container::VALUE`] and others.
     pub flags: u8,
     /// The ordinal of the next element.
     pub next_ordinal: u32,
-    /// Most bytes that its elements have.
+    /// Upper bound of the bytes of its elements.
     pub bytes: u32,
-    /// No integer in it is greater or, negated, greater than this; of use if [`Container::INTEGERS`] is set.
+    /// Upper bound of the absolute values of its integers; valid if [`Container::INTEGERS`] is set.
     pub magnitude: u64,
 }
 
 impl Container {
-    /// Not a document but one other value.
+    /// It holds one value that is no document.
     pub const VALUE: u8 = 1;
     /// All elements are integers of 32 or 64 bits.
     pub const INTEGERS: u8 = 2;
     /// Some element is a stub, or has stubs inside.
     pub const NESTED: u8 = 4;
-    /// Fields whose names end with a number lie by that, see [`super::segment`].
+    /// The number at the end of a name determines the segment, see [`super::segment`].
     pub const NUMBERED: u8 = 8;
     /// Size as stored.
     pub const BYTES: usize = 20;
@@ -87,13 +87,14 @@ impl Container {
 /// The numbers of a header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// Begins with a hash of the document and grows with each change, around zero, so that two states of a document have different headers.
+    /// Begins with a hash of the document and grows with each change, wrapping around, so that two states of a
+    /// document have different headers.
     pub revision: u32,
     /// The revision that was written whole.
     pub based: u32,
-    /// Length of the document in the collection's counter: exact but for the slack.
+    /// Length of the document in the collection's counter: exact except for the slack.
     pub counted: u32,
-    /// What blind additions may have added to the length.
+    /// Bytes that blind additions may have added.
     pub slack: u32,
     /// The next container's number.
     pub next_container: u16,
@@ -109,7 +110,7 @@ pub fn is_header(stored: &[u8]) -> bool {
 }
 
 impl Header {
-    /// Takes a record apart. `None` if it is no header, or a damaged one.
+    /// Parses a record. `None` if it is no header, or a damaged one.
     pub fn read(stored: &[u8]) -> Option<(Header, &Doc)> {
         let rest = stored.strip_prefix(&MARKER)?;
         let number = |at: usize| Some(u32::from_le_bytes(*rest.get(at..)?.first_chunk()?));
@@ -156,18 +157,18 @@ impl Header {
         self.containers.iter().find(|one| one.id == id)
     }
 
-    /// A container, to be changed.
+    /// A container, for a change.
     pub fn container_mut(&mut self, id: u16) -> Option<&mut Container> {
         self.containers.iter_mut().find(|one| one.id == id)
     }
 
-    /// Most bytes that the document has.
+    /// Upper bound of the document's length.
     pub fn bytes_max(&self) -> usize {
         self.counted as usize + self.slack as usize
     }
 }
 
-/// Bytes of a stored document as the collection's counter has them.
+/// The length of a stored document in the collection's counter.
 pub fn counted_bytes(stored: &[u8]) -> usize {
     if is_header(stored)
         && let Some(counted) = stored.get(12..).and_then(<[u8]>::first_chunk)
@@ -177,7 +178,7 @@ pub fn counted_bytes(stored: &[u8]) -> usize {
     stored.len()
 }
 
-/// Whether a document of so many bytes can be the one of this record. If not, segments are missing.
+/// Whether a document of this length can be that of this record. If not, segments are missing.
 pub fn may_have_bytes(stored: &[u8], bytes: usize) -> bool {
     match Header::read(stored) {
         Some((header, _)) => (header.counted as usize..=header.bytes_max()).contains(&bytes),

@@ -1,4 +1,4 @@
-//! Putting a shredded document together, or parts of it.
+//! Reading documents: whole records, and shredded documents or parts of them put together.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -16,17 +16,17 @@ use crate::error::{Error, Result, corrupt};
 use crate::keyspace::after_prefix;
 use crate::keyspace::{Direction, Snapshot, TreeId};
 
-/// The containers of a document that parts of it came from, by their paths, see [`edit`].
+/// The containers of the parts of a document, by their paths, see [`edit`].
 pub type Containers = BTreeMap<Vec<u8>, u16>;
 
-/// Parts of a shredded document, and what is needed to change it.
+/// What is needed to change a shredded document of which parts were read.
 #[derive(Debug)]
 pub struct Parts {
     /// The record they come from.
     pub stored: Vec<u8>,
-    /// The containers met, those left out included.
+    /// The containers encountered, including those left out.
     pub containers: Containers,
-    /// The paths to which the update adds without the field having been read; it is not in the document.
+    /// The paths of blind additions. These fields are not in the document that was read.
     pub blind: Arc<BTreeSet<Vec<u8>>>,
 }
 
@@ -52,7 +52,7 @@ impl DocumentReader<'_> {
         Ok(Cow::Owned(doc))
     }
 
-    /// These parts of the document of a record. What is not wanted may be there or not.
+    /// These parts of the document of a record. Other parts may be present, too.
     ///
     /// # Errors
     /// As [`DocumentReader::whole`].
@@ -64,7 +64,7 @@ impl DocumentReader<'_> {
         Ok(Cow::Owned(doc))
     }
 
-    /// The parts that an update looks at.
+    /// The parts that a change requires.
     ///
     /// # Errors
     /// As [`DocumentReader::whole`].
@@ -140,7 +140,7 @@ impl DocumentReader<'_> {
     }
 }
 
-/// Whether an addition cannot fail, and changes the document whatever is there.
+/// Whether an addition cannot fail and changes the document whatever the stored value is.
 fn can_be_blind(header: &Header, skeleton: &Doc, one: &Increment, sum: u64) -> bool {
     let Some(container) = container_at(header, skeleton, one.parent()) else {
         return false;
@@ -185,7 +185,7 @@ pub fn damaged() -> Error {
     corrupt("a large document; run validate")
 }
 
-/// An element of a container, or several that follow each other.
+/// An element of a container, or several consecutive ones.
 #[derive(Clone, Copy)]
 struct Piece {
     ordinal: u32,
@@ -201,10 +201,10 @@ struct Loader<'a> {
     header: &'a Header,
     /// Segments as they were read.
     buffers: Vec<Rc<Vec<u8>>>,
-    /// What was loaded of containers in advance.
+    /// Parts of containers that were read in advance.
     pieces: HashMap<u16, Vec<Piece>>,
     out: Vec<u8>,
-    /// Whether the containers are to be noted, with the path to where the output is.
+    /// Whether containers are recorded in `containers`; then `path` is that of the output so far.
     tracks: bool,
     path: Vec<u8>,
     containers: Containers,
@@ -254,7 +254,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// The elements of a container that are wanted, in order.
+    /// The required elements of a container, in order.
     fn pieces_of(&mut self, container: &Container, want: &FieldSet) -> Result<Vec<Piece>> {
         if let Some(pieces) = self.pieces.remove(&container.id) {
             return Ok(pieces);
@@ -333,7 +333,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Puts an element into the output. `mixed` says that it may be a stub, or have stubs inside.
+    /// Appends an element to the output. `mixed` says that it may be a stub, or have stubs inside.
     fn put(
         &mut self,
         element: &RawElement<'_>,
@@ -346,7 +346,7 @@ impl<'a> Loader<'a> {
             tag::ELSEWHERE if mixed => {
                 let id = stub(element).ok_or_else(damaged)?;
                 let depth = self.enter(name);
-                // Also what is left out: a document around it cannot be written as it is shown.
+                // Containers left out count, too: a document around one cannot be written as it was read.
                 self.note(id);
                 if !is_wanted {
                     self.path.truncate(depth);
@@ -405,7 +405,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Puts the wanted elements of a container into the output.
+    /// Appends the required elements of a container to the output.
     fn put_container(&mut self, id: u16, want: &FieldSet) -> Result<()> {
         let container = *self.header.container(id).ok_or_else(damaged)?;
         let pieces = self.pieces_of(&container, want)?;
@@ -440,7 +440,7 @@ fn piece(buffer: u32, entry: &segment::Entry<'_>) -> Piece {
     }
 }
 
-/// Adds the pieces of a segment that begins at `base` of a buffer: runs, or elements if they have to be looked at.
+/// Adds the pieces of a segment that begins at `base` of a buffer: runs, or elements if each has to be examined.
 fn add_pieces(
     container: &Container,
     bytes: &[u8],
@@ -472,7 +472,7 @@ fn slice<'b>(buffer: &'b [u8], piece: &Piece) -> Option<&'b [u8]> {
     buffer.get(start..start + piece.len as usize)
 }
 
-/// Brings pieces into the order of the document.
+/// Sorts pieces in the order of the document.
 fn order(pieces: &mut [Piece]) {
     pieces.sort_unstable_by_key(|piece| piece.ordinal);
 }

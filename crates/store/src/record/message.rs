@@ -2,15 +2,15 @@
 //!
 //! | message | bytes |
 //! | --- | --- |
-//! | to a header | `1`, revision, counted bytes, slack (4 each), number of containers (2), these containers as they are now, operations |
+//! | to a header | `1`, revision, counted bytes, slack (4 each), number of containers (2), the new state of these containers, operations |
 //! | to a segment | `2`, operations |
 //!
 //! | operation | bytes |
 //! | --- | --- |
 //! | what is done | 1, see [`Action`] |
-//! | length of the path | as many as it takes, 7 bits each, lowest first |
-//! | path | names with a zero byte behind each |
-//! | ordinal | 4, in segments: the place of the element if the path is one name and it is appended |
+//! | length of the path | a variable number, 7 bits each, lowest first |
+//! | path | names, each followed by a zero byte |
+//! | ordinal | 4, in segments: the ordinal of the element if the path is one name and it is appended |
 //! | value | its type, its bytes; nothing if the field is removed |
 
 use std::borrow::Cow;
@@ -29,7 +29,7 @@ const TO_SEGMENT: u8 = 2;
 pub struct Operation<'a> {
     /// What is done.
     pub action: Action,
-    /// Where, from the skeleton or from the container on.
+    /// The path within the skeleton or the container.
     pub path: Cow<'a, [u8]>,
     /// The ordinal of an element of a segment that is appended.
     pub ordinal: u32,
@@ -47,7 +47,7 @@ impl Operation<'_> {
         }
     }
 
-    /// Bytes that the operation takes, about.
+    /// About how many bytes the operation takes.
     pub fn bytes(&self) -> usize {
         self.path.len() + self.value.len() + 8
     }
@@ -93,7 +93,7 @@ impl Operation<'_> {
     }
 }
 
-/// The numbers that a message gives to a header.
+/// The numbers that a message sets in a header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
     /// See [`Header`].
@@ -133,7 +133,7 @@ pub fn to_segment<'o, 'd: 'o>(
     }
 }
 
-/// A message, taken apart. What is damaged is passed over.
+/// A parsed message. Damaged parts are skipped.
 enum Message<'a> {
     Header(Numbers, Vec<Operation<'a>>),
     Segment(Vec<Operation<'a>>),
@@ -177,7 +177,7 @@ fn read(message: &[u8]) -> Option<Message<'_>> {
     }
 }
 
-/// One message that does what these do, oldest first.
+/// Combines messages, oldest first, into one with the same effect.
 pub fn combine<'a>(messages: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut all: Vec<Operation<'_>> = Vec::new();
     let mut numbers: Option<Numbers> = None;
@@ -212,9 +212,9 @@ pub fn combine<'a>(messages: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     }
 }
 
-/// Adds an operation behind others, or folds it into one of them.
+/// Appends an operation to others, or folds it into one of them.
 fn add<'a>(all: &mut Vec<Operation<'a>>, newer: Operation<'a>) {
-    // Operations on paths of which neither leads to the other can change places.
+    // Operations on paths of which neither leads to the other commute.
     let related = |one: &Operation<'_>| {
         one.path.starts_with(&newer.path) || newer.path.starts_with(&one.path)
     };
@@ -238,7 +238,7 @@ fn add<'a>(all: &mut Vec<Operation<'a>>, newer: Operation<'a>) {
             older.action = Action::Remove;
             (older.tag, older.value) = (tag::NULL, Cow::default());
         }
-        // What is appended goes behind what was appended meanwhile.
+        // An appended field follows those that were appended in the meantime.
         (_, Action::Move) | (Action::Remove, Action::Set | Action::Add) => {
             all.remove(place);
             all.push(Operation {
@@ -259,12 +259,12 @@ fn add<'a>(all: &mut Vec<Operation<'a>>, newer: Operation<'a>) {
     }
 }
 
-/// The sum that added at once does what the parts do one after the other, also to the type.
+/// The sum whose addition has the same effect as the parts one after the other, also on the type.
 fn folded_sum(older: Typed<'_>, newer: Typed<'_>) -> Option<(u8, Vec<u8>)> {
     let (a, b) = (edit::integer(older)?, edit::integer(newer)?);
     match (older.tag, newer.tag) {
         (tag::INT64, tag::INT64) => edit::sum(older, newer),
-        // What goes one way leaves the 32 bits in the end, or not at all.
+        // Additions of the same sign leave 32 bits at the end, or never.
         (tag::INT32, tag::INT32) if (a < 0) == (b < 0) => {
             edit::sum(older, newer).filter(|(tag, _)| *tag == tag::INT32)
         }
@@ -272,10 +272,10 @@ fn folded_sum(older: Typed<'_>, newer: Typed<'_>) -> Option<(u8, Vec<u8>)> {
     }
 }
 
-/// What a header or a segment is after messages, oldest first. A segment without elements is gone.
+/// Applies messages, oldest first, to a header or a segment. A segment without elements is deleted.
 pub fn apply<'a>(base: Option<&[u8]>, messages: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     let mut state = base.map(<[u8]>::to_vec);
-    // A header is taken apart once, however many messages there are.
+    // The header is parsed once for all messages.
     let mut open: Option<(Header, Vec<u8>)> = None;
     for message in messages {
         match read(message) {
@@ -284,7 +284,7 @@ pub fn apply<'a>(base: Option<&[u8]>, messages: impl Iterator<Item = &'a [u8]>) 
                     let parts = state.as_deref().and_then(Header::read);
                     open = parts.map(|(header, skeleton)| (header, skeleton.as_bytes().to_vec()));
                 }
-                // A header that is not there, or damaged, cannot be changed.
+                // A missing or damaged header cannot be changed.
                 if let Some((header, skeleton)) = &mut open {
                     apply_to_header(header, skeleton, &numbers, &operations);
                 }
@@ -323,7 +323,7 @@ fn apply_to_header(
     }
 }
 
-/// The header after changes, written whole.
+/// The header after changes, as a whole record.
 pub fn rewrite_header(mut header: Header, skeleton: &Doc, operations: &[Operation<'_>]) -> Vec<u8> {
     header.based = header.revision;
     let mut skeleton = skeleton.as_bytes().to_vec();

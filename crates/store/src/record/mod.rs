@@ -21,7 +21,7 @@
 //! | [`write`] | staging documents, and their changes, in a write set |
 //! | [`edit`] | changing a value at a path within bytes |
 //!
-//! An update is applied to the parts that it, the filter and the indexes look at. What it changed is sent as **path
+//! An update is applied to the parts that it, the filter and the indexes require. Its changes are sent as **path
 //! messages** to the header and to the segments: the same bytes in the log and in the trees.
 //!
 //! Adding an integer to a field of a container that holds nothing but integers, none of them near its bounds,
@@ -55,8 +55,8 @@ pub(crate) use header::{counted_bytes, is_header as is_in_parts, may_have_bytes}
 pub struct LargeDocuments {
     /// Documents of fewer bytes are stored whole. `usize::MAX` shreds none.
     pub threshold_bytes: usize,
-    /// What a segment is meant to hold at most, when the document is shredded. A sub-document is taken out
-    /// of its surroundings if it has four times as many.
+    /// The target size of a segment when a document is shredded. Sub-documents and other values of at least four
+    /// times this size are taken out.
     pub segment_bytes: usize,
 }
 
@@ -67,7 +67,7 @@ impl LargeDocuments {
         segment_bytes: 4096,
     };
 
-    /// Sub-documents and other values from this size on are taken out.
+    /// Sub-documents and other values of at least this size are taken out.
     pub(crate) fn part_bytes(self) -> usize {
         self.segment_bytes.saturating_mul(4)
     }

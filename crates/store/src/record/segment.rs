@@ -5,21 +5,21 @@
 //! ordinals follow each other. A run is the ordinal of the first one (4 bytes, little-endian), the length of the elements (7 bits a
 //! byte, lowest first), and the elements.
 //!
-//! In which segment a field lies, its name alone tells: a hash of it, or in a numbered container the number at its end.
-//! Fields that are numbered one after the other then lie together, in long runs. These are put together
-//! faster than single elements, and compress better.
+//! The field name determines its segment: by its hash, or in a numbered container by the number at its end.
+//! Fields with consecutive numbers then lie together, in long runs. These are assembled faster than single
+//! elements, and compress better.
 
 use frond_bson::RawElement;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::header::Container;
 
-/// Bytes of a key behind the record's.
+/// Bytes of a key after the record's.
 pub const PLACE_BYTES: usize = 4;
 const ORDINAL_BYTES: usize = 4;
-/// Fields of a numbered container lie together whose numbers differ in these low bits only.
+/// Fields of a numbered container whose numbers differ only in these low bits share a segment.
 const BLOCK_BITS: u32 = 6;
-/// Digits that surely make a number of 64 bits.
+/// Any number of this many digits fits 64 bits.
 const DIGITS_MAX: usize = 18;
 
 /// The key of a segment.
@@ -54,8 +54,8 @@ pub fn number(name: &[u8]) -> Option<u64> {
     (!digits.is_empty()).then(|| digits.iter().fold(0, digit))
 }
 
-/// The segment of a field in a container of so many bits, with the number of its name in a numbered container.
-pub fn place(name: &[u8], number: Option<u64>, bits: u8) -> u16 {
+/// The segment of a field in a container with this many bits. In a numbered container `number` is that of the name.
+pub fn number_of(name: &[u8], number: Option<u64>, bits: u8) -> u16 {
     let bits = u32::from(bits.min(16));
     if bits == 0 {
         return 0;
@@ -70,10 +70,10 @@ pub fn place(name: &[u8], number: Option<u64>, bits: u8) -> u16 {
 pub fn of_name(name: &[u8], container: &Container) -> u16 {
     let is_numbered = container.is(Container::NUMBERED);
     let number = is_numbered.then(|| number(name)).flatten();
-    place(name, number, container.bits)
+    number_of(name, number, container.bits)
 }
 
-/// Elements that follow each other.
+/// Consecutive elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// The ordinal of the first one.
@@ -90,7 +90,7 @@ pub struct Runs<'a> {
     at: usize,
 }
 
-/// Walks over the runs of a segment. It ends where the bytes are damaged.
+/// Iterates over the runs of a segment, up to the first damaged one.
 pub fn runs(bytes: &[u8]) -> Runs<'_> {
     Runs { bytes, at: 0 }
 }
@@ -139,7 +139,7 @@ pub fn write_length(mut length: usize, out: &mut Vec<u8>) {
 /// An element of a segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    /// Its place among the fields of the container: they are ordered by it.
+    /// Its ordinal, which orders the fields of the container.
     pub ordinal: u32,
     /// The element.
     pub element: RawElement<'a>,
@@ -147,7 +147,7 @@ pub struct Entry<'a> {
     pub at: usize,
 }
 
-/// Walks over the elements of a segment. It ends where the bytes are damaged.
+/// Iterates over the elements of a segment, up to the first damaged one.
 pub fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     runs(bytes).flat_map(|run| {
         let (mut rest, mut at, mut ordinal) = (run.elements, run.at, run.ordinal);
@@ -187,7 +187,7 @@ struct Builder {
 }
 
 impl Builder {
-    /// Adds an element; `out` gets the run before it, if it begins a new one.
+    /// Adds an element. If it begins a new run, the run before it is appended to `out`.
     fn push(&mut self, ordinal: u32, element: &[u8], out: &mut Vec<u8>) {
         if self.run.is_empty() || ordinal != self.next {
             self.finish(out);
@@ -252,12 +252,12 @@ mod tests {
     fn numbered_fields_lie_together() {
         let place = |name: &str, numbered: bool| {
             let name = name.as_bytes();
-            place(name, number(name).filter(|_| numbered), 4)
+            number_of(name, number(name).filter(|_| numbered), 4)
         };
         assert_eq!(place("foo-64", true), place("bar-127", true));
         assert_eq!(place("foo-128", true), place("foo-127", true) + 1);
         assert_eq!(place("foo-1024", true), 0);
         assert_eq!(place("foo", true), place("foo", false));
-        assert_eq!(super::place(b"foo-999", Some(999), 0), 0);
+        assert_eq!(super::number_of(b"foo-999", Some(999), 0), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Taking a document apart.
+//! Shredding: dividing a document into a header and segments.
 
 use std::borrow::Cow;
 
@@ -10,11 +10,11 @@ use super::edit::{self, Typed};
 use super::header::{Container, Header};
 use super::segment;
 
-/// Most containers of a document.
+/// The most containers of a document.
 const CONTAINERS_MAX: u16 = u16::MAX - 1;
 /// Bytes of a document before its elements.
 const LENGTH_BYTES: usize = 4;
-/// Most bits of a hash that say in which segment a field is.
+/// The most bits of a hash that determine a segment.
 const BITS_MAX: u8 = 16;
 
 /// A document in parts.
@@ -22,7 +22,7 @@ pub struct Shredded {
     /// The record.
     pub header: Vec<u8>,
     bytes: Vec<u8>,
-    /// Container, segment and where it ends in the bytes.
+    /// Container, segment, and the end of its content in the bytes.
     ends: Vec<(u16, u16, usize)>,
 }
 
@@ -38,8 +38,8 @@ impl Shredded {
     }
 }
 
-/// Takes a document apart. `None` if it is to be stored whole: it is small, or no sub-document of it is large, or
-/// a large one has two fields of one name.
+/// Shreds a document. `None` if it is to be stored whole: it is small, or has no large sub-document, or a large one
+/// has two fields of the same name.
 pub fn shred(doc: &Doc, limits: LargeDocuments) -> Option<Shredded> {
     if doc.len_bytes() < limits.threshold_bytes {
         return None;
@@ -59,7 +59,7 @@ pub fn shred(doc: &Doc, limits: LargeDocuments) -> Option<Shredded> {
     if (shredder.containers.iter()).all(|container| container.is(Container::VALUE)) {
         return None;
     }
-    // Other documents written anew are to have other headers: who read this one must see that it is gone.
+    // Another document under this key must get another header, so that whoever read this one notices the change.
     let revision = xxh3_64(doc.as_bytes()) as u32;
     let header = Header {
         revision,
@@ -82,11 +82,11 @@ struct Skeleton<'a> {
     bytes: Cow<'a, [u8]>,
     has_stubs: bool,
     elements: Vec<Element>,
-    /// The greatest integer without its sign; `None` if there are values of other types.
+    /// The greatest absolute value of its integers; `None` if there are values of other types.
     magnitude: Option<u64>,
 }
 
-/// Where an element is in a skeleton: it begins where the one before ends.
+/// The position of an element in a skeleton; it begins where the previous one ends.
 struct Element {
     end: u32,
     name_len: u32,
@@ -107,7 +107,7 @@ impl Skeleton<'_> {
         self.bytes.get(start..start + name_len).unwrap_or_default()
     }
 
-    /// Elements that follow each other.
+    /// Consecutive elements.
     fn slice(&self, first: usize, last: usize) -> &[u8] {
         let end = self.elements.get(last).map_or(0, |one| one.end as usize);
         self.bytes.get(self.start(first)..end).unwrap_or_default()
@@ -131,7 +131,7 @@ impl Shredder {
     fn skeleton<'a>(&mut self, doc: &'a [u8]) -> Option<Skeleton<'a>> {
         let part_bytes = self.limits.part_bytes();
         let trusted = Doc::from_trusted(doc);
-        // Filled from the first element on that does not stay as it is.
+        // Filled from the first element that changes.
         let mut out: Option<Vec<u8>> = None;
         let mut has_stubs = false;
         let mut elements: Vec<Element> = Vec::with_capacity(doc.len() / 32);
@@ -214,7 +214,7 @@ impl Shredder {
         })
     }
 
-    /// Puts a value that is no document into a container of its own.
+    /// Moves a value that is no document into a container of its own.
     fn keep_value(&mut self, element: &RawElement<'_>) -> Option<u16> {
         let id = self.next_id()?;
         self.bytes.push(element.tag());
@@ -231,7 +231,7 @@ impl Shredder {
         Some(id)
     }
 
-    /// Puts the elements of a document into the segments of a new container. `None` if two have one name.
+    /// Moves the elements of a document into the segments of a new container. `None` if two have the same name.
     fn contain(&mut self, skeleton: &Skeleton<'_>) -> Option<u16> {
         let id = self.next_id()?;
         let bytes = skeleton.bytes.len();
@@ -275,11 +275,11 @@ impl Shredder {
     }
 }
 
-/// Which elements lie in which segment.
+/// The assignment of elements to segments.
 struct Spread {
     /// The elements, by segment and then in their order.
     members: Vec<u32>,
-    /// Where each segment ends in them.
+    /// The end of each segment among them.
     ends: Vec<u32>,
     /// Bytes of the largest segment.
     bytes_max: usize,
@@ -299,7 +299,7 @@ impl Spread {
                 let number = segment::number(name);
                 ascends &= number.is_some() && number > last;
                 last = number;
-                let place = segment::place(name, number.filter(|_| is_numbered), bits);
+                let place = segment::number_of(name, number.filter(|_| is_numbered), bits);
                 let at = usize::from(place);
                 bytes[at] += skeleton.slice(ordinal, ordinal).len();
                 ends[at] += 1;
@@ -312,7 +312,7 @@ impl Spread {
             *end = sum;
             sum += members;
         }
-        // Each end is first where the segment begins, and is moved by its members.
+        // Each end starts at the beginning of its segment and is advanced by its members.
         let mut members = vec![0; skeleton.elements.len()];
         for (ordinal, place) in places.into_iter().enumerate() {
             let end = &mut ends[usize::from(place)];
@@ -327,7 +327,7 @@ impl Spread {
         }
     }
 
-    /// Whether no segment is far larger than it is meant to be.
+    /// Whether no segment far exceeds the target size.
     fn is_even(&self, segment_bytes: usize) -> bool {
         self.bytes_max <= segment_bytes.saturating_mul(4)
     }
@@ -345,7 +345,7 @@ impl Spread {
     }
 }
 
-/// Whether two of these elements may have one name.
+/// Whether two of these elements may have the same name.
 fn has_twins(members: &[u32], skeleton: &Skeleton<'_>) -> bool {
     let names = members
         .iter()
@@ -362,7 +362,7 @@ enum Replaced<'a> {
     Document(Cow<'a, [u8]>),
 }
 
-/// How many bits make segments of at most this size, on average.
+/// The number of bits for which segments have at most this size on average.
 fn bits_for(bytes: usize, segment_bytes: usize) -> u8 {
     let mut bits = 0;
     while bits < BITS_MAX && bytes >> bits > segment_bytes {

@@ -1,4 +1,4 @@
-//! Random documents are taken apart, changed by messages and put together again.
+//! Random documents are shredded, changed by messages and read again.
 
 use std::collections::BTreeMap;
 
@@ -104,7 +104,7 @@ impl Stored {
         })
     }
 
-    /// Puts the document together the plain way.
+    /// Reads the document in the simplest way.
     fn doc(&self, containers: &mut Containers) -> DocBuf {
         let (header, skeleton) = Header::read(&self.header).unwrap();
         let mut path = Vec::new();
@@ -175,7 +175,7 @@ impl Stored {
         (doc, parts)
     }
 
-    /// The messages that make it into another document; `None` if that is to be written anew.
+    /// The messages that make it into another document; `None` if that has to be rewritten.
     fn messages(&self, new: &Doc) -> Option<BTreeMap<(u16, u16), Vec<u8>>> {
         let (old, parts) = self.parts();
         let Difference::Changes(changes) = diff::diff(&old, new, &parts, LIMITS.part_bytes())

@@ -1,4 +1,4 @@
-//! Writing documents: whole, as a header with segments, or as the messages that change some parts.
+//! Writing documents: whole, as a header with segments, or as messages that change some parts.
 
 use frond_bson::{Doc, MAX_DOCUMENT_BYTES, tag};
 use frond_query::error::ErrorCode;
@@ -152,7 +152,7 @@ impl DocumentWriter {
         Ok(Some(update))
     }
 
-    /// Stages a change. `buffers` are scratch space. Returns how many bytes more the document counts for.
+    /// Stages a change. `buffers` are scratch space. Returns by how many bytes the document grew in the counter.
     ///
     /// # Errors
     /// As [`DocumentWriter::put`].
@@ -214,7 +214,7 @@ impl DocumentWriter {
     }
 }
 
-/// An operation on its way to a segment.
+/// An operation on a segment.
 struct SegmentOperation<'d> {
     container: u16,
     number: u16,
@@ -230,7 +230,7 @@ pub struct PartialUpdate<'d> {
     /// The header after.
     header: Header,
     skeleton_bytes: i64,
-    /// What blind additions may add to the length.
+    /// Bytes that blind additions may add.
     slack: i64,
     /// Bytes of the operations.
     bytes: usize,
@@ -279,8 +279,8 @@ impl<'d> PartialUpdate<'d> {
         Some(())
     }
 
-    /// False if the document has to be written whole: because a part has become too large for its place, or because
-    /// that is hardly more to write.
+    /// False if the document has to be written whole: a part outgrew its segments, or the messages would be nearly as
+    /// large as the document.
     fn finish(&mut self, grown: i64, part_bytes: usize, segment_bytes: usize) -> bool {
         let counted = i64::from(self.header.counted) + grown - self.slack;
         let slack = i64::from(self.header.slack) + self.slack;
@@ -299,7 +299,7 @@ impl<'d> PartialUpdate<'d> {
     }
 }
 
-/// Keeps what is known of the values of a container.
+/// Updates what the header says about the values of a container.
 fn note_value(container: &mut Container, operation: &Operation<'_>) {
     let value = Typed {
         tag: operation.tag,

@@ -46,7 +46,7 @@ pub fn of_index(
     )
 }
 
-/// Text that is the sort key of a collation, or not UTF-8, is shown by its bytes in hexadecimal digits.
+/// Sort keys of a collation, and strings that are not UTF-8, are shown as hexadecimal digits.
 fn error(
     collection: &Collection,
     index: &str,

@@ -18,7 +18,7 @@ use crate::find::Question;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
 
-/// How often an upsert that met another one is tried again.
+/// Retries of an upsert after another upsert inserted the document.
 const UPSERT_ATTEMPTS_MAX: u32 = 10;
 
 /// What `findAndModify` was asked for.
@@ -52,14 +52,14 @@ pub struct FindAndModifyRequest<'a> {
     pub collation: Option<Collator>,
 }
 
-/// What became of a `findAndModify`.
+/// The result of a `findAndModify`.
 #[derive(Clone, Debug, Default)]
 pub struct FindAndModifyOutcome {
     /// The document, `None` if there was none.
     pub value: Option<DocBuf>,
-    /// Whether a document that was there was updated.
+    /// Whether an existing document was updated.
     pub updated_existing: bool,
-    /// Whether a document that was there was removed.
+    /// Whether an existing document was removed.
     pub removed: bool,
     /// The `_id` of the document that an upsert inserted.
     pub upserted_id: Option<OwnedValue>,
@@ -79,7 +79,7 @@ fn check(request: &FindAndModifyRequest<'_>) -> Result<()> {
     Err(command(ErrorCode::FailedToParse, message))
 }
 
-/// An update whose errors say which command met them.
+/// An update whose errors name this command.
 struct Executed<'a, 'u>(&'a mut Apply<'u>);
 
 impl Change for Executed<'_, '_> {
@@ -88,7 +88,7 @@ impl Change for Executed<'_, '_> {
     }
 }
 
-/// The error of a plan that runs, as MongoDB reports it of this command.
+/// Adds the prefix that MongoDB gives to errors during the execution of this command's plan.
 fn in_execution(error: Error) -> Error {
     match error {
         Error::Command(error) => error

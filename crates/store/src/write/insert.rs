@@ -1,4 +1,4 @@
-//! Inserting documents in bulk: the hot path of the product.
+//! Inserts, in bulk: the hottest write path.
 
 use frond_bson::{Doc, DocBuf, ObjectId, RawElement, Value, tag};
 use frond_query::error::ErrorCode;
@@ -25,18 +25,18 @@ pub struct InsertOptions {
     pub keep_empty_timestamps: bool,
 }
 
-/// What became of an insert.
+/// The result of an insert.
 #[derive(Debug, Default)]
 pub struct InsertOutcome {
     /// Documents that were inserted.
     pub inserted: usize,
-    /// Documents that were not, by their place in the request, ascending.
+    /// Documents that were refused, by their position in the request, ascending.
     pub errors: Vec<WriteError>,
 }
 
-/// What one commit did.
+/// The result of one commit.
 struct Chunk {
-    /// Documents looked at: the next commit begins behind them.
+    /// Documents processed: the next commit begins with the one after them.
     consumed: usize,
     /// Documents inserted.
     inserted: usize,
@@ -112,7 +112,7 @@ struct Inserter<'a> {
 }
 
 impl Inserter<'_> {
-    /// Inserts as many of `docs` as fit in one commit. `first` is the place of the first one in the
+    /// Inserts as many of `docs` as fit in one commit. `first` is the position of the first one in the
     /// request.
     fn chunk(&mut self, collection: &Collection, docs: &[&Doc], first: usize) -> Result<Chunk> {
         let engine = self.catalog.engine();
@@ -120,7 +120,7 @@ impl Inserter<'_> {
         let mut staging = Staging::for_insertion(engine, collection, &mut self.buffers)
             .bypassing_validation(self.options.bypass_validation)
             .expecting(docs.len(), bytes)?;
-        // MongoDB never fills in those of measurements.
+        // MongoDB leaves those of measurements as they are.
         let keeps_empty_timestamps =
             self.options.keep_empty_timestamps || collection.settings.time_series.is_some();
         let mut errors = Vec::new();

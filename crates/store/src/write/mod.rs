@@ -2,7 +2,7 @@
 //!
 //! Every commit puts documents and index entries into one write set ([`staging`]) on top of a
 //! snapshot. The primary keys and the keys of unique indexes are guarded: if another writer commits
-//! one of them first, the engine refuses the whole write set, and the operation is tried again on a
+//! one of them first, the engine refuses the whole write set, and the operation is retried on a
 //! newer snapshot ([`retry`]). Entries of other indexes are blind puts: nothing is read for them.
 
 pub mod delete;
@@ -31,9 +31,9 @@ use update::{UpdateOutcome, UpdateRequest};
 /// One document or statement of a bulk operation that failed.
 #[derive(Debug)]
 pub struct WriteError {
-    /// Its place in the request.
+    /// Its position in the request.
     pub index: usize,
-    /// Why.
+    /// The error.
     pub error: Error,
 }
 
@@ -42,7 +42,7 @@ impl DocumentStore {
     /// created if need be.
     ///
     /// # Errors
-    /// What is wrong with single documents is in the outcome. `InvalidNamespace` (73), errors of
+    /// Errors of single documents are in the outcome. `InvalidNamespace` (73), errors of
     /// the engine.
     pub fn insert(
         &self,

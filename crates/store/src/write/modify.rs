@@ -1,4 +1,4 @@
-//! What updates and deletes share: finding candidates, changing them in commits, trying again.
+//! What updates and deletes share: finding documents, changing them in commits, retrying after conflicts.
 //!
 //! A change of one document is committed on the snapshot that found it. If another writer was
 //! faster, the whole search is repeated. A change of many documents first finds all of them on one
@@ -29,11 +29,11 @@ const CANDIDATE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// What a change does to a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It stays as it is.
+    /// Nothing.
     None,
-    /// It is staged.
+    /// The change is staged.
     Staged,
-    /// It has to wait for the next commit.
+    /// The document has to wait for the next commit.
     NextCommit,
 }
 
@@ -57,11 +57,11 @@ pub struct Target<'a> {
     pub durability: Durability,
     /// Whether documents are not checked by the collection's validator.
     pub bypass_validation: bool,
-    /// Whether the documents found are wanted as a whole, also large ones.
+    /// Whether large documents are read whole.
     pub whole: bool,
 }
 
-/// How many documents a change met.
+/// How many documents a change concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
     /// Documents that matched.
@@ -90,12 +90,12 @@ impl Target<'_> {
         let executor = planned.open(self.context)?.with_keys();
         Ok(match self.whole {
             true => executor.loading(Loading::Everything),
-            // The change itself reads more of a large document.
+            // The change itself reads further parts of a large document.
             false => executor.loading(Loading::ForFilter(planned.pending_sort().cloned())),
         })
     }
 
-    /// Changes the first document. Returns it as it was, `None` if there is none.
+    /// Changes the first document. Returns the document before the change, `None` if there is none.
     ///
     /// # Errors
     /// Errors of the plan and the change; a conflict that outlasted all retries.
@@ -180,7 +180,7 @@ impl Target<'_> {
         }
     }
 
-    /// Changes the documents that `rows` show as they were.
+    /// Changes the documents that were found as `rows`.
     fn change_rows(
         &self,
         filter: &Filter,
@@ -249,7 +249,7 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// Reads a document again, tests it if it has changed, and stages the change. `None` if it is
+    /// Reads a document again, applies the filter again if it has changed, and stages the change. `None` if it is
     /// gone or does not match any more.
     fn stage_again(
         &self,

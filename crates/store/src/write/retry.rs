@@ -1,4 +1,4 @@
-//! Trying again after a conflict.
+//! Retries after a conflict.
 
 use std::thread;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::error::Error;
 
 /// How often an operation is tried before its conflict is reported.
 const ATTEMPTS_MAX: u32 = 200;
-/// Attempts that follow each other at once.
+/// Attempts without a wait between them.
 const ATTEMPTS_AT_ONCE: u32 = 3;
 /// The longest wait between two attempts.
 const WAIT_MAX: Duration = Duration::from_millis(20);
@@ -19,8 +19,8 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// Waits before the next attempt after a conflict; gives any other error back, and the conflict
-    /// too when there were too many.
+    /// Waits before the next attempt after a conflict. Returns any other error, and the conflict
+    /// itself after too many attempts.
     pub fn after(&mut self, error: Error) -> Result<(), Error> {
         if !error.is_conflict() || self.attempts >= ATTEMPTS_MAX {
             return Err(error);

@@ -26,18 +26,18 @@ use crate::options::Invalid;
 use crate::record;
 use crate::record::load::Parts;
 
-/// Fewer documents are not worth it to prepare for them.
+/// Below this many documents, preparing the write set costs more than it saves.
 const EXPECTED_MIN: usize = 8;
 /// About how many bytes an index entry takes in a write set.
 const ENTRY_BYTES: usize = 64;
 
-/// Whether a document found its place in the write set.
+/// Whether a document was staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Staged {
-    /// It is in.
+    /// It is in the write set.
     Done,
-    /// It may meet a key that is already in this write set, so the snapshot cannot tell whether that
-    /// key is taken. To be tried again in the next commit.
+    /// One of its keys may be in this write set already, so the snapshot cannot tell whether that
+    /// key is taken. Stage it again in the next commit.
     NextCommit,
 }
 
@@ -50,11 +50,11 @@ pub struct Buffers {
     pub(super) value: Vec<u8>,
 }
 
-/// A hash is a hash: keys of [`Staging::guarded`] are hashed already.
+/// The hasher of sets of hashes: keys are already hashes, so hashing is the identity.
 #[derive(Default)]
-pub struct Identity(u64);
+pub struct IdentityHasher(u64);
 
-impl Hasher for Identity {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -70,7 +70,7 @@ impl Hasher for Identity {
     }
 }
 
-type HashSet64 = HashSet<u64, BuildHasherDefault<Identity>>;
+type HashSet64 = HashSet<u64, BuildHasherDefault<IdentityHasher>>;
 
 /// The change of a document.
 #[derive(Clone, Copy)]
@@ -89,13 +89,13 @@ pub struct Staging<'a> {
     pub(super) counts: Counts,
     pub(super) documents: usize,
     pub(super) buffers: &'a mut Buffers,
-    /// No document that was there before has a primary key behind this one.
+    /// The greatest primary key of the snapshot.
     last_stored: Option<Vec<u8>>,
-    /// Greatest primary key staged so far; ascending keys need no look at the hashes.
+    /// The greatest primary key staged so far. A greater key need not be looked up among the hashes.
     greatest: Vec<u8>,
     /// Hashes of the staged primary keys, filled when the first key came out of order.
     primaries: Option<HashSet64>,
-    /// The staged primary keys as long as they ascend: bytes and ends.
+    /// The staged primary keys while they ascend: their bytes, and where each ends.
     ascending: (Vec<u8>, Vec<usize>),
     /// Hashes of the unique keys that this write set puts or deletes.
     uniques: HashSet64,
@@ -103,9 +103,9 @@ pub struct Staging<'a> {
     multikey: Vec<(Arc<Index>, MultikeyPaths)>,
     /// Whether documents are not checked by the validator.
     bypass_validation: bool,
-    /// What is to be told of documents that do not pass it.
+    /// Warnings about documents that fail it.
     pub(super) warnings: Vec<DocBuf>,
-    /// Of a capped collection: nobody else inserts until the commit.
+    /// Of a capped collection: the lock that keeps out other inserts until the commit.
     insertion: Option<MutexGuard<'a, Insertion>>,
     /// The last of the oldest documents that this commit removes.
     removed_to: Vec<u8>,
@@ -149,13 +149,13 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// Begins a commit that may insert. Whoever calls holds the collection's gate.
+    /// Begins a commit that may insert. The caller holds the collection's gate.
     pub fn for_insertion(
         engine: &'a Engine,
         collection: &'a Collection,
         buffers: &'a mut Buffers,
     ) -> Staging<'a> {
-        // First the lock, then the snapshot, which shows what its last holder did.
+        // The lock comes before the snapshot, so that the snapshot shows what the last holder did.
         let capped = collection.settings.capped;
         let insertion = capped.map(|_| collection.lock_insertion());
         Staging {
@@ -164,7 +164,7 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// The same commit, made ready for so many documents, which have `bytes` bytes.
+    /// The same commit, prepared for this many documents of `bytes` bytes in total.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -189,7 +189,7 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// The snapshot below.
+    /// The snapshot that the commit is based on.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
@@ -209,7 +209,7 @@ impl<'a> Staging<'a> {
         self.documents >= COMMIT_DOCUMENTS_MAX || self.batch.bytes() >= COMMIT_BYTES_MAX
     }
 
-    /// Whether this primary key is in the write set already, for all that hashes can tell.
+    /// Whether this primary key may be in the write set already, judged by its hash.
     fn saw_primary(&mut self, key: &[u8]) -> bool {
         if let Some(primaries) = &mut self.primaries {
             return !primaries.insert(key_hash(self.collection.primary, key));
@@ -221,7 +221,7 @@ impl<'a> Staging<'a> {
             self.ascending.1.push(self.ascending.0.len());
             return false;
         }
-        // The first key out of order: from here on, every key is looked up.
+        // This is the first key out of order: from here on, every key is looked up.
         let mut hashes = HashSet64::default();
         let mut start = 0;
         for &end in &self.ascending.1 {
@@ -243,7 +243,7 @@ impl<'a> Staging<'a> {
         let key = if self.collection.collator().is_binary() {
             key
         } else {
-            // Whoever encoded it did not know the collection.
+            // The caller encoded it without the collection's collation.
             let mut encoded = Vec::new();
             let id = doc.get("_id").unwrap_or(Value::Null);
             self.collection.collator().encode(&id, &mut encoded);
@@ -270,7 +270,7 @@ impl<'a> Staging<'a> {
             return Err(duplicate::of_id(self.collection, doc));
         }
         match self.generate(doc, key.len(), None) {
-            // Perhaps the other document is one that has to go by then.
+            // The other document may be one that the capped collection removes first.
             Err(error)
                 if self.collection.settings.capped.is_some()
                     && self.documents > 0
@@ -295,7 +295,7 @@ impl<'a> Staging<'a> {
         Ok(Staged::Done)
     }
 
-    /// Whether there was a document with this primary key before. Keys that ascend need no look-up.
+    /// Whether the snapshot has this primary key. Keys beyond the greatest need no look-up.
     fn is_stored(&self, key: &[u8]) -> Result<bool> {
         match &self.last_stored {
             Some(last) if key > last.as_slice() => Ok(false),
@@ -349,7 +349,7 @@ impl<'a> Staging<'a> {
         let forward = Direction::Forward;
         let mut oldest =
             snapshot.cursor(self.collection.primary, low, Bound::Unbounded, forward)?;
-        // A collection that was made much smaller shrinks over several insertions.
+        // A collection whose limit was much reduced shrinks over several inserts.
         while is_over(self.counts) && self.documents - documents < 2 * COMMIT_DOCUMENTS_MAX {
             let Some((key, doc)) = oldest.next()? else {
                 break;
@@ -362,7 +362,7 @@ impl<'a> Staging<'a> {
         Ok(())
     }
 
-    /// Checks a document by the validator. Returns what is to be told of it.
+    /// Checks a document by the validator. Returns a warning if the action is `warn`.
     pub(super) fn validate(&self, doc: &Doc, old: Option<&Doc>) -> Result<Option<DocBuf>> {
         if self.bypass_validation {
             return Ok(None);
@@ -463,7 +463,7 @@ impl<'a> Staging<'a> {
                 continue;
             }
             keys.generate(&index.spec, new, id_bytes)?;
-            // While a unique index is built, nobody knows all of its keys.
+            // While a unique index is built, its set of keys is incomplete.
             let is_unique = match index.spec.unique {
                 true => index.side().is_none(),
                 false => index.spec.prepare_unique && index.ready,
@@ -519,7 +519,7 @@ impl<'a> Staging<'a> {
         }
         old_keys.clear();
         if let Some(change) = change {
-            // It had these keys when it was stored, so they can be generated again.
+            // The keys were generated when the document was stored, so this cannot fail.
             let generated = generate_old(old_keys, index, change.old, id.len());
             debug_assert!(generated.is_ok());
         }
@@ -551,7 +551,8 @@ impl<'a> Staging<'a> {
                 continue;
             }
             if index.spec.prepare_unique {
-                // Another writer of the same fields writes another key. They meet in this one, which holds nothing.
+                // Another writer of the same fields writes another key. The engine detects their conflict at this key,
+                // which holds nothing.
                 self.uniques.insert(key_hash(index.tree, fields));
                 self.batch.delete_guarded(index.tree, fields);
             }
@@ -582,7 +583,7 @@ impl<'a> Staging<'a> {
         if self.collection.settings.capped.is_some() && self.insertion.is_none() {
             self.insertion = Some(self.collection.lock_insertion());
         }
-        // Who waits for the log does not make others wait.
+        // Other inserts need not wait for the sync, which follows without the lock.
         let early = match self.insertion {
             Some(_) => Durability::Logged,
             None => durability,
@@ -614,14 +615,14 @@ impl<'a> Staging<'a> {
     }
 }
 
-/// What a document counts for in the collection's counter.
+/// The bytes that a document adds to the collection's counter.
 fn counted_bytes(doc: &Doc, parts: Option<&Parts>) -> usize {
     parts.map_or(doc.len_bytes(), |parts| {
         record::counted_bytes(&parts.stored)
     })
 }
 
-/// Whether a stored document has these fields in an index that is unique, or is to become so.
+/// Whether a stored document has these fields in an index that is unique or prepares to be.
 fn is_taken(snapshot: &Snapshot, index: &Index, fields: &[u8]) -> Result<bool> {
     if index.spec.unique {
         return Ok(snapshot.contains(index.tree, fields)?);
@@ -656,8 +657,8 @@ fn delete_entry(
     }
 }
 
-/// The keys of a document that is stored. When an index is being built, the document may be one that cannot have
-/// keys in it: then there are no entries either.
+/// The keys of a stored document. A document that an index under construction has not reached may be invalid for
+/// that index: then it has no entries.
 fn generate_old(keys: &mut IndexKeys, index: &Index, old: &Doc, id_bytes: usize) -> Result<()> {
     match keys.generate(&index.spec, old, id_bytes) {
         Err(_) if !index.ready => {
@@ -676,7 +677,7 @@ fn is_affected(index: &Index, change: Option<Change<'_>>) -> bool {
     }
 }
 
-/// An `_id` whose key leaves no room for the fields of an index is refused.
+/// Refuses an `_id` whose key leaves no room for the fields of an index.
 fn check_key(key: &[u8]) -> Result<()> {
     const ID_KEY_BYTES_MAX: usize = KEY_BYTES_MAX / 2;
     if key.len() > ID_KEY_BYTES_MAX {
@@ -714,7 +715,7 @@ pub fn primary_key(id: &Value<'_>, out: &mut Vec<u8>) {
     frond_bson::key::encode(id, out);
 }
 
-/// The value with this document's `_id`, as a document of one field.
+/// The `_id` of a document, as a document of one field.
 pub fn id_document(doc: &Doc) -> DocBuf {
     let mut out = DocBuf::new();
     out.push("_id", doc.get("_id").unwrap_or(Value::Null));

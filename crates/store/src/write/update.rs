@@ -19,7 +19,7 @@ use crate::namespace::Namespace;
 use crate::plan::required_fields;
 use crate::record::field_set::RequiredFields;
 
-/// How often an upsert that met another one is tried again.
+/// Retries of an upsert after another upsert inserted the document.
 const UPSERT_ATTEMPTS_MAX: u32 = 10;
 
 /// What `update` was asked for.
@@ -50,7 +50,7 @@ pub struct UpdateRequest<'a> {
     pub collation: Option<Collator>,
 }
 
-/// What became of an update.
+/// The result of an update.
 #[derive(Clone, Debug, Default)]
 pub struct UpdateOutcome {
     /// Documents that matched.
@@ -65,11 +65,11 @@ pub struct UpdateOutcome {
 pub(super) struct Apply<'a> {
     pub update: &'a Update,
     pub context: ApplyContext,
-    /// Whether the document after the change is wanted as a whole.
+    /// Whether the whole document after the change is returned.
     pub keeps_result: bool,
-    /// The document after the last change, if it is wanted.
+    /// The document after the last change, if it is returned.
     pub result: Option<DocBuf>,
-    /// What is looked at in large documents, and in which version of the collection.
+    /// The parts of large documents that are required, and the collection version they were computed for.
     wanted: Option<(u64, RequiredFields)>,
 }
 
@@ -218,7 +218,7 @@ pub fn update(
                     ..UpdateOutcome::default()
                 });
             }
-            // Perhaps another upsert inserted the document: then this one now finds it.
+            // Another upsert may have inserted the document: the retry finds it.
             Err(error) if is_upsert_race(&error) && attempts < UPSERT_ATTEMPTS_MAX => attempts += 1,
             Err(error) => return Err(error),
         }

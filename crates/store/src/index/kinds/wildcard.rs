@@ -369,7 +369,7 @@ fn below(path: &str) -> Interval {
     let (first, end) = (format!("{path}."), format!("{path}/"));
     let mut low = Vec::new();
     key::encode(&Value::String(&first), &mut low);
-    // Without the byte that ends a text it is the beginning of all longer ones.
+    // Without its final byte, the encoding of a string is a prefix of all longer strings.
     low.pop();
     let label = |text: &str, inclusive| Label::Value {
         value: Value::String(text).to_owned(),
