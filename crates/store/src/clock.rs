@@ -12,7 +12,7 @@ pub(crate) fn now_ms() -> i64 {
     since.map_or(0, |since| since.as_millis() as i64)
 }
 
-/// What expressions in filters and projections refer to, as of now.
+/// The environment of expressions: variables, the current time, and the collation.
 pub(crate) fn environment<'a>(
     variables: Option<&'a Doc>,
     collator: &'a Collator,

@@ -1,4 +1,4 @@
-//! The limits of one operation: a deadline and a switch that stops it.
+//! The limits of one operation: a deadline and a flag that interrupts it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,20 +12,20 @@ use crate::error::{Result, command};
 /// Steps between two checks of the clock.
 const STEPS_BETWEEN_CHECKS: u32 = 128;
 
-/// When an operation must end. Clone it into the cursor it opens; the clones share the switch.
+/// The limits of an operation. Clone it into the cursor it opens; the clones share the flag.
 #[derive(Clone, Debug, Default)]
 pub struct OpContext {
     /// The time after which the operation fails with `MaxTimeMSExpired` (50).
     pub deadline: Option<Instant>,
     /// Set by `killOp`, `killCursors` or a closed connection: `Interrupted` (11601).
     pub killed: Arc<AtomicBool>,
-    /// Where a long operation shows how far it has come.
+    /// The progress of a long operation.
     pub progress: Option<Arc<Progress>>,
     /// Steps since the last check.
     steps: u32,
 }
 
-/// How far a long operation has come.
+/// The progress of a long operation: a step, the work done, and the total.
 #[derive(Debug, Default)]
 pub struct Progress {
     step: Mutex<&'static str>,
@@ -34,7 +34,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// What is done now, how much of it, and how much there is; `None` if nothing was shown yet.
+    /// The step, the work done and the total; `None` before the first step.
     pub fn get(&self) -> Option<(&'static str, u64, u64)> {
         let step = *self.step.lock();
         let (done, total) = (&self.done, &self.total);
@@ -42,7 +42,7 @@ impl Progress {
         (!step.is_empty()).then_some((step, figures.0, figures.1))
     }
 
-    /// Shows what is done now, how much of it, and how much there is.
+    /// Sets the step, the work done and the total.
     pub fn set(&self, step: &'static str, done: u64, total: u64) {
         let mut now = self.step.lock();
         *now = step;
@@ -65,7 +65,7 @@ impl OpContext {
         }
     }
 
-    /// Fails if the operation was killed or its time is over.
+    /// Fails if the operation was killed or its deadline has passed.
     pub fn check(&self) -> Result<()> {
         if self.killed.load(Ordering::Relaxed) {
             return Err(command(ErrorCode::Interrupted, "operation was interrupted"));
@@ -79,7 +79,7 @@ impl OpContext {
         }
     }
 
-    /// Called for each key or document looked at; checks once in a while.
+    /// Call it for each key or document examined; it checks at intervals.
     pub(crate) fn step(&mut self) -> Result<()> {
         self.steps += 1;
         if self.steps < STEPS_BETWEEN_CHECKS {

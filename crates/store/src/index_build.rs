@@ -1,4 +1,4 @@
-//! Filling new indexes over existing documents, while writes go on.
+//! Fills new indexes over existing documents, while writes continue.
 //!
 //! The indexes of a small collection are filled in the commit that registers them. Otherwise:
 //!
@@ -6,18 +6,18 @@
 //!    up to date, and no query uses them.
 //! 2. A snapshot is taken; every writer that did not know of the indexes has committed before it. The documents
 //!    are read once, and the entries of all indexes go through one bulk loader, which puts them
-//!    below what the writers have written. For each entry the last word is the writers', if they
-//!    touched it, or the snapshot's.
+//!    below what the writers have written. So an entry that a writer touched is the writer's, any other the
+//!    snapshot's.
 //! 3. The indexes are made ready in one commit.
 //!
-//! In a unique index the fields alone are the key, so two documents could overwrite each other's entry unseen while
-//! its keys are not all known. So writers leave the tree of a unique index alone while it is built, and
-//! note in a *side tree*, under fields and `_id`, which entries came and went. After the load, side
-//! trees are worked into the index: writers change to a new side tree, so that the old one is
-//! final, until little is left. The last one is worked in while the collection has no writers. Two
-//! documents with the same fields meet there, and the build fails.
+//! In a unique index the fields alone are the key, so two documents could overwrite each other's entry unnoticed while
+//! its set of keys is incomplete. So writers leave the tree of a unique index alone while it is built, and
+//! record in a *side tree*, under fields and `_id`, which entries were added and removed. After the load, side
+//! trees are merged into the index: writers switch to a new side tree, so that the old one is
+//! final, until little is left. The last one is merged while the collection has no writers. If two
+//! documents have the same fields then, the build fails.
 //!
-//! If a build fails, its indexes disappear. If the process ends, it is resumed from the start.
+//! If a build fails, its indexes are dropped. If the process ends, it is resumed from the start.
 
 use std::collections::HashSet;
 use std::ops::Bound;
@@ -40,14 +40,14 @@ use crate::keyspace::{
 use crate::namespace::Namespace;
 use crate::write::duplicate;
 
-/// A side tree with at most this many entries is small enough to keep writers waiting.
+/// A side tree with at most this many entries is merged while writers wait.
 const LAST_ENTRIES: u64 = 2000;
-/// Side trees before the last one, however fast the writers are.
+/// The most side trees before the last one, however fast the writers are.
 const SIDES_MAX: usize = 8;
-/// Documents or entries between two looks at what else happens.
+/// Documents or entries between two checks for interruption.
 const STEPS_BETWEEN_LOOKS: u64 = 1024;
 
-/// What is shown of a build's steps.
+/// The steps of a build, as `currentOp` shows them.
 const SCANNING: &str = "Index Build: scanning collection";
 const LOADING: &str = "Index Build: inserting keys from external sorter into index";
 const DRAINING: &str = "Index Build: draining writes received during build";
@@ -79,7 +79,7 @@ pub fn create(
     Ok(info)
 }
 
-/// Builds indexes again whose build was cut short. If it fails, the indexes are gone, unless it was only interrupted.
+/// Resumes an interrupted build. If it fails, the indexes are dropped, unless it was only interrupted again.
 pub(crate) fn resume(
     catalog: &Catalog,
     collection: &Collection,
@@ -97,8 +97,8 @@ pub(crate) fn resume(
     Ok(())
 }
 
-/// Builds all indexes of a collection anew, while writes go on. If the operation is killed, the build goes on when the
-/// store is next opened.
+/// Rebuilds all indexes of a collection while writes continue. If the operation is killed, the build is resumed when
+/// the store is next opened.
 ///
 /// # Errors
 /// `NamespaceNotFound` (26), `IndexBuildAlreadyInProgress` (285), the limits of the context.
@@ -136,7 +136,7 @@ fn run(
     })
 }
 
-/// An error of a document, as the error of a build.
+/// Turns an error of a document into the error of a build.
 fn in_build(ns: &Namespace, error: Error) -> Error {
     match error {
         Error::Command(error) if error.code() != ErrorCode::IndexBuildAborted => {
@@ -154,7 +154,7 @@ fn in_build(ns: &Namespace, error: Error) -> Error {
 }
 
 /// Fills new, empty indexes of a collection without writers, if it is small enough for one commit. Returns whether it
-/// is; if not, the write set and the indexes are to be forgotten.
+/// is; if not, the caller discards the write set.
 fn fill_at_once(
     engine: &Engine,
     collection: &Collection,
@@ -202,7 +202,7 @@ fn all(snapshot: &Snapshot, tree: TreeId) -> Result<Cursor, EngineError> {
     snapshot.cursor(tree, low, high, Direction::Forward)
 }
 
-/// The entries of one document after the other in several indexes.
+/// Makes the entries of documents in several indexes.
 struct Entries<'a> {
     indexes: &'a [Arc<Index>],
     /// The multikey paths of each index.
@@ -223,7 +223,7 @@ impl Entries<'_> {
         }
     }
 
-    /// Calls `put` with the place of an index, and key and value of an entry, for each entry of a document.
+    /// Calls `put` for each entry of a document, with the position of the index, the key and the value.
     fn visit(
         &mut self,
         doc: &Doc,
@@ -271,7 +271,7 @@ impl Build<'_> {
             .finish_indexes(self.uuid, self.indexes, &multikey, last)
     }
 
-    /// Fails if the operation is to end, or what it builds was dropped.
+    /// Fails if the operation is interrupted, or the collection or an index was dropped.
     fn look(&self) -> Result<()> {
         self.context.check()?;
         match self.catalog.has_indexes(self.uuid, self.indexes) {
@@ -286,7 +286,7 @@ impl Build<'_> {
         }
     }
 
-    /// Loads what a snapshot holds into the trees. Returns the multikey paths of each index.
+    /// Loads the entries of a snapshot into the trees. Returns the multikey paths of each index.
     fn load(&self) -> Result<Vec<MultikeyPaths>> {
         let collection = self.catalog.by_uuid(self.uuid).ok_or_else(aborted)?;
         let loads: Vec<(TreeId, Duplicates)> = self
@@ -344,7 +344,7 @@ impl Build<'_> {
         Ok(entries.multikey)
     }
 
-    /// Works side trees into the unique indexes until little is left in the last ones.
+    /// Merges side trees into the unique indexes until the last ones are small.
     fn work_in_sides(&self) -> Result<()> {
         for _ in 0..SIDES_MAX {
             let (collection, built) = self.catalog.built(self.uuid, self.indexes)?;
@@ -363,7 +363,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Works a side tree that nobody writes to any more into its index.
+    /// Merges a final side tree into its index.
     fn work_in(&self, collection: &Collection, index: &Index, side: TreeId) -> Result<()> {
         let engine = self.catalog.engine();
         let total = engine.tree_stats(side).entries_estimate;
@@ -402,9 +402,9 @@ impl Build<'_> {
 #[derive(Default)]
 struct KeyChange {
     fields: Vec<u8>,
-    /// Documents that have such an entry, and what its value has behind the `_id`.
+    /// Documents that have such an entry, and its payload.
     present: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Documents that have none any more.
+    /// Documents whose entry was removed.
     absent: Vec<Vec<u8>>,
 }
 
@@ -413,7 +413,7 @@ impl KeyChange {
         self.present.is_empty() && self.absent.is_empty()
     }
 
-    /// Changes the entry of the index, and starts anew.
+    /// Stages the change of the index entry, and resets this change.
     ///
     /// # Errors
     /// `DuplicateKey` (11000) if more than one document is left with these fields.

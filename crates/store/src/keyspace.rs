@@ -18,7 +18,7 @@ pub use frond_tree::{
 /// The engine that holds the trees. A cheap handle; clone it freely.
 pub type Engine = frond_tree::Store;
 
-/// The tree that holds the catalog and the counters of all collections.
+/// The tree of the catalog and of the counters of all collections.
 pub const CATALOG_TREE: TreeId = TreeId(0);
 
 /// Documents written in one commit of a bulk insert, update or delete. Bounds the memory of a write

@@ -1,4 +1,5 @@
-//! The merge operator of the store: counters that add up, multikey paths that grow, and path messages to large documents.
+//! The merge operator of the store: counters that add up, multikey paths that grow, and path messages to large
+//! documents.
 //!
 //! Every write to a collection sends one delta of (documents, bytes) to the collection's counter in
 //! the catalog tree, in the same write set as the documents. No writer reads the counter, no two

@@ -13,8 +13,8 @@ const DATABASE_BYTES_MAX: usize = 63;
 /// Longest `database.collection`, in bytes.
 const NAMESPACE_BYTES_MAX: usize = 255;
 
-/// The full name of a collection. Two parts in one string, so that it is looked up without an
-/// allocation; the database ends at the first dot.
+/// The full name of a collection: one string, so that look-ups need no
+/// allocation. The database ends at the first dot.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Namespace {
     full: Box<str>,
@@ -43,7 +43,7 @@ impl Namespace {
         }
     }
 
-    /// What stands for a collection where a command is about a whole database.
+    /// The pseudo-collection of commands on a whole database.
     pub(crate) fn of_database(db: &str) -> Namespace {
         Namespace {
             full: format!("{db}.$cmd.aggregate").into(),
@@ -66,7 +66,7 @@ impl Namespace {
         &self.full
     }
 
-    /// Refuses to create or write collections whose names MongoDB reserves for itself.
+    /// Refuses to create or write collections with reserved names.
     pub(crate) fn check_may_create(&self) -> Result<()> {
         const ALLOWED: [&str; 4] = [
             "system.js",
@@ -84,7 +84,7 @@ impl Namespace {
     }
 }
 
-// Hashed and compared as the string alone, so that a map of namespaces answers for a `&str`.
+// Hashed and compared as a string, so that a map of namespaces can be searched with a `&str`.
 impl Hash for Namespace {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.full.hash(state);

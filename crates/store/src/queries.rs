@@ -1,4 +1,4 @@
-//! What queries may use: memory, and files beyond it.
+//! The resources of queries: memory limits and temporary files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct QuerySettings {
     folder: Option<Arc<SpillFolder>>,
 }
 
-/// A limit of what one stage of one query may use.
+/// A limit on one stage of one query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // each is named after its stage
 pub enum QueryLimit {
@@ -35,8 +35,8 @@ pub enum QueryLimit {
 const COUNT: usize = 7;
 
 impl QuerySettings {
-    /// The defaults; temporary files go into a folder, which is emptied. Without one nothing is
-    /// written, and queries that need more memory than they may have fail.
+    /// The defaults; temporary files go into a folder, which is emptied. Without a folder nothing is
+    /// written, and queries that exceed their memory limit fail.
     ///
     /// # Errors
     /// Those of the file system.
@@ -76,7 +76,7 @@ impl QuerySettings {
         }
     }
 
-    /// Whether queries that do not say may write temporary files.
+    /// Whether queries may write temporary files by default.
     pub fn disk_use_by_default(&self) -> bool {
         self.disk_use.load(Ordering::Relaxed)
     }
@@ -99,7 +99,7 @@ impl QuerySettings {
         }
     }
 
-    /// Where one query may write; `allowed` is what it says itself.
+    /// The temporary files of one query; `allowed` is its own option.
     pub fn space(&self, allowed: Option<bool>) -> Option<Arc<dyn SpillSpace>> {
         let allowed = allowed.unwrap_or_else(|| self.disk_use_by_default());
         let folder = self.folder.as_ref().filter(|_| allowed)?;

@@ -1,4 +1,4 @@
-//! Temporary files of queries, in a folder of their own below the data.
+//! Temporary files of queries, in a folder of their own in the data directory.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,8 +10,8 @@ use frond_query::spill::{SpillFile, SpillSpace};
 
 /// A folder of temporary files.
 ///
-/// A file has no name any more once it is open, so that nothing is left of it when it is closed,
-/// whatever happens.
+/// An open file is unlinked at once, so that nothing remains of it after the process ends,
+/// even by a crash.
 #[derive(Debug)]
 pub struct SpillFolder {
     path: PathBuf,
@@ -19,8 +19,8 @@ pub struct SpillFolder {
 }
 
 impl SpillFolder {
-    /// The folder at `path`; what was left in it by an earlier run is deleted. It is created when it
-    /// is needed.
+    /// The folder at `path`. Files of an earlier run are deleted. The folder is created on first
+    /// use.
     ///
     /// # Errors
     /// Those of the file system.
@@ -51,7 +51,7 @@ impl SpillSpace for SpillFolder {
     }
 }
 
-/// A file of compressed blocks, each behind its length.
+/// A file of compressed blocks, each preceded by its length.
 struct Blocks {
     file: File,
     end: u64,

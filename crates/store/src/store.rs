@@ -17,12 +17,12 @@ use crate::record::LargeDocuments;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct StoreOptions {
-    /// A folder for temporary files of queries, which is emptied. Without one, queries that need more
-    /// memory than they may have fail.
+    /// A folder for temporary files of queries, which is emptied. Without one, queries that exceed their
+    /// memory limit fail.
     pub temporary_files: Option<PathBuf>,
     /// Which documents are stored in parts.
     pub large_documents: LargeDocuments,
-    /// The order of documents in new collections that do not say their own.
+    /// The order of documents in new collections that do not set one.
     pub natural_order: NaturalOrder,
 }
 
@@ -94,7 +94,7 @@ impl DocumentStore {
         self.catalog.engine()
     }
 
-    /// What queries may use.
+    /// The settings of queries.
     pub fn queries(&self) -> &QuerySettings {
         &self.queries
     }
@@ -104,7 +104,7 @@ impl DocumentStore {
         &self.catalog
     }
 
-    /// The catalog, for what outlives a call.
+    /// The catalog, for objects that outlive a call.
     pub(crate) fn shared_catalog(&self) -> Arc<Catalog> {
         self.catalog.clone()
     }

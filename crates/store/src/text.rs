@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use frond_bson::{Doc, Value};
 
-/// Longest text of one string or binary value; the rest is cut, as MongoDB does.
+/// The longest text of one string or binary value; longer ones are truncated, as in MongoDB.
 const STRING_CHARS_MAX: usize = 160;
 
 /// A document as `{ a: 1 }`; an empty one as `{}`.

@@ -1,7 +1,7 @@
 //! Options that shape a tree: compression and sizes of pages, of collections and of indexes.
 //!
-//! Also read is what MongoDB's users have: `storageEngine: {wiredTiger: {configString:
-//! "block_compressor=zlib"}}`. Of such a string only the compressor has an effect; the rest is about WiredTiger.
+//! MongoDB's `storageEngine: {wiredTiger: {configString: "block_compressor=zlib"}}` is accepted, too. Only the
+//! compressor of such a string has an effect; the rest concerns WiredTiger.
 
 use frond_bson::{Doc, Value};
 use frond_query::error::ErrorCode;
@@ -81,8 +81,8 @@ pub(crate) fn parse(options: &mut TreeOptions, name: &str, value: Value<'_>) -> 
 /// Checks the value of `storageEngine`, and returns the compressor if it names one.
 ///
 /// # Errors
-/// `InvalidOptions` (72) for another engine and another option of this one, `BadValue` (2) for a compressor that
-/// is not there and values of a wrong type.
+/// `InvalidOptions` (72) for another engine and another option of this one, `BadValue` (2) for an unknown compressor
+/// and values of a wrong type.
 pub(crate) fn block_compressor(options: &Doc) -> Result<Option<Compression>> {
     let mut found = None;
     for (engine, value) in options.iter() {
@@ -117,8 +117,8 @@ pub(crate) fn block_compressor(options: &Doc) -> Result<Option<Compression>> {
     Ok(found)
 }
 
-/// The last `block_compressor` of a configuration string: `key=value` with commas between, values in quotes or
-/// parentheses.
+/// The last `block_compressor` of a configuration string: `key=value` pairs separated by commas, with values in
+/// quotes or parentheses.
 fn compressor_in(config: &str) -> Result<Option<Compression>> {
     let mut found = None;
     let (mut depth, mut quoted, mut start) = (0usize, false, 0);

@@ -1,4 +1,4 @@
-//! Reading views: whatever reads a view becomes a pipeline over the collection behind it.
+//! Reads of views: each becomes a pipeline over the underlying collection.
 
 use frond_bson::{ArrayBuf, Collator, Doc, Value, doc};
 use frond_query::error::ErrorCode;
@@ -15,7 +15,7 @@ use crate::namespace::Namespace;
 use crate::store::DocumentStore;
 
 impl ResolvedView {
-    /// How everything that reads the view compares strings.
+    /// The collation of all reads of the view.
     ///
     /// # Errors
     /// If the stored collation is not one.
@@ -26,7 +26,7 @@ impl ResolvedView {
         }
     }
 
-    /// The stages of the view, and behind them these.
+    /// The stages of the view, followed by these.
     pub fn with_stages(&self, stages: &Doc) -> ArrayBuf {
         let mut all = self.pipeline.clone();
         for stage in stages.values() {
@@ -36,7 +36,7 @@ impl ResolvedView {
     }
 }
 
-/// Error 168: a pipeline cannot do this.
+/// Error 168: pipelines do not support this.
 fn not_in_aggregation(option: &str) -> crate::error::Error {
     command(
         ErrorCode::InvalidPipelineOperator,
@@ -44,10 +44,10 @@ fn not_in_aggregation(option: &str) -> crate::error::Error {
     )
 }
 
-/// The stages that do what a find does.
+/// The stages equivalent to a find.
 ///
 /// # Errors
-/// `InvalidPipelineOperator` (168) for what pipelines cannot do.
+/// `InvalidPipelineOperator` (168) for what pipelines do not support.
 pub fn stages_of_find(request: &FindRequest<'_>) -> Result<ArrayBuf> {
     for (name, is_given) in [
         ("min", request.min.is_some()),
@@ -86,7 +86,7 @@ pub fn stages_of_find(request: &FindRequest<'_>) -> Result<ArrayBuf> {
     Ok(stages)
 }
 
-/// The stages that do what a count does, up to counting.
+/// The stages equivalent to a count, without the count itself.
 pub fn stages_of_count(request: &CountRequest<'_>) -> ArrayBuf {
     let find = FindRequest {
         filter: request.filter,
@@ -94,7 +94,7 @@ pub fn stages_of_count(request: &CountRequest<'_>) -> ArrayBuf {
         limit: request.limit,
         ..FindRequest::default()
     };
-    // Nothing in it that a pipeline could not do.
+    // Pipelines support all that a count can contain.
     stages_of_find(&find).unwrap_or_default()
 }
 
@@ -120,7 +120,7 @@ fn reading<'a>(
 }
 
 impl DocumentStore {
-    /// What reading a view means; `None` if this is no view.
+    /// The pipeline over a collection that a view stands for; `None` if this is no view.
     ///
     /// # Errors
     /// `ViewDepthLimitExceeded` (165).

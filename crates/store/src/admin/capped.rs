@@ -1,4 +1,4 @@
-//! Making capped collections of others: `convertToCapped` and `cloneCollectionAsCapped`.
+//! Capped collections made from others: `convertToCapped` and `cloneCollectionAsCapped`.
 
 use std::ops::Bound;
 
@@ -13,11 +13,11 @@ use crate::store::DocumentStore;
 use crate::write::insert::InsertOptions;
 
 impl DocumentStore {
-    /// Makes a collection capped: documents that do not fit go, the first ones first, and so do its indexes, as in
-    /// MongoDB.
+    /// Converts a collection to a capped one. The oldest documents beyond the size are removed, and so are its indexes,
+    /// as in MongoDB.
     ///
     /// # Errors
-    /// `NamespaceNotFound` (26), `CommandNotSupportedOnView` (166), those of the size.
+    /// `NamespaceNotFound` (26), `CommandNotSupportedOnView` (166), errors of the size.
     pub fn convert_to_capped(&self, ns: &Namespace, size: i64) -> Result<()> {
         self.catalog().existing(ns)?;
         let temporary = format!("tmp{}.convertToCapped.{}", ObjectId::new(), ns.coll());
@@ -27,7 +27,7 @@ impl DocumentStore {
             self.copy_documents(collection, &temporary)
         });
         if converted.is_err() {
-            // The first error is the one to tell.
+            // The first error is the one to report.
             let _ = self.drop_collection(&temporary);
         }
         converted
@@ -36,7 +36,7 @@ impl DocumentStore {
     /// Copies the documents of a collection into a new capped one of the same database.
     ///
     /// # Errors
-    /// `NamespaceNotFound` (26), `NamespaceExists` (48), `CommandNotSupportedOnView` (166), those of the size.
+    /// `NamespaceNotFound` (26), `NamespaceExists` (48), `CommandNotSupportedOnView` (166), errors of the size.
     pub fn clone_as_capped(&self, from: &Namespace, to: &Namespace, size: i64) -> Result<()> {
         let collection = self.catalog().existing(from)?;
         if self.collection_exists(to) || self.catalog().is_view(to) {

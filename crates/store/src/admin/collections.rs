@@ -27,29 +27,29 @@ pub struct DatabaseInfo {
 pub struct CollectionInfo {
     /// Its name without the database.
     pub name: String,
-    /// What it is.
+    /// Its type.
     pub kind: CollectionKind,
     /// The options it was created with.
     pub options: DocBuf,
-    /// Its identity; a view has none.
+    /// Its UUID; a view has none.
     pub uuid: Option<Uuid>,
-    /// The index on `_id` that a collection has by itself.
+    /// The implicit index on `_id`, if it has one.
     pub id_index: Option<DocBuf>,
 }
 
-/// What `listCollections` calls a type.
+/// The type of a collection, as `listCollections` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectionKind {
     /// A collection.
     Collection,
     /// A view.
     View,
-    /// A collection of measurements.
+    /// A time series.
     TimeSeries,
 }
 
 impl CollectionKind {
-    /// The word that clients see.
+    /// The name that clients see.
     pub fn name(self) -> &'static str {
         match self {
             CollectionKind::Collection => "collection",
@@ -64,7 +64,7 @@ impl DocumentStore {
         Arc::clone(&self.catalog().view())
     }
 
-    /// All databases, by name. A database is there as long as it has a collection.
+    /// All databases, by name. A database exists as long as it has a collection.
     ///
     /// # Errors
     /// None at present.
@@ -85,7 +85,7 @@ impl DocumentStore {
         Ok(found.into_values().collect())
     }
 
-    /// The collections of a database, by name, and behind them its views.
+    /// The collections of a database, by name, followed by its views.
     ///
     /// # Errors
     /// `InvalidNamespace` (73).
@@ -116,12 +116,12 @@ impl DocumentStore {
         Ok(collections.chain(views).collect())
     }
 
-    /// Whether a collection is there.
+    /// Whether a collection exists.
     pub fn collection_exists(&self, ns: &Namespace) -> bool {
         self.catalog().collection(ns).is_some()
     }
 
-    /// Creates a collection. One that is there already with the same options is no error.
+    /// Creates a collection. One that exists already with the same options is no error.
     ///
     /// # Errors
     /// `NamespaceExists` (48), `InvalidNamespace` (73), `InvalidOptions` (72), `IDLUnknownField` (40415).
@@ -133,7 +133,7 @@ impl DocumentStore {
     /// Changes the options of a collection: the fields of `collMod` that are not about its indexes.
     ///
     /// # Errors
-    /// `NamespaceNotFound` (26), `InvalidOptions` (72), and what is wrong with an option.
+    /// `NamespaceNotFound` (26), `InvalidOptions` (72), and errors of single options.
     pub fn modify_collection(&self, ns: &Namespace, changes: &Doc) -> Result<()> {
         self.catalog().modify_collection(ns, changes)
     }
@@ -146,7 +146,7 @@ impl DocumentStore {
         self.catalog().drop_collection(ns)
     }
 
-    /// Drops a database. Returns whether it was there.
+    /// Drops a database. Returns whether it existed.
     ///
     /// # Errors
     /// `InvalidNamespace` (73).
@@ -168,7 +168,7 @@ impl DocumentStore {
         self.catalog().rename_collection(from, to, drop_target)
     }
 
-    /// Forgets the plans that were chosen for a collection; one that is not there has none.
+    /// Clears the plan cache of a collection. A missing collection is no error.
     ///
     /// # Errors
     /// `CommandNotSupportedOnView` (166).
@@ -181,14 +181,14 @@ impl DocumentStore {
         Ok(())
     }
 
-    /// The name of the collection of a database that has this identity.
+    /// The name of the collection with this UUID in a database.
     pub fn collection_by_uuid(&self, db: &str, uuid: &[u8]) -> Option<Namespace> {
         let view = self.view();
         let mut all = view.iter().filter(|one| one.ns.db() == db);
         all.find(|one| one.uuid == uuid).map(|one| one.ns.clone())
     }
 
-    /// The identity of a collection.
+    /// The UUID of a collection.
     pub fn uuid_of(&self, ns: &Namespace) -> Option<Uuid> {
         self.catalog().collection(ns).map(|one| one.uuid)
     }

@@ -17,29 +17,29 @@ use crate::store::DocumentStore;
 /// The hashes of a database.
 #[derive(Clone, Debug, Default)]
 pub struct DatabaseHash {
-    /// Of each collection, by name.
+    /// The hash of each collection, by name.
     pub collections: Vec<CollectionHash>,
-    /// Of all of them.
+    /// The hash of all of them.
     pub md5: String,
 }
 
-/// The hash of a collection.
+/// A collection and its hash.
 #[derive(Clone, Debug)]
 pub struct CollectionHash {
     /// Its name without the database.
     pub name: String,
-    /// The MD5 of its documents in hexadecimal digits: in the order of `_id`, those of a capped collection and a time
-    /// series in the order of insertion.
+    /// The MD5 of its documents, in hexadecimal digits. Documents are in the order of `_id`; those of a capped
+    /// collection and a time series are in the order of insertion.
     pub md5: String,
     /// Whether it is capped.
     pub capped: bool,
-    /// Its identity.
+    /// Its UUID.
     pub uuid: Uuid,
 }
 
 impl DocumentStore {
-    /// Hashes the documents of a database's collections; only of those in `chosen`, if that is given. Views and
-    /// collections that the server keeps for itself are left out.
+    /// Hashes the documents of a database's collections, or of those in `chosen`, if given. Views and system
+    /// collections are left out.
     ///
     /// # Errors
     /// `InvalidNamespace` (73), the limits of the context, errors of the engine.
@@ -83,7 +83,7 @@ impl DocumentStore {
         };
         let mut md5 = Md5::default();
         if collection.settings.natural_order == Some(NaturalOrder::Insertion) {
-            // Two servers with the same documents may have got them in another order.
+            // Two servers may have received the same documents in different orders.
             let by_id = doc! {"_id": 1};
             let request = FindRequest {
                 sort: Some(&by_id),

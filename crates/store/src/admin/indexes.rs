@@ -14,26 +14,26 @@ use crate::index_build;
 use crate::namespace::Namespace;
 use crate::store::DocumentStore;
 
-/// What became of index builds that were cut short.
+/// The result of resuming interrupted index builds of a collection.
 #[derive(Debug)]
 pub struct ResumedBuild {
     /// The collection.
     pub ns: Namespace,
     /// The names of the indexes.
     pub indexes: Vec<String>,
-    /// Whether they are built now.
+    /// Whether the builds succeeded.
     pub outcome: Result<()>,
 }
 
-/// A collation in messages.
+/// A collation as messages show it.
 fn collation_text(collator: &Collator) -> String {
     let simple = doc! {"locale": "simple"};
     crate::text::document(collator.spec().unwrap_or(&simple))
 }
 
 impl DocumentStore {
-    /// Creates indexes over the documents that are there and those to come. The collection is
-    /// created if need be. Writes go on meanwhile. Indexes that are there already are no error.
+    /// Creates indexes over existing and future documents. The collection is created if
+    /// necessary. Writes continue meanwhile. Existing indexes are no error.
     ///
     /// # Errors
     /// `CannotCreateIndex` (67), `IndexOptionsConflict` (85), `IndexKeySpecsConflict` (86),
@@ -82,9 +82,9 @@ impl DocumentStore {
         index_build::create(self.catalog(), ns, specs, context)
     }
 
-    /// Builds the indexes whose build was cut short when the store was last open, by a crash or by its end. To be
-    /// called once after each opening; until it is done, nothing uses these indexes. Returns what became of
-    /// each collection's; an index that could not be built is gone, unless the build was interrupted again.
+    /// Resumes the index builds that a crash or a shutdown interrupted. Call it once after opening the store; until it
+    /// is done, no query uses these indexes. Returns the result for each collection. An index that cannot be built
+    /// is dropped, unless the build was interrupted again.
     pub fn resume_index_builds(&self, context: &OpContext) -> Vec<ResumedBuild> {
         let unfinished = self.catalog().unfinished_indexes();
         let resume = |(collection, indexes): (Arc<Collection>, Vec<Arc<Index>>)| {
@@ -119,7 +119,7 @@ impl DocumentStore {
         self.catalog().modify_index(ns, change)
     }
 
-    /// Builds all indexes of a collection anew, while writes go on. If the operation is killed, the build goes on
+    /// Rebuilds all indexes of a collection while writes continue. If the operation is killed, the build is resumed
     /// when the store is next opened.
     ///
     /// # Errors
@@ -146,12 +146,12 @@ impl DocumentStore {
         let ready = collection
             .ready_indexes()
             .map(|index| index.spec.doc.clone());
-        // Documents in the order of insertion have it among the others, or none.
+        // A collection in the order of insertion has it among the others, or none.
         let own = (!collection.is_by_record()).then(|| collection.id_index());
         Ok(own.into_iter().chain(ready).collect())
     }
 
-    /// How an index was used since the start: for `$indexStats`.
+    /// The use of each index since the server started: for `$indexStats`.
     ///
     /// # Errors
     /// `NamespaceNotFound` (26).

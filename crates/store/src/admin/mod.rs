@@ -1,4 +1,4 @@
-//! What a server asks about databases, collections and indexes as a whole: lists, definitions, figures, checks.
+//! Administration: databases, collections and indexes listed, created, changed, dropped, measured, and checked.
 
 mod capped;
 mod collections;

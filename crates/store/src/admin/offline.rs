@@ -1,7 +1,7 @@
-//! Verifying and salvaging the directory of a store that nobody has open.
+//! Verifies and salvages the directory of a store that is not open.
 //!
-//! The engine looks at bytes: checksums, order, places. On top of that, indexes and counters are compared with
-//! their documents, or built anew from them.
+//! The engine checks bytes: checksums, order, addresses. On top of that, indexes and counters are compared with
+//! their documents, or rebuilt from them.
 
 use std::collections::HashSet;
 use std::ops::Bound;
@@ -26,22 +26,22 @@ use crate::record;
 use crate::store::{DocumentStore, StoreOptions};
 use crate::{IndexSelector, InsertOptions};
 
-/// The database that gets the documents whose collection is not known any more.
+/// The database for documents whose collection is unknown.
 const LOST_DATABASE: &str = "salvaged";
 
-/// What a verification of a directory found.
+/// The result of verifying a directory.
 #[derive(Debug, Default)]
 pub struct DirectoryReport {
     /// What the engine found.
     pub engine: EngineReport,
-    /// What was found in each collection, by name.
+    /// The findings in each collection, by name.
     pub collections: Vec<(Namespace, VerifyReport)>,
-    /// Why collections could not be read, if they could not.
+    /// Errors of collections that could not be read.
     pub errors: Vec<String>,
 }
 
 impl DirectoryReport {
-    /// How many things are wrong.
+    /// The number of problems.
     pub fn problems(&self) -> usize {
         let wrong = |report: &VerifyReport| report.errors.len();
         let in_collections = self.collections.iter().map(|(_, report)| wrong(report));
@@ -49,10 +49,11 @@ impl DirectoryReport {
     }
 }
 
-/// Verifies the store in a directory that nobody has open. No file is changed: what a start would write is kept in memory.
+/// Verifies the store in a directory that is not open. No file is changed: what recovery would write is kept in
+/// memory.
 ///
 /// # Errors
-/// If there is no store, or its directory cannot be read. What is wrong with it is in the report.
+/// If there is no store, or its directory cannot be read. Problems of the store are in the report.
 pub fn verify(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<DirectoryReport> {
     let disk: Arc<dyn Disk> = Arc::new(FsDisk::read_only(path.to_owned()));
     let mut report = DirectoryReport {
@@ -80,14 +81,14 @@ pub fn verify(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Directo
     Ok(report)
 }
 
-/// What was salvaged from a directory.
+/// The result of salvaging a directory.
 #[derive(Debug, Default)]
 pub struct SalvageReport {
     /// What the engine salvaged, and what it lost.
     pub engine: EngineSalvage,
     /// The collections of the new store, by name.
     pub collections: Vec<SalvagedCollection>,
-    /// What could not be done, besides.
+    /// Further errors.
     pub errors: Vec<String>,
 }
 
@@ -100,14 +101,14 @@ pub struct SalvagedCollection {
     pub documents: u64,
     /// Documents that were left out: not valid, or not under the key of their `_id`.
     pub dropped: u64,
-    /// Its indexes, the one on `_id` not counted.
+    /// Its indexes, without the one on `_id`.
     pub indexes: u64,
     /// What is lost of its documents.
     pub lost: Vec<crate::keyspace::Lost>,
 }
 
 impl SalvageReport {
-    /// Whether all there was is in the new store, as far as can be known.
+    /// Whether the new store has everything, as far as can be known.
     pub fn is_whole(&self) -> bool {
         let engine = &self.engine;
         let of_log = |problem: &Problem| problem.kind == ProblemKind::Log;
@@ -122,9 +123,9 @@ impl SalvageReport {
     }
 }
 
-/// Builds a new store in the directory `to` from what can be read of the one in `from`, which nobody has open and
-/// which is not changed. Indexes and counters are made anew from the documents. Documents whose collection
-/// is not known any more go into the database `salvaged`.
+/// Builds a new store in the directory `to` from what can be read of the one in `from`, which is not open and
+/// is not changed. Indexes and counters are rebuilt from the documents. Documents whose collection
+/// is unknown go into the database `salvaged`.
 ///
 /// # Errors
 /// If there is no store in `from` or one in `to`, and errors of writing to `to`. What could not be salvaged is
@@ -161,8 +162,8 @@ fn by_name(store: &DocumentStore) -> Vec<Arc<Collection>> {
     found
 }
 
-/// Whether an entry of a tree is a document under the key of its `_id`. Without a collator it is not known
-/// how the tree compares strings: then any key of the same kind will do for those.
+/// Whether an entry of a tree is a document under the key of its `_id`. Without a collator, the collation of the
+/// tree is unknown: then any key of the same type is accepted for strings and documents.
 fn document<'a>(
     key: &[u8],
     value: &'a [u8],
@@ -187,7 +188,7 @@ fn sound(value: &[u8]) -> Option<&Doc> {
         .filter(|doc| doc.contains_key("_id"))
 }
 
-/// Puts the documents of trees that no collection knows into collections of their own.
+/// Moves the documents of trees without a collection into new collections.
 fn adopt(store: &DocumentStore, report: &mut SalvageReport) -> Result<()> {
     let mut known: HashSet<TreeId> = HashSet::from([CATALOG_TREE]);
     for collection in store.catalog().view().iter() {
@@ -240,7 +241,7 @@ fn adopt(store: &DocumentStore, report: &mut SalvageReport) -> Result<()> {
     Ok(())
 }
 
-/// Counts the documents of a collection and builds its indexes anew.
+/// Counts the documents of a collection and rebuilds its indexes.
 fn repair(
     store: &DocumentStore,
     collection: &Collection,
@@ -333,7 +334,7 @@ fn repair(
     })
 }
 
-/// Fills the index on `_id` of a capped collection anew: it cannot be dropped as others are.
+/// Rebuilds the index on `_id` of a capped collection, which cannot be dropped and created again.
 fn repair_id_index(store: &DocumentStore, collection: &Collection, index: &Index) -> Result<()> {
     let engine = store.engine();
     let mut batch = WriteSet::new();

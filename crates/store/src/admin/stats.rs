@@ -16,18 +16,18 @@ pub struct CollectionStats {
     pub size: u64,
     /// Mean size of a document, rounded down; 0 without documents.
     pub avg_obj_size: u64,
-    /// Space of the documents: their compressed size in the data file, and the uncompressed size, rounded up to
-    /// blocks, of what is so far only in memory and in the log.
+    /// Space of the documents: their compressed size in the data file, plus the uncompressed size, rounded up to
+    /// blocks, of those that are only in memory and in the log.
     pub storage_size: u64,
     /// Space of all indexes.
     pub total_index_size: u64,
-    /// Space of each index, by name. The documents lie in the index on `_id`; its own share is what leads to them:
+    /// Space of each index, by name. The documents lie in the index on `_id`; its own share is its search structure:
     /// internal nodes, indexes of runs, filters, and the nodes of memtables. With `storage_size` that is the space of
     /// the tree, so nothing is counted twice.
     pub index_sizes: Vec<(String, u64)>,
     /// Indexes, the one on `_id` included.
     pub indexes: u64,
-    /// How much it holds at most, if it is capped.
+    /// Its limits, if it is capped.
     pub capped: Option<Capped>,
 }
 
@@ -50,16 +50,16 @@ pub struct DatabaseStats {
     pub index_size: u64,
 }
 
-/// The unit in which the data file gives space.
+/// The unit of allocation of the data file.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Space of a tree. What no checkpoint has written counts with the size that it has in memory and in the log; that
-/// of the data file is smaller, by the compression.
+/// Space of a tree. Data that no checkpoint has written counts with its size in memory and in the log, which is larger
+/// than its compressed size in the data file.
 fn space(stats: &TreeStats) -> u64 {
     stats.disk_bytes + stats.memtable_bytes.next_multiple_of(BLOCK_BYTES)
 }
 
-/// Space that a collection takes, with its indexes, also those that are being built.
+/// Space of a collection with its indexes, including those that are being built.
 pub(crate) fn size(engine: &Engine, collection: &Collection) -> u64 {
     let indexes = collection.indexes.iter().map(|index| index.tree);
     (collection.trees())
@@ -98,7 +98,7 @@ fn of(engine: &Engine, collection: &Collection) -> CollectionStats {
 }
 
 impl DocumentStore {
-    /// Figures about a collection; all zero if it is not there, as MongoDB answers.
+    /// Figures about a collection; all zero if it does not exist, as in MongoDB.
     ///
     /// # Errors
     /// `CommandNotSupportedOnView` (166).
@@ -114,7 +114,7 @@ impl DocumentStore {
         )
     }
 
-    /// Figures about a database; all zero if it is not there.
+    /// Figures about a database; all zero if it does not exist.
     ///
     /// # Errors
     /// `InvalidNamespace` (73).

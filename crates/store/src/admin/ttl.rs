@@ -1,9 +1,9 @@
 //! Deletes the documents that have expired by `expireAfterSeconds`.
 //!
-//! A document expires so many seconds after the date in its indexed field, or after the lowest of an array of
-//! dates. One without a date never does. The dates that lie far enough back are one range of the index. The same
-//! option of a collection is about the date that is the `_id` of a clustered collection, or the time of a
-//! measurement; without an index on that time the measurements are scanned.
+//! A document expires this many seconds after the date in its indexed field, or after the earliest of an array of
+//! dates. One without a date never expires. The expired dates are one range of the index. The same option of a
+//! collection applies to the date in `_id` of a clustered collection, or to the time of a measurement; without an
+//! index on that time the measurements are scanned.
 
 use frond_bson::{DocBuf, Value, doc};
 
@@ -18,7 +18,7 @@ use crate::plan::Hint;
 use crate::store::DocumentStore;
 use crate::write::delete::delete_through;
 
-/// What a pass over all TTL indexes did.
+/// The result of a pass over all TTL indexes.
 #[derive(Debug, Default)]
 pub struct TtlPass {
     /// Documents deleted.
@@ -27,7 +27,7 @@ pub struct TtlPass {
     pub failed: Vec<(Namespace, String, Error)>,
 }
 
-/// The documents whose date is so many seconds before a time in milliseconds since 1970.
+/// The filter of documents whose date is at least this many seconds before a time in milliseconds since 1970.
 fn expired_by(path: &str, seconds: i64, now_ms: i64) -> DocBuf {
     let until = now_ms.saturating_sub(seconds.saturating_mul(1000));
     let mut filter = DocBuf::new();
@@ -35,7 +35,7 @@ fn expired_by(path: &str, seconds: i64, now_ms: i64) -> DocBuf {
     filter
 }
 
-/// The documents of a TTL index that have expired at a time in milliseconds since 1970.
+/// The filter of a TTL index's documents that have expired at a time in milliseconds since 1970.
 fn expired(spec: &IndexSpec, seconds: i32, now_ms: i64) -> DocBuf {
     let path = spec.fields.first().map_or("_id", |field| &field.path);
     let filter = expired_by(path, i64::from(seconds), now_ms);
@@ -47,7 +47,7 @@ fn expired(spec: &IndexSpec, seconds: i32, now_ms: i64) -> DocBuf {
 
 impl DocumentStore {
     /// Deletes the documents that have expired by a TTL index. `now_ms` is the time in milliseconds since 1970.
-    /// An index whose documents cannot be deleted does not keep others from their turn.
+    /// An error in one index does not stop the others.
     pub fn delete_expired(&self, now_ms: i64, context: &OpContext) -> TtlPass {
         let mut pass = TtlPass::default();
         let collections: Vec<_> = self.catalog().view().iter().cloned().collect();
@@ -80,8 +80,8 @@ impl DocumentStore {
         pass
     }
 
-    /// Deletes what a collection's own `expireAfterSeconds` lets go: measurements of a time series by their
-    /// time, documents of a clustered collection by the date that is their `_id`.
+    /// Deletes what has expired by a collection's own `expireAfterSeconds`: measurements of a time series by their
+    /// time, documents of a clustered collection by the date in their `_id`.
     fn delete_expired_of(
         &self,
         collection: &Collection,

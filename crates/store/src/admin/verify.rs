@@ -1,11 +1,11 @@
-//! Comparing indexes with their collection: the `validate` command.
+//! Compares indexes with their collection: the `validate` command.
 //!
-//! Everything is read on one snapshot. Each document must have exactly the entries that its keys
-//! ask for, each entry must belong to a document, and the counter must agree with the documents.
+//! Everything is read on one snapshot. Each document must have exactly the entries of its
+//! keys, each entry must belong to a document, and the counter must agree with the documents.
 //!
-//! First documents and entries are read in their own order, and the sums of the hashes of all
-//! entries, wanted and stored, are compared: that takes no look-ups, so it works for collections far
-//! larger than memory. Only where sums differ, entries are looked up one by one to tell what is wrong.
+//! First documents and entries are read in key order, and the sums of the hashes of expected and
+//! stored entries are compared: that takes no look-ups, so it works for collections far
+//! larger than memory. Only where sums differ, entries are looked up one by one to find the differences.
 
 use std::ops::Bound;
 
@@ -25,7 +25,7 @@ use crate::store::DocumentStore;
 /// Errors listed in full; further ones are only counted.
 const ERRORS_LISTED_MAX: usize = 100;
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
     /// Documents read.
@@ -34,11 +34,11 @@ pub struct VerifyReport {
     pub invalid_documents: u64,
     /// The indexes, the one on `_id` first.
     pub indexes: Vec<IndexReport>,
-    /// What is wrong. Empty for a sound collection.
+    /// The errors; empty for a valid collection.
     pub errors: Vec<String>,
 }
 
-/// What a verification found in one index.
+/// The result for one index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexReport {
     /// Its name.
@@ -64,7 +64,7 @@ impl DocumentStore {
     /// Compares a collection's indexes and counter with its documents.
     ///
     /// # Errors
-    /// `NamespaceNotFound` (26); errors of the engine. What is wrong with the data is in the report.
+    /// `NamespaceNotFound` (26); errors of the engine. Errors in the data are in the report.
     pub fn verify(&self, ns: &Namespace) -> Result<VerifyReport> {
         if self.catalog().is_view(ns) {
             return Err(crate::error::command(
@@ -107,7 +107,7 @@ impl DocumentStore {
     }
 }
 
-/// The entries of an index, whatever their order.
+/// A checksum of the entries of an index that does not depend on their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sum {
     entries: u64,
@@ -117,7 +117,7 @@ struct Sum {
 impl Sum {
     fn add(&mut self, key: &[u8], value: &[u8]) {
         self.entries += 1;
-        // Key and value are hashed apart, so that bytes cannot move from one to the other.
+        // Key and value are hashed separately, so that the boundary between them counts.
         let both = xxh3_128(key).rotate_left(1) ^ xxh3_128(value);
         self.hashes = self.hashes.wrapping_add(both);
     }
@@ -138,7 +138,7 @@ fn all(snapshot: &Snapshot, tree: TreeId) -> Result<Cursor> {
     Ok(snapshot.cursor(tree, low, high, Direction::Forward)?)
 }
 
-/// Reads all documents. Returns the entries that they want in each index.
+/// Reads all documents. Returns the checksum of the expected entries of each index.
 fn read_documents(
     collection: &Collection,
     snapshot: &Snapshot,

@@ -1,4 +1,4 @@
-//! What the stages of a pipeline ask of the database around them.
+//! What the stages of a pipeline request from the database.
 
 use frond_bson::{Collator, Doc, DocBuf, Value, doc};
 use frond_query::aggregate::{Docs, Host, Pipeline, Source, Writing};
@@ -12,7 +12,7 @@ use crate::keyspace::Durability;
 use crate::namespace::Namespace;
 use crate::store::DocumentStore;
 
-/// A collection's surroundings.
+/// The database as the stages of a pipeline over one collection see it.
 pub(super) struct StoreHost {
     pub store: DocumentStore,
     pub db: String,

@@ -1,4 +1,4 @@
-//! Runs a pipeline to see what each of its stages does, for `explain`.
+//! Runs a pipeline and measures each of its stages, for `explain`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,13 +19,13 @@ use crate::store::DocumentStore;
 /// The figures of a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageFigures {
-    /// Documents that it handed on.
+    /// Documents that it returned.
     pub returned: u64,
-    /// The time until it had done so, with that of the stages before it.
+    /// The time that it took, including the stages before it.
     pub time: Duration,
 }
 
-/// A stage that is looked at.
+/// A stage that is measured.
 struct Metered {
     source: Source<Error>,
     figures: Arc<Mutex<StageFigures>>,
@@ -47,8 +47,8 @@ impl DocSource<Error> for Metered {
 }
 
 impl DocumentStore {
-    /// Runs a pipeline to its end. The first figures are those of the query that its first stages become, the
-    /// others those of `behind`, the stages that are left. One that would write does not run, and has no figures.
+    /// Runs a pipeline to its end. The first figures are those of the query made from its first stages, the
+    /// others those of `behind`, the remaining stages. A stage that would write does not run, and has no figures.
     ///
     /// # Errors
     /// As [`DocumentStore::aggregate`], and those of its cursor.
@@ -70,7 +70,7 @@ impl DocumentStore {
         let cursor = runner.query(ns, front, &rest, Hint::parse(request.hint)?)?;
         let mut source: Source<Error> = Box::new(QuerySource::new(cursor, runner.limits.clone()));
         if is_near {
-            // The stage computes the distances: it is a part of the query.
+            // The stage computes distances, so it is part of the query.
             let first: Vec<_> = request.pipeline.values().take(1).collect();
             source = self
                 .near_stage(ns, &first, &environment)?
@@ -87,7 +87,7 @@ impl DocumentStore {
         };
         source = metered(source);
         for stage in behind {
-            // Each by itself, as it was written, so that the figures are those of what is shown.
+            // Each stage is parsed by itself, so that the figures belong to the stages as they are shown.
             let one = Pipeline::parse_stages(stage.as_doc().as_slice(), &environment)?;
             if one.writes().is_some() {
                 break;

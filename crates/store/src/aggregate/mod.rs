@@ -1,7 +1,6 @@
-//! `aggregate`: the stages at the front of a pipeline become a query, the rest runs behind it.
+//! `aggregate`: the stages at the front of a pipeline become a query, the rest processes its result.
 //!
-//! What stages need from the database around them is in [`host`]; [`write`] is what `$out` and
-//! `$merge` do.
+//! [`host`] has what stages request from the database, [`write`] has `$out` and `$merge`.
 
 mod host;
 mod measure;
@@ -40,18 +39,18 @@ pub struct AggregateRequest<'a> {
     pub hint: Option<Value<'a>>,
     /// Variables: the values of `let`.
     pub variables: Option<&'a Doc>,
-    /// When `$out` and `$merge` have written a document.
+    /// When a write of `$out` and `$merge` counts as done.
     pub durability: Durability,
-    /// Whether what they write is not checked by the collection's validator.
+    /// Whether their writes bypass the collection's validator.
     pub bypass_validation: bool,
-    /// Whether temporary files may be written; by the settings if it is not said.
+    /// Whether temporary files may be written; by default the settings decide.
     pub allow_disk_use: Option<bool>,
     /// How strings compare; as the collection or the view says if there is none.
     pub collation: Option<Collator>,
 }
 
-/// The limits of an operation whose cursors are deep inside of a pipeline. Each `getMore` brings
-/// its own.
+/// The limits of an operation, shared with cursors inside its pipeline. Each `getMore` sets
+/// new ones.
 #[derive(Clone)]
 struct Limits(Arc<Mutex<OpContext>>);
 
@@ -69,11 +68,11 @@ impl Limits {
 struct QuerySource {
     cursor: QueryCursor,
     limits: Limits,
-    /// Documents until the limits are asked for again.
+    /// Documents until the next check of the limits.
     until_refresh: u32,
 }
 
-/// Documents between two looks at the limits.
+/// Documents between two checks of the limits.
 const REFRESH_DOCUMENTS: u32 = 64;
 
 impl QuerySource {
@@ -90,7 +89,7 @@ impl DocSource<Error> for QuerySource {
     fn next(&mut self) -> Result<Option<DocBuf>> {
         if self.until_refresh == 0 {
             let limits = self.limits.get();
-            // The cursor counts its steps anew, so it would never come to look at the clock.
+            // Each new context counts steps from zero, so the clock would never be checked.
             limits.check()?;
             self.cursor.set_context(limits);
             self.until_refresh = REFRESH_DOCUMENTS;
@@ -104,7 +103,7 @@ impl DocSource<Error> for QuerySource {
     }
 }
 
-/// The end of a pipeline as what a cursor pulls from.
+/// The output of a pipeline as the source of a cursor.
 struct PipelineStream {
     source: Source<Error>,
     limits: Limits,
@@ -128,11 +127,11 @@ struct Runner<'a> {
     limits: Limits,
     durability: Durability,
     bypass_validation: bool,
-    /// What stages may hold and where they may write; shared with the pipelines inside.
+    /// The memory and the temporary files of stages; shared with nested pipelines.
     resources: Resources,
 }
 
-/// What the stages of an operation may use.
+/// The resources of the stages of an operation.
 #[derive(Clone)]
 struct Resources {
     limits: StageLimits,
@@ -198,7 +197,7 @@ impl<'a> Runner<'a> {
         Ok(Opened::Source(rest.execute(source, &context)?))
     }
 
-    /// The input that stages get from outside.
+    /// The input of the stages from the database.
     fn context(&self, ns: Option<&Namespace>) -> ExecContext<Error> {
         ExecContext {
             now_ms: now_ms(),
@@ -218,7 +217,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Opens the query at the front of a pipeline; the stages of `rest` run behind it.
+    /// Opens the query at the front of a pipeline; the stages of `rest` process its result.
     fn query(
         &self,
         ns: &Namespace,
@@ -251,9 +250,9 @@ impl<'a> Runner<'a> {
 
 /// An opened pipeline.
 enum Opened {
-    /// It was a query only.
+    /// A query only.
     Cursor(Box<QueryCursor>),
-    /// It has stages.
+    /// A query and stages.
     Source(Source<Error>),
 }
 
@@ -267,8 +266,8 @@ impl Opened {
 }
 
 impl DocumentStore {
-    /// A pipeline that begins with `$geoNear` and names no field, with that of the only geospatial index;
-    /// `2d` goes before `2dsphere`. Other pipelines as they are.
+    /// Completes a pipeline that begins with `$geoNear` without a field: it gets that of the only geospatial index;
+    /// `2d` has precedence over `2dsphere`. Other pipelines are unchanged.
     ///
     /// # Errors
     /// `NamespaceNotFound` (26) without the collection, `IndexNotFound` (27) without such an index, and with
@@ -361,7 +360,7 @@ impl DocumentStore {
         self.aggregate_on(db, Some(&view.collection), ns, &request, context)
     }
 
-    /// Runs a pipeline over a collection; the cursor goes by the name `shown`.
+    /// Runs a pipeline over a collection; the cursor shows the name `shown`.
     fn aggregate_on(
         &self,
         db: &str,

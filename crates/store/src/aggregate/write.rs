@@ -1,4 +1,4 @@
-//! `$out` and `$merge`: a pipeline's documents go into a collection.
+//! `$out` and `$merge`: write a pipeline's documents into a collection.
 
 use frond_bson::{Doc, DocBuf, ObjectId, Value, doc};
 use frond_query::aggregate::{Source, Writing};
@@ -14,9 +14,9 @@ use crate::store::DocumentStore;
 use crate::write::insert::InsertOptions;
 use crate::write::update::UpdateRequest;
 
-/// Documents that are inserted at once.
+/// Documents of one insert.
 const BATCH_DOCUMENTS: usize = 1000;
-/// Bytes that are inserted at once.
+/// Bytes of one insert.
 const BATCH_BYTES: usize = 16 * 1024 * 1024;
 
 /// Where to write.
@@ -29,7 +29,7 @@ pub(super) struct Target<'a> {
     pub context: OpContext,
 }
 
-/// What `$merge` does with a document that is there already.
+/// What `$merge` does with a document that exists already.
 #[derive(Clone, Debug)]
 enum WhenMatched {
     Replace,
@@ -39,7 +39,7 @@ enum WhenMatched {
     Pipeline(DocBuf),
 }
 
-/// What `$merge` does with a document that is not there.
+/// What `$merge` does with a document that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WhenNotMatched {
     Insert,
@@ -71,7 +71,7 @@ impl Target<'_> {
             .and_then(|()| self.fill(&temporary, &mut docs))
             .and_then(|()| self.store.rename_collection(&temporary, &target, true));
         if filled.is_err() {
-            // The first error is the one to tell.
+            // The first error is the one to report.
             let _ = self.store.drop_collection(&temporary);
         }
         filled
@@ -80,7 +80,7 @@ impl Target<'_> {
     /// Creates a collection like another one.
     fn prepare(&self, ns: &Namespace, like: Option<&Collection>) -> Result<()> {
         match like {
-            // Its options set the order, or it is older than the setting, and so in the order of `_id`.
+            // Without an order in its options it is older than the setting, and so in the order of `_id`.
             Some(like) => {
                 let catalog = self.store.catalog();
                 catalog.create_ordered(ns, &like.options, NaturalOrder::Id)?;
@@ -242,7 +242,7 @@ impl Target<'_> {
             })?;
             filter.push(field, &doc! {"$eq": value});
         }
-        // Without `_id` on, a document that is there keeps the one it has.
+        // An existing document keeps its `_id` unless `on` has it.
         let mut rest = DocBuf::new();
         for element in doc.iter_raw() {
             if on.iter().any(|field| field == "_id") || element.name_bytes() != b"_id" {
@@ -271,7 +271,7 @@ impl Target<'_> {
                     WhenMatched::Pipeline(_) => Value::Array(&update),
                     _ => Value::Document(&update),
                 },
-                // A pipeline is for documents that are there; others are inserted as they are.
+                // The pipeline applies to existing documents; others are inserted unchanged.
                 sort: None,
                 collation: None,
                 upsert: not_matched == WhenNotMatched::Insert && variables.is_none(),
@@ -302,7 +302,7 @@ impl Target<'_> {
     }
 }
 
-/// Not every combination makes sense.
+/// Refuses combinations that make no sense.
 fn check_modes(matched: &WhenMatched, not_matched: WhenNotMatched) -> Result<()> {
     let name = match matched {
         WhenMatched::KeepExisting => "keepExisting",

@@ -10,12 +10,12 @@ const BYTES_MAX: i64 = 1 << 50;
 /// The largest number of documents.
 const DOCUMENTS_MAX: i64 = 1 << 31;
 
-/// How much a capped collection holds.
+/// The limits of a capped collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capped {
-    /// Most bytes of documents.
+    /// The most bytes of documents.
     pub bytes: u64,
-    /// Most documents, if that is limited.
+    /// The most documents, if limited.
     pub documents: Option<u64>,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn size(given: &Given<'_>) -> Result<u64> {
     Ok(bytes.unsigned_abs())
 }
 
-/// Reads `max` or `cappedMax`: documents. Zero and less are no limit.
+/// Reads `max` or `cappedMax`: documents. Zero and negative numbers mean no limit.
 pub(super) fn max(given: &Given<'_>) -> Result<Option<u64>> {
     let documents = given.integer()?;
     if documents >= DOCUMENTS_MAX {

@@ -1,4 +1,4 @@
-//! `clusteredIndex`: documents stored in the index on `_id`. Here they always are, so the option only
+//! `clusteredIndex`: documents stored in the index on `_id`. Collections are clustered anyway, so the option only
 //! changes how the index is shown and named.
 
 use frond_bson::{Doc, DocBuf, Value, doc};
@@ -66,7 +66,7 @@ pub(super) fn is_id_key(key: &Doc) -> bool {
     )
 }
 
-/// Checks `idIndex`, which tools send along with what they restore.
+/// Checks `idIndex`, which restore tools send.
 pub(super) fn check_id_index(given: &Given<'_>) -> Result<()> {
     let spec = given.doc()?;
     match spec.get("key") {

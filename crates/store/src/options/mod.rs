@@ -45,46 +45,46 @@ pub(crate) const SUPPORTED: &[&str] = &[
     "viewOn",
 ];
 
-/// Options that MongoDB knows and this server does not have, unless they have the value that
-/// switches them off.
+/// Options that MongoDB has and this server lacks. The value that switches such an option off is accepted.
 pub(crate) const NOT_SUPPORTED: [&str; 1] = ["encryptedFields"];
 
-/// Options that old drivers send, or that say what is so in any case.
+/// Options that old drivers send, or that ask for what is always so.
 const IGNORED: [&str; 4] = ["autoIndexId", "idIndex", "flags", "temp"];
 
-/// What `create` was given.
+/// The options of `create`, parsed.
 #[derive(Clone, Debug, Default)]
 pub struct CollectionOptions {
     /// Compression and sizes of the collection's trees.
     pub tree: TreeOptions,
-    /// Compression of indexes that do not say their own.
+    /// Compression of indexes that do not set their own.
     pub index_compression: Option<Compression>,
-    /// How strings compare where nothing else is asked for.
+    /// How strings compare by default.
     pub collator: Collator,
-    /// What documents have to be like.
+    /// The validator.
     pub validation: Validation,
-    /// How much it holds, if it is capped.
+    /// Its limits, if it is capped.
     pub capped: Option<Capped>,
-    /// The index on `_id` as it is shown, if it was asked for as a clustered index.
+    /// The index on `_id` as it is shown, if `create` had `clusteredIndex`.
     pub clustered: Option<DocBuf>,
-    /// The order of a scan, as far as `create` was told.
+    /// The order of a scan, if `create` set one.
     pub natural_order: Option<NaturalOrder>,
-    /// The fields of measurements, if they are its documents.
+    /// The options of a time series, if it is one.
     pub time_series: Option<TimeSeries>,
-    /// Seconds after which documents go: those of a time series, or those clustered by a date.
+    /// Seconds after which documents of a time series, or of a collection clustered by a date, expire.
     pub expire_after_seconds: Option<i64>,
     /// The query that it shows, if it is a view.
     pub view: Option<ViewOptions>,
     pre_images: bool,
 }
 
-/// The order in which a collection's documents lie, and so that of a scan.
+/// The order in which a collection's documents are stored, and so that of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NaturalOrder {
-    /// By `_id`: the documents lie in the index on `_id` themselves (a clustered index).
+    /// By `_id`: documents are stored in the index on `_id` (a clustered index).
     #[default]
     Id,
-    /// As they were inserted: under record numbers that count up. The index on `_id` is one more unique index.
+    /// The order of insertion: documents are keyed by ascending record ids. The index on `_id` is an ordinary unique
+    /// index.
     Insertion,
 }
 
@@ -131,8 +131,8 @@ fn invalid(message: impl Into<String>) -> crate::error::Error {
 }
 
 impl CollectionOptions {
-    /// Compression and sizes of the tree of the segments of large documents. Pages are of 16 KiB unless another size was asked for:
-    /// measured, single segments are read as fast as with 8 KiB, and the file is smaller by a fifth.
+    /// Compression and sizes of the tree of the segments of large documents. The default is pages of 16 KiB: in
+    /// measurements single segments are read as fast as with 8 KiB, and the file is a fifth smaller.
     pub(crate) fn segments_tree(&self) -> TreeOptions {
         const PAGE_BYTES: u32 = 16 * 1024;
         let is_default = self.tree.page_bytes == TreeOptions::default().page_bytes;
@@ -149,7 +149,7 @@ impl CollectionOptions {
     /// Checks the options of `create`.
     ///
     /// # Errors
-    /// `InvalidOptions` (72) for options that do not go together, and for one that MongoDB has and
+    /// `InvalidOptions` (72) for options that exclude each other, and for one that MongoDB has and
     /// this server lacks, `IDLUnknownField` (40415) for one that neither has, `TypeMismatch` (14)
     /// and others for wrong values.
     pub fn parse(options: &Doc) -> Result<CollectionOptions> {
@@ -251,7 +251,7 @@ impl CollectionOptions {
         Ok(parsed)
     }
 
-    /// Checks which options go together.
+    /// Refuses options that exclude each other.
     fn check(&self, options: &Doc) -> Result<()> {
         let given = || {
             let on = options.iter().filter(|(_, value)| !is_off(*value));
@@ -383,7 +383,7 @@ impl CollectionOptions {
             level,
             action,
         } = &self.validation;
-        // Where there is a validator, it is shown how it is applied.
+        // A validator is shown with its level and action.
         let (level, action) = match validator {
             None => (*level, *action),
             Some(validator) => {
@@ -407,7 +407,7 @@ impl CollectionOptions {
     }
 }
 
-/// The size of a capped collection, from the options that belong together.
+/// The limits of a capped collection, from `capped`, `size` and `max`.
 fn together(
     is_capped: bool,
     size: Option<u64>,
@@ -444,7 +444,7 @@ fn array_of(given: &Given<'_>) -> Result<ArrayBuf> {
     Ok(copy)
 }
 
-/// Seconds after which documents go.
+/// Seconds after which documents expire.
 fn expire_after(given: &Given<'_>) -> Result<i64> {
     let seconds = given.integer()?;
     if seconds < 0 {
@@ -644,7 +644,7 @@ mod tests {
         ] {
             let parsed = CollectionOptions::parse(&given).unwrap();
             assert_eq!(parsed.stored(&given), stored);
-            // What is stored is read again at each start.
+            // The stored form is parsed again at each start.
             let again = CollectionOptions::parse(&stored).unwrap();
             assert_eq!(again.stored(&stored), stored);
         }

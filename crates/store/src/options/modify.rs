@@ -1,4 +1,4 @@
-//! `collMod` as far as it changes the options of a collection or a view.
+//! `collMod`: changes of the options of a collection or a view.
 
 use frond_bson::{Doc, DocBuf, Value};
 use frond_query::error::ErrorCode;
@@ -10,7 +10,7 @@ use crate::error::{Result, command};
 /// The options of a collection after `changes`, fields of `collMod`; `before` are its stored ones.
 ///
 /// # Errors
-/// `InvalidOptions` (72) for a field that is not for this kind of collection, `IDLUnknownField`
+/// `InvalidOptions` (72) for a field that does not apply to this kind of collection, `IDLUnknownField`
 /// (40415) for one that no collection has, those of each option.
 pub(crate) fn modify(before: &Doc, changes: &Doc) -> Result<(CollectionOptions, DocBuf)> {
     let mut options = CollectionOptions::parse(before)?;

@@ -5,7 +5,7 @@ use frond_query::error::ErrorCode;
 
 use crate::error::{Error, Result, command};
 
-/// An option: its name with that of its owner (`create.capped`), and what was given.
+/// An option: its name with that of its command (`create.capped`), and its value.
 #[derive(Clone, Copy)]
 pub(super) struct Given<'a> {
     pub owner: &'a str,
@@ -56,19 +56,19 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// A whole number; a fraction is cut off.
+    /// An integer; a fraction is truncated.
     pub fn integer(&self) -> Result<i64> {
         let value = self.value;
         if !value.is_number() {
             return Err(self.wrong_type("types '[long, int, decimal, double]'"));
         }
-        // `as` holds a double within the limits and makes NaN 0, as MongoDB does.
+        // `as` saturates, and turns NaN into 0, as MongoDB does.
         Ok(value
             .as_i64_lossless()
             .unwrap_or_else(|| value.as_f64().unwrap_or(0.0) as i64))
     }
 
-    /// A whole number between two others.
+    /// An integer within a range.
     pub fn integer_between(&self, least: i64, most: i64) -> Result<i64> {
         let number = self.integer()?;
         let wrong = |relation, limit| {
@@ -87,7 +87,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// One of several words.
+    /// One of several names.
     pub fn choice<T: Copy>(&self, words: &[(&str, T)]) -> Result<T> {
         let given = self.str()?;
         let found = words.iter().find(|(word, _)| *word == given);
@@ -114,7 +114,7 @@ impl<'a> Given<'a> {
     }
 }
 
-/// A required field is not there.
+/// A required field is missing.
 pub(super) fn missing(owner: &str, name: &str) -> Error {
     command(
         ErrorCode::IDLFailedToParse,

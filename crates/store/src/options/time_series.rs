@@ -1,5 +1,5 @@
-//! `timeseries`: measurements over time. They are kept as ordinary documents, not in buckets; the
-//! options are checked and shown as MongoDB does.
+//! `timeseries`: measurements over time. They are stored as ordinary documents, not in buckets; the
+//! options are checked and shown as in MongoDB.
 
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_query::error::ErrorCode;
@@ -7,12 +7,12 @@ use frond_query::error::ErrorCode;
 use super::read::{Given, missing};
 use crate::error::{Result, command};
 
-/// What a time series collection was created with.
+/// The options of a time series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimeSeries {
-    /// The field with the time, a date in every document.
+    /// The field with the time: a date in every document.
     pub time_field: String,
-    /// The field that says what was measured.
+    /// The field with the metadata that identifies a series.
     pub meta_field: Option<String>,
     granularity: Option<Granularity>,
     bucket_max_span: i64,
@@ -124,7 +124,7 @@ impl TimeSeries {
         }
     }
 
-    /// Applies the `timeseries` of `collMod`: buckets may only get coarser.
+    /// Applies the `timeseries` of `collMod`: the granularity may only increase.
     pub(super) fn modify(&mut self, changes: &Doc) -> Result<()> {
         for (name, value) in changes.iter() {
             let inner = Given {

@@ -22,7 +22,7 @@ pub enum ValidationLevel {
     Moderate,
 }
 
-/// What happens to a document that does not pass.
+/// What happens to a document that fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ValidationAction {
     /// It is refused.
@@ -43,7 +43,7 @@ pub(super) const ACTIONS: &[(&str, ValidationAction)] = &[
     ("warn", ValidationAction::Warn),
 ];
 
-/// The word for a level or an action.
+/// The name of a level or an action.
 pub(super) fn word<T: PartialEq>(words: &[(&'static str, T)], meaning: &T) -> &'static str {
     let found = words.iter().find(|(_, other)| other == meaning);
     found.map_or("", |(word, _)| word)
@@ -54,13 +54,13 @@ pub(super) fn word<T: PartialEq>(words: &[(&'static str, T)], meaning: &T) -> &'
 pub struct Validation {
     /// The filter; none if everything is valid.
     pub validator: Option<Validator>,
-    /// Which writes are checked, if it was said.
+    /// Which writes are checked, if it was set.
     pub level: Option<ValidationLevel>,
-    /// What happens to a document that does not pass, if it was said.
+    /// What happens to a document that fails, if it was set.
     pub action: Option<ValidationAction>,
 }
 
-/// What becomes of a document that did not pass.
+/// The consequence for a document that failed.
 pub(crate) enum Invalid {
     /// It is refused with this error.
     Refused(Error),
@@ -74,7 +74,7 @@ pub struct Validator {
     /// As it was given.
     pub doc: DocBuf,
     filter: Arc<Filter>,
-    /// It asks for the time, so it is parsed again for each use.
+    /// It uses the current time, so it is parsed again for each use.
     uses_now: bool,
 }
 
@@ -99,7 +99,7 @@ impl Validator {
         Ok(self.filter.clone())
     }
 
-    /// A document that an expression cannot be evaluated for does not pass.
+    /// A document fails if an expression cannot be evaluated for it.
     fn passes(&self, doc: &Doc) -> Result<bool> {
         Ok(self.filter()?.try_matches(doc).unwrap_or(false))
     }
@@ -116,7 +116,7 @@ fn parse_filter(doc: &Doc) -> Result<Filter> {
     Ok(Filter::parse_with(doc, &environment())?)
 }
 
-/// Whether a string of an expression is one of the variables that change with time.
+/// Whether a string of an expression is a variable of the current time.
 fn mentions_now(doc: &Doc) -> bool {
     doc.values().any(|value| match value {
         Value::String(text) => text.starts_with("$$NOW") || text.starts_with("$$CLUSTER_TIME"),
@@ -125,7 +125,7 @@ fn mentions_now(doc: &Doc) -> bool {
     })
 }
 
-/// Refuses operators that a validator may not hold, wherever a filter has operators.
+/// Refuses operators that a validator may not have, at all levels of the filter.
 fn check_operators(filter: &Doc) -> Result<()> {
     let refused = |operator: &str| {
         command(
@@ -158,7 +158,7 @@ impl Validation {
     /// Checks a document that is about to be stored, in place of `old` if that is given.
     ///
     /// # Errors
-    /// Only if the validator itself is broken.
+    /// If the validator itself is invalid.
     pub(crate) fn check(&self, doc: &Doc, old: Option<&Doc>) -> Result<Option<Invalid>> {
         let Some(validator) = &self.validator else {
             return Ok(None);

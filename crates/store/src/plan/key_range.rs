@@ -1,11 +1,11 @@
-//! Where an index, or the documents of a collection, are read: intervals of each field of the keys.
+//! Ranges of keys: which part of an index, or of the documents of a collection, a scan reads.
 
 use frond_bson::key;
 
 use crate::intervals::Intervals;
 use crate::keyspace::{Direction, TreeId};
 
-/// Whole keys between which to read.
+/// An interval of whole keys.
 #[derive(Clone, Debug, Default)]
 pub struct KeyInterval {
     /// The first key inside.
@@ -17,13 +17,13 @@ pub struct KeyInterval {
 /// One field of the keys.
 #[derive(Clone, Debug)]
 pub struct ScanField {
-    /// Ranges in the order of the stored bytes: inverted already for a descending field.
+    /// Ranges in the order of the stored bytes: those of a descending field are inverted.
     pub ranges: Intervals,
     /// How the field is encoded.
     pub direction: key::Direction,
 }
 
-/// Where to read.
+/// The keys that a scan reads.
 #[derive(Clone, Debug)]
 pub struct KeyRange {
     /// The tree.
@@ -36,7 +36,7 @@ pub struct KeyRange {
     pub direction: Direction,
 }
 
-/// Where to read the documents of a collection.
+/// The range of a scan of the documents of a collection.
 pub fn primary_range(tree: TreeId, ranges: Intervals, direction: Direction) -> KeyRange {
     KeyRange {
         tree,

@@ -1,4 +1,4 @@
-//! Plans for what is near a point: only a geospatial index can answer them.
+//! Plans of `$near` and `$geoNear`: only a geospatial index can answer them.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub struct NearAccess {
 }
 
 impl NearAccess {
-    /// Where to read for what is between two distances from the point.
+    /// The keys between two distances from the point.
     pub fn ring_range(&self, from: f64, to: f64) -> KeyRange {
         let mut scan = self.scan.clone();
         if let Some(field) = scan.bounds.fields.get_mut(self.field.position) {
@@ -42,7 +42,7 @@ impl NearAccess {
     }
 }
 
-/// The plan of a query for what is near a point.
+/// The plan of a query with `$near`.
 ///
 /// # Errors
 /// `NoQueryExecutionPlans` (291) if there is no index for it, `BadValue` (2) with `$natural`.
@@ -101,7 +101,7 @@ pub(super) fn plan(
                 },
             ))
         })
-        // The first of equals.
+        // Of equal ranks the first one.
         .reduce(|best, other| if other.0 > best.0 { other } else { best });
     let (_, access) = best.ok_or_else(|| no_index(collection))?;
     let access =
@@ -117,7 +117,7 @@ pub(super) fn plan(
     })
 }
 
-/// Whether a partial index has all documents that the query can find.
+/// Whether a partial index has all documents that can match.
 fn has_all(index: &Index, query: &Query<'_>) -> bool {
     index.spec.partial.as_ref().is_none_or(|partial| {
         partial::implies(

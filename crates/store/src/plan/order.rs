@@ -1,11 +1,11 @@
-//! Which order a route through an index gives.
+//! The order that a route through an index gives.
 
 use super::sorted::{OrderField, order_fields};
 use crate::index::route::Route;
 use crate::index::spec::IndexSpec;
 
 impl Route {
-    /// The parts as far as their order matters, with the `_id` behind them.
+    /// The parts that determine the order, followed by the `_id`.
     pub(super) fn order<'a>(&'a self, spec: &'a IndexSpec) -> Vec<OrderField<'a>> {
         let Some(expanded) = &self.expanded else {
             return order_fields(spec, &self.multikey, &self.bounds.fields);

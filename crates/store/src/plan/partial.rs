@@ -5,8 +5,8 @@ use frond_query::matcher::{Comparison, Expr, Leaf, Op, Relation};
 
 use crate::intervals::conditions::{is_exact, of_op};
 
-/// Whether every document that passes `query` passes `partial`, as far as a look at the conditions
-/// one by one can tell. `collator` is how `partial` compares strings.
+/// Whether every document that passes `query` passes `partial`, judged by single conditions: false if that
+/// cannot tell. `collator` is how `partial` compares strings.
 pub fn implies(query: &Expr, partial: &Expr, collator: &Collator) -> bool {
     match partial {
         Expr::And(all) => all.iter().all(|one| implies(query, one, collator)),
@@ -44,7 +44,7 @@ fn implies_op(query: &Op, wanted: &Op, collator: &Collator) -> bool {
     }
 }
 
-/// The same equality with null, an array or another value whose ranges are wider than it.
+/// Whether both are the same equality. For null, arrays and other values whose ranges hold more than what matches.
 fn is_same(a: &Comparison, b: &Comparison) -> bool {
     a.relation() == Relation::Eq
         && b.relation() == Relation::Eq

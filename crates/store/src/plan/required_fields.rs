@@ -1,4 +1,4 @@
-//! What queries, updates and indexes look at, as [`FieldSet`].
+//! The fields that queries, updates and deletes require, as [`FieldSet`].
 
 use frond_bson::Value;
 use frond_query::matcher::Filter;
@@ -9,7 +9,7 @@ use frond_query::update::Update;
 use crate::catalog::Collection;
 use crate::record::field_set::{EVERYTHING, FieldSet, Increment, RequiredFields};
 
-/// Adds needs. False if everything is needed.
+/// Adds required fields. False if the whole document is required.
 fn add(needs: &Needs, fields: &mut FieldSet) -> bool {
     if needs.is_whole() {
         return false;
@@ -18,7 +18,7 @@ fn add(needs: &Needs, fields: &mut FieldSet) -> bool {
     true
 }
 
-/// What a filter and a sort look at, with other paths and the `_id`.
+/// The fields that a filter and a sort require, with the `shown` ones and the `_id`.
 pub fn of_query<'a>(
     filter: &Filter,
     sort: Option<&SortSpec>,
@@ -31,7 +31,7 @@ pub fn of_query<'a>(
     if by_parts { fields } else { EVERYTHING.clone() }
 }
 
-/// What the indexes look at that `touches` concerns. `None` for everything.
+/// The fields of the indexes that a change at the paths of `touches` can affect. `None` for the whole document.
 fn of_indexes(collection: &Collection, touches: &dyn Fn(&str) -> bool) -> Option<FieldSet> {
     let mut fields = FieldSet::paths(["_id"]);
     for index in &collection.indexes {
@@ -54,7 +54,7 @@ fn of_indexes(collection: &Collection, touches: &dyn Fn(&str) -> bool) -> Option
     Some(fields)
 }
 
-/// What an update looks at in documents of a collection. `whole` if the result is to be the whole document.
+/// The fields that an update requires. `whole` if the result is the whole document.
 pub fn of_update(update: &Update, collection: &Collection, whole: bool) -> RequiredFields {
     let touched = update.paths_touched();
     let Some(mut fields) = of_indexes(collection, &|path| touched.affects(path)) else {
@@ -73,7 +73,7 @@ pub fn of_update(update: &Update, collection: &Collection, whole: bool) -> Requi
             _ => 0,
         };
         let one = Increment::new(path, integer);
-        // What is looked at anyway is read.
+        // A field that is required anyway is read.
         if fields.meets(&one.path) {
             fields.add(&one.dotted);
         } else {
@@ -83,7 +83,7 @@ pub fn of_update(update: &Update, collection: &Collection, whole: bool) -> Requi
     RequiredFields::new(fields, increments)
 }
 
-/// What a delete looks at in documents of a collection.
+/// The fields that a delete requires.
 pub fn of_delete(collection: &Collection) -> RequiredFields {
     match of_indexes(collection, &|_| true) {
         Some(fields) => RequiredFields::parts(fields),

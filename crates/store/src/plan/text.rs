@@ -13,7 +13,7 @@ use crate::intervals::conditions::Conditions;
 ///
 /// # Errors
 /// `BadValue` (2) for a hint and a natural order; `NoQueryExecutionPlans` (291) if the fields before the text are
-/// not bounded, or a branch of an `$or` beside the text has no index.
+/// not bounded, or a branch of an `$or` besides the text has no index.
 pub fn choose(collection: &Collection, query: Query<'_>) -> Result<Plan> {
     let refuse = |message: &str| Err(command(ErrorCode::BadValue, message));
     if query.hint.is_some() {

@@ -2,12 +2,12 @@
 //! of it. Above this module a reader gets a document ([`load`]) and a writer stages one ([`write`]); neither sees
 //! the layout.
 //!
-//! A document of many fields is **shredded**. Its record becomes a [`header`]: some numbers, a table of
-//! containers, and the **skeleton**, which is the document with its large sub-documents taken out. Each of these is a
-//! **container**. The elements of a container lie in **segments** in a second tree of the collection,
-//! keyed by the record's key, the container and a number computed from the field's name: some bits of its hash, or of the
-//! number at its end. Each element has an **ordinal**, which restores the order of the fields. Other large values are
-//! taken out too, each whole.
+//! A document of many fields is **shredded**. Its record becomes a [`header`]: some numbers, a table of containers,
+//! and the **skeleton**, which is the document with its large sub-documents taken out. Each of these is a
+//! **container**. The elements of a container lie in **segments** in a second tree of the collection, keyed by the
+//! record's key, the container and a number computed from the field's name: some bits of its hash, or of the number
+//! at its end. Each element has an **ordinal**, which restores the order of the fields. Other large values are taken
+//! out too, each whole.
 //!
 //! | file | idea |
 //! | --- | --- |
@@ -29,9 +29,9 @@
 //! field was there before is unknown. The header counts the bytes that blind additions may have added as slack, until
 //! the document is rewritten.
 //!
-//! (A directory of keys inside one large value would need the value to be read and written for each update. One
-//! key for each field would make an insertion 20,000 messages long. Segments in the primary tree itself would have saved a
-//! look-up for whole documents, and would have cost every scan of headers, and every other user of that tree.)
+//! (A directory of keys inside one large value would need the value to be read and written for each update. One key
+//! for each field would make an insertion 20,000 messages long. Segments in the primary tree itself would have saved
+//! a look-up for whole documents, and would have cost every scan of headers, and every other user of that tree.)
 
 mod diff;
 mod edit;

@@ -1,9 +1,9 @@
 //! Segments: their keys and their contents.
 //!
-//! A key is the record's key, the container's number and the segment's number, both of two bytes, big-endian. The only
-//! segment of a value that is no document holds its type and its bytes. Any other segment is a sequence of **runs**: elements whose
-//! ordinals follow each other. A run is the ordinal of the first one (4 bytes, little-endian), the length of the elements (7 bits a
-//! byte, lowest first), and the elements.
+//! A key is the record's key, the container's number and the segment's number, both of two bytes, big-endian. The
+//! only segment of a value that is no document holds its type and its bytes. Any other segment is a sequence of
+//! **runs**: elements whose ordinals follow each other. A run is the ordinal of the first one (4 bytes,
+//! little-endian), the length of the elements (7 bits a byte, lowest first), and the elements.
 //!
 //! The field name determines its segment: by its hash, or in a numbered container by the number at its end.
 //! Fields with consecutive numbers then lie together, in long runs. These are assembled faster than single

@@ -13,7 +13,7 @@ use super::{PlanRequest, plane, sphere};
 use crate::index::route::Route;
 use crate::intervals::{Interval, Intervals, Label};
 
-/// Into which cells a geospatial field divides the world.
+/// The cells of a geospatial field.
 #[derive(Clone, Copy, Debug)]
 pub enum GeoCells {
     /// Those of the sphere.
@@ -25,14 +25,14 @@ pub enum GeoCells {
 /// The part of an index that finds what is near a point.
 #[derive(Clone, Copy, Debug)]
 pub struct GeoField {
-    /// Its place among the parts.
+    /// Its position among the parts.
     pub position: usize,
     /// Its cells.
     pub cells: GeoCells,
 }
 
 impl GeoField {
-    /// The values of the part for what is between two distances from the point: radians on the sphere.
+    /// The values of the part for geometries between two distances from the point: radians on the sphere.
     pub fn ring(&self, near: &Near, from: f64, to: f64) -> Intervals {
         match &self.cells {
             GeoCells::Sphere(levels) => sphere::ring(near, from, to, *levels),
@@ -40,7 +40,7 @@ impl GeoField {
         }
     }
 
-    /// A distance below which hardly anything is told apart.
+    /// The smallest distance that the cells resolve.
     pub fn finest(&self, near: &Near) -> f64 {
         match &self.cells {
             GeoCells::Plane(grid) if !near.is_spherical() => (grid.max - grid.min) * 1e-7,
@@ -48,7 +48,7 @@ impl GeoField {
         }
     }
 
-    /// A distance beyond which there is nothing.
+    /// The greatest distance that a geometry can have.
     pub fn farthest(&self, near: &Near) -> f64 {
         match &self.cells {
             GeoCells::Plane(grid) if !near.is_spherical() => near.distance_to_corner(grid),
@@ -65,7 +65,7 @@ impl GeoField {
     }
 }
 
-/// The values at a path, arrays at its end not taken apart.
+/// The values at a path; arrays at its end are not unwound.
 pub(super) fn values_at<'a>(doc: &'a Doc, path: &Path) -> Vec<Value<'a>> {
     let mut values = Vec::new();
     let _ = walk(doc, path, LeafArrays::Whole, &mut |value, _| {
@@ -107,7 +107,7 @@ pub(super) fn conditions_on<'e>(
     }
 }
 
-/// Numbers from `low` to `high`, both inside.
+/// Numbers from `low` to `high`, inclusive.
 pub(super) fn span(low: i64, high: i64) -> Interval {
     let encoded = |number: i64| {
         let mut bytes = Vec::new();
@@ -127,8 +127,8 @@ pub(super) fn span(low: i64, high: i64) -> Interval {
     }
 }
 
-/// The way through an index whose geospatial parts have these ranges. None without any: such an index
-/// lacks documents, unless the query insists on it.
+/// The route through an index whose geospatial parts have these ranges. There is none without ranges, because
+/// the index lacks documents; a hint uses it all the same.
 pub(super) fn route(request: &PlanRequest<'_>, fields: Vec<(usize, Intervals)>) -> Vec<Route> {
     if fields.is_empty() && !request.hinted {
         return Vec::new();

@@ -60,13 +60,13 @@ fn parse(request: &Request<'_>) -> Result<Parsed> {
 /// The hashed field of an index.
 #[derive(Debug)]
 struct Hashed {
-    /// Its place among the parts.
+    /// Its position among the parts.
     position: usize,
     path: Path,
 }
 
 impl Hashed {
-    /// The value at the path. An array there or on the way is an error.
+    /// The value at the path. An array there or on the path is an error.
     fn value<'a>(&self, mut doc: &'a Doc) -> Result<Option<Value<'a>>> {
         let mut rest = self.path.components().iter();
         let mut depth = 0;
@@ -104,11 +104,11 @@ fn hashes(values: &Intervals, collator: &Collator) -> Option<Intervals> {
         match value {
             // Strings that the collation finds equal have different hashes.
             text if collator.affects(&text) => return None,
-            // It may also be an element of an array, which the index does not have.
+            // The filter also matches elements of arrays, which the index lacks.
             Value::Array(_) => return None,
             number if number.is_number() => {
                 all.push(point(number));
-                // As a double this number alone has another hash than its equals of other types.
+                // The double of this value has another hash than equal numbers of other types.
                 if frond_bson::compare(&number, &Value::Double(BEYOND)).is_eq() {
                     all.extend([i64::MIN, i64::MAX].map(|same| point(Value::Int64(same))));
                 }

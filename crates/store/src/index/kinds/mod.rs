@@ -23,7 +23,7 @@
 //!    all. The filter is applied again unless the route is exact. No route: the index cannot be used.
 //! 5. **Limits.** [`IndexMethod::check`] refuses options that the kind cannot have, such as `unique`.
 //!
-//! A kind that is not there yet has a line without a parser; creating such an index is an error that names it.
+//! A kind that is not implemented has a line without a parser; creating such an index is an error that names it.
 
 mod geo;
 mod hashed;
@@ -61,7 +61,7 @@ pub struct Kind {
     pub options: &'static [&'static str],
     /// Those of the options that are an error on indexes of other kinds.
     pub own_only: &'static [&'static str],
-    /// Reads a key pattern and its options. `None` if there is no such kind yet.
+    /// Reads a key pattern and its options. `None` if the kind is not implemented.
     pub parse: Option<fn(&Request<'_>) -> Result<Parsed>>,
 }
 
@@ -75,7 +75,7 @@ pub static KINDS: &[Kind] = &[
     sphere::KIND,
 ];
 
-/// What a kind is asked to read.
+/// A key pattern and its options, to be parsed.
 pub struct Request<'a> {
     /// The key pattern; its fields are distinct, and each value is a number or the name of the kind.
     pub key: &'a Doc,
@@ -83,11 +83,11 @@ pub struct Request<'a> {
     pub spec: &'a Doc,
 }
 
-/// What a kind makes of a key pattern and its options.
+/// A parsed key pattern and its options.
 pub struct Parsed {
-    /// The parts of an entry in their order. Those of one computed field are neighbours.
+    /// The parts of an entry in order. Those of one computed field are adjacent.
     pub fields: Vec<IndexField>,
-    /// The key pattern, if it is stored and listed otherwise than it was given.
+    /// The key pattern, if it is stored and listed in another form than it was given.
     pub key: Option<DocBuf>,
     /// The options of this kind as they are stored and listed.
     pub options: DocBuf,
@@ -100,14 +100,14 @@ pub struct Parsed {
 pub enum Holds {
     /// The value at the path.
     Value,
-    /// What the computed field with this number, counted from 0, made of the document.
+    /// A part of the computed field with this number, counted from 0.
     Computed(usize),
 }
 
 /// One value of an alternative.
 #[derive(Clone, Debug)]
 pub enum Part<'a> {
-    /// A value of the document, or one without contents.
+    /// A value of the document, or a constant.
     Value(Value<'a>),
     /// A string that the kind made.
     Text(String),
@@ -129,7 +129,7 @@ impl<'a> From<Value<'a>> for Part<'a> {
     }
 }
 
-/// What the computed fields of one document turn into.
+/// The alternatives of the computed fields of one document.
 #[derive(Debug, Default)]
 pub struct Slots<'a> {
     slots: Vec<Slot<'a>>,
@@ -147,7 +147,7 @@ struct Slot<'a> {
 }
 
 impl<'a> Slots<'a> {
-    /// Nothing yet, for an index with these parts.
+    /// No alternatives yet, for an index with these parts.
     pub(super) fn of(fields: &[IndexField]) -> Slots<'a> {
         let mut slots: Vec<Slot<'a>> = Vec::new();
         for field in fields {
@@ -187,7 +187,7 @@ impl<'a> Slots<'a> {
         debug_assert_eq!(slot.parts.len() % slot.width, 0, "whole alternatives");
     }
 
-    /// Notes that the document has, or may have, several entries because of the part with this number.
+    /// Marks the part with this number as one for which the document has, or may have, several entries.
     pub fn set_multikey(&mut self, part: usize) {
         self.multikey.insert_all(part);
     }
@@ -211,18 +211,18 @@ impl<'a> Slots<'a> {
 
     /// The parts of a computed field in one of the combinations.
     pub(super) fn alternative(&self, slot: usize, combination: usize) -> &[Part<'a>] {
-        let mut place = combination;
+        let mut rest = combination;
         for (number, slot_here) in self.slots.iter().enumerate() {
             let width = slot_here.width.max(1);
             let count = (slot_here.parts.len() / width).max(1);
             if number == slot {
-                let start = place % count * width;
+                let start = rest % count * width;
                 return slot_here
                     .parts
                     .get(start..start + width)
                     .unwrap_or_default();
             }
-            place /= count;
+            rest /= count;
         }
         &[]
     }
@@ -239,7 +239,7 @@ pub struct PlanRequest<'a> {
     pub index: &'a Arc<Index>,
     /// The components of the parts that have several values in some document.
     pub multikey: &'a MultikeyPaths,
-    /// Whether the query insists on this index.
+    /// Whether the query has a hint of this index.
     pub hinted: bool,
 }
 
@@ -260,17 +260,17 @@ pub trait IndexMethod: Debug + Send + Sync {
     /// Fills in the alternatives of the computed fields of `doc`.
     ///
     /// # Errors
-    /// What is wrong with the document.
+    /// Errors in the document.
     fn parts<'a>(&self, doc: &'a Doc, out: &mut Slots<'a>) -> Result<()>;
 
     /// Whether a change at the paths that `touches` accepts can change the parts of the computed fields.
     /// `touches` takes a path and tells whether a value there, or above, or below, may differ.
     fn is_affected(&self, touches: &dyn Fn(&str) -> bool) -> bool;
 
-    /// The ways in which the index can find the documents of a query.
+    /// The routes by which the index can find the documents of a query.
     fn routes(&self, request: &PlanRequest<'_>) -> Vec<Route>;
 
-    /// The part that finds what is near a point, for a geometry at `path`. `None` if there is none.
+    /// The part that finds geometries at `path` near a point. `None` if there is none.
     fn near(&self, path: &Path, near: &Near) -> Option<GeoField> {
         let _ = (path, near);
         None

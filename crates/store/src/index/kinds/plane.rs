@@ -1,5 +1,5 @@
-//! `2d` indexes: the first field holds the places of legacy pairs in a square grid, as numbers that keep
-//! neighbours together. The other fields are ordinary.
+//! `2d` indexes: the first field holds the cells of legacy pairs in a square grid, as numbers that keep
+//! neighbouring cells together. The other fields are ordinary.
 //!
 //! A document without a pair is left out.
 
@@ -99,7 +99,7 @@ struct Plane {
     grid: Grid,
 }
 
-/// A place in the grid as a signed number of the same order.
+/// A cell of the grid as a signed number of the same order.
 fn signed(place: u64) -> i64 {
     place.cast_signed() ^ i64::MIN
 }
@@ -153,7 +153,7 @@ impl IndexMethod for Plane {
     }
 }
 
-/// The places between two distances from a point.
+/// The cells between two distances from a point.
 pub(super) fn ring(near: &Near, from: f64, to: f64, grid: &Grid) -> Intervals {
     intervals(&ring_spans(near, from, to, grid))
 }

@@ -31,7 +31,7 @@ pub(super) const KIND: Kind = Kind {
     parse: Some(parse),
 };
 
-/// The version of indexes that do not say which.
+/// The default version.
 const LATEST_VERSION: i64 = 3;
 
 fn parse(request: &Request<'_>) -> Result<Parsed> {
@@ -108,7 +108,7 @@ fn parse(request: &Request<'_>) -> Result<Parsed> {
 /// The geospatial fields of an index.
 #[derive(Debug)]
 struct Sphere {
-    /// Their places among the parts, and their paths.
+    /// Their positions among the parts, and their paths.
     fields: Vec<(usize, Path)>,
     levels: Levels,
     /// Whether documents without geometries have entries, too: version 1.
@@ -186,7 +186,7 @@ fn intervals(spans: &[(i64, i64)]) -> Intervals {
     Intervals::union_of(spans.iter().map(|(low, high)| span(*low, *high)).collect())
 }
 
-/// The cells with what is between two angles from a point.
+/// The cells between two angles from a point.
 pub(super) fn ring(near: &Near, from: f64, to: f64, levels: Levels) -> Intervals {
     intervals(&ring_spans(near, from, to, levels))
 }

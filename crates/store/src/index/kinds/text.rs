@@ -1,10 +1,10 @@
 //! Text indexes: an entry for every term of a document, with its score, see [`frond_query::text`].
 //!
 //! The key pattern is stored as MongoDB stores it: all text fields of it become the two parts `_fts` and `_ftsx`,
-//! the term and its score; what they were is in the option `weights`. Ordinary fields may stand before and behind
-//! them. Those before must be bounded to one value by a query, besides the `$text` that every query needs.
+//! the term and its score; the option `weights` has the original fields. Ordinary fields may precede and follow
+//! them. A query must bound those that precede to one value, besides the `$text` that every query needs.
 //!
-//! Of a unique one the entries are unique, as in MongoDB: no two documents have the same term with the same score and
+//! In a unique one the entries are unique, as in MongoDB: no two documents have the same term with the same score and
 //! the same values of the ordinary fields.
 
 use std::collections::BTreeMap;
@@ -23,10 +23,10 @@ use crate::index::route::Route;
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::intervals::{Interval, Intervals};
 
-/// The version of text indexes that this one is.
+/// The version of text indexes that is implemented.
 const VERSION: i32 = 3;
 
-/// Longer terms are cut, with a hash in place of the rest.
+/// Longer terms are truncated; a hash replaces the rest.
 const TERM_BYTES_MAX: usize = 256;
 const TERM_BYTES_KEPT: usize = 224;
 
@@ -43,7 +43,7 @@ pub(super) const KIND: Kind = Kind {
     parse: Some(parse),
 };
 
-/// The key pattern, taken apart.
+/// The parts of a key pattern.
 #[derive(Default)]
 struct Pattern {
     key: DocBuf,
@@ -83,7 +83,7 @@ fn read_key(key: &Doc) -> Result<Pattern> {
                 text_fields_end = fields.peek().is_some_and(|(_, next)| !is_text(next));
                 continue;
             }
-            // It was stored before.
+            // The pattern has its stored form already.
             match fields.next() {
                 Some(("_ftsx", value)) if value.as_i64_lossless() == Some(1) => {}
                 Some(("_ftsx", _)) => return Err(refuse("expecting _ftsx:1")),
@@ -238,7 +238,7 @@ pub(crate) fn check_only_one(new: &IndexSpec, existing: &[&IndexSpec]) -> Result
 /// The text fields of an index.
 #[derive(Debug)]
 struct Text {
-    /// The place of the term among the parts.
+    /// The position of the term among the parts.
     position: usize,
     ordinary: Vec<Path>,
     spec: Arc<TextSpec>,

@@ -1,9 +1,9 @@
 //! Wildcard indexes: one field stands for all paths, `{"$**": 1}`, or for all below one, `{"a.$**": 1}`.
 //!
-//! The field has two parts: a path and the value there. Documents are entered, and so are arrays, without their
-//! positions in the path; what is left are scalars, empty documents and arrays, and arrays directly inside of
-//! arrays. So a condition can use the index if whatever meets it lies in one such entry: no document, no array and no
-//! missing field may meet it. A condition that only says that a field is there reads all entries at its path and
+//! The field has two parts: a path and the value there. Documents and arrays are descended into; positions in arrays
+//! are not part of the path. The values are scalars, empty documents and arrays, and arrays directly inside
+//! arrays. So a condition can use the index if every value that meets it has an entry: no document, no array and no
+//! missing field may meet it. A condition that only requires a field to exist reads all entries at its path and
 //! below it.
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const PATH: &str = "$_path";
 /// A wildcard field.
 #[derive(Debug)]
 struct Wildcard {
-    /// The place of the path among the parts; the value follows it.
+    /// The position of the path among the parts; the value follows it.
     position: usize,
     /// Which paths are indexed.
     scope: Scope,
@@ -52,12 +52,12 @@ enum Scope {
     AllBut(Vec<String>),
 }
 
-/// Where a path is, seen from a scope.
+/// How a scope covers a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coverage {
     Inside,
     Outside,
-    /// Some of what is below is inside, and some is not.
+    /// Some of the paths below it are inside, others are not.
     Across,
 }
 
@@ -384,7 +384,7 @@ fn below(path: &str) -> Interval {
     }
 }
 
-/// Whether a document with contents or an array may lie in these ranges.
+/// Whether a non-empty document or an array may lie in these ranges.
 fn holds_containers(ranges: &Intervals) -> bool {
     let (low, _) = key::bracket(&Value::Document(Doc::empty()), key::Direction::Ascending);
     let (_, high) = key::bracket(&Value::Array(Doc::empty()), key::Direction::Ascending);
@@ -399,7 +399,7 @@ fn holds_containers(ranges: &Intervals) -> bool {
     !shared.as_slice().iter().all(is_empty_document)
 }
 
-/// Whether a condition compares with a document or an array as a whole. Such an index has none of them.
+/// Whether a condition compares with a whole document or array, which the index lacks.
 fn compares_containers(condition: &Condition) -> bool {
     let is_container = |label: &Label| match label {
         Label::Value { value, .. } => match value.as_value() {
@@ -414,8 +414,8 @@ fn compares_containers(condition: &Condition) -> bool {
 }
 
 impl Wildcard {
-    /// What the conditions on a path leave of it: ranges of paths and of values, and whether one entry of a
-    /// document at most is inside. `None` if the index cannot tell.
+    /// The ranges of paths and of values for the conditions on a path. `None` if the index cannot be used for
+    /// them.
     fn ranges(
         &self,
         path: &str,
@@ -433,7 +433,7 @@ impl Wildcard {
             return None;
         }
         let values = if is_array {
-            // Several conditions may be met by several elements.
+            // Different elements may meet different conditions.
             let usable = |one: &&Condition| {
                 one.holds_for_elements && !one.matches_missing && !compares_containers(one)
             };
@@ -456,7 +456,7 @@ impl Wildcard {
         })
     }
 
-    /// How a plan that reads one path sees the index.
+    /// The index, expanded for one path.
     fn expanded(&self, spec: &IndexSpec, path: &str, holds_value: bool) -> ExpandedIndex {
         let mut expanded = ExpandedIndex {
             key: DocBuf::new(),
@@ -556,7 +556,7 @@ impl IndexMethod for Wildcard {
             route.expanded = Some(Arc::new(self.expanded(spec, path, one_path)));
             routes.push(route);
         }
-        // Every document is in a compound index, so its first fields alone can find it.
+        // A compound index has an entry of every document, so its first fields alone can be used.
         if routes.is_empty() && self.position > 0 {
             routes.push(Route {
                 may_repeat: true,
