@@ -36,7 +36,8 @@ pub use catalog::{
 pub use context::{OpContext, Progress};
 pub use error::{Error, Result};
 pub use exec::cursor::QueryCursor;
-pub use explain::{Purpose, Verbosity};
+pub use exec::operator::Flow;
+pub use explain::{Purpose, Task, Verbosity};
 pub use find::{CountRequest, FindRequest};
 pub use hash::{CollectionHash, DatabaseHash};
 pub use index::ttl::TtlPass;
@@ -46,7 +47,6 @@ pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};
 pub use options::NaturalOrder;
 pub use plan::Hint;
-pub use plan::explain::Task;
 pub use queries::{QueryLimit, QuerySettings};
 pub use stats::{CollectionStats, DatabaseStats};
 pub use store::{

@@ -7,7 +7,7 @@ use super::{Limits, Resources, Runner, not_supported, write};
 use crate::error::{Error, Result};
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
-use crate::plan::explain::int;
+use crate::exec::describe::count as int;
 use crate::stats::CollectionStats;
 use crate::store::DocumentStore;
 use crate::write::environment;

@@ -14,7 +14,7 @@ use crate::index::spec::ID_INDEX_NAME;
 use crate::keyspace::{Durability, WriteSet};
 use crate::namespace::Namespace;
 use crate::options::{self, CollectionOptions, NaturalOrder};
-use crate::plan::trial::PlanCache;
+use crate::plan::cache::PlanCache;
 use crate::text;
 
 /// The result of dropping a collection.

@@ -38,7 +38,7 @@ use crate::large::load::Place;
 use crate::merge::Counts;
 use crate::namespace::Namespace;
 use crate::options::{CollectionOptions, NaturalOrder};
-use crate::plan::trial::PlanCache;
+use crate::plan::cache::PlanCache;
 
 pub(crate) use building::aborted;
 pub use change::{CreateIndexesInfo, DropInfo, IndexSelector};

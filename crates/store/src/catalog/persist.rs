@@ -31,7 +31,7 @@ use crate::large::LargeDocuments;
 use crate::merge::{self, Counts};
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
-use crate::plan::trial::PlanCache;
+use crate::plan::cache::PlanCache;
 use frond_query::error::ErrorCode;
 use frond_query::paths::MultikeyPaths;
 

@@ -1,19 +1,21 @@
 //! Planning: from a query to the way its documents are found.
 //!
 //! [`bounds`] reads ranges of fields from the filter, [`choose`] picks an index for them, [`sorted`]
-//! tells which order an index gives, [`partial`] whether a partial index has all that is asked for,
-//! [`route`] is a way through one index, [`trial`] compares several plans by running them for a while, [`explain`] shows the result.
+//! tells which order an index gives, [`merge`] which order several scans give together, [`partial`] whether a partial
+//! index has all that is asked for, [`residual`] which conditions the bounds leave to be checked. [`route`] is a way
+//! through one index, [`cache`] remembers choices.
 
 pub mod bounds;
+pub mod cache;
 pub mod choose;
-pub mod explain;
 pub mod interval;
+pub mod merge;
 pub mod near;
 pub mod partial;
+pub mod residual;
 pub mod route;
 pub mod sorted;
 mod text;
-pub mod trial;
 
 use std::sync::Arc;
 
@@ -172,6 +174,15 @@ pub enum Access {
     Near(Box<near::NearAccess>),
     /// One after the other; a document that two of them find counts once.
     Or(Vec<Access>),
+    /// Several scans side by side, each in the order that was asked for.
+    Merge(Box<merge::MergeAccess>),
+    /// One entry for each value of a field of an index.
+    Distinct {
+        /// The index and its bounds.
+        scan: IndexAccess,
+        /// The position of the field among those of the index.
+        position: usize,
+    },
 }
 
 /// Reading through a secondary index.
@@ -205,27 +216,10 @@ pub struct Plan {
     /// Whether they come in the order that was asked for.
     pub sorted: bool,
     /// Other ways that were considered, for `explain`.
-    pub rejected: Vec<Access>,
-}
-
-impl Access {
-    /// Whether every document that is found passes the filter.
-    pub fn is_exact(&self) -> bool {
-        match self {
-            Access::Eof => true,
-            Access::IdRange { exact, .. } => *exact,
-            Access::Index(access) => access.exact,
-            Access::CollScan(_) | Access::Id(_) | Access::Near(_) | Access::Or(_) => false,
-        }
-    }
+    pub rejected: Vec<choose::Candidate>,
 }
 
 impl IndexAccess {
-    /// Whether the entries are all that is read.
-    pub fn reads_no_documents(&self) -> bool {
-        self.covered || self.index.spec.clustering
-    }
-
     /// Where to read.
     pub fn key_range(&self) -> KeyRange {
         let fields = self.index.spec.fields.iter().zip(&self.bounds.fields);

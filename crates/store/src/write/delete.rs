@@ -9,7 +9,7 @@ use super::staging::Staging;
 use crate::catalog::Catalog;
 use crate::context::OpContext;
 use crate::error::Result;
-use crate::exec::access::Row;
+use crate::exec::operator::Row;
 use crate::find::Question;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;

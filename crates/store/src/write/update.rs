@@ -12,7 +12,7 @@ use super::{Retry, clock_timestamp, environment, now_ms};
 use crate::catalog::Catalog;
 use crate::context::OpContext;
 use crate::error::{Result, command};
-use crate::exec::access::Row;
+use crate::exec::operator::Row;
 use crate::find::Question;
 use crate::keyspace::Durability;
 use crate::large::want::Wanted;

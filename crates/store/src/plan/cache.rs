@@ -1,13 +1,7 @@
-//! Short trial runs: of several plans, the one that finds documents with the least work.
-//!
-//! Every candidate runs on the query's snapshot until it has found a batch of documents, has come
-//! to its end, or has done its share of work. The one with the most documents per unit of work wins;
-//! a plan that still has to sort counts only if it came to its end. (This is how MongoDB ranks
-//! plans.) The choice is remembered for queries of the same shape: the same fields, operators and
-//! order, whatever the constants.
+//! Plans that were chosen before, by the shape of the query: the same fields, operators and order, whatever the
+//! constants.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use frond_query::matcher::{ElemMatch, Expr, Filter, Op, Relation};
 use frond_query::sort::SortSpec;
@@ -16,18 +10,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::Access;
 use super::choose::Candidate;
-use crate::catalog::Collection;
-use crate::context::OpContext;
-use crate::error::Result;
-use crate::exec::access::{Executor, Loading};
-use crate::keyspace::Snapshot;
 
-/// Units of work, keys and documents looked at, that each candidate may do.
-const WORK_MAX: u64 = 1000;
-/// Documents after which a candidate has shown what it can do: a first batch.
-const FOUND_MAX: u64 = 101;
-/// Candidates that are tried; those with the best ranks.
-const CANDIDATES_MAX: usize = 8;
 /// Queries after which a choice is made again.
 const USES_MAX: u32 = 1000;
 /// Shapes that are remembered for a collection.
@@ -53,8 +36,8 @@ impl PlanCache {
         self.0.lock().clear();
     }
 
-    /// The place of the remembered plan among the candidates.
-    fn get(&self, shape: u64, documents: i64, candidates: &[Candidate]) -> Option<usize> {
+    /// The position of the remembered plan among the candidates.
+    pub fn get(&self, shape: u64, documents: i64, candidates: &[Candidate]) -> Option<usize> {
         let mut choices = self.0.lock();
         let choice = choices.get_mut(&shape)?;
         // A collection that has grown or shrunk may want another plan.
@@ -73,7 +56,8 @@ impl PlanCache {
             .position(|candidate| identity(&candidate.access) == plan)
     }
 
-    fn put(&self, shape: u64, documents: i64, chosen: &Access) {
+    /// Remembers a choice.
+    pub fn put(&self, shape: u64, documents: i64, chosen: &Access) {
         let mut choices = self.0.lock();
         if choices.len() >= SHAPES_MAX {
             choices.clear();
@@ -115,6 +99,21 @@ fn add_access(access: &Access, hasher: &mut Xxh3) {
             for branch in branches {
                 add_access(branch, hasher);
             }
+        }
+        Access::Merge(merge) => {
+            hasher.update(b"merge");
+            // The constants of the query decide how many scans one is taken apart into.
+            let most = match merge.exploded {
+                Some(_) => 1,
+                None => usize::MAX,
+            };
+            for branch in merge.branches.iter().take(most) {
+                add_access(&branch.access, hasher);
+            }
+        }
+        Access::Distinct { scan, .. } => {
+            hasher.update(b"distinct");
+            hasher.update(&scan.index.tree.0.to_le_bytes());
         }
     }
 }
@@ -194,82 +193,3 @@ fn add_op(op: &Op, hasher: &mut Xxh3) {
     hasher.update(name);
 }
 
-/// What is tried, and on what.
-pub struct Trial<'a> {
-    /// The collection.
-    pub collection: &'a Arc<Collection>,
-    /// The snapshot of the query.
-    pub snapshot: &'a Snapshot,
-    /// The filter.
-    pub filter: &'a Arc<Filter>,
-    /// The order wanted.
-    pub sort: &'a SortSpec,
-    /// Limits.
-    pub context: &'a OpContext,
-}
-
-impl Trial<'_> {
-    /// The place of the best among several candidates, which are ordered by rank.
-    ///
-    /// # Errors
-    /// The limits of the context, errors of the engine.
-    pub fn best(&self, candidates: &[Candidate]) -> Result<usize> {
-        let documents = self.collection.counts().documents;
-        let shape = shape(self.filter, self.sort);
-        let plans = self.collection.plans();
-        if let Some(known) = plans.get(shape, documents, candidates) {
-            return Ok(known);
-        }
-        let mut best = (f64::NEG_INFINITY, 0);
-        let mut work_max = WORK_MAX;
-        for (place, candidate) in candidates.iter().enumerate().take(CANDIDATES_MAX) {
-            let score = self.run(candidate, &mut work_max)?;
-            // Of equals the one with the better rank, which comes first.
-            if score > best.0 {
-                best = (score, place);
-            }
-        }
-        if let Some(chosen) = candidates.get(best.1) {
-            plans.put(shape, documents, &chosen.access);
-        }
-        Ok(best.1)
-    }
-
-    /// Runs one candidate: documents per unit of work, and more if it came to its end. Then the
-    /// others have no more work than it needed.
-    fn run(&self, candidate: &Candidate, work_max: &mut u64) -> Result<f64> {
-        let mut executor = Executor::open(
-            self.collection.clone(),
-            self.snapshot.clone(),
-            candidate.access.clone(),
-            self.filter.clone(),
-            self.context.clone(),
-        )?
-        .loading(Loading::ForFilter(None));
-        executor.set_work_max(*work_max);
-        let mut found = 0;
-        let ended = loop {
-            match executor.next_row() {
-                Ok(Some(_)) => found += 1,
-                Ok(None) => break !executor.is_out_of_work(),
-                // A document on which the filter fails says nothing about the plan.
-                Err(crate::error::Error::Command(_)) => break false,
-                Err(error) => return Err(error),
-            }
-            if found >= FOUND_MAX {
-                break false;
-            }
-        };
-        let work = executor.stats().work().max(1);
-        if ended {
-            *work_max = work.min(*work_max);
-            return Ok(1.0 + found as f64 / work as f64 - work as f64 * 1e-6);
-        }
-        // Before it has seen everything, a plan that has to sort cannot return anything.
-        Ok(if candidate.sorted {
-            found as f64 / work as f64
-        } else {
-            0.0
-        })
-    }
-}
