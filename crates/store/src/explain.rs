@@ -1,26 +1,28 @@
 //! `explain`: the plan of a query, and what it does when it is run.
 
-mod stages;
-
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use frond_bson::{Collator, Doc, DocBuf, doc};
+use frond_bson::{Doc, DocBuf, doc};
 use frond_query::matcher::canonical;
+use frond_query::projection::Projection;
 
 use crate::clock::environment;
 use crate::context::OpContext;
 use crate::error::Result;
 use crate::exec::ExecStats;
-use crate::find::trial::shape;
-use crate::find::{FindRequest, Planned, Question};
+use crate::exec::build::{Output, Wanted};
+use crate::exec::count::RecordCount;
+use crate::exec::describe::{Describer, Room, count};
+use crate::exec::eof::Eof;
+use crate::exec::executor::Executor;
+use crate::exec::operator::{Flow, OpStats, Operator};
+use crate::exec::trial::TrialRun;
+use crate::find::{FindRequest, Planned, Question, shape_of};
 use crate::namespace::Namespace;
-use crate::plan::Access;
-use crate::queries::QueryLimit;
+use crate::plan::cache::shape;
 use crate::store::DocumentStore;
-pub use stages::Task;
-pub(crate) use stages::int;
-use stages::{Measured, Room, Shown, counter_stage, stages};
 
 /// How much `explain` tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +31,24 @@ pub enum Verbosity {
     QueryPlanner,
     /// The plan, run, with figures.
     ExecutionStats,
-    /// As the former; other plans are not tried.
+    /// As the former, with what the trial runs of several plans did.
     AllPlansExecution,
+}
+
+/// What is done with the documents that are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// They are returned.
+    Find,
+    /// They are counted.
+    Count,
+    /// They are changed; with `upsert` one is inserted if there is none.
+    Update {
+        /// Whether to insert.
+        upsert: bool,
+    },
+    /// They are deleted.
+    Delete,
 }
 
 /// What the documents of a query are found for.
@@ -42,6 +60,8 @@ pub struct Purpose<'a> {
     pub returns: bool,
     /// Whether an update would change a document.
     pub would_change: &'a dyn Fn(&Doc) -> bool,
+    /// The path whose distinct values are wanted, and nothing else.
+    pub distinct: Option<&'a str>,
 }
 
 impl Purpose<'_> {
@@ -50,17 +70,19 @@ impl Purpose<'_> {
         task: Task::Find,
         returns: true,
         would_change: &|_| false,
+        distinct: None,
     };
 }
 
-/// Whether MongoDB would look one `_id` up without a plan, which it shows as `IDHACK`. A count skips by itself.
-fn takes_short_way(request: &FindRequest<'_>, task: Task) -> bool {
-    (request.skip == 0 || task == Task::Count)
-        && request.hint.is_none()
-        && request.min.is_none()
-        && request.max.is_none()
-        && !request.show_record_id
-        && !request.tailable
+/// What a run to the end did.
+#[derive(Clone, Copy, Debug, Default)]
+struct Measured {
+    stats: ExecStats,
+    /// Documents that it found, or counted.
+    found: u64,
+    /// Documents that an update would change.
+    modified: u64,
+    millis: u64,
 }
 
 impl DocumentStore {
@@ -90,61 +112,48 @@ impl DocumentStore {
         verbosity: Verbosity,
         context: &OpContext,
     ) -> Result<DocBuf> {
-        let measured = if verbosity == Verbosity::QueryPlanner {
-            None
-        } else {
-            Some(self.measure(ns, request, purpose, context)?)
+        let trials = RefCell::new(Vec::new());
+        let (projection, planned) = match purpose.task {
+            Task::Count => (None, self.plan_count(ns, request, &trials, context)?),
+            _ => {
+                let kept = Some(&trials);
+                let (projection, planned) =
+                    self.plan_find(ns, request, purpose.distinct, kept, context)?;
+                ((!projection.is_identity()).then_some(projection), planned)
+            }
         };
-        let planned = match purpose.task {
-            Task::Count => self.plan_count(ns, request, context)?,
-            _ => self.plan_find(ns, request, context)?.1,
-        };
-        let text = planned
-            .as_ref()
-            .and_then(|planned| planned.question.filter.text_match().cloned());
         let collator = self.catalog().collator(ns, request.collation.as_ref());
         let id_collator = self.catalog().collator(ns, None);
         let empty = Doc::empty();
         let filter = &*canonical(request.filter.unwrap_or(empty));
-        let by_counter = purpose.task == Task::Count && filter.is_empty() && request.hint.is_none();
-        let shape = planned
-            .as_ref()
-            .map(|planned| shape(&planned.question.filter, &planned.question.sort));
-        let (access, rejected, sorted) = match planned {
-            Some(planned) => {
-                let plan = planned.plan;
-                (plan.access, plan.rejected, plan.sorted)
-            }
-            None => (Access::Eof, Vec::new(), true),
-        };
-        let all_stages = |access: &Access, shown: &Shown<'_>| {
-            if by_counter {
-                counter_stage(shown)
-            } else {
-                stages(access, shown)
-            }
-        };
         let room = Room::default();
-        let shown = Shown {
-            room: &room,
-            task: purpose.task,
-            by_id_only: takes_short_way(request, purpose.task),
-            hinted: request.hint.is_some(),
+        let mut describer = Describer {
             filter,
+            sort: request.sort.unwrap_or(empty),
             projection: request.projection.unwrap_or(empty),
-            return_key: request.return_key,
-            sort: if sorted {
-                empty
-            } else {
-                request.sort.unwrap_or(empty)
-            },
-            sort_bytes: self.queries().limit(QueryLimit::Sort),
             collator: &collator,
             id_collator: &id_collator,
-            skip: request.skip,
-            limit: request.limit,
-            measured: None,
-            text: text.as_deref(),
+            executed: false,
+            room: &room,
+        };
+        let query = Explained {
+            request,
+            purpose,
+            projection,
+            context,
+            is_subplan: filter.count() == 1 && filter.contains_key("$or") && request.hint.is_none(),
+        };
+        let mut tree = match &planned {
+            _ if purpose.task == Task::Count && filter.is_empty() && request.hint.is_none() => {
+                let documents = self.estimated_count(ns);
+                Tree::Bare(Box::new(RecordCount::new(
+                    documents,
+                    request.skip,
+                    request.limit,
+                )))
+            }
+            None => Tree::Bare(Box::new(Eof)),
+            Some(planned) => Tree::Plan(query.operators(planned)),
         };
         let mut reply = doc! {"explainVersion": "1"};
         reply.push_doc("queryPlanner", |planner| {
@@ -154,7 +163,8 @@ impl DocumentStore {
             if let Some(collation) = collator.spec() {
                 planner.push("collation", collation);
             }
-            if let Some(shape) = shape {
+            if let Some(planned) = &planned {
+                let shape = shape(&planned.question.filter, &planned.question.sort);
                 let hash = format!("{:08X}", shape as u32);
                 planner.push("queryHash", hash.as_str());
                 planner.push("planCacheShapeHash", hash.as_str());
@@ -165,40 +175,56 @@ impl DocumentStore {
             planner.push("maxIndexedAndSolutionsReached", false);
             planner.push("maxScansToExplodeReached", false);
             planner.push("prunedSimilarIndexes", false);
-            planner.push("winningPlan", &all_stages(&access, &shown));
+            let winning = query.describe(tree.root(), &describer, &Measured::default());
+            planner.push("winningPlan", &winning);
             planner.push_array("rejectedPlans", |list| {
-                for other in &rejected {
-                    list.push(&stages(other, &shown));
+                for other in planned.iter().flat_map(|planned| &planned.plan.rejected) {
+                    let Some(planned) = &planned else { break };
+                    let other = query.operators(&planned.instead(other));
+                    let stages = query.describe(other.root(), &describer, &Measured::default());
+                    list.push(&stages);
                 }
             });
         });
-        if let Some(measured) = measured {
-            reply.push_doc("executionStats", |stats| {
-                stats.push("executionSuccess", true);
-                let returned = if purpose.returns {
-                    measured.returned
-                } else {
-                    0
-                };
-                stats.push("nReturned", int(returned));
-                stats.push("executionTimeMillis", int(measured.millis));
-                stats.push("totalKeysExamined", int(measured.stats.keys_examined));
-                stats.push("totalDocsExamined", int(measured.stats.docs_examined));
-                // MongoDB has no such field: only who has large documents sees it.
-                if measured.stats.large_examined > 0 {
-                    let large = int(measured.stats.large_examined);
-                    stats.push("largeDocumentsExamined", large);
-                }
-                let shown = Shown {
-                    measured: Some(measured),
-                    ..shown
-                };
-                stats.push("executionStages", &all_stages(&access, &shown));
-                if verbosity == Verbosity::AllPlansExecution {
-                    stats.push_array("allPlansExecution", |_| ());
-                }
-            });
+        if verbosity == Verbosity::QueryPlanner {
+            return Ok(reply);
         }
+        let measured = match &mut tree {
+            Tree::Bare(_) => Measured {
+                found: match purpose.task {
+                    Task::Count => self.count_of(ns, request),
+                    _ => 0,
+                },
+                ..Measured::default()
+            },
+            Tree::Plan(executor) => query.run(executor)?,
+        };
+        describer.executed = true;
+        reply.push_doc("executionStats", |stats| {
+            stats.push("executionSuccess", true);
+            let returned = match purpose.returns {
+                true => measured.found,
+                false => 0,
+            };
+            stats.push("nReturned", count(returned));
+            stats.push("executionTimeMillis", count(measured.millis));
+            stats.push("totalKeysExamined", count(measured.stats.keys_examined));
+            stats.push("totalDocsExamined", count(measured.stats.docs_examined));
+            // MongoDB has no such field: only who has large documents sees it.
+            if measured.stats.large_examined > 0 {
+                let large = count(measured.stats.large_examined);
+                stats.push("largeDocumentsExamined", large);
+            }
+            let stages = query.describe(tree.root(), &describer, &measured);
+            stats.push("executionStages", &stages);
+            if verbosity == Verbosity::AllPlansExecution {
+                stats.push_array("allPlansExecution", |list| {
+                    for run in trials.borrow().iter() {
+                        list.push(&of_trial(run, &describer));
+                    }
+                });
+            }
+        });
         Ok(reply)
     }
 
@@ -207,74 +233,162 @@ impl DocumentStore {
         &self,
         ns: &Namespace,
         request: &FindRequest<'_>,
+        trials: &RefCell<Vec<TrialRun>>,
         context: &OpContext,
     ) -> Result<Option<Planned>> {
-        let environment = environment(request.variables, Collator::BINARY);
+        let collator = self.catalog().collator(ns, request.collation.as_ref());
+        let environment = environment(request.variables, &collator);
         let question = Question::parse(request.filter, None, request.hint, &environment)?;
         let question = question.showing(Some(BTreeSet::new()));
-        question.plan(self.catalog(), ns, context)
+        question.plan_keeping(self.catalog(), ns, context, Some(trials))
     }
 
-    /// Runs a count to its end.
-    fn measure_count(
-        &self,
-        ns: &Namespace,
-        request: &FindRequest<'_>,
-        context: &OpContext,
-    ) -> Result<Measured> {
-        let start = Instant::now();
-        let mut measured = Measured {
-            stats: ExecStats::default(),
-            returned: 0,
-            modified: 0,
-            spills: 0,
-            spilled_bytes: 0,
-            millis: 0,
-        };
-        let most = request.limit.unwrap_or(u64::MAX);
-        if request.filter.is_none_or(Doc::is_empty) && request.hint.is_none() {
-            measured.returned = self
-                .estimated_count(ns)
-                .saturating_sub(request.skip)
-                .min(most);
-        } else if let Some(planned) = self.plan_count(ns, request, context)? {
-            let mut executor = planned.open(context)?.without_docs();
-            let mut found = 0;
-            while found < most.saturating_add(request.skip) && executor.next_row()?.is_some() {
-                found += 1;
-            }
-            measured.stats = executor.stats();
-            measured.returned = found.saturating_sub(request.skip);
+    /// What the counter of a collection says.
+    fn count_of(&self, ns: &Namespace, request: &FindRequest<'_>) -> u64 {
+        let behind = self.estimated_count(ns).saturating_sub(request.skip);
+        behind.min(request.limit.unwrap_or(u64::MAX))
+    }
+}
+
+/// The operators that are shown.
+enum Tree {
+    /// One that reads no collection: there is none, or a counter answers.
+    Bare(Box<dyn Operator>),
+    /// Those of a plan.
+    Plan(Executor),
+}
+
+impl Tree {
+    fn root(&self) -> &dyn Operator {
+        match self {
+            Tree::Bare(operator) => &**operator,
+            Tree::Plan(executor) => executor.root(),
         }
+    }
+}
+
+/// A query that is explained.
+struct Explained<'a> {
+    request: &'a FindRequest<'a>,
+    purpose: &'a Purpose<'a>,
+    projection: Option<Projection>,
+    context: &'a OpContext,
+    /// Whether it is one `$or`, whose branches MongoDB plans one by one.
+    is_subplan: bool,
+}
+
+impl Explained<'_> {
+    /// The operators of a plan; they take their times when they run.
+    fn operators(&self, planned: &Planned) -> Executor {
+        let request = self.request;
+        if self.purpose.task == Task::Count {
+            return planned.count(request.skip, request.limit, true, self.context);
+        }
+        let (wanted, output) = match self.purpose.task {
+            Task::Find => shape_of(planned, request, self.projection.clone()),
+            _ => {
+                let sort = planned.sort();
+                let output = Output {
+                    // Changing and deleting end by themselves.
+                    limit: request.limit.filter(|_| sort.is_some()),
+                    sort,
+                    ..Output::default()
+                };
+                (planned.wanted(), output)
+            }
+        };
+        let timed = Wanted {
+            timed: true,
+            ..wanted
+        };
+        planned.query(&timed, output, self.context)
+    }
+
+    /// Runs the operators to their end.
+    fn run(&self, executor: &mut Executor) -> Result<Measured> {
+        let start = Instant::now();
+        let mut measured = Measured::default();
+        let most = match self.purpose.task {
+            Task::Find | Task::Count => u64::MAX,
+            Task::Update { .. } | Task::Delete => self.request.limit.unwrap_or(u64::MAX),
+        };
+        let counts = self.purpose.task == Task::Count;
+        executor.for_each(&mut |row| {
+            if counts {
+                let n = row.doc.get_i64("n").unwrap_or(0);
+                measured.found = u64::try_from(n).unwrap_or(0);
+                return Ok(Flow::Continue);
+            }
+            measured.found += 1;
+            measured.modified += u64::from((self.purpose.would_change)(row.doc));
+            Ok(match measured.found < most {
+                true => Flow::Continue,
+                false => Flow::Pause,
+            })
+        })?;
+        measured.stats = executor.stats();
         measured.millis = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(measured)
     }
 
-    /// Runs a find to its end.
-    fn measure(
+    /// The operators as stages, with those around them that only `explain` knows.
+    fn describe(
         &self,
-        ns: &Namespace,
-        request: &FindRequest<'_>,
-        purpose: &Purpose<'_>,
-        context: &OpContext,
-    ) -> Result<Measured> {
-        if purpose.task == Task::Count {
-            return self.measure_count(ns, request, context);
+        root: &dyn Operator,
+        describer: &Describer<'_>,
+        measured: &Measured,
+    ) -> DocBuf {
+        let mut stages = describer.stage(root);
+        let stats = OpStats {
+            ended: true,
+            ..OpStats::default()
+        };
+        let is_eof = stages.get_str("stage") == Some("EOF");
+        if self.is_subplan && !is_eof {
+            let advanced = root.stats().advanced;
+            let of_subplan = OpStats { advanced, ..stats };
+            let mut outer = describer.begin("SUBPLAN", &of_subplan, root.works());
+            outer.push("inputStage", &stages);
+            stages = outer;
         }
-        let start = Instant::now();
-        let mut cursor = self.find(ns, request, context)?;
-        let mut modified = 0;
-        while let Some(doc) = cursor.next()? {
-            modified += u64::from((purpose.would_change)(&doc));
+        let name = match self.purpose.task {
+            Task::Update { .. } => "UPDATE",
+            Task::Delete => "DELETE",
+            Task::Count if is_eof => "COUNT",
+            Task::Find | Task::Count => return stages,
+        };
+        let mut outer = describer.begin(name, &stats, root.works());
+        if describer.executed {
+            match self.purpose.task {
+                Task::Update { upsert } => {
+                    outer.push("nMatched", count(measured.found));
+                    outer.push("nWouldModify", count(measured.modified));
+                    let inserts = upsert && measured.found == 0;
+                    outer.push("nWouldUpsert", i32::from(inserts));
+                }
+                Task::Delete => outer.push("nWouldDelete", count(measured.found)),
+                Task::Find | Task::Count => {
+                    outer.push("nCounted", 0);
+                    outer.push("nSkipped", 0);
+                }
+            }
         }
-        let stats: ExecStats = cursor.stats();
-        Ok(Measured {
-            stats,
-            returned: cursor.returned(),
-            modified,
-            spills: cursor.spilled().times(),
-            spilled_bytes: cursor.spilled().bytes(),
-            millis: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
-        })
+        outer.push("inputStage", &stages);
+        outer
+    }
+}
+
+/// A plan that was tried, for `allPlansExecution`.
+fn of_trial(run: &TrialRun, describer: &Describer<'_>) -> DocBuf {
+    let stats = run.executor.stats();
+    let root = run.executor.root();
+    let millis = root.stats().time.as_millis();
+    doc! {
+        "nReturned": count(run.found),
+        "executionTimeMillisEstimate": count(millis),
+        "totalKeysExamined": count(stats.keys_examined),
+        "totalDocsExamined": count(stats.docs_examined),
+        "score": run.score,
+        "executionStages": describer.stage(root),
     }
 }

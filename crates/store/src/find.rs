@@ -1,8 +1,8 @@
 //! Reading: `find`, `count`, `distinct`.
 
 mod distinct;
-pub(crate) mod trial;
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -20,16 +20,20 @@ use crate::catalog::{Catalog, Collection};
 use crate::clock::environment;
 use crate::context::OpContext;
 use crate::error::{Result, command};
-use crate::exec::access::{Executor, Loading};
-use crate::exec::cursor::QueryCursor;
+use crate::exec::build::{Builder, Output, Wanted};
+use crate::exec::count::Count;
+use crate::exec::cursor::{QueryCursor, TailOutput};
+use crate::exec::executor::Executor;
+use crate::exec::operator::{Flow, Operator};
+use crate::exec::reader::Loading;
 use crate::exec::tail::Tail;
+use crate::exec::trial::{Trial, TrialRun};
 use crate::keyspace::Snapshot;
 use crate::namespace::Namespace;
-use crate::plan::choose::{Query, choose};
+use crate::plan::choose::{Candidate, Query, choose};
 use crate::plan::{Hint, KeyLimits, Plan};
 use crate::store::DocumentStore;
 pub(crate) use distinct::Distinct;
-use trial::Trial;
 
 /// What `find` was asked for.
 #[derive(Clone, Debug, Default)]
@@ -95,6 +99,10 @@ pub(crate) struct Question {
     pub budget: Budget,
     /// The metadata that is shown or looked at, besides what is sorted by.
     pub meta: MetaFields,
+    /// Whether the request has nothing that keeps one `_id` from being looked up without a plan.
+    pub by_id_only: bool,
+    /// The path whose distinct values are wanted, and nothing else.
+    pub distinct: Option<String>,
 }
 
 impl Question {
@@ -116,6 +124,8 @@ impl Question {
             limits: KeyLimits::default(),
             budget: Budget::in_memory("$sort", STAGE_MEMORY_BYTES_MAX),
             meta: MetaFields::default(),
+            by_id_only: true,
+            distinct: None,
         })
     }
 
@@ -161,10 +171,21 @@ impl Question {
 
     /// Plans on the current snapshot. `None` if there is no such collection.
     pub fn plan(
+        self,
+        catalog: &Catalog,
+        ns: &Namespace,
+        context: &OpContext,
+    ) -> Result<Option<Planned>> {
+        self.plan_keeping(catalog, ns, context, None)
+    }
+
+    /// As [`Question::plan`]; keeps the trial runs of several plans for `explain`.
+    pub fn plan_keeping(
         mut self,
         catalog: &Catalog,
         ns: &Namespace,
         context: &OpContext,
+        kept: Option<&RefCell<Vec<TrialRun>>>,
     ) -> Result<Option<Planned>> {
         let Some((collection, snapshot)) = catalog.read(ns) else {
             return Ok(None);
@@ -178,6 +199,8 @@ impl Question {
             shown: self.shown.as_deref(),
             limits: &self.limits,
             by_record: collection.is_by_record(),
+            by_id_only: self.by_id_only,
+            distinct: self.distinct.as_deref(),
         };
         let trial = Trial {
             collection: &collection,
@@ -185,6 +208,7 @@ impl Question {
             filter: &self.filter,
             sort: &self.sort,
             context,
+            kept,
         };
         let plan = choose(&collection, query, |several| trial.best(several))?;
         Ok(Some(Planned {
@@ -197,6 +221,7 @@ impl Question {
 }
 
 /// A query with its plan, its collection and its snapshot.
+#[derive(Clone)]
 pub(crate) struct Planned {
     pub collection: Arc<Collection>,
     pub snapshot: Snapshot,
@@ -205,25 +230,59 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
-    /// Opens the plan.
-    pub fn open(&self, context: &OpContext) -> Result<Executor> {
-        Executor::open(
-            self.collection.clone(),
-            self.snapshot.clone(),
-            self.plan.access.clone(),
-            self.question.filter.clone(),
-            context.clone(),
-        )
-        .map(|executor| {
-            let executor = executor.with_meta(self.question.wanted_meta());
-            match &self.question.shown {
-                Some(shown) => {
-                    let sort = self.pending_sort().cloned();
-                    executor.loading(Loading::Shown(shown.clone(), sort))
-                }
-                None => executor,
-            }
-        })
+    /// Runs operators over the snapshot of the plan.
+    fn run(&self, root: Box<dyn Operator>, wanted: &Wanted, context: &OpContext) -> Executor {
+        let (collection, snapshot) = (self.collection.clone(), self.snapshot.clone());
+        Executor::new(root, collection, snapshot, context.clone(), wanted.keys)
+    }
+
+    /// The same query by another plan.
+    pub fn instead(&self, other: &Candidate) -> Planned {
+        Planned {
+            plan: Plan {
+                access: other.access.clone(),
+                sorted: other.sorted,
+                rejected: Vec::new(),
+            },
+            ..self.clone()
+        }
+    }
+
+    fn builder<'a>(&'a self, wanted: &'a Wanted) -> Builder<'a> {
+        Builder {
+            collection: &self.collection,
+            filter: &self.question.filter,
+            sort: &self.question.sort,
+            wanted,
+        }
+    }
+
+    /// The operators that find the rows, in whatever order.
+    pub fn rows(&self, wanted: &Wanted, context: &OpContext) -> Executor {
+        let rows = self.builder(wanted).rows(self.plan.access.clone());
+        self.run(rows, wanted, context)
+    }
+
+    /// The operators of the whole query.
+    pub fn query(&self, wanted: &Wanted, output: Output, context: &OpContext) -> Executor {
+        let rows = (self.builder(wanted)).query(self.plan.access.clone(), output);
+        self.run(rows, wanted, context)
+    }
+
+    /// The operators that count the rows.
+    pub fn count(
+        &self,
+        skip: u64,
+        limit: Option<u64>,
+        timed: bool,
+        context: &OpContext,
+    ) -> Executor {
+        let wanted = Wanted {
+            timed,
+            ..Wanted::count()
+        };
+        let rows = self.builder(&wanted).rows(self.plan.access.clone());
+        self.run(Box::new(Count::new(rows, skip, limit)), &wanted, context)
     }
 
     /// The sort that has to be done, if the plan is not in order.
@@ -231,39 +290,65 @@ impl Planned {
         (!self.plan.sorted).then_some(&self.question.sort)
     }
 
-    /// A cursor over the result. `shapes_early` if nobody asks its rows for anything but what the projection shows.
-    pub fn into_cursor(
-        self,
-        skip: u64,
-        limit: Option<u64>,
-        projection: Option<Projection>,
-        shapes_early: bool,
-        context: &OpContext,
-    ) -> Result<QueryCursor> {
-        let executor = self.open(context)?;
-        let sort = self.pending_sort().cloned();
-        let (executor, projection) = match projection {
-            // What is passed over is not projected.
-            Some(projection) if shapes_early && skip == 0 && shows_order(&projection, &sort) => {
-                executor.shaped(projection)
-            }
-            projection => (executor, projection),
+    /// What is looked at of the rows by who asks for nothing but the documents that the query shows.
+    pub fn wanted(&self) -> Wanted {
+        let loading = match &self.question.shown {
+            Some(shown) => Loading::Shown(shown.clone(), self.pending_sort().cloned()),
+            None => Loading::Everything,
         };
-        let sort = sort.map(|sort| (sort, self.question.budget.clone()));
-        let ns = self.collection.ns.clone();
-        let cursor = QueryCursor::of_plan(ns, executor, sort, skip, limit, projection);
-        Ok(cursor.with_meta(self.question.wanted_meta(), &self.question.sort))
+        Wanted {
+            meta: self.question.wanted_meta(),
+            ..Wanted::documents(loading)
+        }
+    }
+
+    /// The sort that has to be done, with what it may use.
+    pub fn sort(&self) -> Option<(SortSpec, Budget)> {
+        let sort = self.pending_sort()?.clone();
+        Some((sort, self.question.budget.clone()))
+    }
+
+    /// A cursor over the result.
+    pub fn cursor(&self, wanted: &Wanted, output: Output, context: &OpContext) -> QueryCursor {
+        let spilled = output
+            .sort
+            .as_ref()
+            .map(|(_, budget)| budget.spilled.clone());
+        let executor = self.query(wanted, output, context);
+        QueryCursor::of_plan(self.collection.ns.clone(), executor, spilled)
     }
 }
 
-/// Whether all that the sort looks at is in what the projection shows. With a limit most documents are dropped by the
-/// sort, but what is held of them is smaller.
-fn shows_order(projection: &Projection, sort: &Option<SortSpec>) -> bool {
-    let Some(sort) = sort else { return true };
-    let keeps = |path: &str| projection.keeps(path.split('.').next().unwrap_or_default());
-    sort.meta().is_empty()
-        && !projection.computes()
-        && sort.fields().all(|(path, _)| keeps(path.as_str()))
+/// What a find looks at of its rows, and what it makes of them.
+pub(crate) fn shape_of(
+    planned: &Planned,
+    request: &FindRequest<'_>,
+    projection: Option<Projection>,
+) -> (Wanted, Output) {
+    let wanted = Wanted {
+        keys: request.show_record_id,
+        index_keys: request.return_key,
+        ..planned.wanted()
+    };
+    let output = Output {
+        sort: planned.sort(),
+        skip: request.skip,
+        limit: request.limit,
+        projection,
+        return_key: request.return_key,
+        record_id: request.show_record_id && !request.return_key,
+    };
+    (wanted, output)
+}
+
+/// Whether MongoDB would look one `_id` up without a plan, which it shows as `IDHACK`.
+fn takes_short_way(request: &FindRequest<'_>) -> bool {
+    request.skip == 0
+        && request.hint.is_none()
+        && request.min.is_none()
+        && request.max.is_none()
+        && !request.show_record_id
+        && !request.tailable
 }
 
 impl DocumentStore {
@@ -273,6 +358,8 @@ impl DocumentStore {
         &self,
         ns: &Namespace,
         request: &FindRequest<'_>,
+        distinct: Option<&str>,
+        kept: Option<&RefCell<Vec<TrialRun>>>,
         context: &OpContext,
     ) -> Result<(Projection, Option<Planned>)> {
         let collator = self.catalog().collator(ns, request.collation.as_ref());
@@ -290,9 +377,11 @@ impl DocumentStore {
                 .queries()
                 .sort_budget(request.allow_disk_use, Arc::default()),
             meta: projection.meta(),
+            by_id_only: takes_short_way(request),
+            distinct: distinct.map(str::to_owned),
             ..question.showing(shown)
         };
-        let planned = question.plan(self.catalog(), ns, context)?;
+        let planned = question.plan_keeping(self.catalog(), ns, context, kept)?;
         Ok((projection, planned))
     }
 
@@ -313,26 +402,15 @@ impl DocumentStore {
         if request.tailable {
             return self.tail(ns, request, context);
         }
-        let (projection, planned) = self.plan_find(ns, request, context)?;
+        let (projection, planned) = self.plan_find(ns, request, None, None, context)?;
         let projection = (!projection.is_identity()).then_some(projection);
-        match planned {
-            None => Ok(QueryCursor::empty(ns.clone())),
+        Ok(match planned {
+            None => QueryCursor::empty(ns.clone()),
             Some(planned) => {
-                let by_record = planned.collection.is_by_record();
-                let (skip, limit) = (request.skip, request.limit);
-                let cursor =
-                    planned.into_cursor(skip, limit, projection, !request.return_key, context)?;
-                let cursor = match request.show_record_id {
-                    true => cursor.showing_record_ids(by_record),
-                    false => cursor,
-                };
-                Ok(if request.return_key {
-                    cursor.returning_keys()
-                } else {
-                    cursor
-                })
+                let (wanted, output) = shape_of(&planned, request, projection);
+                planned.cursor(&wanted, output, context)
             }
-        }
+        })
     }
 
     /// Opens a tailable cursor. It reads in the order of insertion, whatever indexes there are.
@@ -351,12 +429,17 @@ impl DocumentStore {
         let Some(tail) = Tail::open(catalog, ns, question.filter, context)? else {
             return Ok(QueryCursor::empty(ns.clone()));
         };
-        let (skip, limit) = (request.skip, request.limit);
-        let cursor = QueryCursor::of_tail(ns.clone(), tail, skip, limit, projection);
-        Ok(match request.show_record_id {
-            true => cursor.showing_record_ids(true),
-            false => cursor,
-        })
+        let tail = match request.show_record_id {
+            true => tail.with_keys(),
+            false => tail,
+        };
+        let output = TailOutput {
+            skip: request.skip,
+            remaining: request.limit,
+            projection,
+            shows_record_ids: request.show_record_id,
+        };
+        Ok(QueryCursor::of_tail(ns.clone(), tail, output))
     }
 
     /// Counts documents. Without a filter this reads a counter.
@@ -379,8 +462,8 @@ impl DocumentStore {
             request.hint,
             &environment(None, &collator),
         )?;
-        let limit = request.limit.unwrap_or(u64::MAX);
         if question.filter.is_empty() && question.hint.is_none() {
+            let limit = request.limit.unwrap_or(u64::MAX);
             return Ok(self
                 .estimated_count(ns)
                 .saturating_sub(request.skip)
@@ -390,13 +473,13 @@ impl DocumentStore {
         let Some(planned) = question.plan(self.catalog(), ns, context)? else {
             return Ok(0);
         };
-        let most = limit.saturating_add(request.skip);
-        let mut executor = planned.open(context)?.without_docs();
         let mut found = 0;
-        while found < most && executor.next_row()?.is_some() {
-            found += 1;
-        }
-        Ok(found.saturating_sub(request.skip))
+        let mut executor = planned.count(request.skip, request.limit, false, context);
+        executor.for_each(&mut |row| {
+            found = row.doc.get_i64("n").unwrap_or(0);
+            Ok(Flow::Continue)
+        })?;
+        Ok(u64::try_from(found).unwrap_or(0))
     }
 
     /// The distinct values of a field in the documents that pass a filter, elements of arrays taken
@@ -419,7 +502,10 @@ impl DocumentStore {
         let collator = self.catalog().collator(ns, collation);
         let question = Question::parse(filter, None, hint, &environment(None, &collator))?;
         let shown = BTreeSet::from([path.to_owned()]);
-        let question = question.showing(Some(shown));
+        let question = Question {
+            distinct: Some(path.to_owned()),
+            ..question.showing(Some(shown))
+        };
         match question.plan(self.catalog(), ns, context)? {
             None => Ok(ArrayBuf::new()),
             Some(planned) => distinct::values(&planned, path, context),

@@ -39,6 +39,7 @@ pub use catalog::{
 pub use context::{OpContext, Progress};
 pub use error::{Error, Result};
 pub use exec::cursor::QueryCursor;
+pub use exec::operator::Flow;
 pub use explain::{Purpose, Task, Verbosity};
 pub use find::{CountRequest, FindRequest};
 pub use keyspace::{Durability, Engine, EngineOptions};

@@ -237,6 +237,22 @@ impl Filter {
         }
     }
 
+    /// The filter of those conditions, of all that have to hold, that satisfy `keep`.
+    pub fn part(&self, keep: impl Fn(&Expr) -> bool) -> Filter {
+        fn collect(expr: &Expr, keep: &dyn Fn(&Expr) -> bool, kept: &mut Vec<Expr>) {
+            match expr {
+                Expr::And(children) => children.iter().for_each(|one| collect(one, keep, kept)),
+                one if keep(one) => kept.push(one.clone()),
+                _ => {}
+            }
+        }
+        let mut kept = Vec::new();
+        collect(&self.root, &keep, &mut kept);
+        Filter {
+            root: parse::all_of(kept),
+        }
+    }
+
     /// Whether every document passes because the filter has no condition.
     pub fn is_empty(&self) -> bool {
         matches!(&self.root, Expr::And(children) if children.is_empty())

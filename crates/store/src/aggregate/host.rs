@@ -7,7 +7,7 @@ use super::{Limits, Resources, Runner, not_supported, write};
 use crate::admin::CollectionStats;
 use crate::clock::{environment, now_ms};
 use crate::error::{Error, Result};
-use crate::explain::int;
+use crate::exec::describe::count as int;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
 use crate::store::DocumentStore;

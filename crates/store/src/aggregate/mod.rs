@@ -22,6 +22,7 @@ use crate::catalog::is_a_view;
 use crate::clock::{environment, now_ms};
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
+use crate::exec::build::Output;
 use crate::exec::cursor::{DocStream, QueryCursor};
 use crate::find::Question;
 use crate::keyspace::Durability;
@@ -239,11 +240,21 @@ impl<'a> Runner<'a> {
                 spilled: self.resources.spilled.clone(),
             },
             meta: rest.meta()?,
+            by_id_only: front.skip == 0,
+            distinct: None,
         };
         let limits = self.limits.get();
         match question.plan(self.store.catalog(), ns, &limits)? {
             None => Ok(QueryCursor::empty(ns.clone())),
-            Some(planned) => planned.into_cursor(front.skip, front.limit, None, false, &limits),
+            Some(planned) => {
+                let output = Output {
+                    sort: planned.sort(),
+                    skip: front.skip,
+                    limit: front.limit,
+                    ..Output::default()
+                };
+                Ok(planned.cursor(&planned.wanted(), output, &limits))
+            }
         }
     }
 }

@@ -9,8 +9,8 @@ use std::ops::Bound;
 
 use frond_bson::key;
 
+use super::operator::{ExecContext, Flow, OpStats, Pulled};
 use crate::error::{Result, corrupt};
-use crate::exec::ExecStats;
 use crate::intervals::Interval;
 use crate::keyspace::after_prefix;
 use crate::keyspace::{Cursor, Direction, Snapshot};
@@ -28,8 +28,28 @@ enum Verdict {
     Damaged,
 }
 
-/// A cursor over the keys inside the bounds.
+/// What a visitor wants after a key.
+pub enum Step {
+    /// The next key.
+    Next,
+    /// The first key not below this one, in the direction of the scan.
+    Seek(Vec<u8>),
+    /// To return from the scan for now.
+    Pause,
+}
+
+impl From<Flow> for Step {
+    fn from(flow: Flow) -> Step {
+        match flow {
+            Flow::Continue => Step::Next,
+            Flow::Pause => Step::Pause,
+        }
+    }
+}
+
+/// The keys inside the bounds, read by a cursor that is opened when the first key is asked for.
 pub struct KeyScan {
+    range: Option<KeyRange>,
     cursor: Option<Cursor>,
     fields: Vec<ScanField>,
     forward: bool,
@@ -40,25 +60,38 @@ pub struct KeyScan {
 }
 
 impl KeyScan {
+    /// A scan that has not begun.
+    pub fn new(range: KeyRange) -> KeyScan {
+        KeyScan {
+            forward: range.direction == Direction::Forward,
+            range: Some(range),
+            cursor: None,
+            fields: Vec::new(),
+            counts_keys: true,
+            is_one_range: false,
+        }
+    }
+
+    /// The same scan, as that of a whole collection: it looks at documents, not at keys.
+    pub fn of_collection(mut self) -> KeyScan {
+        self.counts_keys = false;
+        self
+    }
+
     /// Opens the cursor between the outermost bounds.
-    pub fn open(snapshot: &Snapshot, range: KeyRange) -> Result<KeyScan> {
+    #[inline(never)]
+    fn open(&mut self, snapshot: &Snapshot, range: KeyRange, stats: &mut OpStats) -> Result<()> {
         let KeyRange {
             tree,
             fields,
             interval,
             direction,
         } = range;
-        let forward = direction == Direction::Forward;
-        if fields.iter().any(|field| field.ranges.is_none()) {
-            return Ok(KeyScan {
-                cursor: None,
-                fields,
-                forward,
-                counts_keys: true,
-                is_one_range: false,
-            });
+        self.fields = fields;
+        if self.fields.iter().any(|field| field.ranges.is_none()) {
+            return Ok(());
         }
-        let (low, high) = outer_bounds(&fields);
+        let (low, high) = outer_bounds(&self.fields);
         let low = interval.low.map_or(low.clone(), |other| other.max(low));
         let high = match (interval.high, high) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -73,46 +106,43 @@ impl KeyScan {
         } else {
             Bound::Included(low.as_slice())
         };
-        let is_one_range = match fields.as_slice() {
+        self.is_one_range = match self.fields.as_slice() {
             [field] => field.ranges.as_slice().len() == 1,
             _ => false,
         };
-        Ok(KeyScan {
-            cursor: Some(snapshot.cursor(tree, lower, upper, direction)?),
-            fields,
-            forward,
-            counts_keys: true,
-            is_one_range,
-        })
+        stats.seeks += u64::from(self.counts_keys);
+        self.cursor = Some(snapshot.cursor(tree, lower, upper, direction)?);
+        Ok(())
     }
 
-    /// The same scan, as that of a whole collection: it looks at documents, not at keys.
-    pub fn of_collection(mut self) -> KeyScan {
-        self.counts_keys = false;
-        self
-    }
-
-    /// Whether it looks at keys, rather than at a whole collection.
-    pub fn counts_keys(&self) -> bool {
-        self.counts_keys
-    }
-
-    /// Calls `visit` with key, value and the end of the fields in the key, for each key inside,
-    /// until it returns something. `None` at the end, and when a trial run is out of work.
+    /// Calls `visit` with key, value and the end of the fields in the key, for each key inside, until it asks for a
+    /// pause. The next call goes on behind the last key.
+    ///
+    /// # Errors
+    /// Errors of the visitor and the engine.
     #[inline(always)] // As a call of its own it costs a scan of the collection 5%.
-    pub fn next<R>(
+    pub fn for_each(
         &mut self,
-        stats: &mut ExecStats,
-        mut visit: impl FnMut(&[u8], &[u8], usize, &mut ExecStats) -> Result<Option<R>>,
-    ) -> Result<Option<R>> {
+        cx: &ExecContext,
+        stats: &mut OpStats,
+        mut visit: impl FnMut(&[u8], &[u8], usize, &mut OpStats) -> Result<Step>,
+    ) -> Result<Pulled> {
+        if let Some(range) = self.range.take() {
+            self.open(&cx.snapshot, range, stats)?;
+        }
         let Some(cursor) = &mut self.cursor else {
-            return Ok(None);
+            return Ok(stats.end());
         };
         while let Some((key, value)) = cursor.next()? {
-            if stats.is_out_of_work() {
-                return Ok(None);
+            if cx.is_out_of_work() {
+                return Ok(Pulled::Paused);
             }
-            stats.keys_examined += u64::from(self.counts_keys);
+            cx.step()?;
+            stats.works += 1;
+            if self.counts_keys {
+                stats.keys_examined += 1;
+                cx.spend();
+            }
             let direction = self.fields.first().map(|field| field.direction);
             let verdict = match direction.filter(|_| self.is_one_range) {
                 // The whole key is the field, so the cursor's bounds are those of the range.
@@ -121,24 +151,23 @@ impl KeyScan {
                 }
                 _ => check(&self.fields, key, self.forward),
             };
-            match verdict {
-                Verdict::Inside(fields_end) => {
-                    if let Some(found) = visit(key, value, fields_end, stats)? {
-                        return Ok(Some(found));
-                    }
-                }
+            let target = match verdict {
+                Verdict::Inside(fields_end) => match visit(key, value, fields_end, stats)? {
+                    Step::Next => continue,
+                    Step::Pause => return Ok(Pulled::Paused),
+                    Step::Seek(target) => target,
+                },
                 // Downwards a seek may land on the end of a range, which is outside: go on below it.
-                Verdict::Seek(target) if target == key => {}
-                Verdict::Seek(target) => {
-                    stats.seeks += 1;
-                    cursor.seek(&target)?;
-                }
+                Verdict::Seek(target) if target == key => continue,
+                Verdict::Seek(target) => target,
                 Verdict::Done => break,
                 Verdict::Damaged => return Err(corrupt("an index key")),
-            }
+            };
+            stats.seeks += 1;
+            cursor.seek(&target)?;
         }
         self.cursor = None;
-        Ok(None)
+        Ok(stats.end())
     }
 }
 

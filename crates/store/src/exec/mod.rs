@@ -1,15 +1,46 @@
-//! Running plans: [`key_scan`] reads keys within bounds, [`access`] turns them into documents that
-//! pass a filter, [`sort`] orders them, [`cursor`] is what a client pulls from,
-//! [`tail`] waits for more.
+//! Running plans: operators that compose, each a file of its own.
+//!
+//! [`operator`] has the trait and what rows look like on their way. Rows come from [`coll_scan`], [`id_lookup`],
+//! [`id_scan`], [`index_scan`], [`distinct_scan`], [`near`] or [`eof`]; [`union`] and [`sort_merge`] put several of
+//! these together; [`fetch`] reads documents, [`text_match`] tests them for a text; [`sort`], [`skip`], [`limit`],
+//! [`projection`], [`metadata`], [`record_id`] and [`count`] make of them what was asked for. [`build`] puts the
+//! operators of a plan together, [`executor`] runs them, [`trial`] compares plans by running them for a while,
+//! [`describe`] shows them. [`cursor`] is what a client pulls from; [`tail`] waits for more.
+//!
+//! A filter is no operator of its own: the scan or the fetch that reads a document tests it, because it reads of a
+//! large document only what the filter looks at before it reads the rest.
 
-pub mod access;
+pub mod build;
+pub mod coll_scan;
+pub mod count;
 pub mod cursor;
+pub mod describe;
+pub mod distinct_scan;
+pub mod eof;
+pub mod executor;
+pub mod fetch;
+pub mod id_lookup;
+pub mod id_scan;
+pub mod index_scan;
 pub mod key_scan;
-mod near;
+pub mod limit;
+pub mod metadata;
+pub mod near;
+pub mod operator;
+pub mod projection;
+pub mod reader;
+pub mod record_id;
+pub mod seen;
+pub mod skip;
 pub mod sort;
+pub mod sort_merge;
 pub mod tail;
+pub mod text_match;
+pub mod timed;
+pub mod trial;
+pub mod union;
 
-use crate::record;
+use operator::Operator;
 
 /// What a plan has looked at, for `explain` and the profiler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,30 +51,30 @@ pub struct ExecStats {
     pub docs_examined: u64,
     /// Those of them that are stored in parts.
     pub large_examined: u64,
-    /// Searches for a key in an index: one for the first key, and one for each jump over keys that cannot match.
-    pub seeks: u64,
-    /// Documents that passed the filter, before sort, skip and limit.
-    pub passed: u64,
-    /// Documents dropped because they were seen before.
-    pub dups_dropped: u64,
-    /// After this much work the scan pauses. For trial runs.
-    pub(crate) work_max: Option<u64>,
 }
 
 impl ExecStats {
-    /// Counts a document, by its record.
-    pub(crate) fn examine(&mut self, stored: &[u8]) {
-        self.docs_examined += 1;
-        self.large_examined += u64::from(record::is_in_parts(stored));
+    /// The sum over an operator and its inputs.
+    pub fn of(operator: &dyn Operator) -> ExecStats {
+        let own = operator.stats();
+        let own = ExecStats {
+            keys_examined: own.keys_examined,
+            docs_examined: own.docs_examined,
+            large_examined: own.large_examined,
+        };
+        let inputs = operator.inputs();
+        inputs.iter().fold(own, |sum, input| {
+            let one = ExecStats::of(*input);
+            ExecStats {
+                keys_examined: sum.keys_examined + one.keys_examined,
+                docs_examined: sum.docs_examined + one.docs_examined,
+                large_examined: sum.large_examined + one.large_examined,
+            }
+        })
     }
 
     /// Units of work: keys and documents looked at.
     pub fn work(&self) -> u64 {
         self.keys_examined + self.docs_examined
-    }
-
-    /// Whether the work of a trial run is done.
-    pub(crate) fn is_out_of_work(&self) -> bool {
-        self.work_max.is_some_and(|max| self.work() >= max)
     }
 }

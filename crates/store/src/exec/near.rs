@@ -8,16 +8,17 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
+use frond_bson::DocBuf;
 use frond_query::error::ErrorCode;
 
-use super::ExecStats;
-use super::access::{Row, Seen, Test, damaged, orphan};
-use super::key_scan::KeyScan;
-use crate::catalog::Collection;
-use crate::context::OpContext;
+use super::describe::{Describer, Part, count};
+use super::index_scan::{damaged, orphan, parts_of};
+use super::key_scan::{KeyScan, Step};
+use super::operator::{ExecContext, Flow, OpStats, Operator, Pulled, Row, RowRef, Sink};
+use super::reader::Reader;
+use super::seen::Seen;
 use crate::error::{Result, command};
-use crate::index::{covered, entry};
-use crate::keyspace::Snapshot;
+use crate::index::covered;
 use crate::plan::near::NearAccess;
 
 /// Documents of a ring that are held at most, unless they are all as far away.
@@ -62,17 +63,13 @@ impl Ord for Found {
     }
 }
 
-/// What a search reads.
-pub(super) struct Place<'a> {
-    pub snapshot: &'a Snapshot,
-    pub collection: &'a Collection,
-    pub test: &'a Test<'a>,
-    pub keeps_index_keys: bool,
-}
-
-/// A search in progress.
-pub(super) struct NearSearch {
+/// Reads an index around a point, and hands on documents in the order of their distance.
+pub struct NearScan {
     access: NearAccess,
+    reader: Reader,
+    keeps_keys: bool,
+    /// Whether rows come with the fields of their entry.
+    shows_key: bool,
     /// The ring: from this distance to below that one, which is inside of the last ring.
     from: f64,
     to: f64,
@@ -90,13 +87,22 @@ pub(super) struct NearSearch {
     ready: Vec<Found>,
     numbered: u64,
     ended: bool,
+    /// The figures of the scans of all rings.
+    scanned: OpStats,
+    /// The figures of the documents that were read.
+    fetched: OpStats,
+    stats: OpStats,
 }
 
-impl NearSearch {
-    pub fn new(access: NearAccess) -> NearSearch {
+impl NearScan {
+    /// A search by this access; `reader` tests what else the query asks for.
+    pub fn new(access: NearAccess, reader: Reader, keeps_keys: bool, shows_key: bool) -> NearScan {
         let (from, to) = access.near.range();
         let end = to.min(access.field.farthest(&access.near));
-        NearSearch {
+        NearScan {
+            reader,
+            keeps_keys,
+            shows_key,
             from,
             to: from,
             end,
@@ -109,53 +115,23 @@ impl NearSearch {
             ready: Vec::new(),
             numbered: 0,
             ended: from > end,
+            scanned: OpStats::default(),
+            fetched: OpStats::default(),
+            stats: OpStats::default(),
             access,
         }
     }
 
-    /// The next document; `None` at the end, and when a trial run is out of work.
-    pub fn next(
-        &mut self,
-        place: &Place<'_>,
-        context: &mut OpContext,
-        stats: &mut ExecStats,
-    ) -> Result<Option<Row>> {
-        loop {
-            if let Some(found) = self.ready.pop() {
-                return Ok(Some(found.row));
-            }
-            if self.scan.is_none() {
-                if self.ended {
-                    return Ok(None);
-                }
-                self.open_ring(place.snapshot, context, stats)?;
-            }
-            while let Some(found) = self.read(place, context, stats)? {
-                self.hold(found)?;
-            }
-            if stats.is_out_of_work() {
-                return Ok(None);
-            }
-            self.close_ring();
-        }
-    }
-
-    fn open_ring(
-        &mut self,
-        snapshot: &Snapshot,
-        context: &mut OpContext,
-        stats: &mut ExecStats,
-    ) -> Result<()> {
+    fn open_ring(&mut self, cx: &ExecContext) -> Result<()> {
         let step = match self.step {
             Some(step) => step,
-            None => self.first_step(snapshot, context, stats)?,
+            None => self.first_step(cx)?,
         };
         // Never so narrow that it ends where it begins.
         let step = step.max(self.from * 1e-12).max(1e-15);
         self.to = (self.from + step).min(self.end);
         let range = self.access.ring_range(self.from, self.to);
-        self.scan = Some(KeyScan::open(snapshot, range)?);
-        stats.seeks += 1;
+        self.scan = Some(KeyScan::new(range));
         self.seen = self.access.scan.may_repeat.then(Seen::default);
         self.held_max = HELD_MAX;
         Ok(())
@@ -163,19 +139,14 @@ impl NearSearch {
 
     /// How far from the nearest possible document the first one may be: the narrowest ring with any
     /// entry at all.
-    fn first_step(
-        &self,
-        snapshot: &Snapshot,
-        context: &mut OpContext,
-        stats: &mut ExecStats,
-    ) -> Result<f64> {
+    fn first_step(&mut self, cx: &ExecContext) -> Result<f64> {
         let mut step = self.access.field.finest(&self.access.near);
         while self.from + step < self.end {
-            context.step()?;
+            cx.step()?;
             let range = self.access.ring_range(self.from, self.from + step);
-            let mut scan = KeyScan::open(snapshot, range)?;
-            stats.seeks += 1;
-            if scan.next(stats, |_, _, _, _| Ok(Some(())))?.is_some() {
+            let mut scan = KeyScan::new(range);
+            let pulled = scan.for_each(cx, &mut self.scanned, |_, _, _, _| Ok(Step::Pause))?;
+            if pulled == Pulled::Paused {
                 break;
             }
             step *= 8.0;
@@ -183,70 +154,83 @@ impl NearSearch {
         Ok(step)
     }
 
+    /// Reads the ring to its end, or to the end of the work of a trial run.
+    fn read_ring(&mut self, cx: &ExecContext) -> Result<Pulled> {
+        loop {
+            let mut found = None;
+            let pulled = self.read(cx, &mut found)?;
+            match found {
+                Some(found) => self.hold(found)?,
+                None => return Ok(pulled),
+            }
+        }
+    }
+
     /// The next document of the ring.
-    fn read(
-        &mut self,
-        place: &Place<'_>,
-        context: &mut OpContext,
-        stats: &mut ExecStats,
-    ) -> Result<Option<Found>> {
+    fn read(&mut self, cx: &ExecContext, next: &mut Option<Found>) -> Result<Pulled> {
         let is_first = self.from <= self.access.near.range().0;
         let is_last = self.to >= self.end;
-        let NearSearch {
+        let NearScan {
             access,
+            reader,
+            keeps_keys,
+            shows_key,
             from,
             to,
             scan,
             seen,
             numbered,
+            scanned,
+            fetched,
             ..
         } = self;
-        let Some(scan) = scan else { return Ok(None) };
+        let Some(scan) = scan else {
+            return Ok(Pulled::End);
+        };
         let index = &access.scan.index;
         let unit = access.near.unit();
-        scan.next(stats, |key, value, fields_end, stats| {
-            context.step()?;
-            let end = if index.spec.unique {
-                key.len()
-            } else {
-                fields_end
-            };
-            let parts = entry::split_at(&index.spec, key, value, end);
-            let parts = parts.ok_or_else(|| damaged(index))?;
+        scan.for_each(cx, scanned, |key, value, fields_end, scanned| {
+            let parts = parts_of(index, key, value, fields_end)?;
             if let Some(seen) = seen
-                && !seen.insert(parts.id)?
+                && !seen.is_new(parts.id, scanned)?
             {
-                stats.dups_dropped += 1;
-                return Ok(None);
+                return Ok(Step::Next);
             }
-            let stored = place.snapshot.get(place.collection.primary, parts.id)?;
-            let stored = stored.ok_or_else(|| orphan(index))?;
-            stats.examine(&stored);
-            let documents = place.collection.document_reader(place.snapshot);
-            let doc = documents.whole(parts.id, &stored)?;
-            let Some(nearest) = access.near.nearest(&doc, &access.path) else {
-                return Ok(None);
+            scanned.advanced += 1;
+            let record = cx.snapshot.get(cx.collection.primary, parts.id)?;
+            let record = record.ok_or_else(|| orphan(index))?;
+            let documents = cx.collection.document_reader(&cx.snapshot);
+            let doc = documents.whole(parts.id, &record)?;
+            let nearest = access.near.nearest(&doc, &access.path);
+            let distance = nearest.filter(|nearest| {
+                let distance = nearest.distance / unit;
+                nearest.is_wanted && (is_first || distance >= *from) && (is_last || distance < *to)
+            });
+            let Some(distance) = distance.map(|nearest| nearest.distance / unit) else {
+                fetched.examine(&record);
+                cx.spend();
+                return Ok(Step::Next);
             };
-            let distance = nearest.distance / unit;
-            let inside =
-                nearest.is_wanted && (is_first || distance >= *from) && (is_last || distance < *to);
-            if !inside {
-                return Ok(None);
+            let shown;
+            let mut row = RowRef::of_key(parts.id);
+            if *shows_key {
+                shown = covered::fields_document(&index.spec, parts.fields, parts.lost)
+                    .ok_or_else(|| damaged(index))?;
+                row.index_key = Some(&shown);
             }
-            let Some(mut row) = place.test.record(parts.id, &stored)? else {
-                return Ok(None);
-            };
-            if place.keeps_index_keys {
-                let fields = covered::fields_document(&index.spec, parts.fields, parts.lost);
-                row.index_key = Some(fields.ok_or_else(|| damaged(index))?);
-            }
-            *numbered += 1;
-            Ok(Some(Found {
-                distance,
-                number: *numbered,
-                bytes: row.doc.len_bytes() + row.key.len() + size_of::<Found>(),
-                row,
-            }))
+            reader
+                .read(cx, row, &record, fetched, &mut |row| {
+                    let row = row.to_row(*keeps_keys);
+                    *numbered += 1;
+                    *next = Some(Found {
+                        distance,
+                        number: *numbered,
+                        bytes: row.doc.len_bytes() + row.key.len() + size_of::<Found>(),
+                        row,
+                    });
+                    Ok(Flow::Pause)
+                })
+                .map(Step::from)
         })
     }
 
@@ -302,5 +286,76 @@ impl NearSearch {
             _ => width,
         });
         self.from = self.to;
+    }
+}
+
+impl Operator for NearScan {
+    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
+        loop {
+            while let Some(found) = self.ready.pop() {
+                self.stats.advanced += 1;
+                if sink(found.row.as_ref())? == Flow::Pause {
+                    return Ok(Pulled::Paused);
+                }
+            }
+            if self.scan.is_none() {
+                if self.ended {
+                    return Ok(self.stats.end());
+                }
+                if self.stats.works == 0 {
+                    self.access.scan.index.uses().add();
+                }
+                self.stats.works += 1;
+                self.open_ring(cx)?;
+            }
+            if self.read_ring(cx)? == Pulled::Paused {
+                return Ok(Pulled::Paused);
+            }
+            self.close_ring();
+        }
+    }
+
+    /// Its own figures with those of its scans and of what they fetched.
+    fn stats(&self) -> OpStats {
+        OpStats {
+            keys_examined: self.scanned.keys_examined,
+            seeks: self.scanned.seeks,
+            dups_tested: self.scanned.dups_tested,
+            dups_dropped: self.scanned.dups_dropped,
+            docs_examined: self.fetched.docs_examined,
+            large_examined: self.fetched.large_examined,
+            memory_bytes: self.held_bytes as u64,
+            ..self.stats
+        }
+    }
+
+    fn inputs(&self) -> Vec<&dyn Operator> {
+        Vec::new()
+    }
+
+    fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
+        Some(self.access.field.stage())
+    }
+
+    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
+        let spec = &self.access.scan.index.spec;
+        stage.push("keyPattern", &spec.key);
+        stage.push("indexName", spec.name.as_str());
+        stage.push("indexVersion", 2);
+        let mut scan = describer.begin("IXSCAN", &self.scanned, self.scanned.works);
+        describer.push_index(&mut scan, &self.access.scan);
+        describer.push_scan_figures(&mut scan, &self.scanned);
+        let mut fetch = describer.begin("FETCH", &self.fetched, self.scanned.works);
+        describer.push_filter(&mut fetch, &Part::NotNear);
+        if describer.executed {
+            fetch.push("docsExamined", count(self.fetched.docs_examined));
+            fetch.push("alreadyHasObj", 0);
+        }
+        fetch.push("inputStage", &scan);
+        stage.push_array("inputStages", |stages| stages.push(&fetch));
+    }
+
+    fn works(&self) -> u64 {
+        self.scanned.works + self.stats.advanced
     }
 }

@@ -6,34 +6,132 @@ use frond_query::meta::Metadata;
 use frond_query::sort::SortSpec;
 use frond_query::spill::{Budget, Record, Sorted, Sorter};
 
-use super::access::{Executor, Row};
+use super::describe::{Describer, count};
+use super::operator::{ExecContext, Flow, OpStats, Operator, Pulled, Row, Sink};
 use crate::error::Result;
 
 /// What one row costs beside its bytes.
 const ROW_OVERHEAD_BYTES: usize = 56;
 
-/// Pulls all rows and gives the first `limit` of them in order, all if there is no limit. With a
-/// limit, no more than `limit` rows are held at any time; beyond the budget they go to disk.
-///
-/// # Errors
-/// 292 beyond the budget if nothing may be written; errors of the executor.
-pub fn sort(
-    executor: &mut Executor,
-    spec: &SortSpec,
-    limit: Option<usize>,
+/// How far a sort has come.
+enum State {
+    Reading(Sorter<Row>),
+    Giving(Sorted<Row>),
+    Done,
+}
+
+/// Pulls all rows and gives the first `limit` of them in order, all if there is no limit. With a limit, no more than
+/// `limit` rows are held at any time; beyond the budget they go to temporary files.
+pub struct Sort {
+    input: Box<dyn Operator>,
+    spec: SortSpec,
+    limit: Option<u64>,
     budget: Budget,
-) -> Result<Sorted<Row>> {
-    let mut sorter = Sorter::new(budget, limit);
-    let mut key = Vec::new();
-    if limit != Some(0) {
-        while let Some(row) = executor.next_row()? {
-            spec.key_with(&row.doc, row.meta.as_deref(), &mut key)?;
-            if sorter.wants(&key) {
-                sorter.push(key.clone(), row)?;
-            }
+    keeps_keys: bool,
+    state: State,
+    /// Bytes of the documents that were sorted.
+    sorted_bytes: u64,
+    stats: OpStats,
+}
+
+impl Sort {
+    /// Sorts the rows of `input`; they keep their keys if `keeps_keys`.
+    pub fn new(
+        input: Box<dyn Operator>,
+        spec: SortSpec,
+        limit: Option<u64>,
+        budget: Budget,
+        keeps_keys: bool,
+    ) -> Sort {
+        let rows = limit.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
+        Sort {
+            input,
+            spec,
+            limit,
+            state: match limit {
+                Some(0) => State::Done,
+                _ => State::Reading(Sorter::new(budget.clone(), rows)),
+            },
+            budget,
+            keeps_keys,
+            sorted_bytes: 0,
+            stats: OpStats::default(),
         }
     }
-    Ok(sorter.finish()?)
+}
+
+impl Operator for Sort {
+    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
+        let Sort {
+            input,
+            spec,
+            keeps_keys,
+            state,
+            sorted_bytes,
+            stats,
+            ..
+        } = self;
+        if let State::Reading(sorter) = state {
+            let mut key = Vec::new();
+            let pulled = input.pull(cx, &mut |row| {
+                spec.key_with(row.doc, row.meta, &mut key)?;
+                if sorter.wants(&key) {
+                    *sorted_bytes += row.doc.len_bytes() as u64;
+                    sorter.push(key.clone(), row.to_row(*keeps_keys))?;
+                }
+                Ok(Flow::Continue)
+            })?;
+            if pulled == Pulled::Paused {
+                return Ok(pulled);
+            }
+            if let State::Reading(sorter) = std::mem::replace(state, State::Done) {
+                *state = State::Giving(sorter.finish()?);
+            }
+        }
+        if let State::Giving(rows) = state {
+            while let Some((_, row)) = rows.next()? {
+                stats.advanced += 1;
+                if sink(row.as_ref())? == Flow::Pause {
+                    return Ok(Pulled::Paused);
+                }
+            }
+            *state = State::Done;
+        }
+        Ok(stats.end())
+    }
+
+    fn stats(&self) -> OpStats {
+        self.stats
+    }
+
+    fn inputs(&self) -> Vec<&dyn Operator> {
+        vec![&*self.input]
+    }
+
+    fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
+        Some("SORT")
+    }
+
+    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
+        describer.room.push(stage, "sortPattern", describer.sort);
+        stage.push("memLimit", count(self.budget.bytes_max as u64));
+        if let Some(limit) = self.limit {
+            stage.push("limitAmount", count(limit));
+        }
+        stage.push("type", "simple");
+        if describer.executed {
+            let spilled = &self.budget.spilled;
+            stage.push("totalDataSizeSorted", count(self.sorted_bytes));
+            stage.push("usedDisk", spilled.times() > 0);
+            stage.push("spills", count(spilled.times()));
+            stage.push("spilledDataStorageSize", count(spilled.bytes()));
+        }
+    }
+
+    fn works(&self) -> u64 {
+        // One for the turn from reading to giving.
+        self.input.works() + 1 + self.stats.advanced
+    }
 }
 
 impl Record for Row {

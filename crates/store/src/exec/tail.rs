@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use frond_query::error::ErrorCode;
 use frond_query::matcher::Filter;
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::ExecStats;
-use super::access::{Executor, Row};
+use super::coll_scan::CollScan;
+use super::executor::TailScan;
+use super::operator::Row;
+use super::reader::{Loading, Reader};
 use crate::catalog::{Catalog, TailSignal, Uuid, record_of_key};
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
@@ -26,7 +28,7 @@ pub struct Tail {
     /// The last document that was looked at.
     position: Option<Vec<u8>>,
     /// The scan that is under way.
-    scan: Option<Box<Executor>>,
+    scan: Option<Box<TailScan>>,
     stats: ExecStats,
     keeps_keys: bool,
 }
@@ -121,17 +123,17 @@ impl Tail {
                 {
                     return Err(lost(position));
                 }
-                let scan = Executor::open_behind(
+                let filter = self.filter.clone();
+                let reader = Reader::new(filter.clone(), Some(filter), Loading::Everything);
+                let position = self.position.as_deref();
+                let behind = CollScan::behind(collection.primary, position, reader);
+                empty.insert(Box::new(TailScan::new(
+                    behind,
                     collection,
                     snapshot,
-                    self.position.as_deref(),
-                    self.filter.clone(),
                     self.context.clone(),
-                )?;
-                empty.insert(Box::new(match self.keeps_keys {
-                    true => scan.with_keys(),
-                    false => scan,
-                }))
+                    self.keeps_keys,
+                )))
             }
         };
         let row = scan.next_row()?;
@@ -162,11 +164,4 @@ fn lost(position: &[u8]) -> Error {
              id: RecordId({record})"
         ),
     )
-}
-
-/// The record id of a document, by its key, as `showRecordId` shows it. Where documents lie under their
-/// `_id`, a number is made of that: the same one for the same document.
-pub fn record_id(key: &[u8], by_record: bool) -> i64 {
-    let record = record_of_key(key).filter(|_| by_record);
-    record.unwrap_or_else(|| (xxh3_64(key) >> 1) as i64)
 }

@@ -6,6 +6,7 @@ use frond_query::paths::{Path, distinct_values};
 use super::Planned;
 use crate::context::OpContext;
 use crate::error::{Result, command};
+use crate::exec::operator::Flow;
 use frond_query::error::ErrorCode;
 
 /// Room in a reply beside the values.
@@ -19,11 +20,12 @@ const BYTES_MAX: usize = MAX_DOCUMENT_BYTES - REPLY_BYTES;
 /// # Errors
 /// 17217 if they are larger than one document; errors of the plan.
 pub(crate) fn values(planned: &Planned, path: &str, context: &OpContext) -> Result<ArrayBuf> {
-    let mut executor = planned.open(context)?;
+    let mut executor = planned.rows(&planned.wanted(), context);
     let mut distinct = Distinct::new(path, planned.question.sort.collator());
-    while let Some(row) = executor.next_row()? {
-        distinct.add(&row.doc)?;
-    }
+    executor.for_each(&mut |row| {
+        distinct.add(row.doc)?;
+        Ok(Flow::Continue)
+    })?;
     Ok(distinct.into_array())
 }
 

@@ -1,9 +1,10 @@
 //! Documents rebuilt from index entries, for queries that need no more than an index holds.
 
-use frond_bson::{DocBuf, key};
+use frond_bson::{DocBuf, Value, key};
 
 use super::entry::EntryParts;
 use super::spec::{IndexField, IndexSpec};
+use crate::intervals::conditions::has_number;
 
 /// The fields of an entry under their whole paths: `{"a.b": 1, c: 2}`. `None` if the entry is
 /// damaged.
@@ -26,7 +27,7 @@ fn fields_by(spec: &IndexSpec, fields: &[u8], mut bits: key::TypeBitsReader<'_>)
 }
 
 /// Whether [`document`] can rebuild all of an index's fields: each holds the value at its path, not the sort
-/// key of a collation, and no path leads to another one or through an array.
+/// key of a collation, and no path leads to another one or, by a number, into an array.
 pub fn can_rebuild(spec: &IndexSpec) -> bool {
     let leads_to = |a: &IndexField, b: &IndexField| {
         b.path
@@ -38,32 +39,76 @@ pub fn can_rebuild(spec: &IndexSpec) -> bool {
         && spec
             .fields
             .iter()
-            .all(|a| !a.path.contains('.') && !spec.fields.iter().any(|b| leads_to(a, b)))
+            .all(|a| !has_number(&a.path) && !spec.fields.iter().any(|b| leads_to(a, b)))
 }
 
-/// The document that an entry shows: its fields, and the `_id`. Fields that the document lacked are
-/// null. `None` if the entry is damaged.
-pub fn document(spec: &IndexSpec, parts: &EntryParts<'_>) -> Option<DocBuf> {
-    let has_id = spec.fields.iter().any(|field| field.path == "_id");
+/// The document that an entry shows: its fields at their paths and, unless keys are record ids, the `_id`. The
+/// outer `None` says that the entry is damaged; the inner one that a field is null, so that only the document itself
+/// tells whether it is null or missing.
+pub fn document(
+    spec: &IndexSpec,
+    parts: &EntryParts<'_>,
+    by_record: bool,
+) -> Option<Option<DocBuf>> {
     let mut fields = DocBuf::with_capacity(parts.fields.len() + parts.id.len() + 64);
     let mut bits = key::TypeBitsReader::new(parts.lost);
     let mut rest = parts.fields;
     for field in &spec.fields {
         rest = key::decode_into(rest, field.direction, &mut bits, &field.path, &mut fields).ok()?;
     }
+    let is_null = |(name, value): (&str, Value<'_>)| name != "_id" && value.is_nullish();
+    if fields.iter().any(is_null) {
+        return Some(None);
+    }
+    let has_id = by_record || spec.fields.iter().any(|field| field.path == "_id");
+    let fields = nested(spec, fields);
     if has_id {
-        return Some(fields);
+        return Some(Some(fields));
     }
     // The bits of the `_id` follow those of the fields, but it is shown first.
     let mut out = DocBuf::with_capacity(fields.len_bytes() + parts.id.len() + 16);
-    key::decode_into(
-        parts.id,
-        key::Direction::Ascending,
-        &mut bits,
-        "_id",
-        &mut out,
-    )
-    .ok()?;
+    let ascending = key::Direction::Ascending;
+    key::decode_into(parts.id, ascending, &mut bits, "_id", &mut out).ok()?;
     out.push_all(&fields);
-    Some(out)
+    Some(Some(out))
+}
+
+/// The fields of an entry at their paths, for conditions that cannot tell null from missing. `None` if the entry is
+/// damaged.
+pub fn key_document(spec: &IndexSpec, parts: &EntryParts<'_>) -> Option<DocBuf> {
+    Some(nested(
+        spec,
+        fields_document(spec, parts.fields, parts.lost)?,
+    ))
+}
+
+/// Fields under their dotted paths as documents inside of documents.
+fn nested(spec: &IndexSpec, flat: DocBuf) -> DocBuf {
+    if !spec.fields.iter().any(|field| field.path.contains('.')) {
+        return flat;
+    }
+    let fields: Vec<(&str, Value<'_>)> = flat.iter().collect();
+    let mut out = DocBuf::with_capacity(flat.len_bytes() + 32);
+    push_nested(&fields, &mut out);
+    out
+}
+
+fn push_nested(fields: &[(&str, Value<'_>)], out: &mut DocBuf) {
+    let mut pushed: Vec<&str> = Vec::new();
+    for (path, value) in fields {
+        let Some((first, _)) = path.split_once('.') else {
+            out.push_value(path, value);
+            continue;
+        };
+        if pushed.contains(&first) {
+            continue;
+        }
+        pushed.push(first);
+        let inside = fields.iter().filter_map(|(path, value)| {
+            let rest = path.strip_prefix(first)?.strip_prefix('.')?;
+            Some((rest, *value))
+        });
+        let inside: Vec<_> = inside.collect();
+        out.push_doc(first, |out| push_nested(&inside, out));
+    }
 }

@@ -12,9 +12,10 @@ use frond_query::error::ErrorCode;
 use frond_query::matcher::{ElemMatch, Expr, Filter, Op};
 use frond_query::sort::SortSpec;
 
+use super::residual::{Checked, checked};
 use super::sorted::{OrderField, direction_for};
 use super::text;
-use super::{Access, Hint, IndexAccess, KeyInterval, KeyLimits, Plan, partial};
+use super::{Access, Hint, IndexAccess, KeyInterval, KeyLimits, Plan, merge, partial};
 use crate::catalog::Collection;
 use crate::error::{Result, command};
 use crate::index::kinds::PlanRequest;
@@ -42,9 +43,14 @@ pub struct Query<'a> {
     pub limits: &'a KeyLimits,
     /// Whether documents lie under record ids, and not under their `_id`.
     pub by_record: bool,
+    /// Whether the request has nothing that keeps one `_id` from being looked up without a plan.
+    pub by_id_only: bool,
+    /// The path whose distinct values are wanted, and nothing else.
+    pub distinct: Option<&'a str>,
 }
 
 /// A plan that could be chosen.
+#[derive(Clone, Debug)]
 pub struct Candidate {
     /// How it finds documents.
     pub access: Access,
@@ -64,6 +70,8 @@ const RANK_POINT: f64 = 5.0;
 const RANK_BEHIND_RANGE: f64 = 0.25;
 /// Rank of a unique index bounded to one entry.
 const RANK_ONE_ENTRY: f64 = 1000.0;
+/// Rank of one entry for each distinct value.
+const RANK_DISTINCT: f64 = RANK_ONE_ENTRY;
 
 /// Picks the plan. `trial` decides between several candidates, ordered by rank.
 ///
@@ -88,7 +96,17 @@ pub fn choose(
     {
         let mut encoded = Vec::new();
         query.id_collator.encode(&id, &mut encoded);
-        return Ok(simple(Access::Id(encoded)));
+        return Ok(simple(
+            if query.by_id_only && is_one_equality(query.filter) {
+                Access::Id(encoded)
+            } else {
+                Access::IdRange {
+                    ranges: Intervals::one(Interval::point(encoded, id.to_owned())),
+                    direction: Direction::Forward,
+                    exact: false,
+                }
+            },
+        ));
     }
     if !query.limits.is_empty()
         && !matches!(
@@ -163,8 +181,16 @@ pub fn choose(
     Ok(Plan {
         access: best.access,
         sorted: best.sorted,
-        rejected: candidates.into_iter().map(|other| other.access).collect(),
+        rejected: candidates,
     })
+}
+
+/// Whether a filter is one equality, and nothing else.
+fn is_one_equality(filter: &Filter) -> bool {
+    matches!(
+        filter.predicates(),
+        Expr::Leaf(leaf) if matches!(leaf.op, Op::Compare(_))
+    )
 }
 
 /// Whether the index on `_id` has a value where the query looks for it.
@@ -371,9 +397,10 @@ fn by_route(
     let direction = direction_for(query.sort, &order);
     let gives_order = direction.is_some() && !query.sort.is_empty();
     let is_bounded = bounds.fields.first().is_some_and(|first| !first.is_all());
+    let distinct = distinct_position(spec, &route, query);
     // An index that leaves documents out is worth a full scan.
     let is_smaller = spec.sparse || spec.partial.is_some();
-    if !hinted && !is_bounded && !gives_order && !is_smaller {
+    if !hinted && !is_bounded && !gives_order && !is_smaller && distinct.is_none() {
         return None;
     }
     // A key by a collator does not tell the string.
@@ -388,26 +415,79 @@ fn by_route(
         + if gives_order { RANK_SORTED } else { 0.0 }
         + if reads_no_more { RANK_COVERED } else { 0.0 }
         - 0.01 * spec.fields.len() as f64;
-    let access = if bounds.is_none() {
-        Access::Eof
-    } else {
-        Access::Index(IndexAccess {
-            index: index.clone(),
-            multikey: route.multikey,
-            interval: KeyInterval::default(),
-            direction: direction.unwrap_or(Direction::Forward),
-            covered,
-            exact: route.is_exact,
-            may_repeat: route.may_repeat,
-            bounds: route.bounds,
-            expanded: route.expanded,
-        })
+    if bounds.is_none() {
+        return Some(Candidate {
+            access: Access::Eof,
+            sorted: true,
+            rank,
+        });
+    }
+    let has_face = route.expanded.is_some();
+    let merged = |access: &IndexAccess| {
+        let may_explode = direction.is_none() && spec.method.is_none() && !has_face;
+        let access = may_explode.then(|| merge::of_index(access, query.sort, &order))?;
+        access.map(Box::new)
     };
-    Some(Candidate {
-        access,
-        sorted: direction.is_some(),
-        rank,
+    let access = IndexAccess {
+        index: index.clone(),
+        multikey: route.multikey.clone(),
+        interval: KeyInterval::default(),
+        direction: direction.unwrap_or(Direction::Forward),
+        covered,
+        exact: route.is_exact,
+        may_repeat: route.may_repeat,
+        bounds: route.bounds.clone(),
+        expanded: route.expanded.clone(),
+    };
+    if let Some(position) = distinct
+        && is_told_by_entries(query.filter.predicates(), &access)
+    {
+        return Some(Candidate {
+            access: Access::Distinct {
+                scan: access,
+                position,
+            },
+            sorted: true,
+            rank: rank + RANK_DISTINCT,
+        });
+    }
+    if !hinted && !is_bounded && !gives_order && !is_smaller {
+        return None;
+    }
+    Some(match merged(&access).filter(|_| query.limits.is_empty()) {
+        Some(merge) => Candidate {
+            access: Access::Merge(merge),
+            sorted: true,
+            rank: rank + RANK_SORTED,
+        },
+        None => Candidate {
+            access: Access::Index(access),
+            sorted: direction.is_some(),
+            rank,
+        },
     })
+}
+
+/// The position of the field whose distinct values the query wants, if an entry tells the field of its document and the
+/// fields before it have one value.
+fn distinct_position(spec: &IndexSpec, route: &Route, query: &Query<'_>) -> Option<usize> {
+    let path = query.distinct?;
+    let position = spec.fields.iter().position(|field| field.path == path)?;
+    let before = route.bounds.fields.get(..position)?;
+    let is_told = covered::can_rebuild(spec)
+        && route.expanded.is_none()
+        && !route.multikey.has_array(position)
+        && query.limits.is_empty()
+        && query.sort.collator().is_binary();
+    (is_told && before.iter().all(Intervals::is_point)).then_some(position)
+}
+
+/// Whether the bounds and the entries of a scan decide all conditions of a filter.
+fn is_told_by_entries(filter: &Expr, access: &IndexAccess) -> bool {
+    match filter {
+        Expr::And(children) => children.iter().all(|one| is_told_by_entries(one, access)),
+        one => access.exact || checked(one, access) != Checked::OnDocument,
+    }
 }
 
 /// Fields that hold strings in another order than that of the query give no order. The `collators` are that
@@ -476,57 +556,99 @@ fn through_id(query: &Query<'_>, conditions: &Conditions, hinted: bool) -> Optio
     })
 }
 
-/// A union of plans for the branches of an `$or`, if each branch has a bounded one.
+/// Plans for the branches of an `$or`, if each branch has a bounded one: their union and, where each branch gives the
+/// order of the query, their merge.
 pub(super) fn union(
     collection: &Collection,
     query: &Query<'_>,
     conditions: &Conditions,
-) -> Option<Candidate> {
+) -> Vec<Candidate> {
     let branches = match query.filter.predicates() {
-        Expr::Or(branches) => branches,
+        Expr::Or(branches) => Some(branches),
         Expr::And(children) => children.iter().find_map(|child| match child {
             Expr::Or(branches) => Some(branches),
             _ => None,
-        })?,
-        _ => return None,
+        }),
+        _ => None,
     };
-    let unordered = SortSpec::parse(frond_bson::Doc::empty()).ok()?;
+    let (Some(branches), Ok(unordered)) = (branches, SortSpec::parse(frond_bson::Doc::empty()))
+    else {
+        return Vec::new();
+    };
     let unordered = unordered.collated(query.sort.collator());
-    let mut parts = Vec::with_capacity(branches.len());
-    let mut least = f64::INFINITY;
-    for branch in branches {
+    let best = |branch: &Expr, sort: &SortSpec| -> Option<Candidate> {
         let mut of_branch = Conditions::of(branch, query.id_collator);
         if of_branch.impossible {
-            continue;
+            return Some(Candidate {
+                access: Access::Eof,
+                sorted: true,
+                rank: f64::INFINITY,
+            });
         }
         of_branch.add_outer(conditions);
         let filters = [branch, query.filter.predicates()];
         let part = Query {
-            sort: &unordered,
+            sort,
             hint: None,
             // Documents are compared by their `_id` and filtered by the whole filter.
             shown: None,
+            distinct: None,
             ..*query
         };
         let through_indexes = collection
             .ready_indexes()
             .flat_map(|index| through_index(index, &part, &of_branch, &filters, false));
-        let best = through_indexes
+        through_indexes
             .chain(through_id(&part, &of_branch, false))
-            .max_by(|a, b| a.rank.total_cmp(&b.rank))?;
-        least = least.min(best.rank);
-        parts.push(best.access);
+            .filter(|candidate| candidate.sorted)
+            .max_by(|a, b| a.rank.total_cmp(&b.rank))
+    };
+    let all = |sort: &SortSpec| -> Option<Vec<Candidate>> {
+        let found: Option<Vec<Candidate>> =
+            branches.iter().map(|branch| best(branch, sort)).collect();
+        let mut found = found?;
+        found.retain(|candidate| !matches!(candidate.access, Access::Eof));
+        Some(found)
+    };
+    // As good as its worst branch.
+    let rank = |parts: &[Candidate]| {
+        let least = parts.iter().map(|part| part.rank);
+        least.fold(f64::INFINITY, f64::min) - 0.5
+    };
+    let mut plans = Vec::new();
+    if !query.sort.is_empty()
+        && let Some(parts) = all(query.sort)
+        && !parts.is_empty()
+    {
+        let rank = rank(&parts);
+        let branches: Option<Vec<_>> = parts
+            .into_iter()
+            .map(|part| merge::branches(part.access, query.sort, query.by_record))
+            .collect();
+        if let Some(branches) = branches {
+            let merge = merge::MergeAccess {
+                branches: branches.into_iter().flatten().collect(),
+                exploded: None,
+                may_repeat: true,
+            };
+            plans.push(Candidate {
+                access: Access::Merge(Box::new(merge)),
+                sorted: true,
+                rank,
+            });
+        }
     }
-    Some(Candidate {
-        access: if parts.is_empty() {
-            Access::Eof
-        } else {
-            Access::Or(parts)
-        },
-        sorted: query.sort.is_empty(),
-        // As good as its worst branch.
-        rank: least - 0.5,
-    })
+    if let Some(parts) = all(&unordered) {
+        plans.push(Candidate {
+            rank: rank(&parts),
+            sorted: query.sort.is_empty(),
+            access: match parts.is_empty() {
+                true => Access::Eof,
+                false => Access::Or(parts.into_iter().map(|part| part.access).collect()),
+            },
+        });
+    }
+    plans
 }
 
 /// Whether entries of an index hold all that a query needs.

@@ -1,15 +1,20 @@
 //! Planning: from a query to a description of how its documents are found, as plain data.
 //!
-//! [`choose`] picks an index for the conditions of the filter, [`sorted`] tells which order an index gives, [`partial`]
-//! whether a partial index has all that is asked for, [`key_range`] says which keys are read, and [`required_fields`]
-//! which parts of the documents. Nothing here reads: trial runs of several plans are in `find`.
+//! [`choose`] picks an index for the conditions of the filter, [`sorted`] tells which order an index gives, [`merge`]
+//! which order several scans give together, [`partial`] whether a partial index has all that is asked for, [`residual`]
+//! which conditions the bounds leave to be checked. [`key_range`] says which keys are read, [`required_fields`] which
+//! parts of the documents. [`cache`] identifies plans and shapes of queries. Nothing here reads: operators and trial
+//! runs are in `exec`.
 
+pub mod cache;
 pub mod choose;
 pub mod key_range;
+pub mod merge;
 pub mod near;
 mod order;
 pub mod partial;
 pub(crate) mod required_fields;
+pub mod residual;
 pub mod sorted;
 mod text;
 
@@ -162,6 +167,15 @@ pub enum Access {
     Near(Box<near::NearAccess>),
     /// One after the other; a document that two of them find counts once.
     Or(Vec<Access>),
+    /// Several scans side by side, each in the order that was asked for.
+    Merge(Box<merge::MergeAccess>),
+    /// One entry for each value of a field of an index.
+    Distinct {
+        /// The index and its bounds.
+        scan: IndexAccess,
+        /// The position of the field among those of the index.
+        position: usize,
+    },
 }
 
 /// Reading through a secondary index.
@@ -195,27 +209,10 @@ pub struct Plan {
     /// Whether they come in the order that was asked for.
     pub sorted: bool,
     /// Other ways that were considered, for `explain`.
-    pub rejected: Vec<Access>,
-}
-
-impl Access {
-    /// Whether every document that is found passes the filter.
-    pub fn is_exact(&self) -> bool {
-        match self {
-            Access::Eof => true,
-            Access::IdRange { exact, .. } => *exact,
-            Access::Index(access) => access.exact,
-            Access::CollScan(_) | Access::Id(_) | Access::Near(_) | Access::Or(_) => false,
-        }
-    }
+    pub rejected: Vec<choose::Candidate>,
 }
 
 impl IndexAccess {
-    /// Whether the entries are all that is read.
-    pub fn reads_no_documents(&self) -> bool {
-        self.covered || self.index.spec.clustering
-    }
-
     /// Where to read.
     pub fn key_range(&self) -> KeyRange {
         let fields = self.index.spec.fields.iter().zip(&self.bounds.fields);

@@ -8,7 +8,7 @@ use crate::catalog::Catalog;
 use crate::clock::environment;
 use crate::context::OpContext;
 use crate::error::Result;
-use crate::exec::access::Row;
+use crate::exec::operator::Row;
 use crate::find::Question;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;

@@ -13,7 +13,7 @@ use crate::catalog::Catalog;
 use crate::clock::environment;
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
-use crate::exec::access::Row;
+use crate::exec::operator::Row;
 use crate::find::Question;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;

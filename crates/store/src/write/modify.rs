@@ -13,8 +13,9 @@ use super::staging::{Buffers, Staged, Staging};
 use crate::catalog::{Catalog, Uuid};
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
-use crate::exec::access::{Executor, Loading, Row};
-use crate::exec::sort;
+use crate::exec::build::{Output, Wanted};
+use crate::exec::operator::{Flow, Pulled, Row};
+use crate::exec::reader::Loading;
 use crate::find::{Planned, Question};
 use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability};
 use crate::namespace::Namespace;
@@ -86,13 +87,18 @@ impl Target<'_> {
             .plan(self.catalog, self.ns, self.context)
     }
 
-    fn open(&self, planned: &Planned) -> Result<Executor> {
-        let executor = planned.open(self.context)?.with_keys();
-        Ok(match self.whole {
-            true => executor.loading(Loading::Everything),
-            // The change itself reads further parts of a large document.
-            false => executor.loading(Loading::ForFilter(planned.pending_sort().cloned())),
-        })
+    /// What a change looks at: keys, and of large documents what it needs to know.
+    fn wanted(&self, planned: &Planned) -> Wanted {
+        let loading = match self.whole {
+            true => Loading::Everything,
+            // The change itself reads more of a large document.
+            false => Loading::ForFilter(planned.pending_sort().cloned()),
+        };
+        Wanted {
+            keys: true,
+            loading,
+            ..planned.wanted()
+        }
     }
 
     /// Changes the first document. Returns the document before the change, `None` if there is none.
@@ -107,15 +113,13 @@ impl Target<'_> {
             let Some(planned) = self.plan()? else {
                 return Ok(None);
             };
-            let mut executor = self.open(&planned)?;
-            let row = match planned.pending_sort() {
-                None => executor.next_row()?,
-                Some(spec) => {
-                    let budget = self.question.budget.clone();
-                    let mut first = sort::sort(&mut executor, spec, Some(1), budget)?;
-                    first.next()?.map(|(_, row)| row)
-                }
+            let output = Output {
+                sort: planned.sort(),
+                limit: Some(1),
+                ..Output::default()
             };
+            let mut executor = planned.query(&self.wanted(&planned), output, self.context);
+            let row = executor.next_row()?;
             let Some(row) = row else { return Ok(None) };
             let collection = &planned.collection;
             let snapshot = planned.snapshot.clone();
@@ -147,25 +151,23 @@ impl Target<'_> {
         let Some(planned) = self.plan()? else {
             return Ok(changed);
         };
-        let mut executor = self.open(&planned)?;
+        let mut executor = planned.rows(&self.wanted(&planned), self.context);
         let mut buffers = Buffers::default();
         loop {
             let mut rows = Vec::new();
             let mut bytes = 0;
-            let mut more = true;
-            while rows.len() < COMMIT_DOCUMENTS_MAX && bytes < CANDIDATE_BYTES_MAX {
-                match executor.next_row()? {
-                    Some(row) => {
-                        let stored = row.stored.as_ref().map_or(0, Vec::len);
-                        bytes += row.doc.len_bytes() + row.key.len() + stored;
-                        rows.push(row);
-                    }
-                    None => {
-                        more = false;
-                        break;
-                    }
-                }
-            }
+            let pulled = executor.for_each(&mut |row| {
+                let row = row.to_row(true);
+                let stored = row.stored.as_ref().map_or(0, Vec::len);
+                bytes += row.doc.len_bytes() + row.key.len() + stored;
+                rows.push(row);
+                let is_full = rows.len() >= COMMIT_DOCUMENTS_MAX || bytes >= CANDIDATE_BYTES_MAX;
+                Ok(match is_full {
+                    true => Flow::Pause,
+                    false => Flow::Continue,
+                })
+            })?;
+            let more = pulled == Pulled::Paused;
             self.change_rows(
                 &planned.question.filter,
                 planned.collection.uuid,

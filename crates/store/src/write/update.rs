@@ -12,7 +12,7 @@ use crate::catalog::Catalog;
 use crate::clock::{environment, next_timestamp, now_ms};
 use crate::context::OpContext;
 use crate::error::{Result, command};
-use crate::exec::access::Row;
+use crate::exec::operator::Row;
 use crate::find::Question;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;

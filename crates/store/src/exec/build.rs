@@ -1,0 +1,353 @@
+//! From the description of a plan to its operators.
+
+use std::sync::Arc;
+
+use frond_query::matcher::{Expr, Filter};
+use frond_query::meta::{MetaField, MetaFields};
+use frond_query::projection::Projection as Shape;
+use frond_query::sort::SortSpec;
+use frond_query::spill::Budget;
+
+use super::coll_scan::CollScan;
+use super::describe::Part;
+use super::distinct_scan::DistinctScan;
+use super::eof::Eof;
+use super::fetch::Fetch;
+use super::id_lookup::IdLookup;
+use super::id_scan::IdScan;
+use super::index_scan::{Emit, IndexScan};
+use super::limit::Limit;
+use super::metadata::AddMetadata;
+use super::near::NearScan;
+use super::operator::Operator;
+use super::projection::{Projection, ReturnKey};
+use super::reader::{Loading, Reader};
+use super::record_id::RecordId;
+use super::skip::Skip;
+use super::sort::Sort;
+use super::sort_merge::SortMerge;
+use super::text_match::TextMatch;
+use super::timed::Timed;
+use super::union::Union;
+use crate::catalog::Collection;
+use crate::plan::merge::{MergeAccess, MergeBranch};
+use crate::plan::residual::{Residual, is_said_by_id, part};
+use crate::plan::{Access, IndexAccess};
+
+/// What the consumer of the rows looks at.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Their keys and records, as a writer does.
+    pub keys: bool,
+    /// Their documents. A count does without, where an index tells enough.
+    pub documents: bool,
+    /// The fields of the index that led to them.
+    pub index_keys: bool,
+    /// Their metadata.
+    pub meta: MetaFields,
+    /// What is put together of large documents.
+    pub loading: Loading,
+    /// Whether the operators take their times, for `explain`.
+    pub timed: bool,
+}
+
+impl Wanted {
+    /// The documents.
+    pub fn documents(loading: Loading) -> Wanted {
+        Wanted {
+            keys: false,
+            documents: true,
+            index_keys: false,
+            meta: MetaFields::default(),
+            loading,
+            timed: false,
+        }
+    }
+
+    /// As many rows as there are, and nothing of them.
+    pub fn count() -> Wanted {
+        Wanted {
+            documents: false,
+            ..Wanted::documents(Loading::ForFilter(None))
+        }
+    }
+}
+
+/// What is made of the rows before they are returned.
+#[derive(Default)]
+pub struct Output {
+    /// The order, if the plan does not give it, and what the sort may use.
+    pub sort: Option<(SortSpec, Budget)>,
+    /// Rows to pass over.
+    pub skip: u64,
+    /// Most rows to return.
+    pub limit: Option<u64>,
+    /// What is shown of them.
+    pub projection: Option<Shape>,
+    /// Whether the fields of their index are shown instead.
+    pub return_key: bool,
+    /// Whether their record ids are shown, too.
+    pub record_id: bool,
+}
+
+/// Builds the operators of one query.
+pub struct Builder<'a> {
+    /// The collection.
+    pub collection: &'a Collection,
+    /// The filter of the query.
+    pub filter: &'a Arc<Filter>,
+    /// The order that was asked for.
+    pub sort: &'a SortSpec,
+    /// What is looked at.
+    pub wanted: &'a Wanted,
+}
+
+impl Builder<'_> {
+    /// The operators that find the rows and make what of them is shown.
+    pub fn query(&self, access: Access, output: Output) -> Box<dyn Operator> {
+        let covered = match &access {
+            Access::Index(access) => access.covered,
+            Access::Distinct { .. } => true,
+            _ => false,
+        };
+        let mut rows = self.rows(access);
+        let mut projection = output.projection.filter(|_| !output.return_key);
+        // A sort applies the limit itself.
+        let sorts = output.sort.is_some();
+        if let Some((spec, budget)) = output.sort {
+            let limit = output.limit.map(|limit| limit.saturating_add(output.skip));
+            // Without a limit the sort holds every row, so it holds no more than what is shown. With one, most rows
+            // are dropped, and need not be projected.
+            if limit.is_none()
+                && let Some(shape) = projection.take_if(|shape| shows_order(shape, &spec))
+            {
+                rows = self.boxed(Projection::new(rows, shape, covered));
+            }
+            rows = self.boxed(Sort::new(rows, spec, limit, budget, self.wanted.keys));
+        }
+        if output.skip > 0 {
+            rows = self.boxed(Skip::new(rows, output.skip));
+        }
+        if let Some(limit) = output.limit.filter(|_| !sorts) {
+            rows = self.boxed(Limit::new(rows, limit));
+        }
+        if output.return_key {
+            rows = self.boxed(ReturnKey::new(rows));
+        } else if let Some(shape) = projection {
+            rows = self.boxed(Projection::new(rows, shape, covered));
+        }
+        if output.record_id {
+            rows = self.boxed(RecordId::new(rows));
+        }
+        rows
+    }
+
+    /// The operators that find the rows.
+    pub fn rows(&self, access: Access) -> Box<dyn Operator> {
+        let by_id = matches!(access, Access::Id(_) | Access::IdRange { .. });
+        let rows = self.access(access);
+        let wanted = self.wanted;
+        if wanted.meta.is_empty() && !(by_id && wanted.index_keys) {
+            return rows;
+        }
+        let filter = self.filter.clone();
+        self.boxed(AddMetadata::new(
+            rows,
+            filter,
+            wanted.meta,
+            self.sort,
+            by_id && self.shows_keys(),
+        ))
+    }
+
+    fn shows_keys(&self) -> bool {
+        self.wanted.index_keys || self.wanted.meta.has(MetaField::IndexKey)
+    }
+
+    fn boxed(&self, operator: impl Operator + 'static) -> Box<dyn Operator> {
+        let operator = Box::new(operator);
+        match self.wanted.timed {
+            true => Box::new(Timed::new(operator)),
+            false => operator,
+        }
+    }
+
+    fn reader(&self, test: Option<Arc<Filter>>) -> Reader {
+        let loading = match self.wanted.meta.is_empty() {
+            true => self.wanted.loading.clone(),
+            // What metadata is made of is not known here.
+            false => Loading::Everything,
+        };
+        Reader::new(self.filter.clone(), test, loading)
+    }
+
+    fn fetch(
+        &self,
+        rows: Box<dyn Operator>,
+        test: Option<Arc<Filter>>,
+        part: Part,
+    ) -> Box<dyn Operator> {
+        self.boxed(Fetch::new(rows, self.reader(test), part))
+    }
+
+    fn access(&self, access: Access) -> Box<dyn Operator> {
+        let primary = self.collection.primary;
+        let everything = || Some(self.filter.clone());
+        match access {
+            Access::Eof => self.boxed(Eof),
+            Access::Id(key) => self.boxed(IdLookup::new(key, self.reader(everything()))),
+            Access::CollScan(direction) => {
+                let reader = self.reader(everything());
+                self.boxed(CollScan::new(primary, direction, reader))
+            }
+            Access::IdRange {
+                ranges,
+                direction,
+                exact,
+            } => {
+                let scan = IdScan::new(primary, ranges, direction);
+                if exact && !self.wanted.documents {
+                    return self.boxed(scan.counting());
+                }
+                let collator = self.collection.collator();
+                let rest = match exact {
+                    true => None,
+                    false => part(self.filter, |one| !is_said_by_id(one, collator)),
+                };
+                self.fetch(self.boxed(scan), rest, Part::BesideId)
+            }
+            Access::Index(access) => self.index(Arc::new(access)),
+            Access::Distinct { scan, position } => {
+                let scan = Arc::new(scan);
+                let residual = Residual::of(self.filter, &scan);
+                let reader = self.reader(None);
+                self.boxed(DistinctScan::new(scan, position, residual.on_entry, reader))
+            }
+            Access::Near(access) => {
+                let reader = self.reader(everything());
+                let keys = self.wanted.keys;
+                self.boxed(NearScan::new(*access, reader, keys, self.shows_keys()))
+            }
+            Access::Or(branches) => {
+                let branches = branches.into_iter().map(|branch| self.branch(branch));
+                let union = self.boxed(Union::new(branches.collect()));
+                self.fetch(union, everything(), Part::All)
+            }
+            Access::Merge(access) => self.merge(*access),
+        }
+    }
+
+    /// A branch of a union: its rows are fetched, and tested by the whole filter, behind the union.
+    fn branch(&self, access: Access) -> Box<dyn Operator> {
+        match access {
+            Access::IdRange {
+                ranges, direction, ..
+            } => self.boxed(IdScan::new(self.collection.primary, ranges, direction)),
+            Access::Index(access) => {
+                self.boxed(self.scan(Arc::new(access), Emit::Keys(None), Part::Nothing))
+            }
+            other => self.access(other),
+        }
+    }
+
+    fn scan(&self, access: Arc<IndexAccess>, emit: Emit, part: Part) -> IndexScan {
+        let scan = IndexScan::new(access, emit, part);
+        match self.shows_keys() {
+            true => scan.showing_keys(),
+            false => scan,
+        }
+    }
+
+    fn index(&self, access: Arc<IndexAccess>) -> Box<dyn Operator> {
+        let spec = &access.index.spec;
+        let is_text = spec.method.as_ref().is_some_and(|one| one.text().is_some());
+        if let Some(text) = self.filter.text_match().filter(|_| is_text) {
+            return self.text(&access, text.clone());
+        }
+        let residual = Residual::of(self.filter, &access);
+        if !self.wanted.documents && residual.on_document.is_none() {
+            let part = Part::Keys(access.clone());
+            let is_bare = residual.on_entry.is_none();
+            let scan = self.scan(access, Emit::Keys(residual.on_entry), part);
+            return self.boxed(match is_bare {
+                true => scan.counting(),
+                false => scan,
+            });
+        }
+        // A writer has to know how the document is stored.
+        let is_clustered = spec.clustering && !self.wanted.keys;
+        if access.covered || is_clustered {
+            let rest = [&residual.on_entry, &residual.on_document];
+            let rest: Vec<&Filter> = rest.into_iter().flatten().map(|part| &**part).collect();
+            let rest = (!rest.is_empty()).then(|| Arc::new(Filter::all_of(rest)));
+            let reader = self.reader(rest);
+            let emit = match access.covered {
+                true => Emit::Covered(reader),
+                false => Emit::Clustered(reader),
+            };
+            let part = Part::BesideBounds(access.clone());
+            return self.boxed(self.scan(access, emit, part));
+        }
+        let on_entry = Part::Keys(access.clone());
+        let scan = self.scan(access.clone(), Emit::Keys(residual.on_entry), on_entry);
+        let part = Part::Documents(access);
+        self.fetch(self.boxed(scan), residual.on_document, part)
+    }
+
+    fn text(
+        &self,
+        access: &Arc<IndexAccess>,
+        text: Arc<frond_query::text::TextMatch>,
+    ) -> Box<dyn Operator> {
+        let is_text = |one: &Expr| matches!(one, Expr::Text(_));
+        let others = part(self.filter, |one| !is_text(one));
+        let scan = self.scan(access.clone(), Emit::Keys(None), Part::Nothing);
+        let documents = self.fetch(self.boxed(scan), others, Part::NotText);
+        let filter = self.filter.part(is_text);
+        self.boxed(TextMatch::new(documents, access.clone(), filter, text))
+    }
+
+    fn merge(&self, access: MergeAccess) -> Box<dyn Operator> {
+        let scan = access.exploded.map(Arc::new);
+        let (residual, rest, part) = match &scan {
+            Some(scan) => {
+                let residual = Residual::of(self.filter, scan);
+                let rest = residual.on_document.clone();
+                (Some(residual), rest, Part::Documents(scan.clone()))
+            }
+            None => (None, Some(self.filter.clone()), Part::All),
+        };
+        let on_entry = residual.and_then(|residual| residual.on_entry);
+        let branches = access.branches.into_iter();
+        let inputs = branches.filter_map(|MergeBranch { access, order }| match access {
+            Access::Index(access) => {
+                let part = match &scan {
+                    Some(scan) => Part::Keys(scan.clone()),
+                    None => Part::Nothing,
+                };
+                let emit = Emit::Keys(on_entry.clone());
+                let scan = self.scan(Arc::new(access), emit, part);
+                Some(self.boxed(scan.ordered_by(order)))
+            }
+            Access::IdRange {
+                ranges, direction, ..
+            } => {
+                let descending = order.first().is_some_and(|part| part.inverted);
+                let scan = IdScan::new(self.collection.primary, ranges, direction);
+                Some(self.boxed(scan.ordered(descending)))
+            }
+            // Nothing else is in order.
+            _ => None,
+        });
+        let merge = SortMerge::new(inputs.collect(), access.may_repeat);
+        self.fetch(self.boxed(merge), rest, part)
+    }
+}
+
+/// Whether all that the sort looks at is in what the projection shows.
+fn shows_order(projection: &Shape, sort: &SortSpec) -> bool {
+    let keeps = |path: &str| projection.keeps(path.split('.').next().unwrap_or_default());
+    sort.meta().is_empty()
+        && !projection.computes()
+        && sort.fields().all(|(path, _)| keeps(path.as_str()))
+}

@@ -1,0 +1,100 @@
+//! All documents of a collection, in the order in which they are stored.
+
+use frond_bson::DocBuf;
+
+use super::describe::{Describer, Part, count, direction_text};
+use super::key_scan::KeyScan;
+use super::operator::{ExecContext, OpStats, Operator, Pulled, RowRef, Sink};
+use super::reader::Reader;
+use crate::error::Result;
+use crate::intervals::Intervals;
+use crate::keyspace::{Direction, TreeId};
+use crate::plan::{KeyInterval, primary_range};
+
+/// Reads a collection and tests its documents.
+pub struct CollScan {
+    scan: KeyScan,
+    direction: Direction,
+    reader: Reader,
+    /// The key of the last document that was looked at, if a tailable cursor will go on behind it.
+    position: Option<Vec<u8>>,
+    stats: OpStats,
+}
+
+impl CollScan {
+    /// A scan of the whole collection whose documents are in the tree `primary`.
+    pub fn new(primary: TreeId, direction: Direction, reader: Reader) -> CollScan {
+        let range = primary_range(primary, Intervals::all(), direction);
+        CollScan {
+            scan: KeyScan::new(range).of_collection(),
+            direction,
+            reader,
+            position: None,
+            stats: OpStats::default(),
+        }
+    }
+
+    /// A scan of the documents behind a key, or of all; it remembers how far it came.
+    pub fn behind(primary: TreeId, position: Option<&[u8]>, reader: Reader) -> CollScan {
+        let mut range = primary_range(primary, Intervals::all(), Direction::Forward);
+        range.interval = KeyInterval {
+            // No encoding of a value is the beginning of another one.
+            low: position.map(|position| [position, &[0]].concat()),
+            high: None,
+        };
+        CollScan {
+            scan: KeyScan::new(range).of_collection(),
+            position: Some(Vec::new()),
+            ..CollScan::new(primary, Direction::Forward, reader)
+        }
+    }
+
+    /// The last document that was looked at, if that is remembered and there was one.
+    pub fn position(&self) -> Option<&[u8]> {
+        self.position.as_deref().filter(|key| !key.is_empty())
+    }
+}
+
+impl Operator for CollScan {
+    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
+        let CollScan {
+            scan,
+            reader,
+            position,
+            stats,
+            ..
+        } = self;
+        scan.for_each(cx, stats, |key, record, _, stats| {
+            if let Some(position) = position {
+                position.clear();
+                position.extend_from_slice(key);
+            }
+            let flow = reader.read(cx, RowRef::of_key(key), record, stats, sink)?;
+            Ok(flow.into())
+        })
+    }
+
+    fn stats(&self) -> OpStats {
+        self.stats
+    }
+
+    fn inputs(&self) -> Vec<&dyn Operator> {
+        Vec::new()
+    }
+
+    fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
+        Some("COLLSCAN")
+    }
+
+    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
+        describer.push_filter(stage, &Part::All);
+        stage.push("direction", direction_text(self.direction));
+        if describer.executed {
+            stage.push("docsExamined", count(self.stats.docs_examined));
+        }
+    }
+
+    fn works(&self) -> u64 {
+        self.stats.works
+    }
+}

@@ -1,0 +1,142 @@
+//! A plan that runs: the root of its operators, and what they read.
+
+use std::sync::Arc;
+
+use super::ExecStats;
+use super::coll_scan::CollScan;
+use super::operator::{ExecContext, Flow, Operator, Pulled, Row, Sink};
+use crate::catalog::Collection;
+use crate::context::OpContext;
+use crate::error::Result;
+use crate::keyspace::Snapshot;
+
+/// Pulls rows out of a collection.
+pub struct Executor {
+    root: Box<dyn Operator>,
+    cx: ExecContext,
+    keeps_keys: bool,
+    ended: bool,
+}
+
+impl Executor {
+    /// Operators over a snapshot; nothing is read yet. Rows that are taken one by one keep their keys if `keeps_keys`.
+    pub fn new(
+        root: Box<dyn Operator>,
+        collection: Arc<Collection>,
+        snapshot: Snapshot,
+        limits: OpContext,
+        keeps_keys: bool,
+    ) -> Executor {
+        Executor {
+            root,
+            cx: ExecContext::new(collection, snapshot, limits),
+            keeps_keys,
+            ended: false,
+        }
+    }
+
+    /// Hands rows to `sink` until it asks for a pause or there are no more.
+    ///
+    /// # Errors
+    /// The limits of the context; errors of the sink, the query and the engine. There are no more rows after one.
+    pub fn for_each(&mut self, sink: Sink<'_>) -> Result<Pulled> {
+        if self.ended {
+            return Ok(Pulled::End);
+        }
+        let pulled = self.root.pull(&self.cx, sink);
+        self.ended = !matches!(pulled, Ok(Pulled::Paused));
+        pulled
+    }
+
+    /// The next row.
+    ///
+    /// # Errors
+    /// As [`Executor::for_each`].
+    pub fn next_row(&mut self) -> Result<Option<Row>> {
+        let keeps_keys = self.keeps_keys;
+        let mut next = None;
+        self.for_each(&mut |row| {
+            next = Some(row.to_row(keeps_keys));
+            Ok(Flow::Pause)
+        })?;
+        Ok(next)
+    }
+
+    /// What was looked at so far.
+    pub fn stats(&self) -> ExecStats {
+        ExecStats::of(&*self.root)
+    }
+
+    /// The outermost operator.
+    pub fn root(&self) -> &dyn Operator {
+        &*self.root
+    }
+
+    /// Lets a trial run pause after this much work.
+    pub fn set_work_max(&self, work_max: u64) {
+        self.cx.set_work_max(work_max);
+    }
+
+    /// Whether a trial run paused.
+    pub fn is_out_of_work(&self) -> bool {
+        self.cx.is_out_of_work()
+    }
+
+    /// Sets the limits for what follows.
+    pub fn set_context(&mut self, limits: OpContext) {
+        self.cx.set_limits(limits);
+    }
+}
+
+/// A scan of what lies behind a position in a capped collection.
+pub struct TailScan {
+    scan: CollScan,
+    cx: ExecContext,
+    keeps_keys: bool,
+}
+
+impl TailScan {
+    /// A scan that has not begun.
+    pub fn new(
+        scan: CollScan,
+        collection: Arc<Collection>,
+        snapshot: Snapshot,
+        limits: OpContext,
+        keeps_keys: bool,
+    ) -> TailScan {
+        TailScan {
+            scan,
+            cx: ExecContext::new(collection, snapshot, limits),
+            keeps_keys,
+        }
+    }
+
+    /// The next row.
+    ///
+    /// # Errors
+    /// As [`Executor::for_each`].
+    pub fn next_row(&mut self) -> Result<Option<Row>> {
+        let keeps_keys = self.keeps_keys;
+        let mut next = None;
+        self.scan.pull(&self.cx, &mut |row| {
+            next = Some(row.to_row(keeps_keys));
+            Ok(Flow::Pause)
+        })?;
+        Ok(next)
+    }
+
+    /// The key of the last document that was looked at; `None` before the first one.
+    pub fn position(&self) -> Option<&[u8]> {
+        self.scan.position()
+    }
+
+    /// What was looked at so far.
+    pub fn stats(&self) -> ExecStats {
+        ExecStats::of(&self.scan)
+    }
+
+    /// Sets the limits for what follows.
+    pub fn set_context(&mut self, limits: OpContext) {
+        self.cx.set_limits(limits);
+    }
+}

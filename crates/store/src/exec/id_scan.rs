@@ -1,0 +1,175 @@
+//! Records whose `_id` lies in some ranges. The collection is its own index on `_id`: what is found there is the
+//! record itself, so the fetch above has nothing to look up.
+
+use frond_bson::{DocBuf, doc, key};
+
+use super::describe::Describer;
+use super::key_scan::KeyScan;
+use super::operator::{ExecContext, Flow, OpStats, Operator, Pulled, RowRef, Sink};
+use crate::error::Result;
+use crate::index::spec::ID_INDEX_NAME;
+use crate::intervals::{Intervals, invert};
+use crate::keyspace::{Direction, TreeId};
+use crate::plan::primary_range;
+
+/// How the records are found.
+enum Search {
+    /// Look-ups of single keys, the next one last.
+    Points(Vec<Vec<u8>>),
+    Ranges(KeyScan),
+}
+
+/// Reads the records in ranges of `_id`, in its order.
+pub struct IdScan {
+    search: Search,
+    ranges: Intervals,
+    direction: Direction,
+    /// Whether rows come with their key as what a merge orders them by, and with its bytes inverted.
+    order: Option<bool>,
+    /// Whether rows are only counted.
+    counts: bool,
+    stats: OpStats,
+}
+
+impl IdScan {
+    /// A scan of these ranges of the tree `primary`.
+    pub fn new(primary: TreeId, ranges: Intervals, direction: Direction) -> IdScan {
+        IdScan {
+            search: if ranges.all_points() {
+                Search::Points(points(&ranges, direction))
+            } else {
+                Search::Ranges(KeyScan::new(primary_range(
+                    primary,
+                    ranges.clone(),
+                    direction,
+                )))
+            },
+            ranges,
+            direction,
+            order: None,
+            counts: false,
+            stats: OpStats::default(),
+        }
+    }
+}
+
+/// The keys of single values, so that the last one comes first in the direction of the scan.
+fn points(ranges: &Intervals, direction: Direction) -> Vec<Vec<u8>> {
+    let keys = ranges.as_slice().iter().map(|point| point.low.clone());
+    match direction {
+        Direction::Forward => keys.rev().collect(),
+        Direction::Backward => keys.collect(),
+    }
+}
+
+impl IdScan {
+    /// From here on rows come with what a merge orders them by: their `_id`, in this direction.
+    pub fn ordered(mut self, descending: bool) -> IdScan {
+        self.order = Some(descending);
+        self
+    }
+
+    /// `explain` shows that the rows are only counted.
+    pub fn counting(mut self) -> IdScan {
+        self.counts = true;
+        self
+    }
+
+    /// Hands on one record.
+    fn hand_on(
+        key: &[u8],
+        record: &[u8],
+        order: Option<bool>,
+        stats: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Flow> {
+        stats.advanced += 1;
+        let row = RowRef {
+            record: Some(record),
+            ..RowRef::of_key(key)
+        };
+        match order {
+            None => sink(row),
+            Some(false) => sink(RowRef { order: key, ..row }),
+            Some(true) => {
+                let mut order = key.to_vec();
+                invert(&mut order);
+                sink(RowRef {
+                    order: &order,
+                    ..row
+                })
+            }
+        }
+    }
+}
+
+impl Operator for IdScan {
+    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
+        let IdScan {
+            search,
+            order,
+            stats,
+            ..
+        } = self;
+        if stats.works == 0 {
+            cx.collection.id_uses().add();
+        }
+        match search {
+            Search::Ranges(scan) => scan.for_each(cx, stats, |key, record, _, stats| {
+                Ok(IdScan::hand_on(key, record, *order, stats, sink)?.into())
+            }),
+            Search::Points(keys) => {
+                while let Some(key) = keys.pop() {
+                    if cx.is_out_of_work() {
+                        return Ok(Pulled::Paused);
+                    }
+                    cx.step()?;
+                    cx.spend();
+                    stats.works += 1;
+                    stats.keys_examined += 1;
+                    stats.seeks += 1;
+                    if let Some(record) = cx.snapshot.get(cx.collection.primary, &key)?
+                        && IdScan::hand_on(&key, &record, *order, stats, sink)? == Flow::Pause
+                    {
+                        return Ok(Pulled::Paused);
+                    }
+                }
+                Ok(stats.end())
+            }
+        }
+    }
+
+    fn stats(&self) -> OpStats {
+        self.stats
+    }
+
+    fn inputs(&self) -> Vec<&dyn Operator> {
+        Vec::new()
+    }
+
+    fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
+        Some(match self.counts {
+            true => "COUNT_SCAN",
+            false => "IXSCAN",
+        })
+    }
+
+    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
+        stage.push("keyPattern", &doc! {"_id": 1});
+        stage.push("indexName", ID_INDEX_NAME);
+        describer.push_collation(stage, describer.id_collator);
+        stage.push("isMultiKey", false);
+        stage.push("multiKeyPaths", &doc! {"_id": []});
+        stage.push("isUnique", true);
+        stage.push("isSparse", false);
+        stage.push("isPartial", false);
+        let bounds = [("_id", &self.ranges, key::Direction::Ascending)];
+        let collator = describer.id_collator;
+        describer.push_bounds(stage, self.direction, bounds.into_iter(), collator);
+        describer.push_scan_figures(stage, &self.stats);
+    }
+
+    fn works(&self) -> u64 {
+        self.stats.works
+    }
+}

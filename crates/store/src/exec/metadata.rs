@@ -1,0 +1,130 @@
+//! The metadata of rows: what `$meta` shows.
+
+use std::sync::Arc;
+
+use frond_bson::{DocBuf, OwnedValue};
+use frond_query::matcher::Filter;
+use frond_query::meta::{MetaField, MetaFields, Metadata};
+use frond_query::sort::SortSpec;
+
+use super::describe::Describer;
+use super::operator::{ExecContext, OpStats, Operator, Pulled, RowRef, Sink};
+use crate::error::Result;
+
+/// Adds metadata, and the `_id` as the fields of the index where that is on `_id`.
+pub struct AddMetadata {
+    input: Box<dyn Operator>,
+    filter: Arc<Filter>,
+    wanted: MetaFields,
+    /// What rows show as `$meta: "sortKey"`.
+    sort: Option<SortSpec>,
+    /// Whether the rows come by the index on `_id`.
+    by_id: bool,
+    stats: OpStats,
+}
+
+impl AddMetadata {
+    /// Adds what is `wanted`. The filter says which text and which point are meant.
+    pub fn new(
+        input: Box<dyn Operator>,
+        filter: Arc<Filter>,
+        wanted: MetaFields,
+        sort: &SortSpec,
+        by_id: bool,
+    ) -> AddMetadata {
+        let shows_sort = wanted.has(MetaField::SortKey) && !sort.is_empty();
+        AddMetadata {
+            input,
+            filter,
+            wanted,
+            sort: shows_sort.then(|| sort.clone()),
+            by_id,
+            stats: OpStats::default(),
+        }
+    }
+}
+
+/// The metadata of a row.
+fn of_row(
+    row: &RowRef<'_>,
+    filter: &Filter,
+    wanted: MetaFields,
+    sort: Option<&SortSpec>,
+) -> Result<Metadata> {
+    let mut meta = Metadata::default();
+    if wanted.has(MetaField::TextScore)
+        && let Some(text) = filter.text_match()
+    {
+        meta.text_score = Some(text.score(row.doc)?);
+    }
+    let wants_distance = wanted.has(MetaField::GeoNearDistance);
+    if (wants_distance || wanted.has(MetaField::GeoNearPoint))
+        && let Some((path, near)) = filter.near()
+        && let Some(nearest) = near.nearest(row.doc, path)
+    {
+        meta.geo_near_distance = Some(nearest.distance);
+        meta.geo_near_point = Some(nearest.location.to_owned());
+    }
+    if wanted.has(MetaField::RandVal) {
+        meta.rand_val = Some(rand::random());
+    }
+    if wanted.has(MetaField::IndexKey) {
+        meta.index_key = row.index_key.map(ToOwned::to_owned);
+    }
+    if let Some(sort) = sort {
+        let values = sort.values(row.doc, Some(&meta))?;
+        meta.sort_key = Some(OwnedValue::Array(values.into_docbuf()));
+    }
+    Ok(meta)
+}
+
+impl Operator for AddMetadata {
+    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
+        let AddMetadata {
+            input,
+            filter,
+            wanted,
+            sort,
+            by_id,
+            stats,
+        } = self;
+        let pulled = input.pull(cx, &mut |row| {
+            stats.advanced += 1;
+            let mut id_key = DocBuf::new();
+            let mut row = row;
+            if *by_id && row.index_key.is_none() {
+                if let Some(id) = row.doc.get("_id") {
+                    id_key.push("_id", id);
+                }
+                row = RowRef {
+                    index_key: Some(&id_key),
+                    ..row
+                };
+            }
+            if wanted.is_empty() {
+                return sink(row);
+            }
+            let meta = of_row(&row, filter, *wanted, sort.as_ref())?;
+            sink(RowRef {
+                meta: Some(&meta),
+                ..row
+            })
+        })?;
+        stats.ended = pulled == Pulled::End;
+        Ok(pulled)
+    }
+
+    fn stats(&self) -> OpStats {
+        self.stats
+    }
+
+    fn inputs(&self) -> Vec<&dyn Operator> {
+        vec![&*self.input]
+    }
+
+    fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
+        None
+    }
+
+    fn describe(&self, _: &mut DocBuf, _: &Describer<'_>) {}
+}

@@ -1,0 +1,262 @@
+//! What all operators share: rows on their way, the figures of an operator, and the trait itself.
+//!
+//! A pull goes down the tree and rows come up: an operator hands each row to the sink of the operator that
+//! pulled, borrowed from the pinned page that it lies in. The sink says after each row whether it wants more, so
+//! one pull brings a batch of any size, and nothing is copied that is dropped on the way. (The engines closest to
+//! this are the push-based pipelines of DuckDB and the coprocessor of TiKV, whose operators collect figures of their
+//! own, too.)
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use frond_bson::{Doc, DocBuf};
+use frond_query::meta::Metadata;
+
+use super::describe::Describer;
+use crate::catalog::Collection;
+use crate::context::OpContext;
+use crate::error::Result;
+use crate::keyspace::Snapshot;
+use crate::record;
+
+/// Steps between two checks of the limits.
+const STEPS_BETWEEN_CHECKS: u32 = 128;
+
+/// Whether the consumer of a row wants another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Go on.
+    Continue,
+    /// Return from the pull; the next one goes on behind this row.
+    Pause,
+}
+
+/// Why a pull ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pulled {
+    /// The sink asked for a pause, or a trial run is out of work.
+    Paused,
+    /// There are no more rows.
+    End,
+}
+
+/// What an operator hands its rows to.
+pub type Sink<'s> = &'s mut dyn FnMut(RowRef<'_>) -> Result<Flow>;
+
+/// A row on its way through the operators.
+#[derive(Clone, Copy)]
+pub struct RowRef<'a> {
+    /// The encoded `_id`, or the record id: the document's key in the tree of the collection.
+    pub key: &'a [u8],
+    /// The record as it is stored, once it has been read.
+    pub record: Option<&'a [u8]>,
+    /// What has been read of the document: all of it, the parts that the query looks at, or the fields of an index.
+    /// Empty before the document is fetched.
+    pub doc: &'a Doc,
+    /// The array element that the filter matched, for the positional operator.
+    pub positional: Option<usize>,
+    /// The fields of the index that led here, if they were asked for.
+    pub index_key: Option<&'a Doc>,
+    /// Its metadata, if some was asked for.
+    pub meta: Option<&'a Metadata>,
+    /// What a merge of sorted scans orders it by: bytes that compare as the sort does.
+    pub order: &'a [u8],
+}
+
+impl<'a> RowRef<'a> {
+    /// A row of which only the key is known.
+    pub fn of_key(key: &'a [u8]) -> RowRef<'a> {
+        RowRef {
+            key,
+            record: None,
+            doc: Doc::empty(),
+            positional: None,
+            index_key: None,
+            meta: None,
+            order: &[],
+        }
+    }
+
+    /// The row by itself. Its key and, of a large document, its record are copied only if `keeps_keys`.
+    pub fn to_row(self, keeps_keys: bool) -> Row {
+        let record = self.record.filter(|record| record::is_in_parts(record));
+        Row {
+            key: match keeps_keys {
+                true => self.key.to_vec(),
+                false => Vec::new(),
+            },
+            doc: self.doc.to_owned(),
+            stored: record.filter(|_| keeps_keys).map(<[u8]>::to_vec),
+            positional: self.positional,
+            index_key: self.index_key.map(ToOwned::to_owned),
+            meta: self.meta.map(|meta| Box::new(meta.clone())),
+        }
+    }
+}
+
+/// A row that owns what it shows.
+#[derive(Debug)]
+pub struct Row {
+    /// The encoded `_id`: its key in the primary tree. Empty unless it was asked for.
+    pub key: Vec<u8>,
+    /// The document; of a covered plan only the fields of the index.
+    pub doc: DocBuf,
+    /// The record of a large document, if keys were asked for. Then `doc` can be a part of it.
+    pub stored: Option<Vec<u8>>,
+    /// The array element that the filter matched, for the positional operator.
+    pub positional: Option<usize>,
+    /// The fields of the index that led here; `None` unless they were asked for, and if no index did.
+    pub index_key: Option<DocBuf>,
+    /// Its metadata; `None` unless some was asked for.
+    pub meta: Option<Box<Metadata>>,
+}
+
+impl Row {
+    /// The row, lent to an operator.
+    pub fn as_ref(&self) -> RowRef<'_> {
+        RowRef {
+            key: &self.key,
+            record: self.stored.as_deref(),
+            doc: &self.doc,
+            positional: self.positional,
+            index_key: self.index_key.as_deref(),
+            meta: self.meta.as_deref(),
+            order: &[],
+        }
+    }
+}
+
+/// The figures of one operator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpStats {
+    /// Units of work that an operator without input did: keys and documents that it looked at.
+    pub works: u64,
+    /// Rows that it handed on.
+    pub advanced: u64,
+    /// Index keys, and documents of a bounded scan over `_id`.
+    pub keys_examined: u64,
+    /// Documents.
+    pub docs_examined: u64,
+    /// Those of them that are stored in parts.
+    pub large_examined: u64,
+    /// Documents that the input had read already.
+    pub already_read: u64,
+    /// Searches for a key in an index: one for the first key, and one for each jump over keys that cannot match.
+    pub seeks: u64,
+    /// Rows that were compared with those seen before.
+    pub dups_tested: u64,
+    /// Rows dropped because they were seen before.
+    pub dups_dropped: u64,
+    /// The most bytes that it held at any time.
+    pub memory_bytes: u64,
+    /// Whether it came to its end.
+    pub ended: bool,
+    /// The time that it and its inputs took, if times are taken.
+    pub time: Duration,
+}
+
+impl OpStats {
+    /// Notes the end, and reports it.
+    pub fn end(&mut self) -> Pulled {
+        self.ended = true;
+        Pulled::End
+    }
+
+    /// Counts a document, by its record.
+    pub fn examine(&mut self, record: &[u8]) {
+        self.docs_examined += 1;
+        self.large_examined += u64::from(record::is_in_parts(record));
+    }
+}
+
+/// What the operators of a tree read, and the limits of the operation.
+pub struct ExecContext {
+    /// The collection.
+    pub collection: Arc<Collection>,
+    /// The snapshot that is read.
+    pub snapshot: Snapshot,
+    limits: OpContext,
+    steps: Cell<u32>,
+    /// Keys and documents that a trial run may still look at; without limit otherwise.
+    work_left: Cell<u64>,
+}
+
+impl ExecContext {
+    /// Reading a collection within these limits.
+    pub fn new(collection: Arc<Collection>, snapshot: Snapshot, limits: OpContext) -> ExecContext {
+        ExecContext {
+            collection,
+            snapshot,
+            limits,
+            steps: Cell::new(0),
+            work_left: Cell::new(u64::MAX),
+        }
+    }
+
+    /// Called for each key or document looked at; checks the limits once in a while.
+    ///
+    /// # Errors
+    /// `MaxTimeMSExpired` (50), `Interrupted` (11601).
+    #[inline]
+    pub fn step(&self) -> Result<()> {
+        let steps = self.steps.get() + 1;
+        if steps < STEPS_BETWEEN_CHECKS {
+            self.steps.set(steps);
+            return Ok(());
+        }
+        self.steps.set(0);
+        self.limits.check()
+    }
+
+    /// Counts a key or a document against the work of a trial run.
+    #[inline]
+    pub fn spend(&self) {
+        self.work_left.set(self.work_left.get().saturating_sub(1));
+    }
+
+    /// Whether a trial run has done its share of work.
+    #[inline]
+    pub fn is_out_of_work(&self) -> bool {
+        self.work_left.get() == 0
+    }
+
+    /// Lets a trial run pause after this much work.
+    pub fn set_work_max(&self, work_max: u64) {
+        self.work_left.set(work_max);
+    }
+
+    /// Sets the limits for what follows.
+    pub fn set_limits(&mut self, limits: OpContext) {
+        self.limits = limits;
+    }
+}
+
+/// A step of a plan: makes rows, or does something with those of its inputs.
+pub trait Operator: Send {
+    /// Hands rows to the sink until it asks for a pause or there are no more. After an error, and after the end, an
+    /// operator is not pulled again.
+    ///
+    /// # Errors
+    /// The limits of the context; errors of the sink, the query and the engine.
+    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled>;
+
+    /// Its figures so far.
+    fn stats(&self) -> OpStats;
+
+    /// What it pulls from.
+    fn inputs(&self) -> Vec<&dyn Operator>;
+
+    /// MongoDB's name of the stage; `None` if `explain` shows only its input.
+    fn name(&self, describer: &Describer<'_>) -> Option<&'static str>;
+
+    /// Adds what `explain` shows of the stage besides the figures that all stages have.
+    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>);
+
+    /// Units of work, as MongoDB counts them, without the last one that meets the end: rows, and pulls on which there
+    /// was none to give.
+    fn works(&self) -> u64 {
+        let inputs = self.inputs();
+        inputs.iter().map(|input| input.works()).sum()
+    }
+}

@@ -1,0 +1,47 @@
+//! Telling documents apart that several entries or several branches of a plan lead to.
+
+use std::collections::HashSet;
+
+use frond_query::error::ErrorCode;
+
+use super::operator::OpStats;
+use crate::error::{Result, command};
+
+/// Most bytes that an operator keeps to recognise documents it has seen.
+const SEEN_BYTES_MAX: usize = 100 * 1024 * 1024;
+/// What one remembered document costs beside its key.
+const SEEN_OVERHEAD_BYTES: usize = 48;
+
+/// The keys of the documents seen so far.
+#[derive(Default)]
+pub struct Seen {
+    keys: HashSet<Box<[u8]>>,
+    bytes: usize,
+}
+
+impl Seen {
+    /// Whether the document with this key is new; remembers it.
+    ///
+    /// # Errors
+    /// `QueryExceededMemoryLimitNoDiskUseAllowed` (292) if too many are remembered.
+    pub fn is_new(&mut self, key: &[u8], stats: &mut OpStats) -> Result<bool> {
+        stats.dups_tested += 1;
+        if self.keys.contains(key) {
+            stats.dups_dropped += 1;
+            return Ok(false);
+        }
+        self.bytes += key.len() + SEEN_OVERHEAD_BYTES;
+        stats.memory_bytes = stats.memory_bytes.max(self.bytes as u64);
+        if self.bytes > SEEN_BYTES_MAX {
+            return Err(command(
+                ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
+                format!(
+                    "the query exceeded {SEEN_BYTES_MAX} bytes for recognising documents that it \
+                     found twice"
+                ),
+            ));
+        }
+        self.keys.insert(key.into());
+        Ok(true)
+    }
+}

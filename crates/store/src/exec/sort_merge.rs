@@ -1,0 +1,127 @@
+//! Rows of several inputs that are each in order, in that order.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use frond_bson::DocBuf;
+
+use super::describe::{Describer, count};
+use super::operator::{ExecContext, Flow, OpStats, Operator, Pulled, RowRef, Sink};
+use super::seen::Seen;
+use crate::error::Result;
+
+/// The next row of an input.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Head {
+    /// Bytes that compare as the sort does.
+    order: Vec<u8>,
+    /// The position of the input.
+    input: usize,
+    key: Vec<u8>,
+    /// The fields of the index, if they were asked for.
+    index_key: Option<Vec<u8>>,
+}
+
+/// The rows of its inputs, always the smallest of all heads first. They are rows of indexes: documents are fetched
+/// behind it.
+pub struct SortMerge {
+    inputs: Vec<Box<dyn Operator>>,
+    heads: BinaryHeap<Reverse<Head>>,
+    /// The inputs whose next row is wanted.
+    wanted: Vec<usize>,
+    /// Set if inputs can find the same document.
+    seen: Option<Seen>,
+    stats: OpStats,
+}
+
+impl SortMerge {
+    /// The merge of `inputs`, whose rows come with what they are ordered by.
+    pub fn new(inputs: Vec<Box<dyn Operator>>, may_repeat: bool) -> SortMerge {
+        SortMerge {
+            heads: BinaryHeap::with_capacity(inputs.len()),
+            wanted: (0..inputs.len()).collect(),
+            inputs,
+            seen: may_repeat.then(Seen::default),
+            stats: OpStats::default(),
+        }
+    }
+
+    /// Reads the next row of each input that is without. False if a trial run is out of work.
+    fn fill(&mut self, cx: &ExecContext) -> Result<bool> {
+        while let Some(&position) = self.wanted.last() {
+            let mut head = None;
+            let Some(input) = self.inputs.get_mut(position) else {
+                break;
+            };
+            let pulled = input.pull(cx, &mut |row| {
+                head = Some(Head {
+                    order: row.order.to_vec(),
+                    input: position,
+                    key: row.key.to_vec(),
+                    index_key: row.index_key.map(|key| key.as_bytes().to_vec()),
+                });
+                Ok(Flow::Pause)
+            })?;
+            match head {
+                Some(head) => self.heads.push(Reverse(head)),
+                None if pulled == Pulled::Paused => return Ok(false),
+                None => {}
+            }
+            self.wanted.pop();
+        }
+        Ok(true)
+    }
+}
+
+impl Operator for SortMerge {
+    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
+        loop {
+            if !self.fill(cx)? {
+                return Ok(Pulled::Paused);
+            }
+            let Some(Reverse(head)) = self.heads.pop() else {
+                return Ok(self.stats.end());
+            };
+            self.wanted.push(head.input);
+            if let Some(seen) = &mut self.seen
+                && !seen.is_new(&head.key, &mut self.stats)?
+            {
+                continue;
+            }
+            self.stats.advanced += 1;
+            let index_key = head.index_key.map(DocBuf::from_vec_trusted);
+            let row = RowRef {
+                index_key: index_key.as_deref(),
+                ..RowRef::of_key(&head.key)
+            };
+            if sink(row)? == Flow::Pause {
+                return Ok(Pulled::Paused);
+            }
+        }
+    }
+
+    fn stats(&self) -> OpStats {
+        self.stats
+    }
+
+    fn inputs(&self) -> Vec<&dyn Operator> {
+        self.inputs.iter().map(|input| &**input).collect()
+    }
+
+    fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
+        Some("SORT_MERGE")
+    }
+
+    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
+        stage.push("sortPattern", describer.sort);
+        if describer.executed {
+            stage.push("dupsTested", count(self.stats.dups_tested));
+            stage.push("dupsDropped", count(self.stats.dups_dropped));
+        }
+    }
+
+    fn works(&self) -> u64 {
+        let inputs = self.inputs.iter();
+        inputs.map(|input| input.works()).sum::<u64>() + self.stats.advanced
+    }
+}

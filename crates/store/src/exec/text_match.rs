@@ -1,0 +1,93 @@
+//! `$text`: the documents that a text index found, tested for phrases and excluded words.
+
+use std::sync::Arc;
+
+use frond_bson::DocBuf;
+use frond_query::matcher::Filter;
+use frond_query::text::TextMatch as Matcher;
+
+use super::describe::Describer;
+use super::operator::{ExecContext, Flow, OpStats, Operator, Pulled, RowRef, Sink};
+use crate::error::Result;
+use crate::intervals::Interval;
+use crate::plan::IndexAccess;
+
+/// Hands on the documents that satisfy `$text`.
+pub struct TextMatch {
+    input: Box<dyn Operator>,
+    access: Arc<IndexAccess>,
+    /// The `$text` of the query alone.
+    filter: Filter,
+    text: Arc<Matcher>,
+    stats: OpStats,
+}
+
+impl TextMatch {
+    /// Tests the documents of `input`, which the text index of `access` found, by `filter`.
+    pub fn new(
+        input: Box<dyn Operator>,
+        access: Arc<IndexAccess>,
+        filter: Filter,
+        text: Arc<Matcher>,
+    ) -> TextMatch {
+        TextMatch {
+            input,
+            access,
+            filter,
+            text,
+            stats: OpStats::default(),
+        }
+    }
+}
+
+impl Operator for TextMatch {
+    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
+        let TextMatch {
+            input,
+            filter,
+            stats,
+            ..
+        } = self;
+        let pulled = input.pull(cx, &mut |row| {
+            let (matches, positional) = filter.run(row.doc)?;
+            if !matches {
+                return Ok(Flow::Continue);
+            }
+            stats.advanced += 1;
+            sink(RowRef {
+                positional: row.positional.or(positional),
+                ..row
+            })
+        })?;
+        stats.ended = pulled == Pulled::End;
+        Ok(pulled)
+    }
+
+    fn stats(&self) -> OpStats {
+        self.stats
+    }
+
+    fn inputs(&self) -> Vec<&dyn Operator> {
+        vec![&*self.input]
+    }
+
+    fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
+        Some("TEXT_MATCH")
+    }
+
+    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
+        let spec = &self.access.index.spec;
+        let mut prefix = DocBuf::new();
+        let fields = spec.fields.iter().zip(&self.access.bounds.fields);
+        for (field, ranges) in fields.take_while(|(field, _)| field.path != "_fts") {
+            if let Some(value) = ranges.as_slice().last().and_then(Interval::value) {
+                prefix.push_value(&field.path, &value);
+            }
+        }
+        describer.room.push(stage, "indexPrefix", &prefix);
+        stage.push("indexName", spec.name.as_str());
+        let query = self.text.describe();
+        describer.room.push(stage, "parsedTextQuery", &query);
+        stage.push("textIndexVersion", 3);
+    }
+}

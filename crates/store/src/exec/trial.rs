@@ -1,0 +1,140 @@
+//! Short trial runs: of several plans, the one that finds documents with the least work.
+//!
+//! Every candidate runs on the query's snapshot until it has found a batch of documents, has come
+//! to its end, or has done its share of work. The one with the most documents per unit of work wins;
+//! a plan that still has to sort counts only if it came to its end. (This is how MongoDB ranks
+//! plans.) The choice is remembered for queries of the same shape, see [`crate::plan::cache`].
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use frond_query::matcher::Filter;
+use frond_query::sort::SortSpec;
+
+use super::build::{Builder, Wanted};
+use super::executor::Executor;
+use super::operator::{Flow, Pulled};
+use super::reader::Loading;
+use crate::catalog::Collection;
+use crate::context::OpContext;
+use crate::error::{Error, Result};
+use crate::keyspace::Snapshot;
+use crate::plan::cache::{identity, shape};
+use crate::plan::choose::Candidate;
+
+/// Units of work, keys and documents looked at, that each candidate may do.
+const WORK_MAX: u64 = 1000;
+/// Documents after which a candidate has shown what it can do: a first batch.
+const FOUND_MAX: u64 = 101;
+/// Candidates that are tried; those with the best ranks.
+const CANDIDATES_MAX: usize = 8;
+
+/// What is tried, and on what.
+pub struct Trial<'a> {
+    /// The collection.
+    pub collection: &'a Arc<Collection>,
+    /// The snapshot of the query.
+    pub snapshot: &'a Snapshot,
+    /// The filter.
+    pub filter: &'a Arc<Filter>,
+    /// The order wanted.
+    pub sort: &'a SortSpec,
+    /// Limits.
+    pub context: &'a OpContext,
+    /// Where the runs are kept for `explain`, which tries anew what is remembered.
+    pub kept: Option<&'a RefCell<Vec<TrialRun>>>,
+}
+
+/// A candidate that was tried.
+pub struct TrialRun {
+    /// Its position among the candidates.
+    pub candidate: usize,
+    /// Its operators, with their figures.
+    pub executor: Executor,
+    /// Documents that it found.
+    pub found: u64,
+    /// How good it is: documents per unit of work, and one more if it came to its end.
+    pub score: f64,
+}
+
+impl Trial<'_> {
+    /// The position of the best among several candidates, which are ordered by rank.
+    ///
+    /// # Errors
+    /// The limits of the context, errors of the engine.
+    pub fn best(&self, candidates: &[Candidate]) -> Result<usize> {
+        let documents = self.collection.counts().documents;
+        let shape = shape(self.filter, self.sort);
+        let plans = self.collection.plans();
+        if self.kept.is_none()
+            && let Some(plan) = plans.get(shape, documents)
+            && let Some(known) = (candidates.iter()).position(|one| identity(&one.access) == plan)
+        {
+            return Ok(known);
+        }
+        let mut best = (f64::NEG_INFINITY, 0);
+        let mut work_max = WORK_MAX;
+        for (position, candidate) in candidates.iter().enumerate().take(CANDIDATES_MAX) {
+            let run = self.run(position, candidate, &mut work_max)?;
+            // Of equals the one with the better rank, which comes first.
+            if run.score > best.0 {
+                best = (run.score, position);
+            }
+            if let Some(kept) = self.kept {
+                kept.borrow_mut().push(run);
+            }
+        }
+        if let Some(chosen) = candidates.get(best.1) {
+            plans.put(shape, documents, identity(&chosen.access));
+        }
+        Ok(best.1)
+    }
+
+    /// Runs one candidate. If it comes to its end, the others have no more work than it needed.
+    fn run(&self, position: usize, candidate: &Candidate, work_max: &mut u64) -> Result<TrialRun> {
+        let wanted = Wanted {
+            timed: self.kept.is_some(),
+            ..Wanted::documents(Loading::ForFilter(None))
+        };
+        let builder = Builder {
+            collection: self.collection,
+            filter: self.filter,
+            sort: self.sort,
+            wanted: &wanted,
+        };
+        let (collection, snapshot) = (self.collection.clone(), self.snapshot.clone());
+        let rows = builder.rows(candidate.access.clone());
+        let mut executor = Executor::new(rows, collection, snapshot, self.context.clone(), false);
+        executor.set_work_max(*work_max);
+        let mut found = 0;
+        let pulled = executor.for_each(&mut |_| {
+            found += 1;
+            Ok(match found < FOUND_MAX {
+                true => Flow::Continue,
+                false => Flow::Pause,
+            })
+        });
+        let ended = match pulled {
+            Ok(pulled) => pulled == Pulled::End,
+            // A document on which the filter fails says nothing about the plan.
+            Err(Error::Command(_)) => false,
+            Err(error) => return Err(error),
+        };
+        let work = executor.stats().work().max(1);
+        let score = if ended {
+            *work_max = work.min(*work_max);
+            1.0 + found as f64 / work as f64 - work as f64 * 1e-6
+        } else if candidate.sorted {
+            found as f64 / work as f64
+        } else {
+            // Before it has seen everything, a plan that has to sort cannot return anything.
+            0.0
+        };
+        Ok(TrialRun {
+            candidate: position,
+            executor,
+            found,
+            score,
+        })
+    }
+}

@@ -1,0 +1,127 @@
+//! Where the conditions of a query are checked when an index finds its documents: by the bounds of the scan, on the
+//! entries, or on the documents.
+
+use std::sync::Arc;
+
+use frond_bson::Collator;
+use frond_query::matcher::{Expr, Filter, Leaf, Op, Relation};
+
+use super::IndexAccess;
+use crate::index::covered;
+use crate::index::kinds::Holds;
+use crate::intervals::conditions::Conditions;
+
+/// Where a condition is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checked {
+    /// The bounds hold nothing that does not meet it.
+    ByBounds,
+    /// The fields of an entry tell.
+    OnEntry,
+    /// Only the document tells.
+    OnDocument,
+}
+
+/// Where one of the conditions that all have to hold is checked by a scan.
+pub fn checked(condition: &Expr, access: &IndexAccess) -> Checked {
+    let spec = &access.index.spec;
+    if spec.method.is_some() || access.expanded.is_some() {
+        return match access.exact {
+            true => Checked::ByBounds,
+            false => Checked::OnDocument,
+        };
+    }
+    let is_field = |path: &str| spec.value_fields().any(|field| field.path == path);
+    if access.multikey.is_empty()
+        && Conditions::of(condition, &spec.collator).are_exact_for(is_field)
+    {
+        return Checked::ByBounds;
+    }
+    let is_single = |path: &str| {
+        let mut fields = spec.fields.iter().enumerate();
+        fields.any(|(position, field)| {
+            field.path == path
+                && field.holds == Holds::Value
+                && !access.multikey.has_array(position)
+        })
+    };
+    match covered::can_rebuild(spec) && is_told_by_entry(condition, &is_single) {
+        true => Checked::OnEntry,
+        false => Checked::OnDocument,
+    }
+}
+
+/// Whether the values of the fields that satisfy `has` decide about a condition. An entry has null for a missing
+/// field, so conditions that can tell these apart are not decided.
+fn is_told_by_entry(condition: &Expr, has: &impl Fn(&str) -> bool) -> bool {
+    match condition {
+        Expr::And(all) | Expr::Or(all) | Expr::Nor(all) => {
+            all.iter().all(|one| is_told_by_entry(one, has))
+        }
+        Expr::Not(inner) => is_told_by_entry(inner, has),
+        Expr::Leaf(Leaf { path, op }) => {
+            has(path.as_str())
+                && match op {
+                    Op::Compare(comparison) => {
+                        let value = comparison.value();
+                        let is_equal = comparison.relation() == Relation::Eq;
+                        use frond_bson::Value::{Array, MaxKey, MinKey, Undefined};
+                        !matches!(value, Array(_) | MinKey | MaxKey | Undefined)
+                            && (is_equal || !value.is_nullish())
+                    }
+                    Op::In(set) => set.values().iter().all(|value| {
+                        use frond_bson::Value::{Array, MaxKey, MinKey, Undefined};
+                        let value = value.as_value();
+                        !matches!(value, Array(_) | MinKey | MaxKey | Undefined)
+                    }),
+                    Op::Regex(_) | Op::Mod(_) | Op::Bits(_) => true,
+                    Op::Exists
+                    | Op::Type(_)
+                    | Op::Size(_)
+                    | Op::ElemMatch(_)
+                    | Op::Geo(_)
+                    | Op::Near(_) => false,
+                }
+        }
+        Expr::Computed(_) | Expr::Schema(_) | Expr::Text(_) | Expr::Sample(_) | Expr::False => {
+            false
+        }
+    }
+}
+
+/// The conditions of a filter by where a scan checks them.
+#[derive(Debug)]
+pub struct Residual {
+    /// Those that are checked on entries; `None` if there are none.
+    pub on_entry: Option<Arc<Filter>>,
+    /// Those that are checked on documents.
+    pub on_document: Option<Arc<Filter>>,
+}
+
+impl Residual {
+    /// The conditions of `filter` that the bounds of `access` leave.
+    pub fn of(filter: &Arc<Filter>, access: &IndexAccess) -> Residual {
+        if access.exact || filter.is_empty() {
+            return Residual {
+                on_entry: None,
+                on_document: None,
+            };
+        }
+        let part = |wanted| part(filter, |one| checked(one, access) == wanted);
+        Residual {
+            on_entry: part(Checked::OnEntry),
+            on_document: part(Checked::OnDocument),
+        }
+    }
+}
+
+/// The conditions of a filter that satisfy `keep`; `None` if there are none.
+pub fn part(filter: &Arc<Filter>, keep: impl Fn(&Expr) -> bool) -> Option<Arc<Filter>> {
+    let part = filter.part(keep);
+    (!part.is_empty()).then(|| Arc::new(part))
+}
+
+/// Whether ranges of `_id` by this collator say all of a condition.
+pub fn is_said_by_id(condition: &Expr, collator: &Collator) -> bool {
+    Conditions::of(condition, collator).are_exact_for(|path| path == "_id")
+}
