@@ -141,9 +141,7 @@ impl DocumentStore {
             purpose,
             projection,
             context,
-            is_subplan: filter.count() == 1
-                && filter.contains_key("$or")
-                && request.hint.is_none(),
+            is_subplan: filter.count() == 1 && filter.contains_key("$or") && request.hint.is_none(),
         };
         let mut tree = match &planned {
             _ if purpose.task == Task::Count && filter.is_empty() && request.hint.is_none() => {

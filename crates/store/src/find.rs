@@ -306,13 +306,11 @@ impl Planned {
     }
 
     /// A cursor over the result.
-    pub fn cursor(
-        &self,
-        wanted: &Wanted,
-        output: Output,
-        context: &OpContext,
-    ) -> QueryCursor {
-        let spilled = output.sort.as_ref().map(|(_, budget)| budget.spilled.clone());
+    pub fn cursor(&self, wanted: &Wanted, output: Output, context: &OpContext) -> QueryCursor {
+        let spilled = output
+            .sort
+            .as_ref()
+            .map(|(_, budget)| budget.spilled.clone());
         let executor = self.query(wanted, output, context);
         QueryCursor::of_plan(self.collection.ns.clone(), executor, spilled)
     }

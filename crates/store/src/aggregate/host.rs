@@ -5,9 +5,9 @@ use frond_query::aggregate::{Docs, Host, Pipeline, Source, Writing};
 
 use super::{Limits, Resources, Runner, not_supported, write};
 use crate::error::{Error, Result};
+use crate::exec::describe::count as int;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
-use crate::exec::describe::count as int;
 use crate::stats::CollectionStats;
 use crate::store::DocumentStore;
 use crate::write::environment;

@@ -243,11 +243,9 @@ impl Builder<'_> {
             Access::IdRange {
                 ranges, direction, ..
             } => self.boxed(IdScan::new(self.collection.primary, ranges, direction)),
-            Access::Index(access) => self.boxed(self.scan(
-                Arc::new(access),
-                Emit::Keys(None),
-                Part::Nothing,
-            )),
+            Access::Index(access) => {
+                self.boxed(self.scan(Arc::new(access), Emit::Keys(None), Part::Nothing))
+            }
             other => self.access(other),
         }
     }
@@ -262,7 +260,10 @@ impl Builder<'_> {
 
     fn index(&self, access: Arc<IndexAccess>) -> Box<dyn Operator> {
         let spec = &access.index.spec;
-        let is_text = spec.special.as_ref().is_some_and(|one| one.text().is_some());
+        let is_text = spec
+            .special
+            .as_ref()
+            .is_some_and(|one| one.text().is_some());
         if let Some(text) = self.filter.text_match().filter(|_| is_text) {
             return self.text(&access, text.clone());
         }

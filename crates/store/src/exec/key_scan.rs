@@ -9,8 +9,8 @@ use std::ops::Bound;
 
 use frond_bson::key;
 
-use crate::error::{Result, corrupt};
 use super::operator::{ExecContext, Flow, OpStats, Pulled};
+use crate::error::{Result, corrupt};
 use crate::keyspace::{Cursor, Direction, Snapshot, TreeId};
 use crate::plan::KeyInterval;
 use crate::plan::interval::{Interval, Intervals, after_prefix};

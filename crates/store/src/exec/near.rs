@@ -204,9 +204,7 @@ impl NearScan {
             let nearest = access.near.nearest(&doc, &access.path);
             let distance = nearest.filter(|nearest| {
                 let distance = nearest.distance / unit;
-                nearest.is_wanted
-                    && (is_first || distance >= *from)
-                    && (is_last || distance < *to)
+                nearest.is_wanted && (is_first || distance >= *from) && (is_last || distance < *to)
             });
             let Some(distance) = distance.map(|nearest| nearest.distance / unit) else {
                 fetched.examine(&record);
@@ -220,18 +218,19 @@ impl NearScan {
                     .ok_or_else(|| damaged(index))?;
                 row.index_key = Some(&shown);
             }
-            reader.read(cx, row, &record, fetched, &mut |row| {
-                let row = row.to_row(*keeps_keys);
-                *numbered += 1;
-                *next = Some(Found {
-                    distance,
-                    number: *numbered,
-                    bytes: row.doc.len_bytes() + row.key.len() + size_of::<Found>(),
-                    row,
-                });
-                Ok(Flow::Pause)
-            })
-            .map(Step::from)
+            reader
+                .read(cx, row, &record, fetched, &mut |row| {
+                    let row = row.to_row(*keeps_keys);
+                    *numbered += 1;
+                    *next = Some(Found {
+                        distance,
+                        number: *numbered,
+                        bytes: row.doc.len_bytes() + row.key.len() + size_of::<Found>(),
+                        row,
+                    });
+                    Ok(Flow::Pause)
+                })
+                .map(Step::from)
         })
     }
 

@@ -71,7 +71,9 @@ impl Operator for Projection {
     }
 
     fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
-        describer.room.push(stage, "transformBy", describer.projection);
+        describer
+            .room
+            .push(stage, "transformBy", describer.projection);
     }
 }
 

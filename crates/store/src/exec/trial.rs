@@ -103,8 +103,7 @@ impl Trial<'_> {
         };
         let (collection, snapshot) = (self.collection.clone(), self.snapshot.clone());
         let rows = builder.rows(candidate.access.clone());
-        let mut executor =
-            Executor::new(rows, collection, snapshot, self.context.clone(), false);
+        let mut executor = Executor::new(rows, collection, snapshot, self.context.clone(), false);
         executor.set_work_max(*work_max);
         let mut found = 0;
         let pulled = executor.for_each(&mut |_| {

@@ -76,7 +76,10 @@ pub fn document(
 /// The fields of an entry at their paths, for conditions that cannot tell null from missing. `None` if the entry is
 /// damaged.
 pub fn key_document(spec: &IndexSpec, parts: &EntryParts<'_>) -> Option<DocBuf> {
-    Some(nested(spec, fields_document(spec, parts.fields, parts.lost)?))
+    Some(nested(
+        spec,
+        fields_document(spec, parts.fields, parts.lost)?,
+    ))
 }
 
 /// Fields under their dotted paths as documents inside of documents.

@@ -192,4 +192,3 @@ fn add_op(op: &Op, hasher: &mut Xxh3) {
     };
     hasher.update(name);
 }
-

@@ -14,10 +14,10 @@ use frond_query::sort::SortSpec;
 
 use super::bounds::{Conditions, narrowness};
 use super::interval::{Interval, Intervals};
+use super::residual::{Checked, checked};
 use super::route::Route;
 use super::sorted::{OrderField, direction_for};
 use super::text;
-use super::residual::{Checked, checked};
 use super::{Access, Hint, IndexAccess, KeyInterval, KeyLimits, Plan, merge, partial};
 use crate::catalog::Collection;
 use crate::error::{Result, command};
@@ -94,17 +94,15 @@ pub fn choose(
         && let Some(id) = query.filter.equality("_id")
         && has_id_order(&query, &id)
     {
-        let mut encoded = Vec::new();
-        query.id_collator.encode(&id, &mut encoded);
-        return Ok(simple(if query.by_id_only && is_one_equality(query.filter) {
-            Access::Id(encoded)
-        } else {
-            Access::IdRange {
-                ranges: Intervals::one(Interval::point(encoded, id.to_owned())),
-                direction: Direction::Forward,
-                exact: false,
-            }
-        }));
+        if query.by_id_only && is_one_equality(query.filter) {
+            let mut encoded = Vec::new();
+            query.id_collator.encode(&id, &mut encoded);
+            return Ok(simple(Access::Id(encoded)));
+        }
+        let conditions = Conditions::of(query.filter.predicates(), query.id_collator);
+        return Ok(simple(
+            through_id(&query, &conditions, true).map_or(Access::Eof, |found| found.access),
+        ));
     }
     if !query.limits.is_empty()
         && !matches!(

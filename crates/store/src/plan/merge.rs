@@ -49,7 +49,9 @@ impl OrderPart {
     /// The fields of an index with these parts that give the order of `sort`, in its order. `None` if one is missing.
     pub fn of(sort: &SortSpec, fields: &[OrderField<'_>]) -> Option<Vec<OrderPart>> {
         let parts = sort.fields().map(|(path, wanted)| {
-            let position = fields.iter().position(|field| field.path == path.as_str())?;
+            let position = fields
+                .iter()
+                .position(|field| field.path == path.as_str())?;
             Some(OrderPart {
                 position,
                 inverted: fields.get(position)?.direction != wanted,
@@ -141,10 +143,12 @@ pub fn of_index(
     order: &[OrderField<'_>],
 ) -> Option<MergeAccess> {
     let parts = OrderPart::of(sort, order)?;
-    let branches = explode(access, sort, order)?.into_iter().map(|branch| MergeBranch {
-        access: Access::Index(branch),
-        order: parts.clone(),
-    });
+    let branches = explode(access, sort, order)?
+        .into_iter()
+        .map(|branch| MergeBranch {
+            access: Access::Index(branch),
+            order: parts.clone(),
+        });
     Some(MergeAccess {
         branches: branches.collect(),
         exploded: Some(access.clone()),
