@@ -170,14 +170,14 @@ fn finds_look_at_few_keys_and_documents() {
             docs: 100,
         },
         Case {
-            name: "a regular expression on the keys",
+            name: "a negated condition on the keys",
             filter: doc! {"a": 5, "b": {"$not": {"$mod": [3, 0]}}},
             sort: none(),
             projection: none(),
             limit: None,
             plan: "FETCH > IXSCAN a_1_b_1",
             keys: 100,
-            docs: 67,
+            docs: 66,
         },
         Case {
             name: "dotted fields from the index alone",
@@ -448,7 +448,7 @@ fn distinct_values_skip_through_an_index() {
 #[test]
 fn figures_are_those_of_each_stage() {
     let f = fixture();
-    let filter = doc! {"a": {"$in": [1, 2]}, "b": {"$mod": [5, 1]}, "s": "text 1"};
+    let filter = doc! {"a": {"$in": [1, 2]}, "b": {"$mod": [3, 1]}, "s": "text 1"};
     let sort = doc! {"s": 1, "b": 1};
     let request = FindRequest {
         filter: Some(&filter),
@@ -468,14 +468,17 @@ fn figures_are_those_of_each_stage() {
     let scan = fetch.get_doc("inputStage").unwrap();
     let figure = |stage: &Doc, name: &str| stage.get_i64(name).unwrap();
     assert_eq!(outline(skip), "SKIP > SORT > FETCH > IXSCAN a_1_b_1");
-    // 200 entries; one of five passes on its key, and of these one of nine on its document.
+    // 200 entries; one of three passes on its key, and of these one of nine on its document.
+    let on_keys = doc! {"a": {"$in": [1, 2]}, "b": {"$mod": [3, 1]}};
+    let on_keys = f.find_all(&ns("db.c"), on_keys).len() as i64;
+    assert!((60..=70).contains(&on_keys));
     assert_eq!(figure(scan, "keysExamined"), 200);
     assert_eq!(figure(scan, "works"), 201);
-    assert_eq!(figure(scan, "nReturned"), 40);
-    assert_eq!(figure(scan, "needTime"), 160);
-    assert_eq!(figure(fetch, "docsExamined"), 40);
+    assert_eq!(figure(scan, "nReturned"), on_keys);
+    assert_eq!(figure(scan, "needTime"), 200 - on_keys);
+    assert_eq!(figure(fetch, "docsExamined"), on_keys);
     let passed = figure(fetch, "nReturned");
-    assert!((3..=6).contains(&passed), "{fetch:?}");
+    assert!((5..=10).contains(&passed), "{fetch:?}");
     assert_eq!(figure(sort, "nReturned"), passed);
     assert_eq!(figure(skip, "nReturned"), passed - 1);
     assert_eq!(figure(stats, "nReturned"), passed - 1);
