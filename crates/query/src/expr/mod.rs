@@ -117,14 +117,13 @@ impl Expr {
         }
     }
 
-    /// Calls `found` with every path that must equal a constant if the expression is true, and how
-    /// strings compare: `{$eq: ["$a.b", 5]}`, also below `$and`. An array is left out, as a path through
-    /// arrays may give it.
-    pub(crate) fn equalities<'a>(
+    /// Calls `found` for each comparison of a field with a constant that holds wherever the expression is true: the
+    /// path, the operator that says how the field compares with the constant, the constant, and the collator.
+    pub(crate) fn comparisons<'a>(
         &'a self,
-        found: &mut dyn FnMut(String, &'a OwnedValue, &'a Collator),
+        found: &mut dyn FnMut(String, &'static str, &'a OwnedValue, &'a Collator),
     ) {
-        equalities(&self.node, found);
+        comparisons(&self.node, found);
     }
 
     /// The metadata that the expression reads with `$meta`.
@@ -139,20 +138,31 @@ impl Expr {
     }
 }
 
-fn equalities<'a>(node: &'a Node, found: &mut dyn FnMut(String, &'a OwnedValue, &'a Collator)) {
+fn comparisons<'a>(
+    node: &'a Node,
+    found: &mut dyn FnMut(String, &'static str, &'a OwnedValue, &'a Collator),
+) {
     match node {
         Node::Call(operator, arguments) if operator.name == "$and" => {
-            arguments.iter().for_each(|one| equalities(one, found));
+            arguments.iter().for_each(|one| comparisons(one, found));
         }
-        Node::Collated(operator, arguments, collator) if operator.name == "$eq" => {
-            let (path, value) = match arguments.as_slice() {
-                [Node::Root(path), Node::Constant(value)]
-                | [Node::Constant(value), Node::Root(path)] => (path, value),
+        Node::Collated(operator, arguments, collator) => {
+            let (relation, flipped) = match operator.name {
+                "$eq" => ("$eq", "$eq"),
+                "$lt" => ("$lt", "$gt"),
+                "$lte" => ("$lte", "$gte"),
+                "$gt" => ("$gt", "$lt"),
+                "$gte" => ("$gte", "$lte"),
+                _ => return,
+            };
+            let (path, relation, value) = match arguments.as_slice() {
+                [Node::Root(path), Node::Constant(value)] => (path, relation, value),
+                [Node::Constant(value), Node::Root(path)] => (path, flipped, value),
                 _ => return,
             };
             let is_array = matches!(value.as_value(), Value::Array(_) | Value::Undefined);
             if !path.0.is_empty() && !is_array {
-                found(path.dotted(), value, collator);
+                found(path.dotted(), relation, value, collator);
             }
         }
         _ => {}

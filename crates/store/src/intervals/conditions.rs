@@ -169,6 +169,33 @@ fn range(relation: Relation, value: Value<'_>, collator: &Collator) -> Intervals
     })
 }
 
+/// Values of all types that compare so with a value.
+fn beyond(relation: Relation, value: Value<'_>, collator: &Collator) -> Intervals {
+    let mut encoded = Vec::new();
+    collator.encode(&value, &mut encoded);
+    let end = Label::Value {
+        value: value.to_owned(),
+        inclusive: relation.includes_equal(),
+    };
+    let above = matches!(relation, Relation::Gt | Relation::Gte);
+    let cut = match above != relation.includes_equal() {
+        true => after_prefix(&encoded),
+        false => Some(encoded),
+    };
+    Intervals::one(match above {
+        true => Interval {
+            low: cut.unwrap_or_default(),
+            low_label: end,
+            ..Interval::all()
+        },
+        false => Interval {
+            high: cut,
+            high_label: end,
+            ..Interval::all()
+        },
+    })
+}
+
 /// Strings that can match a regular expression, and the expression itself as a value. The sort keys of a collation
 /// do not preserve prefixes.
 fn matching(pattern: &Pattern, collator: &Collator) -> Intervals {
@@ -312,7 +339,7 @@ pub fn is_exact(op: &Op, collator: &Collator) -> bool {
     }
 }
 
-/// The ranges where an equality does not hold. Only of values that an index stores as they are.
+/// The ranges where a comparison does not hold. Only of values that an index stores as they are.
 fn complement(op: &Op, collator: &Collator) -> Option<Intervals> {
     let plain = |value: &Value<'_>, own: &Collator| {
         !matches!(value, Value::Array(_)) && fits(value, own, collator)
@@ -321,6 +348,11 @@ fn complement(op: &Op, collator: &Collator) -> Option<Intervals> {
         Op::Compare(comparison) if comparison.relation() == Relation::Eq => {
             let value = comparison.value();
             plain(&value, comparison.collator()).then(|| equal(value, collator).complement())
+        }
+        Op::Compare(comparison) => {
+            let value = comparison.value();
+            let is_exact = is_plain(value) && fits(&value, comparison.collator(), collator);
+            is_exact.then(|| range(comparison.relation(), value, collator).complement())
         }
         Op::In(set) if set.patterns().is_empty() => {
             let mut values = set.values().iter();
@@ -391,39 +423,17 @@ impl Conditions {
                 }
             }
             Expr::Leaf(leaf) => self.add_leaf(leaf, prefix, elements),
-            Expr::Not(inner) => {
-                self.says_more = true;
-                if let Expr::Leaf(leaf) = &**inner
-                    && let Some(intervals) = complement(&leaf.op, &self.collator)
-                {
-                    self.list.push(Condition {
-                        path: join(prefix, leaf.path.as_str()),
-                        // `{$ne: null}` is the only one that a missing field cannot meet.
-                        matches_missing: !of_op(&leaf.op, &self.collator)
-                            .is_some_and(|(_, missing)| missing),
-                        intervals,
-                        holds_for_elements: false,
-                        is_exact: false,
-                        elements: elements.to_vec(),
-                    });
-                } else if let Expr::Leaf(leaf) = &**inner
-                    && matches!(leaf.op, Op::Exists)
-                {
-                    self.list.push(Condition {
-                        path: join(prefix, leaf.path.as_str()),
-                        intervals: nulls(),
-                        matches_missing: true,
-                        holds_for_elements: true,
-                        is_exact: false,
-                        elements: elements.to_vec(),
-                    });
+            Expr::Not(inner) => self.add_negation(inner, prefix, elements),
+            Expr::Nor(children) => {
+                for child in children {
+                    self.add_negation(child, prefix, elements);
                 }
             }
             Expr::False => self.impossible = true,
             Expr::Computed(computed) => {
-                for leaf in computed.implied() {
-                    self.add_leaf(&leaf, prefix, elements);
-                }
+                computed.comparisons(|path, relation, value, collator| {
+                    self.add_computed(path, relation, value.as_value(), collator);
+                });
                 self.says_more = true;
             }
             Expr::Text(text) => {
@@ -432,10 +442,72 @@ impl Conditions {
                     self.text = Some(bound.clone());
                 }
             }
-            Expr::Or(_) | Expr::Nor(_) | Expr::Schema(_) | Expr::Sample(_) => {
+            Expr::Or(_) | Expr::Schema(_) | Expr::Sample(_) => {
                 self.says_more = true;
             }
         }
+    }
+
+    /// Adds that a condition does not hold.
+    fn add_negation(&mut self, negated: &Expr, prefix: &str, elements: &[Element]) {
+        self.says_more = true;
+        let Expr::Leaf(leaf) = negated else { return };
+        let path = join(prefix, leaf.path.as_str());
+        if let Some(intervals) = complement(&leaf.op, &self.collator) {
+            self.list.push(Condition {
+                path,
+                // `{$ne: null}` is the only one that a missing field cannot meet.
+                matches_missing: !of_op(&leaf.op, &self.collator)
+                    .is_some_and(|(_, missing)| missing),
+                intervals,
+                holds_for_elements: false,
+                is_exact: false,
+                elements: elements.to_vec(),
+            });
+        } else if matches!(leaf.op, Op::Exists) {
+            self.list.push(Condition {
+                path,
+                intervals: nulls(),
+                matches_missing: true,
+                holds_for_elements: true,
+                is_exact: false,
+                elements: elements.to_vec(),
+            });
+        }
+    }
+
+    /// Adds a comparison of `$expr`. There values of all types compare, and a missing field is less than null.
+    fn add_computed(
+        &mut self,
+        path: String,
+        relation: Relation,
+        value: Value<'_>,
+        collator: &Collator,
+    ) {
+        if !fits(&value, collator, &self.collator) {
+            return;
+        }
+        let is_less = matches!(relation, Relation::Lt | Relation::Lte);
+        // An index has null for a missing field.
+        let matches_missing = is_less || value.is_nullish() || matches!(value, Value::MinKey);
+        let mut intervals = match relation {
+            // An array never equals the constant, so this holds for the elements of arrays, too.
+            Relation::Eq => equal(value, &self.collator),
+            // An array compares as a whole, and its elements may lie anywhere.
+            _ if has_number(&path) => return,
+            _ => beyond(relation, value, &self.collator),
+        };
+        if matches_missing {
+            intervals = intervals.union(nulls());
+        }
+        self.list.push(Condition {
+            path,
+            intervals,
+            matches_missing,
+            holds_for_elements: relation == Relation::Eq,
+            is_exact: false,
+            elements: Vec::new(),
+        });
     }
 
     fn add_leaf(&mut self, leaf: &Leaf, prefix: &str, elements: &[Element]) {

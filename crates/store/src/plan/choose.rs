@@ -94,18 +94,14 @@ pub fn choose(
         && let Some(id) = query.filter.equality("_id")
         && has_id_order(&query, &id)
     {
-        let mut encoded = Vec::new();
-        query.id_collator.encode(&id, &mut encoded);
+        if query.by_id_only && is_one_equality(query.filter) {
+            let mut encoded = Vec::new();
+            query.id_collator.encode(&id, &mut encoded);
+            return Ok(simple(Access::Id(encoded)));
+        }
+        let conditions = Conditions::of(query.filter.predicates(), query.id_collator);
         return Ok(simple(
-            if query.by_id_only && is_one_equality(query.filter) {
-                Access::Id(encoded)
-            } else {
-                Access::IdRange {
-                    ranges: Intervals::one(Interval::point(encoded, id.to_owned())),
-                    direction: Direction::Forward,
-                    exact: false,
-                }
-            },
+            through_id(&query, &conditions, true).map_or(Access::Eof, |found| found.access),
         ));
     }
     if !query.limits.is_empty()

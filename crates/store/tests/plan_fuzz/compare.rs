@@ -26,6 +26,8 @@ struct Pair<'a> {
     copy: Namespace,
     /// The names of the indexes that hold all documents.
     hints: Vec<String>,
+    /// The key patterns of the indexes with several ordinary fields.
+    compound: Vec<DocBuf>,
     /// The seed and the indexes.
     name: String,
     compared: u64,
@@ -42,6 +44,7 @@ pub fn round(fixture: &Fixture, seed: u64) -> u64 {
         indexed: ns(&format!("fuzz.indexed{seed}")),
         copy: ns(&format!("fuzz.copy{seed}")),
         hints: vec!["_id_".to_owned()],
+        compound: Vec::new(),
         name: String::new(),
         compared: 0,
     };
@@ -72,6 +75,9 @@ pub fn round(fixture: &Fixture, seed: u64) -> u64 {
     pair.hints
         .extend(holds_all.map(|index| index.get_str("name").unwrap().to_owned()));
     let keys = made.iter().map(|index| index.get_doc("key").unwrap());
+    let is_compound = |key: &&Doc| key.count() > 1 && key.values().all(|kind| kind.is_number());
+    let compound = keys.clone().filter(is_compound);
+    pair.compound = compound.map(ToOwned::to_owned).collect();
     let known: Vec<String> = keys
         .flat_map(Doc::iter)
         .filter(|(path, direction)| direction.is_number() && !path.ends_with("$**"))
@@ -109,11 +115,15 @@ fn by_id(mut found: Vec<DocBuf>) -> Vec<DocBuf> {
 
 /// Documents with their fields in the order of the names, as text: a covered plan gives the order of the index.
 fn shown(found: &[DocBuf]) -> Vec<String> {
-    let text = |doc: &DocBuf| {
-        let fields: BTreeSet<String> = doc.iter().map(|field| format!("{field:?}")).collect();
+    fn text(doc: &Doc) -> String {
+        let field = |(name, value): (&str, Value<'_>)| match value {
+            Value::Document(inner) => format!("{name}: {}", text(inner)),
+            value => format!("{name}: {value:?}"),
+        };
+        let fields: BTreeSet<String> = doc.iter().map(field).collect();
         format!("{fields:?}")
-    };
-    let mut all: Vec<String> = found.iter().map(text).collect();
+    }
+    let mut all: Vec<String> = found.iter().map(|doc| text(doc)).collect();
     all.sort();
     all
 }
@@ -147,7 +157,14 @@ impl Pair<'_> {
     fn read(&mut self, random: &mut Random, known: &[String]) {
         let natural = doc! {"$natural": 1};
         let scan = Some(Value::Document(&natural));
-        let (filter, sort) = (random.filter(known, 2), random.sort(known));
+        let (mut filter, mut sort) = (random.filter(known, 2), random.sort(known));
+        if let Some(key) = self
+            .compound
+            .get(random.below(self.compound.len().max(1) * 4))
+            && let Some(both) = random.values_and_order(key)
+        {
+            (filter, sort) = both;
+        }
         let collation = random.collation();
         let what = format!(
             "{}: filter {filter:?} sort {sort:?} collation {collation:?}",
@@ -297,11 +314,12 @@ impl Pair<'_> {
         what: &str,
     ) {
         let mut projection = doc! {"_id": if random.one_in(2) { 1 } else { 0 }};
-        for path in known
-            .iter()
-            .filter(|path| !path.contains('.') && *path != "_id")
-        {
-            if random.one_in(2) && !projection.contains_key(path) {
+        for path in known.iter().filter(|path| *path != "_id") {
+            let collides = projection.iter().any(|(other, _)| {
+                let first = |path: &str| path.split('.').next().unwrap().to_owned();
+                first(other) == first(path) && (other.len() != path.len() || other == path)
+            });
+            if random.one_in(2) && !collides {
                 projection.push(path, 1);
             }
         }

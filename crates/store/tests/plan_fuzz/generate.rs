@@ -1,6 +1,6 @@
 //! Random documents, indexes, filters and sorts.
 
-use frond_bson::{ArrayBuf, Decimal128, DocBuf, ObjectId, OwnedValue, Timestamp, array, doc};
+use frond_bson::{ArrayBuf, Decimal128, Doc, DocBuf, ObjectId, OwnedValue, Timestamp, array, doc};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -355,9 +355,16 @@ impl Random {
                 3 if !out.contains_key("$expr") => {
                     let field = format!("${}", self.likely_path(known));
                     let mut operands = ArrayBuf::new();
-                    operands.push(field.as_str());
+                    let field_first = self.one_in(2);
+                    if field_first {
+                        operands.push(field.as_str());
+                    }
                     operands.push_doc(|literal| literal.push("$literal", &self.operand()));
-                    out.push("$expr", &doc! {"$eq": operands});
+                    if !field_first {
+                        operands.push(field.as_str());
+                    }
+                    let operator = self.pick(&["$eq", "$gt", "$gte", "$lt", "$lte"]);
+                    out.push("$expr", &doc! {operator: operands});
                 }
                 4 if !out.contains_key("_id") => {
                     let id = self.below(40) as i32;
@@ -393,6 +400,37 @@ impl Random {
             }
         }
         out
+    }
+
+    /// A filter and a sort that suit an index with several fields: single values of its first field, and the order of the
+    /// next one.
+    pub fn values_and_order(&mut self, key: &Doc) -> Option<(DocBuf, DocBuf)> {
+        let mut fields = key.iter().map(|(path, _)| path);
+        let (first, second) = (fields.next()?, fields.next()?);
+        let mut sort = doc! {second: if self.one_in(2) { 1 } else { -1 }};
+        if let Some(third) = fields.next().filter(|_| self.one_in(2)) {
+            sort.push(third, if self.one_in(2) { 1 } else { -1 });
+        }
+        let values = self.list(Random::operand);
+        let filter = match self.one_in(2) {
+            true => doc! {first: {"$in": values}},
+            false => {
+                let mut branches = ArrayBuf::new();
+                for value in values.values() {
+                    let mut branch = doc! {first: value};
+                    if self.one_in(3) {
+                        self.push_condition(&mut branch, second, 0);
+                    }
+                    branches.push(&branch);
+                }
+                if self.one_in(3) {
+                    branches.push(&doc! {"_id": {"$lt": self.below(20) as i32}});
+                    sort = doc! {"_id": 1};
+                }
+                doc! {"$or": branches}
+            }
+        };
+        Some((filter, sort))
     }
 
     fn split(&mut self, path: &str) -> Option<(String, String)> {

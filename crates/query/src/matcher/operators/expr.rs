@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use frond_bson::{Doc, Value};
+use frond_bson::{Collator, Doc, OwnedValue, Value};
 
 use super::super::eval::State;
 use super::super::parse::Context;
-use super::super::{Comparison, Expr, Leaf, Op, Relation};
+use super::super::{Expr, Relation};
 use crate::error::{Error, ErrorCode, Result};
 use crate::expr;
-use crate::paths::Path;
 
 /// An aggregation expression that must be true of the document.
 #[derive(Clone, Debug)]
@@ -24,17 +23,22 @@ impl Computed {
         &self.expression
     }
 
-    /// Conditions on paths that hold wherever the expression is true, for finding an index.
-    pub fn implied(&self) -> Vec<Leaf> {
-        let mut found = Vec::new();
-        (self.expression).equalities(&mut |path, value, collator| {
-            let equal = Comparison::new(Relation::Eq, value.as_value(), collator);
-            found.push(Leaf {
-                path: Path::new(&path),
-                op: Op::Compare(equal),
-            });
+    /// Calls `found` for each comparison of a field with a constant that holds wherever the expression is true, for
+    /// finding an index. Values of all types compare here, and an array as a whole.
+    pub fn comparisons<'a>(
+        &'a self,
+        mut found: impl FnMut(String, Relation, &'a OwnedValue, &'a Collator),
+    ) {
+        (self.expression).comparisons(&mut |path, operator, value, collator| {
+            let relation = match operator {
+                "$lt" => Relation::Lt,
+                "$lte" => Relation::Lte,
+                "$gt" => Relation::Gt,
+                "$gte" => Relation::Gte,
+                _ => Relation::Eq,
+            };
+            found(path, relation, value, collator);
         });
-        found
     }
 
     pub(crate) fn matches(&self, doc: &Doc, state: &mut State) -> bool {
