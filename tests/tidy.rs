@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "tidy/layers.rs"]
+mod layers;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -236,6 +239,32 @@ fn arrows_between_crates_go_down_only() {
     assert_none(
         problems,
         "a crate names a crate that it must not know (see ARCHITECTURE.md)",
+    );
+}
+
+#[test]
+fn arrows_between_modules_go_down_only() {
+    let sources = sources();
+    let mut crates: Vec<String> = ARROWS
+        .iter()
+        .map(|(name, _)| format!("crates/{name}/src/"))
+        .collect();
+    crates.push("src/".to_owned());
+    let problems = crates
+        .iter()
+        .filter_map(|folder| {
+            let of_crate = sources.iter().filter_map(|(path, text)| {
+                let path = path.strip_prefix(folder.as_str())?;
+                path.ends_with(".rs").then_some((path, text.as_str()))
+            });
+            let of_crate: layers::Sources<'_> = of_crate.collect();
+            assert!(!of_crate.is_empty(), "{folder} has sources");
+            Some(format!("{folder}: {}", layers::circle(&of_crate)?))
+        })
+        .collect();
+    assert_none(
+        problems,
+        "modules import each other in a circle; give what they share a module below both",
     );
 }
 

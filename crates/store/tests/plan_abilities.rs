@@ -226,7 +226,7 @@ fn finds_look_at_few_keys_and_documents() {
             projection: none(),
             limit: None,
             plan: "FETCH > IXSCAN e_1",
-            keys: 81,
+            keys: 80,
             docs: 80,
         },
         Case {
