@@ -24,7 +24,12 @@ pub fn compatibility() -> String {
         section(&mut page, family.title, &family.names, &family.lacking);
     }
     for options in frond_store::reference::options() {
-        section(&mut page, options.title, &options.names, &options.unsupported);
+        section(
+            &mut page,
+            options.title,
+            &options.names,
+            &options.unsupported,
+        );
     }
     page
 }
