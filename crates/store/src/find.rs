@@ -385,20 +385,13 @@ impl DocumentStore {
         Ok((projection, planned))
     }
 
-    /// Finds documents. A collection that does not exist has none.
-    ///
-    /// # Errors
-    /// Errors of the filter, the projection, the sort and the hint. Later errors come from the
-    /// cursor.
-    pub fn find(
+    /// As [`DocumentStore::find`], of a collection.
+    pub(crate) fn find_in_collection(
         &self,
         ns: &Namespace,
         request: &FindRequest<'_>,
         context: &OpContext,
     ) -> Result<QueryCursor> {
-        if self.catalog().is_view(ns) {
-            return self.find_in_view(ns, request, context);
-        }
         if request.tailable {
             return self.tail(ns, request, context);
         }
@@ -442,19 +435,13 @@ impl DocumentStore {
         Ok(QueryCursor::of_tail(ns.clone(), tail, output))
     }
 
-    /// Counts documents. Without a filter this reads a counter.
-    ///
-    /// # Errors
-    /// As [`DocumentStore::find`], and those of its cursor.
-    pub fn count(
+    /// As [`DocumentStore::count`], of a collection.
+    pub(crate) fn count_in_collection(
         &self,
         ns: &Namespace,
         request: &CountRequest<'_>,
         context: &OpContext,
     ) -> Result<u64> {
-        if self.catalog().is_view(ns) {
-            return self.count_in_view(ns, request, context);
-        }
         let collator = self.catalog().collator(ns, request.collation.as_ref());
         let question = Question::parse(
             request.filter,
@@ -482,12 +469,8 @@ impl DocumentStore {
         Ok(u64::try_from(found).unwrap_or(0))
     }
 
-    /// The distinct values of a field in the documents that pass a filter, elements of arrays taken
-    /// one by one.
-    ///
-    /// # Errors
-    /// As [`DocumentStore::find`]; 17217 if the values are larger than one document.
-    pub fn distinct(
+    /// As [`DocumentStore::distinct`], of a collection.
+    pub(crate) fn distinct_in_collection(
         &self,
         ns: &Namespace,
         path: &str,
@@ -496,9 +479,6 @@ impl DocumentStore {
         collation: Option<&Collator>,
         context: &OpContext,
     ) -> Result<ArrayBuf> {
-        if self.catalog().is_view(ns) {
-            return self.distinct_in_view(ns, path, filter, hint, collation, context);
-        }
         let collator = self.catalog().collator(ns, collation);
         let question = Question::parse(filter, None, hint, &environment(None, &collator))?;
         let shown = BTreeSet::from([path.to_owned()]);

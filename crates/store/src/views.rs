@@ -1,4 +1,4 @@
-//! Reads of views: each becomes a pipeline over the underlying collection.
+//! Reads by name: of a collection, or of a view. A read of a view becomes a pipeline over the underlying collection.
 
 use frond_bson::{ArrayBuf, Collator, Doc, Value, doc};
 use frond_query::error::ErrorCode;
@@ -128,7 +128,60 @@ impl DocumentStore {
         self.catalog().resolve(ns)
     }
 
-    pub(crate) fn find_in_view(
+    /// Finds documents. A collection that does not exist has none.
+    ///
+    /// # Errors
+    /// Errors of the filter, the projection, the sort and the hint. Later errors come from the
+    /// cursor.
+    pub fn find(
+        &self,
+        ns: &Namespace,
+        request: &FindRequest<'_>,
+        context: &OpContext,
+    ) -> Result<QueryCursor> {
+        match self.catalog().is_view(ns) {
+            true => self.find_in_view(ns, request, context),
+            false => self.find_in_collection(ns, request, context),
+        }
+    }
+
+    /// Counts documents. Without a filter this reads a counter.
+    ///
+    /// # Errors
+    /// As [`DocumentStore::find`], and those of its cursor.
+    pub fn count(
+        &self,
+        ns: &Namespace,
+        request: &CountRequest<'_>,
+        context: &OpContext,
+    ) -> Result<u64> {
+        match self.catalog().is_view(ns) {
+            true => self.count_in_view(ns, request, context),
+            false => self.count_in_collection(ns, request, context),
+        }
+    }
+
+    /// The distinct values of a field in the documents that pass a filter, elements of arrays taken
+    /// one by one.
+    ///
+    /// # Errors
+    /// As [`DocumentStore::find`]; 17217 if the values are larger than one document.
+    pub fn distinct(
+        &self,
+        ns: &Namespace,
+        path: &str,
+        filter: Option<&Doc>,
+        hint: Option<Value<'_>>,
+        collation: Option<&Collator>,
+        context: &OpContext,
+    ) -> Result<ArrayBuf> {
+        match self.catalog().is_view(ns) {
+            true => self.distinct_in_view(ns, path, filter, hint, collation, context),
+            false => self.distinct_in_collection(ns, path, filter, hint, collation, context),
+        }
+    }
+
+    fn find_in_view(
         &self,
         ns: &Namespace,
         request: &FindRequest<'_>,
@@ -143,7 +196,7 @@ impl DocumentStore {
         self.aggregate(ns.db(), Some(ns), &reading, context)
     }
 
-    pub(crate) fn count_in_view(
+    fn count_in_view(
         &self,
         ns: &Namespace,
         request: &CountRequest<'_>,
@@ -157,7 +210,7 @@ impl DocumentStore {
         Ok(counted.and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
     }
 
-    pub(crate) fn distinct_in_view(
+    fn distinct_in_view(
         &self,
         ns: &Namespace,
         path: &str,

@@ -89,7 +89,7 @@ impl DocumentStore {
                 sort: Some(&by_id),
                 ..FindRequest::default()
             };
-            let mut documents = self.find(ns, &request, context)?;
+            let mut documents = self.find_in_collection(ns, &request, context)?;
             while let Some(doc) = documents.next()? {
                 md5.add(doc.as_bytes());
             }
