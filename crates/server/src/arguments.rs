@@ -1,8 +1,8 @@
 //! Reading a command's fields strictly, with the errors of MongoDB's command parser.
 
 use frond_bson::{Collator, Doc, DocBuf, Value};
+use frond_error::{Error, ErrorCode, Result};
 
-use crate::failure::{ErrorCode, Failure, Result};
 use crate::state::now_ms;
 
 /// The fields of a command or of a document inside one, with its name for the errors:
@@ -60,8 +60,8 @@ impl<'a> Arguments<'a> {
 
     /// The error for an unknown field.
     #[cold]
-    pub fn unknown(&self, name: &str) -> Failure {
-        Failure::new(
+    pub fn unknown(&self, name: &str) -> Error {
+        Error::new(
             ErrorCode::IDLUnknownField,
             format!("BSON field '{}.{name}' is an unknown field.", self.owner),
         )
@@ -69,8 +69,8 @@ impl<'a> Arguments<'a> {
 
     /// The error for a field given twice.
     #[cold]
-    pub fn duplicate(&self, name: &str) -> Failure {
-        Failure::new(
+    pub fn duplicate(&self, name: &str) -> Error {
+        Error::new(
             ErrorCode::IDLDuplicateField,
             format!("BSON field '{}.{name}' is a duplicate field", self.owner),
         )
@@ -78,8 +78,8 @@ impl<'a> Arguments<'a> {
 
     /// The error for a required field that is missing.
     #[cold]
-    pub fn missing(&self, name: &str) -> Failure {
-        Failure::new(
+    pub fn missing(&self, name: &str) -> Error {
+        Error::new(
             ErrorCode::IDLFailedToParse,
             format!(
                 "BSON field '{}.{name}' is missing but a required field",
@@ -90,8 +90,8 @@ impl<'a> Arguments<'a> {
 
     /// The error for a field of the wrong type; `expected` begins with `type` or `types`.
     #[cold]
-    pub fn wrong_type(&self, name: &str, value: &Value<'_>, expected: &str) -> Failure {
-        Failure::new(
+    pub fn wrong_type(&self, name: &str, value: &Value<'_>, expected: &str) -> Error {
+        Error::new(
             ErrorCode::TypeMismatch,
             format!(
                 "BSON field '{}.{name}' is the wrong type '{}', expected {expected}",
@@ -106,7 +106,7 @@ impl<'a> Arguments<'a> {
         match self.get(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(value) if value.is_string() => Err(Failure::new(
+            Some(value) if value.is_string() => Err(Error::new(
                 ErrorCode::BadValue,
                 format!("BSON field '{}.{name}' has to be valid UTF-8", self.owner),
             )),
@@ -215,7 +215,7 @@ impl<'a> Arguments<'a> {
             None => Ok(None),
             Some(n) => match u64::try_from(n) {
                 Ok(n) => Ok(Some(n)),
-                Err(_) => Err(Failure::location(
+                Err(_) => Err(Error::location(
                     51024,
                     format!("BSON field '{name}' value must be >= 0, actual value '{n}'"),
                 )),
@@ -322,7 +322,7 @@ mod tests {
     fn errors_are_those_of_mongodb() {
         let doc = doc! {"s": 1, "d": [], "a": [1], "t": 1, "n": "x", "minus": -1, "f": "x"};
         let args = Arguments::new("find", &doc);
-        let cases: &[(Failure, i32, &str)] = &[
+        let cases: &[(Error, i32, &str)] = &[
             (
                 args.str("s").unwrap_err(),
                 14,
@@ -376,13 +376,13 @@ mod tests {
         ];
         for (failure, code, message) in cases {
             assert_eq!(
-                (failure.code.code(), failure.message.as_str()),
+                (failure.code().code(), failure.message()),
                 (*code, *message)
             );
         }
         let mut twice = doc! {"a": 1};
         twice.push("a", 2);
         let failure = Arguments::new("find", &twice).only(&["a"]).unwrap_err();
-        assert_eq!(failure.code.code(), 40413);
+        assert_eq!(failure.code().code(), 40413);
     }
 }

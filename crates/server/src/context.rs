@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frond_bson::{Doc, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::{Durability, Namespace, OpContext};
 use frond_wire::DocIter;
 use parking_lot::Mutex;
@@ -11,19 +12,9 @@ use parking_lot::Mutex;
 use crate::arguments::Arguments;
 use crate::concern::WriteConcern;
 use crate::connection::{ClientState, Connection};
-use crate::failure::{ErrorCode, Failure, Result};
+use crate::limits::WRITE_BATCH_MAX;
 use crate::sessions::{RetryableWrite, Session, SessionId, Sessions};
 use crate::state::Server;
-
-/// The largest document that a client may store, in bytes.
-pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
-
-/// The largest document of a reply, in bytes: one that a client may store, and what is around it. Clients
-/// refuse what is larger.
-pub const REPLY_BYTES_MAX: usize = DOCUMENT_BYTES_MAX + (16 << 10);
-
-/// Statements in one write command.
-pub const WRITE_BATCH_MAX: usize = 100_000;
 
 /// A command, its arguments, and everything it may use.
 pub struct Context<'a> {
@@ -84,7 +75,7 @@ impl<'a> Context<'a> {
     /// The collection that the command's first field names.
     pub fn namespace(&self) -> Result<Namespace> {
         let Some((_, value)) = self.body.first() else {
-            return Err(Failure::bad_value("the command is empty"));
+            return Err(Error::bad_value("the command is empty"));
         };
         let namespace = self.namespace_of(&value)?;
         self.check_uuid(&namespace)?;
@@ -130,11 +121,11 @@ impl<'a> Context<'a> {
             "actualCollection",
             actual.as_ref().map(|actual| actual.coll()),
         );
-        Err(Failure {
-            code: ErrorCode::CollectionUUIDMismatch,
-            message: "Collection UUID does not match that specified".to_owned(),
-            details: Some(Box::new(details)),
-        })
+        Err(Error::new(
+            ErrorCode::CollectionUUIDMismatch,
+            "Collection UUID does not match that specified",
+        )
+        .with_details(details))
     }
 
     /// A collection of this command's database.
@@ -143,7 +134,7 @@ impl<'a> Context<'a> {
             Value::String(collection) | Value::Symbol(collection) => {
                 Ok(Namespace::new(self.db, collection)?)
             }
-            Value::NotUtf8(_) => Err(Failure::new(
+            Value::NotUtf8(_) => Err(Error::new(
                 ErrorCode::InvalidNamespace,
                 "The name of a collection has to be valid UTF-8",
             )),
@@ -151,13 +142,13 @@ impl<'a> Context<'a> {
                 let found = self.server.store.collection_by_uuid(self.db, bytes);
                 found.ok_or_else(|| {
                     let digits = frond_bson::hex(bytes);
-                    Failure::new(
+                    Error::new(
                         ErrorCode::NamespaceNotFound,
                         format!("Unable to resolve {digits}"),
                     )
                 })
             }
-            other => Err(Failure::new(
+            other => Err(Error::new(
                 ErrorCode::InvalidNamespace,
                 format!("collection name has invalid type {}", other.type_name()),
             )),
@@ -196,11 +187,7 @@ impl<'a> Context<'a> {
     /// durability of its own.
     pub fn settle(&self) -> Result<()> {
         if self.write_concern.durability == Durability::Synced {
-            self.server
-                .store
-                .engine()
-                .flush_log()
-                .map_err(frond_store::Error::from)?;
+            self.server.store.flush_log()?;
         }
         Ok(())
     }
@@ -210,7 +197,7 @@ impl<'a> Context<'a> {
         if (1..=WRITE_BATCH_MAX).contains(&statements) {
             return Ok(());
         }
-        Err(Failure::new(
+        Err(Error::new(
             ErrorCode::InvalidLength,
             format!(
                 "Write batch sizes must be between 1 and {WRITE_BATCH_MAX}. Got {statements} \
@@ -221,6 +208,6 @@ impl<'a> Context<'a> {
 }
 
 /// The error for an option that MongoDB's command has and this server's lacks.
-pub fn lacking(command: &str, option: &str) -> Failure {
-    Failure::not_supported(format!("the option '{option}' of the command '{command}'"))
+pub fn lacking(command: &str, option: &str) -> Error {
+    Error::not_supported(format!("the option '{option}' of the command '{command}'"))
 }

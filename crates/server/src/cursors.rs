@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, DocBuf};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::{OpContext, QueryCursor, TailSignal};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::context::REPLY_BYTES_MAX;
-use crate::failure::{ErrorCode, Failure, Result};
+use crate::errors::reply_too_large;
+use crate::limits::REPLY_BYTES_MAX;
 use crate::sessions::SessionId;
 
 /// Documents in the first batch when the client does not say.
@@ -140,7 +141,7 @@ impl Cursor {
             let Some(document) = self.next()? else { break };
             let size = document.len_bytes();
             if size + REPLY_BYTES > REPLY_BYTES_MAX && batch.is_empty() {
-                return Err(Failure::reply_too_large(size));
+                return Err(reply_too_large(size));
             }
             // Each element also has a type, a number as its name and a zero byte.
             bytes += size + 12;
@@ -440,16 +441,16 @@ impl Cursors {
     }
 }
 
-fn in_use(id: i64) -> Failure {
-    Failure::new(
+fn in_use(id: i64) -> Error {
+    Error::new(
         ErrorCode::CursorInUse,
         format!("cursor id {id} is already in use"),
     )
 }
 
 /// The error for a cursor that does not exist.
-pub fn not_found(id: i64) -> Failure {
-    Failure::new(
+pub fn not_found(id: i64) -> Error {
+    Error::new(
         ErrorCode::CursorNotFound,
         format!("cursor id {id} not found"),
     )
@@ -499,7 +500,7 @@ mod tests {
         let switch = Arc::new(AtomicBool::new(false));
         let out = table.check_out(id, &switch).unwrap();
         assert_eq!(
-            table.check_out(id, &switch).err().unwrap().code,
+            table.check_out(id, &switch).err().unwrap().code(),
             ErrorCode::CursorInUse
         );
         out.put_back();
@@ -510,7 +511,7 @@ mod tests {
         assert!(switch.load(Ordering::Relaxed) && out.was_killed());
         out.put_back();
         assert_eq!(
-            table.check_out(id, &switch).err().unwrap().code,
+            table.check_out(id, &switch).err().unwrap().code(),
             ErrorCode::CursorNotFound
         );
 

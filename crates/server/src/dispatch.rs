@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::{Durability, OpContext, check_database_name};
 use frond_wire::DocIter;
 
@@ -10,10 +11,11 @@ use crate::arguments::{Arguments, name_bit, whole};
 use crate::commands::{self, Command, Traits, proper_name};
 use crate::concern::{WriteConcern, check_read_concern};
 use crate::connection::{ClientState, Connection, short_command};
-use crate::context::{Context, REPLY_BYTES_MAX, lacking};
+use crate::context::{Context, lacking};
+use crate::errors::{reply_too_large, truncated, write_error};
 use crate::exec::Work;
 use crate::fail_points::Effect;
-use crate::failure::{ErrorCode, Failure, Result};
+use crate::limits::REPLY_BYTES_MAX;
 use crate::log::{Component, Severity};
 use crate::metrics::Class;
 use crate::sessions::SessionId;
@@ -47,9 +49,9 @@ pub struct Answer {
 
 impl Answer {
     /// The answer to something that failed, in a size that clients take: a failure may quote the request.
-    pub fn failed(failure: Failure) -> Answer {
+    pub fn failed(failure: Error) -> Answer {
         let mut reply = DocBuf::new();
-        failure.bounded().write_reply(&mut reply);
+        write_error(&mut reply, &truncated(failure));
         Answer {
             reply,
             more_to_come: false,
@@ -128,10 +130,10 @@ fn effect(
 }
 
 /// The failure of a command whose connection a fail point closes; nobody sees it.
-fn closing(effect: &Effect) -> Option<Failure> {
+fn closing(effect: &Effect) -> Option<Error> {
     effect
         .close
-        .then(|| Failure::new(ErrorCode::NetworkTimeout, "closed by a fail point"))
+        .then(|| Error::new(ErrorCode::NetworkTimeout, "closed by a fail point"))
 }
 
 fn try_command(
@@ -145,7 +147,7 @@ fn try_command(
     let name = request.body.first().map_or("", |(name, _)| name);
     let Some((at, command)) = commands::find(name) else {
         server.metrics.unknown_commands.add(1);
-        let failure = Failure::new(
+        let failure = Error::new(
             ErrorCode::CommandNotFound,
             match commands::absent::advice(name) {
                 Some(advice) => format!("no such command: '{name}'; {advice}"),
@@ -221,7 +223,7 @@ fn check_size(reply: &DocBuf) -> Result<()> {
     const OK_BYTES: usize = 64;
     let bytes = reply.len_bytes() + OK_BYTES;
     if bytes > REPLY_BYTES_MAX {
-        return Err(Failure::reply_too_large(bytes));
+        return Err(reply_too_large(bytes));
     }
     Ok(())
 }
@@ -294,11 +296,11 @@ pub fn observed<T>(
         return outcome;
     }
     let took = started.elapsed();
-    let outcome = outcome.map_err(|failure| match failure.code {
+    let outcome = outcome.map_err(|failure| match failure.code() {
         ErrorCode::Interrupted if server.is_stopping() => {
-            Failure::new(ErrorCode::InterruptedAtShutdown, "interrupted at shutdown")
+            Error::new(ErrorCode::InterruptedAtShutdown, "interrupted at shutdown")
         }
-        _ => failure.bounded(),
+        _ => truncated(failure),
     });
     if let Err(failure) = &outcome {
         count_failure(server, connection, operation, failure);
@@ -410,17 +412,12 @@ fn end(server: &Server, connection: &Connection, operation: &Operation, took: Du
     }
 }
 
-fn count_failure(
-    server: &Server,
-    connection: &Connection,
-    operation: &Operation,
-    failure: &Failure,
-) {
+fn count_failure(server: &Server, connection: &Connection, operation: &Operation, failure: &Error) {
     if let Some(count) = operation.at.and_then(|at| server.metrics.commands.get(at)) {
         count.failed.add(1);
     }
     let internal = matches!(
-        failure.code,
+        failure.code(),
         ErrorCode::InternalError | ErrorCode::DataCorruptionDetected
     );
     if internal {
@@ -437,9 +434,9 @@ fn count_failure(
         let attributes = doc! {
             "command": operation.name,
             "error": {
-                "code": failure.code.code(),
-                "codeName": &*failure.code.name(),
-                "errmsg": &failure.message,
+                "code": failure.code().code(),
+                "codeName": &*failure.code().name(),
+                "errmsg": failure.message(),
             },
         };
         server.log.line(
@@ -490,7 +487,7 @@ impl Common {
             check_database_name(request.db)?;
         }
         if traits.admin_only && request.db != "admin" {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::Unauthorized,
                 format!("{name} may only be run against the admin database."),
             ));
@@ -523,7 +520,7 @@ impl Common {
                 "txnNumber" => match value {
                     Value::Int64(n) if n >= 0 => common.txn_number = Some(n),
                     Value::Int64(_) => {
-                        return Err(Failure::new(
+                        return Err(Error::new(
                             ErrorCode::InvalidOptions,
                             "Transaction number cannot be negative",
                         ));
@@ -532,7 +529,7 @@ impl Common {
                 },
                 // Tools know this text, so it says nothing more.
                 "startTransaction" | "autocommit" => {
-                    return Err(Failure::new(
+                    return Err(Error::new(
                         ErrorCode::IllegalOperation,
                         "Transaction numbers are only allowed on a replica set member or mongos",
                     ));
@@ -549,7 +546,7 @@ impl Common {
                 "writeConcern" => {
                     if let Some(concern) = args.doc_field(field)? {
                         if !traits.writes && !command.fields().contains(&field) {
-                            return Err(Failure::new(
+                            return Err(Error::new(
                                 ErrorCode::InvalidOptions,
                                 format!("Command {name} does not support writeConcern"),
                             ));
@@ -600,13 +597,13 @@ impl Common {
         check_api(name, traits, api_version, api_strict, api_details)?;
         if common.txn_number.is_some() {
             if common.session.is_none() {
-                return Err(Failure::new(
+                return Err(Error::new(
                     ErrorCode::InvalidOptions,
                     "Transaction number requires a session ID to also be specified",
                 ));
             }
             if !RETRYABLE.contains(&name) {
-                return Err(Failure::new(
+                return Err(Error::new(
                     ErrorCode::NotARetryableWriteCommand,
                     format!(
                         "txnNumber may only be provided for multi-document transactions and \
@@ -644,7 +641,7 @@ fn check_read_preference(args: &Arguments<'_>) -> Result<()> {
     };
     match preference.get("mode") {
         Some(Value::String(mode)) if MODES.contains(&mode) => Ok(()),
-        Some(Value::String(mode)) => Err(Failure::new(
+        Some(Value::String(mode)) => Err(Error::new(
             ErrorCode::FailedToParse,
             format!("Could not parse $readPreference mode '{mode}'."),
         )),
@@ -663,18 +660,16 @@ pub fn parse_max_time(field: &str, value: &Value<'_>) -> Result<Option<Duration>
         return Ok(None);
     }
     if !value.is_number() {
-        return Err(Failure::bad_value(format!("{field} must be a number")));
+        return Err(Error::bad_value(format!("{field} must be a number")));
     }
     let ms = whole(value);
     if value.as_f64().is_some_and(|n| n.fract() != 0.0) {
-        return Err(Failure::bad_value(format!(
-            "{field} has non-integral value"
-        )));
+        return Err(Error::bad_value(format!("{field} has non-integral value")));
     }
     match u64::try_from(ms) {
         Ok(0) => Ok(None),
         Ok(n) if n <= i32::MAX as u64 => Ok(Some(Duration::from_millis(n))),
-        _ => Err(Failure::bad_value(format!(
+        _ => Err(Error::bad_value(format!(
             "{ms} value for {field} is out of range"
         ))),
     }
@@ -688,17 +683,17 @@ fn check_api(
     details: bool,
 ) -> Result<()> {
     match version {
-        None if details => Err(Failure::new(
+        None if details => Err(Error::new(
             ErrorCode::InvalidOptions,
             "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion",
         )),
         None => Ok(()),
-        Some(Value::String("1")) if strict && !traits.stable_api => Err(Failure::new(
+        Some(Value::String("1")) if strict && !traits.stable_api => Err(Error::new(
             ErrorCode::APIStrictError,
             format!("Provided apiStrict:true, but the command {name} is not in API Version 1."),
         )),
         Some(Value::String("1")) => Ok(()),
-        Some(_) => Err(Failure::new(
+        Some(_) => Err(Error::new(
             ErrorCode::APIVersionError,
             "API version must be \"1\"",
         )),

@@ -1,7 +1,7 @@
 //! The engine's figures, for the section `frond` of `serverStatus`.
 
 use frond_bson::{DocBuf, doc};
-use frond_store::keyspace::EngineStats;
+use frond_store::EngineStats;
 
 fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)

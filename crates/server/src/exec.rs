@@ -32,7 +32,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use crate::failure::{ErrorCode, Failure, Result};
+use frond_error::{Error, ErrorCode, Result};
 
 /// How long a command may keep its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,7 +230,7 @@ impl Executor {
             }
         };
         outcome.unwrap_or_else(|payload| {
-            Err(Failure::new(
+            Err(Error::new(
                 ErrorCode::InternalError,
                 format!(
                     "the server failed inside this command: {}",
@@ -318,8 +318,8 @@ mod tests {
             assert_eq!(executor.run(work, || Ok(3)), Ok(3));
             let failure = executor.run::<()>(work, || panic!("a {} thing", "bad"));
             let failure = failure.unwrap_err();
-            assert_eq!(failure.code, ErrorCode::InternalError);
-            assert!(failure.message.ends_with("a bad thing"));
+            assert_eq!(failure.code(), ErrorCode::InternalError);
+            assert!(failure.message().ends_with("a bad thing"));
         }
         assert_eq!(executor.shared.running.load(Ordering::SeqCst), 0);
     }

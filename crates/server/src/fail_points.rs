@@ -6,11 +6,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 use parking_lot::Mutex;
 
 use crate::arguments::{Arguments, whole};
-use crate::failure::{ErrorCode, Failure, Result};
 
 /// When a fail point acts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +31,7 @@ impl Mode {
     /// Reads `mode`: `"off"`, `"alwaysOn"`, `{times: n}`, `{skip: n}` or
     /// `{activationProbability: p}`.
     pub fn parse(value: &Value<'_>) -> Result<Mode> {
-        let wrong = || Failure::bad_value(format!("unknown mode of a fail point: {value:?}"));
+        let wrong = || Error::bad_value(format!("unknown mode of a fail point: {value:?}"));
         let mode = match value {
             Value::String("off") => return Ok(Mode::Off),
             Value::String("alwaysOn") => return Ok(Mode::AlwaysOn),
@@ -97,18 +97,16 @@ pub struct Effect {
 
 impl Effect {
     /// The reply instead of running the command.
-    pub fn failure(&self) -> Option<Failure> {
+    pub fn failure(&self) -> Option<Error> {
         let code = self.error?;
-        let mut failure = Failure::new(
+        let failure = Error::new(
             ErrorCode::from_code(code),
             "Failing command via 'failCommand' failpoint",
         );
-        if let Some(labels) = &self.labels {
-            let mut details = DocBuf::new();
-            details.push("errorLabels", labels);
-            failure.details = Some(Box::new(details));
-        }
-        Some(failure)
+        Some(match &self.labels {
+            Some(labels) => failure.with_details(doc! {"errorLabels": labels}),
+            None => failure,
+        })
     }
 
     /// Adds what the reply of a command that was run is to have.
@@ -238,8 +236,6 @@ impl FailPoints {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use frond_bson::doc;
-
     use super::*;
 
     #[test]
@@ -279,7 +275,7 @@ mod tests {
         assert_eq!(points.of(&["insert"], Some("a"), name), None);
         assert_eq!(points.of(&["find"], None, name), None);
         let effect = points.of(&["find"], Some("a"), name).unwrap();
-        assert_eq!(effect.failure().unwrap().code.code(), 91);
+        assert_eq!(effect.failure().unwrap().code().code(), 91);
         let data = doc! {"failCommands": ["find"], "closeConnection": true, "namespace": "test.d"};
         assert_eq!(points.set(Mode::AlwaysOn, Some(&data)).unwrap(), 1);
         assert_eq!(points.of(&["find"], None, name), None);

@@ -4,8 +4,9 @@
 //! connection. Errors of such writes wait here.
 
 use frond_bson::{DocBuf, OwnedValue};
+use frond_error::Error;
 
-use crate::failure::Failure;
+use crate::errors::truncated;
 
 /// What the last write did.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +18,7 @@ pub struct LastError {
     /// The `_id` that an update inserted.
     pub upserted: Option<OwnedValue>,
     /// Why it failed.
-    pub failure: Option<Failure>,
+    pub failure: Option<Error>,
     /// Operations since, for `getPrevError`.
     pub age: i64,
 }
@@ -71,8 +72,8 @@ impl LastError {
     }
 
     /// Records a failure; what was counted before it stays.
-    pub fn failed(&mut self, failure: Failure) {
-        self.failure = Some(failure.bounded());
+    pub fn failed(&mut self, failure: Error) {
+        self.failure = Some(truncated(failure));
         self.age = 0;
     }
 
@@ -88,9 +89,9 @@ impl LastError {
         reply.push("n", i32::try_from(self.n).unwrap_or(i32::MAX));
         match &self.failure {
             Some(failure) if self.age == 0 => {
-                reply.push("err", &failure.message);
-                reply.push("code", failure.code.code());
-                reply.push("codeName", &*failure.code.name());
+                reply.push("err", failure.message());
+                reply.push("code", failure.code().code());
+                reply.push("codeName", &*failure.code().name());
             }
             _ => reply.push("err", None::<i32>),
         }
@@ -130,7 +131,7 @@ mod tests {
             doc! {"updatedExisting": false, "upserted": 7, "n": 1, "err": null}
         );
         last.begin();
-        last.failed(Failure::bad_value("no"));
+        last.failed(Error::bad_value("no"));
         assert_eq!(
             reply(&last),
             doc! {"n": 0, "err": "no", "code": 2, "codeName": "BadValue"}

@@ -6,11 +6,12 @@
 use std::borrow::Borrow;
 
 use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 use frond_wire::{Delete, GetMore, Insert, KillCursors, OpReply, Query, Request, Update, op_reply};
 
 use crate::connection::{ClientState, Connection};
 use crate::dispatch::{CommandRequest, run_command};
-use crate::failure::{ErrorCode, Failure, Result};
+use crate::errors::truncated;
 use crate::net::message::{Handled, next_reply};
 use crate::state::Server;
 
@@ -75,7 +76,7 @@ pub fn handle(
 /// `database.collection` in its parts.
 fn split(namespace: &str) -> Result<(&str, &str)> {
     namespace.split_once('.').ok_or_else(|| {
-        Failure::new(
+        Error::new(
             ErrorCode::InvalidNamespace,
             format!("Invalid namespace specified '{namespace}'"),
         )
@@ -134,11 +135,11 @@ impl Legacy<'_> {
         for bytes in insert.documents {
             let spec = Doc::validate(bytes)?;
             let namespace = spec.get_str("ns").ok_or_else(|| {
-                Failure::bad_value("an index in system.indexes needs the field 'ns'")
+                Error::bad_value("an index in system.indexes needs the field 'ns'")
             })?;
             let (of, collection) = split(namespace)?;
             if of != db {
-                return Err(Failure::bad_value(format!(
+                return Err(Error::bad_value(format!(
                     "cannot create an index of {namespace} in the database {db}"
                 )));
             }
@@ -219,7 +220,7 @@ impl Legacy<'_> {
     fn get_more(&mut self, request: &GetMore<'_>) -> Vec<u8> {
         let answered = self.try_get_more(request);
         answered.unwrap_or_else(|failure| {
-            if failure.code == ErrorCode::CursorNotFound {
+            if failure.code() == ErrorCode::CursorNotFound {
                 self.op_reply::<&Doc>(OpReply::CURSOR_NOT_FOUND, 0, 0, &[])
             } else {
                 self.query_failure(&failure)
@@ -268,9 +269,9 @@ impl Legacy<'_> {
     }
 
     /// The answer to a query that failed.
-    fn query_failure(&mut self, failure: &Failure) -> Vec<u8> {
-        let failure = failure.clone().bounded();
-        let document = doc! {"$err": &failure.message, "code": failure.code.code()};
+    fn query_failure(&mut self, failure: &Error) -> Vec<u8> {
+        let failure = truncated(failure.clone());
+        let document = doc! {"$err": failure.message(), "code": failure.code().code()};
         self.op_reply(OpReply::QUERY_FAILURE, 0, 0, &[document])
     }
 }
@@ -310,8 +311,8 @@ fn batch_of<'r>(reply: &'r Doc, name: &str) -> Result<(Vec<&'r Doc>, i64)> {
 }
 
 /// The failure that a reply reports.
-fn failure_of(reply: &Doc) -> Failure {
-    Failure::location(
+fn failure_of(reply: &Doc) -> Error {
+    Error::location(
         reply
             .get_i32("code")
             .unwrap_or(ErrorCode::InternalError.code()),

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
-use frond_store::{DocumentStore, EngineOptions, OpContext, StoreOptions};
+use frond_store::{DocumentStore, OpContext, StorageOptions, StoreOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exec::{panic_text, worker_threads};
@@ -177,7 +177,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), Stop> {
     resumed.stop();
     ttl.stop();
     drop(unix);
-    tokio::task::block_in_place(|| server.store.engine().close())
+    tokio::task::block_in_place(|| server.store.close())
         .map_err(|error| Stop::new(exit::DATA_ERROR, format!("closing the data files: {error}")))?;
     lock.release()
         .map_err(|error| Stop::new(exit::DATA_ERROR, format!("closing mongod.lock: {error}")))?;
@@ -194,15 +194,16 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), Stop> {
 fn open_store(settings: &Settings, log: &Log) -> Result<DocumentStore, Stop> {
     let began = Instant::now();
     let cache = settings.cache_bytes.unwrap_or_else(default_cache_bytes);
-    let mut options = EngineOptions::new(settings.db_path.clone());
-    options.cache_bytes = usize::try_from(cache).unwrap_or(usize::MAX);
-    options.journal = settings.journal;
-    options.journal_commit_interval = settings.journal_commit_interval;
+    let storage = StorageOptions {
+        cache_bytes: usize::try_from(cache).unwrap_or(usize::MAX),
+        journal: settings.journal,
+        journal_commit_interval: settings.journal_commit_interval,
+    };
     let temporary = settings.db_path.join("_tmp");
-    let options_of_store = StoreOptions::with_temporary_files(temporary)
+    let options = StoreOptions::with_temporary_files(temporary)
         .with_large_documents(settings.large_documents)
         .with_natural_order(settings.natural_order);
-    let store = DocumentStore::open_engine(options, options_of_store)
+    let store = DocumentStore::open_directory(&settings.db_path, &storage, options)
         .map_err(|error| Stop::new(exit::DATA_ERROR, format!("opening the data files: {error}")))?;
     log.info(
         Component::Storage,

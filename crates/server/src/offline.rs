@@ -7,8 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use frond_store::keyspace::{Problem, Progress};
-use frond_store::offline::{DirectoryReport, SalvageReport, SalvagedCollection};
+use frond_store::offline::{DirectoryReport, Problem, Progress, SalvageReport, SalvagedCollection};
 
 use crate::lock_file::LockFile;
 

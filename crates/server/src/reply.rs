@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use frond_bson::{ArrayBuf, DocBuf};
+use frond_error::{Error, Result};
 
 use crate::arguments::Arguments;
 use crate::connection::kept_command;
 use crate::context::Context;
 use crate::cursors::{Cursor, FIRST_BATCH_DOCUMENTS};
-use crate::failure::{Failure, Result};
+use crate::errors;
 
 /// How a client wants the first batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,22 +80,22 @@ pub const ERROR_BYTES_MAX: usize = 1 << 20;
 /// into the reply: each of 100,000 statements may quote megabytes that are stored.
 #[derive(Default)]
 pub struct WriteErrors {
-    list: Vec<(usize, Failure)>,
+    list: Vec<(usize, Error)>,
     /// Bytes of all but the last one.
     bytes: usize,
 }
 
 impl WriteErrors {
     /// Adds a failure.
-    pub fn push(&mut self, index: usize, failure: Failure) {
+    pub fn push(&mut self, index: usize, failure: Error) {
         if let Some((_, last)) = self.list.last_mut() {
             // `getLastError` tells the last failure whole, whether or not it goes into the reply.
             if self.bytes >= ERROR_BYTES_MAX {
-                *last = Failure::new(last.code, "");
+                *last = Error::new(last.code(), "");
             }
-            self.bytes += last.len_bytes();
+            self.bytes += errors::len_bytes(last);
         }
-        self.list.push((index, failure.bounded()));
+        self.list.push((index, errors::truncated(failure)));
     }
 
     /// True if nothing failed.
@@ -103,12 +104,12 @@ impl WriteErrors {
     }
 
     /// The last failure, for `getLastError`.
-    pub fn last(&self) -> Option<&Failure> {
+    pub fn last(&self) -> Option<&Error> {
         self.list.last().map(|(_, failure)| failure)
     }
 
     /// All of them, in the order of their places.
-    pub fn into_iter(self) -> impl Iterator<Item = (usize, Failure)> {
+    pub fn into_iter(self) -> impl Iterator<Item = (usize, Error)> {
         self.list.into_iter()
     }
 
@@ -134,12 +135,12 @@ impl WriteErrors {
         reply.push_array("writeErrors", |list| {
             for (index, failure) in &self.list {
                 let fits = bytes < ERROR_BYTES_MAX;
-                bytes += failure.len_bytes();
+                bytes += errors::len_bytes(failure);
                 list.push_doc(|error| {
                     error.push("index", *index as i32);
-                    error.push("code", failure.code.code());
-                    error.push("errmsg", if fits { failure.message.as_str() } else { "" });
-                    if let Some(details) = failure.details.as_ref().filter(|_| fits) {
+                    error.push("code", failure.code().code());
+                    error.push("errmsg", if fits { failure.message() } else { "" });
+                    if let Some(details) = failure.details().filter(|_| fits) {
                         error.push_all(details);
                     }
                 });
@@ -163,7 +164,7 @@ mod tests {
     use frond_bson::doc;
 
     use super::*;
-    use crate::failure::ErrorCode;
+    use frond_error::ErrorCode;
 
     #[test]
     fn write_errors_are_bounded() {
@@ -172,9 +173,9 @@ mod tests {
         errors.write(&mut reply);
         assert!(reply.is_empty() && errors.is_empty());
         for index in 0..100_000 {
-            let mut failure = Failure::new(ErrorCode::DuplicateKey, "E11000 ".repeat(50));
-            failure.details = Some(Box::new(doc! {"keyPattern": {"a": 1}}));
-            errors.push(index, failure);
+            let error = Error::new(ErrorCode::DuplicateKey, "E11000 ".repeat(50));
+            let details = doc! {"keyPattern": {"a": 1}};
+            errors.push(index, error.with_details(details));
         }
         errors.write(&mut reply);
         assert!(reply.len_bytes() < 16 << 20, "{}", reply.len_bytes());
@@ -190,17 +191,20 @@ mod tests {
     fn write_errors_hold_no_more_memory_than_their_reply() {
         let mut errors = WriteErrors::default();
         for index in 0..100 {
-            let mut failure = Failure::new(ErrorCode::DuplicateKey, format!("E11000 {index}"));
+            let error = Error::new(ErrorCode::DuplicateKey, format!("E11000 {index}"));
             let details = doc! {"keyValue": {"u": "x".repeat(3 << 20)}};
-            failure.details = Some(Box::new(details));
-            errors.push(index, failure);
-            let held: usize = errors.list.iter().map(|(_, one)| one.len_bytes()).sum();
+            errors.push(index, error.with_details(details));
+            let held: usize = errors
+                .list
+                .iter()
+                .map(|(_, one)| errors::len_bytes(one))
+                .sum();
             assert!(held < 7 << 20, "{index}: {held}");
         }
         // The last one is whole, for getLastError.
         let last = errors.last().unwrap();
-        assert_eq!(last.message, "E11000 99");
-        assert!(last.details.is_some());
+        assert_eq!(last.message(), "E11000 99");
+        assert!(last.details().is_some());
         let mut reply = DocBuf::new();
         errors.write(&mut reply);
         let list = reply.get_array("writeErrors").unwrap();

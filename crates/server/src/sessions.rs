@@ -11,9 +11,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 use parking_lot::{Mutex, MutexGuard};
-
-use crate::failure::{ErrorCode, Failure, Result};
 
 /// An unused session expires after this many minutes.
 pub const TIMEOUT_MINUTES: i32 = 30;
@@ -41,12 +40,12 @@ impl SessionId {
                 bytes,
             }) => match bytes.try_into() {
                 Ok(id) => Ok(SessionId(id)),
-                Err(_) => Err(Failure::new(
+                Err(_) => Err(Error::new(
                     ErrorCode::InvalidUUID,
                     "uuid must be a 16-byte binary field with UUID (4) subtype",
                 )),
             },
-            Some(other) => Err(Failure::new(
+            Some(other) => Err(Error::new(
                 ErrorCode::TypeMismatch,
                 format!(
                     "BSON field 'LogicalSessionFromClient.id' is the wrong type '{}', expected \
@@ -54,7 +53,7 @@ impl SessionId {
                     other.type_name()
                 ),
             )),
-            None => Err(Failure::new(
+            None => Err(Error::new(
                 ErrorCode::IDLFailedToParse,
                 "BSON field 'LogicalSessionFromClient.id' is missing but a required field",
             )),
@@ -215,7 +214,7 @@ impl Sessions {
         let mut session = session.lock();
         session.last_used = Instant::now();
         if txn_number < session.txn_number {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::TransactionTooOld,
                 format!(
                     "Retryable write with txnNumber {txn_number} is prohibited on session {} \
@@ -307,7 +306,7 @@ mod tests {
         drop(write);
         assert_eq!(Sessions::begin(&session, id, 6).unwrap().executed(0), None);
         let failure = Sessions::begin(&session, id, 5).err().unwrap();
-        assert_eq!(failure.code, ErrorCode::TransactionTooOld);
+        assert_eq!(failure.code(), ErrorCode::TransactionTooOld);
         // The same session, by its id.
         assert!(Arc::ptr_eq(&session, &sessions.touch(id)));
         sessions.end(id);
@@ -365,7 +364,7 @@ mod tests {
         ];
         for (doc, code) in cases {
             assert_eq!(
-                SessionId::parse(&doc).unwrap_err().code.code(),
+                SessionId::parse(&doc).unwrap_err().code().code(),
                 code,
                 "{doc:?}"
             );

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use frond_bson::{DocBuf, doc};
-use frond_store::{DocumentStore, EngineOptions, StoreOptions};
+use frond_store::{DocumentStore, StorageOptions, StoreOptions};
 
 use crate::connection::{ClientState, Connection, Peer};
 use crate::dispatch::{Answer, CommandRequest, run_command};
@@ -40,13 +40,13 @@ impl TestServer {
             ..Settings::default()
         };
         change(&mut settings);
-        let mut engine = EngineOptions::new(directory.path());
-        engine.cache_bytes = 32 << 20;
-        let store = DocumentStore::open_engine(
-            engine,
-            StoreOptions::with_temporary_files(directory.path().join("_tmp")),
-        )
-        .unwrap();
+        let storage = StorageOptions {
+            cache_bytes: 32 << 20,
+            journal: settings.journal,
+            journal_commit_interval: settings.journal_commit_interval,
+        };
+        let options = StoreOptions::with_temporary_files(directory.path().join("_tmp"));
+        let store = DocumentStore::open_directory(directory.path(), &storage, options).unwrap();
         let log = Arc::new(Log::open(&settings).unwrap());
         let server = Arc::new(Server::new(settings, log, store, 27017).unwrap());
         let connection = server.connections.open(Peer::Unix, 10).unwrap();

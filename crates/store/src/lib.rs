@@ -40,7 +40,7 @@ pub use explain::{Purpose, Verbosity};
 pub use find::{CountRequest, FindRequest};
 pub use hash::{CollectionHash, DatabaseHash};
 pub use index::ttl::TtlPass;
-pub use keyspace::{Durability, Engine, EngineOptions};
+pub use keyspace::{Durability, Engine, EngineOptions, EngineStats};
 pub use large::LargeDocuments;
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};
@@ -50,7 +50,8 @@ pub use plan::explain::Task;
 pub use queries::{QueryLimit, QuerySettings};
 pub use stats::{CollectionStats, DatabaseStats};
 pub use store::{
-    CollectionInfo, CollectionKind, DatabaseInfo, DocumentStore, ResumedBuild, StoreOptions,
+    CollectionInfo, CollectionKind, DatabaseInfo, DocumentStore, ResumedBuild, StorageOptions,
+    StoreOptions,
 };
 pub use verify::{IndexReport, VerifyReport};
 pub use write::WriteError;

@@ -1,6 +1,7 @@
 //! `aggregate`
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::{AggregateRequest, Namespace, Verbosity};
 
 use super::find::hint;
@@ -9,7 +10,6 @@ use super::{Command, Traits, current_op, explain};
 use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
-use crate::failure::{ErrorCode, Failure, Result};
 use crate::reply::{BatchOptions, first_batch};
 use crate::sessions::SessionId;
 
@@ -60,7 +60,7 @@ impl Command for Aggregate {
         // Drivers of 2012 to 2015 ask for no cursor here.
         let inline = args.doc_field("cursor")?.is_none();
         if inline && !cx.legacy {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::FailedToParse,
                 "The 'cursor' option is required, except for aggregate with the explain argument",
             ));
@@ -88,7 +88,7 @@ impl Command for Aggregate {
 fn inline_result(cx: &Context<'_>, mut cursor: Cursor) -> Result<DocBuf> {
     let result = cursor.batch(None)?;
     if !cursor.ended() {
-        return Err(Failure::location(
+        return Err(Error::location(
             16389,
             "aggregation result exceeds maximum document size (16MB); use the option 'cursor'",
         ));
@@ -119,7 +119,7 @@ fn check_stable_api(pipeline: &Doc) -> Result<()> {
             _ => false,
         };
         if outside {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::APIStrictError,
                 format!("stage {name} is not allowed with 'apiStrict: true' in API Version 1"),
             ));
@@ -145,7 +145,7 @@ pub fn parse<'a>(
     let namespace = match args.get("aggregate") {
         Some(number) if number.is_number() => {
             if number.as_f64() != Some(1.0) {
-                return Err(Failure::new(
+                return Err(Error::new(
                     ErrorCode::FailedToParse,
                     "Invalid command format: the 'aggregate' field must specify a collection \
                      name or 1",
@@ -207,7 +207,7 @@ fn server_documents(
         return Ok(None);
     };
     let Value::Document(spec) = spec else {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::FailedToParse,
             format!(
                 "{name} options must be specified in an object, but found: {}",
@@ -226,7 +226,7 @@ fn server_documents(
     }
     if name == "$listSessions" {
         if namespace.is_none_or(|ns| ns.as_str() != "config.system.sessions") {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::InvalidNamespace,
                 "$listSessions may only be run against config.system.sessions",
             ));
@@ -235,7 +235,7 @@ fn server_documents(
     }
     let on_database = namespace.is_none();
     if !on_database || (name == "$currentOp" && cx.db != "admin") {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::InvalidNamespace,
             format!("{name} must be run against the 'admin' database with {{aggregate: 1}}"),
         ));

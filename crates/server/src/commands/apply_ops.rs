@@ -1,10 +1,10 @@
 //! `applyOps`
 
 use frond_bson::DocBuf;
+use frond_error::{Error, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{Failure, Result};
 
 /// Refuses: there is no oplog whose entries could be applied.
 pub struct ApplyOps;
@@ -27,7 +27,7 @@ impl Command for ApplyOps {
     }
 
     fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {
-        Err(Failure::not_supported("the command 'applyOps'"))
+        Err(Error::not_supported("the command 'applyOps'"))
     }
 }
 

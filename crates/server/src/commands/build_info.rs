@@ -1,11 +1,11 @@
 //! `buildInfo`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::context::DOCUMENT_BYTES_MAX;
-use crate::failure::Result;
+use crate::limits::DOCUMENT_BYTES_MAX;
 
 /// Says which server this is and what it was built from.
 pub struct BuildInfo;

@@ -1,6 +1,7 @@
 //! `bulkWrite`: inserts, updates and deletes over several collections in one command (MongoDB 8.0).
 
 use frond_bson::{Doc, DocBuf, OwnedValue};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::{InsertOptions, Namespace, UpdateRequest};
 
 use super::delete::{self, delete_once};
@@ -10,7 +11,7 @@ use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::{Context, lacking};
 use crate::cursors::Cursor;
-use crate::failure::{ErrorCode, Failure, Result};
+use crate::errors;
 use crate::reply::{BatchOptions, ERROR_BYTES_MAX, first_batch, push_count};
 use crate::sessions::RetryableWrite;
 use crate::statements::Statements;
@@ -223,7 +224,7 @@ const DELETE_FIELDS: Renamed = &[
 impl<'a> Operation<'a> {
     fn parse(operation: &'a Doc, namespaces: &'a [Namespace]) -> Result<Operation<'a>> {
         let Some((kind, place)) = operation.first() else {
-            return Err(Failure::bad_value("BulkWrite: an operation is empty"));
+            return Err(Error::bad_value("BulkWrite: an operation is empty"));
         };
         let namespace = |name| {
             let args = Arguments::new(name, operation);
@@ -235,7 +236,7 @@ impl<'a> Operation<'a> {
                 .ok()
                 .and_then(|place| namespaces.get(place))
                 .ok_or_else(|| {
-                    Failure::bad_value(format!(
+                    Error::bad_value(format!(
                         "BulkWrite ops entry {name} has an invalid nsInfo index."
                     ))
                 })
@@ -271,7 +272,7 @@ impl<'a> Operation<'a> {
                     statement,
                 })
             }
-            other => Err(Failure::new(
+            other => Err(Error::new(
                 ErrorCode::BadValue,
                 format!(
                     "Unrecognized bulkWrite operation '{other}'; expected insert, update or delete"
@@ -365,7 +366,7 @@ struct Results {
     items: Vec<DocBuf>,
     errors: u64,
     error_bytes: usize,
-    last_failure: Option<Failure>,
+    last_failure: Option<Error>,
     inserted: u64,
     matched: u64,
     modified: u64,
@@ -428,18 +429,18 @@ impl Results {
         self.items.push(item);
     }
 
-    fn failed(&mut self, at: usize, failure: Failure, is_update: bool) {
-        let failure = failure.bounded();
+    fn failed(&mut self, at: usize, failure: Error, is_update: bool) {
+        let failure = errors::truncated(failure);
         self.errors += 1;
         let mut item = DocBuf::new();
         item.push("ok", 0.0);
         item.push("idx", at as i32);
-        item.push("code", failure.code.code());
+        item.push("code", failure.code().code());
         // As in the other write commands: many failures do not make a reply without bounds.
         let fits = self.error_bytes < ERROR_BYTES_MAX;
-        self.error_bytes += failure.len_bytes();
-        item.push("errmsg", if fits { failure.message.as_str() } else { "" });
-        if let Some(details) = failure.details.as_ref().filter(|_| fits) {
+        self.error_bytes += errors::len_bytes(&failure);
+        item.push("errmsg", if fits { failure.message() } else { "" });
+        if let Some(details) = failure.details().filter(|_| fits) {
             item.push_all(details);
         }
         item.push("n", 0);

@@ -1,11 +1,11 @@
 //! `cloneCollectionAsCapped`
 
 use frond_bson::{DocBuf, Value};
+use frond_error::Result;
 
 use super::convert_to_capped::size;
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Copies a collection into a capped one.
 pub struct CloneCollectionAsCapped;

@@ -1,10 +1,10 @@
 //! `collMod`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::{Command, Traits, coll_mod_index};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Changes the options of a collection or an index.
 pub struct CollMod;

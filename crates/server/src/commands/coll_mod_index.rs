@@ -1,14 +1,14 @@
 //! The part of `collMod` that changes an index.
 
 use frond_bson::{DocBuf, Value};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::{IndexChange, IndexSelector, Namespace};
 
 use crate::arguments::Arguments;
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 
-fn invalid(message: &str) -> Failure {
-    Failure::new(ErrorCode::InvalidOptions, message)
+fn invalid(message: &str) -> Error {
+    Error::new(ErrorCode::InvalidOptions, message)
 }
 
 /// `index: {name or keyPattern, expireAfterSeconds, hidden, prepareUnique, unique}`.
@@ -52,7 +52,7 @@ pub(super) fn change(cx: &Context<'_>, ns: &Namespace, reply: &mut DocBuf) -> Re
         ));
     }
     if unique == Some(false) {
-        return Err(Failure::bad_value(
+        return Err(Error::bad_value(
             "collMod does not support converting an index to non-unique",
         ));
     }

@@ -1,12 +1,12 @@
 //! `collStats`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::{Error, Result};
 use frond_store::CollectionStats;
 
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::Context;
-use crate::failure::{Failure, Result};
 use crate::reply::push_count;
 
 /// Reports the sizes of a collection and its indexes.
@@ -45,7 +45,7 @@ pub fn scale(args: &Arguments<'_>) -> Result<u64> {
     match args.i64("scale")? {
         None => Ok(1),
         Some(n) if n > 0 => Ok(n.unsigned_abs()),
-        Some(n) => Err(Failure::location(
+        Some(n) => Err(Error::location(
             51024,
             format!("BSON field 'scale' value must be >= 1, actual value '{n}'"),
         )),

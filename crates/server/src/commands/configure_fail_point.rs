@@ -1,11 +1,11 @@
 //! `configureFailPoint`
 
 use frond_bson::{DocBuf, Value};
+use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
 use crate::fail_points::Mode;
-use crate::failure::{ErrorCode, Failure, Result};
 use crate::reply::push_count;
 
 /// Makes commands fail on demand.
@@ -30,7 +30,7 @@ impl Command for ConfigureFailPoint {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         if !cx.server.settings.test_commands {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::CommandNotFound,
                 "no such command: 'configureFailPoint' (start the server with --setParameter \
                  enableTestCommands=1)",
@@ -40,12 +40,12 @@ impl Command for ConfigureFailPoint {
         match cx.body.first() {
             Some((_, Value::String("failCommand"))) => {}
             Some((_, Value::String(name))) => {
-                return Err(Failure::new(
+                return Err(Error::new(
                     ErrorCode::FailPointSetFailed,
                     format!("{name} not found; this server has the fail point 'failCommand'"),
                 ));
             }
-            _ => return Err(Failure::bad_value("the fail point's name must be a string")),
+            _ => return Err(Error::bad_value("the fail point's name must be a string")),
         }
         let mode = args.get("mode").ok_or_else(|| args.missing("mode"))?;
         let acted = cx

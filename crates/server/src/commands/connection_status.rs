@@ -1,10 +1,10 @@
 //! `connectionStatus`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Says who is logged in on this connection.
 pub struct ConnectionStatus;

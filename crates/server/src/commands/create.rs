@@ -1,10 +1,10 @@
 //! `create`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Creates a collection.
 pub struct Create;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf};
+use frond_error::{Error, Result};
 use frond_store::index::spec::IndexSpec;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{Failure, Result};
 
 /// Creates indexes, over existing documents too.
 pub struct CreateIndexes;
@@ -44,7 +44,7 @@ impl Command for CreateIndexes {
         let args = cx.args();
         let specs = cx.documents("indexes")?;
         if specs.is_empty() {
-            return Err(Failure::bad_value(
+            return Err(Error::bad_value(
                 "Must specify at least one index to create",
             ));
         }

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 
 use frond_bson::{Doc, DocBuf, doc};
+use frond_error::{Error, ErrorCode, Result};
 use frond_query::matcher::Filter;
 
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::connection::{Connection, Peer, short_command};
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 use crate::state::Server;
 
 /// Fields that are not conditions on an operation: the command's own, and those of every command.
@@ -95,9 +95,9 @@ pub fn stage(server: &Server, spec: &Doc) -> Result<Vec<DocBuf>> {
     for name in KNOWN {
         args.bool(name)?;
     }
-    let on = |name| Ok::<_, Failure>(args.bool(name)?.unwrap_or(false));
+    let on = |name| Ok::<_, Error>(args.bool(name)?.unwrap_or(false));
     if on("targetAllNodes")? {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::FailedToParse,
             "$currentOp supports targetAllNodes parameter only for sharded clusters",
         ));
@@ -301,7 +301,7 @@ mod tests {
             (doc! {"x": true}, 40415),
         ] {
             let failure = stage(&server.server, &spec).unwrap_err();
-            assert_eq!(failure.code.code(), code, "{spec:?}");
+            assert_eq!(failure.code().code(), code, "{spec:?}");
         }
     }
 

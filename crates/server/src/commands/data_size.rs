@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use frond_bson::{Doc, DocBuf, doc};
+use frond_error::{Error, Result};
 use frond_store::{FindRequest, Namespace};
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{Failure, Result};
 
 /// Sums the sizes of documents.
 pub struct DataSize;
@@ -51,10 +51,10 @@ impl Command for DataSize {
         let (min, max) = (args.doc_field("min")?, args.doc_field("max")?);
         let pattern = args.doc_field("keyPattern")?;
         if min.is_some() != max.is_some() {
-            return Err(Failure::bad_value("min and max must be given together"));
+            return Err(Error::bad_value("min and max must be given together"));
         }
         // 0 is no limit.
-        let limit = |name| Ok::<_, Failure>(args.u64(name)?.filter(|limit| *limit > 0));
+        let limit = |name| Ok::<_, Error>(args.u64(name)?.filter(|limit| *limit > 0));
         let (max_size, max_objects) = (limit("maxSize")?, limit("maxObjects")?);
         let whole = min.is_none() && max_size.is_none() && max_objects.is_none();
         let mut max_reached = false;

@@ -1,11 +1,11 @@
 //! `dbStats`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::Result;
 
 use super::coll_stats::{scale, scaled};
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Reports the sizes of a database.
 pub struct DbStats;

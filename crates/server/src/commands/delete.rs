@@ -1,6 +1,7 @@
 //! `delete`
 
 use frond_bson::{Doc, DocBuf};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::{DeleteRequest, Namespace};
 
 use super::find::hint;
@@ -8,7 +9,6 @@ use super::insert::{bypass_validation, keep_empty_timestamps};
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 use crate::metrics::Op;
 use crate::reply::{WriteErrors, push_count};
 use crate::sessions::{Recorded, RetryableWrite};
@@ -112,7 +112,7 @@ pub fn delete_once(
         return delete(cx, namespace, request);
     };
     if !request.limit_one {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::InvalidOptions,
             "Cannot use retryable writes with limit=0",
         ));
@@ -145,7 +145,7 @@ pub fn parse_statement<'a>(
         Some(0) => false,
         Some(1) => true,
         Some(n) => {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::FailedToParse,
                 format!("The limit field in delete objects must be 0 or 1. Got {n}"),
             ));

@@ -1,10 +1,10 @@
 //! `drop`
 
 use frond_bson::DocBuf;
+use frond_error::{ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{ErrorCode, Result};
 
 /// Drops a collection and its indexes.
 pub struct Drop;

@@ -1,11 +1,11 @@
 //! `dropIndexes`
 
 use frond_bson::{DocBuf, Value, doc};
+use frond_error::Result;
 use frond_store::IndexSelector;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Drops indexes.
 pub struct DropIndexes;

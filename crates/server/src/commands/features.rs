@@ -1,10 +1,10 @@
 //! `features`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Says what this build can do beyond commands.
 pub struct Features;

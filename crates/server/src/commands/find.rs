@@ -1,13 +1,13 @@
 //! `find`
 
 use frond_bson::{Doc, DocBuf, Value};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::FindRequest;
 
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
-use crate::failure::{ErrorCode, Failure, Result};
 use crate::reply::{BatchOptions, first_batch};
 
 /// Finds documents.
@@ -133,7 +133,7 @@ impl<'a> Finding<'a> {
     pub fn open(&self, cx: &Context<'_>) -> Result<Cursor> {
         let namespace = cx.namespace()?;
         if self.no_timeout && cx.server.store.catalog().is_view(&namespace) {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::InvalidPipelineOperator,
                 "Option noCursorTimeout not supported in aggregation.",
             ));
@@ -153,7 +153,7 @@ impl<'a> Finding<'a> {
 /// Checks the options of a tailable cursor.
 fn check_tailable(args: &Arguments<'_>, tailable: bool, awaits: bool, single: bool) -> Result<()> {
     if awaits && !tailable {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::FailedToParse,
             "Cannot set 'awaitData' without also setting 'tailable'",
         ));
@@ -162,7 +162,7 @@ fn check_tailable(args: &Arguments<'_>, tailable: bool, awaits: bool, single: bo
         return Ok(());
     }
     if single {
-        return Err(Failure::bad_value(
+        return Err(Error::bad_value(
             "cannot use tailable option with the 'singleBatch' option",
         ));
     }
@@ -172,7 +172,7 @@ fn check_tailable(args: &Arguments<'_>, tailable: bool, awaits: bool, single: bo
             || sort.get_i32("$natural") == Some(1)
     };
     if sort.is_some_and(|sort| !is_natural(sort)) {
-        return Err(Failure::bad_value(
+        return Err(Error::bad_value(
             "cannot use tailable option with a sort other than {$natural: 1}",
         ));
     }
@@ -185,7 +185,7 @@ pub fn hint<'a>(args: &Arguments<'a>) -> Result<Option<Value<'a>>> {
         None | Some(Value::String("")) => Ok(None),
         Some(value @ Value::String(_)) => Ok(Some(value)),
         Some(value @ Value::Document(key)) => Ok((!key.is_empty()).then_some(value)),
-        Some(_) => Err(Failure::new(
+        Some(_) => Err(Error::new(
             ErrorCode::FailedToParse,
             "Hint must be a string or an object",
         )),

@@ -1,6 +1,7 @@
 //! `findAndModify`
 
 use frond_bson::{Doc, DocBuf, Value};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::{FindAndModifyOutcome, FindAndModifyRequest};
 
 use super::find::hint;
@@ -8,7 +9,6 @@ use super::insert::{bypass_validation, keep_empty_timestamps};
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 use crate::metrics::Op;
 use crate::sessions::Recorded;
 use crate::statements::Statements;
@@ -92,7 +92,7 @@ pub fn parse<'a>(
     let update = match args.get("update") {
         value @ (None | Some(Value::Document(_) | Value::Array(_))) => value,
         Some(_) => {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::FailedToParse,
                 "Update argument must be either an object or an array",
             ));

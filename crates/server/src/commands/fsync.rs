@@ -1,12 +1,12 @@
 //! `fsync`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
 use crate::context::lacking;
 use crate::exec::Work;
-use crate::failure::Result;
 
 /// Writes everything to disk.
 pub struct Fsync;
@@ -36,9 +36,8 @@ impl Command for Fsync {
         if cx.args().flag("lock")?.unwrap_or(false) {
             return Err(lacking("fsync", "lock"));
         }
-        let engine = cx.server.store.engine();
-        engine.flush_log().map_err(frond_store::Error::from)?;
-        engine.checkpoint().map_err(frond_store::Error::from)?;
+        cx.server.store.flush_log()?;
+        cx.server.store.checkpoint()?;
         Ok(doc! {"numFiles": 1})
     }
 }

@@ -1,10 +1,10 @@
 //! `getCmdLineOpts`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 use crate::settings::Given;
 
 /// Shows the settings that the operator gave.

@@ -1,11 +1,11 @@
 //! `getDiagnosticData`: what mongod records each second, for exporters that read it from there.
 
 use frond_bson::{DocBuf, Value, doc};
+use frond_error::Result;
 
 use super::{Command, Traits, server_status};
 use crate::context::Context;
 use crate::exec::Work;
-use crate::failure::Result;
 use crate::state::now_ms;
 
 /// Reports the counters of the server as a sample of diagnostic data.

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 use frond_wire::{Compressor, MAX_MESSAGE_BYTES};
 
 use super::{Command, Traits};
 use crate::arguments::whole;
-use crate::context::{Context, DOCUMENT_BYTES_MAX, WRITE_BATCH_MAX};
-use crate::failure::{ErrorCode, Failure, Result};
+use crate::context::Context;
+use crate::limits::{DOCUMENT_BYTES_MAX, WRITE_BATCH_MAX};
 use crate::log::Component;
 use crate::sessions::TIMEOUT_MINUTES;
 use crate::state::now_ms;
@@ -87,13 +88,13 @@ impl Command for Hello {
 /// Keeps what the driver says about itself; it may say so once.
 fn remember_client(cx: &mut Context<'_>, client: &Doc) -> Result<()> {
     if cx.state.greeted {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::ClientMetadataCannotBeMutated,
             "The client metadata document may only be sent in the first hello",
         ));
     }
     if client.len_bytes() > CLIENT_BYTES_MAX {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::ClientMetadataDocumentTooLarge,
             format!(
                 "The client metadata document must be less then or equal to {CLIENT_BYTES_MAX} bytes"
@@ -104,7 +105,7 @@ fn remember_client(cx: &mut Context<'_>, client: &Doc) -> Result<()> {
         .get_doc("application")
         .and_then(|app| app.get_str("name"));
     if application.is_some_and(|name| name.len() > APPLICATION_BYTES_MAX) {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::ClientMetadataAppNameTooLarge,
             format!(
                 "The 'client.application.name' field must be less then or equal to \
@@ -135,13 +136,13 @@ fn heartbeat(cx: &mut Context<'_>) -> Result<Option<Duration>> {
     let (version, time) = match (version, time) {
         (None, None) => return Ok(None),
         (None, Some(_)) => {
-            return Err(Failure::location(
+            return Err(Error::location(
                 31371,
                 "A request with 'maxAwaitTimeMS' must include a 'topologyVersion'",
             ));
         }
         (Some(_), None) => {
-            return Err(Failure::location(
+            return Err(Error::location(
                 31368,
                 "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'",
             ));
@@ -151,9 +152,9 @@ fn heartbeat(cx: &mut Context<'_>) -> Result<Option<Duration>> {
     let time = Some(time)
         .filter(Value::is_number)
         .and_then(|time| u64::try_from(whole(&time)).ok())
-        .ok_or_else(|| Failure::location(31373, "maxAwaitTimeMS must be a non-negative integer"))?;
+        .ok_or_else(|| Error::location(31373, "maxAwaitTimeMS must be a non-negative integer"))?;
     let process = version.get_object_id("processId").ok_or_else(|| {
-        Failure::new(
+        Error::new(
             ErrorCode::IDLFailedToParse,
             "BSON field 'TopologyVersion.processId' is missing but a required field",
         )
@@ -164,7 +165,7 @@ fn heartbeat(cx: &mut Context<'_>) -> Result<Option<Duration>> {
         return Ok(None);
     }
     if counter > 0 {
-        return Err(Failure::location(
+        return Err(Error::location(
             31382,
             format!(
                 "Received a topology version with counter: {counter} which is greater than the \

@@ -1,10 +1,10 @@
 //! `hostInfo`: the machine.
 
 use frond_bson::{DocBuf, Value, doc};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 use crate::memory::{machine_bytes, usable_bytes};
 use crate::state::now_ms;
 

@@ -1,12 +1,12 @@
 //! `insert`
 
 use frond_bson::{Doc, DocBuf};
+use frond_error::{Error, Result};
 use frond_store::{InsertOptions, Namespace};
 
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::Context;
-use crate::failure::{Failure, Result};
 use crate::metrics::Op;
 use crate::reply::{WriteErrors, push_count};
 use crate::sessions::{Recorded, RetryableWrite};
@@ -146,7 +146,7 @@ pub fn insert(
     cx.server.metrics.count(Op::Insert, tried as u64);
     let mut errors = WriteErrors::default();
     for error in outcome.errors {
-        errors.push(error.index, Failure::from(error.error));
+        errors.push(error.index, Error::from(error.error));
     }
     Ok((outcome.inserted, errors))
 }

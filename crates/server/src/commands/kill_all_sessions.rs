@@ -1,11 +1,11 @@
 //! `killAllSessions`
 
 use frond_bson::{DocBuf, Value};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
 use crate::context::lacking;
-use crate::failure::Result;
 
 /// Ends all logical sessions, their cursors and what they run.
 pub struct KillAllSessions;

@@ -1,10 +1,10 @@
 //! `killCursors`
 
 use frond_bson::{DocBuf, Value};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Closes cursors.
 pub struct KillCursors;

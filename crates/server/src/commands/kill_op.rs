@@ -1,11 +1,11 @@
 //! `killOp`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::arguments::whole;
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 
 /// Interrupts an operation.
 pub struct KillOp;
@@ -42,7 +42,7 @@ impl Command for KillOp {
                 ));
             }
             None => {
-                return Err(Failure::new(
+                return Err(Error::new(
                     ErrorCode::NoSuchKey,
                     "Did not provide \"op\" field",
                 ));

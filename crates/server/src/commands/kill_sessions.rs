@@ -1,11 +1,11 @@
 //! `killSessions`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::end_sessions::session_list;
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Ends logical sessions, their cursors and what they run.
 pub struct KillSessions;

@@ -1,11 +1,11 @@
 //! `listCommands`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::{COMMANDS, proper_name};
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Lists the commands.
 pub struct ListCommands;

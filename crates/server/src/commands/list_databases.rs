@@ -1,12 +1,12 @@
 //! `listDatabases`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::Result;
 use frond_query::matcher::Filter;
 use frond_store::DatabaseInfo;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Lists the databases and their sizes.
 pub struct ListDatabases;

@@ -1,11 +1,11 @@
 //! `listIndexes`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
 use crate::cursors::Cursor;
-use crate::failure::Result;
 use crate::reply::{BatchOptions, first_batch};
 
 /// Lists the indexes of a collection.

@@ -1,10 +1,10 @@
 //! `logout`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Ends the logins of this connection, of which there are none.
 pub struct Logout;

@@ -1,11 +1,11 @@
 //! `mapReduce`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 use frond_query::error::Error;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Refuses, as a mongod whose JavaScript is switched off does.
 pub struct MapReduce;
@@ -44,8 +44,7 @@ impl Command for MapReduce {
             31264,
             "Cannot run server-side javascript without the javascript engine enabled: this server has none; use a \
              pipeline of $group and $merge or $out in place of mapReduce",
-        )
-        .into())
+        ))
     }
 }
 

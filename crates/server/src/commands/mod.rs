@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use crate::context::Context;
 use crate::exec::Work;
-use crate::failure::Result;
 use crate::metrics::{Class, Op};
 
 pub mod absent;

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, OwnedValue, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::QueryLimit;
 
 use super::build_info::FEATURE_COMPATIBILITY_VERSION;
 use super::{Command, Traits};
 use crate::arguments::{Arguments, whole};
-use crate::context::{Context, DOCUMENT_BYTES_MAX};
-use crate::failure::{ErrorCode, Failure, Result};
+use crate::context::Context;
+use crate::limits::DOCUMENT_BYTES_MAX;
 use crate::log::Component;
 use crate::sessions::TIMEOUT_MINUTES;
 use crate::settings;
@@ -29,7 +30,7 @@ fn own<'a>(value: impl Into<Value<'a>>) -> OwnedValue {
 
 fn number(name: &str, value: &Value<'_>, low: i64, high: i64) -> Result<i64> {
     if !value.is_number() {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::TypeMismatch,
             format!(
                 "the parameter '{name}' must be a number, not a {}",
@@ -41,7 +42,7 @@ fn number(name: &str, value: &Value<'_>, low: i64, high: i64) -> Result<i64> {
     if (low..=high).contains(&n) {
         return Ok(n);
     }
-    Err(Failure::bad_value(format!(
+    Err(Error::bad_value(format!(
         "Invalid value for parameter {name}: {n} is not between {low} and {high}"
     )))
 }
@@ -78,7 +79,7 @@ fn component_verbosity(level: u8) -> DocBuf {
 fn set_component_verbosity(server: &Server, value: &Value<'_>) -> Result<()> {
     const NAME: &str = "logComponentVerbosity";
     let Value::Document(levels) = value else {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::TypeMismatch,
             format!(
                 "the parameter '{NAME}' must be an object, not a {}",
@@ -92,7 +93,7 @@ fn set_component_verbosity(server: &Server, value: &Value<'_>) -> Result<()> {
             ("verbosity", value) => level = Some(number(NAME, &value, 0, 5)?),
             (_, Value::Document(of)) if takes_over(of) => {}
             (component, _) => {
-                return Err(Failure::not_supported(format!(
+                return Err(Error::not_supported(format!(
                     "a verbosity of its own for the log component '{component}'"
                 )));
             }
@@ -118,7 +119,7 @@ static PARAMETERS: &[Parameter] = &[
         get: |server| own(server.store.queries().disk_use_by_default()),
         set: Some(|server, value| {
             let Value::Bool(allowed) = *value else {
-                return Err(Failure::new(
+                return Err(Error::new(
                     ErrorCode::TypeMismatch,
                     format!(
                         "the parameter 'allowDiskUseByDefault' must be a bool, not a {}",
@@ -314,7 +315,7 @@ impl Command for GetParameter {
             }
         }
         if reply.is_empty() {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::InvalidOptions,
                 "no option found to get",
             ));
@@ -350,7 +351,7 @@ impl Command for SetParameter {
                 continue;
             }
             let unknown = || {
-                Failure::new(
+                Error::new(
                     ErrorCode::InvalidOptions,
                     format!("attempted to set unrecognized parameter [{name}]"),
                 )
@@ -360,7 +361,7 @@ impl Command for SetParameter {
                 .find(|parameter| parameter.name == name)
                 .ok_or_else(unknown)?;
             let set = parameter.set.ok_or_else(|| {
-                Failure::new(
+                Error::new(
                     ErrorCode::IllegalOperation,
                     format!("not allowed to change [{name}] at runtime"),
                 )
@@ -379,7 +380,7 @@ impl Command for SetParameter {
             }
         }
         if reply.is_empty() {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::InvalidOptions,
                 "no option found to set, use help:true to see options ",
             ));

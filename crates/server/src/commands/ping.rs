@@ -1,10 +1,10 @@
 //! `ping`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Answers, to show that the server is there.
 pub struct Ping;

@@ -1,10 +1,10 @@
 //! `planCacheClear`, and the commands for index filters.
 
 use frond_bson::DocBuf;
+use frond_error::{Error, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{Failure, Result};
 
 const PLAN_CACHE: Traits = Traits {
     on_collection: true,
@@ -38,7 +38,7 @@ impl Command for PlanCacheClear {
         let query = args.doc_field("query")?;
         for name in ["projection", "sort", "collation"] {
             if args.doc_field(name)?.is_some() && query.is_none() {
-                return Err(Failure::bad_value(
+                return Err(Error::bad_value(
                     "sort, projection or collation provided without query",
                 ));
             }
@@ -120,7 +120,7 @@ impl Command for PlanCacheSetFilter {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         cx.namespace()?;
-        Err(Failure::not_supported("the command 'planCacheSetFilter'"))
+        Err(Error::not_supported("the command 'planCacheSetFilter'"))
     }
 }
 

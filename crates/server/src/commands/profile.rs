@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use frond_bson::{DocBuf, doc};
+use frond_error::{Error, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{Failure, Result};
 
 /// Reads and sets from when on operations are logged as slow.
 pub struct Profile;
@@ -39,18 +39,18 @@ impl Command for Profile {
             .ok_or_else(|| args.missing("profile"))?;
         // As in MongoDB, a level outside of 0..=2 only reads.
         if matches!(level, 1 | 2) {
-            return Err(Failure::not_supported(format!(
+            return Err(Error::not_supported(format!(
                 "the profiling level {level}, which fills the collection 'system.profile',"
             )));
         }
         match args.f64("sampleRate")? {
             Some(rate) if !(0.0..=1.0).contains(&rate) => {
-                return Err(Failure::bad_value(
+                return Err(Error::bad_value(
                     "'sampleRate' must be between 0.0 and 1.0 inclusive",
                 ));
             }
             Some(rate) if rate < 1.0 => {
-                return Err(Failure::not_supported("a 'sampleRate' below 1.0"));
+                return Err(Error::not_supported("a 'sampleRate' below 1.0"));
             }
             _ => {}
         }

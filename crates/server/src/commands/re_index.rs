@@ -1,10 +1,10 @@
 //! `reIndex`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 
 /// Builds all indexes of a collection anew.
 pub struct ReIndex;
@@ -26,7 +26,7 @@ impl Command for ReIndex {
         let namespace = cx.namespace()?;
         let store = &cx.server.store;
         if !store.collection_exists(&namespace) {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::NamespaceNotFound,
                 "collection does not exist",
             ));

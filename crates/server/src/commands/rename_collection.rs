@@ -1,11 +1,11 @@
 //! `renameCollection`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 use frond_store::Namespace;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Renames a collection.
 pub struct RenameCollection;

@@ -1,10 +1,10 @@
 //! `replSetGetConfig`
 
 use frond_bson::DocBuf;
+use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 
 /// Refuses: this server is not a member of a replica set.
 pub struct ReplSetGetConfig;
@@ -27,7 +27,7 @@ impl Command for ReplSetGetConfig {
     }
 
     fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {
-        Err(Failure::new(
+        Err(Error::new(
             ErrorCode::NoReplicationEnabled,
             "This node was not started with replication enabled.",
         ))

@@ -1,10 +1,10 @@
 //! `resetError`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Forgets the last error on this connection.
 pub struct ResetError;

@@ -3,12 +3,12 @@
 mod agents;
 
 use frond_bson::{DocBuf, Value, doc};
+use frond_error::Result;
 
 use super::build_info::COMPATIBLE_VERSION;
 use super::{COMMANDS, Command, Traits, proper_name};
 use crate::context::Context;
 use crate::exec::Work;
-use crate::failure::Result;
 use crate::memory::process_memory;
 use crate::metrics::{Class, Op};
 use crate::state::{Server, now_ms};
@@ -238,7 +238,7 @@ fn storage_engine(_: &Server) -> DocBuf {
 }
 
 fn engine(server: &Server) -> DocBuf {
-    crate::engine_stats::to_doc(&server.store.engine().stats())
+    crate::engine_stats::to_doc(&server.store.engine_stats())
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! `top`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Shows how much time went into each collection.
 pub struct Top;

@@ -1,6 +1,7 @@
 //! `update`
 
 use frond_bson::{Doc, DocBuf, OwnedValue, Value};
+use frond_error::{Error, ErrorCode, Result};
 use frond_query::aggregate::check_stage_names;
 use frond_store::{Namespace, UpdateRequest};
 
@@ -9,7 +10,6 @@ use super::insert::{bypass_validation, keep_empty_timestamps};
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::{Context, lacking};
-use crate::failure::{ErrorCode, Failure, Result};
 use crate::metrics::Op;
 use crate::reply::{WriteErrors, push_count};
 use crate::sessions::{Recorded, RetryableWrite};
@@ -165,7 +165,7 @@ pub fn update_once(
         return update(cx, namespace, request);
     };
     if request.multi {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::InvalidOptions,
             "Cannot use retryable writes with multi=true",
         ));
@@ -240,7 +240,7 @@ pub fn parse_statement<'a>(
     let multi = args.flag("multi")?.unwrap_or(false);
     let sort = args.doc_field("sort")?;
     if multi && sort.is_some() {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::FailedToParse,
             "Cannot specify sort with multi=true",
         ));
@@ -252,7 +252,7 @@ pub fn parse_statement<'a>(
             value
         }
         Some(_) => {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::FailedToParse,
                 "Update argument must be either an object or an array",
             ));

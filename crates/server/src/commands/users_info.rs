@@ -1,10 +1,10 @@
 //! `usersInfo`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Lists the users, of which there are none.
 pub struct UsersInfo;

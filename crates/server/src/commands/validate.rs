@@ -1,10 +1,10 @@
 //! `validate`
 
 use frond_bson::{DocBuf, Value};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Checks that a collection and its indexes agree.
 pub struct Validate;

@@ -1,10 +1,10 @@
 //! `whatsmyuri`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Says from which address the client is connected.
 pub struct WhatsMyUri;

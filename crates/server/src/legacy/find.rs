@@ -1,12 +1,12 @@
 //! OP_QUERY on a collection.
 
 use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_error::{Error, Result};
 use frond_wire::Query;
 
 use super::{Legacy, batch_of};
 use crate::cursors::Cursor;
 use crate::exec::Work;
-use crate::failure::{Failure, Result};
 use crate::reply::BatchOptions;
 
 /// Modifiers of the wrapper `{$query: …, $orderby: …}` and the fields of `find` that they become.
@@ -121,7 +121,7 @@ fn unwrap(body: &Doc) -> Result<(&Doc, Option<&Doc>)> {
     }
     match body.get("$query").or_else(|| body.get("query")) {
         Some(Value::Document(filter)) => Ok((filter, Some(body))),
-        _ => Err(Failure::bad_value("$query must be an object")),
+        _ => Err(Error::bad_value("$query must be an object")),
     }
 }
 
@@ -129,7 +129,7 @@ fn unwrap(body: &Doc) -> Result<(&Doc, Option<&Doc>)> {
 fn find_command(collection: &str, query: &Query<'_>, body: &Doc) -> Result<(DocBuf, bool)> {
     let (filter, wrapper) = unwrap(body)?;
     if query.flags & Query::EXHAUST != 0 {
-        return Err(Failure::not_supported("the exhaust flag of OP_QUERY"));
+        return Err(Error::not_supported("the exhaust flag of OP_QUERY"));
     }
     let mut command = doc! {"find": collection, "filter": filter};
     if let Some(fields) = query.projection {
@@ -170,9 +170,7 @@ fn find_command(collection: &str, query: &Query<'_>, body: &Doc) -> Result<(DocB
             _ => match MODIFIERS.iter().find(|(modifier, _)| *modifier == name) {
                 Some((_, field)) => command.push(field, value),
                 None => {
-                    return Err(Failure::bad_value(format!(
-                        "unknown query modifier: {name}"
-                    )));
+                    return Err(Error::bad_value(format!("unknown query modifier: {name}")));
                 }
             },
         }

@@ -2,10 +2,10 @@
 //! and that old drivers read and write in place of commands.
 
 use frond_bson::{Doc, DocBuf, doc};
+use frond_error::{ErrorCode, Result};
 use frond_query::matcher::Filter;
 use frond_store::Namespace;
 
-use crate::failure::{ErrorCode, Result};
 use crate::state::Server;
 
 /// One document for each index.

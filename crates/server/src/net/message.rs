@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf};
+use frond_error::{Error, ErrorCode};
 use frond_wire::{
     Compressor, Flags, Header, MAX_MESSAGE_BYTES, Msg, OpCode, Request, compress, decompress, msg,
     msg_around, peek_flags,
@@ -10,7 +11,7 @@ use frond_wire::{
 
 use crate::connection::{ClientState, Connection};
 use crate::dispatch::{CommandRequest, run_command};
-use crate::failure::{ErrorCode, Failure};
+use crate::errors::{of_wire, write_error};
 use crate::legacy;
 use crate::log::Component;
 use crate::state::Server;
@@ -160,15 +161,15 @@ fn op_msg(
     }
 }
 
-fn parse_command<'a>(request: &Msg<'a>) -> Result<(&'a str, &'a Doc), Failure> {
+fn parse_command<'a>(request: &Msg<'a>) -> Result<(&'a str, &'a Doc), Error> {
     let body = Doc::validate(request.body)?;
     match body.get_str("$db") {
         Some(db) => Ok((db, body)),
-        None if body.contains_key("$db") => Err(Failure::new(
+        None if body.contains_key("$db") => Err(Error::new(
             ErrorCode::TypeMismatch,
             "the field '$db' must be a string",
         )),
-        None => Err(Failure::location(
+        None => Err(Error::location(
             40571,
             "OP_MSG requests require a $db argument",
         )),
@@ -195,7 +196,7 @@ fn malformed(
         return Handled::close();
     }
     let mut reply = DocBuf::new();
-    Failure::from(error.clone()).write_reply(&mut reply);
+    write_error(&mut reply, &of_wire(error));
     Handled {
         reply: Some(msg(0, header.request_id, Flags::NONE, reply.as_bytes())),
         ..Handled::default()

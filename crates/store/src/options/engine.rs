@@ -147,7 +147,7 @@ mod tests {
             let crate::error::Error::Command(error) = error else {
                 panic!("{error:?}")
             };
-            assert_eq!(error.code.code(), code, "{options:?}");
+            assert_eq!(error.code().code(), code, "{options:?}");
         }
     }
 }

@@ -90,7 +90,7 @@ pub fn transport_security(_: &Server) -> DocBuf {
 
 /// The engine's figures under the names of WiredTiger's, which agents read. `frond` has them too.
 pub fn wired_tiger(server: &Server) -> DocBuf {
-    let stats = server.store.engine().stats();
+    let stats = server.store.engine_stats();
     doc! {
         "note": "figures of the engine frond by the names that agents read",
         "block-manager": {
