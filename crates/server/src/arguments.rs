@@ -3,7 +3,7 @@
 use frond_bson::{Collator, Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
-use crate::state::now_ms;
+use crate::clock::now_ms;
 
 /// The fields of a command or of a document inside one, with its name for the errors:
 /// `find`, or `update.updates`.
@@ -233,6 +233,17 @@ pub fn whole(value: &Value<'_>) -> i64 {
         other => other
             .as_i64_lossless()
             .unwrap_or_else(|| other.as_f64().unwrap_or(0.0) as i64),
+    }
+}
+
+/// True for a value by which a client says that it does not want an option that this server lacks.
+pub fn means_off(value: &Value<'_>) -> bool {
+    match value {
+        Value::Bool(on) => !on,
+        Value::Document(doc) => {
+            doc.is_empty() || (doc.count() == 1 && doc.get_str("locale") == Some("simple"))
+        }
+        other => other.is_nullish(),
     }
 }
 

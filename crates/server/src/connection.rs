@@ -176,14 +176,22 @@ pub struct ClientState {
     pub greeted: bool,
     /// The session touched last, and when.
     pub session: Option<(SessionId, Instant)>,
-    /// Number of the next reply.
-    pub next_reply: i32,
+    /// Number of the last reply.
+    pub last_reply: i32,
     /// Set by a getMore that has to wait: the message is to be handled again then.
     pub park: Option<Parked>,
     /// Set when a message is handled again after waiting.
     pub resumed: Option<Parked>,
     /// Held while a message is handled, unless it takes long.
     pub turn: Option<Turn>,
+}
+
+impl ClientState {
+    /// Numbers the next reply. Replies are numbered per connection; an exhaust reply answers the one before it.
+    pub fn next_reply_id(&mut self) -> i32 {
+        self.last_reply = self.last_reply.wrapping_add(1);
+        self.last_reply
+    }
 }
 
 /// All connections.

@@ -7,7 +7,7 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_store::{Durability, OpContext, check_database_name};
 use frond_wire::DocIter;
 
-use crate::arguments::{Arguments, name_bit, whole};
+use crate::arguments::{Arguments, means_off, name_bit, whole};
 use crate::commands::{self, Command, Traits, proper_name};
 use crate::concern::{WriteConcern, check_read_concern};
 use crate::connection::{ClientState, Connection, short_command};
@@ -614,17 +614,6 @@ impl Common {
             }
         }
         Ok(common)
-    }
-}
-
-/// True for a value by which a client says that it does not want an option that this server lacks.
-pub fn means_off(value: &Value<'_>) -> bool {
-    match value {
-        Value::Bool(on) => !on,
-        Value::Document(doc) => {
-            doc.is_empty() || (doc.count() == 1 && doc.get_str("locale") == Some("simple"))
-        }
-        other => other.is_nullish(),
     }
 }
 

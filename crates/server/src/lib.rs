@@ -4,8 +4,10 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod background;
 #[cfg(test)]
 mod client_fields;
+mod clock;
 mod commands;
 mod concern;
 mod connection;
@@ -17,12 +19,12 @@ mod errors;
 mod exec;
 mod fail_points;
 mod last_error;
-mod legacy;
 mod life;
 mod limits;
 mod lock_file;
 mod log;
 mod memory;
+mod message;
 mod metrics;
 mod net;
 pub mod offline;

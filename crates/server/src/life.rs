@@ -3,17 +3,19 @@
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
-use frond_store::{DocumentStore, OpContext, StorageOptions, StoreOptions};
+use frond_store::{DocumentStore, StorageOptions, StoreOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::background;
+use crate::commands::COMMANDS;
 use crate::exec::{panic_text, worker_threads};
 use crate::lock_file::LockFile;
 use crate::log::{Component, Log};
 use crate::memory::{default_cache_bytes, usable_bytes};
+use crate::metrics::Metrics;
 use crate::net::listen::{AddressError, UnixSocketFile, accept_all, take};
 use crate::settings::{Settings, resolve};
 use crate::state::Server;
@@ -30,9 +32,6 @@ mod exit {
 
 /// How long running operations have to end when the server stops.
 const GOODBYE: Duration = Duration::from_secs(15);
-
-/// How often idle cursors and sessions are looked for.
-const SWEEP: Duration = Duration::from_secs(4);
 
 /// Why the server could not start or go on, and the exit code that says so.
 struct Stop {
@@ -128,14 +127,15 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), Stop> {
         .map(PidFile::write)
         .transpose()
         .map_err(|error| Stop::new(exit::BAD_OPTIONS, error))?;
-    let server = Server::new(settings, log.clone(), store, port)
+    let metrics = Metrics::new(COMMANDS.len());
+    let server = Server::new(settings, log.clone(), store, metrics, port)
         .map(Arc::new)
         .map_err(|error| Stop::new(1, format!("cannot start a thread: {error}")))?;
-    let resumed = resume_index_builds(&server)
+    let index_builds = background::resume_index_builds(&server)
         .map_err(|error| Stop::new(1, format!("cannot start a thread: {error}")))?;
     accept_all(&server, addresses, unix.as_mut()).map_err(|error| Stop::address(&error))?;
-    tokio::spawn(sweep(server.clone()));
-    let ttl = crate::ttl::Monitor::start(&server)
+    tokio::spawn(background::expire(server.clone()));
+    let ttl = background::TtlMonitor::start(&server)
         .map_err(|error| Stop::new(1, format!("cannot start a thread: {error}")))?;
     for ip in &ips {
         let address = std::net::SocketAddr::new(*ip, port).to_string();
@@ -174,7 +174,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), Stop> {
     signals.until_stop(&server).await;
     server.stop();
     goodbye(&server).await;
-    resumed.stop();
+    index_builds.stop();
     ttl.stop();
     drop(unix);
     tokio::task::block_in_place(|| server.store.close())
@@ -315,72 +315,6 @@ async fn goodbye(server: &Server) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     server.cursors.kill_all();
-}
-
-/// The thread that builds the indexes whose build the last run of the server did not finish.
-struct ResumedBuilds {
-    context: OpContext,
-    thread: std::thread::JoinHandle<()>,
-}
-
-impl ResumedBuilds {
-    /// Interrupts what is left to do; the next run of the server begins it anew.
-    fn stop(self) {
-        self.context.killed.store(true, Ordering::Relaxed);
-        // A panic in it is logged already.
-        let _ = tokio::task::block_in_place(|| self.thread.join());
-    }
-}
-
-fn resume_index_builds(server: &Arc<Server>) -> std::io::Result<ResumedBuilds> {
-    let context = OpContext::new();
-    let (server, limits) = (server.clone(), context.clone());
-    let thread = std::thread::Builder::new()
-        .name("frond-indexes".into())
-        .spawn(move || {
-            for build in server.store.resume_index_builds(&limits) {
-                let mut attributes = doc! {"namespace": build.ns.as_str()};
-                attributes.push_array("indexes", |names| {
-                    build
-                        .indexes
-                        .iter()
-                        .for_each(|name| names.push(name.as_str()));
-                });
-                let (id, context) = (20_660, "IndexBuildsCoordinator");
-                let Err(error) = build.outcome else {
-                    let done = "Index build: done, after it was cut short";
-                    server
-                        .log
-                        .info(Component::Index, id, context, done, &attributes);
-                    continue;
-                };
-                attributes.push("error", &error.to_string());
-                let failed = "Index build: failed, after it was cut short";
-                server
-                    .log
-                    .error(Component::Index, id, context, failed, &attributes);
-            }
-        })?;
-    Ok(ResumedBuilds { context, thread })
-}
-
-/// Closes idle cursors and forgets old sessions.
-async fn sweep(server: Arc<Server>) {
-    let mut stop = server.stop_signal();
-    loop {
-        let period = SWEEP
-            .min(server.cursor_timeout() / 2)
-            .max(Duration::from_millis(10));
-        tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => return,
-            () = tokio::time::sleep(period) => {}
-        }
-        let now = Instant::now();
-        let closed =
-            tokio::task::block_in_place(|| server.cursors.expire(now, server.cursor_timeout()));
-        server.metrics.cursors_timed_out.add(closed);
-        server.sessions.expire(now);
-    }
 }
 
 /// The signals that the server knows.

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frond_store::TailSignal;
-
-use crate::connection::Connection;
+use tokio::sync::Notify;
 
 /// How long a getMore waits if the client does not say.
 pub const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
@@ -28,10 +27,10 @@ pub struct Parked {
 
 impl Parked {
     /// Waits until there may be more documents, the time is over, or somebody interrupts the operation.
-    pub async fn wait(&self, connection: &Connection) {
+    pub async fn wait(&self, wake: &Notify) {
         tokio::select! {
             () = self.signal.newer(self.seen) => {}
-            () = connection.wake.notified() => {}
+            () = wake.notified() => {}
             () = tokio::time::sleep_until(self.until.into()) => {}
         }
     }

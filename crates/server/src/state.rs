@@ -8,7 +8,6 @@ use frond_bson::{Doc, DocBuf, ObjectId, doc};
 use frond_store::{DocumentStore, Namespace};
 use tokio::sync::watch;
 
-use crate::commands;
 use crate::connection::Connections;
 use crate::cursors::Cursors;
 use crate::exec::Executor;
@@ -60,11 +59,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server over an open store, for the runtime that this is called in.
+    /// A server over an open store, on the runtime that this is called in. `metrics` has a place for each
+    /// command.
     pub fn new(
         settings: Settings,
         log: Arc<Log>,
         store: DocumentStore,
+        metrics: Metrics,
         port: u16,
     ) -> std::io::Result<Server> {
         let told = log.clone();
@@ -84,7 +85,7 @@ impl Server {
             cursors: Cursors::default(),
             sessions: Sessions::default(),
             connections: Connections::default(),
-            metrics: Metrics::new(commands::COMMANDS.len()),
+            metrics,
             fail_points: FailPoints::default(),
             started: Instant::now(),
             process_id: ObjectId::new(),
@@ -160,9 +161,4 @@ fn warn_of_invalid(log: &Log, ns: &Namespace, info: &Doc) {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Milliseconds since 1970, as BSON dates count.
-pub fn now_ms() -> i64 {
-    jiff::Timestamp::now().as_millisecond()
 }

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use frond_bson::{DocBuf, doc};
 use frond_store::{DocumentStore, StorageOptions, StoreOptions};
 
+use crate::commands::COMMANDS;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::dispatch::{Answer, CommandRequest, run_command};
 use crate::log::Log;
+use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::state::Server;
 
@@ -48,7 +50,8 @@ impl TestServer {
         let options = StoreOptions::with_temporary_files(directory.path().join("_tmp"));
         let store = DocumentStore::open_directory(directory.path(), &storage, options).unwrap();
         let log = Arc::new(Log::open(&settings).unwrap());
-        let server = Arc::new(Server::new(settings, log, store, 27017).unwrap());
+        let metrics = Metrics::new(COMMANDS.len());
+        let server = Arc::new(Server::new(settings, log, store, metrics, 27017).unwrap());
         let connection = server.connections.open(Peer::Unix, 10).unwrap();
         TestServer {
             server,

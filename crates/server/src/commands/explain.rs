@@ -14,11 +14,11 @@ use super::build_info::{COMPATIBLE_VERSION, GIT_VERSION};
 use super::{
     Command, Traits, aggregate, count, delete, find, find_and_modify, proper_name, update,
 };
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, means_off};
+use crate::clock::now_ms;
 use crate::context::{Context, lacking};
 use crate::limits::DOCUMENT_BYTES_MAX;
 use crate::reply::push_count;
-use crate::state::now_ms;
 
 /// The size from which an explanation leaves parts out, so that what it ends with still fits into a reply.
 const EXPLAIN_BYTES_MAX: usize = DOCUMENT_BYTES_MAX - (10 << 10);
@@ -456,7 +456,7 @@ fn check_fields(command: &dyn Command, args: &Arguments<'_>, inner: &Doc) -> Res
         if command.fields().contains(&name) {
             continue;
         }
-        if command.lacking().contains(&name) && !crate::dispatch::means_off(&value) {
+        if command.lacking().contains(&name) && !means_off(&value) {
             return Err(lacking(proper_name(command), name));
         }
         if !COMMON.contains(&name) && !command.lacking().contains(&name) {

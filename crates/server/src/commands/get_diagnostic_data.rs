@@ -4,9 +4,9 @@ use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
 
 use super::{Command, Traits, server_status};
+use crate::clock::now_ms;
 use crate::context::Context;
 use crate::exec::Work;
-use crate::state::now_ms;
 
 /// Reports the counters of the server as a sample of diagnostic data.
 pub struct GetDiagnosticData;

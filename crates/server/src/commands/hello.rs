@@ -8,11 +8,11 @@ use frond_wire::{Compressor, MAX_MESSAGE_BYTES};
 
 use super::{Command, Traits};
 use crate::arguments::whole;
+use crate::clock::now_ms;
 use crate::context::Context;
 use crate::limits::{DOCUMENT_BYTES_MAX, WRITE_BATCH_MAX};
 use crate::log::Component;
 use crate::sessions::TIMEOUT_MINUTES;
-use crate::state::now_ms;
 
 /// The newest wire protocol spoken: that of MongoDB 8.0.
 pub const WIRE_VERSION_MAX: i32 = 25;

@@ -7,11 +7,12 @@ use frond_error::Result;
 
 use super::build_info::COMPATIBLE_VERSION;
 use super::{COMMANDS, Command, Traits, proper_name};
+use crate::clock::now_ms;
 use crate::context::Context;
 use crate::exec::Work;
 use crate::memory::process_memory;
 use crate::metrics::{Class, Op};
-use crate::state::{Server, now_ms};
+use crate::state::Server;
 
 /// Reports the counters of the server.
 pub struct ServerStatus;

@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::dispatch::abandon;
 use crate::log::{Component, Severity};
+use crate::message::{handle, log_malformed};
 use crate::net::frames::{Ended, Frames};
-use crate::net::message::{handle, log_malformed};
 use crate::parking::Parked;
 use crate::state::Server;
 
@@ -178,7 +178,7 @@ where
             if !handled.again {
                 break;
             }
-            previous = Some(state.next_reply);
+            previous = Some(state.last_reply);
             if server.is_stopping() {
                 return None;
             }
@@ -195,7 +195,7 @@ async fn parked_wait<S: AsyncRead + Unpin>(
     stop: &mut watch::Receiver<bool>,
 ) -> Option<Option<Ended>> {
     tokio::select! {
-        () = parked.wait(connection) => None,
+        () = parked.wait(&connection.wake) => None,
         ended = frames.watch(stream) => Some(Some(ended)),
         _ = stopped(stop) => Some(None),
     }

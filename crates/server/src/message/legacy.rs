@@ -9,10 +9,10 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_wire::{Delete, GetMore, Insert, KillCursors, OpReply, Query, Request, Update, op_reply};
 
+use super::Handled;
 use crate::connection::{ClientState, Connection};
 use crate::dispatch::{CommandRequest, run_command};
 use crate::errors::truncated;
-use crate::net::message::{Handled, next_reply};
 use crate::state::Server;
 
 mod find;
@@ -257,7 +257,7 @@ impl Legacy<'_> {
         documents: &[D],
     ) -> Vec<u8> {
         op_reply(
-            next_reply(self.state),
+            self.state.next_reply_id(),
             self.request_id,
             flags | OpReply::AWAIT_CAPABLE,
             cursor,

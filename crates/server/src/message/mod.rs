@@ -1,7 +1,5 @@
 //! From the bytes of a message to the bytes of its reply.
 
-use std::time::Duration;
-
 use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, ErrorCode};
 use frond_wire::{
@@ -10,39 +8,15 @@ use frond_wire::{
 };
 
 use crate::connection::{ClientState, Connection};
-use crate::dispatch::{CommandRequest, run_command};
+use crate::dispatch::{Answer, CommandRequest, run_command};
 use crate::errors::{of_wire, write_error};
-use crate::legacy;
 use crate::log::Component;
 use crate::state::Server;
 
-/// What to do after a message.
-#[derive(Debug, Default)]
-pub struct Handled {
-    /// Bytes to send.
-    pub reply: Option<Vec<u8>>,
-    /// Wait this long before sending them.
-    pub wait: Option<Duration>,
-    /// Handle the same message again after sending: another reply of an exhaust command.
-    pub again: bool,
-    /// Close the connection after sending.
-    pub close: bool,
-}
+mod handled;
+mod legacy;
 
-impl Handled {
-    fn close() -> Handled {
-        Handled {
-            close: true,
-            ..Handled::default()
-        }
-    }
-}
-
-/// Replies are numbered per connection; an exhaust reply answers the one before it.
-pub fn next_reply(state: &mut ClientState) -> i32 {
-    state.next_reply = state.next_reply.wrapping_add(1);
-    state.next_reply
-}
+pub use handled::Handled;
 
 /// Handles a whole message. `previous` is the number of the reply before, when this message is
 /// handled again for an exhaust command.
@@ -134,7 +108,7 @@ fn op_msg(
         }
         Err(failure) => {
             server.metrics.bad_messages.add(1);
-            crate::dispatch::Answer::failed(failure)
+            Answer::failed(failure)
         }
     };
     if answer.close {
@@ -150,7 +124,7 @@ fn op_msg(
     };
     Handled {
         reply: Some(msg_around(
-            next_reply(state),
+            state.next_reply_id(),
             response_to,
             flags,
             answer.reply.into_vec(),
