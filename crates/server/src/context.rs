@@ -1,19 +1,17 @@
 //! What a command sees while it runs.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use frond_bson::{Doc, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{Durability, Namespace, OpContext};
 use frond_wire::DocIter;
-use parking_lot::Mutex;
 
 use crate::arguments::Arguments;
 use crate::concern::WriteConcern;
 use crate::connection::{ClientState, Connection};
 use crate::limits::WRITE_BATCH_MAX;
-use crate::sessions::{RetryableWrite, Session, SessionId, Sessions};
+use crate::sessions::{RetryableWrite, SessionId};
 use crate::state::Server;
 
 /// A command, its arguments, and everything it may use.
@@ -50,20 +48,6 @@ pub struct Context<'a> {
     pub more_to_come: bool,
     /// Set by the command: wait this long before the reply goes out.
     pub wait: Option<Duration>,
-}
-
-/// The retryable write that a command is part of.
-pub struct RetrySession {
-    id: SessionId,
-    txn_number: i64,
-    session: Arc<Mutex<Session>>,
-}
-
-impl RetrySession {
-    /// Waits for the session and opens its records.
-    pub fn begin(&self) -> Result<RetryableWrite<'_>> {
-        Sessions::begin(&self.session, self.id, self.txn_number)
-    }
 }
 
 impl<'a> Context<'a> {
@@ -173,14 +157,15 @@ impl<'a> Context<'a> {
             .ok_or_else(|| self.args().missing(field))
     }
 
-    /// The retryable write that this command is part of, if it is.
-    pub fn retry_session(&self) -> Option<RetrySession> {
-        let (id, txn_number) = (self.session?, self.txn_number?);
-        Some(RetrySession {
-            id,
-            txn_number,
-            session: self.server.sessions.touch(id),
-        })
+    /// The retryable write that this command is part of, if it has a transaction number.
+    ///
+    /// # Errors
+    /// As [`crate::sessions::Sessions::begin`].
+    pub fn retryable_write(&self) -> Result<Option<RetryableWrite>> {
+        let (Some(id), Some(number)) = (self.session, self.txn_number) else {
+            return Ok(None);
+        };
+        self.server.sessions.begin(id, number).map(Some)
     }
 
     /// Waits for the journal if the write concern asks for it, after a change that has no

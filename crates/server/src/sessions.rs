@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
 
 /// An unused session expires after this many minutes.
 pub const TIMEOUT_MINUTES: i32 = 30;
@@ -74,22 +74,26 @@ impl SessionId {
     }
 }
 
+/// What an update statement did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Updated {
+    /// Documents matched, or 1 for an upsert.
+    pub n: u64,
+    /// Documents changed.
+    pub modified: u64,
+    /// The `_id` of the document that was inserted.
+    pub upserted: Option<OwnedValue>,
+}
+
 /// What an executed statement answered.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recorded {
     /// A document was inserted.
     Insert,
     /// An update of one document.
-    Update {
-        /// Documents matched, or 1 for an upsert.
-        n: i64,
-        /// Documents changed.
-        modified: i64,
-        /// The `_id` of an upserted document.
-        upserted: Option<OwnedValue>,
-    },
-    /// A delete of one document: how many there were.
-    Delete(i64),
+    Update(Updated),
+    /// A delete of one document: how many were deleted.
+    Delete(u64),
     /// A `findAndModify`: its whole reply.
     FindAndModify(DocBuf),
 }
@@ -99,8 +103,9 @@ impl Recorded {
     fn bytes(&self) -> usize {
         let own = match self {
             Recorded::Insert | Recorded::Delete(_) => 0,
-            Recorded::Update { upserted, .. } => {
-                upserted.as_ref().map_or(0, |id| id.as_value().len_bytes())
+            Recorded::Update(done) => {
+                let upserted = done.upserted.as_ref();
+                upserted.map_or(0, |id| id.as_value().len_bytes())
             }
             Recorded::FindAndModify(reply) => reply.len_bytes(),
         };
@@ -138,11 +143,11 @@ impl Drop for Session {
 
 /// The retryable write that a command is; holds its session for the time of the command, so that a
 /// retry that overtakes the first try waits for it.
-pub struct RetryableWrite<'a> {
-    session: MutexGuard<'a, Session>,
+pub struct RetryableWrite {
+    session: ArcMutexGuard<RawMutex, Session>,
 }
 
-impl RetryableWrite<'_> {
+impl RetryableWrite {
     /// The result of a statement that was executed before.
     pub fn executed(&self, statement: i32) -> Option<&Recorded> {
         let known = self.session.executed.get(&statement);
@@ -205,13 +210,12 @@ impl Sessions {
         session
     }
 
-    /// Begins, or goes on with, the retryable write with this number.
-    pub fn begin<'a>(
-        session: &'a Mutex<Session>,
-        id: SessionId,
-        txn_number: i64,
-    ) -> Result<RetryableWrite<'a>> {
-        let mut session = session.lock();
+    /// Waits for the session, and begins or continues its retryable write with this number.
+    ///
+    /// # Errors
+    /// `TransactionTooOld` (225) if a write with a higher number has begun.
+    pub fn begin(&self, id: SessionId, txn_number: i64) -> Result<RetryableWrite> {
+        let mut session = self.touch(id).lock_arc();
         session.last_used = Instant::now();
         if txn_number < session.txn_number {
             return Err(Error::new(
@@ -297,15 +301,15 @@ mod tests {
         let sessions = Sessions::default();
         let id = SessionId::random();
         let session = sessions.touch(id);
-        let mut write = Sessions::begin(&session, id, 5).unwrap();
+        let mut write = sessions.begin(id, 5).unwrap();
         assert_eq!(write.executed(0), None);
         write.record(0, Recorded::Delete(1));
         drop(write);
-        let write = Sessions::begin(&session, id, 5).unwrap();
+        let write = sessions.begin(id, 5).unwrap();
         assert_eq!(write.executed(0), Some(&Recorded::Delete(1)));
         drop(write);
-        assert_eq!(Sessions::begin(&session, id, 6).unwrap().executed(0), None);
-        let failure = Sessions::begin(&session, id, 5).err().unwrap();
+        assert_eq!(sessions.begin(id, 6).unwrap().executed(0), None);
+        let failure = sessions.begin(id, 5).err().unwrap();
         assert_eq!(failure.code(), ErrorCode::TransactionTooOld);
         // The same session, by its id.
         assert!(Arc::ptr_eq(&session, &sessions.touch(id)));
@@ -333,8 +337,7 @@ mod tests {
         let reply = doc! {"value": {"x": "y".repeat(1 << 20)}};
         for _ in 0..200 {
             let id = SessionId::random();
-            let session = sessions.touch(id);
-            let mut write = Sessions::begin(&session, id, 1).unwrap();
+            let mut write = sessions.begin(id, 1).unwrap();
             write.record(0, Recorded::FindAndModify(reply.clone()));
             assert!(write.executed(0).is_some());
         }

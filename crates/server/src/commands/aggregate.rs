@@ -5,7 +5,7 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_store::{AggregateRequest, Namespace, Verbosity};
 
 use super::find::hint;
-use super::insert::bypass_validation;
+use super::write::bypass_validation;
 use super::{Command, Traits, current_op, explain};
 use crate::arguments::Arguments;
 use crate::context::Context;

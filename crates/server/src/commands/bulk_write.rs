@@ -5,15 +5,16 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_store::{InsertOptions, Namespace, UpdateRequest};
 
 use super::delete::{self, delete_once};
-use super::insert::{bypass_validation, insert_once, keep_empty_timestamps};
-use super::update::{self, Updated, update_once};
+use super::insert::insert_once;
+use super::update::{self, update_once};
+use super::write::{Batch, WriteOptions};
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::{Context, lacking};
 use crate::cursors::Cursor;
 use crate::errors;
 use crate::reply::{BatchOptions, ERROR_BYTES_MAX, first_batch, push_count};
-use crate::sessions::RetryableWrite;
+use crate::sessions::{RetryableWrite, Updated};
 use crate::statements::Statements;
 
 /// The namespace of the cursor over the results.
@@ -64,26 +65,21 @@ impl Command for BulkWrite {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let args = cx.args();
-        let bypass_validation = bypass_validation(&args)?;
-        let keep_empty_timestamps = keep_empty_timestamps(&args)?;
-        let ordered = args.flag("ordered")?.unwrap_or(true);
+        let options = WriteOptions::parse(&args)?;
+        let (ordered, variables) = (options.ordered, options.variables.as_deref());
         let errors_only = args.flag("errorsOnly")?.unwrap_or(false);
         let batch = BatchOptions::of_cursor_field(&args)?;
-        let variables = args.variables()?;
         let namespaces = namespaces(cx, &cx.documents("nsInfo")?)?;
-        let documents = cx.documents("ops")?;
-        cx.check_batch(documents.len())?;
-        let ids = Statements::parse(&args, documents.len())?;
+        let Batch {
+            statements: documents,
+            ids,
+        } = Batch::parse(cx, "ops")?;
         // Everything is read before anything is done: a malformed operation fails the command.
         let operations: Vec<Operation<'_>> = documents
             .iter()
             .map(|operation| Operation::parse(operation, &namespaces))
             .collect::<Result<_>>()?;
-        let session = cx.retry_session();
-        let mut retry = session
-            .as_ref()
-            .map(|session| session.begin())
-            .transpose()?;
+        let mut retry = cx.retryable_write()?;
 
         let mut results = Results::new(errors_only);
         let mut at = 0;
@@ -99,8 +95,8 @@ impl Command for BulkWrite {
                     InsertOptions {
                         ordered,
                         durability: cx.write_concern.durability,
-                        bypass_validation,
-                        keep_empty_timestamps,
+                        bypass_validation: options.bypass_validation,
+                        keep_empty_timestamps: options.keep_empty_timestamps,
                     },
                     retry.as_mut(),
                     (at, &ids),
@@ -110,11 +106,11 @@ impl Command for BulkWrite {
                     namespace,
                     statement,
                 } => {
-                    let request = update::parse_statement(statement, variables.as_deref());
+                    let request = update::parse_statement(statement, variables);
                     let done = request.and_then(|request| {
                         let request = UpdateRequest {
-                            bypass_validation,
-                            keep_empty_timestamps,
+                            bypass_validation: options.bypass_validation,
+                            keep_empty_timestamps: options.keep_empty_timestamps,
                             ..request
                         };
                         update_once(cx, namespace, &request, retry.as_mut(), ids.id(at))
@@ -126,9 +122,9 @@ impl Command for BulkWrite {
                     namespace,
                     statement,
                 } => {
-                    let done = delete::parse_statement(statement, variables.as_deref()).and_then(
-                        |request| delete_once(cx, namespace, &request, retry.as_mut(), ids.id(at)),
-                    );
+                    let done = delete::parse_statement(statement, variables).and_then(|request| {
+                        delete_once(cx, namespace, &request, retry.as_mut(), ids.id(at))
+                    });
                     results.deleted(at, done);
                     1
                 }
@@ -314,7 +310,7 @@ fn insert_run(
     namespace: &Namespace,
     operations: &[Operation<'_>],
     options: InsertOptions,
-    retry: Option<&mut RetryableWrite<'_>>,
+    retry: Option<&mut RetryableWrite>,
     (first, ids): (usize, &Statements),
     results: &mut Results,
 ) -> Result<usize> {

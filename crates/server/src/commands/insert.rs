@@ -4,13 +4,12 @@ use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, Result};
 use frond_store::{InsertOptions, Namespace};
 
+use super::write::{self, Batch, WriteOptions};
 use super::{Command, Traits};
-use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::metrics::Op;
 use crate::reply::{WriteErrors, push_count};
 use crate::sessions::{Recorded, RetryableWrite};
-use crate::statements::Statements;
 
 /// Inserts documents.
 pub struct Insert;
@@ -46,46 +45,33 @@ impl Command for Insert {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
-        let args = cx.args();
+        let options = WriteOptions::parse(&cx.args())?;
         let options = InsertOptions {
-            ordered: args.flag("ordered")?.unwrap_or(true),
+            ordered: options.ordered,
             durability: cx.write_concern.durability,
-            bypass_validation: bypass_validation(&args)?,
-            keep_empty_timestamps: keep_empty_timestamps(&args)?,
+            bypass_validation: options.bypass_validation,
+            keep_empty_timestamps: options.keep_empty_timestamps,
         };
-        let documents = cx.documents("documents")?;
-        cx.check_batch(documents.len())?;
-        let mut reply = DocBuf::new();
-        let session = cx.retry_session();
-        let mut retry = session
-            .as_ref()
-            .map(|session| session.begin())
-            .transpose()?;
-        let ids = Statements::parse(&args, documents.len())?;
-        let ids: Vec<i32> = (0..documents.len()).map(|at| ids.id(at)).collect();
-        let (n, errors) = insert_once(cx, &namespace, &documents, options, retry.as_mut(), &ids)?;
-        cx.server.metrics.documents_inserted.add(n as u64);
-        cx.state.last_error.inserted(n as u64);
-        if let Some(failure) = errors.last() {
-            cx.state.last_error.failed(failure.clone());
-        }
-        if cx.write_concern.is_unacknowledged() {
-            return Ok(reply);
-        }
-        push_count(&mut reply, "n", n as u64);
-        errors.write(&mut reply);
-        Ok(reply)
+        let batch = Batch::parse(cx, "documents")?;
+        let documents = &batch.statements;
+        let mut retry = cx.retryable_write()?;
+        let ids: Vec<i32> = (0..documents.len()).map(|at| batch.ids.id(at)).collect();
+        let (n, errors) = insert_once(cx, &namespace, documents, options, retry.as_mut(), &ids)?;
+        let n = n as u64;
+        cx.server.metrics.documents_inserted.add(n);
+        cx.state.last_error.inserted(n);
+        Ok(write::reply(cx, &errors, |reply| push_count(reply, "n", n)))
     }
 }
 
 /// Inserts what no earlier try of the same retryable write inserted. `ids` are the numbers of the
-/// statements. Says how many are there now, and which failed.
+/// statements. Returns how many are stored now, and which failed.
 pub fn insert_once(
     cx: &Context<'_>,
     namespace: &Namespace,
     documents: &[&Doc],
     options: InsertOptions,
-    retry: Option<&mut RetryableWrite<'_>>,
+    retry: Option<&mut RetryableWrite>,
     ids: &[i32],
 ) -> Result<(usize, WriteErrors)> {
     let Some(retry) = retry else {
@@ -118,18 +104,7 @@ pub fn insert_once(
     Ok((before + n, errors.at(&places)))
 }
 
-/// Whether the client asks for documents not to be checked by a validator.
-pub fn bypass_validation(args: &Arguments<'_>) -> Result<bool> {
-    Ok(args.flag("bypassDocumentValidation")?.unwrap_or(false))
-}
-
-/// Whether the client asks for a top-level `Timestamp(0, 0)` to be stored as it is. Without it the server puts the
-/// current time there, in inserted documents and in replacements.
-pub fn keep_empty_timestamps(args: &Arguments<'_>) -> Result<bool> {
-    Ok(args.flag("bypassEmptyTsReplacement")?.unwrap_or(false))
-}
-
-/// Inserts and says how many there were, and which failed.
+/// Inserts documents. Returns how many were stored, and which failed.
 pub fn insert(
     cx: &Context<'_>,
     namespace: &Namespace,

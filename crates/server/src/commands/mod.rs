@@ -12,6 +12,7 @@ use crate::exec::Work;
 use crate::metrics::{Class, Op};
 
 pub mod absent;
+pub mod access_info;
 pub mod aggregate;
 pub mod apply_ops;
 pub mod build_info;
@@ -72,7 +73,6 @@ pub mod rename_collection;
 pub mod repl_set_get_config;
 pub mod repl_set_get_status;
 pub mod reset_error;
-pub mod roles_info;
 pub mod sasl_start;
 pub mod server_status;
 pub mod set_feature_compatibility_version;
@@ -80,9 +80,9 @@ pub mod shutdown;
 pub mod start_session;
 pub mod top;
 pub mod update;
-pub mod users_info;
 pub mod validate;
 pub mod whatsmyuri;
+mod write;
 
 /// Every command.
 pub static COMMANDS: &[&dyn Command] = &[
@@ -149,7 +149,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &repl_set_get_config::ReplSetGetConfig,
     &repl_set_get_status::ReplSetGetStatus,
     &reset_error::ResetError,
-    &roles_info::RolesInfo,
+    &access_info::ROLES_INFO,
     &sasl_start::SaslStart,
     &server_status::ServerStatus,
     &set_feature_compatibility_version::SetFeatureCompatibilityVersion,
@@ -157,7 +157,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &start_session::StartSession,
     &top::Top,
     &update::Update,
-    &users_info::UsersInfo,
+    &access_info::USERS_INFO,
     &validate::Validate,
     &whatsmyuri::WhatsMyUri,
 ];
