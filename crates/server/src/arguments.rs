@@ -5,24 +5,24 @@ use frond_error::{Error, ErrorCode, Result};
 
 use crate::clock::now_ms;
 
-/// The fields of a command or of a document inside one, with its name for the errors:
+/// The fields of a command or of a document inside one, with its name for error messages:
 /// `find`, or `update.updates`.
 #[derive(Clone, Copy)]
 pub struct Arguments<'a> {
     owner: &'a str,
     doc: &'a Doc,
-    /// A bit for each name that is there: most names that are asked for are not.
+    /// A bit for each name in the document, to skip the search for most absent names.
     names: u64,
 }
 
-/// The bit of a name; other names may have it too.
+/// The bit of a name; several names may share a bit.
 pub fn name_bit(name: &[u8]) -> u64 {
     let byte = |at: usize| name.get(at).copied().map_or(0, usize::from);
     let sum = name.len() + 5 * byte(0) + 11 * byte(name.len().wrapping_sub(1)) + byte(2);
     1 << (sum % 64)
 }
 
-/// What a number field takes, for the errors.
+/// The types that a number field accepts, for error messages.
 const NUMBERS: &str = "types '[long, int, decimal, double]'";
 
 impl<'a> Arguments<'a> {
@@ -45,7 +45,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// Fails with `IDLUnknownField` at a field that is not in the list, and with
-    /// `IDLDuplicateField` at one that is there twice.
+    /// `IDLDuplicateField` at one that is given twice.
     pub fn only(&self, known: &[&str]) -> Result<()> {
         for (at, (name, _)) in self.doc.iter().enumerate() {
             if !known.contains(&name) {
@@ -131,7 +131,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// The values of the variables in `let`, whose expressions are evaluated here, once.
+    /// The values of the variables in `let`. Their expressions are evaluated here, once.
     pub fn variables(&self) -> Result<Option<DocBuf>> {
         let Some(expressions) = self.doc_field("let")? else {
             return Ok(None);
@@ -191,7 +191,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// An optional whole number. Fractions are cut off, as MongoDB does.
+    /// An optional whole number. Fractions are truncated, as MongoDB does.
     pub fn i64(&self, name: &str) -> Result<Option<i64>> {
         match self.get(name) {
             None => Ok(None),
@@ -224,20 +224,20 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// A number as an integer: cut towards zero and held within 64 bits.
+/// A number as an integer: truncated towards zero and clamped to 64 bits.
 pub fn whole(value: &Value<'_>) -> i64 {
     match value {
         Value::Int32(n) => i64::from(*n),
         Value::Int64(n) => *n,
-        // `as` holds a double within the limits and makes NaN 0, as MongoDB does.
+        // `as` clamps a double and turns NaN into 0, as MongoDB does.
         other => other
             .as_i64_lossless()
             .unwrap_or_else(|| other.as_f64().unwrap_or(0.0) as i64),
     }
 }
 
-/// True for a value by which a client says that it does not want an option that this server lacks.
-pub fn means_off(value: &Value<'_>) -> bool {
+/// True for a value by which a client declines an option that this server does not support.
+pub fn declines(value: &Value<'_>) -> bool {
     match value {
         Value::Bool(on) => !on,
         Value::Document(doc) => {

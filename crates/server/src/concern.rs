@@ -6,7 +6,7 @@ use frond_store::Durability;
 
 use crate::arguments::whole;
 
-/// What a write must have reached before it is acknowledged.
+/// What a write must reach before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteConcern {
     /// Whether the journal must be durable.
@@ -22,8 +22,7 @@ impl WriteConcern {
         acknowledged: true,
     };
 
-    /// Whether the client wants to know nothing of the write but that it was taken. One that waits for the journal
-    /// is answered in full.
+    /// Whether the client asks for no result of the write. A write that waits for the journal gets a full reply.
     pub fn is_unacknowledged(&self) -> bool {
         !self.acknowledged && self.durability != Durability::Synced
     }
@@ -77,7 +76,7 @@ impl WriteConcern {
                     number if number.is_number() => fsync = number.truthy(),
                     _ => return Err(failed("fsync must be numeric or boolean value".into())),
                 },
-                // There is nobody to wait for, so no time to limit.
+                // There are no replicas to wait for, so the limit has no effect.
                 "wtimeout" if value.is_number() || value.is_nullish() => {}
                 "wtimeout" => return Err(failed("wtimeout must be a number".into())),
                 "provenance" => {}
@@ -101,8 +100,8 @@ impl WriteConcern {
     }
 }
 
-/// Checks a read concern. Every read sees a snapshot of what was committed, so all levels that a
-/// server without replicas can give mean the same here.
+/// Checks a read concern. Every read sees a snapshot of committed data, so all levels that a server
+/// without replicas supports are equivalent.
 pub fn check_read_concern(doc: &Doc) -> Result<()> {
     for (name, value) in doc.iter() {
         match (name, value) {

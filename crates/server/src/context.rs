@@ -20,9 +20,9 @@ pub struct Context<'a> {
     pub server: &'a Server,
     /// The client's connection.
     pub connection: &'a Connection,
-    /// What only this connection's commands see.
+    /// State that only commands of this connection see.
     pub state: &'a mut ClientState,
-    /// The name as the client wrote it.
+    /// The proper name of the command.
     pub name: &'static str,
     /// The database.
     pub db: &'a str,
@@ -46,7 +46,7 @@ pub struct Context<'a> {
     pub legacy: bool,
     /// Set by the command: another reply follows without a request.
     pub more_to_come: bool,
-    /// Set by the command: wait this long before the reply goes out.
+    /// Set by the command: wait this long before the reply is sent.
     pub wait: Option<Duration>,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Context<'a> {
         Ok(namespace)
     }
 
-    /// Checks the `collectionUUID` of the command, if it has one: by it a client makes sure that a name still means
+    /// Checks the `collectionUUID` of the command, if it has one: with it a client verifies that a name still means
     /// the same collection.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl<'a> Context<'a> {
     /// As [`Context::check_uuid`], for a part of the command.
     ///
     /// # Errors
-    /// As there.
+    /// As for the command.
     pub fn check_uuid_in(&self, args: &Arguments<'_>, namespace: &Namespace) -> Result<()> {
         let wanted = match args.get("collectionUUID") {
             None => return Ok(()),
@@ -168,9 +168,9 @@ impl<'a> Context<'a> {
         self.server.sessions.begin(id, number).map(Some)
     }
 
-    /// Waits for the journal if the write concern asks for it, after a change that has no
-    /// durability of its own.
-    pub fn settle(&self) -> Result<()> {
+    /// Waits for the journal if the write concern asks for it, after a change whose call has no durability
+    /// option.
+    pub fn await_journal(&self) -> Result<()> {
         if self.write_concern.durability == Durability::Synced {
             self.server.store.flush_log()?;
         }
@@ -192,7 +192,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The error for an option that MongoDB's command has and this server's lacks.
-pub fn lacking(command: &str, option: &str) -> Error {
+/// The error for an option of a MongoDB command that this server does not support.
+pub fn unsupported_option(command: &str, option: &str) -> Error {
     Error::not_supported(format!("the option '{option}' of the command '{command}'"))
 }

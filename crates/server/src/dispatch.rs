@@ -1,4 +1,4 @@
-//! From a request to a command: the arguments that every command has, and what is recorded of it.
+//! From a request to a command: the arguments that all commands share, and the record of each operation.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +7,11 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_store::{Durability, OpContext, check_database_name};
 use frond_wire::DocIter;
 
-use crate::arguments::{Arguments, means_off, name_bit, whole};
+use crate::arguments::{Arguments, declines, name_bit, whole};
 use crate::commands::{self, Command, Traits, proper_name};
 use crate::concern::{WriteConcern, check_read_concern};
 use crate::connection::{ClientState, Connection, short_command};
-use crate::context::{Context, lacking};
+use crate::context::{Context, unsupported_option};
 use crate::errors::{reply_too_large, truncated, write_error};
 use crate::exec::Work;
 use crate::fail_points::Effect;
@@ -29,9 +29,9 @@ pub struct CommandRequest<'a> {
     pub body: &'a Doc,
     /// Document sequences beside it.
     pub sequences: &'a [(&'a str, DocIter<'a>)],
-    /// The client takes several replies.
+    /// The client accepts several replies.
     pub exhaust_allowed: bool,
-    /// It came by a legacy opcode: some commands then answer as they did at that time.
+    /// It came by a legacy opcode: some commands then reply as the servers of that time did.
     pub legacy: bool,
 }
 
@@ -41,14 +41,14 @@ pub struct Answer {
     pub reply: DocBuf,
     /// Another reply follows without a request.
     pub more_to_come: bool,
-    /// Wait this long before the reply goes out.
+    /// Wait this long before the reply is sent.
     pub wait: Option<Duration>,
     /// Close the connection instead.
     pub close: bool,
 }
 
 impl Answer {
-    /// The answer to something that failed, in a size that clients take: a failure may quote the request.
+    /// The reply for an error, in a size that clients accept: an error may quote the request.
     pub fn failed(failure: Error) -> Answer {
         let mut reply = DocBuf::new();
         write_error(&mut reply, &truncated(failure));
@@ -61,7 +61,7 @@ impl Answer {
     }
 }
 
-/// Runs a command and answers it, whatever happens.
+/// Runs a command. There is always a reply.
 pub fn run_command(
     server: &Server,
     connection: &Connection,
@@ -69,7 +69,7 @@ pub fn run_command(
     request: &CommandRequest<'_>,
 ) -> Answer {
     let effect = match state.resumed {
-        // It was looked at before the command waited.
+        // The fail point was checked before the command waited.
         Some(_) => Effect::default(),
         None => effect(server, connection, request).unwrap_or_default(),
     };
@@ -107,7 +107,7 @@ pub fn run_command(
     }
 }
 
-/// What a fail point does to this command.
+/// The effect of a fail point on this command.
 fn effect(
     server: &Server,
     connection: &Connection,
@@ -117,9 +117,9 @@ fn effect(
         return None;
     }
     let (name, value) = request.body.first()?;
-    // A command that is not there can fail too.
+    // A fail point may name a command that does not exist.
     let proper = commands::find(name).map_or(name, |(_, command)| proper_name(command));
-    // A handshake says itself who the client is.
+    // A handshake itself names the application.
     let client = request.body.get_doc("client");
     let application = connection
         .application()
@@ -129,7 +129,7 @@ fn effect(
     })
 }
 
-/// The failure of a command whose connection a fail point closes; nobody sees it.
+/// The error of a command whose connection a fail point closes; it is not sent.
 fn closing(effect: &Effect) -> Option<Error> {
     effect
         .close
@@ -188,7 +188,7 @@ fn try_command(
                 return Ok(doc! {"help": command.doc()});
             }
             if let Some(session) = common.session {
-                keep_session(server, state, session);
+                touch_session(server, state, session);
                 connection.running.lock().session = Some(session);
             }
             let mut cx = Context {
@@ -218,7 +218,7 @@ fn try_command(
     )
 }
 
-/// Refuses a reply that is larger than clients take. `ok` comes on top.
+/// Refuses a reply that is larger than clients accept, with room for `ok`.
 fn check_size(reply: &DocBuf) -> Result<()> {
     const OK_BYTES: usize = 64;
     let bytes = reply.len_bytes() + OK_BYTES;
@@ -230,19 +230,19 @@ fn check_size(reply: &DocBuf) -> Result<()> {
 
 /// What is recorded about a command or a legacy operation.
 pub struct Operation {
-    /// Its treatment.
+    /// How the dispatcher treats it.
     pub traits: Traits,
     /// How long it may keep its thread.
     pub work: Work,
     /// The proper name.
     pub name: &'static str,
-    /// As [`kind`] says it.
+    /// As [`kind`] returns it.
     pub kind: &'static str,
-    /// Place in the table of commands.
+    /// Index in the table of commands.
     pub at: Option<usize>,
 }
 
-/// The kind of a command's operation, by the names of `currentOp`.
+/// The kind of a command's operation, as `currentOp` names it.
 fn kind(command: &str) -> &'static str {
     match command {
         "find" => "query",
@@ -268,7 +268,8 @@ impl Limits<'_> {
     }
 }
 
-/// Runs an operation where it can be seen, killed, counted and found slow.
+/// Runs an operation that `currentOp` shows, `killOp` interrupts, `serverStatus` counts and the log reports if it is
+/// slow.
 pub fn observed<T>(
     server: &Server,
     connection: &Connection,
@@ -284,14 +285,14 @@ pub fn observed<T>(
         connection.running.lock().waits = false;
     }
     if operation.work == Work::Long {
-        // Others go on meanwhile.
-        state.turn = None;
+        // So that other connections may run work meanwhile.
+        state.permit = None;
     }
     let outcome = server
         .executor
         .run(operation.work, || run(state, Limits(connection)));
     if outcome.is_ok() && state.park.is_some() {
-        // It goes on later.
+        // It continues later.
         connection.running.lock().waits = true;
         return outcome;
     }
@@ -348,17 +349,17 @@ fn begin(
             .filter(|_| operation.name == "getMore")
             .unwrap_or("$cmd"),
     };
-    // A name that no collection can have is not worth keeping.
+    // A longer name is no collection's; only its start is kept.
     running
         .namespace
         .push_str(collection.get(..255).unwrap_or(collection));
-    // Under the lock, so that a kill of the operation before this one cannot hit this one.
+    // Under the lock, so that a kill of the previous operation cannot interrupt this one.
     connection
         .killed
         .store(false, std::sync::atomic::Ordering::Relaxed);
 }
 
-/// To be called for an operation that waited and does not go on.
+/// Ends an operation that waited and does not continue.
 pub fn abandon(server: &Server, connection: &Connection) {
     server
         .connections
@@ -390,7 +391,7 @@ fn end(server: &Server, connection: &Connection, operation: &Operation, took: Du
         .record(namespace, traits.op, traits.class, took);
     let attributes = slow.then(|| {
         doc! {
-            // MongoDB names the kind only in lines of single statements, which are not there.
+            // MongoDB names the kind only in lines of single statements, which this server does not write.
             "type": "command",
             "ns": &running.namespace,
             "appName": connection.application().unwrap_or(""),
@@ -450,8 +451,8 @@ fn count_failure(server: &Server, connection: &Connection, operation: &Operation
     }
 }
 
-/// Keeps a session from expiring, without looking it up at each of its commands.
-fn keep_session(server: &Server, state: &mut ClientState, session: SessionId) {
+/// Restarts the idle time of a session, without a look-up for each of its commands.
+fn touch_session(server: &Server, state: &mut ClientState, session: SessionId) {
     let now = Instant::now();
     let fresh = state.session.is_some_and(|(last, touched)| {
         last == session && now.saturating_duration_since(touched) < Duration::from_secs(60)
@@ -465,7 +466,7 @@ fn keep_session(server: &Server, state: &mut ClientState, session: SessionId) {
 /// Commands that may be sent again with the same `txnNumber`.
 const RETRYABLE: &[&str] = &["insert", "update", "delete", "findAndModify", "bulkWrite"];
 
-/// The arguments that every command has.
+/// The arguments that all commands share.
 struct Common {
     session: Option<SessionId>,
     txn_number: Option<i64>,
@@ -482,7 +483,7 @@ impl Common {
     ) -> Result<Common> {
         let traits = command.traits();
         let name = proper_name(command);
-        // Logins by certificates and other systems name this database, and are told why they fail.
+        // Authentication by certificates and external systems names this database; `saslStart` explains why it fails.
         if request.db != "$external" || name != "saslStart" {
             check_database_name(request.db)?;
         }
@@ -527,7 +528,7 @@ impl Common {
                     }
                     other => return Err(args.wrong_type(field, &other, "type 'long'")),
                 },
-                // Tools know this text, so it says nothing more.
+                // Tools match this text, so nothing is added.
                 "startTransaction" | "autocommit" => {
                     return Err(Error::new(
                         ErrorCode::IllegalOperation,
@@ -571,11 +572,11 @@ impl Common {
                 _ => known = false,
             }
             if !known && !traits.takes_any_field && !command.fields().contains(&field) {
-                if !command.lacking().contains(&field) {
+                if !command.unsupported_fields().contains(&field) {
                     return Err(args.unknown(field));
                 }
-                if !means_off(&value) {
-                    return Err(lacking(name, field));
+                if !declines(&value) {
+                    return Err(unsupported_option(name, field));
                 }
             }
             if !traits.takes_any_field

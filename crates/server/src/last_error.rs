@@ -1,7 +1,7 @@
 //! The result of a connection's last write, for `getLastError`.
 //!
-//! Clients of the legacy write opcodes get no answer; they ask with `getLastError` on the same
-//! connection. Errors of such writes wait here.
+//! Legacy write opcodes have no reply; clients ask with `getLastError` on the same connection. Errors of
+//! such writes are kept here.
 
 use frond_bson::{DocBuf, OwnedValue};
 use frond_error::Error;
@@ -13,18 +13,18 @@ use crate::errors::truncated;
 pub struct LastError {
     /// Documents that it inserted, updated or deleted.
     pub n: i64,
-    /// Whether an update changed a document that was there. None after other writes.
+    /// Whether an update matched an existing document. None after other writes.
     pub updated_existing: Option<bool>,
     /// The `_id` that an update inserted.
     pub upserted: Option<OwnedValue>,
-    /// Why it failed.
+    /// The error, if it failed.
     pub failure: Option<Error>,
-    /// Operations since, for `getPrevError`.
+    /// Number of operations since then, for `getPrevError`.
     pub age: i64,
 }
 
 impl LastError {
-    /// A new operation begins: what was known of the last one is old.
+    /// Begins a new operation; an error of an earlier one ages.
     pub fn begin(&mut self) {
         if self.failure.is_some() {
             self.age += 1;
@@ -36,7 +36,7 @@ impl LastError {
         }
     }
 
-    /// Forgets everything.
+    /// Clears everything.
     pub fn reset(&mut self) {
         *self = LastError::default();
     }
@@ -71,14 +71,13 @@ impl LastError {
         };
     }
 
-    /// Records a failure; what was counted before it stays.
+    /// Records an error; counts from before it are kept.
     pub fn failed(&mut self, failure: Error) {
         self.failure = Some(truncated(failure));
         self.age = 0;
     }
 
-    /// The fields of the reply of `getLastError`. An error of an operation before the last one does
-    /// not count.
+    /// Adds the fields of the reply to `getLastError`. Only the error of the last operation counts.
     pub fn write_reply(&self, reply: &mut DocBuf) {
         if let Some(existing) = self.updated_existing {
             reply.push("updatedExisting", existing);

@@ -1,6 +1,6 @@
 //! The Frond server: connections, sessions, commands, cursors and settings.
 //!
-//! [`command_line`] makes the arguments of `frond serve`, and [`run`] is the server's life.
+//! [`command_line`] makes the arguments of `frond serve`, and [`run`] runs the server.
 #![forbid(unsafe_code)]
 
 mod arguments;

@@ -1,4 +1,4 @@
-//! The life of the server: from the command line to a clean end.
+//! Running the server: start, signals, clean shutdown.
 
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use crate::lock_file::LockFile;
 use crate::log::{Component, Log};
 use crate::memory::{default_cache_bytes, usable_bytes};
 use crate::metrics::Metrics;
-use crate::net::listen::{AddressError, UnixSocketFile, accept_all, take};
+use crate::net::listen::{AddressError, UnixSocketFile, accept_all, bind_all};
 use crate::settings::{Settings, resolve};
 use crate::state::Server;
 
@@ -24,35 +24,35 @@ use crate::state::Server;
 mod exit {
     /// A setting is wrong.
     pub const BAD_OPTIONS: u8 = 2;
-    /// An address cannot be had.
+    /// An address cannot be bound.
     pub const NET_ERROR: u8 = 48;
-    /// The data directory or what is in it cannot be used.
+    /// The data directory or its files cannot be used.
     pub const DATA_ERROR: u8 = 100;
 }
 
-/// How long running operations have to end when the server stops.
-const GOODBYE: Duration = Duration::from_secs(15);
+/// How long the shutdown waits for running operations.
+const SHUTDOWN_WAIT: Duration = Duration::from_secs(15);
 
-/// Why the server could not start or go on, and the exit code that says so.
-struct Stop {
+/// Why the server could not start or continue, with its exit code.
+struct FatalError {
     code: u8,
     message: String,
 }
 
-impl Stop {
-    fn new(code: u8, message: impl ToString) -> Stop {
-        Stop {
+impl FatalError {
+    fn new(code: u8, message: impl ToString) -> FatalError {
+        FatalError {
             code,
             message: message.to_string(),
         }
     }
 
-    fn address(error: &AddressError) -> Stop {
-        Stop::new(exit::NET_ERROR, error)
+    fn address(error: &AddressError) -> FatalError {
+        FatalError::new(exit::NET_ERROR, error)
     }
 }
 
-/// Serves until a signal or the command `shutdown` ends it. The exit code is 0 after a clean end,
+/// Serves until a signal or the command `shutdown`. The exit code is 0 after a clean shutdown,
 /// 2 for a wrong setting, 48 if an address is in use, 100 if the data directory cannot be used.
 #[must_use]
 pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
@@ -75,7 +75,7 @@ pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
         .worker_threads(worker_threads())
         .enable_all()
         .thread_name("frond-worker")
-        // Threads that wait for the store; each runs one command.
+        // Threads that run commands with blocking work.
         .max_blocking_threads(1024)
         .build()
     {
@@ -104,20 +104,21 @@ pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
     }
 }
 
-async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), Stop> {
+async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
     let began = Instant::now();
     log_start(&settings, &log);
-    let ips = resolve(&settings.bind_ip).map_err(|error| Stop::new(exit::BAD_OPTIONS, error))?;
-    let lock =
-        LockFile::take(&settings.db_path).map_err(|error| Stop::new(exit::DATA_ERROR, error))?;
-    let addresses = take(&ips, settings.port).map_err(|error| Stop::address(&error))?;
+    let ips =
+        resolve(&settings.bind_ip).map_err(|error| FatalError::new(exit::BAD_OPTIONS, error))?;
+    let lock = LockFile::take(&settings.db_path)
+        .map_err(|error| FatalError::new(exit::DATA_ERROR, error))?;
+    let addresses = bind_all(&ips, settings.port).map_err(|error| FatalError::address(&error))?;
     let port = addresses.port;
     let mut unix = settings
         .unix_socket_path(port)
         .map(|path| UnixSocketFile::listen(&path, settings.unix_socket_permissions))
         .transpose()
-        .map_err(|error| Stop::address(&error))?;
-    let mut signals = Signals::new().map_err(|error| Stop::new(1, error))?;
+        .map_err(|error| FatalError::address(&error))?;
+    let mut signals = Signals::new().map_err(|error| FatalError::new(1, error))?;
     warn(&settings, &log, &lock, &ips);
 
     let store = tokio::task::block_in_place(|| open_store(&settings, &log))?;
@@ -126,17 +127,17 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), Stop> {
         .clone()
         .map(PidFile::write)
         .transpose()
-        .map_err(|error| Stop::new(exit::BAD_OPTIONS, error))?;
+        .map_err(|error| FatalError::new(exit::BAD_OPTIONS, error))?;
     let metrics = Metrics::new(COMMANDS.len());
     let server = Server::new(settings, log.clone(), store, metrics, port)
         .map(Arc::new)
-        .map_err(|error| Stop::new(1, format!("cannot start a thread: {error}")))?;
+        .map_err(|error| FatalError::new(1, format!("cannot start a thread: {error}")))?;
     let index_builds = background::resume_index_builds(&server)
-        .map_err(|error| Stop::new(1, format!("cannot start a thread: {error}")))?;
-    accept_all(&server, addresses, unix.as_mut()).map_err(|error| Stop::address(&error))?;
+        .map_err(|error| FatalError::new(1, format!("cannot start a thread: {error}")))?;
+    accept_all(&server, addresses, unix.as_mut()).map_err(|error| FatalError::address(&error))?;
     tokio::spawn(background::expire(server.clone()));
     let ttl = background::TtlMonitor::start(&server)
-        .map_err(|error| Stop::new(1, format!("cannot start a thread: {error}")))?;
+        .map_err(|error| FatalError::new(1, format!("cannot start a thread: {error}")))?;
     for ip in &ips {
         let address = std::net::SocketAddr::new(*ip, port).to_string();
         log.info(
@@ -167,20 +168,22 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), Stop> {
         },
     );
     if server.settings.log_path.is_some() {
-        // The log is elsewhere; whoever started the server wants to know all the same.
+        // The log goes to a file, so tell the terminal that the server is ready.
         println!("frond: waiting for connections on port {port}");
     }
 
     signals.until_stop(&server).await;
     server.stop();
-    goodbye(&server).await;
+    drain_connections(&server).await;
     index_builds.stop();
     ttl.stop();
     drop(unix);
-    tokio::task::block_in_place(|| server.store.close())
-        .map_err(|error| Stop::new(exit::DATA_ERROR, format!("closing the data files: {error}")))?;
-    lock.release()
-        .map_err(|error| Stop::new(exit::DATA_ERROR, format!("closing mongod.lock: {error}")))?;
+    tokio::task::block_in_place(|| server.store.close()).map_err(|error| {
+        FatalError::new(exit::DATA_ERROR, format!("closing the data files: {error}"))
+    })?;
+    lock.release().map_err(|error| {
+        FatalError::new(exit::DATA_ERROR, format!("closing mongod.lock: {error}"))
+    })?;
     log.info(
         Component::Control,
         23138,
@@ -191,7 +194,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), Stop> {
     Ok(())
 }
 
-fn open_store(settings: &Settings, log: &Log) -> Result<DocumentStore, Stop> {
+fn open_store(settings: &Settings, log: &Log) -> Result<DocumentStore, FatalError> {
     let began = Instant::now();
     let cache = settings.cache_bytes.unwrap_or_else(default_cache_bytes);
     let storage = StorageOptions {
@@ -203,8 +206,10 @@ fn open_store(settings: &Settings, log: &Log) -> Result<DocumentStore, Stop> {
     let options = StoreOptions::with_temporary_files(temporary)
         .with_large_documents(settings.large_documents)
         .with_natural_order(settings.natural_order);
-    let store = DocumentStore::open_directory(&settings.db_path, &storage, options)
-        .map_err(|error| Stop::new(exit::DATA_ERROR, format!("opening the data files: {error}")))?;
+    let store =
+        DocumentStore::open_directory(&settings.db_path, &storage, options).map_err(|error| {
+            FatalError::new(exit::DATA_ERROR, format!("opening the data files: {error}"))
+        })?;
     log.info(
         Component::Storage,
         4795906,
@@ -237,7 +242,7 @@ fn log_start(settings: &Settings, log: &Log) {
     );
 }
 
-/// What an operator should know before trusting this server with data.
+/// Logs what an operator should know before storing data.
 fn warn(settings: &Settings, log: &Log, lock: &LockFile, ips: &[IpAddr]) {
     for note in &settings.notes {
         log.info(
@@ -257,8 +262,8 @@ fn warn(settings: &Settings, log: &Log, lock: &LockFile, ips: &[IpAddr]) {
             &doc! {"lockFile": settings.db_path.join("mongod.lock").to_string_lossy().into_owned()},
         );
     }
-    // Whoever can reach the loopback interface is on this machine; every other client is a reason
-    // to warn, in the log and in each shell that connects.
+    // Only clients of this machine reach the loopback interface. Any other address is a reason to warn, in the
+    // log and in each shell that connects.
     if ips.iter().any(|ip| !ip.is_loopback()) {
         log.startup_warning(
             22120,
@@ -277,7 +282,7 @@ fn warn(settings: &Settings, log: &Log, lock: &LockFile, ips: &[IpAddr]) {
     }
 }
 
-/// A panic is written to the log like everything else; the command that caused it fails.
+/// Writes panics to the log; the command that panicked fails.
 fn log_panics(log: &Arc<Log>) {
     let log = log.clone();
     std::panic::set_hook(Box::new(move |info| {
@@ -300,8 +305,8 @@ fn log_panics(log: &Arc<Log>) {
     }));
 }
 
-/// Waits for running operations to end, after asking them to.
-async fn goodbye(server: &Server) {
+/// Interrupts running operations and waits for them to end.
+async fn drain_connections(server: &Server) {
     let began = Instant::now();
     server.log.info(
         Component::Control,
@@ -310,14 +315,14 @@ async fn goodbye(server: &Server) {
         "Closing connections",
         &doc! {"connections": server.connections.len() as i64},
     );
-    while !server.connections.is_empty() && began.elapsed() < GOODBYE {
+    while !server.connections.is_empty() && began.elapsed() < SHUTDOWN_WAIT {
         server.connections.kill_all_operations();
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     server.cursors.kill_all();
 }
 
-/// The signals that the server knows.
+/// The signals that the server handles.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -333,7 +338,7 @@ impl Signals {
         })
     }
 
-    /// Ends when the server is to stop.
+    /// Returns when the server is to stop.
     async fn until_stop(&mut self, server: &Server) {
         let mut stop = server.stop_signal();
         loop {
@@ -364,7 +369,7 @@ impl Signals {
     }
 }
 
-/// A file with the process id; it goes with the server.
+/// A file with the process id, removed on shutdown.
 struct PidFile(std::path::PathBuf);
 
 impl PidFile {
@@ -377,7 +382,7 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Nothing can be done if it is gone already.
+        // It may be removed already.
         let _ = std::fs::remove_file(&self.0);
     }
 }

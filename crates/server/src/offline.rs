@@ -1,4 +1,4 @@
-//! `frond verify` and `frond salvage`: work on a data directory that no server uses.
+//! `frond verify` and `frond salvage`, on a data directory that no server uses.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -11,7 +11,7 @@ use frond_store::offline::{DirectoryReport, Problem, Progress, SalvageReport, Sa
 
 use crate::lock_file::LockFile;
 
-/// Problems of one kind that are printed; the rest are counted.
+/// Problems of one kind that are printed; the rest are only counted.
 const SHOWN_MAX: usize = 200;
 /// Time between two lines of progress.
 const PROGRESS: Duration = Duration::from_millis(500);
@@ -56,7 +56,7 @@ fn path<'a>(arguments: &'a ArgMatches, name: &str) -> &'a Path {
     path.map_or(Path::new(""), PathBuf::as_path)
 }
 
-/// Says how far the work is, on a terminal.
+/// Shows the progress on a terminal.
 struct Meter {
     last: Instant,
     shown: bool,
@@ -90,7 +90,7 @@ impl Meter {
     }
 }
 
-/// Bytes for people.
+/// Formats a number of bytes.
 fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["bytes", "KiB", "MiB", "GiB"] {
@@ -168,7 +168,7 @@ impl Lines {
         self.0.push('\n');
     }
 
-    /// The first of many things, and how many more there are.
+    /// Adds a line for each of the first items, and the number of further ones.
     fn list(&mut self, what: &str, things: impl ExactSizeIterator<Item = impl Display>) {
         let more = things.len().saturating_sub(SHOWN_MAX);
         for thing in things.take(SHOWN_MAX) {

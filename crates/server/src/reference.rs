@@ -17,7 +17,7 @@ pub fn compatibility() -> String {
     let mut commands: Vec<_> = COMMANDS.iter().collect();
     commands.sort_by_key(|command| command.names().first().copied());
     for command in commands {
-        let (names, lacking) = (code(command.names()), code(command.lacking()));
+        let (names, lacking) = (code(command.names()), code(command.unsupported_fields()));
         let _ = writeln!(page, "| {names} | {} | {lacking} |", command.doc());
     }
     for family in frond_query::reference::families() {
@@ -217,7 +217,13 @@ mod tests {
     fn every_name_of_the_pages_is_whole() {
         let mut names: Vec<&str> = COMMANDS
             .iter()
-            .flat_map(|command| [command.names(), command.fields(), command.lacking()])
+            .flat_map(|command| {
+                [
+                    command.names(),
+                    command.fields(),
+                    command.unsupported_fields(),
+                ]
+            })
             .flatten()
             .copied()
             .collect();

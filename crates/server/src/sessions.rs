@@ -1,8 +1,8 @@
-//! Logical sessions, and what their retryable writes already did.
+//! Logical sessions, and the results of their retryable writes.
 //!
-//! A driver that did not get the answer of a write sends it again with the same session,
+//! A driver that did not get the reply to a write sends it again with the same session,
 //! transaction number and statement ids. A statement that was executed is not executed again: its
-//! recorded result is returned. Records live in memory, for the newest transaction number of each
+//! recorded result is returned. Records are kept in memory, for the newest transaction number of each
 //! session, until the session expires.
 
 use std::collections::{BTreeMap, HashMap};
@@ -17,17 +17,16 @@ use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
 /// An unused session expires after this many minutes.
 pub const TIMEOUT_MINUTES: i32 = 30;
 
-/// Sessions kept. When there are more, the ones that were idle longest go.
+/// Sessions kept. Beyond that, the longest idle ones are dropped.
 const SESSIONS_MAX: usize = 100_000;
 
-/// Bytes of recorded results that all sessions may hold together. When there are more, the sessions
-/// that were idle longest go.
+/// Bytes of recorded results in all sessions. Beyond that, the longest idle sessions are dropped.
 const RECORD_BYTES_MAX: usize = 64 << 20;
 
 /// The binary subtype of a UUID.
 const SUBTYPE_UUID: u8 = 4;
 
-/// The 16 bytes of a session's UUID.
+/// The UUID of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub [u8; 16]);
 
@@ -60,7 +59,7 @@ impl SessionId {
         }
     }
 
-    /// A new one: a random UUID (version 4).
+    /// A random UUID (version 4).
     pub fn random() -> SessionId {
         let mut id = crate::random::bytes();
         id[6] = (id[6] & 0x0f) | 0x40;
@@ -85,7 +84,7 @@ pub struct Updated {
     pub upserted: Option<OwnedValue>,
 }
 
-/// What an executed statement answered.
+/// The recorded result of an executed statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recorded {
     /// A document was inserted.
@@ -94,12 +93,12 @@ pub enum Recorded {
     Update(Updated),
     /// A delete of one document: how many were deleted.
     Delete(u64),
-    /// A `findAndModify`: its whole reply.
+    /// A `findAndModify`, with its whole reply.
     FindAndModify(DocBuf),
 }
 
 impl Recorded {
-    /// About the bytes that it takes in memory.
+    /// Its approximate size in memory, in bytes.
     fn bytes(&self) -> usize {
         let own = match self {
             Recorded::Insert | Recorded::Delete(_) => 0,
@@ -123,7 +122,7 @@ pub struct Session {
     bytes: usize,
     /// Bytes of the records of all sessions.
     total: Arc<AtomicUsize>,
-    /// Statements of all sessions that were executed before.
+    /// Retried statements of all sessions.
     retried: Arc<AtomicU64>,
 }
 
@@ -141,8 +140,8 @@ impl Drop for Session {
     }
 }
 
-/// The retryable write that a command is; holds its session for the time of the command, so that a
-/// retry that overtakes the first try waits for it.
+/// The retryable write of a running command. It locks the session, so that a retry that overtakes the first
+/// try waits for it.
 pub struct RetryableWrite {
     session: ArcMutexGuard<RawMutex, Session>,
 }
@@ -175,13 +174,13 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// How many there are.
+    /// Number of sessions.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.all.lock().len()
     }
 
-    /// Finds or begins a session, and keeps it from expiring.
+    /// Finds or begins a session, and restarts its idle time.
     pub fn touch(&self, id: SessionId) -> Arc<Mutex<Session>> {
         let now = Instant::now();
         let mut all = self.all.lock();
@@ -189,7 +188,7 @@ impl Sessions {
             shrink(&mut all);
         }
         if let Some(session) = all.get(&id) {
-            // A session that is busy is in use anyway.
+            // A locked session is in use, so it does not expire.
             if let Some(mut session) = session.try_lock() {
                 session.last_used = now;
             }
@@ -236,27 +235,27 @@ impl Sessions {
         Ok(RetryableWrite { session })
     }
 
-    /// Statements of retryable writes that came again and were not executed again.
+    /// Number of statements that were retried and not executed again.
     pub fn retried(&self) -> u64 {
         self.retried.load(Ordering::Relaxed)
     }
 
-    /// All that are known.
+    /// The ids of all sessions.
     pub fn list(&self) -> Vec<SessionId> {
         self.all.lock().keys().copied().collect()
     }
 
-    /// Forgets a session.
+    /// Ends a session.
     pub fn end(&self, id: SessionId) {
         self.all.lock().remove(&id);
     }
 
-    /// Forgets all.
+    /// Ends all sessions.
     pub fn end_all(&self) {
         self.all.lock().clear();
     }
 
-    /// Forgets sessions that nobody used for the time-out.
+    /// Ends sessions that were idle for the timeout.
     pub fn expire(&self, now: Instant) {
         let timeout = Duration::from_secs(TIMEOUT_MINUTES as u64 * 60);
         self.all
@@ -268,7 +267,7 @@ impl Sessions {
     }
 }
 
-/// Drops sessions that were idle longest, until a tenth of their number and of their bytes is free.
+/// Drops the longest idle sessions, until their number and their bytes are a tenth below the limits.
 fn shrink(all: &mut HashMap<SessionId, Arc<Mutex<Session>>>) {
     let mut ages: Vec<(Instant, SessionId)> = all
         .iter()

@@ -4,17 +4,17 @@ use frond_error::{Error, ErrorCode, Result};
 
 use crate::arguments::{Arguments, whole};
 
-/// Gives each statement of a command its number: those of `stmtIds`, or numbers from `stmtId` on,
-/// or from 0 on.
+/// The number of each statement of a command: those of `stmtIds`, or consecutive numbers from
+/// `stmtId` or from 0.
 pub enum Statements {
     /// The number of the first.
     From(i32),
-    /// Each one's.
+    /// The number of each.
     Listed(Vec<i32>),
 }
 
 impl Statements {
-    /// Reads the fields of a command with so many statements.
+    /// Reads the fields of a command with this many statements.
     pub fn parse(args: &Arguments<'_>, count: usize) -> Result<Statements> {
         let number = |n: i64| {
             i32::try_from(n).map_err(|_| Error::bad_value("a statement id is out of range"))
@@ -41,7 +41,7 @@ impl Statements {
         }
     }
 
-    /// The number of the statement at this place.
+    /// The number of the statement with this index.
     pub fn id(&self, place: usize) -> i32 {
         match self {
             Statements::From(first) => {

@@ -43,7 +43,7 @@ impl Command for Aggregate {
         FIELDS
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["needsMerge", "fromMongos", "exchange", "passthroughToShard"]
     }
 

@@ -10,7 +10,7 @@ use super::update::{self, update_once};
 use super::write::{Batch, WriteOptions};
 use super::{Command, Traits};
 use crate::arguments::Arguments;
-use crate::context::{Context, lacking};
+use crate::context::{Context, unsupported_option};
 use crate::cursors::Cursor;
 use crate::errors;
 use crate::reply::{BatchOptions, ERROR_BYTES_MAX, first_batch, push_count};
@@ -47,7 +47,7 @@ impl Command for BulkWrite {
         ]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &[
             "nsInfo.encryptionInformation",
             "nsInfo.isTimeseriesNamespace",
@@ -164,7 +164,7 @@ fn namespaces(cx: &Context<'_>, infos: &[&Doc]) -> Result<Vec<Namespace>> {
             ])?;
             for name in ["encryptionInformation", "isTimeseriesNamespace"] {
                 if args.get(name).is_some_and(|value| value.truthy()) {
-                    return Err(lacking("bulkWrite", name));
+                    return Err(unsupported_option("bulkWrite", name));
                 }
             }
             let name = args.str("ns")?.ok_or_else(|| args.missing("ns"))?;

@@ -39,7 +39,7 @@ impl Command for CollMod {
         FIELDS
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["recordPreImages", "isTimeseriesNamespace"]
     }
 
@@ -59,7 +59,7 @@ impl Command for CollMod {
         cx.server.store.modify_collection(&namespace, &changes)?;
         let mut reply = DocBuf::new();
         coll_mod_index::change(cx, &namespace, &mut reply)?;
-        cx.settle()?;
+        cx.await_journal()?;
         Ok(reply)
     }
 }

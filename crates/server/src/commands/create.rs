@@ -49,7 +49,7 @@ impl Command for Create {
             }
         }
         cx.server.store.create_collection(&namespace, &options)?;
-        cx.settle()?;
+        cx.await_journal()?;
         Ok(DocBuf::new())
     }
 }

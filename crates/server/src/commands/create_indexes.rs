@@ -31,7 +31,7 @@ impl Command for CreateIndexes {
         ]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["isTimeseriesNamespace"]
     }
 
@@ -67,7 +67,7 @@ impl Command for CreateIndexes {
             .server
             .store
             .build_indexes(&namespace, &specs, &cx.limits)?;
-        cx.settle()?;
+        cx.await_journal()?;
         let mut reply = DocBuf::new();
         reply.push("numIndexesBefore", made.before as i32);
         reply.push("numIndexesAfter", made.after as i32);

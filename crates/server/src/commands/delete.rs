@@ -38,7 +38,7 @@ impl Command for Delete {
         ]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &[
             "encryptionInformation",
             "isTimeseriesNamespace",

@@ -22,7 +22,7 @@ impl Command for Drop {
         &["collectionUUID"]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["encryptedFields"]
     }
 
@@ -42,7 +42,7 @@ impl Command for Drop {
         };
         cx.server.cursors.kill_namespace(namespace.as_str());
         cx.server.metrics.forget(namespace.as_str());
-        cx.settle()?;
+        cx.await_journal()?;
         let mut reply = DocBuf::new();
         if let Some(indexes) = dropped.indexes_were {
             reply.push("nIndexesWas", indexes as i32);

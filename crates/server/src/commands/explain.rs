@@ -14,9 +14,9 @@ use super::build_info::{COMPATIBLE_VERSION, GIT_VERSION};
 use super::{
     Command, Traits, aggregate, count, delete, find, find_and_modify, proper_name, update,
 };
-use crate::arguments::{Arguments, means_off};
+use crate::arguments::{Arguments, declines};
 use crate::clock::now_ms;
-use crate::context::{Context, lacking};
+use crate::context::{Context, unsupported_option};
 use crate::limits::DOCUMENT_BYTES_MAX;
 use crate::reply::push_count;
 
@@ -456,10 +456,10 @@ fn check_fields(command: &dyn Command, args: &Arguments<'_>, inner: &Doc) -> Res
         if command.fields().contains(&name) {
             continue;
         }
-        if command.lacking().contains(&name) && !means_off(&value) {
-            return Err(lacking(proper_name(command), name));
+        if command.unsupported_fields().contains(&name) && !declines(&value) {
+            return Err(unsupported_option(proper_name(command), name));
         }
-        if !COMMON.contains(&name) && !command.lacking().contains(&name) {
+        if !COMMON.contains(&name) && !command.unsupported_fields().contains(&name) {
             return Err(args.unknown(name));
         }
     }

@@ -25,7 +25,7 @@ impl Command for FileMd5 {
         &["root"]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         // Between the servers of a cluster.
         &["partialOk", "md5state"]
     }

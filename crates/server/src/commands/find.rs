@@ -26,7 +26,7 @@ impl Command for Find {
         FIELDS
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         LACKING
     }
 

@@ -45,7 +45,7 @@ impl Command for FindAndModify {
         ]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["encryptionInformation", "legacyRuntimeConstants"]
     }
 

@@ -5,7 +5,7 @@ use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::context::lacking;
+use crate::context::unsupported_option;
 use crate::exec::Work;
 
 /// Writes everything to disk.
@@ -34,7 +34,7 @@ impl Command for Fsync {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         if cx.args().flag("lock")?.unwrap_or(false) {
-            return Err(lacking("fsync", "lock"));
+            return Err(unsupported_option("fsync", "lock"));
         }
         cx.server.store.flush_log()?;
         cx.server.store.checkpoint()?;

@@ -30,7 +30,7 @@ impl Command for GetMore {
         &["collection", "batchSize"]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["term", "lastKnownCommittedOpTime"]
     }
 

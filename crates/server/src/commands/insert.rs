@@ -35,7 +35,7 @@ impl Command for Insert {
         ]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["encryptionInformation", "isTimeseriesNamespace"]
     }
 

@@ -5,7 +5,7 @@ use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::context::lacking;
+use crate::context::unsupported_option;
 
 /// Ends all logical sessions, their cursors and what they run.
 pub struct KillAllSessions;
@@ -27,7 +27,7 @@ impl Command for KillAllSessions {
         match cx.body.get("killAllSessions") {
             // There are no users by which to choose.
             Some(Value::Array(users)) if users.is_empty() => {}
-            Some(Value::Array(_)) => return Err(lacking("killAllSessions", "users")),
+            Some(Value::Array(_)) => return Err(unsupported_option("killAllSessions", "users")),
             other => {
                 return Err(cx.args().wrong_type(
                     "killAllSessions",

@@ -24,7 +24,7 @@ impl Command for ListIndexes {
         &["cursor"]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &[
             "includeBuildUUIDs",
             "includeIndexBuildInfo",

@@ -177,7 +177,7 @@ pub trait Command: Send + Sync {
     }
 
     /// Fields that MongoDB's command takes and this one does not: an error names them.
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &[]
     }
 
@@ -316,7 +316,7 @@ mod tests {
                 assert!(seen.insert(*name), "{name} is there twice");
                 assert!(find(name).is_some());
             }
-            for field in command.lacking() {
+            for field in command.unsupported_fields() {
                 assert!(!command.fields().contains(field), "{field}");
             }
         }

@@ -24,7 +24,7 @@ impl Command for Profile {
         &["slowms", "sampleRate"]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["filter"]
     }
 

@@ -23,7 +23,7 @@ impl Command for SetFeatureCompatibilityVersion {
         &["confirm"]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["downgradeOnDiskChanges", "fromConfigServer", "phase"]
     }
 

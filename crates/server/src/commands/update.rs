@@ -9,7 +9,7 @@ use super::find::hint;
 use super::write::{self, Batch, WriteOptions};
 use super::{Command, Traits};
 use crate::arguments::Arguments;
-use crate::context::{Context, lacking};
+use crate::context::{Context, unsupported_option};
 use crate::metrics::Op;
 use crate::reply::push_count;
 use crate::sessions::{Recorded, RetryableWrite, Updated};
@@ -39,7 +39,7 @@ impl Command for Update {
         ]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &[
             "encryptionInformation",
             "isTimeseriesNamespace",
@@ -184,7 +184,7 @@ pub fn parse_statement<'a>(
     args.only(STATEMENT)?;
     for name in ["c", "upsertSupplied"] {
         if args.get(name).is_some_and(|value| value.truthy()) {
-            return Err(lacking("update", name));
+            return Err(unsupported_option("update", name));
         }
     }
     let multi = args.flag("multi")?.unwrap_or(false);

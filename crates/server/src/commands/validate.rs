@@ -23,7 +23,7 @@ impl Command for Validate {
         &["full", "background", "scandata", "checkBSONConformance"]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["repair", "metadata", "enforceFastCount", "fixMultikey"]
     }
 

@@ -1,4 +1,4 @@
-//! What follows from a message.
+//! The result of handling a message.
 
 use std::time::Duration;
 

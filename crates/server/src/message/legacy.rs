@@ -1,7 +1,7 @@
 //! The opcodes from before OP_MSG, which drivers up to 2015 speak.
 //!
-//! Each one becomes the command of today that does the same. Queries and get-mores are answered
-//! with an OP_REPLY; writes are not answered, and their errors wait for `getLastError`.
+//! Each one becomes the equivalent command of today. Queries and get-mores have an OP_REPLY; writes have
+//! no reply, and their errors are kept for `getLastError`.
 
 use std::borrow::Borrow;
 
@@ -19,17 +19,17 @@ mod find;
 mod old_commands;
 mod virtual_collections;
 
-/// Everything that one legacy message needs.
+/// A legacy message that is being handled.
 struct Legacy<'a> {
     server: &'a Server,
     connection: &'a Connection,
     state: &'a mut ClientState,
     request_id: i32,
-    /// What is to happen with the reply.
+    /// The result so far.
     handled: Handled,
 }
 
-/// Handles a legacy message; some of them have a reply.
+/// Handles a legacy message. Some have a reply.
 pub fn handle(
     server: &Server,
     connection: &Connection,
@@ -45,7 +45,7 @@ pub fn handle(
         handled: Handled::default(),
     };
     let reply = match request {
-        // Handled by whoever called this.
+        // Handled by the caller.
         Request::Msg(_) => None,
         Request::Query(query) => Some(legacy.query(query)),
         Request::GetMore(get_more) => Some(legacy.get_more(get_more)),
@@ -73,7 +73,7 @@ pub fn handle(
     handled
 }
 
-/// `database.collection` in its parts.
+/// Splits `database.collection`.
 fn split(namespace: &str) -> Result<(&str, &str)> {
     namespace.split_once('.').ok_or_else(|| {
         Error::new(
@@ -102,7 +102,7 @@ impl Legacy<'_> {
         })
     }
 
-    /// A write could not even be turned into a command.
+    /// Keeps the error of a write that could not be turned into a command.
     fn keep_error(&mut self, done: Result<()>) -> Option<Vec<u8>> {
         if let Err(failure) = done {
             self.server.metrics.user_errors.add(1);
@@ -239,7 +239,7 @@ impl Legacy<'_> {
         };
         let reply = self.run_doc(db, &body);
         let (batch, id) = batch_of(&reply, "nextBatch")?;
-        // A negative count asks for one batch and no more.
+        // A negative count asks for a single batch.
         let id = if request.count < 0 && id != 0 {
             self.server.cursors.kill(id);
             0
@@ -298,7 +298,7 @@ fn command_of(body: &Doc) -> Option<DocBuf> {
     }
 }
 
-/// The documents and the cursor of a reply, or its failure.
+/// The documents and the cursor of a reply, or its error.
 fn batch_of<'r>(reply: &'r Doc, name: &str) -> Result<(Vec<&'r Doc>, i64)> {
     if reply.get_f64("ok") != Some(1.0) {
         return Err(failure_of(reply));
@@ -310,7 +310,7 @@ fn batch_of<'r>(reply: &'r Doc, name: &str) -> Result<(Vec<&'r Doc>, i64)> {
     Ok((documents.unwrap_or_default(), id))
 }
 
-/// The failure that a reply reports.
+/// The error in a reply.
 fn failure_of(reply: &Doc) -> Error {
     Error::location(
         reply

@@ -40,7 +40,7 @@ pub fn handle(
         return malformed(server, connection, message, &error);
     }
     let mut handled = counted(server, connection, state, &plain, previous);
-    // A client that compresses its requests can read compressed replies.
+    // A client that compresses its requests accepts compressed replies.
     if let Some(Ok(packed)) = handled
         .reply
         .as_deref()
@@ -51,7 +51,7 @@ pub fn handle(
     handled
 }
 
-/// Counts the bytes of an inflated message and of its reply. An exhaust command is one request.
+/// Counts the bytes of a decompressed message and of its reply. An exhaust command is one request.
 fn counted(
     server: &Server,
     connection: &Connection,
@@ -150,8 +150,8 @@ fn parse_command<'a>(request: &Msg<'a>) -> Result<(&'a str, &'a Doc), Error> {
     }
 }
 
-/// A message that cannot be parsed: answered if the header is sound and an answer is expected,
-/// else the connection is closed.
+/// Handles a message that cannot be parsed: replies if the header is valid and a reply is expected, else closes the
+/// connection.
 fn malformed(
     server: &Server,
     connection: &Connection,
@@ -177,7 +177,7 @@ fn malformed(
     }
 }
 
-/// Writes to the log that a client sent rubbish.
+/// Logs that a client sent a malformed message.
 pub fn log_malformed(server: &Server, connection: &Connection, error: &frond_wire::Error) {
     server.log.warning(
         Component::Network,

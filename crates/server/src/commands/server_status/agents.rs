@@ -36,7 +36,7 @@ pub fn opcounters_repl(_: &Server) -> DocBuf {
 /// The running readers and writers, and the tickets for them. Both share the tickets, and a long operation returns
 /// its own before it ends.
 pub fn queues(server: &Server) -> DocBuf {
-    let (available, total) = server.executor.tickets();
+    let (available, total) = server.executor.permits();
     let clients = super::global_lock(server);
     let active = |kind: &str| {
         let clients = clients.get_doc("activeClients");

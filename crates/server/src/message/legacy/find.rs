@@ -80,8 +80,7 @@ impl Legacy<'_> {
     }
 }
 
-/// What the number to return means: 0 is the server's choice, 1 and negative numbers mean that many
-/// and no cursor.
+/// The meaning of the number to return: 0 is the default of the server; 1 and negative numbers ask for a single batch.
 fn batch_options(count: i32) -> (BatchOptions, Option<u64>) {
     match count {
         0 => (BatchOptions::default(), None),
@@ -146,7 +145,7 @@ fn find_command(collection: &str, query: &Query<'_>, body: &Doc) -> Result<(DocB
     }
     if options.single {
         command.push("singleBatch", true);
-        // All of it in one batch, as far as it fits.
+        // Everything in one batch, as far as it fits.
         if let Some(limit) = limit {
             command.push("batchSize", i64::try_from(limit).unwrap_or(i64::MAX));
         }
@@ -164,7 +163,7 @@ fn find_command(collection: &str, query: &Query<'_>, body: &Doc) -> Result<(DocB
     let mut explain = false;
     for (name, value) in wrapper.into_iter().flat_map(Doc::iter) {
         match name {
-            // Every find here reads a snapshot.
+            // Every find reads a snapshot.
             "$query" | "query" | "$snapshot" => {}
             "$explain" | "explain" => explain = value.truthy(),
             _ => match MODIFIERS.iter().find(|(modifier, _)| *modifier == name) {
