@@ -1,5 +1,5 @@
-//! The pages of `docs/` that are made from tables: what a command takes, what is lacking, which
-//! settings there are.
+//! The pages of `docs/` that are generated from tables: the fields of commands, what is not supported, and
+//! the settings.
 
 mod mongodb_8;
 
@@ -17,8 +17,8 @@ pub fn compatibility() -> String {
     let mut commands: Vec<_> = COMMANDS.iter().collect();
     commands.sort_by_key(|command| command.names().first().copied());
     for command in commands {
-        let (names, lacking) = (code(command.names()), code(command.unsupported_fields()));
-        let _ = writeln!(page, "| {names} | {} | {lacking} |", command.doc());
+        let (names, unsupported) = (code(command.names()), code(command.unsupported_fields()));
+        let _ = writeln!(page, "| {names} | {} | {unsupported} |", command.doc());
     }
     for family in frond_query::reference::families() {
         section(&mut page, family.title, &family.names, &family.lacking);
@@ -36,7 +36,7 @@ This page is made from the tables in the code: `FROND_WRITE_DOCS=1 cargo test --
 
 Frond speaks MongoDB's wire protocol, versions 0 to 25: OP_MSG, OP_COMPRESSED (snappy, zlib, zstd), OP_QUERY
 and the legacy opcodes. Behaviour, error codes and messages follow MongoDB 8.0; [mongodb-8.md](mongodb-8.md) tells what is there of
-what 8.0 changed. What is lacking fails with an error that names it; nothing is silently ignored that changes a result.
+what 8.0 changed. What is not supported fails with an error that names it; nothing that changes a result is silently ignored.
 
 ## What is not there yet
 
@@ -136,14 +136,14 @@ Drivers that retry writes can do so: the results of a session's statements are k
 restarted forgets them, so a retry over a restart may apply a statement again.
 ";
 
-fn section(page: &mut String, title: &str, names: &[&str], lacking: &[&str]) {
+fn section(page: &mut String, title: &str, names: &[&str], unsupported: &[&str]) {
     let _ = write!(page, "\n## {title}\n\nYes: {}.\n", code(names));
-    if !lacking.is_empty() {
-        let _ = write!(page, "\nNo: {}.\n", code(lacking));
+    if !unsupported.is_empty() {
+        let _ = write!(page, "\nNo: {}.\n", code(unsupported));
     }
 }
 
-/// The names in code quotes; what stands in brackets behind a name is a note on it.
+/// The names in code quotes; text in brackets after a name is a note on it.
 fn code(names: &[&str]) -> String {
     let quote = |name: &&str| match name.split_once(" (") {
         Some((name, note)) => format!("`{name}` ({note}"),

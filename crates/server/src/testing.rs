@@ -27,12 +27,12 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// A new, empty one.
+    /// A new, empty server.
     pub fn new() -> TestServer {
         TestServer::with(|_| {})
     }
 
-    /// A new, empty one with other settings.
+    /// A new, empty server with other settings.
     pub fn with(change: impl FnOnce(&mut Settings)) -> TestServer {
         let directory = tempfile::tempdir().unwrap();
         let mut settings = Settings {
@@ -73,7 +73,7 @@ impl TestServer {
         run_command(&self.server, &self.connection, &mut self.state, &request)
     }
 
-    /// The reply of a command, whatever it is.
+    /// The reply of a command, successful or not.
     pub fn reply(&mut self, db: &str, command: DocBuf) -> DocBuf {
         self.answer(db, &command, false).reply
     }

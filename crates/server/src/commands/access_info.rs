@@ -6,12 +6,12 @@ use frond_error::Result;
 use super::{Command, Traits};
 use crate::context::Context;
 
-/// Lists one kind of what access control knows.
+/// Lists the users or the roles.
 pub struct AccessInfo {
     names: &'static [&'static str],
     doc: &'static str,
     fields: &'static [&'static str],
-    /// The field of the reply.
+    /// The field of the reply with the list.
     list: &'static str,
 }
 

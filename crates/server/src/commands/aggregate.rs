@@ -57,7 +57,7 @@ impl Command for Aggregate {
         if explained {
             return explain::explain(cx, cx.body, Verbosity::QueryPlanner);
         }
-        // Drivers of 2012 to 2015 ask for no cursor here.
+        // Drivers of 2012 to 2015 do not ask for a cursor.
         let inline = args.doc_field("cursor")?.is_none();
         if inline && !cx.legacy {
             return Err(Error::new(
@@ -107,7 +107,7 @@ fn writes(pipeline: &Doc) -> bool {
     matches!(stage, Some(("$out" | "$merge", _)))
 }
 
-/// Refuses the stages that are not in version 1 of the Stable API.
+/// Refuses stages that are not in version 1 of the Stable API.
 fn check_stable_api(pipeline: &Doc) -> Result<()> {
     for (name, spec) in pipeline.values().filter_map(|s| s.as_doc()?.first()) {
         let outside = match name {
@@ -128,15 +128,15 @@ fn check_stable_api(pipeline: &Doc) -> Result<()> {
     Ok(())
 }
 
-/// An aggregation, read from the fields of the command.
+/// A parsed `aggregate` command.
 pub struct Aggregation<'a> {
     /// The collection; none for `aggregate: 1`.
     pub namespace: Option<Namespace>,
-    /// What the store is asked.
+    /// The request to the store.
     pub request: AggregateRequest<'a>,
 }
 
-/// Reads the fields. Those of every command were read before. `variables` are the values of `let`.
+/// Reads the fields, except those that all commands share. `variables` are the values of `let`.
 pub fn parse<'a>(
     cx: &Context<'_>,
     args: &Arguments<'a>,
@@ -194,7 +194,7 @@ fn open(cx: &Context<'_>, aggregation: &Aggregation<'_>) -> Result<Cursor> {
     Ok(Cursor::new(name, Source::Query(Box::new(query))))
 }
 
-/// The documents of a first stage that only the server can answer.
+/// The documents of a first stage whose source is the server.
 fn server_documents(
     cx: &Context<'_>,
     namespace: Option<&Namespace>,
@@ -221,7 +221,7 @@ fn server_documents(
         list.iter().map(describe).collect::<Vec<DocBuf>>()
     };
     if matches!(name, "$listLocalSessions" | "$listSessions") {
-        // Without users, all sessions belong to everybody.
+        // Without users, sessions have no owner.
         Arguments::new(name, spec).only(&["allUsers", "users"])?;
     }
     if name == "$listSessions" {
@@ -250,7 +250,7 @@ fn server_documents(
 fn behind(documents: Vec<DocBuf>, pipeline: &Doc) -> ArrayBuf {
     let list: ArrayBuf = documents.iter().map(|document| &**document).collect();
     let mut replaced = ArrayBuf::new();
-    // As a literal, so that nothing in it is taken for an expression.
+    // As a literal, so that nothing in it is evaluated as an expression.
     replaced.push(&doc! {"$documents": {"$literal": &list}});
     for stage in pipeline.values().skip(1) {
         replaced.push(stage);

@@ -6,7 +6,7 @@ use frond_error::{Error, Result};
 use super::{Command, Traits};
 use crate::context::Context;
 
-/// Refuses: there is no oplog whose entries could be applied.
+/// Refuses: there is no oplog.
 pub struct ApplyOps;
 
 impl Command for ApplyOps {

@@ -137,7 +137,7 @@ impl Command for BulkWrite {
             cx.state.last_error.failed(failure);
         }
         let counts = results.counts();
-        // A client that waits for no write is told the counts only.
+        // A client with `w: 0` gets the counts only.
         let items = if cx.write_concern.is_unacknowledged() {
             Vec::new()
         } else {
@@ -150,7 +150,7 @@ impl Command for BulkWrite {
     }
 }
 
-/// Reads `nsInfo`: the collections that operations name by their place in it.
+/// Reads `nsInfo`: the collections that operations name by index.
 fn namespaces(cx: &Context<'_>, infos: &[&Doc]) -> Result<Vec<Namespace>> {
     infos
         .iter()
@@ -181,20 +181,20 @@ enum Operation<'a> {
         namespace: &'a Namespace,
         document: &'a Doc,
     },
-    /// The statement as the command `update` has it.
+    /// The statement in the form of the command `update`.
     Update {
         namespace: &'a Namespace,
         statement: DocBuf,
     },
-    /// The statement as the command `delete` has it.
+    /// The statement in the form of the command `delete`.
     Delete {
         namespace: &'a Namespace,
         statement: DocBuf,
     },
 }
 
-/// The names of an operation's fields, here and in the command for one collection, where those
-/// without one are not.
+/// The names of an operation's fields, here and in the command for one collection; empty for a field
+/// that the command does not have.
 type Renamed = &'static [(&'static str, &'static str)];
 
 const UPDATE_FIELDS: Renamed = &[
@@ -278,7 +278,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// The operation as a statement of the command for one collection.
+/// Turns an operation into a statement of the command for one collection.
 fn renamed(
     name: &'static str,
     operation: &Doc,
@@ -303,8 +303,7 @@ fn renamed(
     Ok(statement)
 }
 
-/// Runs the inserts into one collection that `operations` begins with, together. Returns how many
-/// operations are done with.
+/// Runs the leading inserts into one collection in one batch. Returns how many operations that is.
 fn insert_run(
     cx: &Context<'_>,
     namespace: &Namespace,
@@ -342,7 +341,7 @@ fn insert_run(
                 }
             }
         }
-        // The collection as a whole cannot be written: each of the documents failed.
+        // The collection cannot be written, so each document fails.
         Err(failure) => {
             for place in 0..documents.len() {
                 results.failed(first + place, failure.clone(), false);
@@ -355,7 +354,7 @@ fn insert_run(
     Ok(documents.len())
 }
 
-/// What became of the operations.
+/// The results of the operations.
 #[derive(Default)]
 struct Results {
     errors_only: bool,
@@ -432,7 +431,7 @@ impl Results {
         item.push("ok", 0.0);
         item.push("idx", at as i32);
         item.push("code", failure.code().code());
-        // As in the other write commands: many failures do not make a reply without bounds.
+        // As in the other write commands, the errors of one reply are bounded.
         let fits = self.error_bytes < ERROR_BYTES_MAX;
         self.error_bytes += errors::len_bytes(&failure);
         item.push("errmsg", if fits { failure.message() } else { "" });
@@ -572,7 +571,7 @@ mod tests {
         assert_eq!(server.batch(&more, "nextBatch").len(), 2);
     }
 
-    /// Each of many small operations may quote a large value that is stored.
+    /// The error of each small operation may quote a large stored value.
     #[tokio::test(flavor = "multi_thread")]
     async fn what_failures_quote_is_bounded() {
         let mut server = TestServer::new();
@@ -601,12 +600,12 @@ mod tests {
             };
             assert_eq!(*item, expected);
         }
-        // The last one is told whole.
+        // The last error is complete.
         let last = server.run("admin", doc! {"getLastError": 1});
         assert!(last.get_str("err").is_some_and(|text| !text.is_empty()));
     }
 
-    /// With `w: 0` a client that waits for a reply gets the counts, and no result of an operation.
+    /// With `w: 0` a client that waits for a reply gets the counts, and no results of operations.
     #[tokio::test(flavor = "multi_thread")]
     async fn an_unacknowledged_bulk_is_answered_with_counts_only() {
         let mut server = TestServer::new();
@@ -626,7 +625,7 @@ mod tests {
         let none = doc! {"firstBatch": [], "id": 0i64, "ns": "admin.$cmd.bulkWrite"};
         assert_eq!(run(doc! {"w": 0}, 1), none);
         assert_eq!(run(doc! {"w": 0, "j": false}, 3), none);
-        // A client that waits for the journal gets the whole reply.
+        // A client that waits for the journal gets the full reply.
         let cursor = run(doc! {"w": 0, "j": true}, 3);
         assert_eq!(cursor.get_array("firstBatch").unwrap().count(), 1);
         assert_ne!(cursor.get_i64("id"), Some(0));

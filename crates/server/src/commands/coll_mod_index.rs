@@ -187,7 +187,7 @@ mod tests {
             server.code("test", index(doc! {"name": "a_1", "unique": true})),
             359
         );
-        // Nothing may be added to the duplicates.
+        // No further duplicates may be added.
         let insert = |a: i32| doc! {"insert": "c", "documents": [{"a": a}]};
         let reply = server.run("test", insert(1));
         assert_eq!(reply.get_array("writeErrors").unwrap().count(), 1);

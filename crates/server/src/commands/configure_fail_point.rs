@@ -115,7 +115,7 @@ mod tests {
         let failed = server.answer("test", &doc! {"ping": 1, "nonsense": 1}, false);
         assert_eq!(failed.reply.get_f64("ok"), Some(0.0));
         assert_eq!(failed.wait.unwrap().as_millis(), 7);
-        // Also a command that there is not, and a handshake by the name that it gives itself.
+        // Also a command that does not exist, and a handshake by the application name in it.
         let data = doc! {
             "failCommands": ["nonsense", "isMaster"], "errorCode": 91, "appName": "a",
         };

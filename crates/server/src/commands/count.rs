@@ -23,7 +23,7 @@ impl Command for Count {
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        // Old drivers send the fields to return, which a count has no use for.
+        // Old drivers send a projection, which has no effect on a count.
         &[
             "collectionUUID",
             "query",

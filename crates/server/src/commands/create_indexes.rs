@@ -9,7 +9,7 @@ use frond_store::index::spec::IndexSpec;
 use super::{Command, Traits};
 use crate::context::Context;
 
-/// Creates indexes, over existing documents too.
+/// Creates indexes, also over existing documents.
 pub struct CreateIndexes;
 
 impl Command for CreateIndexes {
@@ -18,11 +18,11 @@ impl Command for CreateIndexes {
     }
 
     fn doc(&self) -> &'static str {
-        "Creates indexes, over existing documents too."
+        "Creates indexes, also over existing documents."
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        // There is one server, so every quorum is reached when it is done.
+        // Every commit quorum of a standalone server is reached when the build is done.
         &[
             "collectionUUID",
             "indexes",

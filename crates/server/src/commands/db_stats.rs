@@ -49,7 +49,7 @@ impl Command for DbStats {
             "scaleFactor": scale as i64,
         };
         if cx.args().flag("freeStorage")?.unwrap_or(false) {
-            // Free space belongs to the file, not to a database.
+            // Free space is not assigned to databases.
             for name in [
                 "freeStorageSize",
                 "indexFreeStorageSize",

@@ -34,7 +34,7 @@ impl Command for Drop {
         let namespace = cx.namespace()?;
         let dropped = match cx.server.store.drop_collection(&namespace) {
             Ok(dropped) => dropped,
-            // Since MongoDB 7.0 dropping what is not there succeeds.
+            // Since MongoDB 7.0 dropping a missing collection succeeds.
             Err(error) if error.code() == ErrorCode::NamespaceNotFound => {
                 return Ok(DocBuf::new());
             }

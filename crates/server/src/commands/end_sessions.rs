@@ -20,7 +20,7 @@ impl Command for EndSessions {
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        // The Node.js driver sends `w: 0` when it ends, and does not look at an error.
+        // The Node.js driver sends `w: 0` when it closes, and ignores errors.
         &["writeConcern"]
     }
 

@@ -6,7 +6,7 @@ use frond_error::Result;
 use super::{Command, Traits};
 use crate::context::Context;
 
-/// Says what this build can do beyond commands.
+/// Lists the features of this build.
 pub struct Features;
 
 impl Command for Features {
@@ -15,7 +15,7 @@ impl Command for Features {
     }
 
     fn doc(&self) -> &'static str {
-        "Says what this build can do beyond commands."
+        "Lists the features of this build."
     }
 
     fn fields(&self) -> &'static [&'static str] {

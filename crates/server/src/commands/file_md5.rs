@@ -1,4 +1,4 @@
-//! `filemd5`: the sum of a file in GridFS, which drivers of before 2018 ask for when they have stored one.
+//! `filemd5`: the MD5 sum of a file in GridFS, which drivers before 2018 request after storing one.
 
 use frond_bson::{DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
@@ -9,7 +9,7 @@ use super::{Command, Traits};
 use crate::context::Context;
 use crate::exec::Work;
 
-/// Sums a file of GridFS up.
+/// Computes the MD5 sum of a file in GridFS.
 pub struct FileMd5;
 
 impl Command for FileMd5 {
@@ -26,7 +26,7 @@ impl Command for FileMd5 {
     }
 
     fn unsupported_fields(&self) -> &'static [&'static str] {
-        // Between the servers of a cluster.
+        // Sent only between servers of a cluster.
         &["partialOk", "md5state"]
     }
 
@@ -75,7 +75,7 @@ impl Command for FileMd5 {
     }
 }
 
-/// The error of a collection that would have to be read as a whole.
+/// The error for a collection without the index that avoids a full scan.
 fn no_index(failure: Error, namespace: &Namespace) -> Error {
     if failure.code() != ErrorCode::BadValue {
         return failure;
@@ -89,7 +89,7 @@ fn no_index(failure: Error, namespace: &Namespace) -> Error {
     )
 }
 
-/// The bytes of a chunk; those of the old subtype come after their length.
+/// The bytes of a chunk. The old binary subtype begins with their length.
 fn data_of(data: Option<Value<'_>>) -> Result<&[u8]> {
     match data {
         Some(Value::Binary { subtype: 2, bytes }) => Ok(bytes.get(4..).unwrap_or_default()),

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::context::unsupported_option;
 use crate::exec::Work;
 
-/// Writes everything to disk.
+/// Syncs the journal and writes a checkpoint.
 pub struct Fsync;
 
 impl Command for Fsync {
@@ -17,7 +17,7 @@ impl Command for Fsync {
     }
 
     fn doc(&self) -> &'static str {
-        "Writes everything to disk."
+        "Syncs the journal and writes a checkpoint."
     }
 
     fn fields(&self) -> &'static [&'static str] {

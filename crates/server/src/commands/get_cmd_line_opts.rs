@@ -28,7 +28,7 @@ impl Command for GetCmdLineOpts {
         if let Some(file) = &cx.server.settings.config_file {
             parsed.push("config", &*file.to_string_lossy());
         }
-        // The keys are sorted, so those of one section follow each other.
+        // The keys are sorted, so the keys of a section are adjacent.
         let given: Vec<(&str, &Given)> = cx
             .server
             .settings

@@ -50,7 +50,7 @@ impl Command for GetLastError {
                 cx.server.store.flush_log()?;
             }
             Ok(_) => {}
-            // The write is done; only the waiting is refused.
+            // The write is done; only the write concern is refused.
             Err(failure) => {
                 if matches!(reply.get("err"), Some(Value::Null)) {
                     let mut refused = DocBuf::new();

@@ -106,7 +106,7 @@ impl Command for GetMore {
                     seen,
                     until,
                 });
-                // Nobody sees this reply: the command runs again.
+                // This reply is not sent: the command runs again.
                 return Ok(DocBuf::new());
             }
         }

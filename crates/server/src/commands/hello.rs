@@ -1,4 +1,4 @@
-//! `hello`: the handshake, and the heartbeat by which a driver watches the server.
+//! `hello`: the handshake, and the heartbeat with which drivers monitor the server.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use crate::limits::{DOCUMENT_BYTES_MAX, WRITE_BATCH_MAX};
 use crate::log::Component;
 use crate::sessions::TIMEOUT_MINUTES;
 
-/// The newest wire protocol spoken: that of MongoDB 8.0.
+/// The newest supported wire version: that of MongoDB 8.0.
 pub const WIRE_VERSION_MAX: i32 = 25;
 
-/// The oldest: that of MongoDB 2.4 and before, with the legacy opcodes.
+/// The oldest supported wire version: that of MongoDB 2.4 and before, with the legacy opcodes.
 pub const WIRE_VERSION_MIN: i32 = 0;
 
-/// Bytes that a driver may say about itself.
+/// Most bytes of client metadata.
 const CLIENT_BYTES_MAX: usize = 512;
 
-/// Bytes of an application's name.
+/// Most bytes of an application name.
 const APPLICATION_BYTES_MAX: usize = 128;
 
-/// The handshake: says what the server is and what it can do.
+/// The handshake: describes the server and its limits.
 pub struct Hello;
 
 impl Command for Hello {
@@ -35,11 +35,11 @@ impl Command for Hello {
     }
 
     fn doc(&self) -> &'static str {
-        "The handshake: says what the server is and what it can do."
+        "The handshake: describes the server and its limits."
     }
 
     fn traits(&self) -> Traits {
-        // A newer driver may say things in its handshake that nobody has thought of yet.
+        // A newer driver may send fields that are unknown today.
         Traits {
             takes_any_field: true,
             ..Traits::CHEAP.stable(true)
@@ -85,7 +85,7 @@ impl Command for Hello {
     }
 }
 
-/// Keeps what the driver says about itself; it may say so once.
+/// Stores the client metadata, which a driver may send once.
 fn remember_client(cx: &mut Context<'_>, client: &Doc) -> Result<()> {
     if cx.state.greeted {
         return Err(Error::new(
@@ -128,8 +128,8 @@ fn remember_client(cx: &mut Context<'_>, client: &Doc) -> Result<()> {
     Ok(())
 }
 
-/// A driver that knows our topology version waits for a newer one. There never is one, so the reply
-/// goes out when the time is over; with exhaust the next one follows by itself.
+/// A driver that sends the current topology version waits for a newer one. There never is one, so the reply is sent
+/// when the time is over; with exhaust the next one follows without a request.
 fn heartbeat(cx: &mut Context<'_>) -> Result<Option<Duration>> {
     let version = cx.args().doc_field("topologyVersion")?;
     let time = cx.args().get("maxAwaitTimeMS");
@@ -161,7 +161,7 @@ fn heartbeat(cx: &mut Context<'_>) -> Result<Option<Duration>> {
     })?;
     let counter = version.get_i64("counter").unwrap_or(0);
     if process != cx.server.process_id {
-        // The driver knows an earlier run of this server; tell it at once.
+        // The driver has the version of an earlier run of this server, so reply at once.
         return Ok(None);
     }
     if counter > 0 {
@@ -177,7 +177,7 @@ fn heartbeat(cx: &mut Context<'_>) -> Result<Option<Duration>> {
     Ok(Some(Duration::from_millis(time)))
 }
 
-/// Compressors that both sides have, in the order of the client's preference.
+/// Compressors that both sides support, in the order of the client's preference.
 fn negotiate_compression(cx: &mut Context<'_>, reply: &mut DocBuf) {
     let Some(names) = cx.body.get_array("compression") else {
         return;

@@ -112,7 +112,7 @@ pub fn insert(
     options: InsertOptions,
 ) -> Result<(usize, WriteErrors)> {
     let outcome = cx.server.store.insert(namespace, documents, options)?;
-    // In an ordered insert nothing behind the first error is tried.
+    // In an ordered insert nothing after the first error is tried.
     let tried = if options.ordered {
         outcome.inserted + outcome.errors.len()
     } else {
@@ -346,12 +346,12 @@ mod tests {
                 assert_eq!(kept, expected, "{bypass:?} {command:?}");
             }
         }
-        // Neither an `_id` nor what lies deeper is ever filled in.
+        // Neither an `_id` nor a nested field is filled in.
         let deep = doc! {"_id": empty, "d": {"t": empty}, "a": [empty]};
         server.run("test", doc! {"insert": "deep", "documents": [&deep]});
         let found = server.run("test", doc! {"find": "deep"});
         assert_eq!(server.batch(&found, "firstBatch"), [deep]);
-        // A copy is as its original.
+        // A copy is not changed.
         let kept = doc! {"_id": 1, "t": empty};
         let mut insert = doc! {"insert": "kept", "documents": [&kept]};
         insert.push("bypassEmptyTsReplacement", true);
@@ -361,7 +361,7 @@ mod tests {
         assert_eq!(server.batch(&found, "firstBatch"), [kept]);
         let wrong = doc! {"insert": "c", "documents": [{}], "bypassEmptyTsReplacement": "yes"};
         assert_eq!(server.code("test", wrong), 14);
-        // MongoDB's aggregate does not take it, not even for $merge and $out.
+        // MongoDB's aggregate does not accept it, not even for $merge and $out.
         let aggregate = doc! {
             "aggregate": "c", "pipeline": [{"$out": "o"}], "cursor": {}, "bypassEmptyTsReplacement": true,
         };
@@ -393,7 +393,7 @@ mod tests {
                 let reply = server.run("test", with(concern));
                 assert_eq!(reply, doc! {"ok": 1.0}, "{command:?}");
             }
-            // A client that waits for the journal gets the whole reply.
+            // A client that waits for the journal gets the full reply.
             let reply = server.run("test", with(doc! {"w": 0, "j": true}));
             assert!(reply.get("n").is_some(), "{command:?}");
         }
@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(found, [doc! {"_id": 9}, doc! {"_id": 77, "b": 1}]);
     }
 
-    /// Statements behind the first error of an ordered batch are not counted.
+    /// Statements after the first error of an ordered batch are not counted.
     #[tokio::test(flavor = "multi_thread")]
     async fn opcounters_count_what_was_tried() {
         let mut server = TestServer::new();

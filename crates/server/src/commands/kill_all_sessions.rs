@@ -7,7 +7,7 @@ use super::{Command, Traits};
 use crate::context::Context;
 use crate::context::unsupported_option;
 
-/// Ends all logical sessions, their cursors and what they run.
+/// Ends all logical sessions, their cursors and their operations.
 pub struct KillAllSessions;
 
 impl Command for KillAllSessions {
@@ -16,7 +16,7 @@ impl Command for KillAllSessions {
     }
 
     fn doc(&self) -> &'static str {
-        "Ends all logical sessions, their cursors and what they run."
+        "Ends all logical sessions, their cursors and their operations."
     }
 
     fn traits(&self) -> Traits {
@@ -25,7 +25,7 @@ impl Command for KillAllSessions {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         match cx.body.get("killAllSessions") {
-            // There are no users by which to choose.
+            // There are no users to select by.
             Some(Value::Array(users)) if users.is_empty() => {}
             Some(Value::Array(_)) => return Err(unsupported_option("killAllSessions", "users")),
             other => {

@@ -30,7 +30,7 @@ impl Command for KillCursors {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        // Names such as `$cmd.listCollections` are no collections but have cursors.
+        // Names such as `$cmd.listCollections` are not collections but have cursors.
         let args = cx.args();
         let collection = args
             .str("killCursors")?

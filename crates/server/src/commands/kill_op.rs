@@ -48,7 +48,7 @@ impl Command for KillOp {
                 ));
             }
         };
-        // As MongoDB does, say the same whether there was one or not: it may have just ended.
+        // As in MongoDB, the reply does not depend on whether the operation was running: it may have just ended.
         cx.server.connections.kill_operation(id);
         Ok(doc! {"info": "attempting to kill op"})
     }

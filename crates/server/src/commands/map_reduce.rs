@@ -7,7 +7,7 @@ use frond_query::error::Error;
 use super::{Command, Traits};
 use crate::context::Context;
 
-/// Refuses, as a mongod whose JavaScript is switched off does.
+/// Refuses, as a mongod with JavaScript disabled does.
 pub struct MapReduce;
 
 impl Command for MapReduce {
@@ -16,7 +16,7 @@ impl Command for MapReduce {
     }
 
     fn doc(&self) -> &'static str {
-        "Refuses: this server runs no JavaScript. Use a pipeline."
+        "Refuses: this server does not run JavaScript. Use a pipeline."
     }
 
     fn fields(&self) -> &'static [&'static str] {

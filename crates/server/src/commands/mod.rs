@@ -1,5 +1,5 @@
-//! The commands. Each one is a file with one struct: its names, its description, its fields, what
-//! it does, and its tests. [`COMMANDS`] lists them; adding a command touches its file and that list.
+//! The commands. Each one is a file with one struct: its names, its description, its fields, its
+//! implementation, and its tests. [`COMMANDS`] lists them; adding a command touches its file and that list.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -164,27 +164,27 @@ pub static COMMANDS: &[&dyn Command] = &[
 
 /// A command.
 pub trait Command: Send + Sync {
-    /// The names it goes by, the proper one first. Names are compared exactly; the other spellings
-    /// that MongoDB has always accepted (`ismaster`, `findandmodify`) are listed.
+    /// Its names, the proper one first. Names are compared exactly; the other spellings that MongoDB
+    /// accepts (`ismaster`, `findandmodify`) are listed.
     fn names(&self) -> &'static [&'static str];
 
     /// What it does, in one line.
     fn doc(&self) -> &'static str;
 
-    /// The fields it takes, besides its name and those of every command.
+    /// The fields it accepts, besides its name and the fields that all commands share.
     fn fields(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Fields that MongoDB's command takes and this one does not: an error names them.
+    /// Fields that MongoDB's command accepts and this one does not: an error names them.
     fn unsupported_fields(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// How it is treated by what is around it.
+    /// How the dispatcher treats it.
     fn traits(&self) -> Traits;
 
-    /// Runs it. The reply has no `ok` yet.
+    /// Runs it. The reply is without `ok`.
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf>;
 }
 
@@ -193,7 +193,7 @@ pub trait Command: Send + Sync {
 pub struct Traits {
     /// For `opLatencies` and `top`.
     pub class: Class,
-    /// For `opcounters`. Writes count their own statements, so theirs is only for `top`.
+    /// For `opcounters`. Writes count their own statements, so for them it is only used by `top`.
     pub op: Op,
     /// How long it may keep its thread; a write that waits for the journal is always long.
     pub work: Work,
@@ -201,18 +201,18 @@ pub struct Traits {
     pub admin_only: bool,
     /// Whether it is part of MongoDB's Stable API, version 1.
     pub stable_api: bool,
-    /// Whether unknown fields are fine, as for a handshake.
+    /// Whether unknown fields are accepted, as for a handshake.
     pub takes_any_field: bool,
     /// Whether its first field names a collection.
     pub on_collection: bool,
-    /// Whether `getLastError` afterwards still sees the write before it.
+    /// Whether a later `getLastError` still reports the write before this command.
     pub keeps_last_error: bool,
-    /// Whether a write concern makes sense.
+    /// Whether it accepts a write concern.
     pub writes: bool,
 }
 
 impl Traits {
-    /// Looks at memory only.
+    /// Reads memory only.
     pub const CHEAP: Traits = Traits {
         class: Class::Command,
         op: Op::Command,
@@ -269,14 +269,14 @@ impl Traits {
         self
     }
 
-    /// The same, counted as this.
+    /// The same, counted as this kind of operation.
     pub const fn counted(mut self, op: Op) -> Traits {
         self.op = op;
         self
     }
 }
 
-/// A command and its place in the table, by any of its names.
+/// A command and its index in the table, by any of its names.
 pub fn find(name: &str) -> Option<(usize, &'static dyn Command)> {
     static BY_NAME: LazyLock<HashMap<&'static str, usize>> = LazyLock::new(|| {
         let mut by_name = HashMap::new();

@@ -20,7 +20,7 @@ use crate::state::Server;
 struct Parameter {
     name: &'static str,
     get: fn(&Server) -> OwnedValue,
-    /// None if it can only be set at the start, or not at all.
+    /// None if it can only be set at startup, or not at all.
     set: Option<fn(&Server, &Value<'_>) -> Result<()>>,
 }
 
@@ -47,7 +47,7 @@ fn number(name: &str, value: &Value<'_>, low: i64, high: i64) -> Result<i64> {
     )))
 }
 
-/// A limit of what one stage of one query may use.
+/// A memory limit for one stage of one query.
 macro_rules! query_limit {
     ($name:literal, $limit:expr) => {
         Parameter {
@@ -63,10 +63,10 @@ macro_rules! query_limit {
     };
 }
 
-/// The parts of the log, in whose place MongoDB has a verbosity of their own.
+/// The log components, which have a verbosity of their own in MongoDB.
 const LOG_COMPONENTS: [&str; 5] = ["command", "control", "index", "network", "storage"];
 
-/// The reply for `db.getLogComponents()`: one verbosity, which every component inherits.
+/// The reply to `db.getLogComponents()`: one verbosity, which all components inherit.
 fn component_verbosity(level: u8) -> DocBuf {
     let mut shown = doc! {"verbosity": i32::from(level)};
     for component in LOG_COMPONENTS {
@@ -75,7 +75,7 @@ fn component_verbosity(level: u8) -> DocBuf {
     shown
 }
 
-/// Reads `{verbosity: n}`, which `db.setLogLevel(n)` sends. A component may only be set to inherit it.
+/// Reads `{verbosity: n}`, which `db.setLogLevel(n)` sends. A component can only be set to inherit it.
 fn set_component_verbosity(server: &Server, value: &Value<'_>) -> Result<()> {
     const NAME: &str = "logComponentVerbosity";
     let Value::Document(levels) = value else {
@@ -132,7 +132,7 @@ static PARAMETERS: &[Parameter] = &[
         }),
     },
     Parameter {
-        // There are no users, so there is no way to prove to be one.
+        // Without users there are no authentication mechanisms.
         name: "authenticationMechanisms",
         get: |_| OwnedValue::from(Value::Array(&ArrayBuf::new())),
         set: None,
@@ -467,7 +467,7 @@ mod tests {
         }
     }
 
-    /// A parameter is settable at startup exactly if `--setParameter` takes it.
+    /// A parameter is settable at startup exactly if `--setParameter` accepts it.
     #[tokio::test(flavor = "multi_thread")]
     async fn details_say_when_a_parameter_can_be_set() {
         let mut server = TestServer::new();
@@ -475,7 +475,7 @@ mod tests {
         let reply = server.run("admin", all);
         for parameter in PARAMETERS {
             let shown = reply.get_doc(parameter.name).unwrap();
-            // A value that no parameter takes: the error tells whether there is one.
+            // A value that no parameter accepts: the error shows whether the parameter exists.
             let given = format!("{}=no value", parameter.name);
             let startup = match settings::from_parameter(&given) {
                 Ok(_) => true,

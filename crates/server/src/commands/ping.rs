@@ -6,7 +6,7 @@ use frond_error::Result;
 use super::{Command, Traits};
 use crate::context::Context;
 
-/// Answers, to show that the server is there.
+/// Replies, to show that the server is running.
 pub struct Ping;
 
 impl Command for Ping {
@@ -15,7 +15,7 @@ impl Command for Ping {
     }
 
     fn doc(&self) -> &'static str {
-        "Answers, to show that the server is there."
+        "Replies, to show that the server is running."
     }
 
     fn traits(&self) -> Traits {

@@ -11,7 +11,7 @@ const PLAN_CACHE: Traits = Traits {
     ..Traits::CHEAP
 };
 
-/// Forgets the plans of a collection.
+/// Clears the plan cache of a collection.
 pub struct PlanCacheClear;
 
 impl Command for PlanCacheClear {
@@ -20,11 +20,11 @@ impl Command for PlanCacheClear {
     }
 
     fn doc(&self) -> &'static str {
-        "Forgets the plans that were chosen for a collection."
+        "Clears the plan cache of a collection."
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        // Plans for one shape of query are forgotten with all others: the next query chooses anew.
+        // Plans for one query shape are not cleared separately: the next query chooses a plan again.
         &["query", "projection", "sort", "collation"]
     }
 

@@ -8,7 +8,7 @@ use frond_error::{Error, Result};
 use super::{Command, Traits};
 use crate::context::Context;
 
-/// Reads and sets from when on operations are logged as slow.
+/// Gets or sets the slow-operation threshold.
 pub struct Profile;
 
 impl Command for Profile {
@@ -17,7 +17,7 @@ impl Command for Profile {
     }
 
     fn doc(&self) -> &'static str {
-        "Reads and sets from when on operations are logged as slow. Only level 0 is there."
+        "Gets or sets the slow-operation threshold. Only level 0 is supported."
     }
 
     fn fields(&self) -> &'static [&'static str] {
@@ -56,7 +56,7 @@ impl Command for Profile {
         }
         let was = cx.server.slow_operation();
         if let Some(slow_ms) = args.i64("slowms")? {
-            // MongoDB takes a negative threshold as one that every operation exceeds.
+            // In MongoDB every operation exceeds a negative threshold.
             let ms = slow_ms.clamp(0, i64::from(i32::MAX)).unsigned_abs();
             cx.server.set_slow_operation(Duration::from_millis(ms));
         }

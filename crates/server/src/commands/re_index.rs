@@ -6,7 +6,7 @@ use frond_error::{Error, ErrorCode, Result};
 use super::{Command, Traits};
 use crate::context::Context;
 
-/// Builds all indexes of a collection anew.
+/// Rebuilds all indexes of a collection.
 pub struct ReIndex;
 
 impl Command for ReIndex {
@@ -15,7 +15,7 @@ impl Command for ReIndex {
     }
 
     fn doc(&self) -> &'static str {
-        "Builds all indexes of a collection anew, while writes go on."
+        "Rebuilds all indexes of a collection while writes continue."
     }
 
     fn traits(&self) -> Traits {
@@ -32,7 +32,7 @@ impl Command for ReIndex {
             ));
         }
         let indexes = store.list_indexes(&namespace)?;
-        // A build that is cut short goes on when the server is next started, so a deadline does not end it.
+        // An interrupted build would resume at the next start of the server, so a deadline does not end it.
         let mut limits = cx.limits.clone();
         limits.deadline = None;
         store.rebuild_indexes(&namespace, &limits)?;

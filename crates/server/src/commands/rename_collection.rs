@@ -20,7 +20,7 @@ impl Command for RenameCollection {
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        // Drivers once asked for the target to stay temporary; nothing depends on it.
+        // Old drivers ask for the target to stay temporary, which has no effect here.
         &["collectionUUID", "to", "dropTarget", "stayTemp"]
     }
 

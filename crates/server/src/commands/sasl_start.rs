@@ -6,7 +6,7 @@ use frond_error::{Error, ErrorCode, Result};
 use super::{Command, Traits};
 use crate::context::Context;
 
-/// Refuses a login: this server has no users yet.
+/// Refuses authentication: this server has no users yet.
 pub struct SaslStart;
 
 impl Command for SaslStart {
@@ -15,7 +15,7 @@ impl Command for SaslStart {
     }
 
     fn doc(&self) -> &'static str {
-        "Refuses a login: this server has no users yet."
+        "Refuses authentication: this server has no users yet."
     }
 
     fn traits(&self) -> Traits {

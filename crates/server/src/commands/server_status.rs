@@ -63,7 +63,7 @@ pub fn report(server: &Server, is_on: impl Fn(&str) -> bool) -> DocBuf {
     reply
 }
 
-/// A section's name and what it holds.
+/// The name of a section, and the function that makes it.
 type Section = (&'static str, fn(&Server) -> DocBuf);
 
 static SECTIONS: &[Section] = &[
@@ -122,7 +122,7 @@ fn extra_info(_: &Server) -> DocBuf {
     }
 }
 
-/// There is no global lock; the tools that read this want to know who works and who waits.
+/// There is no global lock; tools read the running and waiting operations from this section.
 fn global_lock(server: &Server) -> DocBuf {
     let (mut readers, mut writers) = (0i64, 0i64);
     for connection in server.connections.list() {
@@ -290,7 +290,7 @@ mod tests {
                 .as_i64_lossless()
                 .unwrap()
         };
-        // The fields that mongostat, exporters and Compass read, each with its least value.
+        // The fields that mongostat, exporters and Compass read, each with its minimum value.
         for (path, least) in [
             ("locks/Global/acquireCount/r", 0),
             ("locks/Collection/acquireCount/W", 0),

@@ -7,7 +7,7 @@ use super::{Command, Traits};
 use crate::context::Context;
 use crate::log::Component;
 
-/// Stops the server; only a client on the same machine may.
+/// Stops the server; only clients on the same machine may.
 pub struct Shutdown;
 
 impl Command for Shutdown {
@@ -16,7 +16,7 @@ impl Command for Shutdown {
     }
 
     fn doc(&self) -> &'static str {
-        "Stops the server; only a client on the same machine may."
+        "Stops the server; only clients on the same machine may."
     }
 
     fn fields(&self) -> &'static [&'static str] {

@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(error.get_i32("code"), Some(72));
     }
 
-    /// No statement runs if one of them names a stage that there is not.
+    /// No statement runs if one of them names an unknown stage.
     #[tokio::test(flavor = "multi_thread")]
     async fn an_unknown_stage_fails_the_command() {
         let mut server = TestServer::new();
@@ -360,7 +360,7 @@ mod tests {
             server.batch(&found, "firstBatch"),
             [doc! {"_id": 0, "a": 0}]
         );
-        // A stage that is there, but not for updates, is the error of its statement.
+        // A known stage that updates do not support is the error of its statement.
         let reply = server.run("test", command(&doc! {"$match": {}}));
         let error = reply
             .get_array("writeErrors")

@@ -19,7 +19,7 @@ impl Command for Validate {
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        // The check is always full, reads a snapshot, and disturbs nobody.
+        // The check is always full, and reads a snapshot without blocking writers.
         &["full", "background", "scandata", "checkBSONConformance"]
     }
 

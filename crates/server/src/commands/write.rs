@@ -33,13 +33,13 @@ impl WriteOptions {
     }
 }
 
-/// Whether the client asks for documents not to be checked by a validator.
+/// Whether the client asks to skip document validation.
 pub fn bypass_validation(args: &Arguments<'_>) -> Result<bool> {
     Ok(args.flag("bypassDocumentValidation")?.unwrap_or(false))
 }
 
-/// Whether the client asks for a top-level `Timestamp(0, 0)` to be stored as it is. Without it the server puts the
-/// current time there, in inserted documents and in replacements.
+/// Whether the client asks to store a top-level `Timestamp(0, 0)` unchanged. By default the server replaces it by the
+/// current time, in inserted documents and in replacements.
 pub fn keep_empty_timestamps(args: &Arguments<'_>) -> Result<bool> {
     Ok(args.flag("bypassEmptyTsReplacement")?.unwrap_or(false))
 }

@@ -1,5 +1,5 @@
-//! The changes of MongoDB 8.0 since 7.0, and which of them are here. The answers for commands, their fields and
-//! operators come from the tables by which these are run.
+//! The changes of MongoDB 8.0 since 7.0, and which of them Frond has. For commands, their fields and operators
+//! this comes from the tables by which they are run.
 
 use std::fmt::Write;
 
@@ -7,21 +7,21 @@ use crate::commands::build_info::{COMPATIBLE_VERSION, FEATURE_COMPATIBILITY_VERS
 use crate::commands::find;
 use crate::commands::hello::WIRE_VERSION_MAX;
 
-/// How it is known whether something is here.
+/// How to find out whether Frond has a change.
 enum Here {
-    /// Commands that are found or not.
+    /// Commands, looked up by name.
     Commands(&'static [&'static str]),
     /// A field of a command.
     Field(&'static str, &'static str),
-    /// Expressions and stages that are found or not.
+    /// Expressions and stages, looked up by name.
     Operators(&'static [&'static str]),
-    /// A behaviour that tests hold.
+    /// A behaviour that tests check.
     Yes,
-    /// A behaviour that is not there; what happens instead.
+    /// A behaviour that Frond does not have, and what happens instead.
     No(&'static str),
 }
 
-/// A change, and what it is about.
+/// A change.
 struct Change {
     what: &'static str,
     here: Here,
@@ -154,7 +154,7 @@ What MongoDB 8.0 changed since 7.0, and what of it is here; [compatibility.md](c
     page
 }
 
-/// Names, whether they are here, and what happens otherwise.
+/// Names, whether Frond has them, and what happens otherwise.
 fn answer(here: &Here) -> (String, bool, &'static str) {
     const UNKNOWN: &str = "error 59";
     match here {
@@ -219,7 +219,7 @@ mod tests {
             let (_, here, otherwise) = answer(&change.here);
             assert_eq!(here, otherwise.is_empty(), "{}", change.what);
         }
-        // Commands that are called absent are known, so that their errors give advice.
+        // Commands that Frond does not have are listed as absent, so that their errors give advice.
         for change in CHANGES {
             if let Here::Commands(names) = change.here {
                 for name in names {

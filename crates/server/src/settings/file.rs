@@ -1,11 +1,11 @@
-//! Reading a mongod.conf: YAML, nested or with dots in the keys.
+//! Reading a mongod.conf: YAML, nested or with dotted keys.
 
 use yaml_rust2::{Yaml, YamlLoader};
 
 use super::table::{Given, Kind, SETTINGS, Setting, parse_text};
 
-/// Sections of mongod's configuration that this server does not have at all.
-const SECTIONS_LACKING: &[(&str, &str)] = &[
+/// Sections of mongod's configuration that this server does not support.
+const UNSUPPORTED_SECTIONS: &[(&str, &str)] = &[
     ("replication", "replica sets"),
     ("sharding", "sharding"),
     ("security", "this part of security"),
@@ -29,7 +29,7 @@ pub fn parse(text: &str) -> Result<Vec<(&'static Setting, Given)>, String> {
     Ok(found)
 }
 
-/// Visits every leaf of the YAML. It goes down only into sections that exist, so not deep.
+/// Visits every leaf of the YAML. It descends only into known sections, so the depth is bounded.
 fn walk(path: &str, node: &Yaml, found: &mut Vec<(&'static Setting, Given)>) -> Result<(), String> {
     match node {
         Yaml::Hash(entries) => {
@@ -49,7 +49,7 @@ fn walk(path: &str, node: &Yaml, found: &mut Vec<(&'static Setting, Given)>) -> 
             }
             Ok(())
         }
-        // An empty section, as in `storage:` with everything commented out.
+        // An empty section, such as `storage:` with everything below it commented out.
         Yaml::Null => match setting(path) {
             Some(_) => Err(format!("'{path}' has no value")),
             None if is_section(path) => Ok(()),
@@ -76,7 +76,9 @@ fn setting(path: &str) -> Option<&'static Setting> {
 fn is_section(path: &str) -> bool {
     let prefix = format!("{path}.");
     path.is_empty()
-        || SECTIONS_LACKING.iter().any(|(section, _)| *section == path)
+        || UNSUPPORTED_SECTIONS
+            .iter()
+            .any(|(section, _)| *section == path)
         || SETTINGS.iter().any(|setting| {
             setting.key.starts_with(&prefix)
                 || setting
@@ -87,13 +89,13 @@ fn is_section(path: &str) -> bool {
 }
 
 fn unknown(path: &str) -> String {
-    let lacking = SECTIONS_LACKING.iter().find(|(section, _)| {
+    let unsupported = UNSUPPORTED_SECTIONS.iter().find(|(section, _)| {
         path == *section
             || path
                 .strip_prefix(section)
                 .is_some_and(|rest| rest.starts_with('.'))
     });
-    match lacking {
+    match unsupported {
         Some((_, what)) => {
             format!("the option '{path}' is not supported: this server has no {what}")
         }
