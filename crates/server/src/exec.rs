@@ -226,10 +226,7 @@ impl Executor {
         outcome.unwrap_or_else(|payload| {
             Err(Error::new(
                 ErrorCode::InternalError,
-                format!(
-                    "the server failed inside this command: {}",
-                    panic_text(&*payload)
-                ),
+                format!("internal error in this command: {}", panic_text(&*payload)),
             ))
         })
     }

@@ -28,11 +28,11 @@ fn directory(name: &'static str, help: &'static str) -> Arg {
 /// The arguments of `frond verify`.
 pub fn verify_command() -> Command {
     Command::new("verify")
-        .about("Check the files of a server that does not run")
+        .about("Check the files of a stopped server")
         .long_about(
-            "Reads everything that the last checkpoint reaches, and the log, and checks checksums, order, bounds, \
-             filters and places. Then compares every index and counter with its collection. Changes nothing. The \
-             exit code is 0 for a sound store and 1 otherwise.",
+            "Reads the last checkpoint and the log, and checks checksums, order, bounds, filters and block \
+             addresses. Then compares every index and counter with its collection. Changes nothing. The exit code \
+             is 0 for a sound store and 1 otherwise.",
         )
         .arg(directory("dbpath", "Directory of the data files"))
 }
@@ -40,15 +40,14 @@ pub fn verify_command() -> Command {
 /// The arguments of `frond salvage`.
 pub fn salvage_command() -> Command {
     Command::new("salvage")
-        .about("Build a new data directory from what can be read of a damaged one")
+        .about("Build a new data directory from the readable parts of a damaged one")
         .long_about(
-            "Copies all documents that can be read into a new directory and builds their indexes anew. Says what is \
-             lost: where an older part of the files had to be taken, older values come back, also of documents that \
-             were deleted. The damaged directory is not changed. The exit code is 0 if nothing was lost and 1 \
-             otherwise.",
+            "Copies all readable documents into a new directory and rebuilds their indexes. Reports what is lost: \
+             where an older part of the files had to be used, older values come back, also of deleted documents. \
+             The damaged directory is not changed. The exit code is 0 if nothing was lost and 1 otherwise.",
         )
         .arg(directory("dbpath", "Directory of the damaged data files"))
-        .arg(directory("out", "Directory for the new ones, empty or missing"))
+        .arg(directory("out", "Directory for the new files, empty or missing"))
 }
 
 fn path<'a>(arguments: &'a ArgMatches, name: &str) -> &'a Path {
@@ -196,13 +195,13 @@ fn verified(report: &DirectoryReport) -> String {
     ));
     if engine.log_torn_bytes > 0 {
         lines.push(format_args!(
-            "the log ends in {} that a crash cut short; the next start drops them",
+            "the log ends with {} of an incomplete write; the next start drops them",
             size(engine.log_torn_bytes)
         ));
     }
     if engine.log_lost_bytes > 0 {
         lines.push(format_args!(
-            "the log has {} from before the checkpoint that a crash took; nobody needs them",
+            "the log has {} of damage from before the checkpoint; they are not needed",
             size(engine.log_lost_bytes)
         ));
     }
@@ -231,15 +230,14 @@ fn salvaged(report: &SalvageReport) -> String {
     let mut lines = Lines::default();
     lines.list("problem", engine.problems.iter().map(Problem::to_string));
     if engine.checkpoint == 0 {
-        lines.push("no checkpoint could be read: only the log was");
+        lines.push("no checkpoint could be read: only the log was salvaged");
     } else if engine.is_older_checkpoint {
-        lines
-            .push("a newer checkpoint could not be read: changes behind the older one may be lost");
+        lines.push("a newer checkpoint could not be read: changes after the older one may be lost");
     }
     if engine.lost_tree_pages > 0 {
         let pages = engine.lost_tree_pages;
         lines.push(format_args!(
-            "lost: {pages} parts of the list of trees, up to 256 trees each"
+            "lost: {pages} pages of the index of trees, up to 256 trees each"
         ));
     }
     let of_documents: usize = report.collections.iter().map(|one| one.lost.len()).sum();
@@ -255,9 +253,7 @@ fn salvaged(report: &SalvageReport) -> String {
         ));
         if collection.dropped > 0 {
             let dropped = collection.dropped;
-            lines.push(format_args!(
-                "lost: {ns}: {dropped} documents that were not valid"
-            ));
+            lines.push(format_args!("lost: {ns}: {dropped} invalid documents"));
         }
         lines.list(
             "lost",
@@ -267,12 +263,12 @@ fn salvaged(report: &SalvageReport) -> String {
     let elsewhere = engine.lost.len().saturating_sub(of_documents);
     if elsewhere > 0 {
         lines.push(format_args!(
-            "{elsewhere} further ranges were lost of indexes, which are built anew, or of the catalog"
+            "{elsewhere} further ranges were lost, of indexes, which are rebuilt, or of the catalog"
         ));
     }
     lines.list("note", report.errors.iter());
     lines.push(format_args!(
-        "{} messages of trees and {} commits of the log were taken",
+        "{} messages of trees and {} commits of the log were recovered",
         engine.messages, engine.log_frames
     ));
     lines.push(match report.is_whole() {

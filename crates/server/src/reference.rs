@@ -212,7 +212,7 @@ systemLog:
 mod tests {
     use super::*;
 
-    /// An option with a note was cut in two at the comma of its note.
+    /// An option with a comma in its note was split in two.
     #[test]
     fn every_name_of_the_pages_is_whole() {
         let mut names: Vec<&str> = COMMANDS

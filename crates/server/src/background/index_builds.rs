@@ -27,12 +27,12 @@ pub fn resume_index_builds(server: &Arc<Server>) -> std::io::Result<Job> {
             let (id, context) = (20_660, "IndexBuildsCoordinator");
             match build.outcome {
                 Ok(()) => {
-                    let done = "Index build: done, after it was cut short";
+                    let done = "Index build: resumed and done";
                     log.info(component, id, context, done, &attributes);
                 }
                 Err(error) => {
                     attributes.push("error", &error.to_string());
-                    let failed = "Index build: failed, after it was cut short";
+                    let failed = "Index build: resumed and failed";
                     log.error(component, id, context, failed, &attributes);
                 }
             }

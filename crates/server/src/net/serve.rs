@@ -75,7 +75,7 @@ where
                 Component::Network,
                 22989,
                 name,
-                "Connection broke",
+                "Connection failed",
                 &attributes,
             );
         }

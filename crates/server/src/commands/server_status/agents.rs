@@ -92,7 +92,7 @@ pub fn transport_security(_: &Server) -> DocBuf {
 pub fn wired_tiger(server: &Server) -> DocBuf {
     let stats = server.store.engine_stats();
     doc! {
-        "note": "figures of the engine frond by the names that agents read",
+        "note": "counters of the engine frond under the names that agents read",
         "block-manager": {
             "blocks read": count(stats.reads),
             "bytes read": count(stats.read_bytes),
