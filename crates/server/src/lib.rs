@@ -5,6 +5,7 @@
 
 mod arguments;
 mod background;
+mod client;
 #[cfg(test)]
 mod client_fields;
 mod clock;

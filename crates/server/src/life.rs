@@ -47,6 +47,10 @@ impl FatalError {
         }
     }
 
+    fn thread(error: &std::io::Error) -> FatalError {
+        FatalError::new(1, format!("cannot start a thread: {error}"))
+    }
+
     fn address(error: &AddressError) -> FatalError {
         FatalError::new(exit::NET_ERROR, error)
     }
@@ -131,13 +135,12 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
     let metrics = Metrics::new(COMMANDS.len());
     let server = Server::new(settings, log.clone(), store, metrics, port)
         .map(Arc::new)
-        .map_err(|error| FatalError::new(1, format!("cannot start a thread: {error}")))?;
-    let index_builds = background::resume_index_builds(&server)
-        .map_err(|error| FatalError::new(1, format!("cannot start a thread: {error}")))?;
+        .map_err(|error| FatalError::thread(&error))?;
+    let index_builds =
+        background::resume_index_builds(&server).map_err(|error| FatalError::thread(&error))?;
     accept_all(&server, addresses, unix.as_mut()).map_err(|error| FatalError::address(&error))?;
     tokio::spawn(background::expire(server.clone()));
-    let ttl = background::TtlMonitor::start(&server)
-        .map_err(|error| FatalError::new(1, format!("cannot start a thread: {error}")))?;
+    let ttl = background::TtlMonitor::start(&server).map_err(|error| FatalError::thread(&error))?;
     for ip in &ips {
         let address = std::net::SocketAddr::new(*ip, port).to_string();
         log.info(

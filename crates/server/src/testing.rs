@@ -7,6 +7,7 @@ use std::sync::Arc;
 use frond_bson::{DocBuf, doc};
 use frond_store::{DocumentStore, StorageOptions, StoreOptions};
 
+use crate::client::Client;
 use crate::commands::COMMANDS;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::dispatch::{Answer, CommandRequest, run_command};
@@ -61,6 +62,15 @@ impl TestServer {
         }
     }
 
+    /// The client, as the handlers of its messages see it.
+    pub fn client(&mut self) -> Client<'_> {
+        Client {
+            server: &self.server,
+            connection: &self.connection,
+            state: &mut self.state,
+        }
+    }
+
     /// Runs a command as a client that may allow several replies.
     pub fn answer(&mut self, db: &str, command: &DocBuf, exhaust_allowed: bool) -> Answer {
         let request = CommandRequest {
@@ -70,7 +80,7 @@ impl TestServer {
             exhaust_allowed,
             legacy: false,
         };
-        run_command(&self.server, &self.connection, &mut self.state, &request)
+        run_command(&mut self.client(), &request)
     }
 
     /// The reply of a command, successful or not.

@@ -10,37 +10,26 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_wire::{Delete, GetMore, Insert, KillCursors, OpReply, Query, Request, Update, op_reply};
 
 use super::Handled;
-use crate::connection::{ClientState, Connection};
+use crate::client::Client;
 use crate::dispatch::{CommandRequest, run_command};
 use crate::errors::truncated;
-use crate::state::Server;
 
 mod find;
 mod old_commands;
 mod virtual_collections;
 
 /// A legacy message that is being handled.
-struct Legacy<'a> {
-    server: &'a Server,
-    connection: &'a Connection,
-    state: &'a mut ClientState,
+struct Legacy<'c, 'a> {
+    client: &'c mut Client<'a>,
     request_id: i32,
     /// The result so far.
     handled: Handled,
 }
 
 /// Handles a legacy message. Some have a reply.
-pub fn handle(
-    server: &Server,
-    connection: &Connection,
-    state: &mut ClientState,
-    request_id: i32,
-    request: &Request<'_>,
-) -> Handled {
+pub fn handle(client: &mut Client<'_>, request_id: i32, request: &Request<'_>) -> Handled {
     let mut legacy = Legacy {
-        server,
-        connection,
-        state,
+        client,
         request_id,
         handled: Handled::default(),
     };
@@ -83,10 +72,10 @@ fn split(namespace: &str) -> Result<(&str, &str)> {
     })
 }
 
-impl Legacy<'_> {
+impl Legacy<'_, '_> {
     /// Runs a command and returns its whole reply.
     fn run(&mut self, request: &CommandRequest<'_>) -> DocBuf {
-        let answer = run_command(self.server, self.connection, self.state, request);
+        let answer = run_command(self.client, request);
         self.handled.wait = self.handled.wait.max(answer.wait);
         self.handled.close |= answer.close;
         answer.reply
@@ -105,9 +94,9 @@ impl Legacy<'_> {
     /// Keeps the error of a write that could not be turned into a command.
     fn keep_error(&mut self, done: Result<()>) -> Option<Vec<u8>> {
         if let Err(failure) = done {
-            self.server.metrics.user_errors.add(1);
-            self.state.last_error.begin();
-            self.state.last_error.failed(failure);
+            self.client.server.metrics.user_errors.add(1);
+            self.client.state.last_error.begin();
+            self.client.state.last_error.failed(failure);
         }
         None
     }
@@ -145,7 +134,9 @@ impl Legacy<'_> {
             }
             let command = virtual_collections::create_index_command(collection, spec);
             self.run_doc(db, &command);
-            if self.state.last_error.failure.is_some() && self.state.last_error.age == 0 {
+            if self.client.state.last_error.failure.is_some()
+                && self.client.state.last_error.age == 0
+            {
                 return Ok(());
             }
         }
@@ -178,7 +169,7 @@ impl Legacy<'_> {
 
     fn kill_cursors(&mut self, kill: &KillCursors<'_>) {
         for id in kill.ids() {
-            self.server.cursors.kill(id);
+            self.client.server.cursors.kill(id);
         }
     }
 
@@ -231,7 +222,12 @@ impl Legacy<'_> {
     fn try_get_more(&mut self, request: &GetMore<'_>) -> Result<Vec<u8>> {
         let (db, collection) = split(request.namespace)?;
         // Old drivers check that the batch starts where the last one ended.
-        let start = self.server.cursors.returned(request.cursor_id).unwrap_or(0);
+        let start = self
+            .client
+            .server
+            .cursors
+            .returned(request.cursor_id)
+            .unwrap_or(0);
         let body = doc! {
             "getMore": request.cursor_id,
             "collection": collection,
@@ -241,7 +237,7 @@ impl Legacy<'_> {
         let (batch, id) = batch_of(&reply, "nextBatch")?;
         // A negative count asks for a single batch.
         let id = if request.count < 0 && id != 0 {
-            self.server.cursors.kill(id);
+            self.client.server.cursors.kill(id);
             0
         } else {
             id
@@ -257,7 +253,7 @@ impl Legacy<'_> {
         documents: &[D],
     ) -> Vec<u8> {
         op_reply(
-            self.state.next_reply_id(),
+            self.client.state.next_reply_id(),
             self.request_id,
             flags | OpReply::AWAIT_CAPABLE,
             cursor,

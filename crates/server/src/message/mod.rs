@@ -7,7 +7,8 @@ use frond_wire::{
     msg_around, peek_flags,
 };
 
-use crate::connection::{ClientState, Connection};
+use crate::client::Client;
+use crate::connection::Connection;
 use crate::dispatch::{Answer, CommandRequest, run_command};
 use crate::errors::{of_wire, write_error};
 use crate::log::Component;
@@ -20,26 +21,20 @@ pub use handled::Handled;
 
 /// Handles a whole message. `previous` is the number of the reply before, when this message is
 /// handled again for an exhaust command.
-pub fn handle(
-    server: &Server,
-    connection: &Connection,
-    state: &mut ClientState,
-    message: &[u8],
-    previous: Option<i32>,
-) -> Handled {
+pub fn handle(client: &mut Client<'_>, message: &[u8], previous: Option<i32>) -> Handled {
     let compressed = Header::parse(message).is_ok_and(|h| h.op() == Ok(OpCode::Compressed));
     if !compressed {
-        return counted(server, connection, state, message, previous);
+        return counted(client, message, previous);
     }
     let (plain, compressor) = match decompress(message, MAX_MESSAGE_BYTES) {
         Ok(inflated) => inflated,
-        Err(error) => return malformed(server, connection, message, &error),
+        Err(error) => return malformed(client, message, &error),
     };
-    if compressor != Compressor::Noop && !server.settings.compressors.contains(&compressor) {
+    if compressor != Compressor::Noop && !client.server.settings.compressors.contains(&compressor) {
         let error = frond_wire::Error::UnknownCompressor(compressor.id());
-        return malformed(server, connection, message, &error);
+        return malformed(client, message, &error);
     }
-    let mut handled = counted(server, connection, state, &plain, previous);
+    let mut handled = counted(client, &plain, previous);
     // A client that compresses its requests accepts compressed replies.
     if let Some(Ok(packed)) = handled
         .reply
@@ -52,49 +47,31 @@ pub fn handle(
 }
 
 /// Counts the bytes of a decompressed message and of its reply. An exhaust command is one request.
-fn counted(
-    server: &Server,
-    connection: &Connection,
-    state: &mut ClientState,
-    message: &[u8],
-    previous: Option<i32>,
-) -> Handled {
-    if previous.is_none() && state.resumed.is_none() {
-        server.metrics.bytes_in.add(message.len() as u64);
+fn counted(client: &mut Client<'_>, message: &[u8], previous: Option<i32>) -> Handled {
+    if previous.is_none() && client.state.resumed.is_none() {
+        client.server.metrics.bytes_in.add(message.len() as u64);
     }
-    let handled = handle_plain(server, connection, state, message, previous);
+    let handled = handle_plain(client, message, previous);
     let reply_bytes = handled.reply.as_ref().map_or(0, Vec::len);
-    server.metrics.bytes_out.add(reply_bytes as u64);
+    client.server.metrics.bytes_out.add(reply_bytes as u64);
     handled
 }
 
-fn handle_plain(
-    server: &Server,
-    connection: &Connection,
-    state: &mut ClientState,
-    message: &[u8],
-    previous: Option<i32>,
-) -> Handled {
+fn handle_plain(client: &mut Client<'_>, message: &[u8], previous: Option<i32>) -> Handled {
     let (header, request) = match Request::parse(message) {
         Ok(parsed) => parsed,
-        Err(error) => return malformed(server, connection, message, &error),
+        Err(error) => return malformed(client, message, &error),
     };
     match request {
         Request::Msg(request) => {
             let id = header.request_id;
-            op_msg(server, connection, state, previous.unwrap_or(id), &request)
+            op_msg(client, previous.unwrap_or(id), &request)
         }
-        legacy => legacy::handle(server, connection, state, header.request_id, &legacy),
+        legacy => legacy::handle(client, header.request_id, &legacy),
     }
 }
 
-fn op_msg(
-    server: &Server,
-    connection: &Connection,
-    state: &mut ClientState,
-    response_to: i32,
-    request: &Msg<'_>,
-) -> Handled {
+fn op_msg(client: &mut Client<'_>, response_to: i32, request: &Msg<'_>) -> Handled {
     let answer = match parse_command(request) {
         Ok((db, body)) => {
             let command = CommandRequest {
@@ -104,10 +81,10 @@ fn op_msg(
                 exhaust_allowed: request.flags.has(Flags::EXHAUST_ALLOWED),
                 legacy: false,
             };
-            run_command(server, connection, state, &command)
+            run_command(client, &command)
         }
         Err(failure) => {
-            server.metrics.bad_messages.add(1);
+            client.server.metrics.bad_messages.add(1);
             Answer::failed(failure)
         }
     };
@@ -124,7 +101,7 @@ fn op_msg(
     };
     Handled {
         reply: Some(msg_around(
-            state.next_reply_id(),
+            client.state.next_reply_id(),
             response_to,
             flags,
             answer.reply.into_vec(),
@@ -152,14 +129,9 @@ fn parse_command<'a>(request: &Msg<'a>) -> Result<(&'a str, &'a Doc), Error> {
 
 /// Handles a message that cannot be parsed: replies if the header is valid and a reply is expected, else closes the
 /// connection.
-fn malformed(
-    server: &Server,
-    connection: &Connection,
-    message: &[u8],
-    error: &frond_wire::Error,
-) -> Handled {
-    server.metrics.bad_messages.add(1);
-    log_malformed(server, connection, error);
+fn malformed(client: &Client<'_>, message: &[u8], error: &frond_wire::Error) -> Handled {
+    client.server.metrics.bad_messages.add(1);
+    log_malformed(client.server, client.connection, error);
     let Ok(header) = Header::parse(message) else {
         return Handled::close();
     };

@@ -7,6 +7,7 @@ use frond_bson::doc;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 
+use crate::client::Client;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::dispatch::abandon;
 use crate::log::{Component, Severity};
@@ -134,6 +135,11 @@ where
 {
     let mut frames = Frames::default();
     let mut state = ClientState::default();
+    let mut client = Client {
+        server,
+        connection,
+        state: &mut state,
+    };
     let mut stop = server.stop_signal();
     loop {
         if server.is_stopping() {
@@ -149,19 +155,19 @@ where
         server.metrics.physical_bytes_in.add(bytes);
         let mut previous = None;
         loop {
-            state.permit = Some(server.executor.acquire().await);
-            let handled = handle(server, connection, &mut state, frames.message(), previous);
-            state.permit = None;
-            state.resumed = None;
-            if let Some(parked) = state.park.take() {
+            client.state.permit = Some(server.executor.acquire().await);
+            let handled = handle(&mut client, frames.message(), previous);
+            client.state.permit = None;
+            client.state.resumed = None;
+            if let Some(parked) = client.state.park.take() {
                 if let Some(ended) =
                     parked_wait(&parked, connection, &mut frames, stream, &mut stop).await
                 {
                     server.cursors.kill(parked.cursor);
-                    abandon(server, connection);
+                    abandon(&client);
                     return ended;
                 }
-                state.resumed = Some(parked);
+                client.state.resumed = Some(parked);
                 continue;
             }
             if let Some(time) = handled.wait
@@ -181,7 +187,7 @@ where
             if !handled.again {
                 break;
             }
-            previous = Some(state.last_reply);
+            previous = Some(client.state.last_reply);
             if server.is_stopping() {
                 return None;
             }

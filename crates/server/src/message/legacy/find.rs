@@ -24,7 +24,7 @@ const MODIFIERS: &[(&str, &str)] = &[
     ("$readPreference", "$readPreference"),
 ];
 
-impl Legacy<'_> {
+impl Legacy<'_, '_> {
     pub(super) fn find(
         &mut self,
         db: &str,
@@ -57,7 +57,7 @@ impl Legacy<'_> {
         body: &Doc,
     ) -> Result<Vec<u8>> {
         let (filter, _) = unwrap(body)?;
-        let server = self.server;
+        let server = self.client.server;
         let all = server.executor.run(Work::Short, || {
             super::virtual_collections::documents(server, db, collection, filter)
         })?;
