@@ -24,7 +24,7 @@ struct Parameter {
     set: Option<fn(&Server, &Value<'_>) -> Result<()>>,
 }
 
-fn own<'a>(value: impl Into<Value<'a>>) -> OwnedValue {
+fn owned<'a>(value: impl Into<Value<'a>>) -> OwnedValue {
     OwnedValue::from(value.into())
 }
 
@@ -52,7 +52,7 @@ macro_rules! query_limit {
     ($name:literal, $limit:expr) => {
         Parameter {
             name: $name,
-            get: |server| own(server.store.queries().limit($limit) as i64),
+            get: |server| owned(server.store.queries().limit($limit) as i64),
             set: Some(|server, value| {
                 let limit = number($name, value, 1, i64::MAX)?;
                 let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -91,7 +91,7 @@ fn set_component_verbosity(server: &Server, value: &Value<'_>) -> Result<()> {
     for (name, value) in levels.iter() {
         match (name, value) {
             ("verbosity", value) => level = Some(number(NAME, &value, 0, 5)?),
-            (_, Value::Document(of)) if takes_over(of) => {}
+            (_, Value::Document(of)) if inherits(of) => {}
             (component, _) => {
                 return Err(Error::not_supported(format!(
                     "a verbosity of its own for the log component '{component}'"
@@ -105,9 +105,9 @@ fn set_component_verbosity(server: &Server, value: &Value<'_>) -> Result<()> {
     Ok(())
 }
 
-fn takes_over(component: &Doc) -> bool {
+fn inherits(component: &Doc) -> bool {
     component.iter().all(|(name, value)| match value {
-        Value::Document(inner) => takes_over(inner),
+        Value::Document(inner) => inherits(inner),
         value => name == "verbosity" && value.is_number() && whole(&value) == -1,
     })
 }
@@ -116,7 +116,7 @@ fn takes_over(component: &Doc) -> bool {
 static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "allowDiskUseByDefault",
-        get: |server| own(server.store.queries().disk_use_by_default()),
+        get: |server| owned(server.store.queries().disk_use_by_default()),
         set: Some(|server, value| {
             let Value::Bool(allowed) = *value else {
                 return Err(Error::new(
@@ -139,7 +139,7 @@ static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "cursorTimeoutMillis",
-        get: |server| own(i64::try_from(server.cursor_timeout().as_millis()).unwrap_or(i64::MAX)),
+        get: |server| owned(i64::try_from(server.cursor_timeout().as_millis()).unwrap_or(i64::MAX)),
         set: Some(|server, value| {
             let ms = number("cursorTimeoutMillis", value, 1, i64::MAX / 1_000_000)?;
             server.set_cursor_timeout(Duration::from_millis(ms.unsigned_abs()));
@@ -148,25 +148,25 @@ static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "enableTestCommands",
-        get: |server| own(server.settings.test_commands),
+        get: |server| owned(server.settings.test_commands),
         set: None,
     },
     Parameter {
         name: "featureCompatibilityVersion",
-        get: |_| own(&doc! {"version": FEATURE_COMPATIBILITY_VERSION}),
+        get: |_| owned(&doc! {"version": FEATURE_COMPATIBILITY_VERSION}),
         set: None,
     },
     Parameter {
         name: "largeDocumentBytes",
         get: |server| {
             let bytes = server.settings.large_documents.threshold_bytes;
-            own(if bytes == usize::MAX { 0 } else { bytes as i64 })
+            owned(if bytes == usize::MAX { 0 } else { bytes as i64 })
         },
         set: None,
     },
     Parameter {
         name: "largeDocumentSegmentBytes",
-        get: |server| own(server.settings.large_documents.segment_bytes as i64),
+        get: |server| owned(server.settings.large_documents.segment_bytes as i64),
         set: None,
     },
     query_limit!(
@@ -196,22 +196,22 @@ static PARAMETERS: &[Parameter] = &[
     ),
     Parameter {
         name: "journalCommitInterval",
-        get: |server| own(server.settings.journal_commit_interval.as_millis() as i64),
+        get: |server| owned(server.settings.journal_commit_interval.as_millis() as i64),
         set: None,
     },
     Parameter {
         name: "localLogicalSessionTimeoutMinutes",
-        get: |_| own(TIMEOUT_MINUTES),
+        get: |_| owned(TIMEOUT_MINUTES),
         set: None,
     },
     Parameter {
         name: "logComponentVerbosity",
-        get: |server| own(&component_verbosity(server.log.verbosity())),
+        get: |server| owned(&component_verbosity(server.log.verbosity())),
         set: Some(set_component_verbosity),
     },
     Parameter {
         name: "logLevel",
-        get: |server| own(i32::from(server.log.verbosity())),
+        get: |server| owned(i32::from(server.log.verbosity())),
         set: Some(|server, value| {
             let level = number("logLevel", value, 0, 5)?;
             server.log.set_verbosity(u8::try_from(level).unwrap_or(0));
@@ -220,22 +220,22 @@ static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "maxBSONObjectSize",
-        get: |_| own(DOCUMENT_BYTES_MAX as i32),
+        get: |_| owned(DOCUMENT_BYTES_MAX as i32),
         set: None,
     },
     Parameter {
         name: "naturalOrder",
-        get: |server| own(server.settings.natural_order.name()),
+        get: |server| owned(server.settings.natural_order.name()),
         set: None,
     },
     Parameter {
         name: "quiet",
-        get: |server| own(server.settings.quiet),
+        get: |server| owned(server.settings.quiet),
         set: None,
     },
     Parameter {
         name: "slowOpThresholdMs",
-        get: |server| own(server.slow_operation().as_millis() as i64),
+        get: |server| owned(server.slow_operation().as_millis() as i64),
         set: Some(|server, value| {
             let ms = number("slowOpThresholdMs", value, 0, i64::from(i32::MAX))?;
             server.set_slow_operation(Duration::from_millis(ms.unsigned_abs()));
@@ -244,12 +244,12 @@ static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "tlsMode",
-        get: |_| own("disabled"),
+        get: |_| owned("disabled"),
         set: None,
     },
     Parameter {
         name: "ttlMonitorEnabled",
-        get: |server| own(server.ttl.is_enabled()),
+        get: |server| owned(server.ttl.is_enabled()),
         set: Some(|server, value| {
             server.ttl.enable(value.truthy());
             Ok(())
@@ -257,7 +257,7 @@ static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "ttlMonitorSleepSecs",
-        get: |server| own(i32::try_from(server.ttl.sleep_secs()).unwrap_or(i32::MAX)),
+        get: |server| owned(i32::try_from(server.ttl.sleep_secs()).unwrap_or(i32::MAX)),
         set: Some(|server, value| {
             let seconds = number("ttlMonitorSleepSecs", value, 1, i64::from(i32::MAX))?;
             server.ttl.set_sleep_secs(seconds.unsigned_abs());

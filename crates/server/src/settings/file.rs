@@ -2,7 +2,7 @@
 
 use yaml_rust2::{Yaml, YamlLoader};
 
-use super::table::{Given, Kind, SETTINGS, Setting, parse_text};
+use super::table::{Kind, SETTINGS, Setting, SettingValue, parse_text};
 
 /// Sections of mongod's configuration that this server does not support.
 const UNSUPPORTED_SECTIONS: &[(&str, &str)] = &[
@@ -17,7 +17,7 @@ const UNSUPPORTED_SECTIONS: &[(&str, &str)] = &[
 ];
 
 /// All settings in the text of a configuration file. An unknown key is an error that names it.
-pub fn parse(text: &str) -> Result<Vec<(&'static Setting, Given)>, String> {
+pub fn parse(text: &str) -> Result<Vec<(&'static Setting, SettingValue)>, String> {
     let documents =
         YamlLoader::load_from_str(text).map_err(|error| format!("not valid YAML: {error}"))?;
     let mut found = Vec::new();
@@ -30,7 +30,11 @@ pub fn parse(text: &str) -> Result<Vec<(&'static Setting, Given)>, String> {
 }
 
 /// Visits every leaf of the YAML. It descends only into known sections, so the depth is bounded.
-fn walk(path: &str, node: &Yaml, found: &mut Vec<(&'static Setting, Given)>) -> Result<(), String> {
+fn walk(
+    path: &str,
+    node: &Yaml,
+    found: &mut Vec<(&'static Setting, SettingValue)>,
+) -> Result<(), String> {
     match node {
         Yaml::Hash(entries) => {
             if !is_section(path) {
@@ -103,7 +107,7 @@ fn unknown(path: &str) -> String {
     }
 }
 
-fn value(kind: Kind, leaf: &Yaml) -> Result<Given, String> {
+fn value(kind: Kind, leaf: &Yaml) -> Result<SettingValue, String> {
     let text = match leaf {
         Yaml::String(text) | Yaml::Real(text) => text.clone(),
         Yaml::Integer(n) => n.to_string(),

@@ -16,7 +16,7 @@ use std::time::Duration;
 use frond_store::{LargeDocuments, NaturalOrder};
 use frond_wire::Compressor;
 
-pub use table::{Given, Kind, SETTINGS, Setting, from_parameter, parameter, resolve};
+pub use table::{Kind, SETTINGS, Setting, SettingValue, from_parameter, parameter, resolve};
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub struct Settings {
     /// The natural order of new collections, unless `create` sets it.
     pub natural_order: NaturalOrder,
     /// The settings that were given, for `getCmdLineOpts`: configuration key to value.
-    pub given: BTreeMap<&'static str, Given>,
+    pub given: BTreeMap<&'static str, SettingValue>,
     /// The configuration file that was read.
     pub config_file: Option<PathBuf>,
     /// Log messages about settings that were accepted but have no effect.
@@ -147,7 +147,7 @@ impl Settings {
     /// Settings from parsed arguments of [`command_line`], and from the configuration file that
     /// they name.
     pub fn from_arguments(arguments: &clap::ArgMatches) -> Result<Settings, SettingsError> {
-        let mut values: BTreeMap<&'static str, (&'static Setting, Given)> = BTreeMap::new();
+        let mut values: BTreeMap<&'static str, (&'static Setting, SettingValue)> = BTreeMap::new();
         let config_file = arguments.get_one::<String>("config").map(PathBuf::from);
         if let Some(path) = &config_file {
             let text = std::fs::read_to_string(path).map_err(|error| {
@@ -179,7 +179,7 @@ impl Settings {
     }
 
     fn from_values(
-        values: impl Iterator<Item = (&'static Setting, Given)>,
+        values: impl Iterator<Item = (&'static Setting, SettingValue)>,
         config_file: Option<PathBuf>,
     ) -> Result<Settings, SettingsError> {
         let mut settings = Settings {

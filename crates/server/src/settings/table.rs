@@ -28,7 +28,7 @@ pub enum Kind {
 
 /// A value that was given.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Given {
+pub enum SettingValue {
     /// For [`Kind::Switch`].
     Switch(bool),
     /// For [`Kind::Text`] and [`Kind::Choice`].
@@ -52,7 +52,7 @@ pub struct Setting {
     /// One line of help.
     pub help: &'static str,
     /// Applies a value, or returns why it cannot.
-    pub apply: fn(&mut Settings, &Given) -> Result<(), String>,
+    pub apply: fn(&mut Settings, &SettingValue) -> Result<(), String>,
 }
 
 impl Setting {
@@ -66,44 +66,44 @@ impl Setting {
     }
 }
 
-fn switch(given: &Given) -> Result<bool, String> {
+fn switch(given: &SettingValue) -> Result<bool, String> {
     match given {
-        Given::Switch(on) => Ok(*on),
+        SettingValue::Switch(on) => Ok(*on),
         _ => Err("must be true or false".into()),
     }
 }
 
-fn text(given: &Given) -> Result<&str, String> {
+fn text(given: &SettingValue) -> Result<&str, String> {
     match given {
-        Given::Text(text) => Ok(text),
+        SettingValue::Text(text) => Ok(text),
         _ => Err("must be text".into()),
     }
 }
 
-fn path(given: &Given) -> Result<PathBuf, String> {
+fn path(given: &SettingValue) -> Result<PathBuf, String> {
     match text(given)? {
         "" => Err("must not be empty".into()),
         path => Ok(PathBuf::from(path)),
     }
 }
 
-fn integer<T: TryFrom<i64>>(given: &Given) -> Result<T, String> {
+fn integer<T: TryFrom<i64>>(given: &SettingValue) -> Result<T, String> {
     match given {
-        Given::Integer(n) => T::try_from(*n).map_err(|_| "is out of range".into()),
+        SettingValue::Integer(n) => T::try_from(*n).map_err(|_| "is out of range".into()),
         _ => Err("must be a whole number".into()),
     }
 }
 
-fn number(given: &Given) -> Result<f64, String> {
+fn number(given: &SettingValue) -> Result<f64, String> {
     match given {
-        Given::Number(n) => Ok(*n),
-        Given::Integer(n) => Ok(*n as f64),
+        SettingValue::Number(n) => Ok(*n),
+        SettingValue::Integer(n) => Ok(*n as f64),
         _ => Err("must be a number".into()),
     }
 }
 
 /// For a setting of MongoDB that this server does not support; the value that means "off" is accepted.
-fn only_off(given: &Given, what: &str) -> Result<(), String> {
+fn only_off(given: &SettingValue, what: &str) -> Result<(), String> {
     if switch(given)? {
         Err(format!("is not supported by this server: {what}"))
     } else {
@@ -492,29 +492,29 @@ pub static SETTINGS: &[Setting] = &[
 ];
 
 /// Reads a value from text.
-pub fn parse_text(kind: Kind, value: &str) -> Result<Given, String> {
+pub fn parse_text(kind: Kind, value: &str) -> Result<SettingValue, String> {
     match kind {
         Kind::Switch(_) => match value {
-            "true" | "1" => Ok(Given::Switch(true)),
-            "false" | "0" => Ok(Given::Switch(false)),
+            "true" | "1" => Ok(SettingValue::Switch(true)),
+            "false" | "0" => Ok(SettingValue::Switch(false)),
             _ => Err(format!("must be true or false, not '{value}'")),
         },
-        Kind::Text(_) => Ok(Given::Text(value.to_string())),
+        Kind::Text(_) => Ok(SettingValue::Text(value.to_string())),
         Kind::Integer(low, high) => match value.parse::<i64>() {
-            Ok(n) if (low..=high).contains(&n) => Ok(Given::Integer(n)),
+            Ok(n) if (low..=high).contains(&n) => Ok(SettingValue::Integer(n)),
             _ => Err(format!(
                 "must be a whole number from {low} to {high}, not '{value}'"
             )),
         },
         Kind::Number(low, high) => match value.parse::<f64>() {
-            Ok(n) if (low..=high).contains(&n) => Ok(Given::Number(n)),
+            Ok(n) if (low..=high).contains(&n) => Ok(SettingValue::Number(n)),
             _ => Err(format!(
                 "must be a number from {low} to {high}, not '{value}'"
             )),
         },
         Kind::Choice(words) => {
             if words.contains(&value) {
-                Ok(Given::Text(value.to_string()))
+                Ok(SettingValue::Text(value.to_string()))
             } else {
                 Err(format!(
                     "must be one of {}, not '{value}'",
@@ -545,14 +545,14 @@ pub fn argument(setting: &'static Setting) -> Option<Arg> {
 pub fn from_arguments(
     setting: &'static Setting,
     arguments: &ArgMatches,
-) -> Result<Option<Given>, SettingsError> {
+) -> Result<Option<SettingValue>, SettingsError> {
     if setting.flag.is_empty() {
         return Ok(None);
     }
     if let Kind::Switch(value) = setting.kind {
         return Ok(arguments
             .get_flag(setting.key)
-            .then_some(Given::Switch(value)));
+            .then_some(SettingValue::Switch(value)));
     }
     arguments
         .get_one::<String>(setting.key)
@@ -570,7 +570,7 @@ pub fn parameter(name: &str) -> Option<&'static Setting> {
 }
 
 /// Reads `NAME=VALUE`, the argument of `--setParameter`.
-pub fn from_parameter(text: &str) -> Result<(&'static Setting, Given), SettingsError> {
+pub fn from_parameter(text: &str) -> Result<(&'static Setting, SettingValue), SettingsError> {
     let (name, value) = text.split_once('=').ok_or_else(|| {
         SettingsError(format!(
             "--setParameter {text} must have the form NAME=VALUE"
