@@ -1,4 +1,4 @@
-//! The commands. Each one is a file with one struct: its names, its description, its fields, its
+//! The commands. Each one, or each family, is a file with one struct: its names, its description, its fields, its
 //! implementation, and its tests. [`COMMANDS`] lists them; adding a command touches its file and that list.
 
 use std::collections::HashMap;
@@ -14,7 +14,6 @@ use crate::metrics::{Class, Op};
 pub mod absent;
 pub mod access_info;
 pub mod aggregate;
-pub mod apply_ops;
 pub mod build_info;
 pub mod bulk_write;
 pub mod clone_collection_as_capped;
@@ -62,16 +61,14 @@ pub mod list_databases;
 pub mod list_indexes;
 pub mod log_rotate;
 pub mod logout;
-pub mod map_reduce;
 pub mod parameters;
 pub mod ping;
 pub mod plan_cache;
 pub mod profile;
 pub mod re_index;
 pub mod refresh_sessions;
+pub mod refused;
 pub mod rename_collection;
-pub mod repl_set_get_config;
-pub mod repl_set_get_status;
 pub mod reset_error;
 pub mod sasl_start;
 pub mod server_status;
@@ -87,7 +84,7 @@ mod write;
 /// Every command.
 pub static COMMANDS: &[&dyn Command] = &[
     &aggregate::Aggregate,
-    &apply_ops::ApplyOps,
+    &refused::APPLY_OPS,
     &build_info::BuildInfo,
     &bulk_write::BulkWrite,
     &clone_collection_as_capped::CloneCollectionAsCapped,
@@ -134,7 +131,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &list_indexes::ListIndexes,
     &log_rotate::LogRotate,
     &logout::Logout,
-    &map_reduce::MapReduce,
+    &refused::MAP_REDUCE,
     &parameters::GetParameter,
     &parameters::SetParameter,
     &ping::Ping,
@@ -146,8 +143,8 @@ pub static COMMANDS: &[&dyn Command] = &[
     &re_index::ReIndex,
     &refresh_sessions::RefreshSessions,
     &rename_collection::RenameCollection,
-    &repl_set_get_config::ReplSetGetConfig,
-    &repl_set_get_status::ReplSetGetStatus,
+    &refused::REPL_SET_GET_CONFIG,
+    &refused::REPL_SET_GET_STATUS,
     &reset_error::ResetError,
     &access_info::ROLES_INFO,
     &sasl_start::SaslStart,
