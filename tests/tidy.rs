@@ -15,9 +15,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tree", &[]),
     ("bson", &[]),
     ("wire", &[]),
-    ("query", &["bson"]),
-    ("store", &["bson", "query", "tree"]),
-    ("server", &["bson", "query", "store", "wire"]),
+    ("error", &["bson"]),
+    ("query", &["bson", "error"]),
+    ("store", &["bson", "error", "query", "tree"]),
+    ("server", &["bson", "error", "query", "store", "wire"]),
     ("bench", &["bson", "wire"]),
 ];
 
@@ -265,6 +266,32 @@ fn arrows_between_modules_go_down_only() {
     assert_none(
         problems,
         "modules import each other in a circle; give what they share a module below both",
+    );
+}
+
+#[test]
+fn server_reaches_the_engine_only_through_the_store() {
+    let sources = sources();
+    let of_server = |path: &str| path.starts_with("crates/server/src/");
+    let mut problems = Vec::new();
+    for (path, text) in sources.iter().filter(|(path, _)| of_server(path)) {
+        for (number, line) in text.lines().enumerate() {
+            let code = code_of(line);
+            if ["frond_tree", "keyspace::", ".engine()"]
+                .iter()
+                .any(|name| code.contains(name))
+            {
+                problems.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(
+        sources.keys().any(|path| of_server(path)),
+        "the server must have been read"
+    );
+    assert_none(
+        problems,
+        "the server uses the engine; give the store a method for it",
     );
 }
 

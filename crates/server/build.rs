@@ -1,7 +1,7 @@
-//! Tells the build which commit it is made of, for `buildInfo.gitVersion`.
+//! Passes the commit to the build, for `buildInfo.gitVersion`.
 //!
-//! `FROND_GIT_VERSION` says it where the sources come without their history. The files that are watched change with
-//! commits and branches only, so that nothing is built again without a reason.
+//! `FROND_GIT_VERSION` sets it where the sources come without their history. The watched files change only with
+//! commits and branches, so that nothing is rebuilt without a reason.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ fn main() {
 fn commit() -> Option<String> {
     let repository = Path::new(&std::env::var("CARGO_MANIFEST_DIR").ok()?).join("../../.git");
     let own = own_folder(&repository)?;
-    // A worktree shares its references with the repository that it is of.
+    // A worktree shares the references of its repository.
     let shared = match std::fs::read_to_string(own.join("commondir")) {
         Ok(path) => own.join(path.trim()),
         Err(_) => own.clone(),
@@ -47,7 +47,7 @@ fn own_folder(git: &Path) -> Option<PathBuf> {
 }
 
 fn watch(path: &Path) {
-    // A file that is not there would count as changed each time.
+    // A missing file would count as changed on each build.
     if path.exists() {
         println!("cargo::rerun-if-changed={}", path.display());
     }
@@ -58,7 +58,7 @@ fn watched(path: &Path) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
-/// The line of a reference in the file of all of them.
+/// The line of a reference in `packed-refs`.
 fn packed(lines: &str, reference: &str) -> Option<String> {
     lines.lines().find_map(|line| {
         let (commit, name) = line.split_once(' ')?;

@@ -174,7 +174,7 @@ fn first_names(path: &str) -> Vec<String> {
 impl Root {
     fn of(sources: &Sources<'_>) -> Root {
         let mut modules = BTreeMap::new();
-        for (path, text) in sources {
+        for path in sources.keys() {
             let Some(module) = top_module(path) else {
                 continue;
             };

@@ -9,7 +9,7 @@ mod characters;
 pub mod collation;
 mod display;
 mod environment;
-pub mod error;
+mod error;
 pub mod expr;
 pub mod geo;
 mod hash;

@@ -1,28 +1,28 @@
 //! Reading a command's fields strictly, with the errors of MongoDB's command parser.
 
 use frond_bson::{Collator, Doc, DocBuf, Value};
+use frond_error::{Error, ErrorCode, Result};
 
-use crate::failure::{ErrorCode, Failure, Result};
-use crate::state::now_ms;
+use crate::clock::now_ms;
 
-/// The fields of a command or of a document inside one, with its name for the errors:
+/// The fields of a command or of a document inside one, with its name for error messages:
 /// `find`, or `update.updates`.
 #[derive(Clone, Copy)]
 pub struct Arguments<'a> {
     owner: &'a str,
     doc: &'a Doc,
-    /// A bit for each name that is there: most names that are asked for are not.
+    /// A bit for each name in the document, to skip the search for most absent names.
     names: u64,
 }
 
-/// The bit of a name; other names may have it too.
+/// The bit of a name; several names may share a bit.
 pub fn name_bit(name: &[u8]) -> u64 {
     let byte = |at: usize| name.get(at).copied().map_or(0, usize::from);
     let sum = name.len() + 5 * byte(0) + 11 * byte(name.len().wrapping_sub(1)) + byte(2);
     1 << (sum % 64)
 }
 
-/// What a number field takes, for the errors.
+/// The types that a number field accepts, for error messages.
 const NUMBERS: &str = "types '[long, int, decimal, double]'";
 
 impl<'a> Arguments<'a> {
@@ -45,7 +45,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// Fails with `IDLUnknownField` at a field that is not in the list, and with
-    /// `IDLDuplicateField` at one that is there twice.
+    /// `IDLDuplicateField` at one that is given twice.
     pub fn only(&self, known: &[&str]) -> Result<()> {
         for (at, (name, _)) in self.doc.iter().enumerate() {
             if !known.contains(&name) {
@@ -60,8 +60,8 @@ impl<'a> Arguments<'a> {
 
     /// The error for an unknown field.
     #[cold]
-    pub fn unknown(&self, name: &str) -> Failure {
-        Failure::new(
+    pub fn unknown(&self, name: &str) -> Error {
+        Error::new(
             ErrorCode::IDLUnknownField,
             format!("BSON field '{}.{name}' is an unknown field.", self.owner),
         )
@@ -69,8 +69,8 @@ impl<'a> Arguments<'a> {
 
     /// The error for a field given twice.
     #[cold]
-    pub fn duplicate(&self, name: &str) -> Failure {
-        Failure::new(
+    pub fn duplicate(&self, name: &str) -> Error {
+        Error::new(
             ErrorCode::IDLDuplicateField,
             format!("BSON field '{}.{name}' is a duplicate field", self.owner),
         )
@@ -78,8 +78,8 @@ impl<'a> Arguments<'a> {
 
     /// The error for a required field that is missing.
     #[cold]
-    pub fn missing(&self, name: &str) -> Failure {
-        Failure::new(
+    pub fn missing(&self, name: &str) -> Error {
+        Error::new(
             ErrorCode::IDLFailedToParse,
             format!(
                 "BSON field '{}.{name}' is missing but a required field",
@@ -90,8 +90,8 @@ impl<'a> Arguments<'a> {
 
     /// The error for a field of the wrong type; `expected` begins with `type` or `types`.
     #[cold]
-    pub fn wrong_type(&self, name: &str, value: &Value<'_>, expected: &str) -> Failure {
-        Failure::new(
+    pub fn wrong_type(&self, name: &str, value: &Value<'_>, expected: &str) -> Error {
+        Error::new(
             ErrorCode::TypeMismatch,
             format!(
                 "BSON field '{}.{name}' is the wrong type '{}', expected {expected}",
@@ -106,7 +106,7 @@ impl<'a> Arguments<'a> {
         match self.get(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(value) if value.is_string() => Err(Failure::new(
+            Some(value) if value.is_string() => Err(Error::new(
                 ErrorCode::BadValue,
                 format!("BSON field '{}.{name}' has to be valid UTF-8", self.owner),
             )),
@@ -131,7 +131,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// The values of the variables in `let`, whose expressions are evaluated here, once.
+    /// The values of the variables in `let`. Their expressions are evaluated here, once.
     pub fn variables(&self) -> Result<Option<DocBuf>> {
         let Some(expressions) = self.doc_field("let")? else {
             return Ok(None);
@@ -191,7 +191,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// An optional whole number. Fractions are cut off, as MongoDB does.
+    /// An optional whole number. Fractions are truncated, as MongoDB does.
     pub fn i64(&self, name: &str) -> Result<Option<i64>> {
         match self.get(name) {
             None => Ok(None),
@@ -215,7 +215,7 @@ impl<'a> Arguments<'a> {
             None => Ok(None),
             Some(n) => match u64::try_from(n) {
                 Ok(n) => Ok(Some(n)),
-                Err(_) => Err(Failure::location(
+                Err(_) => Err(Error::location(
                     51024,
                     format!("BSON field '{name}' value must be >= 0, actual value '{n}'"),
                 )),
@@ -224,15 +224,26 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// A number as an integer: cut towards zero and held within 64 bits.
+/// A number as an integer: truncated towards zero and clamped to 64 bits.
 pub fn whole(value: &Value<'_>) -> i64 {
     match value {
         Value::Int32(n) => i64::from(*n),
         Value::Int64(n) => *n,
-        // `as` holds a double within the limits and makes NaN 0, as MongoDB does.
+        // `as` clamps a double and turns NaN into 0, as MongoDB does.
         other => other
             .as_i64_lossless()
             .unwrap_or_else(|| other.as_f64().unwrap_or(0.0) as i64),
+    }
+}
+
+/// True for a value by which a client declines an option that this server does not support.
+pub fn declines(value: &Value<'_>) -> bool {
+    match value {
+        Value::Bool(on) => !on,
+        Value::Document(doc) => {
+            doc.is_empty() || (doc.count() == 1 && doc.get_str("locale") == Some("simple"))
+        }
+        other => other.is_nullish(),
     }
 }
 
@@ -322,7 +333,7 @@ mod tests {
     fn errors_are_those_of_mongodb() {
         let doc = doc! {"s": 1, "d": [], "a": [1], "t": 1, "n": "x", "minus": -1, "f": "x"};
         let args = Arguments::new("find", &doc);
-        let cases: &[(Failure, i32, &str)] = &[
+        let cases: &[(Error, i32, &str)] = &[
             (
                 args.str("s").unwrap_err(),
                 14,
@@ -376,13 +387,13 @@ mod tests {
         ];
         for (failure, code, message) in cases {
             assert_eq!(
-                (failure.code.code(), failure.message.as_str()),
+                (failure.code().code(), failure.message()),
                 (*code, *message)
             );
         }
         let mut twice = doc! {"a": 1};
         twice.push("a", 2);
         let failure = Arguments::new("find", &twice).only(&["a"]).unwrap_err();
-        assert_eq!(failure.code.code(), 40413);
+        assert_eq!(failure.code().code(), 40413);
     }
 }

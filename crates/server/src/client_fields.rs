@@ -1,8 +1,8 @@
 //! The commands that drivers and tools of 2026 send, with each of their fields, taken from their sources.
 //!
-//! Each command of the tables is sent to a server with some collections. It has to succeed, unless the table names the
-//! error of a feature that this server lacks. The same command with a field that nobody sends has to fail, so that a
-//! server that takes everything would not pass.
+//! Each command of the tables is sent to a server with some collections. It must succeed, unless the table names the
+//! error of a feature that this server does not support. The same command with an unknown field must fail, so that a
+//! server that accepts every field would not pass.
 
 #![allow(clippy::unwrap_used)]
 
@@ -27,7 +27,7 @@ fn takes(db: &'static str, command: DocBuf) -> Sent {
     fails(db, command, 0)
 }
 
-/// A command of a feature that this server lacks, and that says so.
+/// A command of a feature that this server does not support, with its error.
 fn fails(db: &'static str, command: DocBuf, code: i32) -> Sent {
     Sent { db, command, code }
 }
@@ -75,7 +75,7 @@ fn check(client: &str, sent: Vec<Sent>) -> Vec<String> {
     let mut server = server();
     for Sent { db, command, code } in sent {
         let (name, _) = command.first().unwrap();
-        // Others take any field, as in MongoDB, or check them in the store.
+        // The others accept any field, as in MongoDB, or check them in the store.
         let strict = commands::find(name).is_some_and(|(_, it)| !it.traits().takes_any_field);
         let strange = with(command.clone(), &doc! {"frondNoSuchField": 1});
         let tries = [

@@ -1,12 +1,12 @@
 //! `writeConcern` and `readConcern`, for a server that is not a member of a replica set.
 
 use frond_bson::{Doc, Value};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::Durability;
 
 use crate::arguments::whole;
-use crate::failure::{ErrorCode, Failure, Result};
 
-/// What a write must have reached before it is acknowledged.
+/// What a write must reach before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteConcern {
     /// Whether the journal must be durable.
@@ -22,15 +22,14 @@ impl WriteConcern {
         acknowledged: true,
     };
 
-    /// Whether the client wants to know nothing of the write but that it was taken. One that waits for the journal
-    /// is answered in full.
+    /// Whether the client asks for no result of the write. A write that waits for the journal gets a full reply.
     pub fn is_unacknowledged(&self) -> bool {
         !self.acknowledged && self.durability != Durability::Synced
     }
 
     /// Reads a write concern. `journal` says whether there is a journal.
     pub fn parse(doc: &Doc, journal: bool) -> Result<WriteConcern> {
-        let failed = |message: String| Failure::new(ErrorCode::FailedToParse, message);
+        let failed = |message: String| Error::new(ErrorCode::FailedToParse, message);
         let mut concern = WriteConcern::DEFAULT;
         let (mut majority, mut j, mut fsync) = (false, None, false);
         for (name, value) in doc.iter() {
@@ -38,7 +37,7 @@ impl WriteConcern {
                 "w" => match value {
                     Value::String("majority") => majority = true,
                     Value::String(tag) => {
-                        return Err(Failure::bad_value(format!(
+                        return Err(Error::bad_value(format!(
                             "cannot use non-majority 'w' mode \"{tag}\" when a host is not a \
                              member of a replica set"
                         )));
@@ -47,7 +46,7 @@ impl WriteConcern {
                         0 => concern.acknowledged = false,
                         1 => {}
                         2..=50 => {
-                            return Err(Failure::bad_value(
+                            return Err(Error::bad_value(
                                 "cannot use 'w' > 1 when a host is not replicated",
                             ));
                         }
@@ -77,7 +76,7 @@ impl WriteConcern {
                     number if number.is_number() => fsync = number.truthy(),
                     _ => return Err(failed("fsync must be numeric or boolean value".into())),
                 },
-                // There is nobody to wait for, so no time to limit.
+                // There are no replicas to wait for, so the limit has no effect.
                 "wtimeout" if value.is_number() || value.is_nullish() => {}
                 "wtimeout" => return Err(failed("wtimeout must be a number".into())),
                 "provenance" => {}
@@ -90,7 +89,7 @@ impl WriteConcern {
             return Err(failed("fsync and j options cannot be used together".into()));
         }
         if j == Some(true) && !journal {
-            return Err(Failure::bad_value(
+            return Err(Error::bad_value(
                 "cannot use 'j' option when a host does not have journaling enabled",
             ));
         }
@@ -101,25 +100,25 @@ impl WriteConcern {
     }
 }
 
-/// Checks a read concern. Every read sees a snapshot of what was committed, so all levels that a
-/// server without replicas can give mean the same here.
+/// Checks a read concern. Every read sees a snapshot of committed data, so all levels that a server
+/// without replicas supports are equivalent.
 pub fn check_read_concern(doc: &Doc) -> Result<()> {
     for (name, value) in doc.iter() {
         match (name, value) {
             ("level", Value::String("local" | "available" | "majority")) => {}
             ("level", Value::String(level @ ("snapshot" | "linearizable"))) => {
-                return Err(Failure::new(
+                return Err(Error::new(
                     ErrorCode::NotAReplicaSet,
                     format!("node needs to be a replica set member to use read concern {level}"),
                 ));
             }
             ("level", Value::String(other)) => {
-                return Err(Failure::bad_value(format!(
+                return Err(Error::bad_value(format!(
                     "Enumeration value '{other}' for field 'readConcern.level' is not a valid value."
                 )));
             }
             ("level", value) if !value.is_nullish() => {
-                return Err(Failure::new(
+                return Err(Error::new(
                     ErrorCode::TypeMismatch,
                     format!(
                         "BSON field 'readConcern.level' is the wrong type '{}', expected type \
@@ -130,7 +129,7 @@ pub fn check_read_concern(doc: &Doc) -> Result<()> {
             }
             ("level" | "provenance" | "allowTransactionTableSnapshot", _) => {}
             ("afterClusterTime" | "atClusterTime" | "afterOpTime", _) => {
-                return Err(Failure::new(
+                return Err(Error::new(
                     ErrorCode::IllegalOperation,
                     format!(
                         "Cannot specify '{name}' readConcern: this server is not a member of a \
@@ -139,7 +138,7 @@ pub fn check_read_concern(doc: &Doc) -> Result<()> {
                 ));
             }
             _ => {
-                return Err(Failure::new(
+                return Err(Error::new(
                     ErrorCode::IDLUnknownField,
                     format!("BSON field 'readConcern.{name}' is an unknown field."),
                 ));
@@ -208,13 +207,13 @@ mod tests {
         ];
         for (given, code) in wrong {
             assert_eq!(
-                WriteConcern::parse(&given, true).unwrap_err().code.code(),
+                WriteConcern::parse(&given, true).unwrap_err().code().code(),
                 code,
                 "{given:?}"
             );
         }
         let failure = WriteConcern::parse(&doc! {"j": true}, false).unwrap_err();
-        assert_eq!(failure.code, ErrorCode::BadValue);
+        assert_eq!(failure.code(), ErrorCode::BadValue);
     }
 
     #[test]
@@ -233,7 +232,7 @@ mod tests {
         for (given, expected) in cases {
             let code = check_read_concern(&given)
                 .err()
-                .map(|failure| failure.code.code());
+                .map(|failure| failure.code().code());
             assert_eq!(code, expected, "{given:?}");
         }
     }

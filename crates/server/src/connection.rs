@@ -12,12 +12,12 @@ use frond_wire::Compressor;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::exec::Turn;
+use crate::exec::Permit;
 use crate::last_error::LastError;
 use crate::parking::Parked;
 use crate::sessions::SessionId;
 
-/// Who is at the other end.
+/// The other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// A TCP client.
@@ -50,14 +50,14 @@ impl std::fmt::Display for Peer {
     }
 }
 
-/// Bytes of a command that the log shows, and `currentOp` where it truncates.
+/// Bytes of a command in the log, and in a `currentOp` that truncates.
 pub const COMMAND_BYTES_SHOWN: usize = 1024;
 
-/// Bytes of a command that are kept while it runs, or while its cursor is open, for a `$currentOp` that does not
+/// Bytes of a command that are kept while it runs or its cursor is open, for a `$currentOp` that does not
 /// truncate.
 pub const COMMAND_BYTES_KEPT: usize = 64 << 10;
 
-/// The operation that a connection runs, or ran last. Its buffers are used again and again.
+/// The operation that a connection runs, or ran last. Its buffers are reused.
 #[derive(Debug, Default)]
 pub struct Running {
     /// False between operations.
@@ -70,20 +70,20 @@ pub struct Running {
     pub kind: &'static str,
     /// Whether it writes, for `globalLock.activeClients`.
     pub writes: bool,
-    /// True while it waits for documents without holding anything.
+    /// True while it waits for documents and holds neither a thread nor a cursor.
     pub waits: bool,
     /// `database.collection`.
     pub namespace: String,
-    /// The command's document, as [`kept_command`] has it.
+    /// The command's document, shortened as by [`kept_command`].
     pub command: Vec<u8>,
     /// The client's session.
     pub session: Option<SessionId>,
-    /// How far it has come, for operations that tell.
+    /// Its progress, for operations that report it.
     pub progress: Option<Arc<Progress>>,
 }
 
 impl Running {
-    /// The command as it is kept.
+    /// The command that was kept.
     pub fn command_doc(&self) -> DocBuf {
         DocBuf::from_vec(self.command.clone()).unwrap_or_default()
     }
@@ -99,7 +99,7 @@ impl Running {
         }
     }
 
-    /// Gives the memory of a long command back, once nobody can ask for it any more: there may be many connections.
+    /// Frees the memory of a long command after its operation: there may be many connections.
     pub fn forget_long_command(&mut self) {
         if self.command.capacity() > 2 * COMMAND_BYTES_SHOWN {
             self.command = Vec::new();
@@ -107,7 +107,7 @@ impl Running {
     }
 }
 
-/// A command as it is kept: whole, or cut to its short fields if it is very long.
+/// A command as it is kept: whole, or reduced to its short fields if it is very long.
 pub fn kept_command(body: &Doc) -> DocBuf {
     if body.len_bytes() <= COMMAND_BYTES_KEPT {
         return body.to_owned();
@@ -115,7 +115,7 @@ pub fn kept_command(body: &Doc) -> DocBuf {
     short_command(body)
 }
 
-/// A command, cut to its short fields if it is long.
+/// A command, reduced to its short fields if it is long.
 pub fn short_command(body: &Doc) -> DocBuf {
     if body.len_bytes() <= COMMAND_BYTES_SHOWN {
         return body.to_owned();
@@ -140,26 +140,26 @@ pub struct Connection {
     pub id: i64,
     /// `conn` and its number, the context of its log lines.
     pub name: String,
-    /// Who is at the other end.
+    /// The other end.
     pub peer: Peer,
-    /// What the driver said about itself in its first hello.
+    /// The client metadata of the first hello.
     pub client: OnceLock<DocBuf>,
-    /// What it runs.
+    /// The operation that it runs.
     pub running: Mutex<Running>,
-    /// Interrupts what it runs.
+    /// Interrupts its operation.
     pub killed: Arc<AtomicBool>,
-    /// Wakes what it runs, if that waits.
+    /// Wakes its operation, if that waits.
     pub wake: Arc<Notify>,
 }
 
 impl Connection {
-    /// Interrupts what it runs.
+    /// Interrupts its operation.
     fn kill(&self) {
         self.killed.store(true, Ordering::Relaxed);
         self.wake.notify_one();
     }
 
-    /// The name of the client's application, if it gave one.
+    /// The application name of the client, if it sent one.
     pub fn application(&self) -> Option<&str> {
         self.client.get()?.get_doc("application")?.get_str("name")
     }
@@ -170,20 +170,28 @@ impl Connection {
 pub struct ClientState {
     /// For `getLastError`.
     pub last_error: LastError,
-    /// Compressors that both sides have.
+    /// Compressors that both sides support.
     pub compressors: Vec<Compressor>,
     /// True after the first hello.
     pub greeted: bool,
-    /// The session touched last, and when.
+    /// The session used last, and when its idle time was restarted.
     pub session: Option<(SessionId, Instant)>,
-    /// Number of the next reply.
-    pub next_reply: i32,
-    /// Set by a getMore that has to wait: the message is to be handled again then.
+    /// Number of the last reply.
+    pub last_reply: i32,
+    /// Set by a getMore that has to wait; its message is then handled again.
     pub park: Option<Parked>,
     /// Set when a message is handled again after waiting.
     pub resumed: Option<Parked>,
-    /// Held while a message is handled, unless it takes long.
-    pub turn: Option<Turn>,
+    /// Held while a message is handled, unless that takes long.
+    pub permit: Option<Permit>,
+}
+
+impl ClientState {
+    /// Numbers the next reply. Replies are numbered per connection; an exhaust reply answers the one before it.
+    pub fn next_reply_id(&mut self) -> i32 {
+        self.last_reply = self.last_reply.wrapping_add(1);
+        self.last_reply
+    }
 }
 
 /// All connections.
@@ -220,14 +228,14 @@ impl Connections {
         Some(connection)
     }
 
-    /// Forgets a connection that closed.
+    /// Removes a connection that closed.
     pub fn close(&self, id: i64) {
         let mut all = self.all.lock();
         all.remove(&id);
         self.count.store(all.len(), Ordering::Relaxed);
     }
 
-    /// How many there are.
+    /// Number of connections.
     pub fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
@@ -237,14 +245,14 @@ impl Connections {
         self.len() == 0
     }
 
-    /// All of them, by number.
+    /// All connections, by number.
     pub fn list(&self) -> Vec<Arc<Connection>> {
         let mut all: Vec<_> = self.all.lock().values().cloned().collect();
         all.sort_by_key(|connection| connection.id);
         all
     }
 
-    /// A number for an operation.
+    /// A new number for an operation.
     pub fn operation_id(&self) -> i64 {
         self.next_operation.fetch_add(1, Ordering::Relaxed) + 1
     }

@@ -1,29 +1,18 @@
 //! What a command sees while it runs.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use frond_bson::{Doc, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::{Durability, Namespace, OpContext};
 use frond_wire::DocIter;
-use parking_lot::Mutex;
 
 use crate::arguments::Arguments;
 use crate::concern::WriteConcern;
 use crate::connection::{ClientState, Connection};
-use crate::failure::{ErrorCode, Failure, Result};
-use crate::sessions::{RetryableWrite, Session, SessionId, Sessions};
+use crate::limits::WRITE_BATCH_MAX;
+use crate::sessions::{RetryableWrite, SessionId};
 use crate::state::Server;
-
-/// The largest document that a client may store, in bytes.
-pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
-
-/// The largest document of a reply, in bytes: one that a client may store, and what is around it. Clients
-/// refuse what is larger.
-pub const REPLY_BYTES_MAX: usize = DOCUMENT_BYTES_MAX + (16 << 10);
-
-/// Statements in one write command.
-pub const WRITE_BATCH_MAX: usize = 100_000;
 
 /// A command, its arguments, and everything it may use.
 pub struct Context<'a> {
@@ -31,9 +20,9 @@ pub struct Context<'a> {
     pub server: &'a Server,
     /// The client's connection.
     pub connection: &'a Connection,
-    /// What only this connection's commands see.
+    /// State that only commands of this connection see.
     pub state: &'a mut ClientState,
-    /// The name as the client wrote it.
+    /// The proper name of the command.
     pub name: &'static str,
     /// The database.
     pub db: &'a str,
@@ -57,22 +46,8 @@ pub struct Context<'a> {
     pub legacy: bool,
     /// Set by the command: another reply follows without a request.
     pub more_to_come: bool,
-    /// Set by the command: wait this long before the reply goes out.
+    /// Set by the command: wait this long before the reply is sent.
     pub wait: Option<Duration>,
-}
-
-/// The retryable write that a command is part of.
-pub struct RetrySession {
-    id: SessionId,
-    txn_number: i64,
-    session: Arc<Mutex<Session>>,
-}
-
-impl RetrySession {
-    /// Waits for the session and opens its records.
-    pub fn begin(&self) -> Result<RetryableWrite<'_>> {
-        Sessions::begin(&self.session, self.id, self.txn_number)
-    }
 }
 
 impl<'a> Context<'a> {
@@ -84,14 +59,14 @@ impl<'a> Context<'a> {
     /// The collection that the command's first field names.
     pub fn namespace(&self) -> Result<Namespace> {
         let Some((_, value)) = self.body.first() else {
-            return Err(Failure::bad_value("the command is empty"));
+            return Err(Error::bad_value("the command is empty"));
         };
         let namespace = self.namespace_of(&value)?;
         self.check_uuid(&namespace)?;
         Ok(namespace)
     }
 
-    /// Checks the `collectionUUID` of the command, if it has one: by it a client makes sure that a name still means
+    /// Checks the `collectionUUID` of the command, if it has one: with it a client verifies that a name still means
     /// the same collection.
     ///
     /// # Errors
@@ -103,7 +78,7 @@ impl<'a> Context<'a> {
     /// As [`Context::check_uuid`], for a part of the command.
     ///
     /// # Errors
-    /// As there.
+    /// As for the command.
     pub fn check_uuid_in(&self, args: &Arguments<'_>, namespace: &Namespace) -> Result<()> {
         let wanted = match args.get("collectionUUID") {
             None => return Ok(()),
@@ -130,11 +105,11 @@ impl<'a> Context<'a> {
             "actualCollection",
             actual.as_ref().map(|actual| actual.coll()),
         );
-        Err(Failure {
-            code: ErrorCode::CollectionUUIDMismatch,
-            message: "Collection UUID does not match that specified".to_owned(),
-            details: Some(Box::new(details)),
-        })
+        Err(Error::new(
+            ErrorCode::CollectionUUIDMismatch,
+            "Collection UUID does not match that specified",
+        )
+        .with_details(details))
     }
 
     /// A collection of this command's database.
@@ -143,7 +118,7 @@ impl<'a> Context<'a> {
             Value::String(collection) | Value::Symbol(collection) => {
                 Ok(Namespace::new(self.db, collection)?)
             }
-            Value::NotUtf8(_) => Err(Failure::new(
+            Value::NotUtf8(_) => Err(Error::new(
                 ErrorCode::InvalidNamespace,
                 "The name of a collection has to be valid UTF-8",
             )),
@@ -151,13 +126,13 @@ impl<'a> Context<'a> {
                 let found = self.server.store.collection_by_uuid(self.db, bytes);
                 found.ok_or_else(|| {
                     let digits = frond_bson::hex(bytes);
-                    Failure::new(
+                    Error::new(
                         ErrorCode::NamespaceNotFound,
                         format!("Unable to resolve {digits}"),
                     )
                 })
             }
-            other => Err(Failure::new(
+            other => Err(Error::new(
                 ErrorCode::InvalidNamespace,
                 format!("collection name has invalid type {}", other.type_name()),
             )),
@@ -182,25 +157,22 @@ impl<'a> Context<'a> {
             .ok_or_else(|| self.args().missing(field))
     }
 
-    /// The retryable write that this command is part of, if it is.
-    pub fn retry_session(&self) -> Option<RetrySession> {
-        let (id, txn_number) = (self.session?, self.txn_number?);
-        Some(RetrySession {
-            id,
-            txn_number,
-            session: self.server.sessions.touch(id),
-        })
+    /// The retryable write that this command is part of, if it has a transaction number.
+    ///
+    /// # Errors
+    /// As [`crate::sessions::Sessions::begin`].
+    pub fn retryable_write(&self) -> Result<Option<RetryableWrite>> {
+        let (Some(id), Some(number)) = (self.session, self.txn_number) else {
+            return Ok(None);
+        };
+        self.server.sessions.begin(id, number).map(Some)
     }
 
-    /// Waits for the journal if the write concern asks for it, after a change that has no
-    /// durability of its own.
-    pub fn settle(&self) -> Result<()> {
+    /// Waits for the journal if the write concern asks for it, after a change whose call has no durability
+    /// option.
+    pub fn await_journal(&self) -> Result<()> {
         if self.write_concern.durability == Durability::Synced {
-            self.server
-                .store
-                .engine()
-                .flush_log()
-                .map_err(frond_store::Error::from)?;
+            self.server.store.flush_log()?;
         }
         Ok(())
     }
@@ -210,7 +182,7 @@ impl<'a> Context<'a> {
         if (1..=WRITE_BATCH_MAX).contains(&statements) {
             return Ok(());
         }
-        Err(Failure::new(
+        Err(Error::new(
             ErrorCode::InvalidLength,
             format!(
                 "Write batch sizes must be between 1 and {WRITE_BATCH_MAX}. Got {statements} \
@@ -220,7 +192,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The error for an option that MongoDB's command has and this server's lacks.
-pub fn lacking(command: &str, option: &str) -> Failure {
-    Failure::not_supported(format!("the option '{option}' of the command '{command}'"))
+/// The error for an option of a MongoDB command that this server does not support.
+pub fn unsupported_option(command: &str, option: &str) -> Error {
+    Error::not_supported(format!("the option '{option}' of the command '{command}'"))
 }

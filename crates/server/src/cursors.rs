@@ -1,4 +1,4 @@
-//! Cursors that clients come back to.
+//! Open cursors, which clients read by `getMore`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,31 +6,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, DocBuf};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::{OpContext, QueryCursor, TailSignal};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::context::REPLY_BYTES_MAX;
-use crate::failure::{ErrorCode, Failure, Result};
+use crate::errors::reply_too_large;
+use crate::limits::REPLY_BYTES_MAX;
 use crate::sessions::SessionId;
 
-/// Documents in the first batch when the client does not say.
+/// Documents in the first batch if the client gives no size.
 pub const FIRST_BATCH_DOCUMENTS: u64 = 101;
 
-/// Bytes of documents in a batch. A single document may be larger than what is left.
+/// Bytes of documents in a batch. A single document may be larger.
 pub const BATCH_BYTES: usize = 16 << 20;
 
-/// Room for what a reply has around its batch, with the header of its message.
+/// Bytes of the reply around its batch, with the header of its message.
 const REPLY_BYTES: usize = 1 << 10;
 
-/// A batch that is larger than this may well become a full one.
+/// A batch that grows beyond this is likely to become a full one.
 const LARGE_BATCH_BYTES: usize = 256 << 10;
 
 /// Where a cursor's documents come from.
 pub enum Source {
-    /// A query over collections. Boxed, since a waiting cursor is mostly this.
+    /// A query over collections. Boxed, because it is most of the size of an idle cursor.
     Query(Box<QueryCursor>),
-    /// Documents already in memory, as those of `listCollections`.
+    /// Documents in memory, such as those of `listCollections`.
     Fixed(std::vec::IntoIter<DocBuf>),
 }
 
@@ -40,7 +41,7 @@ pub struct Cursor {
     pub namespace: String,
     /// The session that opened it; only this session may use it.
     pub session: Option<SessionId>,
-    /// True if it has no idle time-out.
+    /// True if it has no idle timeout.
     pub no_timeout: bool,
     /// Documents left until the limit of the query; none if it has no limit.
     pub remaining: Option<u64>,
@@ -52,9 +53,9 @@ pub struct Cursor {
     pub opened: Instant,
     /// The command that opened it, for `currentOp`; shared with the table of cursors.
     pub originating: Arc<DocBuf>,
-    /// Time for each of its batches that `maxTimeMS` of the opening command left.
+    /// Time limit of each further batch: what is left of `maxTimeMS` of the opening command.
     pub time_left: Option<Duration>,
-    /// Whether a getMore waits for documents when there are none: `awaitData`.
+    /// Whether a getMore without documents waits for some: `awaitData`.
     pub awaits: bool,
     source: Source,
     /// A document that did not fit into the last batch.
@@ -87,7 +88,7 @@ impl Cursor {
         Cursor::new(namespace, Source::Fixed(documents.into_iter()))
     }
 
-    /// True if there is nothing more to return.
+    /// True if there is nothing left to return.
     pub fn ended(&self) -> bool {
         self.pending.is_none()
             && (self.ended
@@ -95,19 +96,19 @@ impl Cursor {
                 || matches!(&self.source, Source::Fixed(rest) if rest.len() == 0))
     }
 
-    /// Limits of the operation that reads from it now.
+    /// Sets the limits of the operation that reads from it now.
     pub fn set_context(&mut self, context: &OpContext) {
         if let Source::Query(cursor) = &mut self.source {
             cursor.set_context(context.clone());
         }
     }
 
-    /// Whether it may have more documents after it had none.
+    /// Whether it may have more documents after it returned none.
     pub fn is_tailable(&self) -> bool {
         matches!(&self.source, Source::Query(cursor) if cursor.is_tailable())
     }
 
-    /// What tells of insertions that a tailable cursor has not seen, and how many it has.
+    /// The signal of inserts that a tailable cursor has not seen, and how many it has seen.
     pub fn tail_signal(&self) -> Option<(Arc<TailSignal>, u64)> {
         match &self.source {
             Source::Query(cursor) => cursor.tail_signal(),
@@ -131,7 +132,7 @@ impl Cursor {
     }
 
     /// The next batch: at most `documents` (none: as many as fit) and about [`BATCH_BYTES`]. Each
-    /// document is freed once it is copied: many small ones would need several times their bytes.
+    /// document is freed once it is copied, because many small ones need several times their bytes.
     pub fn batch(&mut self, documents: Option<u64>) -> Result<ArrayBuf> {
         let mut batch = ArrayBuf::new();
         let (mut bytes, mut large) = (0, false);
@@ -140,9 +141,9 @@ impl Cursor {
             let Some(document) = self.next()? else { break };
             let size = document.len_bytes();
             if size + REPLY_BYTES > REPLY_BYTES_MAX && batch.is_empty() {
-                return Err(Failure::reply_too_large(size));
+                return Err(reply_too_large(size));
             }
-            // Each element also has a type, a number as its name and a zero byte.
+            // An element also has a type byte, a number as its name and a zero byte.
             bytes += size + 12;
             if bytes > BATCH_BYTES && !batch.is_empty() {
                 self.pending = Some(document);
@@ -153,7 +154,7 @@ impl Cursor {
                 *remaining = remaining.saturating_sub(1);
             }
             if bytes > LARGE_BATCH_BYTES && !large {
-                // Memory that is not written to costs nothing, and to grow by steps would copy.
+                // Memory that is not written to costs nothing, while growing step by step copies.
                 batch.reserve(BATCH_BYTES + REPLY_BYTES - LARGE_BATCH_BYTES);
                 large = true;
             }
@@ -164,7 +165,7 @@ impl Cursor {
     }
 }
 
-/// What the table knows of a cursor that is in use.
+/// The entry of a cursor in the table, also while a command uses it.
 struct Entry {
     namespace: String,
     session: Option<SessionId>,
@@ -173,13 +174,13 @@ struct Entry {
     last_used: Instant,
     state: State,
     awaits: bool,
-    /// A getMore waits for documents; this wakes it.
+    /// Wakes the getMore that waits for documents.
     waiting: Option<Arc<Notify>>,
 }
 
 enum State {
     Idle(Box<Cursor>),
-    /// A command uses it; this switch interrupts the command.
+    /// A command uses it; the flag interrupts the command.
     InUse(Arc<AtomicBool>),
 }
 
@@ -188,11 +189,11 @@ impl Entry {
         matches!(self.state, State::InUse(_)) || self.waiting.is_some()
     }
 
-    /// Called under the table's lock, so that the switch of a command that has ended, and that its
-    /// connection uses again for the next one, is never touched.
+    /// Called under the lock of the table: the connection reuses the flag for its next command, which must not be
+    /// interrupted.
     fn interrupt(&self) {
-        if let State::InUse(switch) = &self.state {
-            switch.store(true, Ordering::Relaxed);
+        if let State::InUse(flag) = &self.state {
+            flag.store(true, Ordering::Relaxed);
         }
         if let Some(waiting) = &self.waiting {
             waiting.notify_one();
@@ -219,12 +220,12 @@ impl CheckedOut<'_> {
         self.cursor.as_deref_mut().ok_or_else(|| not_found(self.id))
     }
 
-    /// True if somebody killed the cursor while it was in use.
+    /// True if the cursor was killed while it was in use.
     pub fn was_killed(&self) -> bool {
         !self.table.all.lock().contains_key(&self.id)
     }
 
-    /// Puts the cursor back for the next batch; if it was killed in the meantime it is closed.
+    /// Puts the cursor back for the next batch. One that was killed meanwhile is closed.
     pub fn put_back(mut self) {
         let cursor = self.cursor.take();
         let mut all = self.table.all.lock();
@@ -250,7 +251,7 @@ pub struct CursorCounts {
     pub open: i64,
     /// Those that a command uses.
     pub pinned: i64,
-    /// Those without an idle time-out.
+    /// Those without an idle timeout.
     pub no_timeout: i64,
 }
 
@@ -262,16 +263,16 @@ pub struct CursorInfo {
     pub namespace: String,
     /// The session that owns it.
     pub session: Option<SessionId>,
-    /// True if it has no idle time-out.
+    /// True if it has no idle timeout.
     pub no_timeout: bool,
-    /// What opened it.
+    /// The command that opened it.
     pub originating: Arc<DocBuf>,
     /// True while a command uses it.
     pub in_use: bool,
 }
 
 impl Cursors {
-    /// Keeps a cursor and gives it an id: a random positive number.
+    /// Stores a cursor and returns its id, a random positive number.
     pub fn insert(&self, cursor: Cursor) -> i64 {
         let mut all = self.all.lock();
         let id = loop {
@@ -294,14 +295,14 @@ impl Cursors {
         id
     }
 
-    /// Takes a cursor out for use by one command, which the switch interrupts.
-    pub fn check_out(&self, id: i64, switch: &Arc<AtomicBool>) -> Result<CheckedOut<'_>> {
+    /// Takes a cursor out for use by one command, which the flag interrupts.
+    pub fn check_out(&self, id: i64, flag: &Arc<AtomicBool>) -> Result<CheckedOut<'_>> {
         let mut all = self.all.lock();
         let entry = all.get_mut(&id).ok_or_else(|| not_found(id))?;
         if entry.waiting.is_some() {
             return Err(in_use(id));
         }
-        match std::mem::replace(&mut entry.state, State::InUse(switch.clone())) {
+        match std::mem::replace(&mut entry.state, State::InUse(flag.clone())) {
             State::Idle(cursor) => Ok(CheckedOut {
                 table: self,
                 id,
@@ -314,8 +315,8 @@ impl Cursors {
         }
     }
 
-    /// Notes that a getMore waits for documents of an idle cursor; `wake` wakes it when the cursor is closed.
-    /// False if that has happened already.
+    /// Records that a getMore waits for documents of an idle cursor; `wake` wakes it when the cursor is closed.
+    /// False if the cursor is closed already.
     pub fn park(&self, id: i64, wake: &Arc<Notify>) -> bool {
         match self.all.lock().get_mut(&id) {
             Some(entry) => {
@@ -326,7 +327,7 @@ impl Cursors {
         }
     }
 
-    /// The getMore does not wait any more. False if the cursor was closed meanwhile.
+    /// Records that the getMore no longer waits. False if the cursor was closed meanwhile.
     pub fn unpark(&self, id: i64) -> bool {
         match self.all.lock().get_mut(&id) {
             Some(entry) => {
@@ -337,7 +338,7 @@ impl Cursors {
         }
     }
 
-    /// Whether a getMore waits when there are no documents.
+    /// Whether a getMore without documents waits for some.
     pub fn awaits(&self, id: i64) -> bool {
         self.all.lock().get(&id).is_some_and(|entry| entry.awaits)
     }
@@ -364,7 +365,7 @@ impl Cursors {
     }
 
     fn kill_ids(&self, choose: impl FnOnce(&HashMap<i64, Entry>) -> Vec<i64>) -> u64 {
-        // Dropped after the lock is free: closing may take time.
+        // Dropped after the lock is released: closing may take time.
         let dead: Vec<Entry> = {
             let mut all = self.all.lock();
             let ids = choose(&all);
@@ -403,7 +404,7 @@ impl Cursors {
         self.kill_if(|_| true)
     }
 
-    /// Closes the cursors that were idle for the time-out and says how many.
+    /// Closes the cursors that were idle for the timeout. Returns how many.
     pub fn expire(&self, now: Instant, timeout: Duration) -> u64 {
         self.kill_if(|entry| {
             !entry.in_use()
@@ -423,7 +424,7 @@ impl Cursors {
         counts
     }
 
-    /// What is open.
+    /// All open cursors.
     pub fn list(&self) -> Vec<CursorInfo> {
         self.all
             .lock()
@@ -440,16 +441,16 @@ impl Cursors {
     }
 }
 
-fn in_use(id: i64) -> Failure {
-    Failure::new(
+fn in_use(id: i64) -> Error {
+    Error::new(
         ErrorCode::CursorInUse,
         format!("cursor id {id} is already in use"),
     )
 }
 
 /// The error for a cursor that does not exist.
-pub fn not_found(id: i64) -> Failure {
-    Failure::new(
+pub fn not_found(id: i64) -> Error {
+    Error::new(
         ErrorCode::CursorNotFound,
         format!("cursor id {id} not found"),
     )
@@ -496,33 +497,33 @@ mod tests {
         let table = Cursors::default();
         let id = table.insert(numbers(3));
         assert!(id > 0);
-        let switch = Arc::new(AtomicBool::new(false));
-        let out = table.check_out(id, &switch).unwrap();
+        let flag = Arc::new(AtomicBool::new(false));
+        let out = table.check_out(id, &flag).unwrap();
         assert_eq!(
-            table.check_out(id, &switch).err().unwrap().code,
+            table.check_out(id, &flag).err().unwrap().code(),
             ErrorCode::CursorInUse
         );
         out.put_back();
         assert_eq!(table.namespace(id).as_deref(), Some("db.c"));
 
-        let out = table.check_out(id, &switch).unwrap();
+        let out = table.check_out(id, &flag).unwrap();
         assert!(table.kill(id) && !table.kill(id));
-        assert!(switch.load(Ordering::Relaxed) && out.was_killed());
+        assert!(flag.load(Ordering::Relaxed) && out.was_killed());
         out.put_back();
         assert_eq!(
-            table.check_out(id, &switch).err().unwrap().code,
+            table.check_out(id, &flag).err().unwrap().code(),
             ErrorCode::CursorNotFound
         );
 
         let id = table.insert(numbers(3));
-        drop(table.check_out(id, &switch).unwrap());
+        drop(table.check_out(id, &flag).unwrap());
         assert!(
             table.list().is_empty(),
             "a cursor that is not put back is closed"
         );
     }
 
-    /// The command may have tens of kilobytes, and there may be many cursors.
+    /// A command may have tens of kilobytes, and there may be many cursors.
     #[test]
     fn the_command_of_a_cursor_is_kept_once() {
         let table = Cursors::default();
@@ -548,10 +549,10 @@ mod tests {
         patient.no_timeout = true;
         let patient = table.insert(patient);
         assert_eq!(table.counts(), counts(2, 0, 1));
-        let switch = Arc::new(AtomicBool::new(false));
-        let out = table.check_out(patient, &switch).unwrap();
+        let flag = Arc::new(AtomicBool::new(false));
+        let out = table.check_out(patient, &flag).unwrap();
         assert_eq!(table.counts(), counts(2, 1, 1));
-        // One for which a getMore waits is in use too.
+        // A cursor with a waiting getMore is in use too.
         assert!(table.park(idle, &Arc::new(Notify::new())));
         assert_eq!(table.counts(), counts(2, 2, 1));
         out.put_back();

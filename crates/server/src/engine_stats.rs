@@ -1,13 +1,13 @@
-//! The engine's figures, for the section `frond` of `serverStatus`.
+//! The engine's counters, for the section `frond` of `serverStatus`.
 
 use frond_bson::{DocBuf, doc};
-use frond_store::keyspace::EngineStats;
+use frond_store::EngineStats;
 
 fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// The figures as a document; sizes in bytes.
+/// The counters as a document; sizes are in bytes.
 pub fn to_doc(stats: &EngineStats) -> DocBuf {
     doc! {
         "version": env!("CARGO_PKG_VERSION"),

@@ -1,26 +1,24 @@
 //! Where commands run: the one place that decides it.
 //!
 //! The store is synchronous: it reads files, waits for the journal, and takes as long as a query
-//! takes. Tokio's way to run such work is `block_in_place`, which hands the other tasks of the
-//! thread to another one. That costs two or three switches between threads, more than a look-up by
-//! `_id` costs altogether. So work that is usually short runs as it is, on the thread that read
-//! the request, with two precautions:
+//! takes. Tokio runs such work with `block_in_place`, which hands the other tasks of the thread to
+//! another thread. That costs two or three context switches, more than a whole look-up by `_id`. So
+//! work that is usually short runs directly on the thread that read the request, with two precautions:
 //!
-//! - While a thread works, nobody may be listening to the sockets: the thread that took the last
-//!   request was the one that listened, and Tokio wakes another only when it knows of more work. A
-//!   watchdog wakes one each millisecond while work runs, so that is how long a request can be
-//!   overlooked.
-//! - Some threads are kept free: when too many work in this way at the same time, further work is
-//!   handed over after all.
+//! - While a thread works, no thread may be polling the sockets: the thread that read the last request
+//!   was the one that polled, and Tokio wakes another only when it knows of more work. A watchdog wakes
+//!   one each millisecond while work runs, which bounds how long a request can be overlooked.
+//! - Some threads are kept free: when too many run short work at the same time, further work goes
+//!   through `block_in_place` after all.
 //!
-//! With many busy clients that limit would be met all the time, and most work would be handed over.
-//! So a connection waits for its [`Turn`] before it handles a message, and there are as many turns
-//! as work may run without a hand-over. Work that takes long after all gives its turn back: the
-//! watchdog sees to that.
+//! Many busy clients would reach that limit all the time, and most work would be handed over. So a
+//! connection acquires a [`Permit`] before it handles a message, and there are as many permits as pieces
+//! of work that may run without a hand-over. The watchdog releases the permit of work that turns out
+//! to take long.
 //!
-//! Measured with single-document operations, a hand-over for every command cost three switches of
-//! threads instead of one, and about half as much processor time again. With 64 clients on two cores,
-//! waiting for turns doubled the rate of short operations.
+//! Measured with single-document operations, a hand-over for every command cost three context switches
+//! instead of one, and about half as much processor time again. With 64 clients on two cores, permits
+//! doubled the rate of short operations.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,34 +30,34 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use crate::failure::{ErrorCode, Failure, Result};
+use frond_error::{Error, ErrorCode, Result};
 
 /// How long a command may keep its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// It looks at memory only.
+    /// It reads memory only.
     Instant,
     /// It reads or writes a few documents, usually.
     Short,
-    /// It waits for the journal, or goes through whole collections.
+    /// It waits for the journal, or scans whole collections.
     Long,
 }
 
-/// Threads kept for listening and for work that is handed over.
+/// Threads kept free for polling and for work that is handed over.
 const THREADS_FREE: usize = 4;
 
-/// How often the watchdog looks while work runs.
+/// Period of the watchdog while work runs.
 const TICK: Duration = Duration::from_millis(1);
 
-/// After so many looks without work the watchdog sleeps until it is woken.
+/// After this many ticks without work the watchdog sleeps until it is woken.
 const TICKS_AWAKE: u32 = 100;
 
-/// After so many looks a turn is taken to be long. On a machine that others use too, work that is short is put off
-/// for some milliseconds now and then.
+/// Ticks after which work counts as long. On a shared machine short work is preempted for some milliseconds now and
+/// then.
 const TICKS_LONG: u32 = 10;
 
-/// Turns that are watched; it is more than there are on any machine.
-const TURNS_MAX: usize = 64;
+/// Permits that the watchdog can watch; more than any machine has.
+const PERMITS_MAX: usize = 64;
 
 /// Threads that the runtime should have: enough to keep some free on the smallest machine.
 pub fn worker_threads() -> usize {
@@ -77,93 +75,89 @@ pub struct Executor {
 struct Shared {
     /// Short work that runs now.
     running: AtomicUsize,
-    /// The watchdog sleeps, and the next short work must wake it.
+    /// Whether the watchdog sleeps; the next short work must wake it.
     asleep: AtomicBool,
     stop: AtomicBool,
-    turns: Semaphore,
-    /// A bit for each place in `since` that is taken.
-    places: AtomicU64,
-    /// The look of the watchdog at which a turn began; [`GIVEN_BACK`] when it took too long.
-    since: [AtomicU32; TURNS_MAX],
-    /// Looks of the watchdog.
+    permits: Semaphore,
+    /// A bit for each slot of `since` that is in use.
+    slots: AtomicU64,
+    /// The tick at which the permit of each slot was acquired; [`RELEASED`] once the watchdog released it.
+    since: [AtomicU32; PERMITS_MAX],
+    /// Ticks of the watchdog.
     ticks: AtomicU32,
 }
 
-/// Marks a turn that somebody else has by now.
-const GIVEN_BACK: u32 = u32::MAX;
+/// Marks a permit that is released.
+const RELEASED: u32 = u32::MAX;
 
 impl Shared {
-    /// Notes a turn that begins. None if too many are noted already.
-    fn take_place(&self) -> Option<usize> {
-        let mut taken = self.places.load(Ordering::Relaxed);
+    /// Claims a slot for a permit that is acquired. None if all are in use.
+    fn claim_slot(&self) -> Option<usize> {
+        let mut used = self.slots.load(Ordering::Relaxed);
         loop {
-            let place = taken.trailing_ones() as usize;
-            if place >= TURNS_MAX {
+            let slot = used.trailing_ones() as usize;
+            if slot >= PERMITS_MAX {
                 return None;
             }
-            let more = taken | 1 << place;
-            match self.places.compare_exchange_weak(
-                taken,
-                more,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            ) {
+            let more = used | 1 << slot;
+            match self
+                .slots
+                .compare_exchange_weak(used, more, Ordering::AcqRel, Ordering::Relaxed)
+            {
                 Ok(_) => {
-                    let now = self.ticks.load(Ordering::Relaxed) % GIVEN_BACK;
-                    self.since.get(place)?.store(now, Ordering::Release);
-                    return Some(place);
+                    let now = self.ticks.load(Ordering::Relaxed) % RELEASED;
+                    self.since.get(slot)?.store(now, Ordering::Release);
+                    return Some(slot);
                 }
-                Err(now) => taken = now,
+                Err(now) => used = now,
             }
         }
     }
 
-    /// Gives others the turns of work that takes long.
-    fn give_back_long_turns(&self) {
-        let now = self.ticks.fetch_add(1, Ordering::Relaxed) % GIVEN_BACK;
-        let taken = self.places.load(Ordering::Acquire);
-        for (place, since) in self.since.iter().enumerate() {
+    /// Releases the permits of work that takes long.
+    fn release_long_permits(&self) {
+        let now = self.ticks.fetch_add(1, Ordering::Relaxed) % RELEASED;
+        let used = self.slots.load(Ordering::Acquire);
+        for (slot, since) in self.since.iter().enumerate() {
             let began = since.load(Ordering::Acquire);
-            // One that was taken this moment is marked until its beginning is noted.
-            if taken >> place & 1 == 1
-                && began != GIVEN_BACK
+            // A slot that was just claimed is still marked as released until its tick is stored.
+            if used >> slot & 1 == 1
+                && began != RELEASED
                 && now.wrapping_sub(began) >= TICKS_LONG
                 && since
-                    .compare_exchange(began, GIVEN_BACK, Ordering::AcqRel, Ordering::Relaxed)
+                    .compare_exchange(began, RELEASED, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok()
             {
-                self.turns.add_permits(1);
+                self.permits.add_permits(1);
             }
         }
     }
 }
 
 /// The right to handle a message on the thread that read it.
-pub struct Turn {
+pub struct Permit {
     shared: Arc<Shared>,
-    place: Option<usize>,
+    slot: Option<usize>,
 }
 
-impl std::fmt::Debug for Turn {
+impl std::fmt::Debug for Permit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Turn").finish_non_exhaustive()
+        f.debug_struct("Permit").finish_non_exhaustive()
     }
 }
 
-impl Drop for Turn {
+impl Drop for Permit {
     fn drop(&mut self) {
-        let mut is_ours = true;
-        if let Some(place) = self.place
-            && let Some(since) = self.shared.since.get(place)
+        let mut is_held = true;
+        if let Some(slot) = self.slot
+            && let Some(since) = self.shared.since.get(slot)
         {
-            // Whoever marks it first, gives the turn to others.
-            is_ours = since.swap(GIVEN_BACK, Ordering::AcqRel) != GIVEN_BACK;
-            self.shared
-                .places
-                .fetch_and(!(1 << place), Ordering::AcqRel);
+            // The first to mark the slot, this or the watchdog, releases the permit.
+            is_held = since.swap(RELEASED, Ordering::AcqRel) != RELEASED;
+            self.shared.slots.fetch_and(!(1 << slot), Ordering::AcqRel);
         }
-        if is_ours {
-            self.shared.turns.add_permits(1);
+        if is_held {
+            self.shared.permits.add_permits(1);
         }
     }
 }
@@ -177,9 +171,9 @@ impl Executor {
             running: AtomicUsize::new(0),
             asleep: AtomicBool::new(false),
             stop: AtomicBool::new(false),
-            turns: Semaphore::new(short_max.max(1)),
-            places: AtomicU64::new(0),
-            since: [const { AtomicU32::new(GIVEN_BACK) }; TURNS_MAX],
+            permits: Semaphore::new(short_max.max(1)),
+            slots: AtomicU64::new(0),
+            since: [const { AtomicU32::new(RELEASED) }; PERMITS_MAX],
             ticks: AtomicU32::new(0),
         });
         let watched = shared.clone();
@@ -193,20 +187,20 @@ impl Executor {
         })
     }
 
-    /// Turns that are free, and all.
-    pub fn tickets(&self) -> (usize, usize) {
+    /// Available permits, and all permits.
+    pub fn permits(&self) -> (usize, usize) {
         let all = self.short_max.max(1);
-        (self.shared.turns.available_permits().min(all), all)
+        (self.shared.permits.available_permits().min(all), all)
     }
 
-    /// Waits until a message may be handled.
-    pub async fn turn(&self) -> Turn {
-        // Nobody closes it.
-        if let Ok(permit) = self.shared.turns.acquire().await {
+    /// Waits for the permit to handle a message.
+    pub async fn acquire(&self) -> Permit {
+        // The semaphore is never closed.
+        if let Ok(permit) = self.shared.permits.acquire().await {
             permit.forget();
         }
-        Turn {
-            place: self.shared.take_place(),
+        Permit {
+            slot: self.shared.claim_slot(),
             shared: self.shared.clone(),
         }
     }
@@ -230,12 +224,9 @@ impl Executor {
             }
         };
         outcome.unwrap_or_else(|payload| {
-            Err(Failure::new(
+            Err(Error::new(
                 ErrorCode::InternalError,
-                format!(
-                    "the server failed inside this command: {}",
-                    panic_text(&*payload)
-                ),
+                format!("internal error in this command: {}", panic_text(&*payload)),
             ))
         })
     }
@@ -261,35 +252,35 @@ impl Drop for Executor {
     }
 }
 
-/// The watchdog's life: while short work runs, a task that does nothing is spawned now and then,
-/// which makes the runtime wake a thread that sleeps; that one then listens to the sockets.
+/// The thread of the watchdog. While short work runs it spawns an empty task each tick, which makes the runtime wake
+/// a sleeping thread; that thread then polls the sockets.
 fn watch(shared: &Shared, runtime: &Handle) {
-    let mut quiet = 0;
+    let mut idle_ticks = 0;
     while !shared.stop.load(Ordering::Acquire) {
-        shared.give_back_long_turns();
+        shared.release_long_permits();
         if shared.running.load(Ordering::Acquire) > 0 {
-            quiet = 0;
+            idle_ticks = 0;
             runtime.spawn(async {});
         } else {
-            quiet += 1;
+            idle_ticks += 1;
         }
-        if quiet < TICKS_AWAKE {
+        if idle_ticks < TICKS_AWAKE {
             sleep(TICK);
             continue;
         }
         shared.asleep.store(true, Ordering::SeqCst);
-        // Work that began before it could see the flag would not wake us.
-        if shared.running.load(Ordering::SeqCst) == 0 && shared.places.load(Ordering::SeqCst) == 0 {
+        // Work that began before the flag was set does not wake this thread.
+        if shared.running.load(Ordering::SeqCst) == 0 && shared.slots.load(Ordering::SeqCst) == 0 {
             while shared.asleep.load(Ordering::Acquire) && !shared.stop.load(Ordering::Acquire) {
                 park();
             }
         }
         shared.asleep.store(false, Ordering::Release);
-        quiet = 0;
+        idle_ticks = 0;
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub fn panic_text(payload: &(dyn Any + Send)) -> &str {
     payload
         .downcast_ref::<&str>()
@@ -318,21 +309,21 @@ mod tests {
             assert_eq!(executor.run(work, || Ok(3)), Ok(3));
             let failure = executor.run::<()>(work, || panic!("a {} thing", "bad"));
             let failure = failure.unwrap_err();
-            assert_eq!(failure.code, ErrorCode::InternalError);
-            assert!(failure.message.ends_with("a bad thing"));
+            assert_eq!(failure.code(), ErrorCode::InternalError);
+            assert!(failure.message().ends_with("a bad thing"));
         }
         assert_eq!(executor.shared.running.load(Ordering::SeqCst), 0);
     }
 
-    /// Work that holds its turn for long does not keep others from theirs, and all turns come back.
+    /// Work that holds its permit for long does not block others, and all permits are released.
     #[test]
-    fn turns_of_long_work_are_given_to_others() {
+    fn permits_of_long_work_are_released_early() {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS_FREE + 2)
             .build()
             .unwrap();
         let executor = Arc::new(runtime.block_on(async { Executor::new() }).unwrap());
-        let free = || executor.shared.turns.available_permits();
+        let free = || executor.shared.permits.available_permits();
         assert_eq!((executor.short_max, free()), (2, 2));
         for _ in 0..3 {
             let (go_on, wait) = std::sync::mpsc::channel::<()>();
@@ -341,7 +332,7 @@ mod tests {
                 .map(|_| {
                     let (executor, wait) = (executor.clone(), wait.clone());
                     runtime.spawn(async move {
-                        let _turn = executor.turn().await;
+                        let _permit = executor.acquire().await;
                         let done = executor.run(Work::Short, || {
                             let _ = wait.lock().unwrap().recv();
                             Ok(())
@@ -350,20 +341,20 @@ mod tests {
                     })
                 })
                 .collect();
-            // Two more can only have turns that were given back.
-            let more = runtime.block_on(async { (executor.turn().await, executor.turn().await) });
+            // Two more permits are available only because the watchdog released the first two.
+            let more =
+                runtime.block_on(async { (executor.acquire().await, executor.acquire().await) });
             drop(go_on);
             for task in long {
                 runtime.block_on(task).unwrap();
             }
             drop(more);
             assert_eq!(free(), 2);
-            assert_eq!(executor.shared.places.load(Ordering::SeqCst), 0);
+            assert_eq!(executor.shared.slots.load(Ordering::SeqCst), 0);
         }
     }
 
-    /// Clients that do not know of each other are served while others run "short" work that is
-    /// not short at all, in any number.
+    /// A client is served while any number of others run work that is declared short but takes long.
     #[test]
     fn long_work_that_was_taken_for_short_does_not_stop_the_others() {
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -392,7 +383,7 @@ mod tests {
                     });
                 }
             });
-            // The clients are no part of the runtime, which may stand still.
+            // The clients run outside of the runtime, which may stall.
             let ask = |stream: &mut TcpStream| {
                 stream.write_all(&[0]).unwrap();
                 stream.read_exact(&mut [9]).unwrap();

@@ -1,27 +1,26 @@
-//! The fail point `failCommand`: commands that fail, wait or lose their connection on demand, so
-//! that the authors of applications and drivers can test what they do then. Only with
-//! `--setParameter enableTestCommands=1`. Described in MongoDB's driver specifications under
-//! "failCommand".
+//! The fail point `failCommand`: commands that fail, wait or lose their connection on demand, for tests of
+//! applications and drivers. Only with `--setParameter enableTestCommands=1`. MongoDB's driver specifications
+//! describe it under "failCommand".
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 use parking_lot::Mutex;
 
 use crate::arguments::{Arguments, whole};
-use crate::failure::{ErrorCode, Failure, Result};
 
-/// When a fail point acts.
+/// When a fail point is active.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
     /// Never.
     Off,
-    /// Each time.
+    /// Always.
     AlwaysOn,
-    /// So many times more.
+    /// For this many further commands.
     Times(u64),
-    /// After so many times.
+    /// After this many commands.
     Skip(u64),
     /// With this probability, from 0 to 1.
     Probability(f64),
@@ -31,7 +30,7 @@ impl Mode {
     /// Reads `mode`: `"off"`, `"alwaysOn"`, `{times: n}`, `{skip: n}` or
     /// `{activationProbability: p}`.
     pub fn parse(value: &Value<'_>) -> Result<Mode> {
-        let wrong = || Failure::bad_value(format!("unknown mode of a fail point: {value:?}"));
+        let wrong = || Error::bad_value(format!("unknown mode of a fail point: {value:?}"));
         let mode = match value {
             Value::String("off") => return Ok(Mode::Off),
             Value::String("alwaysOn") => return Ok(Mode::AlwaysOn),
@@ -54,7 +53,7 @@ impl Mode {
         }
     }
 
-    /// Whether it acts this time.
+    /// Whether it is active for this command.
     fn acts(&mut self) -> bool {
         match self {
             Mode::Off => false,
@@ -80,7 +79,7 @@ impl Mode {
     }
 }
 
-/// What happens to a command.
+/// The effect on a command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effect {
     /// It waits this long first.
@@ -96,22 +95,20 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// The reply instead of running the command.
-    pub fn failure(&self) -> Option<Failure> {
+    /// The error that replaces running the command.
+    pub fn failure(&self) -> Option<Error> {
         let code = self.error?;
-        let mut failure = Failure::new(
+        let failure = Error::new(
             ErrorCode::from_code(code),
             "Failing command via 'failCommand' failpoint",
         );
-        if let Some(labels) = &self.labels {
-            let mut details = DocBuf::new();
-            details.push("errorLabels", labels);
-            failure.details = Some(Box::new(details));
-        }
-        Some(failure)
+        Some(match &self.labels {
+            Some(labels) => failure.with_details(doc! {"errorLabels": labels}),
+            None => failure,
+        })
     }
 
-    /// Adds what the reply of a command that was run is to have.
+    /// Adds fields to the reply of a command that was run.
     pub fn add_to(&self, reply: &mut DocBuf) {
         if let Some(error) = &self.write_concern_error {
             reply.push("writeConcernError", error);
@@ -136,7 +133,7 @@ struct FailCommand {
 /// The fail points of a server.
 #[derive(Debug, Default)]
 pub struct FailPoints {
-    /// Whether there is anything to look at.
+    /// Whether a fail point is set.
     on: AtomicBool,
     fail_command: Mutex<Option<FailCommand>>,
 }
@@ -145,7 +142,7 @@ impl FailPoints {
     /// Sets `failCommand`. Returns how often it acted before.
     ///
     /// # Errors
-    /// `BadValue` and `TypeMismatch` for data that it does not take.
+    /// `BadValue` and `TypeMismatch` for data that it does not accept.
     pub fn set(&self, mode: Mode, data: Option<&Doc>) -> Result<u64> {
         let args = Arguments::new("failCommand", data.unwrap_or(Doc::empty()));
         args.only(&[
@@ -205,7 +202,7 @@ impl FailPoints {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// What happens to a command that goes by any of these names.
+    /// The effect on a command with any of these names.
     pub fn of(
         &self,
         names: &[&str],
@@ -237,8 +234,6 @@ impl FailPoints {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-
-    use frond_bson::doc;
 
     use super::*;
 
@@ -279,7 +274,7 @@ mod tests {
         assert_eq!(points.of(&["insert"], Some("a"), name), None);
         assert_eq!(points.of(&["find"], None, name), None);
         let effect = points.of(&["find"], Some("a"), name).unwrap();
-        assert_eq!(effect.failure().unwrap().code.code(), 91);
+        assert_eq!(effect.failure().unwrap().code().code(), 91);
         let data = doc! {"failCommands": ["find"], "closeConnection": true, "namespace": "test.d"};
         assert_eq!(points.set(Mode::AlwaysOn, Some(&data)).unwrap(), 1);
         assert_eq!(points.of(&["find"], None, name), None);

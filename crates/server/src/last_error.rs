@@ -1,29 +1,30 @@
 //! The result of a connection's last write, for `getLastError`.
 //!
-//! Clients of the legacy write opcodes get no answer; they ask with `getLastError` on the same
-//! connection. Errors of such writes wait here.
+//! Legacy write opcodes have no reply; clients ask with `getLastError` on the same connection. Errors of
+//! such writes are kept here.
 
 use frond_bson::{DocBuf, OwnedValue};
+use frond_error::Error;
 
-use crate::failure::Failure;
+use crate::errors::truncated;
 
 /// What the last write did.
 #[derive(Clone, Debug, Default)]
 pub struct LastError {
     /// Documents that it inserted, updated or deleted.
     pub n: i64,
-    /// Whether an update changed a document that was there. None after other writes.
+    /// Whether an update matched an existing document. None after other writes.
     pub updated_existing: Option<bool>,
     /// The `_id` that an update inserted.
     pub upserted: Option<OwnedValue>,
-    /// Why it failed.
-    pub failure: Option<Failure>,
-    /// Operations since, for `getPrevError`.
+    /// The error, if it failed.
+    pub failure: Option<Error>,
+    /// Number of operations since then, for `getPrevError`.
     pub age: i64,
 }
 
 impl LastError {
-    /// A new operation begins: what was known of the last one is old.
+    /// Begins a new operation; an error of an earlier one ages.
     pub fn begin(&mut self) {
         if self.failure.is_some() {
             self.age += 1;
@@ -35,7 +36,7 @@ impl LastError {
         }
     }
 
-    /// Forgets everything.
+    /// Clears everything.
     pub fn reset(&mut self) {
         *self = LastError::default();
     }
@@ -70,14 +71,13 @@ impl LastError {
         };
     }
 
-    /// Records a failure; what was counted before it stays.
-    pub fn failed(&mut self, failure: Failure) {
-        self.failure = Some(failure.bounded());
+    /// Records an error; counts from before it are kept.
+    pub fn failed(&mut self, failure: Error) {
+        self.failure = Some(truncated(failure));
         self.age = 0;
     }
 
-    /// The fields of the reply of `getLastError`. An error of an operation before the last one does
-    /// not count.
+    /// Adds the fields of the reply to `getLastError`. Only the error of the last operation counts.
     pub fn write_reply(&self, reply: &mut DocBuf) {
         if let Some(existing) = self.updated_existing {
             reply.push("updatedExisting", existing);
@@ -88,9 +88,9 @@ impl LastError {
         reply.push("n", i32::try_from(self.n).unwrap_or(i32::MAX));
         match &self.failure {
             Some(failure) if self.age == 0 => {
-                reply.push("err", &failure.message);
-                reply.push("code", failure.code.code());
-                reply.push("codeName", &*failure.code.name());
+                reply.push("err", failure.message());
+                reply.push("code", failure.code().code());
+                reply.push("codeName", &*failure.code().name());
             }
             _ => reply.push("err", None::<i32>),
         }
@@ -130,7 +130,7 @@ mod tests {
             doc! {"updatedExisting": false, "upserted": 7, "n": 1, "err": null}
         );
         last.begin();
-        last.failed(Failure::bad_value("no"));
+        last.failed(Error::bad_value("no"));
         assert_eq!(
             reply(&last),
             doc! {"n": 0, "err": "no", "code": 2, "codeName": "BadValue"}

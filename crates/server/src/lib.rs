@@ -1,11 +1,14 @@
 //! The Frond server: connections, sessions, commands, cursors and settings.
 //!
-//! [`command_line`] makes the arguments of `frond serve`, and [`run`] is the server's life.
+//! [`command_line`] makes the arguments of `frond serve`, and [`run`] runs the server.
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod background;
+mod client;
 #[cfg(test)]
 mod client_fields;
+mod clock;
 mod commands;
 mod concern;
 mod connection;
@@ -13,15 +16,16 @@ mod context;
 mod cursors;
 mod dispatch;
 mod engine_stats;
+mod errors;
 mod exec;
 mod fail_points;
-mod failure;
 mod last_error;
-mod legacy;
 mod life;
+mod limits;
 mod lock_file;
 mod log;
 mod memory;
+mod message;
 mod metrics;
 mod net;
 pub mod offline;

@@ -1,20 +1,22 @@
-//! The life of the server: from the command line to a clean end.
+//! Running the server: start, signals, clean shutdown.
 
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
-use frond_store::{DocumentStore, EngineOptions, OpContext, StoreOptions};
+use frond_store::{DocumentStore, StorageOptions, StoreOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::background;
+use crate::commands::COMMANDS;
 use crate::exec::{panic_text, worker_threads};
 use crate::lock_file::LockFile;
 use crate::log::{Component, Log};
 use crate::memory::{default_cache_bytes, usable_bytes};
-use crate::net::listen::{AddressError, UnixSocketFile, accept_all, take};
+use crate::metrics::Metrics;
+use crate::net::listen::{AddressError, UnixSocketFile, accept_all, bind_all};
 use crate::settings::{Settings, resolve};
 use crate::state::Server;
 
@@ -22,38 +24,39 @@ use crate::state::Server;
 mod exit {
     /// A setting is wrong.
     pub const BAD_OPTIONS: u8 = 2;
-    /// An address cannot be had.
+    /// An address cannot be bound.
     pub const NET_ERROR: u8 = 48;
-    /// The data directory or what is in it cannot be used.
+    /// The data directory or its files cannot be used.
     pub const DATA_ERROR: u8 = 100;
 }
 
-/// How long running operations have to end when the server stops.
-const GOODBYE: Duration = Duration::from_secs(15);
+/// How long the shutdown waits for running operations.
+const SHUTDOWN_WAIT: Duration = Duration::from_secs(15);
 
-/// How often idle cursors and sessions are looked for.
-const SWEEP: Duration = Duration::from_secs(4);
-
-/// Why the server could not start or go on, and the exit code that says so.
-struct Stop {
+/// Why the server could not start or continue, with its exit code.
+struct FatalError {
     code: u8,
     message: String,
 }
 
-impl Stop {
-    fn new(code: u8, message: impl ToString) -> Stop {
-        Stop {
+impl FatalError {
+    fn new(code: u8, message: impl ToString) -> FatalError {
+        FatalError {
             code,
             message: message.to_string(),
         }
     }
 
-    fn address(error: &AddressError) -> Stop {
-        Stop::new(exit::NET_ERROR, error)
+    fn thread(error: &std::io::Error) -> FatalError {
+        FatalError::new(1, format!("cannot start a thread: {error}"))
+    }
+
+    fn address(error: &AddressError) -> FatalError {
+        FatalError::new(exit::NET_ERROR, error)
     }
 }
 
-/// Serves until a signal or the command `shutdown` ends it. The exit code is 0 after a clean end,
+/// Serves until a signal or the command `shutdown`. The exit code is 0 after a clean shutdown,
 /// 2 for a wrong setting, 48 if an address is in use, 100 if the data directory cannot be used.
 #[must_use]
 pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
@@ -76,7 +79,7 @@ pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
         .worker_threads(worker_threads())
         .enable_all()
         .thread_name("frond-worker")
-        // Threads that wait for the store; each runs one command.
+        // Threads that run commands with blocking work.
         .max_blocking_threads(1024)
         .build()
     {
@@ -105,20 +108,21 @@ pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
     }
 }
 
-async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), Stop> {
+async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
     let began = Instant::now();
     log_start(&settings, &log);
-    let ips = resolve(&settings.bind_ip).map_err(|error| Stop::new(exit::BAD_OPTIONS, error))?;
-    let lock =
-        LockFile::take(&settings.db_path).map_err(|error| Stop::new(exit::DATA_ERROR, error))?;
-    let addresses = take(&ips, settings.port).map_err(|error| Stop::address(&error))?;
+    let ips =
+        resolve(&settings.bind_ip).map_err(|error| FatalError::new(exit::BAD_OPTIONS, error))?;
+    let lock = LockFile::take(&settings.db_path)
+        .map_err(|error| FatalError::new(exit::DATA_ERROR, error))?;
+    let addresses = bind_all(&ips, settings.port).map_err(|error| FatalError::address(&error))?;
     let port = addresses.port;
     let mut unix = settings
         .unix_socket_path(port)
         .map(|path| UnixSocketFile::listen(&path, settings.unix_socket_permissions))
         .transpose()
-        .map_err(|error| Stop::address(&error))?;
-    let mut signals = Signals::new().map_err(|error| Stop::new(1, error))?;
+        .map_err(|error| FatalError::address(&error))?;
+    let mut signals = Signals::new().map_err(|error| FatalError::new(1, error))?;
     warn(&settings, &log, &lock, &ips);
 
     let store = tokio::task::block_in_place(|| open_store(&settings, &log))?;
@@ -127,16 +131,16 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), Stop> {
         .clone()
         .map(PidFile::write)
         .transpose()
-        .map_err(|error| Stop::new(exit::BAD_OPTIONS, error))?;
-    let server = Server::new(settings, log.clone(), store, port)
+        .map_err(|error| FatalError::new(exit::BAD_OPTIONS, error))?;
+    let metrics = Metrics::new(COMMANDS.len());
+    let server = Server::new(settings, log.clone(), store, metrics, port)
         .map(Arc::new)
-        .map_err(|error| Stop::new(1, format!("cannot start a thread: {error}")))?;
-    let resumed = resume_index_builds(&server)
-        .map_err(|error| Stop::new(1, format!("cannot start a thread: {error}")))?;
-    accept_all(&server, addresses, unix.as_mut()).map_err(|error| Stop::address(&error))?;
-    tokio::spawn(sweep(server.clone()));
-    let ttl = crate::ttl::Monitor::start(&server)
-        .map_err(|error| Stop::new(1, format!("cannot start a thread: {error}")))?;
+        .map_err(|error| FatalError::thread(&error))?;
+    let index_builds =
+        background::resume_index_builds(&server).map_err(|error| FatalError::thread(&error))?;
+    accept_all(&server, addresses, unix.as_mut()).map_err(|error| FatalError::address(&error))?;
+    tokio::spawn(background::expire(server.clone()));
+    let ttl = background::TtlMonitor::start(&server).map_err(|error| FatalError::thread(&error))?;
     for ip in &ips {
         let address = std::net::SocketAddr::new(*ip, port).to_string();
         log.info(
@@ -167,20 +171,22 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), Stop> {
         },
     );
     if server.settings.log_path.is_some() {
-        // The log is elsewhere; whoever started the server wants to know all the same.
+        // The log goes to a file, so tell the terminal that the server is ready.
         println!("frond: waiting for connections on port {port}");
     }
 
     signals.until_stop(&server).await;
     server.stop();
-    goodbye(&server).await;
-    resumed.stop();
+    drain_connections(&server).await;
+    index_builds.stop();
     ttl.stop();
     drop(unix);
-    tokio::task::block_in_place(|| server.store.engine().close())
-        .map_err(|error| Stop::new(exit::DATA_ERROR, format!("closing the data files: {error}")))?;
-    lock.release()
-        .map_err(|error| Stop::new(exit::DATA_ERROR, format!("closing mongod.lock: {error}")))?;
+    tokio::task::block_in_place(|| server.store.close()).map_err(|error| {
+        FatalError::new(exit::DATA_ERROR, format!("closing the data files: {error}"))
+    })?;
+    lock.release().map_err(|error| {
+        FatalError::new(exit::DATA_ERROR, format!("closing mongod.lock: {error}"))
+    })?;
     log.info(
         Component::Control,
         23138,
@@ -191,19 +197,22 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), Stop> {
     Ok(())
 }
 
-fn open_store(settings: &Settings, log: &Log) -> Result<DocumentStore, Stop> {
+fn open_store(settings: &Settings, log: &Log) -> Result<DocumentStore, FatalError> {
     let began = Instant::now();
     let cache = settings.cache_bytes.unwrap_or_else(default_cache_bytes);
-    let mut options = EngineOptions::new(settings.db_path.clone());
-    options.cache_bytes = usize::try_from(cache).unwrap_or(usize::MAX);
-    options.journal = settings.journal;
-    options.journal_commit_interval = settings.journal_commit_interval;
+    let storage = StorageOptions {
+        cache_bytes: usize::try_from(cache).unwrap_or(usize::MAX),
+        journal: settings.journal,
+        journal_commit_interval: settings.journal_commit_interval,
+    };
     let temporary = settings.db_path.join("_tmp");
-    let options_of_store = StoreOptions::with_temporary_files(temporary)
+    let options = StoreOptions::with_temporary_files(temporary)
         .with_large_documents(settings.large_documents)
         .with_natural_order(settings.natural_order);
-    let store = DocumentStore::open_engine(options, options_of_store)
-        .map_err(|error| Stop::new(exit::DATA_ERROR, format!("opening the data files: {error}")))?;
+    let store =
+        DocumentStore::open_directory(&settings.db_path, &storage, options).map_err(|error| {
+            FatalError::new(exit::DATA_ERROR, format!("opening the data files: {error}"))
+        })?;
     log.info(
         Component::Storage,
         4795906,
@@ -236,7 +245,7 @@ fn log_start(settings: &Settings, log: &Log) {
     );
 }
 
-/// What an operator should know before trusting this server with data.
+/// Logs what an operator should know before storing data.
 fn warn(settings: &Settings, log: &Log, lock: &LockFile, ips: &[IpAddr]) {
     for note in &settings.notes {
         log.info(
@@ -256,8 +265,8 @@ fn warn(settings: &Settings, log: &Log, lock: &LockFile, ips: &[IpAddr]) {
             &doc! {"lockFile": settings.db_path.join("mongod.lock").to_string_lossy().into_owned()},
         );
     }
-    // Whoever can reach the loopback interface is on this machine; every other client is a reason
-    // to warn, in the log and in each shell that connects.
+    // Only clients of this machine reach the loopback interface. Any other address is a reason to warn, in the
+    // log and in each shell that connects.
     if ips.iter().any(|ip| !ip.is_loopback()) {
         log.startup_warning(
             22120,
@@ -276,7 +285,7 @@ fn warn(settings: &Settings, log: &Log, lock: &LockFile, ips: &[IpAddr]) {
     }
 }
 
-/// A panic is written to the log like everything else; the command that caused it fails.
+/// Writes panics to the log; the command that panicked fails.
 fn log_panics(log: &Arc<Log>) {
     let log = log.clone();
     std::panic::set_hook(Box::new(move |info| {
@@ -299,8 +308,8 @@ fn log_panics(log: &Arc<Log>) {
     }));
 }
 
-/// Waits for running operations to end, after asking them to.
-async fn goodbye(server: &Server) {
+/// Interrupts running operations and waits for them to end.
+async fn drain_connections(server: &Server) {
     let began = Instant::now();
     server.log.info(
         Component::Control,
@@ -309,80 +318,14 @@ async fn goodbye(server: &Server) {
         "Closing connections",
         &doc! {"connections": server.connections.len() as i64},
     );
-    while !server.connections.is_empty() && began.elapsed() < GOODBYE {
+    while !server.connections.is_empty() && began.elapsed() < SHUTDOWN_WAIT {
         server.connections.kill_all_operations();
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     server.cursors.kill_all();
 }
 
-/// The thread that builds the indexes whose build the last run of the server did not finish.
-struct ResumedBuilds {
-    context: OpContext,
-    thread: std::thread::JoinHandle<()>,
-}
-
-impl ResumedBuilds {
-    /// Interrupts what is left to do; the next run of the server begins it anew.
-    fn stop(self) {
-        self.context.killed.store(true, Ordering::Relaxed);
-        // A panic in it is logged already.
-        let _ = tokio::task::block_in_place(|| self.thread.join());
-    }
-}
-
-fn resume_index_builds(server: &Arc<Server>) -> std::io::Result<ResumedBuilds> {
-    let context = OpContext::new();
-    let (server, limits) = (server.clone(), context.clone());
-    let thread = std::thread::Builder::new()
-        .name("frond-indexes".into())
-        .spawn(move || {
-            for build in server.store.resume_index_builds(&limits) {
-                let mut attributes = doc! {"namespace": build.ns.as_str()};
-                attributes.push_array("indexes", |names| {
-                    build
-                        .indexes
-                        .iter()
-                        .for_each(|name| names.push(name.as_str()));
-                });
-                let (id, context) = (20_660, "IndexBuildsCoordinator");
-                let Err(error) = build.outcome else {
-                    let done = "Index build: done, after it was cut short";
-                    server
-                        .log
-                        .info(Component::Index, id, context, done, &attributes);
-                    continue;
-                };
-                attributes.push("error", &error.to_string());
-                let failed = "Index build: failed, after it was cut short";
-                server
-                    .log
-                    .error(Component::Index, id, context, failed, &attributes);
-            }
-        })?;
-    Ok(ResumedBuilds { context, thread })
-}
-
-/// Closes idle cursors and forgets old sessions.
-async fn sweep(server: Arc<Server>) {
-    let mut stop = server.stop_signal();
-    loop {
-        let period = SWEEP
-            .min(server.cursor_timeout() / 2)
-            .max(Duration::from_millis(10));
-        tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => return,
-            () = tokio::time::sleep(period) => {}
-        }
-        let now = Instant::now();
-        let closed =
-            tokio::task::block_in_place(|| server.cursors.expire(now, server.cursor_timeout()));
-        server.metrics.cursors_timed_out.add(closed);
-        server.sessions.expire(now);
-    }
-}
-
-/// The signals that the server knows.
+/// The signals that the server handles.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -398,7 +341,7 @@ impl Signals {
         })
     }
 
-    /// Ends when the server is to stop.
+    /// Returns when the server is to stop.
     async fn until_stop(&mut self, server: &Server) {
         let mut stop = server.stop_signal();
         loop {
@@ -429,7 +372,7 @@ impl Signals {
     }
 }
 
-/// A file with the process id; it goes with the server.
+/// A file with the process id, removed on shutdown.
 struct PidFile(std::path::PathBuf);
 
 impl PidFile {
@@ -442,7 +385,7 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Nothing can be done if it is gone already.
+        // It may be removed already.
         let _ = std::fs::remove_file(&self.0);
     }
 }

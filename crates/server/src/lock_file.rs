@@ -1,4 +1,4 @@
-//! `mongod.lock`: one server for a data directory.
+//! `mongod.lock`: only one server uses a data directory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-/// A data directory that no other server can open while this lives.
+/// Keeps other servers from opening a data directory, until it is dropped.
 ///
-/// The lock is the system's (`flock`), so a crash frees it. The file holds the process id; a clean
+/// The lock is the system's (`flock`), so a crash releases it. The file holds the process id; a clean
 /// shutdown empties it, so text in it at the start means that the last shutdown was not clean.
 #[derive(Debug)]
 pub struct LockFile {
@@ -19,9 +19,9 @@ pub struct LockFile {
 /// Why a data directory cannot be used.
 #[derive(Debug)]
 pub enum LockError {
-    /// Another process has it; its id, if it could be read.
+    /// Another process holds the lock; its id, if it could be read.
     Taken(PathBuf, Option<u32>),
-    /// It cannot be made, read or written.
+    /// The file cannot be created, read or written.
     Io(PathBuf, std::io::Error),
 }
 
@@ -56,7 +56,7 @@ impl std::fmt::Display for LockError {
 impl std::error::Error for LockError {}
 
 impl LockFile {
-    /// Takes the lock of a directory, which must exist.
+    /// Locks a directory, which must exist.
     pub fn take(directory: &Path) -> Result<LockFile, LockError> {
         let io = |error| LockError::Io(directory.to_path_buf(), error);
         let mut file = OpenOptions::new()
@@ -68,7 +68,7 @@ impl LockFile {
             .map_err(io)?;
         let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
         let mut text = String::new();
-        // Someone else's file may hold anything.
+        // A file of another program may contain anything.
         let _ = (&mut file).take(64).read_to_string(&mut text);
         match locked {
             Ok(()) => {}
@@ -90,8 +90,7 @@ impl LockFile {
         })
     }
 
-    /// Keeps servers out of a directory while it is read, without a change to it. `None` if no
-    /// server has ever used it.
+    /// Locks a directory without a change to it, while it is read. `None` if no server has ever used it.
     pub fn hold(directory: &Path) -> Result<Option<File>, LockError> {
         let io = |error| LockError::Io(directory.to_path_buf(), error);
         std::fs::read_dir(directory).map_err(io)?;
@@ -112,12 +111,12 @@ impl LockFile {
         }
     }
 
-    /// True if the server that had the directory before did not shut down cleanly.
+    /// True if the last server in the directory did not shut down cleanly.
     pub fn was_unclean(&self) -> bool {
         self.unclean
     }
 
-    /// Records a clean shutdown and gives the directory free.
+    /// Records a clean shutdown and releases the lock.
     pub fn release(self) -> std::io::Result<()> {
         self.file.set_len(0)?;
         self.file.sync_all()

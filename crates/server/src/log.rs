@@ -19,11 +19,11 @@ use crate::settings::{LogFormat, LogRotate, Settings};
 /// How serious a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// Something failed.
+    /// A failure.
     Error,
-    /// Something may fail, or needs the operator.
+    /// Something that may fail, or needs the operator.
     Warning,
-    /// What an operator wants to know.
+    /// Events that an operator wants to know.
     Info,
     /// Detail, written when the verbosity is at least this level (1 to 5).
     Debug(u8),
@@ -71,10 +71,10 @@ impl Component {
     }
 }
 
-/// Lines kept in memory, as mongod keeps.
+/// Lines kept in memory, as many as mongod keeps.
 const RECENT_LINES: usize = 1024;
 
-/// A line longer than this is cut in memory, so that the kept lines are bounded.
+/// A longer line is truncated in memory, so that the kept lines are bounded.
 const RECENT_LINE_BYTES: usize = 4096;
 
 /// The log of a server.
@@ -161,7 +161,7 @@ impl Log {
         };
         line.push('\n');
         match &mut *self.sink.lock() {
-            // There is nowhere to report that the log cannot be written.
+            // A failure to write the log cannot be reported anywhere.
             Sink::Stdout => drop(std::io::stdout().lock().write_all(line.as_bytes())),
             Sink::File(file) => drop(file.write_all(line.as_bytes())),
         }
@@ -193,10 +193,10 @@ impl Log {
         self.line(Severity::Error, component, id, context, message, attr);
     }
 
-    /// Writes a warning that a shell shows to whoever connects.
+    /// Writes a warning that shells show when they connect.
     pub fn startup_warning(&self, id: u32, message: &str, attributes: &Doc) {
         self.warning(Component::Control, id, "initandlisten", message, attributes);
-        // Shells read these as JSON whatever the format of the log is.
+        // Shells read these as JSON, whatever the format of the log.
         let now = jiff::Timestamp::now();
         let line = json(
             now,
@@ -210,7 +210,7 @@ impl Log {
         self.recent.lock().startup_warnings.push(line);
     }
 
-    /// The last lines and how many were written in all.
+    /// The last lines, and how many were written in total.
     pub fn recent(&self) -> (Vec<String>, u64) {
         let recent = self.recent.lock();
         (recent.lines.iter().cloned().collect(), recent.total)
@@ -221,7 +221,7 @@ impl Log {
         self.recent.lock().startup_warnings.clone()
     }
 
-    /// Begins a new log file, or opens the file again, as the settings say.
+    /// Begins a new log file or reopens the file, depending on the settings.
     pub fn rotate(&self) -> std::io::Result<()> {
         let Some(path) = &self.path else {
             return Ok(());
@@ -239,7 +239,7 @@ fn open_append(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
-/// The name that an old log file gets.
+/// The name of a rotated log file.
 fn stamped(path: &Path) -> PathBuf {
     let time = jiff::Timestamp::now()
         .strftime("%Y-%m-%dT%H-%M-%S")
@@ -277,7 +277,7 @@ fn json(
     }
     let tail = extjson::to_relaxed(&tail);
     let mut line = String::with_capacity(tail.len() + 96);
-    // The columns line up as in mongod's log, so that it can be read without a tool.
+    // Columns are aligned as in mongod's log, so that it is readable without a tool.
     let severity = format!("\"{}\"", severity.letter());
     let component = format!("\"{}\"", component.name());
     let _ = write!(
@@ -313,7 +313,7 @@ fn text(
     line
 }
 
-/// Keeps what a client sent from starting a line of its own.
+/// Escapes line breaks, so that text from a client cannot begin a line of its own.
 fn one_line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })

@@ -1,4 +1,4 @@
-//! How much memory this machine has, how much this process may use, and how much it does use.
+//! The memory of the machine, the limit of this process, and what the process uses.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ fn smallest(root: &Path, path: &str, file: &str) -> Option<u64> {
     let mut limit: Option<u64> = None;
     let mut place: PathBuf = root.join(path.trim_start_matches('/'));
     loop {
-        // "max", the word for no limit, is not a number.
+        // "max" means no limit and is not a number.
         if let Some(bytes) = fs::read_to_string(place.join(file))
             .ok()
             .and_then(|text| text.trim().parse().ok())
@@ -54,23 +54,23 @@ fn smallest(root: &Path, path: &str, file: &str) -> Option<u64> {
     }
 }
 
-/// The cache to use when the operator chose none: half of the usable memory, at least 64 MiB.
+/// The default size of the cache: half of the usable memory, at least 64 MiB.
 pub fn default_cache_bytes() -> u64 {
     (usable_bytes() / 2).max(64 << 20)
 }
 
-/// What this process uses, as the system counts it.
+/// The memory use of this process, as the system counts it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcessMemory {
     /// Bytes of address space.
     pub virtual_bytes: u64,
     /// Bytes in memory.
     pub resident_bytes: u64,
-    /// Page faults that needed the disk, since the start.
+    /// Major page faults since the start.
     pub page_faults: u64,
 }
 
-/// Reads what this process uses now; zeros where the system does not say.
+/// Reads the current memory use; zeros where the system does not report it.
 pub fn process_memory() -> ProcessMemory {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kilobytes = |name: &str| -> u64 {

@@ -1,4 +1,4 @@
-//! Counters of what the server does, for `serverStatus` and `top`.
+//! Counters for `serverStatus` and `top`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ impl Counter {
         self.0.fetch_add(n, Relaxed);
     }
 
-    /// The count, as BSON wants it.
+    /// The count, as a BSON long.
     pub fn get(&self) -> i64 {
         i64::try_from(self.0.load(Relaxed)).unwrap_or(i64::MAX)
     }
 }
 
-/// What is counted in `opcounters`.
+/// The kinds of operations in `opcounters`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Documents inserted.
@@ -75,12 +75,12 @@ pub enum Class {
     Command,
 }
 
-/// How many and how long.
+/// Number and total time of operations.
 #[derive(Debug, Default)]
 pub struct Timed {
-    /// How many.
+    /// Number of operations.
     pub count: Counter,
-    /// Microseconds in all.
+    /// Total time in microseconds.
     pub micros: Counter,
 }
 
@@ -97,7 +97,7 @@ pub fn micros(took: Duration) -> u64 {
     u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// How often a command ran and failed.
+/// Runs and failures of a command.
 #[derive(Debug, Default)]
 pub struct CommandCount {
     /// Runs.
@@ -121,13 +121,13 @@ pub struct Usage {
     pub remove: Timed,
     /// Everything else.
     pub commands: Timed,
-    /// All that read.
+    /// All operations that read.
     pub reads: Timed,
-    /// All that write.
+    /// All operations that write.
     pub writes: Timed,
 }
 
-/// Collections in `top`; a client that asks for ever more names cannot fill the memory.
+/// Collections in `top`, so that requests for ever more names cannot fill the memory.
 const TOP_MAX: usize = 20_000;
 
 /// All counters of a server.
@@ -135,13 +135,13 @@ const TOP_MAX: usize = 20_000;
 pub struct Metrics {
     ops: [Counter; Op::ALL.len()],
     latencies: [Timed; 3],
-    /// By the command's place in the table.
+    /// By the index of the command in the table.
     pub commands: Vec<CommandCount>,
-    /// Commands that do not exist.
+    /// Requests for commands that do not exist.
     pub unknown_commands: Counter,
-    /// Bytes read from clients, once inflated.
+    /// Bytes of messages from clients, after decompression.
     pub bytes_in: Counter,
-    /// Bytes written to clients, before they are compressed.
+    /// Bytes of replies to clients, before compression.
     pub bytes_out: Counter,
     /// Bytes read from sockets.
     pub physical_bytes_in: Counter,
@@ -151,7 +151,7 @@ pub struct Metrics {
     pub requests: Counter,
     /// Operations slower than the threshold.
     pub slow_operations: Counter,
-    /// Errors that were the client's doing.
+    /// Errors caused by clients.
     pub user_errors: Counter,
     /// Panics and internal errors.
     pub internal_errors: Counter,
@@ -171,13 +171,13 @@ pub struct Metrics {
     pub documents_deleted: Counter,
     /// Cursors opened.
     pub cursors_opened: Counter,
-    /// Cursors dropped because nobody used them.
+    /// Cursors closed by the idle timeout.
     pub cursors_timed_out: Counter,
     top: RwLock<HashMap<String, Arc<Usage>>>,
 }
 
 impl Metrics {
-    /// All zero, for this many commands.
+    /// New counters, for this many commands.
     pub fn new(commands: usize) -> Metrics {
         Metrics {
             commands: (0..commands).map(|_| CommandCount::default()).collect(),
@@ -249,7 +249,7 @@ impl Metrics {
         Some(top.entry(namespace.to_string()).or_default().clone())
     }
 
-    /// Forgets a collection that was dropped, or with a name that ends in a dot a whole database.
+    /// Removes a dropped collection, or a whole database if the name ends in a dot.
     pub fn forget(&self, namespace: &str) {
         let mut top = self.top.write();
         if namespace.ends_with('.') {
@@ -259,7 +259,7 @@ impl Metrics {
         }
     }
 
-    /// Every collection's usage, by name.
+    /// The usage of all collections, by name.
     pub fn top(&self) -> Vec<(String, Arc<Usage>)> {
         let mut all: Vec<_> = self
             .top

@@ -1,4 +1,4 @@
-//! `frond verify` and `frond salvage`: work on a data directory that no server uses.
+//! `frond verify` and `frond salvage`, on a data directory that no server uses.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -7,12 +7,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use frond_store::keyspace::{Problem, Progress};
-use frond_store::offline::{DirectoryReport, SalvageReport, SalvagedCollection};
+use frond_store::offline::{DirectoryReport, Problem, Progress, SalvageReport, SalvagedCollection};
 
 use crate::lock_file::LockFile;
 
-/// Problems of one kind that are printed; the rest are counted.
+/// Problems of one kind that are printed; the rest are only counted.
 const SHOWN_MAX: usize = 200;
 /// Time between two lines of progress.
 const PROGRESS: Duration = Duration::from_millis(500);
@@ -29,11 +28,11 @@ fn directory(name: &'static str, help: &'static str) -> Arg {
 /// The arguments of `frond verify`.
 pub fn verify_command() -> Command {
     Command::new("verify")
-        .about("Check the files of a server that does not run")
+        .about("Check the files of a stopped server")
         .long_about(
-            "Reads everything that the last checkpoint reaches, and the log, and checks checksums, order, bounds, \
-             filters and places. Then compares every index and counter with its collection. Changes nothing. The \
-             exit code is 0 for a sound store and 1 otherwise.",
+            "Reads the last checkpoint and the log, and checks checksums, order, bounds, filters and block \
+             addresses. Then compares every index and counter with its collection. Changes nothing. The exit code \
+             is 0 for a sound store and 1 otherwise.",
         )
         .arg(directory("dbpath", "Directory of the data files"))
 }
@@ -41,15 +40,14 @@ pub fn verify_command() -> Command {
 /// The arguments of `frond salvage`.
 pub fn salvage_command() -> Command {
     Command::new("salvage")
-        .about("Build a new data directory from what can be read of a damaged one")
+        .about("Build a new data directory from the readable parts of a damaged one")
         .long_about(
-            "Copies all documents that can be read into a new directory and builds their indexes anew. Says what is \
-             lost: where an older part of the files had to be taken, older values come back, also of documents that \
-             were deleted. The damaged directory is not changed. The exit code is 0 if nothing was lost and 1 \
-             otherwise.",
+            "Copies all readable documents into a new directory and rebuilds their indexes. Reports what is lost: \
+             where an older part of the files had to be used, older values come back, also of deleted documents. \
+             The damaged directory is not changed. The exit code is 0 if nothing was lost and 1 otherwise.",
         )
         .arg(directory("dbpath", "Directory of the damaged data files"))
-        .arg(directory("out", "Directory for the new ones, empty or missing"))
+        .arg(directory("out", "Directory for the new files, empty or missing"))
 }
 
 fn path<'a>(arguments: &'a ArgMatches, name: &str) -> &'a Path {
@@ -57,7 +55,7 @@ fn path<'a>(arguments: &'a ArgMatches, name: &str) -> &'a Path {
     path.map_or(Path::new(""), PathBuf::as_path)
 }
 
-/// Says how far the work is, on a terminal.
+/// Shows the progress on a terminal.
 struct Meter {
     last: Instant,
     shown: bool,
@@ -91,7 +89,7 @@ impl Meter {
     }
 }
 
-/// Bytes for people.
+/// Formats a number of bytes.
 fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["bytes", "KiB", "MiB", "GiB"] {
@@ -169,7 +167,7 @@ impl Lines {
         self.0.push('\n');
     }
 
-    /// The first of many things, and how many more there are.
+    /// Adds a line for each of the first items, and the number of further ones.
     fn list(&mut self, what: &str, things: impl ExactSizeIterator<Item = impl Display>) {
         let more = things.len().saturating_sub(SHOWN_MAX);
         for thing in things.take(SHOWN_MAX) {
@@ -197,13 +195,13 @@ fn verified(report: &DirectoryReport) -> String {
     ));
     if engine.log_torn_bytes > 0 {
         lines.push(format_args!(
-            "the log ends in {} that a crash cut short; the next start drops them",
+            "the log ends with {} of an incomplete write; the next start drops them",
             size(engine.log_torn_bytes)
         ));
     }
     if engine.log_lost_bytes > 0 {
         lines.push(format_args!(
-            "the log has {} from before the checkpoint that a crash took; nobody needs them",
+            "the log has {} of damage from before the checkpoint; they are not needed",
             size(engine.log_lost_bytes)
         ));
     }
@@ -232,15 +230,14 @@ fn salvaged(report: &SalvageReport) -> String {
     let mut lines = Lines::default();
     lines.list("problem", engine.problems.iter().map(Problem::to_string));
     if engine.checkpoint == 0 {
-        lines.push("no checkpoint could be read: only the log was");
+        lines.push("no checkpoint could be read: only the log was salvaged");
     } else if engine.is_older_checkpoint {
-        lines
-            .push("a newer checkpoint could not be read: changes behind the older one may be lost");
+        lines.push("a newer checkpoint could not be read: changes after the older one may be lost");
     }
     if engine.lost_tree_pages > 0 {
         let pages = engine.lost_tree_pages;
         lines.push(format_args!(
-            "lost: {pages} parts of the list of trees, up to 256 trees each"
+            "lost: {pages} pages of the index of trees, up to 256 trees each"
         ));
     }
     let of_documents: usize = report.collections.iter().map(|one| one.lost.len()).sum();
@@ -256,9 +253,7 @@ fn salvaged(report: &SalvageReport) -> String {
         ));
         if collection.dropped > 0 {
             let dropped = collection.dropped;
-            lines.push(format_args!(
-                "lost: {ns}: {dropped} documents that were not valid"
-            ));
+            lines.push(format_args!("lost: {ns}: {dropped} invalid documents"));
         }
         lines.list(
             "lost",
@@ -268,12 +263,12 @@ fn salvaged(report: &SalvageReport) -> String {
     let elsewhere = engine.lost.len().saturating_sub(of_documents);
     if elsewhere > 0 {
         lines.push(format_args!(
-            "{elsewhere} further ranges were lost of indexes, which are built anew, or of the catalog"
+            "{elsewhere} further ranges were lost, of indexes, which are rebuilt, or of the catalog"
         ));
     }
     lines.list("note", report.errors.iter());
     lines.push(format_args!(
-        "{} messages of trees and {} commits of the log were taken",
+        "{} messages of trees and {} commits of the log were recovered",
         engine.messages, engine.log_frames
     ));
     lines.push(match report.is_whole() {

@@ -1,16 +1,15 @@
-//! A getMore that waits for insertions into a capped collection.
+//! A getMore that waits for inserts into a capped collection.
 //!
-//! It holds no thread and no cursor while it waits: the command returns, the connection's task waits
-//! for the collection, and then runs the same message again. For everybody else it is one operation.
+//! It holds no thread and no cursor while it waits: the command returns, the task of the connection waits
+//! for the collection, and then handles the same message again. `currentOp` shows it as one operation.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frond_store::TailSignal;
+use tokio::sync::Notify;
 
-use crate::connection::Connection;
-
-/// How long a getMore waits if the client does not say.
+/// How long a getMore waits if the client gives no time.
 pub const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
 
 /// What a getMore waits for.
@@ -18,20 +17,20 @@ pub const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
 pub struct Parked {
     /// The cursor.
     pub cursor: i64,
-    /// Tells of insertions.
+    /// Signals inserts.
     pub signal: Arc<TailSignal>,
-    /// Insertions that the cursor has seen.
+    /// Inserts that the cursor has seen.
     pub seen: u64,
-    /// When the client wants an answer, whatever there is.
+    /// When the client wants a reply, with or without documents.
     pub until: Instant,
 }
 
 impl Parked {
-    /// Waits until there may be more documents, the time is over, or somebody interrupts the operation.
-    pub async fn wait(&self, connection: &Connection) {
+    /// Waits until there may be more documents, the time is over, or the operation is interrupted.
+    pub async fn wait(&self, wake: &Notify) {
         tokio::select! {
             () = self.signal.newer(self.seen) => {}
-            () = connection.wake.notified() => {}
+            () = wake.notified() => {}
             () = tokio::time::sleep_until(self.until.into()) => {}
         }
     }

@@ -1,11 +1,10 @@
-//! Random numbers for ids that must not be guessed by accident; not for secrets.
+//! Random numbers for ids, not for secrets.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// 64 random bits. The standard library's hasher is keyed with random bits from the system, and
-/// keyed anew for each call.
+/// 64 random bits. Each new `RandomState` of the standard library has random keys.
 pub fn bits() -> u64 {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let mut hasher = RandomState::new().build_hasher();

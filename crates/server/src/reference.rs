@@ -1,5 +1,5 @@
-//! The pages of `docs/` that are made from tables: what a command takes, what is lacking, which
-//! settings there are.
+//! The pages of `docs/` that are generated from tables: the fields of commands, what is not supported, and
+//! the settings.
 
 mod mongodb_8;
 
@@ -13,12 +13,14 @@ pub use mongodb_8::page as mongodb_8;
 /// The page `docs/compatibility.md`.
 pub fn compatibility() -> String {
     let mut page = String::from(COMPATIBILITY);
-    page.push_str("\n## Commands\n\n| command | what it does | lacks |\n| --- | --- | --- |\n");
+    page.push_str(
+        "\n## Commands\n\n| command | what it does | unsupported fields |\n| --- | --- | --- |\n",
+    );
     let mut commands: Vec<_> = COMMANDS.iter().collect();
     commands.sort_by_key(|command| command.names().first().copied());
     for command in commands {
-        let (names, lacking) = (code(command.names()), code(command.lacking()));
-        let _ = writeln!(page, "| {names} | {} | {lacking} |", command.doc());
+        let (names, unsupported) = (code(command.names()), code(command.unsupported_fields()));
+        let _ = writeln!(page, "| {names} | {} | {unsupported} |", command.doc());
     }
     for family in frond_query::reference::families() {
         section(&mut page, family.title, &family.names, &family.lacking);
@@ -37,118 +39,118 @@ pub fn compatibility() -> String {
 const COMPATIBILITY: &str = "\
 # Compatibility
 
-This page is made from the tables in the code: `FROND_WRITE_DOCS=1 cargo test --test docs`.
+This page is generated from the tables in the code: `FROND_WRITE_DOCS=1 cargo test --test docs`.
 
 Frond speaks MongoDB's wire protocol, versions 0 to 25: OP_MSG, OP_COMPRESSED (snappy, zlib, zstd), OP_QUERY
-and the legacy opcodes. Behaviour, error codes and messages follow MongoDB 8.0; [mongodb-8.md](mongodb-8.md) tells what is there of
-what 8.0 changed. What is lacking fails with an error that names it; nothing is silently ignored that changes a result.
+and the legacy opcodes. Behaviour, error codes and messages follow MongoDB 8.0; [mongodb-8.md](mongodb-8.md) lists the
+changes of 8.0 that Frond has. What is not supported fails with an error that names it; nothing that changes a result is silently ignored.
 
-## What is not there yet
+## What is not supported yet
 
 | what | what happens |
 | --- | --- |
 | authentication, users and roles | a client that authenticates gets an error: connect without credentials, and bind to trusted addresses only |
-| TLS | `net.tls` in the configuration is an error; a client that speaks TLS gets an alert, and the log tells why |
+| TLS | `net.tls` in the configuration is an error; a client that speaks TLS gets an alert, and the log says why |
 | server-side JavaScript (`$where`, `$function`, `$accumulator`, `mapReduce`) | an error that names what to use instead |
-| transactions over several statements | `startTransaction` is an error, as on a stand-alone mongod |
-| replica sets, sharding, change streams | the commands answer as a stand-alone mongod does; leave `replicaSet=` out of the address, or the driver waits for a replica set and gives up |
-| collations for searching (`de@collation=search`) and a few other variants of locales | an error |
+| multi-statement transactions | `startTransaction` is an error, as on a standalone mongod |
+| replica sets, sharding, change streams | the commands reply as a standalone mongod does; leave `replicaSet=` out of the connection string, or the driver waits for a replica set and times out |
+| search collations (`de@collation=search`) and a few other locale variants | an error |
 | `normalization: false` of collations | text is always normalized |
-| wildcard indexes with a collation | an error of `createIndexes`; give the index the simple collation where the collection has another |
-| buckets of time series | measurements are kept as ordinary documents, in the order of insertion; they can be updated and deleted like others |
-| every command that is not listed below | error 59, as for a command that nobody knows |
+| wildcard indexes with a collation | an error of `createIndexes`; give the index the simple collation if the collection has another |
+| buckets of time series | measurements are stored as ordinary documents, in insertion order; they can be updated and deleted like others |
+| every command that is not listed below | error 59, as for an unknown command |
 
 ## Large documents
 
-Documents of 32 KiB or more with a large sub-document are [stored in parts](large-documents.md), which nobody notices
-but for two things. `dataSize` and `collStats.size` do not count a field that an `$inc` added without reading, until the document is written
-whole again. `explain` tells how many such documents were examined.
+Documents of 32 KiB or more with a large sub-document are [stored in parts](large-documents.md). Clients notice
+two differences: `dataSize` and `collStats.size` do not count a field that an `$inc` added without reading, until the document is
+rewritten as a whole, and `explain` reports how many such documents were examined.
 
 ## Sizes
 
-`collStats`, `dbStats`, `listDatabases` and `$collStats` give the space in the data file, which is compressed, and with it what no
-checkpoint has written yet: the keys and values that are in memory and in the log, rounded up to blocks of 4 KiB. Where documents lie
-under their `_id`, the index on it has no tree of its own: its size is what leads to them (internal nodes, indexes of runs, filters),
+`collStats`, `dbStats`, `listDatabases` and `$collStats` report the compressed space in the data file, plus the data that no
+checkpoint has written yet: the keys and values in memory and in the log, rounded up to blocks of 4 KiB. Where documents are stored
+by `_id`, the index on `_id` has no tree of its own: its size is that of the internal nodes, the indexes of runs and the filters,
 and `storageSize` is the rest of that tree, so nothing is counted twice. Free space belongs to the file of all databases and is not
 divided among them.
 
-A reply has at most 16 MiB and 16 KiB. One that would be larger is error 10334, and `explain` leaves out what does not fit, with a
+A reply has at most 16 MiB and 16 KiB. A larger one is error 10334; `explain` leaves out what does not fit, with a
 warning.
 
 ## Natural order
 
-A `find` without a sort, and `$natural`, give the order of `_id`, which for ObjectIds is nearly the order of insertion.
-Capped collections and time series give the order of insertion itself. So does a collection that is created with
-`naturalOrder: \"insertion\"`, as MongoDB's do until documents are deleted; `--setParameter naturalOrder=insertion` makes that
-the order of new collections. [Natural order](natural-order.md) tells what it costs.
+A `find` without a sort, and `$natural`, return documents in the order of `_id`, which for ObjectIds is nearly insertion order.
+Capped collections and time series have insertion order. So does a collection that is created with
+`naturalOrder: \"insertion\"`, like MongoDB's collections until documents are deleted; `--setParameter naturalOrder=insertion` makes that
+the default of new collections. [Natural order](natural-order.md) describes its costs.
 
 ## Collections
 
-- A record id (`showRecordId`) is a number that counts up in capped collections, time series and those with `naturalOrder: \"insertion\"`. Elsewhere documents lie
-  under their `_id`, and the number is made of that.
-- Of `storageEngine` and `indexOptionDefaults` the `block_compressor` in WiredTiger's `configString` counts; the rest is kept. `clusteredIndex` changes how the
-  index on `_id` is shown: documents lie in it in any case.
+- A record id (`showRecordId`) is a counter in capped collections, time series and those with `naturalOrder: \"insertion\"`. Elsewhere documents are
+  stored by `_id`, and the number is derived from that.
+- Of `storageEngine` and `indexOptionDefaults` the `block_compressor` in WiredTiger's `configString` has an effect; the rest is only stored. `clusteredIndex` changes how the
+  index on `_id` is listed: documents are stored in it in any case.
 - A time series has no index on `_id`, as in MongoDB, and no buckets: `system.buckets.NAME` is another name for it, so
-  that it can be dumped and restored between servers of this kind, but not from or to MongoDB.
+  that it can be dumped and restored between Frond servers, but not from or to MongoDB.
 - `system.views` can be read. It is changed by `create`, `collMod` and `drop`.
 
-## Operations that run
+## Running operations
 
-`$currentOp` and `currentOp` show a command whole up to 64 KiB, and of a longer one its short fields. With `truncateOps: true`, and
-in the command unless `$truncateOps` is false, that begins at 1 KiB. `backtrace` and `idleSessions` are accepted and add nothing: no
-operation waits for a latch whose holder could be shown, and no session keeps an open transaction. `$collStats` has no `latencyStats` and no
-`queryExecStats`: an error names them; `top` has the latencies of collections.
+`$currentOp` and `currentOp` show commands up to 64 KiB in full, and only the short fields of longer ones. With `truncateOps: true`, and
+in the command unless `$truncateOps` is false, the limit is 1 KiB. `backtrace` and `idleSessions` are accepted and add nothing: no
+operation waits for a latch whose holder could be shown, and no session has an open transaction. `$collStats` has no `latencyStats` and no
+`queryExecStats`: an error names them; `top` reports the latencies of collections.
 
-## Drivers and shells of before MongoDB 3.2
+## Drivers and shells before MongoDB 3.2
 
-Over OP_QUERY an `aggregate` without `cursor` is answered with `{result: […]}`, up to 16 MiB (error 16389 beyond). In OP_MSG it needs a
-cursor. `snapshot` of a query is accepted, as every query here reads a snapshot; in OP_MSG it is an error, as in today's MongoDB. `group`,
-`geoNear`, `eval` and `text` are commands that MongoDB itself has no more.
+Over OP_QUERY the reply to an `aggregate` without `cursor` is `{result: […]}`, up to 16 MiB (beyond that, error 16389). OP_MSG requires
+`cursor`. `snapshot` of a query is accepted, because every query reads a snapshot; in OP_MSG it is an error, as in today's MongoDB.
+MongoDB itself has removed the commands `group`, `geoNear`, `eval` and `text`.
 
 ## Text that is not UTF-8
 
-Strings, symbols, code and patterns are stored and returned byte for byte, whatever the bytes are, as in MongoDB. Names of
-fields have to be UTF-8 (error 22), which MongoDB does not ask for.
+Strings, symbols, code and patterns are stored and returned byte for byte, also if they are not UTF-8, as in MongoDB. Names of
+fields must be UTF-8 (error 22), which MongoDB does not require.
 
 | what | on a string that is not UTF-8 |
 | --- | --- |
-| comparisons, sorts, `distinct`, `$group`, `_id`, indexes of every kind, hashes | by its bytes, as of every other string |
-| `$concat`, `$toUpper`, `$toLower`, `$strcasecmp`, `$split`, `$replaceOne`, `$replaceAll`, `$trim`, `$substrBytes`, `$indexOfBytes`, `$strLenBytes`, `$binarySize` | by its bytes; the result has them, too |
+| comparisons, sorts, `distinct`, `$group`, `_id`, indexes of every kind, hashes | by its bytes, like any other string |
+| `$concat`, `$toUpper`, `$toLower`, `$strcasecmp`, `$split`, `$replaceOne`, `$replaceAll`, `$trim`, `$substrBytes`, `$indexOfBytes`, `$strLenBytes`, `$binarySize` | by its bytes, which are also in the result |
 | `$strLenCP`, `minLength` and `maxLength` of `$jsonSchema` | the number of bytes that begin a code point |
 | `$substrCP`, `$indexOfCP` | errors 34456 and 40095; `chars` of `$trim`: 5156305 |
 | `$regex`, `pattern` of `$jsonSchema` | no match |
 | `$regexMatch`, `$regexFind`, `$regexFindAll` | error 51156 |
-| conversions to other types | fail as for text that is no number, date or ObjectId; to binData with the format `utf8`: its bytes |
-| collations | what is not UTF-8 counts as U+FFFD |
-| text indexes, `$text` | what is not UTF-8 ends a word (MongoDB refuses the document: 28755) |
-| patterns, names in `$setField` and `$arrayToObject`, paths, names of collections, options | an error: they have to be UTF-8 |
-| messages, logs, `explain` | U+FFFD in the place of what is not UTF-8; in duplicate key errors hexadecimal digits |
+| conversions to other types | fail as for text that is not a number, date or ObjectId; to binData with the format `utf8`: its bytes |
+| collations | invalid bytes compare as U+FFFD |
+| text indexes, `$text` | invalid bytes end a word (MongoDB refuses the document: 28755) |
+| patterns, names in `$setField` and `$arrayToObject`, paths, names of collections, options | an error: they must be UTF-8 |
+| messages, logs, `explain` | U+FFFD in place of invalid bytes; in duplicate key errors hexadecimal digits |
 
 ## Names that begin with `$`
 
-Inserted documents may have such names at every level, as may those that an upsert inserts or a pipeline makes. Update
-operators and replacements write them to stored documents below the first level; at the first level only `$ref`, `$id` and `$db`
-(errors 52 and 55). An `_id` may have references inside, but no other such name.
+Inserted documents may have such names at every level, and so may the documents of upserts and pipelines. Update
+operators and replacements may write them to stored documents below the first level; at the first level only `$ref`, `$id` and `$db`
+(errors 52 and 55). An `_id` may contain references, but no other such name.
 
-## Places on the sphere
+## Points on the sphere
 
-`$nearSphere` with a legacy pair finds what is near on the sphere with every index: 180 and -180 degrees of longitude are one
-meridian. MongoDB's `2d` indexes do not look across it, and miss documents on the other side.
+`$nearSphere` with a legacy coordinate pair searches across the antimeridian with every index: 180 and -180 degrees of longitude are
+the same meridian. MongoDB's `2d` indexes do not, and miss documents on the other side.
 
 ## Retryable writes
 
-Drivers that retry writes can do so: the results of a session's statements are kept in memory. A server that is
-restarted forgets them, so a retry over a restart may apply a statement again.
+Retryable writes are supported: the results of a session's statements are kept in memory. They are lost at a
+restart, so a retry after a restart may apply a statement twice.
 ";
 
-fn section(page: &mut String, title: &str, names: &[&str], lacking: &[&str]) {
+fn section(page: &mut String, title: &str, names: &[&str], unsupported: &[&str]) {
     let _ = write!(page, "\n## {title}\n\nYes: {}.\n", code(names));
-    if !lacking.is_empty() {
-        let _ = write!(page, "\nNo: {}.\n", code(lacking));
+    if !unsupported.is_empty() {
+        let _ = write!(page, "\nNo: {}.\n", code(unsupported));
     }
 }
 
-/// The names in code quotes; what stands in brackets behind a name is a note on it.
+/// The names in code quotes; text in brackets after a name is a note on it.
 fn code(names: &[&str]) -> String {
     let quote = |name: &&str| match name.split_once(" (") {
         Some((name, note)) => format!("`{name}` ({note}"),
@@ -192,10 +194,10 @@ pub fn configuration() -> String {
 const CONFIGURATION: &str = "\
 # Configuration
 
-This page is made from the table in the code: `FROND_WRITE_DOCS=1 cargo test --test docs`.
+This page is generated from the table in the code: `FROND_WRITE_DOCS=1 cargo test --test docs`.
 
 `frond serve` takes options on the command line and from a file (`--config FILE` or `-f FILE`) in the
-format of mongod.conf. The command line wins. A key that is not known is an error that names it.
+format of mongod.conf. The command line overrides the file. An unknown key is an error that names it.
 
 ```yaml
 storage:
@@ -209,7 +211,7 @@ systemLog:
   destination: file
 ```
 
-| option | key | takes | meaning |
+| option | key | values | meaning |
 | --- | --- | --- | --- |
 ";
 
@@ -217,12 +219,18 @@ systemLog:
 mod tests {
     use super::*;
 
-    /// An option with a note was cut in two at the comma of its note.
+    /// An option with a comma in its note was split in two.
     #[test]
     fn every_name_of_the_pages_is_whole() {
         let mut names: Vec<&str> = COMMANDS
             .iter()
-            .flat_map(|command| [command.names(), command.fields(), command.lacking()])
+            .flat_map(|command| {
+                [
+                    command.names(),
+                    command.fields(),
+                    command.unsupported_fields(),
+                ]
+            })
             .flatten()
             .copied()
             .collect();

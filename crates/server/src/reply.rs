@@ -1,21 +1,22 @@
-//! Shapes that several replies share: the first batch of a cursor, and the errors of a bulk write.
+//! Parts that several replies share: the first batch of a cursor, and the errors of a bulk write.
 
 use std::sync::Arc;
 
 use frond_bson::{ArrayBuf, DocBuf};
+use frond_error::{Error, Result};
 
 use crate::arguments::Arguments;
 use crate::connection::kept_command;
 use crate::context::Context;
 use crate::cursors::{Cursor, FIRST_BATCH_DOCUMENTS};
-use crate::failure::{Failure, Result};
+use crate::errors;
 
-/// How a client wants the first batch.
+/// Options of the first batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchOptions {
-    /// Documents in it; none is the default.
+    /// Number of documents; none means the default.
     pub size: Option<u64>,
-    /// No cursor afterwards, whatever is left.
+    /// The cursor is closed after it.
     pub single: bool,
 }
 
@@ -47,7 +48,7 @@ pub fn open_cursor(
     }
     cursor.session = cx.session;
     cursor.originating = Arc::new(kept_command(cx.body));
-    // The time of a tailable cursor's find is that of its first batch only.
+    // The time limit of a find with a tailable cursor applies to its first batch only.
     cursor.time_left = cx
         .max_time
         .filter(|_| !cursor.is_tailable())
@@ -63,7 +64,7 @@ pub fn first_batch(cx: &mut Context<'_>, cursor: Cursor, options: BatchOptions) 
     Ok(cursor_reply("firstBatch", batch, id, &namespace))
 }
 
-/// `{cursor: {firstBatch: […], id, ns}}`, in the buffer of the batch: a full one is not copied.
+/// `{cursor: {firstBatch: […], id, ns}}`, in the buffer of the batch, so that a full one is not copied.
 pub fn cursor_reply(name: &str, batch: ArrayBuf, id: i64, namespace: &str) -> DocBuf {
     let mut cursor = batch.into_field(name);
     cursor.push("id", id);
@@ -71,30 +72,30 @@ pub fn cursor_reply(name: &str, batch: ArrayBuf, id: i64, namespace: &str) -> Do
     cursor.into_field("cursor")
 }
 
-/// Bytes of what the errors of one reply say. Further errors have their code and an empty message, so
-/// that a bulk of many failures still fits into a reply, as in MongoDB.
+/// Bytes of messages and details of the errors in one reply. Further errors have their code and an empty
+/// message, so that the reply to many failed statements stays within its limit, as in MongoDB.
 pub const ERROR_BYTES_MAX: usize = 1 << 20;
 
-/// The failures of a bulk write, by the index of their statement. What they say is dropped as soon as it does not go
-/// into the reply: each of 100,000 statements may quote megabytes that are stored.
+/// The errors of a bulk write, by the index of their statement. Messages that will not go into the reply are dropped at
+/// once: each of 100,000 errors may quote megabytes of stored data.
 #[derive(Default)]
 pub struct WriteErrors {
-    list: Vec<(usize, Failure)>,
-    /// Bytes of all but the last one.
+    list: Vec<(usize, Error)>,
+    /// Bytes of all errors but the last one.
     bytes: usize,
 }
 
 impl WriteErrors {
-    /// Adds a failure.
-    pub fn push(&mut self, index: usize, failure: Failure) {
+    /// Adds an error.
+    pub fn push(&mut self, index: usize, failure: Error) {
         if let Some((_, last)) = self.list.last_mut() {
-            // `getLastError` tells the last failure whole, whether or not it goes into the reply.
+            // `getLastError` returns the last error in full, whether or not it goes into the reply.
             if self.bytes >= ERROR_BYTES_MAX {
-                *last = Failure::new(last.code, "");
+                *last = Error::new(last.code(), "");
             }
-            self.bytes += last.len_bytes();
+            self.bytes += errors::len_bytes(last);
         }
-        self.list.push((index, failure.bounded()));
+        self.list.push((index, errors::truncated(failure)));
     }
 
     /// True if nothing failed.
@@ -102,22 +103,22 @@ impl WriteErrors {
         self.list.is_empty()
     }
 
-    /// The last failure, for `getLastError`.
-    pub fn last(&self) -> Option<&Failure> {
+    /// The last error, for `getLastError`.
+    pub fn last(&self) -> Option<&Error> {
         self.list.last().map(|(_, failure)| failure)
     }
 
-    /// All of them, in the order of their places.
-    pub fn into_iter(self) -> impl Iterator<Item = (usize, Failure)> {
+    /// All errors, by index.
+    pub fn into_iter(self) -> impl Iterator<Item = (usize, Error)> {
         self.list.into_iter()
     }
 
-    /// True if the statement at this place failed.
+    /// True if the statement with this index failed.
     pub fn failed(&self, index: usize) -> bool {
         self.list.iter().any(|(at, _)| *at == index)
     }
 
-    /// The same failures at the places that the statements have in the client's request.
+    /// The same errors with the indexes of the statements in the client's request.
     pub fn at(mut self, places: &[usize]) -> WriteErrors {
         for (index, _) in &mut self.list {
             *index = places.get(*index).copied().unwrap_or(*index);
@@ -134,12 +135,12 @@ impl WriteErrors {
         reply.push_array("writeErrors", |list| {
             for (index, failure) in &self.list {
                 let fits = bytes < ERROR_BYTES_MAX;
-                bytes += failure.len_bytes();
+                bytes += errors::len_bytes(failure);
                 list.push_doc(|error| {
                     error.push("index", *index as i32);
-                    error.push("code", failure.code.code());
-                    error.push("errmsg", if fits { failure.message.as_str() } else { "" });
-                    if let Some(details) = failure.details.as_ref().filter(|_| fits) {
+                    error.push("code", failure.code().code());
+                    error.push("errmsg", if fits { failure.message() } else { "" });
+                    if let Some(details) = failure.details().filter(|_| fits) {
                         error.push_all(details);
                     }
                 });
@@ -148,7 +149,7 @@ impl WriteErrors {
     }
 }
 
-/// A count as a reply has it: an int if it fits, else a long.
+/// Adds a count to a reply: an int if it fits, else a long.
 pub fn push_count(reply: &mut DocBuf, name: &str, n: u64) {
     match i32::try_from(n) {
         Ok(n) => reply.push(name, n),
@@ -163,7 +164,7 @@ mod tests {
     use frond_bson::doc;
 
     use super::*;
-    use crate::failure::ErrorCode;
+    use frond_error::ErrorCode;
 
     #[test]
     fn write_errors_are_bounded() {
@@ -172,9 +173,9 @@ mod tests {
         errors.write(&mut reply);
         assert!(reply.is_empty() && errors.is_empty());
         for index in 0..100_000 {
-            let mut failure = Failure::new(ErrorCode::DuplicateKey, "E11000 ".repeat(50));
-            failure.details = Some(Box::new(doc! {"keyPattern": {"a": 1}}));
-            errors.push(index, failure);
+            let error = Error::new(ErrorCode::DuplicateKey, "E11000 ".repeat(50));
+            let details = doc! {"keyPattern": {"a": 1}};
+            errors.push(index, error.with_details(details));
         }
         errors.write(&mut reply);
         assert!(reply.len_bytes() < 16 << 20, "{}", reply.len_bytes());
@@ -185,22 +186,25 @@ mod tests {
         assert_eq!(last, &*doc! {"index": 99_999, "code": 11000, "errmsg": ""});
     }
 
-    /// A few bytes of a request may quote a large value that is stored.
+    /// The error of a small statement may quote a large stored value.
     #[test]
     fn write_errors_hold_no_more_memory_than_their_reply() {
         let mut errors = WriteErrors::default();
         for index in 0..100 {
-            let mut failure = Failure::new(ErrorCode::DuplicateKey, format!("E11000 {index}"));
+            let error = Error::new(ErrorCode::DuplicateKey, format!("E11000 {index}"));
             let details = doc! {"keyValue": {"u": "x".repeat(3 << 20)}};
-            failure.details = Some(Box::new(details));
-            errors.push(index, failure);
-            let held: usize = errors.list.iter().map(|(_, one)| one.len_bytes()).sum();
+            errors.push(index, error.with_details(details));
+            let held: usize = errors
+                .list
+                .iter()
+                .map(|(_, one)| errors::len_bytes(one))
+                .sum();
             assert!(held < 7 << 20, "{index}: {held}");
         }
-        // The last one is whole, for getLastError.
+        // The last one is complete, for getLastError.
         let last = errors.last().unwrap();
-        assert_eq!(last.message, "E11000 99");
-        assert!(last.details.is_some());
+        assert_eq!(last.message(), "E11000 99");
+        assert!(last.details().is_some());
         let mut reply = DocBuf::new();
         errors.write(&mut reply);
         let list = reply.get_array("writeErrors").unwrap();

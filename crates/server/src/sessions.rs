@@ -1,8 +1,8 @@
-//! Logical sessions, and what their retryable writes already did.
+//! Logical sessions, and the results of their retryable writes.
 //!
-//! A driver that did not get the answer of a write sends it again with the same session,
+//! A driver that did not get the reply to a write sends it again with the same session,
 //! transaction number and statement ids. A statement that was executed is not executed again: its
-//! recorded result is returned. Records live in memory, for the newest transaction number of each
+//! recorded result is returned. Records are kept in memory, for the newest transaction number of each
 //! session, until the session expires.
 
 use std::collections::{BTreeMap, HashMap};
@@ -11,24 +11,22 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, doc};
-use parking_lot::{Mutex, MutexGuard};
-
-use crate::failure::{ErrorCode, Failure, Result};
+use frond_error::{Error, ErrorCode, Result};
+use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
 
 /// An unused session expires after this many minutes.
 pub const TIMEOUT_MINUTES: i32 = 30;
 
-/// Sessions kept. When there are more, the ones that were idle longest go.
+/// Sessions kept. Beyond that, the longest idle ones are dropped.
 const SESSIONS_MAX: usize = 100_000;
 
-/// Bytes of recorded results that all sessions may hold together. When there are more, the sessions
-/// that were idle longest go.
+/// Bytes of recorded results in all sessions. Beyond that, the longest idle sessions are dropped.
 const RECORD_BYTES_MAX: usize = 64 << 20;
 
 /// The binary subtype of a UUID.
 const SUBTYPE_UUID: u8 = 4;
 
-/// The 16 bytes of a session's UUID.
+/// The UUID of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub [u8; 16]);
 
@@ -41,12 +39,12 @@ impl SessionId {
                 bytes,
             }) => match bytes.try_into() {
                 Ok(id) => Ok(SessionId(id)),
-                Err(_) => Err(Failure::new(
+                Err(_) => Err(Error::new(
                     ErrorCode::InvalidUUID,
                     "uuid must be a 16-byte binary field with UUID (4) subtype",
                 )),
             },
-            Some(other) => Err(Failure::new(
+            Some(other) => Err(Error::new(
                 ErrorCode::TypeMismatch,
                 format!(
                     "BSON field 'LogicalSessionFromClient.id' is the wrong type '{}', expected \
@@ -54,14 +52,14 @@ impl SessionId {
                     other.type_name()
                 ),
             )),
-            None => Err(Failure::new(
+            None => Err(Error::new(
                 ErrorCode::IDLFailedToParse,
                 "BSON field 'LogicalSessionFromClient.id' is missing but a required field",
             )),
         }
     }
 
-    /// A new one: a random UUID (version 4).
+    /// A random UUID (version 4).
     pub fn random() -> SessionId {
         let mut id = crate::random::bytes();
         id[6] = (id[6] & 0x0f) | 0x40;
@@ -75,33 +73,38 @@ impl SessionId {
     }
 }
 
-/// What an executed statement answered.
+/// What an update statement did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Updated {
+    /// Documents matched, or 1 for an upsert.
+    pub n: u64,
+    /// Documents changed.
+    pub modified: u64,
+    /// The `_id` of the document that was inserted.
+    pub upserted: Option<OwnedValue>,
+}
+
+/// The recorded result of an executed statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recorded {
     /// A document was inserted.
     Insert,
     /// An update of one document.
-    Update {
-        /// Documents matched, or 1 for an upsert.
-        n: i64,
-        /// Documents changed.
-        modified: i64,
-        /// The `_id` of an upserted document.
-        upserted: Option<OwnedValue>,
-    },
-    /// A delete of one document: how many there were.
-    Delete(i64),
-    /// A `findAndModify`: its whole reply.
+    Update(Updated),
+    /// A delete of one document: how many were deleted.
+    Delete(u64),
+    /// A `findAndModify`, with its whole reply.
     FindAndModify(DocBuf),
 }
 
 impl Recorded {
-    /// About the bytes that it takes in memory.
+    /// Its approximate size in memory, in bytes.
     fn bytes(&self) -> usize {
         let own = match self {
             Recorded::Insert | Recorded::Delete(_) => 0,
-            Recorded::Update { upserted, .. } => {
-                upserted.as_ref().map_or(0, |id| id.as_value().len_bytes())
+            Recorded::Update(done) => {
+                let upserted = done.upserted.as_ref();
+                upserted.map_or(0, |id| id.as_value().len_bytes())
             }
             Recorded::FindAndModify(reply) => reply.len_bytes(),
         };
@@ -119,7 +122,7 @@ pub struct Session {
     bytes: usize,
     /// Bytes of the records of all sessions.
     total: Arc<AtomicUsize>,
-    /// Statements of all sessions that were executed before.
+    /// Retried statements of all sessions.
     retried: Arc<AtomicU64>,
 }
 
@@ -137,13 +140,13 @@ impl Drop for Session {
     }
 }
 
-/// The retryable write that a command is; holds its session for the time of the command, so that a
-/// retry that overtakes the first try waits for it.
-pub struct RetryableWrite<'a> {
-    session: MutexGuard<'a, Session>,
+/// The retryable write of a running command. It locks the session, so that a retry that overtakes the first
+/// try waits for it.
+pub struct RetryableWrite {
+    session: ArcMutexGuard<RawMutex, Session>,
 }
 
-impl RetryableWrite<'_> {
+impl RetryableWrite {
     /// The result of a statement that was executed before.
     pub fn executed(&self, statement: i32) -> Option<&Recorded> {
         let known = self.session.executed.get(&statement);
@@ -171,13 +174,13 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// How many there are.
+    /// Number of sessions.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.all.lock().len()
     }
 
-    /// Finds or begins a session, and keeps it from expiring.
+    /// Finds or begins a session, and restarts its idle time.
     pub fn touch(&self, id: SessionId) -> Arc<Mutex<Session>> {
         let now = Instant::now();
         let mut all = self.all.lock();
@@ -185,7 +188,7 @@ impl Sessions {
             shrink(&mut all);
         }
         if let Some(session) = all.get(&id) {
-            // A session that is busy is in use anyway.
+            // A locked session is in use, so it does not expire.
             if let Some(mut session) = session.try_lock() {
                 session.last_used = now;
             }
@@ -206,16 +209,15 @@ impl Sessions {
         session
     }
 
-    /// Begins, or goes on with, the retryable write with this number.
-    pub fn begin<'a>(
-        session: &'a Mutex<Session>,
-        id: SessionId,
-        txn_number: i64,
-    ) -> Result<RetryableWrite<'a>> {
-        let mut session = session.lock();
+    /// Waits for the session, and begins or continues its retryable write with this number.
+    ///
+    /// # Errors
+    /// `TransactionTooOld` (225) if a write with a higher number has begun.
+    pub fn begin(&self, id: SessionId, txn_number: i64) -> Result<RetryableWrite> {
+        let mut session = self.touch(id).lock_arc();
         session.last_used = Instant::now();
         if txn_number < session.txn_number {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::TransactionTooOld,
                 format!(
                     "Retryable write with txnNumber {txn_number} is prohibited on session {} \
@@ -233,27 +235,27 @@ impl Sessions {
         Ok(RetryableWrite { session })
     }
 
-    /// Statements of retryable writes that came again and were not executed again.
+    /// Number of statements that were retried and not executed again.
     pub fn retried(&self) -> u64 {
         self.retried.load(Ordering::Relaxed)
     }
 
-    /// All that are known.
+    /// The ids of all sessions.
     pub fn list(&self) -> Vec<SessionId> {
         self.all.lock().keys().copied().collect()
     }
 
-    /// Forgets a session.
+    /// Ends a session.
     pub fn end(&self, id: SessionId) {
         self.all.lock().remove(&id);
     }
 
-    /// Forgets all.
+    /// Ends all sessions.
     pub fn end_all(&self) {
         self.all.lock().clear();
     }
 
-    /// Forgets sessions that nobody used for the time-out.
+    /// Ends sessions that were idle for the timeout.
     pub fn expire(&self, now: Instant) {
         let timeout = Duration::from_secs(TIMEOUT_MINUTES as u64 * 60);
         self.all
@@ -265,7 +267,7 @@ impl Sessions {
     }
 }
 
-/// Drops sessions that were idle longest, until a tenth of their number and of their bytes is free.
+/// Drops the longest idle sessions, until their number and their bytes are a tenth below the limits.
 fn shrink(all: &mut HashMap<SessionId, Arc<Mutex<Session>>>) {
     let mut ages: Vec<(Instant, SessionId)> = all
         .iter()
@@ -298,16 +300,16 @@ mod tests {
         let sessions = Sessions::default();
         let id = SessionId::random();
         let session = sessions.touch(id);
-        let mut write = Sessions::begin(&session, id, 5).unwrap();
+        let mut write = sessions.begin(id, 5).unwrap();
         assert_eq!(write.executed(0), None);
         write.record(0, Recorded::Delete(1));
         drop(write);
-        let write = Sessions::begin(&session, id, 5).unwrap();
+        let write = sessions.begin(id, 5).unwrap();
         assert_eq!(write.executed(0), Some(&Recorded::Delete(1)));
         drop(write);
-        assert_eq!(Sessions::begin(&session, id, 6).unwrap().executed(0), None);
-        let failure = Sessions::begin(&session, id, 5).err().unwrap();
-        assert_eq!(failure.code, ErrorCode::TransactionTooOld);
+        assert_eq!(sessions.begin(id, 6).unwrap().executed(0), None);
+        let failure = sessions.begin(id, 5).err().unwrap();
+        assert_eq!(failure.code(), ErrorCode::TransactionTooOld);
         // The same session, by its id.
         assert!(Arc::ptr_eq(&session, &sessions.touch(id)));
         sessions.end(id);
@@ -334,8 +336,7 @@ mod tests {
         let reply = doc! {"value": {"x": "y".repeat(1 << 20)}};
         for _ in 0..200 {
             let id = SessionId::random();
-            let session = sessions.touch(id);
-            let mut write = Sessions::begin(&session, id, 1).unwrap();
+            let mut write = sessions.begin(id, 1).unwrap();
             write.record(0, Recorded::FindAndModify(reply.clone()));
             assert!(write.executed(0).is_some());
         }
@@ -365,7 +366,7 @@ mod tests {
         ];
         for (doc, code) in cases {
             assert_eq!(
-                SessionId::parse(&doc).unwrap_err().code.code(),
+                SessionId::parse(&doc).unwrap_err().code().code(),
                 code,
                 "{doc:?}"
             );

@@ -8,7 +8,6 @@ use frond_bson::{Doc, DocBuf, ObjectId, doc};
 use frond_store::{DocumentStore, Namespace};
 use tokio::sync::watch;
 
-use crate::commands;
 use crate::connection::Connections;
 use crate::cursors::Cursors;
 use crate::exec::Executor;
@@ -21,11 +20,11 @@ use crate::ttl::Ttl;
 
 /// A running server.
 pub struct Server {
-    /// What the operator chose.
+    /// The settings.
     pub settings: Settings,
     /// The log.
     pub log: Arc<Log>,
-    /// The documents.
+    /// The document store.
     pub store: DocumentStore,
     /// Open cursors.
     pub cursors: Cursors,
@@ -35,19 +34,19 @@ pub struct Server {
     pub connections: Connections,
     /// Counters.
     pub metrics: Metrics,
-    /// Deletes documents that have expired.
+    /// Settings and counters of the TTL monitor.
     pub ttl: Ttl,
     /// Runs commands.
     pub executor: Executor,
-    /// Failures on demand.
+    /// Fail points, for tests.
     pub fail_points: FailPoints,
     /// When it started.
     pub started: Instant,
-    /// Names this run of the server, so that a client sees a restart.
+    /// Identifies this run of the server, so that clients notice a restart.
     pub process_id: ObjectId,
     /// The TCP port it listens on.
     pub port: u16,
-    /// The machine's name.
+    /// The host name.
     pub host: String,
     /// The command line.
     pub arguments: Vec<String>,
@@ -60,16 +59,18 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server over an open store, for the runtime that this is called in.
+    /// A server over an open store, on the runtime that this is called in. `metrics` has a counter
+    /// for each command.
     pub fn new(
         settings: Settings,
         log: Arc<Log>,
         store: DocumentStore,
+        metrics: Metrics,
         port: u16,
     ) -> std::io::Result<Server> {
-        let told = log.clone();
+        let warnings = log.clone();
         let hooks = store.catalog().hooks();
-        hooks.on_invalid_document(move |ns, info| warn_of_invalid(&told, ns, info));
+        hooks.on_invalid_document(move |ns, info| warn_of_invalid(&warnings, ns, info));
         let uname = rustix::system::uname();
         let host = uname.nodename().to_string_lossy().into_owned();
         hooks.name_host(format!("{host}:{port}"));
@@ -84,7 +85,7 @@ impl Server {
             cursors: Cursors::default(),
             sessions: Sessions::default(),
             connections: Connections::default(),
-            metrics: Metrics::new(commands::COMMANDS.len()),
+            metrics,
             fail_points: FailPoints::default(),
             started: Instant::now(),
             process_id: ObjectId::new(),
@@ -96,12 +97,12 @@ impl Server {
         })
     }
 
-    /// `host:port`, how the server names itself.
+    /// `host:port`, as the server names itself.
     pub fn host_and_port(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// The `topologyVersion`. A server that is alone never changes its role, so the counter is 0.
+    /// The `topologyVersion`. A standalone server never changes its role, so the counter is 0.
     pub fn topology_version(&self) -> DocBuf {
         doc! {"processId": self.process_id, "counter": 0i64}
     }
@@ -128,24 +129,24 @@ impl Server {
             .store(millis(timeout), Ordering::Relaxed);
     }
 
-    /// Asks everything to end.
+    /// Asks everything to stop.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
         self.stop.send_replace(true);
     }
 
-    /// True once the server was asked to end.
+    /// True once the server was asked to stop.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Becomes true when the server was asked to end.
+    /// Becomes true when the server is asked to stop.
     pub fn stop_signal(&self) -> watch::Receiver<bool> {
         self.stop.subscribe()
     }
 }
 
-/// Logs a document that was stored though its collection's validator does not like it.
+/// Logs a document that was stored although it fails its collection's validator.
 fn warn_of_invalid(log: &Log, ns: &Namespace, info: &Doc) {
     let attributes = doc! {"namespace": ns.as_str(), "errInfo": info};
     log.line(
@@ -160,9 +161,4 @@ fn warn_of_invalid(log: &Log, ns: &Namespace, info: &Doc) {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Milliseconds since 1970, as BSON dates count.
-pub fn now_ms() -> i64 {
-    jiff::Timestamp::now().as_millisecond()
 }

@@ -1,25 +1,26 @@
 //! The numbers of the statements of a retryable write.
 
-use crate::arguments::{Arguments, whole};
-use crate::failure::{ErrorCode, Failure, Result};
+use frond_error::{Error, ErrorCode, Result};
 
-/// Gives each statement of a command its number: those of `stmtIds`, or numbers from `stmtId` on,
-/// or from 0 on.
+use crate::arguments::{Arguments, whole};
+
+/// The number of each statement of a command: those of `stmtIds`, or consecutive numbers from
+/// `stmtId` or from 0.
 pub enum Statements {
     /// The number of the first.
     From(i32),
-    /// Each one's.
+    /// The number of each.
     Listed(Vec<i32>),
 }
 
 impl Statements {
-    /// Reads the fields of a command with so many statements.
+    /// Reads the fields of a command with this many statements.
     pub fn parse(args: &Arguments<'_>, count: usize) -> Result<Statements> {
         let number = |n: i64| {
-            i32::try_from(n).map_err(|_| Failure::bad_value("a statement id is out of range"))
+            i32::try_from(n).map_err(|_| Error::bad_value("a statement id is out of range"))
         };
         match (args.array("stmtIds")?, args.i64("stmtId")?) {
-            (Some(_), Some(_)) => Err(Failure::new(
+            (Some(_), Some(_)) => Err(Error::new(
                 ErrorCode::InvalidOptions,
                 "stmtId and stmtIds cannot both be given",
             )),
@@ -29,7 +30,7 @@ impl Statements {
                     .map(|value| number(whole(&value)))
                     .collect::<Result<_>>()?;
                 if ids.len() != count {
-                    return Err(Failure::new(
+                    return Err(Error::new(
                         ErrorCode::InvalidLength,
                         format!("stmtIds has {} entries for {count} statements", ids.len()),
                     ));
@@ -40,7 +41,7 @@ impl Statements {
         }
     }
 
-    /// The number of the statement at this place.
+    /// The number of the statement with this index.
     pub fn id(&self, place: usize) -> i32 {
         match self {
             Statements::From(first) => {
@@ -63,21 +64,21 @@ mod tests {
     fn statements_are_numbered() {
         let ids = |doc: &frond_bson::DocBuf| {
             let statements = Statements::parse(&Arguments::new("insert", doc), 2)?;
-            Ok::<_, Failure>((statements.id(0), statements.id(1)))
+            Ok::<_, Error>((statements.id(0), statements.id(1)))
         };
         assert_eq!(ids(&doc! {}).unwrap(), (0, 1));
         assert_eq!(ids(&doc! {"stmtId": 5}).unwrap(), (5, 6));
         assert_eq!(ids(&doc! {"stmtIds": [9, 3]}).unwrap(), (9, 3));
-        assert_eq!(ids(&doc! {"stmtIds": [9]}).unwrap_err().code.code(), 16);
+        assert_eq!(ids(&doc! {"stmtIds": [9]}).unwrap_err().code().code(), 16);
         assert_eq!(
             ids(&doc! {"stmtIds": [1, 2], "stmtId": 1})
                 .unwrap_err()
-                .code
+                .code()
                 .code(),
             72
         );
         assert_eq!(
-            ids(&doc! {"stmtId": 1i64 << 40}).unwrap_err().code.code(),
+            ids(&doc! {"stmtId": 1i64 << 40}).unwrap_err().code().code(),
             2
         );
     }

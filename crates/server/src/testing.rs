@@ -5,11 +5,14 @@
 use std::sync::Arc;
 
 use frond_bson::{DocBuf, doc};
-use frond_store::{DocumentStore, EngineOptions, StoreOptions};
+use frond_store::{DocumentStore, StorageOptions, StoreOptions};
 
+use crate::client::Client;
+use crate::commands::COMMANDS;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::dispatch::{Answer, CommandRequest, run_command};
 use crate::log::Log;
+use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::state::Server;
 
@@ -25,12 +28,12 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// A new, empty one.
+    /// A new, empty server.
     pub fn new() -> TestServer {
         TestServer::with(|_| {})
     }
 
-    /// A new, empty one with other settings.
+    /// A new, empty server with other settings.
     pub fn with(change: impl FnOnce(&mut Settings)) -> TestServer {
         let directory = tempfile::tempdir().unwrap();
         let mut settings = Settings {
@@ -40,21 +43,31 @@ impl TestServer {
             ..Settings::default()
         };
         change(&mut settings);
-        let mut engine = EngineOptions::new(directory.path());
-        engine.cache_bytes = 32 << 20;
-        let store = DocumentStore::open_engine(
-            engine,
-            StoreOptions::with_temporary_files(directory.path().join("_tmp")),
-        )
-        .unwrap();
+        let storage = StorageOptions {
+            cache_bytes: 32 << 20,
+            journal: settings.journal,
+            journal_commit_interval: settings.journal_commit_interval,
+        };
+        let options = StoreOptions::with_temporary_files(directory.path().join("_tmp"));
+        let store = DocumentStore::open_directory(directory.path(), &storage, options).unwrap();
         let log = Arc::new(Log::open(&settings).unwrap());
-        let server = Arc::new(Server::new(settings, log, store, 27017).unwrap());
+        let metrics = Metrics::new(COMMANDS.len());
+        let server = Arc::new(Server::new(settings, log, store, metrics, 27017).unwrap());
         let connection = server.connections.open(Peer::Unix, 10).unwrap();
         TestServer {
             server,
             connection,
             state: ClientState::default(),
             _directory: directory,
+        }
+    }
+
+    /// The client, as the handlers of its messages see it.
+    pub fn client(&mut self) -> Client<'_> {
+        Client {
+            server: &self.server,
+            connection: &self.connection,
+            state: &mut self.state,
         }
     }
 
@@ -67,10 +80,10 @@ impl TestServer {
             exhaust_allowed,
             legacy: false,
         };
-        run_command(&self.server, &self.connection, &mut self.state, &request)
+        run_command(&mut self.client(), &request)
     }
 
-    /// The reply of a command, whatever it is.
+    /// The reply of a command, successful or not.
     pub fn reply(&mut self, db: &str, command: DocBuf) -> DocBuf {
         self.answer(db, &command, false).reply
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 use parking_lot::Mutex;
 
 use crate::error::{Result, command};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::ErrorKind;
 
 use frond_bson::Doc;
-use frond_query::error::{Error as CommandError, ErrorCode};
+use frond_error::{Error as CommandError, ErrorCode};
 
 use crate::keyspace::EngineError;
 
@@ -91,11 +91,27 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Command(_) => None,
+            Error::Engine(error) => Some(error),
+        }
+    }
+}
 
 impl From<CommandError> for Error {
     fn from(error: CommandError) -> Error {
         Error::Command(error)
+    }
+}
+
+impl From<Error> for CommandError {
+    fn from(error: Error) -> CommandError {
+        match error {
+            Error::Command(error) => error,
+            Error::Engine(_) => CommandError::new(error.code(), error.message()),
+        }
     }
 }
 
@@ -118,4 +134,32 @@ pub(crate) fn corrupt(what: impl fmt::Display) -> Error {
         ErrorCode::DataCorruptionDetected,
         format!("stored data is damaged: {what}"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::error::Error as _;
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn the_error_of_the_engine_is_the_source() {
+        let error = Error::from(EngineError::Io {
+            context: "writing data".to_owned(),
+            source: io::Error::from(ErrorKind::StorageFull),
+        });
+        assert_eq!(error.code(), ErrorCode::OutOfDiskSpace);
+        let source = error.source().unwrap();
+        assert!(source.downcast_ref::<EngineError>().is_some());
+        let cause = source
+            .source()
+            .unwrap()
+            .downcast_ref::<io::Error>()
+            .unwrap();
+        assert_eq!(cause.kind(), ErrorKind::StorageFull);
+        assert!(command(ErrorCode::BadValue, "x").source().is_none());
+    }
 }

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use frond_bson::{ArrayBuf, Collator, Doc, Value};
+use frond_error::ErrorCode;
 use frond_query::Environment;
 use frond_query::aggregate::STAGE_MEMORY_BYTES_MAX;
-use frond_query::error::ErrorCode;
 use frond_query::matcher::Filter;
 use frond_query::meta::MetaFields;
 use frond_query::projection::Projection;

@@ -24,7 +24,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use frond_bson::{Doc, key};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 use frond_query::paths::MultikeyPaths;
 
 use crate::catalog::{self, Catalog, Collection, CreateIndexesInfo, Uuid, aborted};

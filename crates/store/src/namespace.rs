@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 
 use crate::error::{Result, command};
 

@@ -9,7 +9,7 @@ use frond_query::spill::{Budget, SpillSpace, Spilled};
 
 use crate::error::{Result, command};
 use crate::spill::SpillFolder;
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 
 /// The settings of queries, which can change while the store is open.
 #[derive(Debug)]

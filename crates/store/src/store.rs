@@ -4,10 +4,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::catalog::Catalog;
 use crate::error::Result;
-use crate::keyspace::{Engine, EngineOptions};
+use crate::keyspace::{Engine, EngineOptions, EngineStats};
 use crate::merge::merge_operator;
 use crate::options::NaturalOrder;
 use crate::queries::QuerySettings;
@@ -52,6 +53,17 @@ impl StoreOptions {
     }
 }
 
+/// How the files of a store are kept.
+#[derive(Clone, Debug)]
+pub struct StorageOptions {
+    /// The memory budget of the engine, in bytes.
+    pub cache_bytes: usize,
+    /// Whether a log is kept. Without one a crash loses what came after the last checkpoint.
+    pub journal: bool,
+    /// The longest time between the acknowledgement of a write and the sync of its log record.
+    pub journal_commit_interval: Duration,
+}
+
 /// Collections of documents over an engine. A cheap handle: clones share everything.
 #[derive(Clone)]
 pub struct DocumentStore {
@@ -89,9 +101,56 @@ impl DocumentStore {
         DocumentStore::open(engine, options)
     }
 
+    /// Opens the store in a directory, and creates it if there is none.
+    ///
+    /// # Errors
+    /// As [`DocumentStore::open`], and `BadValue` (2) for a cache that is too small.
+    pub fn open_directory(
+        path: impl Into<PathBuf>,
+        storage: &StorageOptions,
+        options: StoreOptions,
+    ) -> Result<DocumentStore> {
+        let engine = EngineOptions {
+            cache_bytes: storage.cache_bytes,
+            journal: storage.journal,
+            journal_commit_interval: storage.journal_commit_interval,
+            ..EngineOptions::new(path)
+        };
+        DocumentStore::open_engine(engine, options)
+    }
+
     /// The engine below.
     pub fn engine(&self) -> &Engine {
         self.catalog.engine()
+    }
+
+    /// The engine's counters.
+    pub fn engine_stats(&self) -> EngineStats {
+        self.engine().stats()
+    }
+
+    /// Syncs the log, so that all acknowledged writes survive a crash.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn flush_log(&self) -> Result<()> {
+        Ok(self.engine().flush_log()?)
+    }
+
+    /// Writes all memtables to the data file, then a checkpoint.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn checkpoint(&self) -> Result<()> {
+        Ok(self.engine().checkpoint()?)
+    }
+
+    /// Writes a checkpoint and closes the files. Later operations fail with `InterruptedAtShutdown` (11600).
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn close(&self) -> Result<()> {
+        Ok(self.engine().close()?)
     }
 
     /// The settings of queries.

@@ -4,7 +4,7 @@
 //! compressor of such a string has an effect; the rest concerns WiredTiger.
 
 use frond_bson::{Doc, Value};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 
 use crate::error::{Error, Result, command};
 use crate::keyspace::{Compression, TreeOptions};
@@ -196,7 +196,7 @@ mod tests {
             let crate::error::Error::Command(error) = error else {
                 panic!("{error:?}")
             };
-            assert_eq!(error.code.code(), code, "{options:?}");
+            assert_eq!(error.code().code(), code, "{options:?}");
         }
     }
 }

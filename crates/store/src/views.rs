@@ -1,7 +1,7 @@
 //! Reads by name: of a collection, or of a view. A read of a view becomes a pipeline over the underlying collection.
 
 use frond_bson::{ArrayBuf, Collator, Doc, Value, doc};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 
 use crate::aggregate::AggregateRequest;
 use crate::catalog::ResolvedView;

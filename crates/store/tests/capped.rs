@@ -10,7 +10,7 @@ use std::thread;
 use common::disk::MemDisk;
 use common::{Fixture, INSERT, ns, open_with};
 use frond_bson::{Doc, DocBuf, Value, doc};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 use frond_store::{
     DeleteRequest, DocumentStore, Durability, EngineOptions, FindRequest, Namespace, OpContext,
     UpdateRequest,

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Fixture, ns};
 use frond_bson::doc;
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 use frond_store::{CollectionKind, FindRequest, OpContext};
 
 #[test]

@@ -17,7 +17,7 @@ pub(super) fn all() -> Vec<(&'static str, Vec<Sent>)> {
         ("Mongoose", mongoose()),
         ("Spring Data MongoDB", spring()),
         ("Django", django()),
-        ("features that are lacking", lacking()),
+        ("features that are lacking", unsupported_features()),
     ]
 }
 
@@ -534,7 +534,7 @@ fn django() -> Vec<Sent> {
 }
 
 /// Fields of features that docs/compatibility.md says are not there: the error names the feature.
-fn lacking() -> Vec<Sent> {
+fn unsupported_features() -> Vec<Sent> {
     let transaction =
         doc! {"lsid": lsid(), "txnNumber": 1i64, "startTransaction": true, "autocommit": false};
     let encrypted = doc! {"encryptionInformation": {"type": 1, "schema": {}}};

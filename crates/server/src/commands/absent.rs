@@ -1,6 +1,6 @@
-//! Commands of MongoDB that are not there: what to do instead.
+//! Commands of MongoDB that this server does not have, with advice on what to do instead.
 
-/// Names, and what the error of each says.
+/// Names of commands, and the advice in their error.
 struct Absent {
     names: &'static [&'static str],
     advice: &'static str,
@@ -34,7 +34,7 @@ static ABSENT: &[Absent] = &[
             "replSetStepDown",
             "replSetFreeze",
         ],
-        advice: "this server stands alone: connect without replicaSet= in the address",
+        advice: "this is a standalone server: connect without replicaSet= in the connection string",
     },
     Absent {
         names: &[
@@ -45,28 +45,28 @@ static ABSENT: &[Absent] = &[
             "shardCollection",
             "unshardCollection",
         ],
-        advice: "this server is not sharded; a collection needs nothing to be used",
+        advice: "this server is not sharded; collections are used without it",
     },
     Absent {
         names: &["abortTransaction", "commitTransaction"],
-        advice: "transactions over several statements are not there; a single statement is atomic for each \
+        advice: "multi-statement transactions are not supported; a single statement is atomic for each \
                  document, and writes can be retried",
     },
     Absent {
         names: &["$eval", "eval"],
-        advice: "server-side JavaScript is not there; use commands and pipelines",
+        advice: "server-side JavaScript is not supported; use commands and pipelines",
     },
     Absent {
         names: &["autoCompact", "compact"],
-        advice: "space is given back to the file system without it",
+        advice: "space is returned to the file system without it",
     },
     Absent {
         names: &["removeQuerySettings", "setQuerySettings"],
-        advice: "query settings are not there; name an index with hint",
+        advice: "query settings are not supported; name an index with hint",
     },
     Absent {
         names: &["getClusterParameter", "setClusterParameter"],
-        advice: "cluster parameters are not there; give maxTimeMS with the operation in place of defaultMaxTimeMS",
+        advice: "cluster parameters are not supported; set maxTimeMS on the operation instead of defaultMaxTimeMS",
     },
     Absent {
         names: &[
@@ -75,11 +75,11 @@ static ABSENT: &[Absent] = &[
             "listSearchIndexes",
             "updateSearchIndex",
         ],
-        advice: "search indexes are those of another server; text indexes are there",
+        advice: "search indexes need a separate search server; use text indexes",
     },
 ];
 
-/// Advice for MongoDB's commands that this server lacks.
+/// Advice for a command of MongoDB that this server does not have.
 pub fn advice(name: &str) -> Option<&'static str> {
     let absent = ABSENT.iter().find(|absent| absent.names.contains(&name))?;
     Some(absent.advice)

@@ -1,15 +1,15 @@
 //! `aggregate`
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::{AggregateRequest, Namespace, Verbosity};
 
 use super::find::hint;
-use super::insert::bypass_validation;
+use super::write::bypass_validation;
 use super::{Command, Traits, current_op, explain};
 use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
-use crate::failure::{ErrorCode, Failure, Result};
 use crate::reply::{BatchOptions, first_batch};
 use crate::sessions::SessionId;
 
@@ -43,7 +43,7 @@ impl Command for Aggregate {
         FIELDS
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["needsMerge", "fromMongos", "exchange", "passthroughToShard"]
     }
 
@@ -57,10 +57,10 @@ impl Command for Aggregate {
         if explained {
             return explain::explain(cx, cx.body, Verbosity::QueryPlanner);
         }
-        // Drivers of 2012 to 2015 ask for no cursor here.
+        // Drivers of 2012 to 2015 do not ask for a cursor.
         let inline = args.doc_field("cursor")?.is_none();
         if inline && !cx.legacy {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::FailedToParse,
                 "The 'cursor' option is required, except for aggregate with the explain argument",
             ));
@@ -88,7 +88,7 @@ impl Command for Aggregate {
 fn inline_result(cx: &Context<'_>, mut cursor: Cursor) -> Result<DocBuf> {
     let result = cursor.batch(None)?;
     if !cursor.ended() {
-        return Err(Failure::location(
+        return Err(Error::location(
             16389,
             "aggregation result exceeds maximum document size (16MB); use the option 'cursor'",
         ));
@@ -107,7 +107,7 @@ fn writes(pipeline: &Doc) -> bool {
     matches!(stage, Some(("$out" | "$merge", _)))
 }
 
-/// Refuses the stages that are not in version 1 of the Stable API.
+/// Refuses stages that are not in version 1 of the Stable API.
 fn check_stable_api(pipeline: &Doc) -> Result<()> {
     for (name, spec) in pipeline.values().filter_map(|s| s.as_doc()?.first()) {
         let outside = match name {
@@ -119,7 +119,7 @@ fn check_stable_api(pipeline: &Doc) -> Result<()> {
             _ => false,
         };
         if outside {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::APIStrictError,
                 format!("stage {name} is not allowed with 'apiStrict: true' in API Version 1"),
             ));
@@ -128,15 +128,15 @@ fn check_stable_api(pipeline: &Doc) -> Result<()> {
     Ok(())
 }
 
-/// An aggregation, read from the fields of the command.
+/// A parsed `aggregate` command.
 pub struct Aggregation<'a> {
     /// The collection; none for `aggregate: 1`.
     pub namespace: Option<Namespace>,
-    /// What the store is asked.
+    /// The request to the store.
     pub request: AggregateRequest<'a>,
 }
 
-/// Reads the fields. Those of every command were read before. `variables` are the values of `let`.
+/// Reads the fields, except those that all commands share. `variables` are the values of `let`.
 pub fn parse<'a>(
     cx: &Context<'_>,
     args: &Arguments<'a>,
@@ -145,7 +145,7 @@ pub fn parse<'a>(
     let namespace = match args.get("aggregate") {
         Some(number) if number.is_number() => {
             if number.as_f64() != Some(1.0) {
-                return Err(Failure::new(
+                return Err(Error::new(
                     ErrorCode::FailedToParse,
                     "Invalid command format: the 'aggregate' field must specify a collection \
                      name or 1",
@@ -194,7 +194,7 @@ fn open(cx: &Context<'_>, aggregation: &Aggregation<'_>) -> Result<Cursor> {
     Ok(Cursor::new(name, Source::Query(Box::new(query))))
 }
 
-/// The documents of a first stage that only the server can answer.
+/// The documents of a first stage whose source is the server.
 fn server_documents(
     cx: &Context<'_>,
     namespace: Option<&Namespace>,
@@ -207,7 +207,7 @@ fn server_documents(
         return Ok(None);
     };
     let Value::Document(spec) = spec else {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::FailedToParse,
             format!(
                 "{name} options must be specified in an object, but found: {}",
@@ -221,12 +221,12 @@ fn server_documents(
         list.iter().map(describe).collect::<Vec<DocBuf>>()
     };
     if matches!(name, "$listLocalSessions" | "$listSessions") {
-        // Without users, all sessions belong to everybody.
+        // Without users, sessions have no owner.
         Arguments::new(name, spec).only(&["allUsers", "users"])?;
     }
     if name == "$listSessions" {
         if namespace.is_none_or(|ns| ns.as_str() != "config.system.sessions") {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::InvalidNamespace,
                 "$listSessions may only be run against config.system.sessions",
             ));
@@ -235,7 +235,7 @@ fn server_documents(
     }
     let on_database = namespace.is_none();
     if !on_database || (name == "$currentOp" && cx.db != "admin") {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::InvalidNamespace,
             format!("{name} must be run against the 'admin' database with {{aggregate: 1}}"),
         ));
@@ -250,7 +250,7 @@ fn server_documents(
 fn behind(documents: Vec<DocBuf>, pipeline: &Doc) -> ArrayBuf {
     let list: ArrayBuf = documents.iter().map(|document| &**document).collect();
     let mut replaced = ArrayBuf::new();
-    // As a literal, so that nothing in it is taken for an expression.
+    // As a literal, so that nothing in it is evaluated as an expression.
     replaced.push(&doc! {"$documents": {"$literal": &list}});
     for stage in pipeline.values().skip(1) {
         replaced.push(stage);

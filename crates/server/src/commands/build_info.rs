@@ -1,13 +1,13 @@
 //! `buildInfo`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::context::DOCUMENT_BYTES_MAX;
-use crate::failure::Result;
+use crate::limits::DOCUMENT_BYTES_MAX;
 
-/// Says which server this is and what it was built from.
+/// Reports the version of the server and what it was built from.
 pub struct BuildInfo;
 
 impl Command for BuildInfo {
@@ -16,7 +16,7 @@ impl Command for BuildInfo {
     }
 
     fn doc(&self) -> &'static str {
-        "Says which server this is and what it was built from."
+        "Reports the version of the server and what it was built from."
     }
 
     fn traits(&self) -> Traits {
@@ -84,11 +84,11 @@ mod tests {
         assert_eq!(own, Some(env!("CARGO_PKG_VERSION")));
     }
 
-    /// The commits that were checked out here, as the repository logs them. None if it logs nothing.
+    /// The commits that were checked out here, from the reflog. None if there is no reflog.
     fn checked_out() -> Option<String> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let repository = root.join(".git");
-        // In a worktree it is a file that names the folder.
+        // In a worktree this is a file that names the folder.
         let folder = match std::fs::read_to_string(&repository) {
             Ok(text) => root.join(text.strip_prefix("gitdir: ")?.trim()),
             Err(_) => repository,
@@ -106,8 +106,8 @@ mod tests {
         let explained = server.run("any", doc! {"explain": {"find": "c"}});
         let info = explained.get_doc("serverInfo").unwrap();
         assert_eq!(info.get_str("gitVersion"), Some(&*shown));
-        // The variable sets another commit. Without a reflog there may be none to compare with: no repository, no
-        // commit yet, or references that are kept in a table.
+        // The variable sets another commit. Without a reflog there may be no commit to compare with: no repository, no
+        // commit yet, or references in a table.
         if std::env::var_os("FROND_GIT_VERSION").is_none()
             && let Some(log) = checked_out()
         {

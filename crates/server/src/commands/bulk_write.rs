@@ -1,18 +1,20 @@
 //! `bulkWrite`: inserts, updates and deletes over several collections in one command (MongoDB 8.0).
 
 use frond_bson::{Doc, DocBuf, OwnedValue};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::{InsertOptions, Namespace, UpdateRequest};
 
 use super::delete::{self, delete_once};
-use super::insert::{bypass_validation, insert_once, keep_empty_timestamps};
-use super::update::{self, Updated, update_once};
+use super::insert::insert_once;
+use super::update::{self, update_once};
+use super::write::{Batch, WriteOptions};
 use super::{Command, Traits};
 use crate::arguments::Arguments;
-use crate::context::{Context, lacking};
+use crate::context::{Context, unsupported_option};
 use crate::cursors::Cursor;
-use crate::failure::{ErrorCode, Failure, Result};
+use crate::errors;
 use crate::reply::{BatchOptions, ERROR_BYTES_MAX, first_batch, push_count};
-use crate::sessions::RetryableWrite;
+use crate::sessions::{RetryableWrite, Updated};
 use crate::statements::Statements;
 
 /// The namespace of the cursor over the results.
@@ -45,7 +47,7 @@ impl Command for BulkWrite {
         ]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &[
             "nsInfo.encryptionInformation",
             "nsInfo.isTimeseriesNamespace",
@@ -63,26 +65,21 @@ impl Command for BulkWrite {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let args = cx.args();
-        let bypass_validation = bypass_validation(&args)?;
-        let keep_empty_timestamps = keep_empty_timestamps(&args)?;
-        let ordered = args.flag("ordered")?.unwrap_or(true);
+        let options = WriteOptions::parse(&args)?;
+        let (ordered, variables) = (options.ordered, options.variables.as_deref());
         let errors_only = args.flag("errorsOnly")?.unwrap_or(false);
         let batch = BatchOptions::of_cursor_field(&args)?;
-        let variables = args.variables()?;
         let namespaces = namespaces(cx, &cx.documents("nsInfo")?)?;
-        let documents = cx.documents("ops")?;
-        cx.check_batch(documents.len())?;
-        let ids = Statements::parse(&args, documents.len())?;
+        let Batch {
+            statements: documents,
+            ids,
+        } = Batch::parse(cx, "ops")?;
         // Everything is read before anything is done: a malformed operation fails the command.
         let operations: Vec<Operation<'_>> = documents
             .iter()
             .map(|operation| Operation::parse(operation, &namespaces))
             .collect::<Result<_>>()?;
-        let session = cx.retry_session();
-        let mut retry = session
-            .as_ref()
-            .map(|session| session.begin())
-            .transpose()?;
+        let mut retry = cx.retryable_write()?;
 
         let mut results = Results::new(errors_only);
         let mut at = 0;
@@ -98,8 +95,8 @@ impl Command for BulkWrite {
                     InsertOptions {
                         ordered,
                         durability: cx.write_concern.durability,
-                        bypass_validation,
-                        keep_empty_timestamps,
+                        bypass_validation: options.bypass_validation,
+                        keep_empty_timestamps: options.keep_empty_timestamps,
                     },
                     retry.as_mut(),
                     (at, &ids),
@@ -109,11 +106,11 @@ impl Command for BulkWrite {
                     namespace,
                     statement,
                 } => {
-                    let request = update::parse_statement(statement, variables.as_deref());
+                    let request = update::parse_statement(statement, variables);
                     let done = request.and_then(|request| {
                         let request = UpdateRequest {
-                            bypass_validation,
-                            keep_empty_timestamps,
+                            bypass_validation: options.bypass_validation,
+                            keep_empty_timestamps: options.keep_empty_timestamps,
                             ..request
                         };
                         update_once(cx, namespace, &request, retry.as_mut(), ids.id(at))
@@ -125,9 +122,9 @@ impl Command for BulkWrite {
                     namespace,
                     statement,
                 } => {
-                    let done = delete::parse_statement(statement, variables.as_deref()).and_then(
-                        |request| delete_once(cx, namespace, &request, retry.as_mut(), ids.id(at)),
-                    );
+                    let done = delete::parse_statement(statement, variables).and_then(|request| {
+                        delete_once(cx, namespace, &request, retry.as_mut(), ids.id(at))
+                    });
                     results.deleted(at, done);
                     1
                 }
@@ -140,7 +137,7 @@ impl Command for BulkWrite {
             cx.state.last_error.failed(failure);
         }
         let counts = results.counts();
-        // A client that waits for no write is told the counts only.
+        // A client with `w: 0` gets the counts only.
         let items = if cx.write_concern.is_unacknowledged() {
             Vec::new()
         } else {
@@ -153,7 +150,7 @@ impl Command for BulkWrite {
     }
 }
 
-/// Reads `nsInfo`: the collections that operations name by their place in it.
+/// Reads `nsInfo`: the collections that operations name by index.
 fn namespaces(cx: &Context<'_>, infos: &[&Doc]) -> Result<Vec<Namespace>> {
     infos
         .iter()
@@ -167,7 +164,7 @@ fn namespaces(cx: &Context<'_>, infos: &[&Doc]) -> Result<Vec<Namespace>> {
             ])?;
             for name in ["encryptionInformation", "isTimeseriesNamespace"] {
                 if args.get(name).is_some_and(|value| value.truthy()) {
-                    return Err(lacking("bulkWrite", name));
+                    return Err(unsupported_option("bulkWrite", name));
                 }
             }
             let name = args.str("ns")?.ok_or_else(|| args.missing("ns"))?;
@@ -184,20 +181,20 @@ enum Operation<'a> {
         namespace: &'a Namespace,
         document: &'a Doc,
     },
-    /// The statement as the command `update` has it.
+    /// The statement in the form of the command `update`.
     Update {
         namespace: &'a Namespace,
         statement: DocBuf,
     },
-    /// The statement as the command `delete` has it.
+    /// The statement in the form of the command `delete`.
     Delete {
         namespace: &'a Namespace,
         statement: DocBuf,
     },
 }
 
-/// The names of an operation's fields, here and in the command for one collection, where those
-/// without one are not.
+/// The names of an operation's fields, here and in the command for one collection; empty for a field
+/// that the command does not have.
 type Renamed = &'static [(&'static str, &'static str)];
 
 const UPDATE_FIELDS: Renamed = &[
@@ -223,7 +220,7 @@ const DELETE_FIELDS: Renamed = &[
 impl<'a> Operation<'a> {
     fn parse(operation: &'a Doc, namespaces: &'a [Namespace]) -> Result<Operation<'a>> {
         let Some((kind, place)) = operation.first() else {
-            return Err(Failure::bad_value("BulkWrite: an operation is empty"));
+            return Err(Error::bad_value("BulkWrite: an operation is empty"));
         };
         let namespace = |name| {
             let args = Arguments::new(name, operation);
@@ -235,7 +232,7 @@ impl<'a> Operation<'a> {
                 .ok()
                 .and_then(|place| namespaces.get(place))
                 .ok_or_else(|| {
-                    Failure::bad_value(format!(
+                    Error::bad_value(format!(
                         "BulkWrite ops entry {name} has an invalid nsInfo index."
                     ))
                 })
@@ -271,7 +268,7 @@ impl<'a> Operation<'a> {
                     statement,
                 })
             }
-            other => Err(Failure::new(
+            other => Err(Error::new(
                 ErrorCode::BadValue,
                 format!(
                     "Unrecognized bulkWrite operation '{other}'; expected insert, update or delete"
@@ -281,7 +278,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// The operation as a statement of the command for one collection.
+/// Turns an operation into a statement of the command for one collection.
 fn renamed(
     name: &'static str,
     operation: &Doc,
@@ -306,14 +303,13 @@ fn renamed(
     Ok(statement)
 }
 
-/// Runs the inserts into one collection that `operations` begins with, together. Returns how many
-/// operations are done with.
+/// Runs the leading inserts into one collection in one batch. Returns how many operations that is.
 fn insert_run(
     cx: &Context<'_>,
     namespace: &Namespace,
     operations: &[Operation<'_>],
     options: InsertOptions,
-    retry: Option<&mut RetryableWrite<'_>>,
+    retry: Option<&mut RetryableWrite>,
     (first, ids): (usize, &Statements),
     results: &mut Results,
 ) -> Result<usize> {
@@ -345,7 +341,7 @@ fn insert_run(
                 }
             }
         }
-        // The collection as a whole cannot be written: each of the documents failed.
+        // The collection cannot be written, so each document fails.
         Err(failure) => {
             for place in 0..documents.len() {
                 results.failed(first + place, failure.clone(), false);
@@ -358,14 +354,14 @@ fn insert_run(
     Ok(documents.len())
 }
 
-/// What became of the operations.
+/// The results of the operations.
 #[derive(Default)]
 struct Results {
     errors_only: bool,
     items: Vec<DocBuf>,
     errors: u64,
     error_bytes: usize,
-    last_failure: Option<Failure>,
+    last_failure: Option<Error>,
     inserted: u64,
     matched: u64,
     modified: u64,
@@ -428,18 +424,18 @@ impl Results {
         self.items.push(item);
     }
 
-    fn failed(&mut self, at: usize, failure: Failure, is_update: bool) {
-        let failure = failure.bounded();
+    fn failed(&mut self, at: usize, failure: Error, is_update: bool) {
+        let failure = errors::truncated(failure);
         self.errors += 1;
         let mut item = DocBuf::new();
         item.push("ok", 0.0);
         item.push("idx", at as i32);
-        item.push("code", failure.code.code());
-        // As in the other write commands: many failures do not make a reply without bounds.
+        item.push("code", failure.code().code());
+        // As in the other write commands, the errors of one reply are bounded.
         let fits = self.error_bytes < ERROR_BYTES_MAX;
-        self.error_bytes += failure.len_bytes();
-        item.push("errmsg", if fits { failure.message.as_str() } else { "" });
-        if let Some(details) = failure.details.as_ref().filter(|_| fits) {
+        self.error_bytes += errors::len_bytes(&failure);
+        item.push("errmsg", if fits { failure.message() } else { "" });
+        if let Some(details) = failure.details().filter(|_| fits) {
             item.push_all(details);
         }
         item.push("n", 0);
@@ -575,7 +571,7 @@ mod tests {
         assert_eq!(server.batch(&more, "nextBatch").len(), 2);
     }
 
-    /// Each of many small operations may quote a large value that is stored.
+    /// The error of each small operation may quote a large stored value.
     #[tokio::test(flavor = "multi_thread")]
     async fn what_failures_quote_is_bounded() {
         let mut server = TestServer::new();
@@ -604,12 +600,12 @@ mod tests {
             };
             assert_eq!(*item, expected);
         }
-        // The last one is told whole.
+        // The last error is complete.
         let last = server.run("admin", doc! {"getLastError": 1});
         assert!(last.get_str("err").is_some_and(|text| !text.is_empty()));
     }
 
-    /// With `w: 0` a client that waits for a reply gets the counts, and no result of an operation.
+    /// With `w: 0` a client that waits for a reply gets the counts, and no results of operations.
     #[tokio::test(flavor = "multi_thread")]
     async fn an_unacknowledged_bulk_is_answered_with_counts_only() {
         let mut server = TestServer::new();
@@ -629,7 +625,7 @@ mod tests {
         let none = doc! {"firstBatch": [], "id": 0i64, "ns": "admin.$cmd.bulkWrite"};
         assert_eq!(run(doc! {"w": 0}, 1), none);
         assert_eq!(run(doc! {"w": 0, "j": false}, 3), none);
-        // A client that waits for the journal gets the whole reply.
+        // A client that waits for the journal gets the full reply.
         let cursor = run(doc! {"w": 0, "j": true}, 3);
         assert_eq!(cursor.get_array("firstBatch").unwrap().count(), 1);
         assert_ne!(cursor.get_i64("id"), Some(0));

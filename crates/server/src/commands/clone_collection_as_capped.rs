@@ -1,11 +1,11 @@
 //! `cloneCollectionAsCapped`
 
 use frond_bson::{DocBuf, Value};
+use frond_error::Result;
 
 use super::convert_to_capped::size;
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Copies a collection into a capped one.
 pub struct CloneCollectionAsCapped;
@@ -35,7 +35,7 @@ impl Command for CloneCollectionAsCapped {
             .ok_or_else(|| args.missing("toCollection"))?;
         let to = cx.namespace_of(&Value::String(to))?;
         cx.server.store.clone_as_capped(&from, &to, size(&args)?)?;
-        cx.settle()?;
+        cx.await_journal()?;
         Ok(DocBuf::new())
     }
 }

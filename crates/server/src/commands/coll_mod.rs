@@ -1,15 +1,15 @@
 //! `collMod`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::{Command, Traits, coll_mod_index};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Changes the options of a collection or an index.
 pub struct CollMod;
 
-/// Fields that change options of the collection or the view itself, which the store knows, and those that change
+/// Fields that change options of the collection or the view, which the store handles, and those that change
 /// an index.
 const FIELDS: &[&str] = &[
     "index",
@@ -39,7 +39,7 @@ impl Command for CollMod {
         FIELDS
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["recordPreImages", "isTimeseriesNamespace"]
     }
 
@@ -55,11 +55,11 @@ impl Command for CollMod {
                 changes.push(name, value);
             }
         }
-        // Also without changes: it fails if there is no such collection.
+        // Called also without changes, because it fails if the collection does not exist.
         cx.server.store.modify_collection(&namespace, &changes)?;
         let mut reply = DocBuf::new();
         coll_mod_index::change(cx, &namespace, &mut reply)?;
-        cx.settle()?;
+        cx.await_journal()?;
         Ok(reply)
     }
 }
@@ -111,7 +111,7 @@ mod tests {
             bypassing.push("bypassDocumentValidation", true);
             assert_eq!(failed(&server.run("test", bypassing)), None);
         }
-        // Documents that are not valid may become so, and with the level moderate need not.
+        // An invalid document may become valid; with the level moderate it may stay invalid.
         let change = doc! {"update": "c", "updates": [{"q": {"_id": 2}, "u": {"$set": {"b": 1}}}]};
         assert_eq!(failed(&server.run("test", change.clone())).unwrap().0, 121);
         server.run("test", doc! {"collMod": "c", "validationLevel": "moderate"});

@@ -1,14 +1,14 @@
 //! The part of `collMod` that changes an index.
 
 use frond_bson::{DocBuf, Value};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::{IndexChange, IndexSelector, Namespace};
 
 use crate::arguments::Arguments;
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 
-fn invalid(message: &str) -> Failure {
-    Failure::new(ErrorCode::InvalidOptions, message)
+fn invalid(message: &str) -> Error {
+    Error::new(ErrorCode::InvalidOptions, message)
 }
 
 /// `index: {name or keyPattern, expireAfterSeconds, hidden, prepareUnique, unique}`.
@@ -52,7 +52,7 @@ pub(super) fn change(cx: &Context<'_>, ns: &Namespace, reply: &mut DocBuf) -> Re
         ));
     }
     if unique == Some(false) {
-        return Err(Failure::bad_value(
+        return Err(Error::bad_value(
             "collMod does not support converting an index to non-unique",
         ));
     }
@@ -187,7 +187,7 @@ mod tests {
             server.code("test", index(doc! {"name": "a_1", "unique": true})),
             359
         );
-        // Nothing may be added to the duplicates.
+        // No further duplicates may be added.
         let insert = |a: i32| doc! {"insert": "c", "documents": [{"a": a}]};
         let reply = server.run("test", insert(1));
         assert_eq!(reply.get_array("writeErrors").unwrap().count(), 1);

@@ -1,12 +1,12 @@
 //! `collStats`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::{Error, Result};
 use frond_store::CollectionStats;
 
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::Context;
-use crate::failure::{Failure, Result};
 use crate::reply::push_count;
 
 /// Reports the sizes of a collection and its indexes.
@@ -40,12 +40,12 @@ impl Command for CollStats {
     }
 }
 
-/// The `scale` by which sizes are divided: 1 when it is not given.
+/// The `scale` by which sizes are divided, 1 by default.
 pub fn scale(args: &Arguments<'_>) -> Result<u64> {
     match args.i64("scale")? {
         None => Ok(1),
         Some(n) if n > 0 => Ok(n.unsigned_abs()),
-        Some(n) => Err(Failure::location(
+        Some(n) => Err(Error::location(
             51024,
             format!("BSON field 'scale' value must be >= 1, actual value '{n}'"),
         )),
@@ -135,7 +135,7 @@ mod tests {
         );
     }
 
-    /// Storage and index sizes as every command gives them: they must be the same.
+    /// All commands report the same storage and index sizes.
     fn sizes(server: &mut TestServer) -> (i64, i64) {
         let before = server.run("sizes", doc! {"collStats": "c"});
         let of_db = server.run("sizes", doc! {"dbStats": 1});
@@ -149,7 +149,7 @@ mod tests {
         );
         let after = server.run("sizes", doc! {"collStats": "c"});
         if before != after {
-            // A checkpoint came between.
+            // A checkpoint was written meanwhile.
             return sizes(server);
         }
         let figure = |name: &str| before.get(name).unwrap().as_i64_lossless().unwrap();
@@ -206,7 +206,7 @@ mod tests {
         server.run("sizes", key);
         let (_, with_index) = sizes(&mut server);
         assert!(with_index > indexes + 4096, "{indexes} {with_index}");
-        // The checkpoint compresses.
+        // A checkpoint compresses the data.
         server.run("admin", doc! {"fsync": 1});
         let (written, written_indexes) = sizes(&mut server);
         assert!(

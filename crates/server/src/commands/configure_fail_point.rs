@@ -1,11 +1,11 @@
 //! `configureFailPoint`
 
 use frond_bson::{DocBuf, Value};
+use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
 use crate::fail_points::Mode;
-use crate::failure::{ErrorCode, Failure, Result};
 use crate::reply::push_count;
 
 /// Makes commands fail on demand.
@@ -30,7 +30,7 @@ impl Command for ConfigureFailPoint {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         if !cx.server.settings.test_commands {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::CommandNotFound,
                 "no such command: 'configureFailPoint' (start the server with --setParameter \
                  enableTestCommands=1)",
@@ -40,12 +40,12 @@ impl Command for ConfigureFailPoint {
         match cx.body.first() {
             Some((_, Value::String("failCommand"))) => {}
             Some((_, Value::String(name))) => {
-                return Err(Failure::new(
+                return Err(Error::new(
                     ErrorCode::FailPointSetFailed,
                     format!("{name} not found; this server has the fail point 'failCommand'"),
                 ));
             }
-            _ => return Err(Failure::bad_value("the fail point's name must be a string")),
+            _ => return Err(Error::bad_value("the fail point's name must be a string")),
         }
         let mode = args.get("mode").ok_or_else(|| args.missing("mode"))?;
         let acted = cx
@@ -115,7 +115,7 @@ mod tests {
         let failed = server.answer("test", &doc! {"ping": 1, "nonsense": 1}, false);
         assert_eq!(failed.reply.get_f64("ok"), Some(0.0));
         assert_eq!(failed.wait.unwrap().as_millis(), 7);
-        // Also a command that there is not, and a handshake by the name that it gives itself.
+        // Also a command that does not exist, and a handshake by the application name in it.
         let data = doc! {
             "failCommands": ["nonsense", "isMaster"], "errorCode": 91, "appName": "a",
         };

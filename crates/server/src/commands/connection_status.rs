@@ -1,12 +1,12 @@
 //! `connectionStatus`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
-/// Says who is logged in on this connection.
+/// Lists the authenticated users of this connection, of which there are none.
 pub struct ConnectionStatus;
 
 impl Command for ConnectionStatus {
@@ -15,7 +15,7 @@ impl Command for ConnectionStatus {
     }
 
     fn doc(&self) -> &'static str {
-        "Says who is logged in on this connection."
+        "Lists the authenticated users of this connection, of which there are none."
     }
 
     fn fields(&self) -> &'static [&'static str] {

@@ -1,11 +1,11 @@
 //! `convertToCapped`
 
 use frond_bson::DocBuf;
+use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 
 /// Makes a collection capped.
 pub struct ConvertToCapped;
@@ -32,7 +32,7 @@ impl Command for ConvertToCapped {
         let size = size(&cx.args())?;
         cx.server.store.convert_to_capped(&namespace, size)?;
         cx.server.cursors.kill_namespace(namespace.as_str());
-        cx.settle()?;
+        cx.await_journal()?;
         Ok(DocBuf::new())
     }
 }
@@ -41,7 +41,7 @@ impl Command for ConvertToCapped {
 pub fn size(args: &Arguments<'_>) -> Result<i64> {
     match args.i64("size")? {
         Some(size) if size > 0 => Ok(size),
-        _ => Err(Failure::new(
+        _ => Err(Error::new(
             ErrorCode::InvalidOptions,
             "Capped collection size must be greater than zero",
         )),

@@ -1,13 +1,13 @@
 //! `count`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 use frond_store::CountRequest;
 
 use super::find::hint;
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::Context;
-use crate::failure::Result;
 use crate::reply::push_count;
 
 /// Counts documents.
@@ -23,7 +23,7 @@ impl Command for Count {
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        // Old drivers send the fields to return, which a count has no use for.
+        // Old drivers send a projection, which has no effect on a count.
         &[
             "collectionUUID",
             "query",

@@ -1,15 +1,15 @@
 //! `create`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Creates a collection.
 pub struct Create;
 
-/// Fields that every command has, and which are no options of the collection.
+/// Fields that all commands share and that are not options of the collection.
 const COMMON: [&str; 10] = [
     "create",
     "$db",
@@ -33,7 +33,7 @@ impl Command for Create {
     }
 
     fn traits(&self) -> Traits {
-        // The store knows the options and refuses others by name.
+        // The store reads the options and refuses unknown ones by name.
         Traits {
             takes_any_field: true,
             ..Traits::CATALOG_WRITE
@@ -49,7 +49,7 @@ impl Command for Create {
             }
         }
         cx.server.store.create_collection(&namespace, &options)?;
-        cx.settle()?;
+        cx.await_journal()?;
         Ok(DocBuf::new())
     }
 }
@@ -67,7 +67,7 @@ mod tests {
             server.run("test", doc! {"create": "c", "comment": "x"}),
             doc! {"ok": 1.0}
         );
-        // The same again is fine, as in MongoDB.
+        // Creating it again with the same options succeeds, as in MongoDB.
         assert_eq!(server.run("test", doc! {"create": "c"}), doc! {"ok": 1.0});
         let cases = [
             (doc! {"create": ""}, 73),

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf};
+use frond_error::{Error, Result};
 use frond_store::index::spec::IndexSpec;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{Failure, Result};
 
-/// Creates indexes, over existing documents too.
+/// Creates indexes, also over existing documents.
 pub struct CreateIndexes;
 
 impl Command for CreateIndexes {
@@ -18,11 +18,11 @@ impl Command for CreateIndexes {
     }
 
     fn doc(&self) -> &'static str {
-        "Creates indexes, over existing documents too."
+        "Creates indexes, also over existing documents."
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        // There is one server, so every quorum is reached when it is done.
+        // Every commit quorum of a standalone server is reached when the build is done.
         &[
             "collectionUUID",
             "indexes",
@@ -31,7 +31,7 @@ impl Command for CreateIndexes {
         ]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["isTimeseriesNamespace"]
     }
 
@@ -44,7 +44,7 @@ impl Command for CreateIndexes {
         let args = cx.args();
         let specs = cx.documents("indexes")?;
         if specs.is_empty() {
-            return Err(Failure::bad_value(
+            return Err(Error::bad_value(
                 "Must specify at least one index to create",
             ));
         }
@@ -67,7 +67,7 @@ impl Command for CreateIndexes {
             .server
             .store
             .build_indexes(&namespace, &specs, &cx.limits)?;
-        cx.settle()?;
+        cx.await_journal()?;
         let mut reply = DocBuf::new();
         reply.push("numIndexesBefore", made.before as i32);
         reply.push("numIndexesAfter", made.after as i32);

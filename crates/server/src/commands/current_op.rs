@@ -1,18 +1,18 @@
-//! `currentOp`: what runs now.
+//! `currentOp`: the running operations.
 
 use std::borrow::Cow;
 
 use frond_bson::{Doc, DocBuf, doc};
+use frond_error::{Error, ErrorCode, Result};
 use frond_query::matcher::Filter;
 
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::connection::{Connection, Peer, short_command};
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 use crate::state::Server;
 
-/// Fields that are not conditions on an operation: the command's own, and those of every command.
+/// Fields that are not conditions on an operation: those of the command, and those that all commands share.
 const NOT_CONDITIONS: [&str; 17] = [
     "currentOp",
     "currentop",
@@ -33,7 +33,7 @@ const NOT_CONDITIONS: [&str; 17] = [
     "apiDeprecationErrors",
 ];
 
-/// Lists the operations that run now.
+/// Lists the running operations.
 pub struct CurrentOp;
 
 impl Command for CurrentOp {
@@ -42,7 +42,7 @@ impl Command for CurrentOp {
     }
 
     fn doc(&self) -> &'static str {
-        "Lists the operations that run now."
+        "Lists the running operations."
     }
 
     fn traits(&self) -> Traits {
@@ -95,9 +95,9 @@ pub fn stage(server: &Server, spec: &Doc) -> Result<Vec<DocBuf>> {
     for name in KNOWN {
         args.bool(name)?;
     }
-    let on = |name| Ok::<_, Failure>(args.bool(name)?.unwrap_or(false));
+    let on = |name| Ok::<_, Error>(args.bool(name)?.unwrap_or(false));
     if on("targetAllNodes")? {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::FailedToParse,
             "$currentOp supports targetAllNodes parameter only for sharded clusters",
         ));
@@ -114,7 +114,7 @@ pub fn stage(server: &Server, spec: &Doc) -> Result<Vec<DocBuf>> {
 struct Shown {
     idle_connections: bool,
     idle_cursors: bool,
-    /// Long commands are cut to their short fields.
+    /// Long commands are reduced to their short fields.
     truncates: bool,
 }
 
@@ -196,7 +196,7 @@ fn describe(server: &Server, connection: &Connection, shown: &Shown) -> Option<D
         out.push("ns", &running.namespace);
         out.push("command", &*shown.command(&running.command_doc()));
         if let Some((step, done, total)) = running.progress.as_ref().and_then(|shown| shown.get()) {
-            // Estimates of the total may be too low.
+            // The estimate of the total may be too low.
             let total = total.max(done);
             let percent = (done * 100).checked_div(total).unwrap_or(100);
             out.push("msg", &format!("{step}: {done}/{total} {percent}%"));
@@ -252,7 +252,7 @@ mod tests {
     async fn long_commands_are_truncated_on_request() {
         let mut server = TestServer::new();
         let comment = "x".repeat(5000);
-        // Whether the command `currentOp` itself shows its long comment.
+        // Whether the long comment of the command `currentOp` itself is shown.
         let mut shows = |stage: Option<DocBuf>, command: DocBuf| {
             let command = match stage {
                 Some(spec) => doc! {
@@ -275,11 +275,11 @@ mod tests {
             none()
         ));
         assert!(!shows(Some(doc! {"truncateOps": true}), none()));
-        // The command truncates unless it is told not to.
+        // The command truncates by default.
         assert!(!shows(None, doc! {"currentOp": 1}));
         assert!(shows(None, doc! {"currentOp": 1, "$truncateOps": false}));
 
-        // So are the commands of idle cursors.
+        // The commands of idle cursors are truncated too.
         server.fill("c", 5);
         let find = doc! {"find": "c", "batchSize": 1, "comment": &comment};
         server.run("test", find);
@@ -301,7 +301,7 @@ mod tests {
             (doc! {"x": true}, 40415),
         ] {
             let failure = stage(&server.server, &spec).unwrap_err();
-            assert_eq!(failure.code.code(), code, "{spec:?}");
+            assert_eq!(failure.code().code(), code, "{spec:?}");
         }
     }
 

@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use frond_bson::{Doc, DocBuf, doc};
+use frond_error::{Error, Result};
 use frond_store::{FindRequest, Namespace};
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{Failure, Result};
 
 /// Sums the sizes of documents.
 pub struct DataSize;
@@ -51,10 +51,10 @@ impl Command for DataSize {
         let (min, max) = (args.doc_field("min")?, args.doc_field("max")?);
         let pattern = args.doc_field("keyPattern")?;
         if min.is_some() != max.is_some() {
-            return Err(Failure::bad_value("min and max must be given together"));
+            return Err(Error::bad_value("min and max must be given together"));
         }
-        // 0 is no limit.
-        let limit = |name| Ok::<_, Failure>(args.u64(name)?.filter(|limit| *limit > 0));
+        // 0 means no limit.
+        let limit = |name| Ok::<_, Error>(args.u64(name)?.filter(|limit| *limit > 0));
         let (max_size, max_objects) = (limit("maxSize")?, limit("maxObjects")?);
         let whole = min.is_none() && max_size.is_none() && max_objects.is_none();
         let mut max_reached = false;
@@ -74,7 +74,7 @@ impl Command for DataSize {
             while let Some(document) = cursor.next()? {
                 size += document.len_bytes() as u64;
                 count += 1;
-                // The document that goes beyond a limit is counted, as in MongoDB.
+                // The document that exceeds a limit is counted, as in MongoDB.
                 max_reached = max_size.is_some_and(|most| size > most)
                     || max_objects.is_some_and(|most| count > most);
                 if max_reached {
@@ -149,7 +149,7 @@ mod tests {
         let mut server = TestServer::new();
         server.fill("c", 10);
         let one = doc! {"_id": 1, "a": 1}.len_bytes() as i64;
-        // The limits, the documents counted, and whether a limit was met.
+        // The limits, the number of counted documents, and whether a limit was reached.
         let cases = [
             (doc! {"maxObjects": 3}, 4, true),
             (

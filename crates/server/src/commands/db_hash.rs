@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use frond_bson::{DocBuf, Value};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Hashes the collections of a database.
 pub struct DbHash;

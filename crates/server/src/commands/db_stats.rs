@@ -1,11 +1,11 @@
 //! `dbStats`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::Result;
 
 use super::coll_stats::{scale, scaled};
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Reports the sizes of a database.
 pub struct DbStats;
@@ -49,7 +49,7 @@ impl Command for DbStats {
             "scaleFactor": scale as i64,
         };
         if cx.args().flag("freeStorage")?.unwrap_or(false) {
-            // Free space belongs to the file, not to a database.
+            // Free space is not assigned to databases.
             for name in [
                 "freeStorageSize",
                 "indexFreeStorageSize",

@@ -1,18 +1,17 @@
 //! `delete`
 
 use frond_bson::{Doc, DocBuf};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::{DeleteRequest, Namespace};
 
 use super::find::hint;
-use super::insert::{bypass_validation, keep_empty_timestamps};
+use super::write::{self, Batch, WriteOptions};
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 use crate::metrics::Op;
-use crate::reply::{WriteErrors, push_count};
+use crate::reply::push_count;
 use crate::sessions::{Recorded, RetryableWrite};
-use crate::statements::Statements;
 
 /// Deletes documents.
 pub struct Delete;
@@ -39,7 +38,7 @@ impl Command for Delete {
         ]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &[
             "encryptionInformation",
             "isTimeseriesNamespace",
@@ -53,79 +52,56 @@ impl Command for Delete {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
-        let args = cx.args();
-        let ordered = args.flag("ordered")?.unwrap_or(true);
-        // Fields of every write command. A delete stores no document, so only their types count.
-        bypass_validation(&args)?;
-        keep_empty_timestamps(&args)?;
-        let variables = args.variables()?;
-        let statements = cx.documents("deletes")?;
-        cx.check_batch(statements.len())?;
-        let ids = Statements::parse(&args, statements.len())?;
-        let requests: Vec<DeleteRequest<'_>> = statements
+        // A delete stores no document, so of some options only the types count.
+        let options = WriteOptions::parse(&cx.args())?;
+        let batch = Batch::parse(cx, "deletes")?;
+        let requests: Vec<DeleteRequest<'_>> = batch
+            .statements
             .iter()
-            .map(|statement| parse_statement(statement, variables.as_deref()))
+            .map(|statement| parse_statement(statement, options.variables.as_deref()))
             .collect::<Result<_>>()?;
-        let session = cx.retry_session();
-        let mut retry = session
-            .as_ref()
-            .map(|session| session.begin())
-            .transpose()?;
-
         let mut n = 0;
-        let mut errors = WriteErrors::default();
-        for (at, request) in requests.iter().enumerate() {
-            match delete_once(cx, &namespace, request, retry.as_mut(), ids.id(at)) {
-                Ok(deleted) => n += deleted,
-                Err(failure) => {
-                    errors.push(at, failure);
-                    if ordered {
-                        break;
-                    }
-                }
-            }
-        }
+        let errors = batch.run(
+            cx,
+            &requests,
+            options.ordered,
+            |request, retry, id| delete_once(cx, &namespace, request, retry, id),
+            |_, deleted| n += deleted,
+        )?;
         cx.server.metrics.documents_deleted.add(n);
         cx.state.last_error.deleted(n);
-        if let Some(failure) = errors.last() {
-            cx.state.last_error.failed(failure.clone());
-        }
-        let mut reply = DocBuf::new();
-        if cx.write_concern.is_unacknowledged() {
-            return Ok(reply);
-        }
-        push_count(&mut reply, "n", n);
-        errors.write(&mut reply);
-        Ok(reply)
+        Ok(write::reply(cx, &errors, |reply| push_count(reply, "n", n)))
     }
 }
 
-/// Runs one delete statement, or says what an earlier try of the same retryable write did.
+/// Runs one delete statement, or returns what an earlier try of the same retryable write did.
 pub fn delete_once(
     cx: &Context<'_>,
     namespace: &Namespace,
     request: &DeleteRequest<'_>,
-    retry: Option<&mut RetryableWrite<'_>>,
+    retry: Option<&mut RetryableWrite>,
     statement: i32,
 ) -> Result<u64> {
-    let Some(retry) = retry else {
-        return delete(cx, namespace, request);
-    };
-    if !request.limit_one {
-        return Err(Failure::new(
+    if retry.is_some() && !request.limit_one {
+        return Err(Error::new(
             ErrorCode::InvalidOptions,
             "Cannot use retryable writes with limit=0",
         ));
     }
-    if let Some(Recorded::Delete(n)) = retry.executed(statement) {
-        return Ok(n.unsigned_abs());
-    }
-    let n = delete(cx, namespace, request)?;
-    retry.record(statement, Recorded::Delete(n as i64));
-    Ok(n)
+    let replay = |recorded: &Recorded| match recorded {
+        Recorded::Delete(n) => Some(*n),
+        _ => None,
+    };
+    write::once(
+        retry,
+        statement,
+        replay,
+        |n| Recorded::Delete(*n),
+        || delete(cx, namespace, request),
+    )
 }
 
-/// Runs one delete statement and says how many documents there were.
+/// Runs one delete statement. Returns how many documents were deleted.
 pub fn delete(cx: &Context<'_>, namespace: &Namespace, request: &DeleteRequest<'_>) -> Result<u64> {
     cx.server.metrics.count(Op::Delete, 1);
     Ok(cx
@@ -145,7 +121,7 @@ pub fn parse_statement<'a>(
         Some(0) => false,
         Some(1) => true,
         Some(n) => {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::FailedToParse,
                 format!("The limit field in delete objects must be 0 or 1. Got {n}"),
             ));

@@ -1,11 +1,11 @@
 //! `distinct`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::find::hint;
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Lists the distinct values of a field.
 pub struct Distinct;

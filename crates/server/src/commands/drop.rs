@@ -1,10 +1,10 @@
 //! `drop`
 
 use frond_bson::DocBuf;
+use frond_error::{ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{ErrorCode, Result};
 
 /// Drops a collection and its indexes.
 pub struct Drop;
@@ -22,7 +22,7 @@ impl Command for Drop {
         &["collectionUUID"]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["encryptedFields"]
     }
 
@@ -34,7 +34,7 @@ impl Command for Drop {
         let namespace = cx.namespace()?;
         let dropped = match cx.server.store.drop_collection(&namespace) {
             Ok(dropped) => dropped,
-            // Since MongoDB 7.0 dropping what is not there succeeds.
+            // Since MongoDB 7.0 dropping a missing collection succeeds.
             Err(error) if error.code() == ErrorCode::NamespaceNotFound => {
                 return Ok(DocBuf::new());
             }
@@ -42,7 +42,7 @@ impl Command for Drop {
         };
         cx.server.cursors.kill_namespace(namespace.as_str());
         cx.server.metrics.forget(namespace.as_str());
-        cx.settle()?;
+        cx.await_journal()?;
         let mut reply = DocBuf::new();
         if let Some(indexes) = dropped.indexes_were {
             reply.push("nIndexesWas", indexes as i32);

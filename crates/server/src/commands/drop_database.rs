@@ -1,10 +1,10 @@
 //! `dropDatabase`
 
 use frond_bson::{DocBuf, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 
 /// Drops a database and all its collections.
 pub struct DropDatabase;
@@ -31,7 +31,7 @@ impl Command for DropDatabase {
             // Old shells send true.
             Some(Value::Bool(true)) => {}
             _ => {
-                return Err(Failure::new(
+                return Err(Error::new(
                     ErrorCode::IllegalOperation,
                     "have to pass 1 as db parameter",
                 ));
@@ -41,7 +41,7 @@ impl Command for DropDatabase {
         let prefix = format!("{}.", cx.db);
         cx.server.cursors.kill_namespace(&prefix);
         cx.server.metrics.forget(&prefix);
-        cx.settle()?;
+        cx.await_journal()?;
         Ok(if existed {
             doc! {"dropped": cx.db}
         } else {

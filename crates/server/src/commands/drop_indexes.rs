@@ -1,11 +1,11 @@
 //! `dropIndexes`
 
 use frond_bson::{DocBuf, Value, doc};
+use frond_error::Result;
 use frond_store::IndexSelector;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Drops indexes.
 pub struct DropIndexes;
@@ -23,7 +23,7 @@ impl Command for DropIndexes {
         &["collectionUUID", "index"]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["isTimeseriesNamespace"]
     }
 
@@ -51,7 +51,7 @@ impl Command for DropIndexes {
             other => return Err(wrong(&other)),
         };
         let were = cx.server.store.drop_indexes(&namespace, &which)?;
-        cx.settle()?;
+        cx.await_journal()?;
         let mut reply = doc! {"nIndexesWas": were as i32};
         if matches!(which, IndexSelector::All) {
             reply.push("msg", "non-_id indexes dropped for collection");

@@ -1,10 +1,10 @@
 //! `endSessions`
 
 use frond_bson::{DocBuf, Value};
+use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 use crate::sessions::SessionId;
 
 /// Ends logical sessions and closes their cursors.
@@ -20,7 +20,7 @@ impl Command for EndSessions {
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        // The Node.js driver sends `w: 0` when it ends, and does not look at an error.
+        // The Node.js driver sends `w: 0` when it closes, and ignores errors.
         &["writeConcern"]
     }
 
@@ -43,7 +43,7 @@ const SESSIONS_MAX: usize = 10_000;
 /// Reads an array of `{id: UUID}`.
 pub fn session_list(value: Option<Value<'_>>, command: &str) -> Result<Vec<SessionId>> {
     let Some(Value::Array(list)) = value else {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::TypeMismatch,
             format!(
                 "BSON field '{command}.{command}' is the wrong type '{}', expected type 'array'",
@@ -54,13 +54,13 @@ pub fn session_list(value: Option<Value<'_>>, command: &str) -> Result<Vec<Sessi
     let mut sessions = Vec::new();
     for value in list.values() {
         let Value::Document(session) = value else {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::TypeMismatch,
                 format!("an element of '{command}' is not an object"),
             ));
         };
         if sessions.len() == SESSIONS_MAX {
-            return Err(Failure::bad_value(format!(
+            return Err(Error::bad_value(format!(
                 "'{command}' takes at most {SESSIONS_MAX} sessions"
             )));
         }

@@ -1,6 +1,7 @@
 //! `explain`
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 use frond_query::Environment;
 use frond_query::aggregate::{Front, Pipeline};
 use frond_query::update::{ApplyContext, Update};
@@ -13,11 +14,11 @@ use super::build_info::{COMPATIBLE_VERSION, GIT_VERSION};
 use super::{
     Command, Traits, aggregate, count, delete, find, find_and_modify, proper_name, update,
 };
-use crate::arguments::Arguments;
-use crate::context::{Context, DOCUMENT_BYTES_MAX, lacking};
-use crate::failure::{ErrorCode, Failure, Result};
+use crate::arguments::{Arguments, declines};
+use crate::clock::now_ms;
+use crate::context::{Context, unsupported_option};
+use crate::limits::DOCUMENT_BYTES_MAX;
 use crate::reply::push_count;
-use crate::state::now_ms;
 
 /// The size from which an explanation leaves parts out, so that what it ends with still fits into a reply.
 const EXPLAIN_BYTES_MAX: usize = DOCUMENT_BYTES_MAX - (10 << 10);
@@ -60,7 +61,7 @@ fn verbosity(name: Option<&str>) -> Result<Verbosity> {
         Some("queryPlanner") => Ok(Verbosity::QueryPlanner),
         Some("executionStats") => Ok(Verbosity::ExecutionStats),
         None | Some("allPlansExecution") => Ok(Verbosity::AllPlansExecution),
-        Some(other) => Err(Failure::bad_value(format!(
+        Some(other) => Err(Error::bad_value(format!(
             "Enumeration value '{other}' for field 'explain.verbosity' is not a valid value."
         ))),
     }
@@ -70,7 +71,7 @@ fn verbosity(name: Option<&str>) -> Result<Verbosity> {
 pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Result<DocBuf> {
     let (name, target) = inner.first().unwrap_or(("", Value::Null));
     let not_explained = || {
-        Failure::new(
+        Error::new(
             ErrorCode::CommandNotFound,
             format!("Explain failed due to unknown command: {name}"),
         )
@@ -102,7 +103,7 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
     let run_for = |request: &FindRequest<'_>, purpose: &Purpose<'_>| {
         let store = &cx.server.store;
         let reply = store.explain(&namespace, request, purpose, verbosity, &cx.limits)?;
-        Ok::<_, Failure>(reply)
+        Ok::<_, Error>(reply)
     };
     let run = |request: &FindRequest<'_>| run_for(request, &Purpose::FIND);
     let mut reply = match proper {
@@ -258,14 +259,14 @@ fn explain_pipeline(
     verbosity: Verbosity,
 ) -> Result<DocBuf> {
     if args.get("writeConcern").is_some() {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::FailedToParse,
             "Aggregation explain does not support the 'writeConcern' option",
         ));
     }
     let aggregation = aggregate::parse(cx, args, variables)?;
     let Some(namespace) = aggregation.namespace else {
-        return Err(Failure::not_supported(
+        return Err(Error::not_supported(
             "explaining a pipeline that reads no collection",
         ));
     };
@@ -304,7 +305,7 @@ fn explain_stages(
     let (front, rest) = pipeline.split_front();
     let filter = front.spec.clone();
     if rest.has_own_source() {
-        return Err(Failure::not_supported(
+        return Err(Error::not_supported(
             "explaining a pipeline that reads no collection",
         ));
     }
@@ -455,10 +456,10 @@ fn check_fields(command: &dyn Command, args: &Arguments<'_>, inner: &Doc) -> Res
         if command.fields().contains(&name) {
             continue;
         }
-        if command.lacking().contains(&name) && !crate::dispatch::means_off(&value) {
-            return Err(lacking(proper_name(command), name));
+        if command.unsupported_fields().contains(&name) && !declines(&value) {
+            return Err(unsupported_option(proper_name(command), name));
         }
-        if !COMMON.contains(&name) && !command.lacking().contains(&name) {
+        if !COMMON.contains(&name) && !command.unsupported_fields().contains(&name) {
             return Err(args.unknown(name));
         }
     }
@@ -470,7 +471,7 @@ fn only_statement<'a>(args: &Arguments<'a>, field: &str) -> Result<&'a Doc> {
     let statements = args.documents(field)?.ok_or_else(|| args.missing(field))?;
     match statements.as_slice() {
         [one] => Ok(*one),
-        _ => Err(Failure::new(
+        _ => Err(Error::new(
             ErrorCode::InvalidLength,
             format!("explain takes one statement, not {}", statements.len()),
         )),

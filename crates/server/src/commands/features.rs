@@ -1,12 +1,12 @@
 //! `features`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
-/// Says what this build can do beyond commands.
+/// Lists the features of this build.
 pub struct Features;
 
 impl Command for Features {
@@ -15,7 +15,7 @@ impl Command for Features {
     }
 
     fn doc(&self) -> &'static str {
-        "Says what this build can do beyond commands."
+        "Lists the features of this build."
     }
 
     fn fields(&self) -> &'static [&'static str] {

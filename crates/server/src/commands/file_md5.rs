@@ -1,15 +1,15 @@
-//! `filemd5`: the sum of a file in GridFS, which drivers of before 2018 ask for when they have stored one.
+//! `filemd5`: the MD5 sum of a file in GridFS, which drivers before 2018 request after storing one.
 
 use frond_bson::{DocBuf, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 use frond_query::Md5;
 use frond_store::{FindRequest, Namespace};
 
 use super::{Command, Traits};
 use crate::context::Context;
 use crate::exec::Work;
-use crate::failure::{ErrorCode, Failure, Result};
 
-/// Sums a file of GridFS up.
+/// Computes the MD5 sum of a file in GridFS.
 pub struct FileMd5;
 
 impl Command for FileMd5 {
@@ -25,8 +25,8 @@ impl Command for FileMd5 {
         &["root"]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
-        // Between the servers of a cluster.
+    fn unsupported_fields(&self) -> &'static [&'static str] {
+        // Sent only between servers of a cluster.
         &["partialOk", "md5state"]
     }
 
@@ -60,7 +60,7 @@ impl Command for FileMd5 {
         let (mut sum, mut count) = (Md5::default(), 0);
         while let Some(chunk) = chunks.next()? {
             if chunk.get("n").and_then(|n| n.as_i64_lossless()) != Some(count) {
-                return Err(Failure::location(
+                return Err(Error::location(
                     10040,
                     format!("chunks out of order: the chunk {count} of the file is missing"),
                 ));
@@ -75,12 +75,12 @@ impl Command for FileMd5 {
     }
 }
 
-/// The error of a collection that would have to be read as a whole.
-fn no_index(failure: Failure, namespace: &Namespace) -> Failure {
-    if failure.code != ErrorCode::BadValue {
+/// The error for a collection without the index that avoids a full scan.
+fn no_index(failure: Error, namespace: &Namespace) -> Error {
+    if failure.code() != ErrorCode::BadValue {
         return failure;
     }
-    Failure::new(
+    Error::new(
         ErrorCode::NoQueryExecutionPlans,
         format!(
             "filemd5 needs the index {{files_id: 1, n: 1}} on {}",
@@ -89,12 +89,12 @@ fn no_index(failure: Failure, namespace: &Namespace) -> Failure {
     )
 }
 
-/// The bytes of a chunk; those of the old subtype come after their length.
+/// The bytes of a chunk. The old binary subtype begins with their length.
 fn data_of(data: Option<Value<'_>>) -> Result<&[u8]> {
     match data {
         Some(Value::Binary { subtype: 2, bytes }) => Ok(bytes.get(4..).unwrap_or_default()),
         Some(Value::Binary { bytes, .. }) => Ok(bytes),
-        other => Err(Failure::location(
+        other => Err(Error::location(
             50849,
             format!(
                 "the field 'data' of a chunk must be of the type binData, but is {}",

@@ -1,13 +1,13 @@
 //! `find`
 
 use frond_bson::{Doc, DocBuf, Value};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::FindRequest;
 
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
-use crate::failure::{ErrorCode, Failure, Result};
 use crate::reply::{BatchOptions, first_batch};
 
 /// Finds documents.
@@ -26,7 +26,7 @@ impl Command for Find {
         FIELDS
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         LACKING
     }
 
@@ -68,7 +68,7 @@ pub const FIELDS: &[&str] = &[
     "collation",
 ];
 
-/// Fields of MongoDB's `find` that are not there.
+/// Fields of MongoDB's `find` that are not supported.
 pub const LACKING: &[&str] = &[
     "ntoreturn",
     "snapshot",
@@ -80,30 +80,30 @@ pub const LACKING: &[&str] = &[
     "allowSpeculativeMajorityRead",
 ];
 
-/// A find, read from the fields of the command.
+/// A parsed `find` command.
 pub struct Finding<'a> {
-    /// What the store is asked.
+    /// The request to the store.
     pub request: FindRequest<'a>,
-    /// The first batch.
+    /// Options of the first batch.
     pub batch: BatchOptions,
-    /// The cursor has no idle time-out.
+    /// The cursor has no idle timeout.
     pub no_timeout: bool,
     /// Its getMores wait for documents.
     pub awaits: bool,
 }
 
 impl<'a> Finding<'a> {
-    /// Reads the fields. Those of every command were read before. `variables` are the values of
+    /// Reads the fields, except those that all commands share. `variables` are the values of
     /// `let`.
     pub fn parse(args: &Arguments<'a>, variables: Option<&'a Doc>) -> Result<Finding<'a>> {
-        // There is one server, so results are never partial.
+        // Accepted and ignored: results of a standalone server are never partial.
         args.bool("allowPartialResults")?;
         let limit = args.u64("limit")?.filter(|limit| *limit > 0);
         let size = args.u64("batchSize")?;
         let single = args.flag("singleBatch")?.unwrap_or(false);
         let tailable = args.bool("tailable")?.unwrap_or(false);
         let awaits = args.bool("awaitData")?.unwrap_or(false);
-        // It says what every tailable find of the oplog does by now.
+        // Accepted and ignored: tailable oplog finds always behave this way.
         args.bool("oplogReplay")?;
         check_tailable(args, tailable, awaits, single)?;
         Ok(Finding {
@@ -133,7 +133,7 @@ impl<'a> Finding<'a> {
     pub fn open(&self, cx: &Context<'_>) -> Result<Cursor> {
         let namespace = cx.namespace()?;
         if self.no_timeout && cx.server.store.catalog().is_view(&namespace) {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::InvalidPipelineOperator,
                 "Option noCursorTimeout not supported in aggregation.",
             ));
@@ -153,7 +153,7 @@ impl<'a> Finding<'a> {
 /// Checks the options of a tailable cursor.
 fn check_tailable(args: &Arguments<'_>, tailable: bool, awaits: bool, single: bool) -> Result<()> {
     if awaits && !tailable {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::FailedToParse,
             "Cannot set 'awaitData' without also setting 'tailable'",
         ));
@@ -162,7 +162,7 @@ fn check_tailable(args: &Arguments<'_>, tailable: bool, awaits: bool, single: bo
         return Ok(());
     }
     if single {
-        return Err(Failure::bad_value(
+        return Err(Error::bad_value(
             "cannot use tailable option with the 'singleBatch' option",
         ));
     }
@@ -172,20 +172,20 @@ fn check_tailable(args: &Arguments<'_>, tailable: bool, awaits: bool, single: bo
             || sort.get_i32("$natural") == Some(1)
     };
     if sort.is_some_and(|sort| !is_natural(sort)) {
-        return Err(Failure::bad_value(
+        return Err(Error::bad_value(
             "cannot use tailable option with a sort other than {$natural: 1}",
         ));
     }
     Ok(())
 }
 
-/// Reads a `hint`: an index's name or its key, or `{$natural: 1}`.
+/// Reads a `hint`: the name or the key of an index, or `{$natural: 1}`.
 pub fn hint<'a>(args: &Arguments<'a>) -> Result<Option<Value<'a>>> {
     match args.get("hint") {
         None | Some(Value::String("")) => Ok(None),
         Some(value @ Value::String(_)) => Ok(Some(value)),
         Some(value @ Value::Document(key)) => Ok((!key.is_empty()).then_some(value)),
-        Some(_) => Err(Failure::new(
+        Some(_) => Err(Error::new(
             ErrorCode::FailedToParse,
             "Hint must be a string or an object",
         )),

@@ -1,14 +1,14 @@
 //! `findAndModify`
 
 use frond_bson::{Doc, DocBuf, Value};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::{FindAndModifyOutcome, FindAndModifyRequest};
 
 use super::find::hint;
-use super::insert::{bypass_validation, keep_empty_timestamps};
+use super::write::{self, bypass_validation, keep_empty_timestamps};
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 use crate::metrics::Op;
 use crate::sessions::Recorded;
 use crate::statements::Statements;
@@ -45,7 +45,7 @@ impl Command for FindAndModify {
         ]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["encryptionInformation", "legacyRuntimeConstants"]
     }
 
@@ -60,27 +60,19 @@ impl Command for FindAndModify {
         let request = parse(&args, variables.as_deref())?;
         let statement = Statements::parse(&args, 1)?.id(0);
         cx.server.metrics.count(Op::Command, 1);
-        let session = cx.retry_session();
-        let mut retry = session
-            .as_ref()
-            .map(|session| session.begin())
-            .transpose()?;
-        if let Some(Recorded::FindAndModify(reply)) =
-            retry.as_ref().and_then(|retry| retry.executed(statement))
-        {
-            return Ok(reply.clone());
-        }
-        let durability = cx.write_concern.durability;
-        let outcome = cx
-            .server
-            .store
-            .find_and_modify(&namespace, &request, durability, &cx.limits)?;
-        count(cx, &request, &outcome);
-        let reply = reply(request.remove, &outcome);
-        if let Some(retry) = &mut retry {
-            retry.record(statement, Recorded::FindAndModify(reply.clone()));
-        }
-        Ok(reply)
+        let mut retry = cx.retryable_write()?;
+        let replay = |recorded: &Recorded| match recorded {
+            Recorded::FindAndModify(reply) => Some(reply.clone()),
+            _ => None,
+        };
+        let record = |reply: &DocBuf| Recorded::FindAndModify(reply.clone());
+        write::once(retry.as_mut(), statement, replay, record, || {
+            let durability = cx.write_concern.durability;
+            let store = &cx.server.store;
+            let outcome = store.find_and_modify(&namespace, &request, durability, &cx.limits)?;
+            count(cx, &request, &outcome);
+            Ok(reply(request.remove, &outcome))
+        })
     }
 }
 
@@ -92,7 +84,7 @@ pub fn parse<'a>(
     let update = match args.get("update") {
         value @ (None | Some(Value::Document(_) | Value::Array(_))) => value,
         Some(_) => {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::FailedToParse,
                 "Update argument must be either an object or an array",
             ));

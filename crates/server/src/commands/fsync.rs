@@ -1,14 +1,14 @@
 //! `fsync`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::context::lacking;
+use crate::context::unsupported_option;
 use crate::exec::Work;
-use crate::failure::Result;
 
-/// Writes everything to disk.
+/// Syncs the journal and writes a checkpoint.
 pub struct Fsync;
 
 impl Command for Fsync {
@@ -17,7 +17,7 @@ impl Command for Fsync {
     }
 
     fn doc(&self) -> &'static str {
-        "Writes everything to disk."
+        "Syncs the journal and writes a checkpoint."
     }
 
     fn fields(&self) -> &'static [&'static str] {
@@ -34,11 +34,10 @@ impl Command for Fsync {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         if cx.args().flag("lock")?.unwrap_or(false) {
-            return Err(lacking("fsync", "lock"));
+            return Err(unsupported_option("fsync", "lock"));
         }
-        let engine = cx.server.store.engine();
-        engine.flush_log().map_err(frond_store::Error::from)?;
-        engine.checkpoint().map_err(frond_store::Error::from)?;
+        cx.server.store.flush_log()?;
+        cx.server.store.checkpoint()?;
         Ok(doc! {"numFiles": 1})
     }
 }

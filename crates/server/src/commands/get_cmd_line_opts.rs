@@ -1,11 +1,11 @@
 //! `getCmdLineOpts`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
-use crate::settings::Given;
+use crate::settings::SettingValue;
 
 /// Shows the settings that the operator gave.
 pub struct GetCmdLineOpts;
@@ -28,8 +28,8 @@ impl Command for GetCmdLineOpts {
         if let Some(file) = &cx.server.settings.config_file {
             parsed.push("config", &*file.to_string_lossy());
         }
-        // The keys are sorted, so those of one section follow each other.
-        let given: Vec<(&str, &Given)> = cx
+        // The keys are sorted, so the keys of a section are adjacent.
+        let given: Vec<(&str, &SettingValue)> = cx
             .server
             .settings
             .given
@@ -49,15 +49,15 @@ impl Command for GetCmdLineOpts {
 }
 
 /// Writes dotted keys as nested documents. The depth is that of the table of settings.
-fn nest(mut given: &[(&str, &Given)], out: &mut DocBuf) {
+fn nest(mut given: &[(&str, &SettingValue)], out: &mut DocBuf) {
     while let Some(((key, value), rest)) = given.split_first() {
         match key.split_once('.') {
             None => {
                 match value {
-                    Given::Switch(on) => out.push(key, *on),
-                    Given::Text(text) => out.push(key, text),
-                    Given::Integer(n) => out.push(key, *n),
-                    Given::Number(n) => out.push(key, *n),
+                    SettingValue::Switch(on) => out.push(key, *on),
+                    SettingValue::Text(text) => out.push(key, text),
+                    SettingValue::Integer(n) => out.push(key, *n),
+                    SettingValue::Number(n) => out.push(key, *n),
                 }
                 given = rest;
             }
@@ -68,7 +68,7 @@ fn nest(mut given: &[(&str, &Given)], out: &mut DocBuf) {
                 };
                 let n = given.iter().take_while(|(key, _)| inside(key)).count();
                 let (same, rest) = given.split_at(n);
-                let inner: Vec<(&str, &Given)> = same
+                let inner: Vec<(&str, &SettingValue)> = same
                     .iter()
                     .map(|(key, value)| (key.split_once('.').map_or(*key, |(_, k)| k), *value))
                     .collect();
@@ -99,9 +99,9 @@ mod tests {
     #[test]
     fn keys_are_nested() {
         let (port, path, on) = (
-            Given::Integer(1),
-            Given::Text("/x".into()),
-            Given::Switch(true),
+            SettingValue::Integer(1),
+            SettingValue::Text("/x".into()),
+            SettingValue::Switch(true),
         );
         let given = [
             ("net.port", &port),

@@ -1,12 +1,12 @@
-//! `getDiagnosticData`: what mongod records each second, for exporters that read it from there.
+//! `getDiagnosticData`: the sample that mongod records each second, for exporters of metrics.
 
 use frond_bson::{DocBuf, Value, doc};
+use frond_error::Result;
 
 use super::{Command, Traits, server_status};
+use crate::clock::now_ms;
 use crate::context::Context;
 use crate::exec::Work;
-use crate::failure::Result;
-use crate::state::now_ms;
 
 /// Reports the counters of the server as a sample of diagnostic data.
 pub struct GetDiagnosticData;
@@ -48,7 +48,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_sample_holds_the_status() {
         let mut server = TestServer::new();
-        // As an exporter of metrics sends it.
+        // As exporters of metrics send it.
         let reply = server.run("admin", doc! {"getDiagnosticData": "1"});
         let data = reply.get_doc("data").unwrap();
         let status = data.get_doc("serverStatus").unwrap();

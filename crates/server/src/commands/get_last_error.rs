@@ -1,11 +1,11 @@
 //! `getLastError`
 
 use frond_bson::{DocBuf, Value, doc};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
 use crate::exec::Work;
-use crate::failure::Result;
 use frond_store::Durability;
 
 use crate::concern::WriteConcern;
@@ -47,14 +47,10 @@ impl Command for GetLastError {
         reply.push("writtenTo", None::<i32>);
         match WriteConcern::parse(&concern, cx.server.settings.journal) {
             Ok(concern) if concern.durability == Durability::Synced => {
-                cx.server
-                    .store
-                    .engine()
-                    .flush_log()
-                    .map_err(frond_store::Error::from)?;
+                cx.server.store.flush_log()?;
             }
             Ok(_) => {}
-            // The write is done; only the waiting is refused.
+            // The write is done; only the write concern is refused.
             Err(failure) => {
                 if matches!(reply.get("err"), Some(Value::Null)) {
                     let mut refused = DocBuf::new();
@@ -62,7 +58,7 @@ impl Command for GetLastError {
                         refused.push(name, value);
                     }
                     refused.push("err", "norepl");
-                    refused.push("wnote", &failure.message);
+                    refused.push("wnote", failure.message());
                     return Ok(refused);
                 }
             }
@@ -79,7 +75,7 @@ mod tests {
 
     use crate::testing::TestServer;
 
-    use crate::failure::Failure;
+    use frond_error::Error;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn the_last_write_is_reported() {
@@ -98,7 +94,7 @@ mod tests {
         }
         let reply = server.run("test", doc! {"getLastError": 1, "w": 2});
         assert_eq!(reply.get_str("err"), Some("norepl"));
-        server.state.last_error.failed(Failure::bad_value("no"));
+        server.state.last_error.failed(Error::bad_value("no"));
         let reply = server.run("test", doc! {"getLastError": 1, "w": 2});
         assert_eq!(
             (reply.get_str("err"), reply.get_i32("code")),

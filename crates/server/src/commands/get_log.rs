@@ -1,10 +1,10 @@
 //! `getLog`
 
 use frond_bson::{DocBuf, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 
 /// Returns the last lines of the log, or the warnings since the start.
 pub struct GetLog;
@@ -26,7 +26,7 @@ impl Command for GetLog {
         let name = match cx.body.get("getLog") {
             Some(Value::String(name)) => name,
             other => {
-                return Err(Failure::new(
+                return Err(Error::new(
                     ErrorCode::TypeMismatch,
                     format!(
                         "Argument to getLog must be of type String; found type {}",
@@ -44,7 +44,7 @@ impl Command for GetLog {
                 (lines, total)
             }
             other => {
-                return Err(Failure::new(
+                return Err(Error::new(
                     ErrorCode::OperationFailed,
                     format!("No log named '{other}'"),
                 ));

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use frond_bson::{ArrayBuf, DocBuf, Value};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::TailSignal;
 
 use super::{Command, Traits};
 use crate::context::Context;
 use crate::cursors::{Cursor, not_found};
-use crate::failure::{ErrorCode, Failure, Result};
 use crate::metrics::Op;
 use crate::parking::{AWAIT_DEFAULT, Parked};
 use crate::reply::cursor_reply;
@@ -30,7 +30,7 @@ impl Command for GetMore {
         &["collection", "batchSize"]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["term", "lastKnownCommittedOpTime"]
     }
 
@@ -70,7 +70,7 @@ impl Command for GetMore {
         }
         let awaits = cx.server.cursors.awaits(id);
         if cx.max_time.is_some() && !awaits && cx.server.cursors.namespace(id).is_some() {
-            return Err(Failure::bad_value(
+            return Err(Error::bad_value(
                 "cannot set maxTimeMS on getMore command for a non-awaitData cursor",
             ));
         }
@@ -81,7 +81,7 @@ impl Command for GetMore {
             .ok_or_else(|| not_found(id))?;
         let asked = format!("{}.{collection}", cx.db);
         if namespace != asked {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::Unauthorized,
                 format!(
                     "Requested getMore on namespace '{asked}', but cursor belongs to a different \
@@ -106,7 +106,7 @@ impl Command for GetMore {
                     seen,
                     until,
                 });
-                // Nobody sees this reply: the command runs again.
+                // This reply is not sent: the command runs again.
                 return Ok(DocBuf::new());
             }
         }
@@ -139,7 +139,7 @@ fn next_batch(cx: &Context<'_>, id: i64, size: Option<u64>) -> Result<Next> {
     };
     let batch = match batch {
         Ok(batch) => batch,
-        Err(failure) if failure.code == ErrorCode::Interrupted && out.was_killed() => {
+        Err(failure) if failure.code() == ErrorCode::Interrupted && out.was_killed() => {
             return Err(killed());
         }
         Err(failure) => return Err(failure),
@@ -153,8 +153,8 @@ fn next_batch(cx: &Context<'_>, id: i64, size: Option<u64>) -> Result<Next> {
     Ok((batch, id, tail))
 }
 
-fn killed() -> Failure {
-    Failure::new(
+fn killed() -> Error {
+    Error::new(
         ErrorCode::CursorKilled,
         "operation was killed because its cursor was killed",
     )
@@ -169,7 +169,7 @@ fn check_session(cx: &Context<'_>, id: i64, cursor: &Cursor) -> Result<()> {
         (Some(_), None) => (50737, "which was created in a session, without a session"),
         (Some(_), Some(_)) => (50738, "which was created in another session"),
     };
-    Err(Failure::location(
+    Err(Error::location(
         code,
         format!("Cannot run getMore on cursor {id}, {text}"),
     ))

@@ -1,10 +1,10 @@
 //! `getPrevError`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Reports the last error on this connection and how many operations ago it was.
 pub struct GetPrevError;
@@ -30,8 +30,8 @@ impl Command for GetPrevError {
         Ok(match &last.failure {
             None => doc! {"err": null, "n": 0, "nPrev": -1},
             Some(failure) => doc! {
-                "err": &failure.message,
-                "code": failure.code.code(),
+                "err": failure.message(),
+                "code": failure.code().code(),
                 "n": 0,
                 "nPrev": i32::try_from(last.age + 1).unwrap_or(i32::MAX),
             },

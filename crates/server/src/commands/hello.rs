@@ -1,31 +1,32 @@
-//! `hello`: the handshake, and the heartbeat by which a driver watches the server.
+//! `hello`: the handshake, and the heartbeat with which drivers monitor the server.
 
 use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 use frond_wire::{Compressor, MAX_MESSAGE_BYTES};
 
 use super::{Command, Traits};
 use crate::arguments::whole;
-use crate::context::{Context, DOCUMENT_BYTES_MAX, WRITE_BATCH_MAX};
-use crate::failure::{ErrorCode, Failure, Result};
+use crate::clock::now_ms;
+use crate::context::Context;
+use crate::limits::{DOCUMENT_BYTES_MAX, WRITE_BATCH_MAX};
 use crate::log::Component;
 use crate::sessions::TIMEOUT_MINUTES;
-use crate::state::now_ms;
 
-/// The newest wire protocol spoken: that of MongoDB 8.0.
+/// The newest supported wire version: that of MongoDB 8.0.
 pub const WIRE_VERSION_MAX: i32 = 25;
 
-/// The oldest: that of MongoDB 2.4 and before, with the legacy opcodes.
+/// The oldest supported wire version: that of MongoDB 2.4 and before, with the legacy opcodes.
 pub const WIRE_VERSION_MIN: i32 = 0;
 
-/// Bytes that a driver may say about itself.
+/// Most bytes of client metadata.
 const CLIENT_BYTES_MAX: usize = 512;
 
-/// Bytes of an application's name.
+/// Most bytes of an application name.
 const APPLICATION_BYTES_MAX: usize = 128;
 
-/// The handshake: says what the server is and what it can do.
+/// The handshake: describes the server and its limits.
 pub struct Hello;
 
 impl Command for Hello {
@@ -34,11 +35,11 @@ impl Command for Hello {
     }
 
     fn doc(&self) -> &'static str {
-        "The handshake: says what the server is and what it can do."
+        "The handshake: describes the server and its limits."
     }
 
     fn traits(&self) -> Traits {
-        // A newer driver may say things in its handshake that nobody has thought of yet.
+        // A newer driver may send fields that are unknown today.
         Traits {
             takes_any_field: true,
             ..Traits::CHEAP.stable(true)
@@ -84,16 +85,16 @@ impl Command for Hello {
     }
 }
 
-/// Keeps what the driver says about itself; it may say so once.
+/// Stores the client metadata, which a driver may send once.
 fn remember_client(cx: &mut Context<'_>, client: &Doc) -> Result<()> {
     if cx.state.greeted {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::ClientMetadataCannotBeMutated,
             "The client metadata document may only be sent in the first hello",
         ));
     }
     if client.len_bytes() > CLIENT_BYTES_MAX {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::ClientMetadataDocumentTooLarge,
             format!(
                 "The client metadata document must be less then or equal to {CLIENT_BYTES_MAX} bytes"
@@ -104,7 +105,7 @@ fn remember_client(cx: &mut Context<'_>, client: &Doc) -> Result<()> {
         .get_doc("application")
         .and_then(|app| app.get_str("name"));
     if application.is_some_and(|name| name.len() > APPLICATION_BYTES_MAX) {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::ClientMetadataAppNameTooLarge,
             format!(
                 "The 'client.application.name' field must be less then or equal to \
@@ -127,21 +128,21 @@ fn remember_client(cx: &mut Context<'_>, client: &Doc) -> Result<()> {
     Ok(())
 }
 
-/// A driver that knows our topology version waits for a newer one. There never is one, so the reply
-/// goes out when the time is over; with exhaust the next one follows by itself.
+/// A driver that sends the current topology version waits for a newer one. There never is one, so the reply is sent
+/// when the time is over; with exhaust the next one follows without a request.
 fn heartbeat(cx: &mut Context<'_>) -> Result<Option<Duration>> {
     let version = cx.args().doc_field("topologyVersion")?;
     let time = cx.args().get("maxAwaitTimeMS");
     let (version, time) = match (version, time) {
         (None, None) => return Ok(None),
         (None, Some(_)) => {
-            return Err(Failure::location(
+            return Err(Error::location(
                 31371,
                 "A request with 'maxAwaitTimeMS' must include a 'topologyVersion'",
             ));
         }
         (Some(_), None) => {
-            return Err(Failure::location(
+            return Err(Error::location(
                 31368,
                 "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'",
             ));
@@ -151,20 +152,20 @@ fn heartbeat(cx: &mut Context<'_>) -> Result<Option<Duration>> {
     let time = Some(time)
         .filter(Value::is_number)
         .and_then(|time| u64::try_from(whole(&time)).ok())
-        .ok_or_else(|| Failure::location(31373, "maxAwaitTimeMS must be a non-negative integer"))?;
+        .ok_or_else(|| Error::location(31373, "maxAwaitTimeMS must be a non-negative integer"))?;
     let process = version.get_object_id("processId").ok_or_else(|| {
-        Failure::new(
+        Error::new(
             ErrorCode::IDLFailedToParse,
             "BSON field 'TopologyVersion.processId' is missing but a required field",
         )
     })?;
     let counter = version.get_i64("counter").unwrap_or(0);
     if process != cx.server.process_id {
-        // The driver knows an earlier run of this server; tell it at once.
+        // The driver has the version of an earlier run of this server, so reply at once.
         return Ok(None);
     }
     if counter > 0 {
-        return Err(Failure::location(
+        return Err(Error::location(
             31382,
             format!(
                 "Received a topology version with counter: {counter} which is greater than the \
@@ -176,7 +177,7 @@ fn heartbeat(cx: &mut Context<'_>) -> Result<Option<Duration>> {
     Ok(Some(Duration::from_millis(time)))
 }
 
-/// Compressors that both sides have, in the order of the client's preference.
+/// Compressors that both sides support, in the order of the client's preference.
 fn negotiate_compression(cx: &mut Context<'_>, reply: &mut DocBuf) {
     let Some(names) = cx.body.get_array("compression") else {
         return;

@@ -1,12 +1,12 @@
 //! `hostInfo`: the machine.
 
 use frond_bson::{DocBuf, Value, doc};
+use frond_error::Result;
 
 use super::{Command, Traits};
+use crate::clock::now_ms;
 use crate::context::Context;
-use crate::failure::Result;
 use crate::memory::{machine_bytes, usable_bytes};
-use crate::state::now_ms;
 
 /// Describes the machine that the server runs on.
 pub struct HostInfo;

@@ -1,16 +1,15 @@
 //! `insert`
 
 use frond_bson::{Doc, DocBuf};
+use frond_error::{Error, Result};
 use frond_store::{InsertOptions, Namespace};
 
+use super::write::{self, Batch, WriteOptions};
 use super::{Command, Traits};
-use crate::arguments::Arguments;
 use crate::context::Context;
-use crate::failure::{Failure, Result};
 use crate::metrics::Op;
 use crate::reply::{WriteErrors, push_count};
 use crate::sessions::{Recorded, RetryableWrite};
-use crate::statements::Statements;
 
 /// Inserts documents.
 pub struct Insert;
@@ -36,7 +35,7 @@ impl Command for Insert {
         ]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["encryptionInformation", "isTimeseriesNamespace"]
     }
 
@@ -46,46 +45,33 @@ impl Command for Insert {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
-        let args = cx.args();
+        let options = WriteOptions::parse(&cx.args())?;
         let options = InsertOptions {
-            ordered: args.flag("ordered")?.unwrap_or(true),
+            ordered: options.ordered,
             durability: cx.write_concern.durability,
-            bypass_validation: bypass_validation(&args)?,
-            keep_empty_timestamps: keep_empty_timestamps(&args)?,
+            bypass_validation: options.bypass_validation,
+            keep_empty_timestamps: options.keep_empty_timestamps,
         };
-        let documents = cx.documents("documents")?;
-        cx.check_batch(documents.len())?;
-        let mut reply = DocBuf::new();
-        let session = cx.retry_session();
-        let mut retry = session
-            .as_ref()
-            .map(|session| session.begin())
-            .transpose()?;
-        let ids = Statements::parse(&args, documents.len())?;
-        let ids: Vec<i32> = (0..documents.len()).map(|at| ids.id(at)).collect();
-        let (n, errors) = insert_once(cx, &namespace, &documents, options, retry.as_mut(), &ids)?;
-        cx.server.metrics.documents_inserted.add(n as u64);
-        cx.state.last_error.inserted(n as u64);
-        if let Some(failure) = errors.last() {
-            cx.state.last_error.failed(failure.clone());
-        }
-        if cx.write_concern.is_unacknowledged() {
-            return Ok(reply);
-        }
-        push_count(&mut reply, "n", n as u64);
-        errors.write(&mut reply);
-        Ok(reply)
+        let batch = Batch::parse(cx, "documents")?;
+        let documents = &batch.statements;
+        let mut retry = cx.retryable_write()?;
+        let ids: Vec<i32> = (0..documents.len()).map(|at| batch.ids.id(at)).collect();
+        let (n, errors) = insert_once(cx, &namespace, documents, options, retry.as_mut(), &ids)?;
+        let n = n as u64;
+        cx.server.metrics.documents_inserted.add(n);
+        cx.state.last_error.inserted(n);
+        Ok(write::reply(cx, &errors, |reply| push_count(reply, "n", n)))
     }
 }
 
 /// Inserts what no earlier try of the same retryable write inserted. `ids` are the numbers of the
-/// statements. Says how many are there now, and which failed.
+/// statements. Returns how many are stored now, and which failed.
 pub fn insert_once(
     cx: &Context<'_>,
     namespace: &Namespace,
     documents: &[&Doc],
     options: InsertOptions,
-    retry: Option<&mut RetryableWrite<'_>>,
+    retry: Option<&mut RetryableWrite>,
     ids: &[i32],
 ) -> Result<(usize, WriteErrors)> {
     let Some(retry) = retry else {
@@ -118,18 +104,7 @@ pub fn insert_once(
     Ok((before + n, errors.at(&places)))
 }
 
-/// Whether the client asks for documents not to be checked by a validator.
-pub fn bypass_validation(args: &Arguments<'_>) -> Result<bool> {
-    Ok(args.flag("bypassDocumentValidation")?.unwrap_or(false))
-}
-
-/// Whether the client asks for a top-level `Timestamp(0, 0)` to be stored as it is. Without it the server puts the
-/// current time there, in inserted documents and in replacements.
-pub fn keep_empty_timestamps(args: &Arguments<'_>) -> Result<bool> {
-    Ok(args.flag("bypassEmptyTsReplacement")?.unwrap_or(false))
-}
-
-/// Inserts and says how many there were, and which failed.
+/// Inserts documents. Returns how many were stored, and which failed.
 pub fn insert(
     cx: &Context<'_>,
     namespace: &Namespace,
@@ -137,7 +112,7 @@ pub fn insert(
     options: InsertOptions,
 ) -> Result<(usize, WriteErrors)> {
     let outcome = cx.server.store.insert(namespace, documents, options)?;
-    // In an ordered insert nothing behind the first error is tried.
+    // In an ordered insert nothing after the first error is tried.
     let tried = if options.ordered {
         outcome.inserted + outcome.errors.len()
     } else {
@@ -146,7 +121,7 @@ pub fn insert(
     cx.server.metrics.count(Op::Insert, tried as u64);
     let mut errors = WriteErrors::default();
     for error in outcome.errors {
-        errors.push(error.index, Failure::from(error.error));
+        errors.push(error.index, Error::from(error.error));
     }
     Ok((outcome.inserted, errors))
 }
@@ -371,12 +346,12 @@ mod tests {
                 assert_eq!(kept, expected, "{bypass:?} {command:?}");
             }
         }
-        // Neither an `_id` nor what lies deeper is ever filled in.
+        // Neither an `_id` nor a nested field is filled in.
         let deep = doc! {"_id": empty, "d": {"t": empty}, "a": [empty]};
         server.run("test", doc! {"insert": "deep", "documents": [&deep]});
         let found = server.run("test", doc! {"find": "deep"});
         assert_eq!(server.batch(&found, "firstBatch"), [deep]);
-        // A copy is as its original.
+        // A copy is not changed.
         let kept = doc! {"_id": 1, "t": empty};
         let mut insert = doc! {"insert": "kept", "documents": [&kept]};
         insert.push("bypassEmptyTsReplacement", true);
@@ -386,7 +361,7 @@ mod tests {
         assert_eq!(server.batch(&found, "firstBatch"), [kept]);
         let wrong = doc! {"insert": "c", "documents": [{}], "bypassEmptyTsReplacement": "yes"};
         assert_eq!(server.code("test", wrong), 14);
-        // MongoDB's aggregate does not take it, not even for $merge and $out.
+        // MongoDB's aggregate does not accept it, not even for $merge and $out.
         let aggregate = doc! {
             "aggregate": "c", "pipeline": [{"$out": "o"}], "cursor": {}, "bypassEmptyTsReplacement": true,
         };
@@ -418,7 +393,7 @@ mod tests {
                 let reply = server.run("test", with(concern));
                 assert_eq!(reply, doc! {"ok": 1.0}, "{command:?}");
             }
-            // A client that waits for the journal gets the whole reply.
+            // A client that waits for the journal gets the full reply.
             let reply = server.run("test", with(doc! {"w": 0, "j": true}));
             assert!(reply.get("n").is_some(), "{command:?}");
         }
@@ -430,7 +405,7 @@ mod tests {
         assert_eq!(found, [doc! {"_id": 9}, doc! {"_id": 77, "b": 1}]);
     }
 
-    /// Statements behind the first error of an ordered batch are not counted.
+    /// Statements after the first error of an ordered batch are not counted.
     #[tokio::test(flavor = "multi_thread")]
     async fn opcounters_count_what_was_tried() {
         let mut server = TestServer::new();

@@ -1,13 +1,13 @@
 //! `killAllSessions`
 
 use frond_bson::{DocBuf, Value};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::context::lacking;
-use crate::failure::Result;
+use crate::context::unsupported_option;
 
-/// Ends all logical sessions, their cursors and what they run.
+/// Ends all logical sessions, their cursors and their operations.
 pub struct KillAllSessions;
 
 impl Command for KillAllSessions {
@@ -16,7 +16,7 @@ impl Command for KillAllSessions {
     }
 
     fn doc(&self) -> &'static str {
-        "Ends all logical sessions, their cursors and what they run."
+        "Ends all logical sessions, their cursors and their operations."
     }
 
     fn traits(&self) -> Traits {
@@ -25,9 +25,9 @@ impl Command for KillAllSessions {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         match cx.body.get("killAllSessions") {
-            // There are no users by which to choose.
+            // There are no users to select by.
             Some(Value::Array(users)) if users.is_empty() => {}
-            Some(Value::Array(_)) => return Err(lacking("killAllSessions", "users")),
+            Some(Value::Array(_)) => return Err(unsupported_option("killAllSessions", "users")),
             other => {
                 return Err(cx.args().wrong_type(
                     "killAllSessions",

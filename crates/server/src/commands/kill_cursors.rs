@@ -1,10 +1,10 @@
 //! `killCursors`
 
 use frond_bson::{DocBuf, Value};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Closes cursors.
 pub struct KillCursors;
@@ -30,7 +30,7 @@ impl Command for KillCursors {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        // Names such as `$cmd.listCollections` are no collections but have cursors.
+        // Names such as `$cmd.listCollections` are not collections but have cursors.
         let args = cx.args();
         let collection = args
             .str("killCursors")?

@@ -1,11 +1,11 @@
 //! `killOp`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::arguments::whole;
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 
 /// Interrupts an operation.
 pub struct KillOp;
@@ -42,13 +42,13 @@ impl Command for KillOp {
                 ));
             }
             None => {
-                return Err(Failure::new(
+                return Err(Error::new(
                     ErrorCode::NoSuchKey,
                     "Did not provide \"op\" field",
                 ));
             }
         };
-        // As MongoDB does, say the same whether there was one or not: it may have just ended.
+        // As in MongoDB, the reply does not depend on whether the operation was running: it may have just ended.
         cx.server.connections.kill_operation(id);
         Ok(doc! {"info": "attempting to kill op"})
     }

@@ -1,13 +1,13 @@
 //! `killSessions`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::end_sessions::session_list;
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
-/// Ends logical sessions, their cursors and what they run.
+/// Ends logical sessions, their cursors and their operations.
 pub struct KillSessions;
 
 impl Command for KillSessions {
@@ -16,7 +16,7 @@ impl Command for KillSessions {
     }
 
     fn doc(&self) -> &'static str {
-        "Ends logical sessions, their cursors and what they run."
+        "Ends logical sessions, their cursors and their operations."
     }
 
     fn traits(&self) -> Traits {

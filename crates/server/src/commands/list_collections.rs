@@ -1,13 +1,13 @@
 //! `listCollections`
 
 use frond_bson::{DocBuf, Value, doc};
+use frond_error::Result;
 use frond_query::matcher::Filter;
 use frond_store::{CollectionInfo, CollectionKind};
 
 use super::{Command, Traits};
 use crate::context::Context;
 use crate::cursors::Cursor;
-use crate::failure::Result;
 use crate::reply::{BatchOptions, first_batch};
 
 /// Lists the collections of a database.

@@ -1,11 +1,11 @@
 //! `listCommands`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::{COMMANDS, proper_name};
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Lists the commands.
 pub struct ListCommands;
@@ -66,6 +66,6 @@ mod tests {
         let commands = reply.get_doc("commands").unwrap();
         assert_eq!(commands.count(), crate::commands::COMMANDS.len());
         let ping = commands.get_doc("ping").unwrap();
-        assert!(ping.get_str("help").unwrap().starts_with("Answers"));
+        assert!(ping.get_str("help").unwrap().starts_with("Replies"));
     }
 }

@@ -1,12 +1,12 @@
 //! `listDatabases`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::Result;
 use frond_query::matcher::Filter;
 use frond_store::DatabaseInfo;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Lists the databases and their sizes.
 pub struct ListDatabases;
@@ -21,7 +21,7 @@ impl Command for ListDatabases {
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        // There are no users, so every database is one that the user may see.
+        // Without users, every database is visible.
         &["nameOnly", "filter", "authorizedDatabases"]
     }
 
@@ -37,7 +37,7 @@ impl Command for ListDatabases {
         let mut total: i64 = 0;
         let mut reply = DocBuf::new();
         let mut databases = cx.server.store.list_databases()?;
-        // MongoDB has these from its first start on, and clients count on it.
+        // MongoDB has these from its first start, and clients rely on them.
         for own in ["admin", "config", "local"] {
             if let Err(place) = databases.binary_search_by(|one| one.name.as_str().cmp(own)) {
                 let info = DatabaseInfo {

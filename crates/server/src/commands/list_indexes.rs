@@ -1,11 +1,11 @@
 //! `listIndexes`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
 use crate::cursors::Cursor;
-use crate::failure::Result;
 use crate::reply::{BatchOptions, first_batch};
 
 /// Lists the indexes of a collection.
@@ -24,7 +24,7 @@ impl Command for ListIndexes {
         &["cursor"]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &[
             "includeBuildUUIDs",
             "includeIndexBuildInfo",

@@ -1,10 +1,10 @@
 //! `logRotate`
 
 use frond_bson::{DocBuf, Value};
+use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 
 /// Begins a new log file.
 pub struct LogRotate;
@@ -26,16 +26,16 @@ impl Command for LogRotate {
         match cx.body.get("logRotate") {
             Some(Value::String("server")) => {}
             Some(Value::String(other)) => {
-                return Err(Failure::new(
+                return Err(Error::new(
                     ErrorCode::NoSuchKey,
                     format!("Unknown log type '{other}' for rotation"),
                 ));
             }
             Some(value) if value.truthy() => {}
-            _ => return Err(Failure::bad_value("Invalid log rotation command")),
+            _ => return Err(Error::bad_value("Invalid log rotation command")),
         }
         cx.server.log.rotate().map_err(|error| {
-            Failure::new(
+            Error::new(
                 ErrorCode::OperationFailed,
                 format!("Log rotation failed: {error}"),
             )

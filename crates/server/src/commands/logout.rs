@@ -1,12 +1,12 @@
 //! `logout`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
-/// Ends the logins of this connection, of which there are none.
+/// Ends the authentication of this connection, of which there is none.
 pub struct Logout;
 
 impl Command for Logout {
@@ -15,7 +15,7 @@ impl Command for Logout {
     }
 
     fn doc(&self) -> &'static str {
-        "Ends the logins of this connection, of which there are none."
+        "Ends the authentication of this connection, of which there is none."
     }
 
     fn traits(&self) -> Traits {

@@ -1,19 +1,19 @@
-//! The commands. Each one is a file with one struct: its names, its description, its fields, what
-//! it does, and its tests. [`COMMANDS`] lists them; adding a command touches its file and that list.
+//! The commands. Each one, or each family, is a file with one struct: its names, its description, its fields, its
+//! implementation, and its tests. [`COMMANDS`] lists them; adding a command touches its file and that list.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use crate::context::Context;
 use crate::exec::Work;
-use crate::failure::Result;
 use crate::metrics::{Class, Op};
 
 pub mod absent;
+pub mod access_info;
 pub mod aggregate;
-pub mod apply_ops;
 pub mod build_info;
 pub mod bulk_write;
 pub mod clone_collection_as_capped;
@@ -61,18 +61,15 @@ pub mod list_databases;
 pub mod list_indexes;
 pub mod log_rotate;
 pub mod logout;
-pub mod map_reduce;
 pub mod parameters;
 pub mod ping;
 pub mod plan_cache;
 pub mod profile;
 pub mod re_index;
 pub mod refresh_sessions;
+pub mod refused;
 pub mod rename_collection;
-pub mod repl_set_get_config;
-pub mod repl_set_get_status;
 pub mod reset_error;
-pub mod roles_info;
 pub mod sasl_start;
 pub mod server_status;
 pub mod set_feature_compatibility_version;
@@ -80,14 +77,14 @@ pub mod shutdown;
 pub mod start_session;
 pub mod top;
 pub mod update;
-pub mod users_info;
 pub mod validate;
 pub mod whatsmyuri;
+mod write;
 
 /// Every command.
 pub static COMMANDS: &[&dyn Command] = &[
     &aggregate::Aggregate,
-    &apply_ops::ApplyOps,
+    &refused::APPLY_OPS,
     &build_info::BuildInfo,
     &bulk_write::BulkWrite,
     &clone_collection_as_capped::CloneCollectionAsCapped,
@@ -134,7 +131,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &list_indexes::ListIndexes,
     &log_rotate::LogRotate,
     &logout::Logout,
-    &map_reduce::MapReduce,
+    &refused::MAP_REDUCE,
     &parameters::GetParameter,
     &parameters::SetParameter,
     &ping::Ping,
@@ -146,10 +143,10 @@ pub static COMMANDS: &[&dyn Command] = &[
     &re_index::ReIndex,
     &refresh_sessions::RefreshSessions,
     &rename_collection::RenameCollection,
-    &repl_set_get_config::ReplSetGetConfig,
-    &repl_set_get_status::ReplSetGetStatus,
+    &refused::REPL_SET_GET_CONFIG,
+    &refused::REPL_SET_GET_STATUS,
     &reset_error::ResetError,
-    &roles_info::RolesInfo,
+    &access_info::ROLES_INFO,
     &sasl_start::SaslStart,
     &server_status::ServerStatus,
     &set_feature_compatibility_version::SetFeatureCompatibilityVersion,
@@ -157,34 +154,34 @@ pub static COMMANDS: &[&dyn Command] = &[
     &start_session::StartSession,
     &top::Top,
     &update::Update,
-    &users_info::UsersInfo,
+    &access_info::USERS_INFO,
     &validate::Validate,
     &whatsmyuri::WhatsMyUri,
 ];
 
 /// A command.
 pub trait Command: Send + Sync {
-    /// The names it goes by, the proper one first. Names are compared exactly; the other spellings
-    /// that MongoDB has always accepted (`ismaster`, `findandmodify`) are listed.
+    /// Its names, the proper one first. Names are compared exactly; the other spellings that MongoDB
+    /// accepts (`ismaster`, `findandmodify`) are listed.
     fn names(&self) -> &'static [&'static str];
 
     /// What it does, in one line.
     fn doc(&self) -> &'static str;
 
-    /// The fields it takes, besides its name and those of every command.
+    /// The fields it accepts, besides its name and the fields that all commands share.
     fn fields(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Fields that MongoDB's command takes and this one does not: an error names them.
-    fn lacking(&self) -> &'static [&'static str] {
+    /// Fields that MongoDB's command accepts and this one does not: an error names them.
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// How it is treated by what is around it.
+    /// How the dispatcher treats it.
     fn traits(&self) -> Traits;
 
-    /// Runs it. The reply has no `ok` yet.
+    /// Runs it. The reply is without `ok`.
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf>;
 }
 
@@ -193,7 +190,7 @@ pub trait Command: Send + Sync {
 pub struct Traits {
     /// For `opLatencies` and `top`.
     pub class: Class,
-    /// For `opcounters`. Writes count their own statements, so theirs is only for `top`.
+    /// For `opcounters`. Writes count their own statements, so for them it is only used by `top`.
     pub op: Op,
     /// How long it may keep its thread; a write that waits for the journal is always long.
     pub work: Work,
@@ -201,18 +198,18 @@ pub struct Traits {
     pub admin_only: bool,
     /// Whether it is part of MongoDB's Stable API, version 1.
     pub stable_api: bool,
-    /// Whether unknown fields are fine, as for a handshake.
+    /// Whether unknown fields are accepted, as for a handshake.
     pub takes_any_field: bool,
     /// Whether its first field names a collection.
     pub on_collection: bool,
-    /// Whether `getLastError` afterwards still sees the write before it.
+    /// Whether a later `getLastError` still reports the write before this command.
     pub keeps_last_error: bool,
-    /// Whether a write concern makes sense.
+    /// Whether it accepts a write concern.
     pub writes: bool,
 }
 
 impl Traits {
-    /// Looks at memory only.
+    /// Reads memory only.
     pub const CHEAP: Traits = Traits {
         class: Class::Command,
         op: Op::Command,
@@ -269,14 +266,14 @@ impl Traits {
         self
     }
 
-    /// The same, counted as this.
+    /// The same, counted as this kind of operation.
     pub const fn counted(mut self, op: Op) -> Traits {
         self.op = op;
         self
     }
 }
 
-/// A command and its place in the table, by any of its names.
+/// A command and its index in the table, by any of its names.
 pub fn find(name: &str) -> Option<(usize, &'static dyn Command)> {
     static BY_NAME: LazyLock<HashMap<&'static str, usize>> = LazyLock::new(|| {
         let mut by_name = HashMap::new();
@@ -316,7 +313,7 @@ mod tests {
                 assert!(seen.insert(*name), "{name} is there twice");
                 assert!(find(name).is_some());
             }
-            for field in command.lacking() {
+            for field in command.unsupported_fields() {
                 assert!(!command.fields().contains(field), "{field}");
             }
         }

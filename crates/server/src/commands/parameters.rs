@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, OwnedValue, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::QueryLimit;
 
 use super::build_info::FEATURE_COMPATIBILITY_VERSION;
 use super::{Command, Traits};
 use crate::arguments::{Arguments, whole};
-use crate::context::{Context, DOCUMENT_BYTES_MAX};
-use crate::failure::{ErrorCode, Failure, Result};
+use crate::context::Context;
+use crate::limits::DOCUMENT_BYTES_MAX;
 use crate::log::Component;
 use crate::sessions::TIMEOUT_MINUTES;
 use crate::settings;
@@ -19,17 +20,17 @@ use crate::state::Server;
 struct Parameter {
     name: &'static str,
     get: fn(&Server) -> OwnedValue,
-    /// None if it can only be set at the start, or not at all.
+    /// None if it can only be set at startup, or not at all.
     set: Option<fn(&Server, &Value<'_>) -> Result<()>>,
 }
 
-fn own<'a>(value: impl Into<Value<'a>>) -> OwnedValue {
+fn owned<'a>(value: impl Into<Value<'a>>) -> OwnedValue {
     OwnedValue::from(value.into())
 }
 
 fn number(name: &str, value: &Value<'_>, low: i64, high: i64) -> Result<i64> {
     if !value.is_number() {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::TypeMismatch,
             format!(
                 "the parameter '{name}' must be a number, not a {}",
@@ -41,17 +42,17 @@ fn number(name: &str, value: &Value<'_>, low: i64, high: i64) -> Result<i64> {
     if (low..=high).contains(&n) {
         return Ok(n);
     }
-    Err(Failure::bad_value(format!(
+    Err(Error::bad_value(format!(
         "Invalid value for parameter {name}: {n} is not between {low} and {high}"
     )))
 }
 
-/// A limit of what one stage of one query may use.
+/// A memory limit for one stage of one query.
 macro_rules! query_limit {
     ($name:literal, $limit:expr) => {
         Parameter {
             name: $name,
-            get: |server| own(server.store.queries().limit($limit) as i64),
+            get: |server| owned(server.store.queries().limit($limit) as i64),
             set: Some(|server, value| {
                 let limit = number($name, value, 1, i64::MAX)?;
                 let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -62,10 +63,10 @@ macro_rules! query_limit {
     };
 }
 
-/// The parts of the log, in whose place MongoDB has a verbosity of their own.
+/// The log components, which have a verbosity of their own in MongoDB.
 const LOG_COMPONENTS: [&str; 5] = ["command", "control", "index", "network", "storage"];
 
-/// The reply for `db.getLogComponents()`: one verbosity, which every component inherits.
+/// The reply to `db.getLogComponents()`: one verbosity, which all components inherit.
 fn component_verbosity(level: u8) -> DocBuf {
     let mut shown = doc! {"verbosity": i32::from(level)};
     for component in LOG_COMPONENTS {
@@ -74,11 +75,11 @@ fn component_verbosity(level: u8) -> DocBuf {
     shown
 }
 
-/// Reads `{verbosity: n}`, which `db.setLogLevel(n)` sends. A component may only be set to inherit it.
+/// Reads `{verbosity: n}`, which `db.setLogLevel(n)` sends. A component can only be set to inherit it.
 fn set_component_verbosity(server: &Server, value: &Value<'_>) -> Result<()> {
     const NAME: &str = "logComponentVerbosity";
     let Value::Document(levels) = value else {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::TypeMismatch,
             format!(
                 "the parameter '{NAME}' must be an object, not a {}",
@@ -90,9 +91,9 @@ fn set_component_verbosity(server: &Server, value: &Value<'_>) -> Result<()> {
     for (name, value) in levels.iter() {
         match (name, value) {
             ("verbosity", value) => level = Some(number(NAME, &value, 0, 5)?),
-            (_, Value::Document(of)) if takes_over(of) => {}
+            (_, Value::Document(of)) if inherits(of) => {}
             (component, _) => {
-                return Err(Failure::not_supported(format!(
+                return Err(Error::not_supported(format!(
                     "a verbosity of its own for the log component '{component}'"
                 )));
             }
@@ -104,9 +105,9 @@ fn set_component_verbosity(server: &Server, value: &Value<'_>) -> Result<()> {
     Ok(())
 }
 
-fn takes_over(component: &Doc) -> bool {
+fn inherits(component: &Doc) -> bool {
     component.iter().all(|(name, value)| match value {
-        Value::Document(inner) => takes_over(inner),
+        Value::Document(inner) => inherits(inner),
         value => name == "verbosity" && value.is_number() && whole(&value) == -1,
     })
 }
@@ -115,10 +116,10 @@ fn takes_over(component: &Doc) -> bool {
 static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "allowDiskUseByDefault",
-        get: |server| own(server.store.queries().disk_use_by_default()),
+        get: |server| owned(server.store.queries().disk_use_by_default()),
         set: Some(|server, value| {
             let Value::Bool(allowed) = *value else {
-                return Err(Failure::new(
+                return Err(Error::new(
                     ErrorCode::TypeMismatch,
                     format!(
                         "the parameter 'allowDiskUseByDefault' must be a bool, not a {}",
@@ -131,14 +132,14 @@ static PARAMETERS: &[Parameter] = &[
         }),
     },
     Parameter {
-        // There are no users, so there is no way to prove to be one.
+        // Without users there are no authentication mechanisms.
         name: "authenticationMechanisms",
         get: |_| OwnedValue::from(Value::Array(&ArrayBuf::new())),
         set: None,
     },
     Parameter {
         name: "cursorTimeoutMillis",
-        get: |server| own(i64::try_from(server.cursor_timeout().as_millis()).unwrap_or(i64::MAX)),
+        get: |server| owned(i64::try_from(server.cursor_timeout().as_millis()).unwrap_or(i64::MAX)),
         set: Some(|server, value| {
             let ms = number("cursorTimeoutMillis", value, 1, i64::MAX / 1_000_000)?;
             server.set_cursor_timeout(Duration::from_millis(ms.unsigned_abs()));
@@ -147,25 +148,25 @@ static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "enableTestCommands",
-        get: |server| own(server.settings.test_commands),
+        get: |server| owned(server.settings.test_commands),
         set: None,
     },
     Parameter {
         name: "featureCompatibilityVersion",
-        get: |_| own(&doc! {"version": FEATURE_COMPATIBILITY_VERSION}),
+        get: |_| owned(&doc! {"version": FEATURE_COMPATIBILITY_VERSION}),
         set: None,
     },
     Parameter {
         name: "largeDocumentBytes",
         get: |server| {
             let bytes = server.settings.large_documents.threshold_bytes;
-            own(if bytes == usize::MAX { 0 } else { bytes as i64 })
+            owned(if bytes == usize::MAX { 0 } else { bytes as i64 })
         },
         set: None,
     },
     Parameter {
         name: "largeDocumentSegmentBytes",
-        get: |server| own(server.settings.large_documents.segment_bytes as i64),
+        get: |server| owned(server.settings.large_documents.segment_bytes as i64),
         set: None,
     },
     query_limit!(
@@ -195,22 +196,22 @@ static PARAMETERS: &[Parameter] = &[
     ),
     Parameter {
         name: "journalCommitInterval",
-        get: |server| own(server.settings.journal_commit_interval.as_millis() as i64),
+        get: |server| owned(server.settings.journal_commit_interval.as_millis() as i64),
         set: None,
     },
     Parameter {
         name: "localLogicalSessionTimeoutMinutes",
-        get: |_| own(TIMEOUT_MINUTES),
+        get: |_| owned(TIMEOUT_MINUTES),
         set: None,
     },
     Parameter {
         name: "logComponentVerbosity",
-        get: |server| own(&component_verbosity(server.log.verbosity())),
+        get: |server| owned(&component_verbosity(server.log.verbosity())),
         set: Some(set_component_verbosity),
     },
     Parameter {
         name: "logLevel",
-        get: |server| own(i32::from(server.log.verbosity())),
+        get: |server| owned(i32::from(server.log.verbosity())),
         set: Some(|server, value| {
             let level = number("logLevel", value, 0, 5)?;
             server.log.set_verbosity(u8::try_from(level).unwrap_or(0));
@@ -219,22 +220,22 @@ static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "maxBSONObjectSize",
-        get: |_| own(DOCUMENT_BYTES_MAX as i32),
+        get: |_| owned(DOCUMENT_BYTES_MAX as i32),
         set: None,
     },
     Parameter {
         name: "naturalOrder",
-        get: |server| own(server.settings.natural_order.name()),
+        get: |server| owned(server.settings.natural_order.name()),
         set: None,
     },
     Parameter {
         name: "quiet",
-        get: |server| own(server.settings.quiet),
+        get: |server| owned(server.settings.quiet),
         set: None,
     },
     Parameter {
         name: "slowOpThresholdMs",
-        get: |server| own(server.slow_operation().as_millis() as i64),
+        get: |server| owned(server.slow_operation().as_millis() as i64),
         set: Some(|server, value| {
             let ms = number("slowOpThresholdMs", value, 0, i64::from(i32::MAX))?;
             server.set_slow_operation(Duration::from_millis(ms.unsigned_abs()));
@@ -243,12 +244,12 @@ static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "tlsMode",
-        get: |_| own("disabled"),
+        get: |_| owned("disabled"),
         set: None,
     },
     Parameter {
         name: "ttlMonitorEnabled",
-        get: |server| own(server.ttl.is_enabled()),
+        get: |server| owned(server.ttl.is_enabled()),
         set: Some(|server, value| {
             server.ttl.enable(value.truthy());
             Ok(())
@@ -256,7 +257,7 @@ static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "ttlMonitorSleepSecs",
-        get: |server| own(i32::try_from(server.ttl.sleep_secs()).unwrap_or(i32::MAX)),
+        get: |server| owned(i32::try_from(server.ttl.sleep_secs()).unwrap_or(i32::MAX)),
         set: Some(|server, value| {
             let seconds = number("ttlMonitorSleepSecs", value, 1, i64::from(i32::MAX))?;
             server.ttl.set_sleep_secs(seconds.unsigned_abs());
@@ -314,7 +315,7 @@ impl Command for GetParameter {
             }
         }
         if reply.is_empty() {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::InvalidOptions,
                 "no option found to get",
             ));
@@ -350,7 +351,7 @@ impl Command for SetParameter {
                 continue;
             }
             let unknown = || {
-                Failure::new(
+                Error::new(
                     ErrorCode::InvalidOptions,
                     format!("attempted to set unrecognized parameter [{name}]"),
                 )
@@ -360,7 +361,7 @@ impl Command for SetParameter {
                 .find(|parameter| parameter.name == name)
                 .ok_or_else(unknown)?;
             let set = parameter.set.ok_or_else(|| {
-                Failure::new(
+                Error::new(
                     ErrorCode::IllegalOperation,
                     format!("not allowed to change [{name}] at runtime"),
                 )
@@ -379,7 +380,7 @@ impl Command for SetParameter {
             }
         }
         if reply.is_empty() {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::InvalidOptions,
                 "no option found to set, use help:true to see options ",
             ));
@@ -466,7 +467,7 @@ mod tests {
         }
     }
 
-    /// A parameter is settable at startup exactly if `--setParameter` takes it.
+    /// A parameter is settable at startup exactly if `--setParameter` accepts it.
     #[tokio::test(flavor = "multi_thread")]
     async fn details_say_when_a_parameter_can_be_set() {
         let mut server = TestServer::new();
@@ -474,7 +475,7 @@ mod tests {
         let reply = server.run("admin", all);
         for parameter in PARAMETERS {
             let shown = reply.get_doc(parameter.name).unwrap();
-            // A value that no parameter takes: the error tells whether there is one.
+            // A value that no parameter accepts: the error shows whether the parameter exists.
             let given = format!("{}=no value", parameter.name);
             let startup = match settings::from_parameter(&given) {
                 Ok(_) => true,

@@ -1,12 +1,12 @@
 //! `ping`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
-/// Answers, to show that the server is there.
+/// Replies, to show that the server is running.
 pub struct Ping;
 
 impl Command for Ping {
@@ -15,7 +15,7 @@ impl Command for Ping {
     }
 
     fn doc(&self) -> &'static str {
-        "Answers, to show that the server is there."
+        "Replies, to show that the server is running."
     }
 
     fn traits(&self) -> Traits {

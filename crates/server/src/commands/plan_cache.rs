@@ -1,17 +1,17 @@
 //! `planCacheClear`, and the commands for index filters.
 
 use frond_bson::DocBuf;
+use frond_error::{Error, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{Failure, Result};
 
 const PLAN_CACHE: Traits = Traits {
     on_collection: true,
     ..Traits::CHEAP
 };
 
-/// Forgets the plans of a collection.
+/// Clears the plan cache of a collection.
 pub struct PlanCacheClear;
 
 impl Command for PlanCacheClear {
@@ -20,11 +20,11 @@ impl Command for PlanCacheClear {
     }
 
     fn doc(&self) -> &'static str {
-        "Forgets the plans that were chosen for a collection."
+        "Clears the plan cache of a collection."
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        // Plans for one shape of query are forgotten with all others: the next query chooses anew.
+        // Plans for one query shape are not cleared separately: the next query chooses a plan again.
         &["query", "projection", "sort", "collation"]
     }
 
@@ -38,7 +38,7 @@ impl Command for PlanCacheClear {
         let query = args.doc_field("query")?;
         for name in ["projection", "sort", "collation"] {
             if args.doc_field(name)?.is_some() && query.is_none() {
-                return Err(Failure::bad_value(
+                return Err(Error::bad_value(
                     "sort, projection or collation provided without query",
                 ));
             }
@@ -120,7 +120,7 @@ impl Command for PlanCacheSetFilter {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         cx.namespace()?;
-        Err(Failure::not_supported("the command 'planCacheSetFilter'"))
+        Err(Error::not_supported("the command 'planCacheSetFilter'"))
     }
 }
 

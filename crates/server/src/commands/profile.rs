@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use frond_bson::{DocBuf, doc};
+use frond_error::{Error, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{Failure, Result};
 
-/// Reads and sets from when on operations are logged as slow.
+/// Gets or sets the slow-operation threshold.
 pub struct Profile;
 
 impl Command for Profile {
@@ -17,14 +17,14 @@ impl Command for Profile {
     }
 
     fn doc(&self) -> &'static str {
-        "Reads and sets from when on operations are logged as slow. Only level 0 is there."
+        "Gets or sets the slow-operation threshold. Only level 0 is supported."
     }
 
     fn fields(&self) -> &'static [&'static str] {
         &["slowms", "sampleRate"]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["filter"]
     }
 
@@ -39,24 +39,24 @@ impl Command for Profile {
             .ok_or_else(|| args.missing("profile"))?;
         // As in MongoDB, a level outside of 0..=2 only reads.
         if matches!(level, 1 | 2) {
-            return Err(Failure::not_supported(format!(
+            return Err(Error::not_supported(format!(
                 "the profiling level {level}, which fills the collection 'system.profile',"
             )));
         }
         match args.f64("sampleRate")? {
             Some(rate) if !(0.0..=1.0).contains(&rate) => {
-                return Err(Failure::bad_value(
+                return Err(Error::bad_value(
                     "'sampleRate' must be between 0.0 and 1.0 inclusive",
                 ));
             }
             Some(rate) if rate < 1.0 => {
-                return Err(Failure::not_supported("a 'sampleRate' below 1.0"));
+                return Err(Error::not_supported("a 'sampleRate' below 1.0"));
             }
             _ => {}
         }
         let was = cx.server.slow_operation();
         if let Some(slow_ms) = args.i64("slowms")? {
-            // MongoDB takes a negative threshold as one that every operation exceeds.
+            // In MongoDB every operation exceeds a negative threshold.
             let ms = slow_ms.clamp(0, i64::from(i32::MAX)).unsigned_abs();
             cx.server.set_slow_operation(Duration::from_millis(ms));
         }

@@ -1,12 +1,12 @@
 //! `reIndex`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 
-/// Builds all indexes of a collection anew.
+/// Rebuilds all indexes of a collection.
 pub struct ReIndex;
 
 impl Command for ReIndex {
@@ -15,7 +15,7 @@ impl Command for ReIndex {
     }
 
     fn doc(&self) -> &'static str {
-        "Builds all indexes of a collection anew, while writes go on."
+        "Rebuilds all indexes of a collection while writes continue."
     }
 
     fn traits(&self) -> Traits {
@@ -26,17 +26,17 @@ impl Command for ReIndex {
         let namespace = cx.namespace()?;
         let store = &cx.server.store;
         if !store.collection_exists(&namespace) {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::NamespaceNotFound,
                 "collection does not exist",
             ));
         }
         let indexes = store.list_indexes(&namespace)?;
-        // A build that is cut short goes on when the server is next started, so a deadline does not end it.
+        // An interrupted build would resume at the next start of the server, so a deadline does not end it.
         let mut limits = cx.limits.clone();
         limits.deadline = None;
         store.rebuild_indexes(&namespace, &limits)?;
-        cx.settle()?;
+        cx.await_journal()?;
         let count = indexes.len() as i32;
         let mut reply = doc! {"nIndexesWas": count, "nIndexes": count};
         reply.push_array("indexes", |list| {

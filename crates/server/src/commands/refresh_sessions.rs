@@ -1,11 +1,11 @@
 //! `refreshSessions`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::end_sessions::session_list;
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Keeps logical sessions from expiring.
 pub struct RefreshSessions;

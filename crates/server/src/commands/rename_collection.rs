@@ -1,11 +1,11 @@
 //! `renameCollection`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 use frond_store::Namespace;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Renames a collection.
 pub struct RenameCollection;
@@ -20,7 +20,7 @@ impl Command for RenameCollection {
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        // Drivers once asked for the target to stay temporary; nothing depends on it.
+        // Old drivers ask for the target to stay temporary, which has no effect here.
         &["collectionUUID", "to", "dropTarget", "stayTemp"]
     }
 
@@ -41,7 +41,7 @@ impl Command for RenameCollection {
         cx.server.store.rename_collection(&from, &to, drop_target)?;
         cx.server.cursors.kill_namespace(from.as_str());
         cx.server.metrics.forget(from.as_str());
-        cx.settle()?;
+        cx.await_journal()?;
         Ok(DocBuf::new())
     }
 }

@@ -1,12 +1,12 @@
 //! `resetError`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
-/// Forgets the last error on this connection.
+/// Clears the last error on this connection.
 pub struct ResetError;
 
 impl Command for ResetError {
@@ -15,7 +15,7 @@ impl Command for ResetError {
     }
 
     fn doc(&self) -> &'static str {
-        "Forgets the last error on this connection."
+        "Clears the last error on this connection."
     }
 
     fn traits(&self) -> Traits {

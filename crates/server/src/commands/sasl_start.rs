@@ -1,12 +1,12 @@
 //! `saslStart`
 
 use frond_bson::DocBuf;
+use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 
-/// Refuses a login: this server has no users yet.
+/// Refuses authentication: this server has no users yet.
 pub struct SaslStart;
 
 impl Command for SaslStart {
@@ -15,7 +15,7 @@ impl Command for SaslStart {
     }
 
     fn doc(&self) -> &'static str {
-        "Refuses a login: this server has no users yet."
+        "Refuses authentication: this server has no users yet."
     }
 
     fn traits(&self) -> Traits {
@@ -26,7 +26,7 @@ impl Command for SaslStart {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        Err(Failure::new(
+        Err(Error::new(
             ErrorCode::MechanismUnavailable,
             format!(
                 "{} failed: this server has no users and no logins. Connect without credentials (no user and password \

@@ -3,15 +3,16 @@
 mod agents;
 
 use frond_bson::{DocBuf, Value, doc};
+use frond_error::Result;
 
 use super::build_info::COMPATIBLE_VERSION;
 use super::{COMMANDS, Command, Traits, proper_name};
+use crate::clock::now_ms;
 use crate::context::Context;
 use crate::exec::Work;
-use crate::failure::Result;
 use crate::memory::process_memory;
 use crate::metrics::{Class, Op};
-use crate::state::{Server, now_ms};
+use crate::state::Server;
 
 /// Reports the counters of the server.
 pub struct ServerStatus;
@@ -62,7 +63,7 @@ pub fn report(server: &Server, is_on: impl Fn(&str) -> bool) -> DocBuf {
     reply
 }
 
-/// A section's name and what it holds.
+/// The name of a section, and the function that makes it.
 type Section = (&'static str, fn(&Server) -> DocBuf);
 
 static SECTIONS: &[Section] = &[
@@ -121,7 +122,7 @@ fn extra_info(_: &Server) -> DocBuf {
     }
 }
 
-/// There is no global lock; the tools that read this want to know who works and who waits.
+/// There is no global lock; tools read the running and waiting operations from this section.
 fn global_lock(server: &Server) -> DocBuf {
     let (mut readers, mut writers) = (0i64, 0i64);
     for connection in server.connections.list() {
@@ -238,7 +239,7 @@ fn storage_engine(_: &Server) -> DocBuf {
 }
 
 fn engine(server: &Server) -> DocBuf {
-    crate::engine_stats::to_doc(&server.store.engine().stats())
+    crate::engine_stats::to_doc(&server.store.engine_stats())
 }
 
 #[cfg(test)]
@@ -289,7 +290,7 @@ mod tests {
                 .as_i64_lossless()
                 .unwrap()
         };
-        // The fields that mongostat, exporters and Compass read, each with its least value.
+        // The fields that mongostat, exporters and Compass read, each with its minimum value.
         for (path, least) in [
             ("locks/Global/acquireCount/r", 0),
             ("locks/Collection/acquireCount/W", 0),

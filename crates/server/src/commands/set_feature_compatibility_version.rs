@@ -1,11 +1,11 @@
 //! `setFeatureCompatibilityVersion`
 
 use frond_bson::DocBuf;
+use frond_error::{Error, Result};
 
 use super::build_info::FEATURE_COMPATIBILITY_VERSION;
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{Failure, Result};
 
 /// Confirms the feature compatibility version, which does not change.
 pub struct SetFeatureCompatibilityVersion;
@@ -23,7 +23,7 @@ impl Command for SetFeatureCompatibilityVersion {
         &["confirm"]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["downgradeOnDiskChanges", "fromConfigServer", "phase"]
     }
 
@@ -40,7 +40,7 @@ impl Command for SetFeatureCompatibilityVersion {
             .str(cx.name)?
             .ok_or_else(|| args.missing("setFeatureCompatibilityVersion"))?;
         if version != FEATURE_COMPATIBILITY_VERSION {
-            return Err(Failure::location(
+            return Err(Error::location(
                 4_926_900,
                 format!(
                     "Invalid feature compatibility version value '{version}'; this server has only \
@@ -49,7 +49,7 @@ impl Command for SetFeatureCompatibilityVersion {
             ));
         }
         if !args.bool("confirm")?.unwrap_or(false) {
-            return Err(Failure::location(
+            return Err(Error::location(
                 7_369_100,
                 "Once you have upgraded to 8.0, you will not be able to downgrade FCV and binary version without \
                  support assistance. Please re-run this command with 'confirm: true' to acknowledge this and \

@@ -1,13 +1,13 @@
 //! `shutdown`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::{ErrorCode, Failure, Result};
 use crate::log::Component;
 
-/// Stops the server; only a client on the same machine may.
+/// Stops the server; only clients on the same machine may.
 pub struct Shutdown;
 
 impl Command for Shutdown {
@@ -16,7 +16,7 @@ impl Command for Shutdown {
     }
 
     fn doc(&self) -> &'static str {
-        "Stops the server; only a client on the same machine may."
+        "Stops the server; only clients on the same machine may."
     }
 
     fn fields(&self) -> &'static [&'static str] {
@@ -29,7 +29,7 @@ impl Command for Shutdown {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         if !cx.connection.peer.is_local() {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::Unauthorized,
                 "shutdown must run from localhost when running db without auth",
             ));

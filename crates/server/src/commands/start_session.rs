@@ -1,10 +1,10 @@
 //! `startSession`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 use crate::sessions::{SessionId, TIMEOUT_MINUTES};
 
 /// Begins a logical session.

@@ -1,12 +1,12 @@
 //! `top`
 
 use frond_bson::DocBuf;
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
-/// Shows how much time went into each collection.
+/// Shows the time spent on each collection.
 pub struct Top;
 
 impl Command for Top {
@@ -15,7 +15,7 @@ impl Command for Top {
     }
 
     fn doc(&self) -> &'static str {
-        "Shows how much time went into each collection."
+        "Shows the time spent on each collection."
     }
 
     fn traits(&self) -> Traits {

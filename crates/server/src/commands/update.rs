@@ -1,19 +1,18 @@
 //! `update`
 
 use frond_bson::{Doc, DocBuf, OwnedValue, Value};
+use frond_error::{Error, ErrorCode, Result};
 use frond_query::aggregate::check_stage_names;
 use frond_store::{Namespace, UpdateRequest};
 
 use super::find::hint;
-use super::insert::{bypass_validation, keep_empty_timestamps};
+use super::write::{self, Batch, WriteOptions};
 use super::{Command, Traits};
 use crate::arguments::Arguments;
-use crate::context::{Context, lacking};
-use crate::failure::{ErrorCode, Failure, Result};
+use crate::context::{Context, unsupported_option};
 use crate::metrics::Op;
-use crate::reply::{WriteErrors, push_count};
-use crate::sessions::{Recorded, RetryableWrite};
-use crate::statements::Statements;
+use crate::reply::push_count;
+use crate::sessions::{Recorded, RetryableWrite, Updated};
 
 /// Updates documents.
 pub struct Update;
@@ -40,7 +39,7 @@ impl Command for Update {
         ]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &[
             "encryptionInformation",
             "isTimeseriesNamespace",
@@ -56,58 +55,36 @@ impl Command for Update {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
-        let args = cx.args();
-        let bypass_validation = bypass_validation(&args)?;
-        let keep_empty_timestamps = keep_empty_timestamps(&args)?;
-        let ordered = args.flag("ordered")?.unwrap_or(true);
-        let variables = args.variables()?;
-        let statements = cx.documents("updates")?;
-        cx.check_batch(statements.len())?;
-        let ids = Statements::parse(&args, statements.len())?;
+        let options = WriteOptions::parse(&cx.args())?;
+        let batch = Batch::parse(cx, "updates")?;
         // Everything is read before anything is done: a malformed statement fails the command.
-        let requests: Vec<UpdateRequest<'_>> = statements
+        let requests: Vec<UpdateRequest<'_>> = batch
+            .statements
             .iter()
             .map(|statement| {
                 Ok(UpdateRequest {
-                    bypass_validation,
-                    keep_empty_timestamps,
-                    ..parse_statement(statement, variables.as_deref())?
+                    bypass_validation: options.bypass_validation,
+                    keep_empty_timestamps: options.keep_empty_timestamps,
+                    ..parse_statement(statement, options.variables.as_deref())?
                 })
             })
             .collect::<Result<_>>()?;
-        let session = cx.retry_session();
-        let mut retry = session
-            .as_ref()
-            .map(|session| session.begin())
-            .transpose()?;
-
         let mut total = Total::default();
-        let mut errors = WriteErrors::default();
-        for (at, request) in requests.iter().enumerate() {
-            match update_once(cx, &namespace, request, retry.as_mut(), ids.id(at)) {
-                Ok(done) => total.add(at, done),
-                Err(failure) => {
-                    errors.push(at, failure);
-                    if ordered {
-                        break;
-                    }
-                }
-            }
-        }
+        let errors = batch.run(
+            cx,
+            &requests,
+            options.ordered,
+            |request, retry, id| update_once(cx, &namespace, request, retry, id),
+            |at, done| total.add(at, done),
+        )?;
         cx.server.metrics.documents_updated.add(total.modified);
         let upserted = total.upserted.last().map(|(_, id)| id.clone());
         cx.state.last_error.updated(total.matched, upserted);
-        if let Some(failure) = errors.last() {
-            cx.state.last_error.failed(failure.clone());
-        }
-        if cx.write_concern.is_unacknowledged() {
-            return Ok(DocBuf::new());
-        }
-        Ok(total.reply(&errors))
+        Ok(write::reply(cx, &errors, |reply| total.write(reply)))
     }
 }
 
-/// The sums of a bulk of updates.
+/// The sums of a batch of updates.
 #[derive(Default)]
 struct Total {
     matched: u64,
@@ -124,9 +101,8 @@ impl Total {
         }
     }
 
-    fn reply(&self, errors: &WriteErrors) -> DocBuf {
-        let mut reply = DocBuf::new();
-        push_count(&mut reply, "n", self.matched);
+    fn write(&self, reply: &mut DocBuf) {
+        push_count(reply, "n", self.matched);
         if !self.upserted.is_empty() {
             reply.push_array("upserted", |list| {
                 for (index, id) in &self.upserted {
@@ -137,61 +113,35 @@ impl Total {
                 }
             });
         }
-        push_count(&mut reply, "nModified", self.modified);
-        errors.write(&mut reply);
-        reply
+        push_count(reply, "nModified", self.modified);
     }
 }
 
-/// What one statement did.
-pub struct Updated {
-    /// Documents matched, or 1 for an upsert.
-    pub n: u64,
-    /// Documents changed.
-    pub modified: u64,
-    /// The `_id` of the document that was inserted.
-    pub upserted: Option<OwnedValue>,
-}
-
-/// Runs one update statement, or says what an earlier try of the same retryable write did.
+/// Runs one update statement, or returns what an earlier try of the same retryable write did.
 pub fn update_once(
     cx: &Context<'_>,
     namespace: &Namespace,
     request: &UpdateRequest<'_>,
-    retry: Option<&mut RetryableWrite<'_>>,
+    retry: Option<&mut RetryableWrite>,
     statement: i32,
 ) -> Result<Updated> {
-    let Some(retry) = retry else {
-        return update(cx, namespace, request);
-    };
-    if request.multi {
-        return Err(Failure::new(
+    if retry.is_some() && request.multi {
+        return Err(Error::new(
             ErrorCode::InvalidOptions,
             "Cannot use retryable writes with multi=true",
         ));
     }
-    if let Some(Recorded::Update {
-        n,
-        modified,
-        upserted,
-    }) = retry.executed(statement)
-    {
-        return Ok(Updated {
-            n: n.unsigned_abs(),
-            modified: modified.unsigned_abs(),
-            upserted: upserted.clone(),
-        });
-    }
-    let done = update(cx, namespace, request)?;
-    retry.record(
+    let replay = |recorded: &Recorded| match recorded {
+        Recorded::Update(done) => Some(done.clone()),
+        _ => None,
+    };
+    write::once(
+        retry,
         statement,
-        Recorded::Update {
-            n: done.n as i64,
-            modified: done.modified as i64,
-            upserted: done.upserted.clone(),
-        },
-    );
-    Ok(done)
+        replay,
+        |done| Recorded::Update(done.clone()),
+        || update(cx, namespace, request),
+    )
 }
 
 /// Runs one update statement.
@@ -234,13 +184,13 @@ pub fn parse_statement<'a>(
     args.only(STATEMENT)?;
     for name in ["c", "upsertSupplied"] {
         if args.get(name).is_some_and(|value| value.truthy()) {
-            return Err(lacking("update", name));
+            return Err(unsupported_option("update", name));
         }
     }
     let multi = args.flag("multi")?.unwrap_or(false);
     let sort = args.doc_field("sort")?;
     if multi && sort.is_some() {
-        return Err(Failure::new(
+        return Err(Error::new(
             ErrorCode::FailedToParse,
             "Cannot specify sort with multi=true",
         ));
@@ -252,7 +202,7 @@ pub fn parse_statement<'a>(
             value
         }
         Some(_) => {
-            return Err(Failure::new(
+            return Err(Error::new(
                 ErrorCode::FailedToParse,
                 "Update argument must be either an object or an array",
             ));
@@ -387,7 +337,7 @@ mod tests {
         assert_eq!(error.get_i32("code"), Some(72));
     }
 
-    /// No statement runs if one of them names a stage that there is not.
+    /// No statement runs if one of them names an unknown stage.
     #[tokio::test(flavor = "multi_thread")]
     async fn an_unknown_stage_fails_the_command() {
         let mut server = TestServer::new();
@@ -410,7 +360,7 @@ mod tests {
             server.batch(&found, "firstBatch"),
             [doc! {"_id": 0, "a": 0}]
         );
-        // A stage that is there, but not for updates, is the error of its statement.
+        // A known stage that updates do not support is the error of its statement.
         let reply = server.run("test", command(&doc! {"$match": {}}));
         let error = reply
             .get_array("writeErrors")

@@ -1,10 +1,10 @@
 //! `validate`
 
 use frond_bson::{DocBuf, Value};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
 /// Checks that a collection and its indexes agree.
 pub struct Validate;
@@ -19,11 +19,11 @@ impl Command for Validate {
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        // The check is always full, reads a snapshot, and disturbs nobody.
+        // The check is always full, and reads a snapshot without blocking writers.
         &["full", "background", "scandata", "checkBSONConformance"]
     }
 
-    fn lacking(&self) -> &'static [&'static str] {
+    fn unsupported_fields(&self) -> &'static [&'static str] {
         &["repair", "metadata", "enforceFastCount", "fixMultikey"]
     }
 

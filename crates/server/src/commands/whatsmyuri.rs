@@ -1,12 +1,12 @@
 //! `whatsmyuri`
 
 use frond_bson::{DocBuf, doc};
+use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::failure::Result;
 
-/// Says from which address the client is connected.
+/// Returns the address from which the client is connected.
 pub struct WhatsMyUri;
 
 impl Command for WhatsMyUri {
@@ -15,7 +15,7 @@ impl Command for WhatsMyUri {
     }
 
     fn doc(&self) -> &'static str {
-        "Says from which address the client is connected."
+        "Returns the address from which the client is connected."
     }
 
     fn traits(&self) -> Traits {

@@ -1,4 +1,4 @@
-//! Taking addresses and accepting connections.
+//! Binding addresses and accepting connections.
 
 use std::fs;
 use std::io;
@@ -16,26 +16,26 @@ use crate::log::Component;
 use crate::net::serve::serve;
 use crate::state::Server;
 
-/// Connections that wait to be accepted.
+/// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// Seconds without a sign of life after which the system asks whether the client is still there.
+/// Idle time after which the system sends TCP keep-alive probes.
 const KEEPALIVE: Duration = Duration::from_secs(120);
 
-/// The addresses of a server: taken, so that nobody else can have them, but not listening until the
+/// The addresses of a server: bound, so that no other process can take them, but not listening until the
 /// server is ready.
 pub struct Addresses {
     tcp: Vec<TcpSocket>,
-    /// The TCP port, also when the system chose it.
+    /// The TCP port, also if the system chose it.
     pub port: u16,
 }
 
-/// An address that cannot be had.
+/// An address that cannot be bound.
 #[derive(Debug)]
 pub struct AddressError {
-    /// Which.
+    /// The address.
     pub address: String,
-    /// Why.
+    /// The error of the system.
     pub error: io::Error,
 }
 
@@ -49,8 +49,8 @@ impl std::fmt::Display for AddressError {
     }
 }
 
-/// Takes the TCP addresses.
-pub fn take(ips: &[IpAddr], port: u16) -> Result<Addresses, AddressError> {
+/// Binds the TCP addresses.
+pub fn bind_all(ips: &[IpAddr], port: u16) -> Result<Addresses, AddressError> {
     let mut addresses = Addresses {
         tcp: Vec::new(),
         port,
@@ -83,16 +83,16 @@ fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
         TcpSocket::new_v6()?
     };
     if address.is_ipv6() {
-        // So that `::` and `0.0.0.0` can be had side by side.
+        // So that `::` and `0.0.0.0` can both be bound.
         rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
     }
-    // A restart need not wait for the last run's connections to time out.
+    // So that a restart need not wait until the connections of the last run leave TIME_WAIT.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     Ok(socket)
 }
 
-/// A Unix socket; its file goes when this does.
+/// A Unix socket; its file is removed on drop.
 pub struct UnixSocketFile {
     listener: Option<UnixListener>,
     path: PathBuf,
@@ -126,7 +126,7 @@ impl UnixSocketFile {
 
 impl Drop for UnixSocketFile {
     fn drop(&mut self) {
-        // Nothing can be done if somebody else removed it.
+        // It may be removed already.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -186,15 +186,14 @@ async fn accept_unix(server: Arc<Server>, listener: UnixListener) {
     }
 }
 
-/// Replies go out at once, and a client that vanished is found out. A socket on which this cannot
-/// be set works all the same.
+/// Disables Nagle's algorithm and enables keep-alive. A socket that does not support this works without.
 fn prepare(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
     let _ = rustix::net::sockopt::set_socket_keepalive(stream, true);
     let _ = rustix::net::sockopt::set_tcp_keepidle(stream, KEEPALIVE);
 }
 
-/// Accepting fails when the process has too many files open, among others; it may work again soon.
+/// Accepting fails, for example, when the process has too many open files; it may succeed again soon.
 async fn accept_failed(server: &Server, error: &io::Error) {
     server.log.error(
         Component::Network,

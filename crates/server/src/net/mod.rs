@@ -1,6 +1,5 @@
-//! Sockets: listening, reading whole messages, answering them.
+//! Sockets: listening, reading whole messages, sending replies.
 
 pub mod frames;
 pub mod listen;
-pub mod message;
 pub mod serve;

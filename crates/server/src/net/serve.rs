@@ -1,4 +1,4 @@
-//! The life of one connection.
+//! Serving one connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,18 +7,19 @@ use frond_bson::doc;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 
+use crate::client::Client;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::dispatch::abandon;
 use crate::log::{Component, Severity};
+use crate::message::{handle, log_malformed};
 use crate::net::frames::{Ended, Frames};
-use crate::net::message::{handle, log_malformed};
 use crate::parking::Parked;
 use crate::state::Server;
 
 /// How long a client may take to read its last reply when the server stops.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LAST_REPLY_MAX: Duration = Duration::from_secs(1);
 
-/// Serves a client until it leaves, breaks the protocol, or the server stops.
+/// Serves a client until it disconnects, breaks the protocol, or the server stops.
 pub async fn serve<S>(server: Arc<Server>, mut stream: S, peer: Peer)
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -38,8 +39,8 @@ where
         return;
     };
     server.metrics.connections_created.add(1);
-    // Whatever ends this task, also a panic, gives the connection's place free.
-    let _open = Open {
+    // However this task ends, also by a panic, the connection is removed.
+    let _open = OpenGuard {
         server: &server,
         connection: &connection,
     };
@@ -56,14 +57,14 @@ where
             },
         );
     }
-    let ended = conversation(&server, &connection, &mut stream).await;
+    let ended = handle_messages(&server, &connection, &mut stream).await;
     match &ended {
         Some(Ended::Malformed(error)) => {
             server.metrics.bad_messages.add(1);
             log_malformed(&server, &connection, error);
-            if let Some(words) = last_words(error) {
-                // The client may be gone.
-                let _ = tokio::time::timeout(LAST_WORDS, stream.write_all(words)).await;
+            if let Some(reply) = reply_to_other_protocol(error) {
+                // The client may have disconnected.
+                let _ = tokio::time::timeout(LAST_REPLY_MAX, stream.write_all(reply)).await;
             }
         }
         Some(Ended::Io(error)) if server.log.wants(Severity::Debug(2)) => {
@@ -75,20 +76,20 @@ where
                 Component::Network,
                 22989,
                 name,
-                "Connection broke",
+                "Connection failed",
                 &attributes,
             );
         }
         _ => {}
     }
-    // A client that is gone cannot be told goodbye.
+    // It fails if the client has disconnected.
     let _ = stream.shutdown().await;
 }
 
-/// An answer in the client's own protocol, so that people see why the connection fails.
-fn last_words(error: &frond_wire::Error) -> Option<&'static [u8]> {
+/// A reply in the client's own protocol, so that its user sees why the connection fails.
+fn reply_to_other_protocol(error: &frond_wire::Error) -> Option<&'static [u8]> {
     match error {
-        // An alert: fatal, handshake failure.
+        // A TLS alert: fatal, handshake failure.
         frond_wire::Error::Tls => Some(&[0x15, 3, 1, 0, 2, 2, 40]),
         frond_wire::Error::Http => Some(
             b"HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 85\r\n\r\n\
@@ -98,12 +99,12 @@ fn last_words(error: &frond_wire::Error) -> Option<&'static [u8]> {
     }
 }
 
-struct Open<'a> {
+struct OpenGuard<'a> {
     server: &'a Server,
     connection: &'a Connection,
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenGuard<'_> {
     fn drop(&mut self) {
         self.server.connections.close(self.connection.id);
         if !self.server.settings.quiet {
@@ -122,15 +123,23 @@ impl Drop for Open<'_> {
     }
 }
 
-/// Messages one after the other, each answered before the next is looked at. Writes without an
-/// answer thus stay in order, and a client that sends faster than the store takes is held back by
-/// its own socket.
-async fn conversation<S>(server: &Server, connection: &Connection, stream: &mut S) -> Option<Ended>
+/// Handles messages one after the other, each before the next is read. So unacknowledged writes stay in order, and a
+/// client that sends faster than the store accepts is throttled by its own socket.
+async fn handle_messages<S>(
+    server: &Server,
+    connection: &Connection,
+    stream: &mut S,
+) -> Option<Ended>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let mut frames = Frames::default();
     let mut state = ClientState::default();
+    let mut client = Client {
+        server,
+        connection,
+        state: &mut state,
+    };
     let mut stop = server.stop_signal();
     loop {
         if server.is_stopping() {
@@ -146,19 +155,19 @@ where
         server.metrics.physical_bytes_in.add(bytes);
         let mut previous = None;
         loop {
-            state.turn = Some(server.executor.turn().await);
-            let handled = handle(server, connection, &mut state, frames.message(), previous);
-            state.turn = None;
-            state.resumed = None;
-            if let Some(parked) = state.park.take() {
+            client.state.permit = Some(server.executor.acquire().await);
+            let handled = handle(&mut client, frames.message(), previous);
+            client.state.permit = None;
+            client.state.resumed = None;
+            if let Some(parked) = client.state.park.take() {
                 if let Some(ended) =
                     parked_wait(&parked, connection, &mut frames, stream, &mut stop).await
                 {
                     server.cursors.kill(parked.cursor);
-                    abandon(server, connection);
+                    abandon(&client);
                     return ended;
                 }
-                state.resumed = Some(parked);
+                client.state.resumed = Some(parked);
                 continue;
             }
             if let Some(time) = handled.wait
@@ -178,7 +187,7 @@ where
             if !handled.again {
                 break;
             }
-            previous = Some(state.next_reply);
+            previous = Some(client.state.last_reply);
             if server.is_stopping() {
                 return None;
             }
@@ -186,7 +195,7 @@ where
     }
 }
 
-/// Waits for what a getMore waits for. Some if the conversation ends meanwhile.
+/// Waits for what a getMore waits for. Some if the connection ends meanwhile.
 async fn parked_wait<S: AsyncRead + Unpin>(
     parked: &Parked,
     connection: &Connection,
@@ -195,13 +204,13 @@ async fn parked_wait<S: AsyncRead + Unpin>(
     stop: &mut watch::Receiver<bool>,
 ) -> Option<Option<Ended>> {
     tokio::select! {
-        () = parked.wait(connection) => None,
+        () = parked.wait(&connection.wake) => None,
         ended = frames.watch(stream) => Some(Some(ended)),
         _ = stopped(stop) => Some(None),
     }
 }
 
-/// Waits before a reply. Some if the conversation ends meanwhile.
+/// Waits before a reply. Some if the connection ends meanwhile.
 async fn pause<S: AsyncRead + Unpin>(
     time: Duration,
     frames: &mut Frames,
@@ -215,25 +224,25 @@ async fn pause<S: AsyncRead + Unpin>(
     }
 }
 
-/// Sends a reply. Some if the conversation ends meanwhile: a client that does not read does not hold
-/// up the end of the server.
+/// Sends a reply. Some if the connection ends meanwhile: a client that does not read must not delay the
+/// shutdown.
 async fn send<S: AsyncWrite + Unpin>(
     reply: &[u8],
     stream: &mut S,
     stop: &mut watch::Receiver<bool>,
 ) -> Option<Option<Ended>> {
-    let gone = async {
+    let shutdown = async {
         stopped(stop).await;
-        tokio::time::sleep(LAST_WORDS).await;
+        tokio::time::sleep(LAST_REPLY_MAX).await;
     };
     tokio::select! {
         biased;
         sent = stream.write_all(reply) => sent.err().map(|error| Some(Ended::Io(error))),
-        () = gone => Some(None),
+        () = shutdown => Some(None),
     }
 }
 
-/// Ends when the server was asked to stop.
+/// Returns when the server is asked to stop.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     // The sender lives as long as the server.
     let _ = stop.wait_for(|stop| *stop).await;

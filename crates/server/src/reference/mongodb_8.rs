@@ -1,5 +1,5 @@
-//! The changes of MongoDB 8.0 since 7.0, and which of them are here. The answers for commands, their fields and
-//! operators come from the tables by which these are run.
+//! The changes of MongoDB 8.0 since 7.0, and which of them Frond has. For commands, their fields and operators
+//! this comes from the tables by which they are run.
 
 use std::fmt::Write;
 
@@ -7,118 +7,118 @@ use crate::commands::build_info::{COMPATIBLE_VERSION, FEATURE_COMPATIBILITY_VERS
 use crate::commands::find;
 use crate::commands::hello::WIRE_VERSION_MAX;
 
-/// How it is known whether something is here.
-enum Here {
-    /// Commands that are found or not.
+/// How to find out whether Frond has a change.
+enum Support {
+    /// Commands, looked up by name.
     Commands(&'static [&'static str]),
     /// A field of a command.
     Field(&'static str, &'static str),
-    /// Expressions and stages that are found or not.
+    /// Expressions and stages, looked up by name.
     Operators(&'static [&'static str]),
-    /// A behaviour that tests hold.
+    /// A behaviour that tests check.
     Yes,
-    /// A behaviour that is not there; what happens instead.
+    /// A behaviour that Frond does not have, and what happens instead.
     No(&'static str),
 }
 
-/// A change, and what it is about.
+/// A change.
 struct Change {
     what: &'static str,
-    here: Here,
+    support: Support,
 }
 
 static CHANGES: &[Change] = &[
     Change {
         what: "writes to several collections in one command",
-        here: Here::Commands(&["bulkWrite"]),
+        support: Support::Commands(&["bulkWrite"]),
     },
     Change {
         what: "`sort` in updates and replacements of one document",
-        here: Here::Yes,
+        support: Support::Yes,
     },
     Change {
         what: "a filter for `null` (`$eq`, `$in`, `$lookup`) does not match `undefined`",
-        here: Here::Yes,
+        support: Support::Yes,
     },
     Change {
         what: "`$convert` between strings and binData with `format`, `to: {type, subtype}`; `$toString` of binData",
-        here: Here::Yes,
+        support: Support::Yes,
     },
     Change {
         what: "UUIDs from strings",
-        here: Here::Operators(&["$toUUID"]),
+        support: Support::Operators(&["$toUUID"]),
     },
     Change {
         what: "`$rank` and `$denseRank` treat null and missing values alike",
-        here: Here::Yes,
+        support: Support::Yes,
     },
     Change {
         what: "`confirm: true` to set the feature compatibility version",
-        here: Here::Commands(&["setFeatureCompatibilityVersion"]),
+        support: Support::Commands(&["setFeatureCompatibilityVersion"]),
     },
     Change {
         what: "`explain`: `planCacheShapeHash` beside `queryHash`, `prunedSimilarIndexes`",
-        here: Here::Yes,
+        support: Support::Yes,
     },
     Change {
         what: "`serverStatus`: `queues.execution` in place of `wiredTiger.concurrentTransactions`",
-        here: Here::Yes,
+        support: Support::Yes,
     },
     Change {
         what: "empty timestamps that are kept when documents are restored",
-        here: Here::Field("insert", "bypassEmptyTsReplacement"),
+        support: Support::Field("insert", "bypassEmptyTsReplacement"),
     },
     Change {
         what: "query settings, `$querySettings`, `queryShapeHash`",
-        here: Here::Commands(&["setQuerySettings", "removeQuerySettings"]),
+        support: Support::Commands(&["setQuerySettings", "removeQuerySettings"]),
     },
     Change {
         what: "index filters are deprecated",
-        here: Here::No("they are refused; name an index with `hint`"),
+        support: Support::No("they are refused; name an index with `hint`"),
     },
     Change {
         what: "statistics of queries by their shape, and query settings, as stages",
-        here: Here::Operators(&["$queryStats", "$querySettings"]),
+        support: Support::Operators(&["$queryStats", "$querySettings"]),
     },
     Change {
         what: "`defaultMaxTimeMS` and other cluster parameters",
-        here: Here::Commands(&["getClusterParameter", "setClusterParameter"]),
+        support: Support::Commands(&["getClusterParameter", "setClusterParameter"]),
     },
     Change {
         what: "compaction",
-        here: Here::Commands(&["compact", "autoCompact"]),
+        support: Support::Commands(&["compact", "autoCompact"]),
     },
     Change {
         what: "express plans for an `_id`",
-        here: Here::No("`explain` shows `IDHACK`, as in 7.0"),
+        support: Support::No("`explain` shows `IDHACK`, as in 7.0"),
     },
     Change {
         what: "`isCached` in `explain`",
-        here: Here::No("the field is missing"),
+        support: Support::No("the field is missing"),
     },
     Change {
         what: "slow operations are logged by `workingMillis`",
-        here: Here::No("they are logged by `durationMillis`"),
+        support: Support::No("they are logged by `durationMillis`"),
     },
     Change {
         what: "server-side JavaScript is deprecated (`$where`, `$function`, `$accumulator`)",
-        here: Here::No("there is none; an error names what to use"),
+        support: Support::No("there is none; an error names what to use"),
     },
     Change {
         what: "time series are read by blocks",
-        here: Here::No("their measurements are ordinary documents"),
+        support: Support::No("their measurements are ordinary documents"),
     },
     Change {
         what: "range queries on encrypted fields",
-        here: Here::No("`encryptedFields` is an error"),
+        support: Support::No("`encryptedFields` is an error"),
     },
     Change {
         what: "moving and resharding collections, config shards",
-        here: Here::Commands(&["moveCollection", "unshardCollection", "reshardCollection"]),
+        support: Support::Commands(&["moveCollection", "unshardCollection", "reshardCollection"]),
     },
     Change {
         what: "majority writes are acknowledged before they are applied on secondaries",
-        here: Here::No("there are no secondaries; a majority is this server"),
+        support: Support::No("there are no secondaries; a majority is this server"),
     },
 ];
 
@@ -128,21 +128,21 @@ pub fn page() -> String {
         "\
 # MongoDB 8.0
 
-This page is made from the tables in the code: `FROND_WRITE_DOCS=1 cargo test --test docs`.
+This page is generated from the tables in the code: `FROND_WRITE_DOCS=1 cargo test --test docs`.
 
-Frond says that it is MongoDB {COMPATIBLE_VERSION}: `buildInfo.version`, `maxWireVersion` {WIRE_VERSION_MAX}, and the
-feature compatibility version {FEATURE_COMPATIBILITY_VERSION}, which cannot be changed. Drivers and tools choose by these what they
+Frond reports itself as MongoDB {COMPATIBLE_VERSION}: `buildInfo.version`, `maxWireVersion` {WIRE_VERSION_MAX}, and the
+feature compatibility version {FEATURE_COMPATIBILITY_VERSION}, which cannot be changed. Drivers and tools choose by these versions what they
 send: client-side `bulkWrite` and unacknowledged writes with `sort` need wire version 25. `buildInfo.frond.version` is Frond's own
 version.
 
-What MongoDB 8.0 changed since 7.0, and what of it is here; [compatibility.md](compatibility.md) has the rest.
+The changes of MongoDB 8.0 since 7.0, and whether Frond has them; [compatibility.md](compatibility.md) has the rest.
 
-| since 7.0 | here | otherwise |
+| since 7.0 | in Frond | otherwise |
 | --- | --- | --- |
 "
     );
     for change in CHANGES {
-        let (names, here, otherwise) = answer(&change.here);
+        let (names, here, otherwise) = answer(&change.support);
         let what = match names.as_str() {
             "" => change.what.to_owned(),
             names => format!("{}: {names}", change.what),
@@ -154,15 +154,15 @@ What MongoDB 8.0 changed since 7.0, and what of it is here; [compatibility.md](c
     page
 }
 
-/// Names, whether they are here, and what happens otherwise.
-fn answer(here: &Here) -> (String, bool, &'static str) {
+/// Names, whether Frond has them, and what happens otherwise.
+fn answer(support: &Support) -> (String, bool, &'static str) {
     const UNKNOWN: &str = "error 59";
-    match here {
-        Here::Commands(names) => {
+    match support {
+        Support::Commands(names) => {
             let there = names.iter().all(|name| find(name).is_some());
             (super::code(names), there, if there { "" } else { UNKNOWN })
         }
-        Here::Field(command, field) => {
+        Support::Field(command, field) => {
             let there = find(command).is_some_and(|(_, command)| command.fields().contains(field));
             let otherwise = if there {
                 ""
@@ -171,22 +171,22 @@ fn answer(here: &Here) -> (String, bool, &'static str) {
             };
             (super::code(&[*field]), there, otherwise)
         }
-        Here::Operators(names) => {
+        Support::Operators(names) => {
             let families = frond_query::reference::families();
             let is_there = |name| families.iter().any(|family| family.names.contains(name));
             let there = names.iter().all(is_there);
             let otherwise = if there { "" } else { "an error names it" };
             (super::code(names), there, otherwise)
         }
-        Here::Yes => (String::new(), true, ""),
-        Here::No(otherwise) => (String::new(), false, otherwise),
+        Support::Yes => (String::new(), true, ""),
+        Support::No(otherwise) => (String::new(), false, otherwise),
     }
 }
 
 const CLIENTS_AND_MONITORING: &str = "
-## What clients choose by the version
+## How clients use the version
 
-| client | from 8.0 on, by its source |
+| client | what it uses from 8.0 on, according to its source |
 | --- | --- |
 | PyMongo 4.20 | `MongoClient.bulk_write`, and `sort` in updates and replacements without acknowledgement: wire version 25 |
 | Node.js driver 7.9 | nothing; `MongoClient.bulkWrite` goes to every version, raw data only to wire version 27 |
@@ -195,16 +195,16 @@ const CLIENTS_AND_MONITORING: &str = "
 
 ## Monitoring
 
-`serverStatus` has the sections that agents written for mongod read, with figures of Frond's engine under the names that they know:
+`serverStatus` has the sections that agents for mongod read, with counters of Frond's engine under the names that they expect:
 
-| section | figures |
+| section | counters |
 | --- | --- |
-| `wiredTiger.cache` | `bytes currently in the cache`: pages and memtables; `tracked dirty bytes in the cache`: memtables, which are in the log and not in the data file yet; `pages read into cache`: look-ups that found nothing in it |
+| `wiredTiger.cache` | `bytes currently in the cache`: pages and memtables; `tracked dirty bytes in the cache`: memtables, which are in the log but not yet in the data file; `pages read into cache`: cache misses |
 | `wiredTiger.block-manager`, `.log`, `.transaction` | reads and writes of the data file, bytes written to the log, commits and checkpoints |
-| `queues.execution` | `out`: readers and writers that run now, also those that gave their ticket back since they take long; the tickets, which both share |
-| `transactions` | `retriedStatementsCount`; the rest is 0: transactions over several statements are not there |
-| `locks`, `opcountersRepl`, `transportSecurity`, `security` | 0 or empty: there are no locks of collections, no replication, no TLS and no logins |
-| `frond` | the engine's figures by their own names |
+| `queues.execution` | `out`: running readers and writers, also long ones that released their ticket; the tickets, which both share |
+| `transactions` | `retriedStatementsCount`; the rest is 0: there are no multi-statement transactions |
+| `locks`, `opcountersRepl`, `transportSecurity`, `security` | 0 or empty: there are no collection locks, no replication, no TLS and no authentication |
+| `frond` | the engine's counters under their own names |
 
 `storageEngine.name` and `process` are `frond`.
 ";
@@ -216,12 +216,12 @@ mod tests {
     #[test]
     fn every_change_has_an_answer() {
         for change in CHANGES {
-            let (_, here, otherwise) = answer(&change.here);
+            let (_, here, otherwise) = answer(&change.support);
             assert_eq!(here, otherwise.is_empty(), "{}", change.what);
         }
-        // Commands that are called absent are known, so that their errors give advice.
+        // Commands that Frond does not have are listed as absent, so that their errors give advice.
         for change in CHANGES {
-            if let Here::Commands(names) = change.here {
+            if let Support::Commands(names) = change.support {
                 for name in names {
                     assert!(
                         find(name).is_some() != crate::commands::absent::advice(name).is_some(),

@@ -1,11 +1,11 @@
-//! Reading a mongod.conf: YAML, nested or with dots in the keys.
+//! Reading a mongod.conf: YAML, nested or with dotted keys.
 
 use yaml_rust2::{Yaml, YamlLoader};
 
-use super::table::{Given, Kind, SETTINGS, Setting, parse_text};
+use super::table::{Kind, SETTINGS, Setting, SettingValue, parse_text};
 
-/// Sections of mongod's configuration that this server does not have at all.
-const SECTIONS_LACKING: &[(&str, &str)] = &[
+/// Sections of mongod's configuration that this server does not support.
+const UNSUPPORTED_SECTIONS: &[(&str, &str)] = &[
     ("replication", "replica sets"),
     ("sharding", "sharding"),
     ("security", "this part of security"),
@@ -17,7 +17,7 @@ const SECTIONS_LACKING: &[(&str, &str)] = &[
 ];
 
 /// All settings in the text of a configuration file. An unknown key is an error that names it.
-pub fn parse(text: &str) -> Result<Vec<(&'static Setting, Given)>, String> {
+pub fn parse(text: &str) -> Result<Vec<(&'static Setting, SettingValue)>, String> {
     let documents =
         YamlLoader::load_from_str(text).map_err(|error| format!("not valid YAML: {error}"))?;
     let mut found = Vec::new();
@@ -29,8 +29,12 @@ pub fn parse(text: &str) -> Result<Vec<(&'static Setting, Given)>, String> {
     Ok(found)
 }
 
-/// Visits every leaf of the YAML. It goes down only into sections that exist, so not deep.
-fn walk(path: &str, node: &Yaml, found: &mut Vec<(&'static Setting, Given)>) -> Result<(), String> {
+/// Visits every leaf of the YAML. It descends only into known sections, so the depth is bounded.
+fn walk(
+    path: &str,
+    node: &Yaml,
+    found: &mut Vec<(&'static Setting, SettingValue)>,
+) -> Result<(), String> {
     match node {
         Yaml::Hash(entries) => {
             if !is_section(path) {
@@ -49,7 +53,7 @@ fn walk(path: &str, node: &Yaml, found: &mut Vec<(&'static Setting, Given)>) -> 
             }
             Ok(())
         }
-        // An empty section, as in `storage:` with everything commented out.
+        // An empty section, such as `storage:` with everything below it commented out.
         Yaml::Null => match setting(path) {
             Some(_) => Err(format!("'{path}' has no value")),
             None if is_section(path) => Ok(()),
@@ -76,7 +80,9 @@ fn setting(path: &str) -> Option<&'static Setting> {
 fn is_section(path: &str) -> bool {
     let prefix = format!("{path}.");
     path.is_empty()
-        || SECTIONS_LACKING.iter().any(|(section, _)| *section == path)
+        || UNSUPPORTED_SECTIONS
+            .iter()
+            .any(|(section, _)| *section == path)
         || SETTINGS.iter().any(|setting| {
             setting.key.starts_with(&prefix)
                 || setting
@@ -87,13 +93,13 @@ fn is_section(path: &str) -> bool {
 }
 
 fn unknown(path: &str) -> String {
-    let lacking = SECTIONS_LACKING.iter().find(|(section, _)| {
+    let unsupported = UNSUPPORTED_SECTIONS.iter().find(|(section, _)| {
         path == *section
             || path
                 .strip_prefix(section)
                 .is_some_and(|rest| rest.starts_with('.'))
     });
-    match lacking {
+    match unsupported {
         Some((_, what)) => {
             format!("the option '{path}' is not supported: this server has no {what}")
         }
@@ -101,7 +107,7 @@ fn unknown(path: &str) -> String {
     }
 }
 
-fn value(kind: Kind, leaf: &Yaml) -> Result<Given, String> {
+fn value(kind: Kind, leaf: &Yaml) -> Result<SettingValue, String> {
     let text = match leaf {
         Yaml::String(text) | Yaml::Real(text) => text.clone(),
         Yaml::Integer(n) => n.to_string(),

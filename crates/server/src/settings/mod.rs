@@ -1,7 +1,7 @@
-//! What an operator can choose, from the command line and from a mongod.conf.
+//! The settings of the server, from the command line and from a mongod.conf.
 //!
 //! [`table::SETTINGS`] is the only list of settings: the command line, the configuration file and
-//! the help are made from it. The command line wins over the file, the file over the defaults.
+//! the help are generated from it. The command line overrides the file, and the file the defaults.
 
 mod file;
 mod table;
@@ -16,9 +16,9 @@ use std::time::Duration;
 use frond_store::{LargeDocuments, NaturalOrder};
 use frond_wire::Compressor;
 
-pub use table::{Given, Kind, SETTINGS, Setting, from_parameter, parameter, resolve};
+pub use table::{Kind, SETTINGS, Setting, SettingValue, from_parameter, parameter, resolve};
 
-/// How a line of the log looks.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// A JSON document with mongod's fields.
@@ -31,26 +31,26 @@ pub enum LogFormat {
 /// What happens to the log file at a log rotation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogRotate {
-    /// It gets the time as a suffix and a new one begins.
+    /// It is renamed with the time as a suffix, and a new file begins.
     #[default]
     Rename,
-    /// It is closed and opened again; some other program moved it.
+    /// It is closed and reopened, because another program moved it.
     Reopen,
 }
 
-/// Where the Unix socket is.
+/// The path of the Unix socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UnixSocket {
-    /// There is none.
+    /// No Unix socket.
     #[default]
     Off,
     /// `mongodb-PORT.sock` in this directory.
     InDirectory(PathBuf),
-    /// Exactly here.
+    /// This path.
     At(PathBuf),
 }
 
-/// Everything chosen, ready for use.
+/// All settings, with defaults applied.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Directory of the data files.
@@ -59,29 +59,29 @@ pub struct Settings {
     pub port: u16,
     /// Addresses to listen on. Names are resolved when the server starts.
     pub bind_ip: Vec<String>,
-    /// Unix socket beside TCP.
+    /// Unix socket, besides TCP.
     pub unix_socket: UnixSocket,
     /// Permission bits of the Unix socket.
     pub unix_socket_permissions: u32,
-    /// Connections at the same time.
+    /// Maximum number of simultaneous connections.
     pub connections_max: usize,
     /// Compressors that a client may negotiate, in order of preference.
     pub compressors: Vec<Compressor>,
-    /// Bytes of the cache; none means half of the memory that this process may use.
+    /// Size of the cache in bytes; none means half of the memory that this process may use.
     pub cache_bytes: Option<u64>,
     /// Whether acknowledged writes go through the journal.
     pub journal: bool,
-    /// How often the journal is made durable when no write waits for it.
+    /// Time between syncs of the journal when no write waits for one.
     pub journal_commit_interval: Duration,
-    /// Where the log goes; none means standard output.
+    /// The log file; none means standard output.
     pub log_path: Option<PathBuf>,
-    /// Add to an existing log file instead of renaming it.
+    /// Append to an existing log file instead of renaming it.
     pub log_append: bool,
     /// See [`LogRotate`].
     pub log_rotate: LogRotate,
     /// See [`LogFormat`].
     pub log_format: LogFormat,
-    /// Debug lines from this level up; 0 is none.
+    /// Level of debug lines; 0 means none.
     pub log_verbosity: u8,
     /// No lines about connections.
     pub quiet: bool,
@@ -89,23 +89,23 @@ pub struct Settings {
     pub pid_file: Option<PathBuf>,
     /// Operations at least this long are logged.
     pub slow_operation: Duration,
-    /// An idle cursor is dropped after this time.
+    /// An idle cursor is closed after this time.
     pub cursor_timeout: Duration,
     /// Whether documents expire by TTL indexes.
     pub ttl_monitor: bool,
-    /// How often expired documents are deleted.
+    /// Time between two passes that delete expired documents.
     pub ttl_monitor_sleep: Duration,
-    /// Whether there are commands that only tests need.
+    /// Whether commands for tests are enabled.
     pub test_commands: bool,
     /// Which documents are stored in parts.
     pub large_documents: LargeDocuments,
-    /// The order of documents in new collections that do not say their own.
+    /// The natural order of new collections, unless `create` sets it.
     pub natural_order: NaturalOrder,
-    /// What was given and where, for `getCmdLineOpts`: configuration key to value.
-    pub given: BTreeMap<&'static str, Given>,
+    /// The settings that were given, for `getCmdLineOpts`: configuration key to value.
+    pub given: BTreeMap<&'static str, SettingValue>,
     /// The configuration file that was read.
     pub config_file: Option<PathBuf>,
-    /// Remarks for the log about settings that were accepted but change nothing.
+    /// Log messages about settings that were accepted but have no effect.
     pub notes: Vec<String>,
 }
 
@@ -147,7 +147,7 @@ impl Settings {
     /// Settings from parsed arguments of [`command_line`], and from the configuration file that
     /// they name.
     pub fn from_arguments(arguments: &clap::ArgMatches) -> Result<Settings, SettingsError> {
-        let mut values: BTreeMap<&'static str, (&'static Setting, Given)> = BTreeMap::new();
+        let mut values: BTreeMap<&'static str, (&'static Setting, SettingValue)> = BTreeMap::new();
         let config_file = arguments.get_one::<String>("config").map(PathBuf::from);
         if let Some(path) = &config_file {
             let text = std::fs::read_to_string(path).map_err(|error| {
@@ -179,7 +179,7 @@ impl Settings {
     }
 
     fn from_values(
-        values: impl Iterator<Item = (&'static Setting, Given)>,
+        values: impl Iterator<Item = (&'static Setting, SettingValue)>,
         config_file: Option<PathBuf>,
     ) -> Result<Settings, SettingsError> {
         let mut settings = Settings {
@@ -187,7 +187,7 @@ impl Settings {
             ..Settings::default()
         };
         let mut values: Vec<_> = values.collect();
-        // In the order of the table, where a setting that refines another comes after it.
+        // In the order of the table, where a setting that depends on another comes after it.
         values.sort_by_key(|(setting, _)| {
             SETTINGS
                 .iter()
@@ -218,7 +218,7 @@ impl Settings {
     }
 }
 
-/// The command line of `frond serve`, made from the table.
+/// The command line of `frond serve`, generated from the table.
 pub fn command_line() -> clap::Command {
     let mut command = clap::Command::new("serve")
         .about("Start the database server")
@@ -234,7 +234,7 @@ pub fn command_line() -> clap::Command {
                 .long("setParameter")
                 .value_name("NAME=VALUE")
                 .action(clap::ArgAction::Append)
-                .help("Set a parameter of the server, as setParameter.NAME in the file does"),
+                .help("Set a server parameter, like setParameter.NAME in the file"),
         );
     for setting in SETTINGS {
         if let Some(argument) = table::argument(setting) {
@@ -244,7 +244,7 @@ pub fn command_line() -> clap::Command {
     command
 }
 
-/// A setting that is unknown, wrong or not supported; the text names it.
+/// A setting that is unknown, invalid or not supported; the text names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingsError(pub String);
 

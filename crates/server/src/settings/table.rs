@@ -11,24 +11,24 @@ use frond_wire::Compressor;
 
 use super::{LogFormat, LogRotate, Settings, SettingsError, UnixSocket};
 
-/// What a setting takes.
+/// The type of a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// Yes or no. On the command line its presence means this value.
+    /// A boolean. On the command line its presence means this value.
     Switch(bool),
     /// Any text; the string is the placeholder in the help.
     Text(&'static str),
-    /// A whole number between two limits, both included.
+    /// A whole number in an inclusive range.
     Integer(i64, i64),
-    /// A number between two limits, both included.
+    /// A number in an inclusive range.
     Number(f64, f64),
     /// One of these words.
     Choice(&'static [&'static str]),
 }
 
-/// A value as it was given.
+/// A value that was given.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Given {
+pub enum SettingValue {
     /// For [`Kind::Switch`].
     Switch(bool),
     /// For [`Kind::Text`] and [`Kind::Choice`].
@@ -45,18 +45,18 @@ pub struct Setting {
     pub flag: &'static str,
     /// Path in the configuration file.
     pub key: &'static str,
-    /// Other paths in the configuration file.
+    /// Alternative paths in the configuration file.
     pub aliases: &'static [&'static str],
-    /// What it takes.
+    /// Its type.
     pub kind: Kind,
     /// One line of help.
     pub help: &'static str,
-    /// Takes the value over, or says why it cannot.
-    pub apply: fn(&mut Settings, &Given) -> Result<(), String>,
+    /// Applies a value, or returns why it cannot.
+    pub apply: fn(&mut Settings, &SettingValue) -> Result<(), String>,
 }
 
 impl Setting {
-    /// The name to use in an error: the option if there is one, else the key.
+    /// The name for error messages: the option if there is one, else the key.
     pub fn name(&self) -> String {
         if self.flag.is_empty() {
             self.key.to_string()
@@ -66,44 +66,44 @@ impl Setting {
     }
 }
 
-fn switch(given: &Given) -> Result<bool, String> {
+fn switch(given: &SettingValue) -> Result<bool, String> {
     match given {
-        Given::Switch(on) => Ok(*on),
+        SettingValue::Switch(on) => Ok(*on),
         _ => Err("must be true or false".into()),
     }
 }
 
-fn text(given: &Given) -> Result<&str, String> {
+fn text(given: &SettingValue) -> Result<&str, String> {
     match given {
-        Given::Text(text) => Ok(text),
+        SettingValue::Text(text) => Ok(text),
         _ => Err("must be text".into()),
     }
 }
 
-fn path(given: &Given) -> Result<PathBuf, String> {
+fn path(given: &SettingValue) -> Result<PathBuf, String> {
     match text(given)? {
         "" => Err("must not be empty".into()),
         path => Ok(PathBuf::from(path)),
     }
 }
 
-fn integer<T: TryFrom<i64>>(given: &Given) -> Result<T, String> {
+fn integer<T: TryFrom<i64>>(given: &SettingValue) -> Result<T, String> {
     match given {
-        Given::Integer(n) => T::try_from(*n).map_err(|_| "is out of range".into()),
+        SettingValue::Integer(n) => T::try_from(*n).map_err(|_| "is out of range".into()),
         _ => Err("must be a whole number".into()),
     }
 }
 
-fn number(given: &Given) -> Result<f64, String> {
+fn number(given: &SettingValue) -> Result<f64, String> {
     match given {
-        Given::Number(n) => Ok(*n),
-        Given::Integer(n) => Ok(*n as f64),
+        SettingValue::Number(n) => Ok(*n),
+        SettingValue::Integer(n) => Ok(*n as f64),
         _ => Err("must be a number".into()),
     }
 }
 
-/// For a setting that MongoDB has and this server lacks; the value that means "off" is fine.
-fn only_off(given: &Given, what: &str) -> Result<(), String> {
+/// For a setting of MongoDB that this server does not support; the value that means "off" is accepted.
+fn only_off(given: &SettingValue, what: &str) -> Result<(), String> {
     if switch(given)? {
         Err(format!("is not supported by this server: {what}"))
     } else {
@@ -111,7 +111,7 @@ fn only_off(given: &Given, what: &str) -> Result<(), String> {
     }
 }
 
-/// Every setting. A setting that refines another one comes after it.
+/// All settings. A setting that depends on another comes after it.
 pub static SETTINGS: &[Setting] = &[
     Setting {
         flag: "dbpath",
@@ -126,7 +126,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "net.port",
         aliases: &[],
         kind: Kind::Integer(0, 65_535),
-        help: "TCP port (default 27017; 0 takes a free one)",
+        help: "TCP port (default 27017; 0 chooses a free one)",
         apply: |s, v| integer(v).map(|port| s.port = port),
     },
     Setting {
@@ -134,14 +134,14 @@ pub static SETTINGS: &[Setting] = &[
         key: "net.bindIp",
         aliases: &[],
         kind: Kind::Text("ADDRESSES"),
-        help: "Addresses to listen on, with commas between (default 127.0.0.1)",
+        help: "Addresses to listen on, separated by commas (default 127.0.0.1)",
         apply: |s, v| {
             let mut names = Vec::new();
             for name in text(v)?.split(',').map(str::trim) {
                 match name {
                     "" => return Err("has an empty address".into()),
                     "*" => names.push("0.0.0.0".to_string()),
-                    // As mongod: a path in the list is a Unix socket.
+                    // As in mongod, a path in the list is a Unix socket.
                     _ if name.starts_with('/') => s.unix_socket = UnixSocket::At(name.into()),
                     _ => names.push(name.to_string()),
                 }
@@ -171,7 +171,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "net.ipv6",
         aliases: &[],
         kind: Kind::Switch(true),
-        help: "With --bind_ip_all, listen on all IPv6 addresses too",
+        help: "With --bind_ip_all, also listen on all IPv6 addresses",
         apply: |s, v| {
             if switch(v)? && s.bind_ip.iter().any(|ip| ip == "0.0.0.0") {
                 s.bind_ip.push("::".into());
@@ -184,7 +184,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "net.unixDomainSocket.enabled",
         aliases: &[],
         kind: Kind::Switch(true),
-        help: "Listen on a Unix socket /tmp/mongodb-PORT.sock too",
+        help: "Also listen on a Unix socket /tmp/mongodb-PORT.sock",
         apply: |s, v| {
             s.unix_socket = if switch(v)? {
                 UnixSocket::InDirectory("/tmp".into())
@@ -199,7 +199,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "net.unixDomainSocket.pathPrefix",
         aliases: &[],
         kind: Kind::Text("DIR"),
-        help: "Listen on a Unix socket mongodb-PORT.sock in this directory too",
+        help: "Also listen on a Unix socket mongodb-PORT.sock in this directory",
         apply: |s, v| path(v).map(|path| s.unix_socket = UnixSocket::InDirectory(path)),
     },
     Setting {
@@ -207,7 +207,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "net.unixDomainSocket.path",
         aliases: &[],
         kind: Kind::Text("FILE"),
-        help: "Listen on this Unix socket too",
+        help: "Also listen on this Unix socket",
         apply: |s, v| path(v).map(|path| s.unix_socket = UnixSocket::At(path)),
     },
     Setting {
@@ -229,7 +229,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "net.maxIncomingConnections",
         aliases: &[],
         kind: Kind::Integer(5, 1_000_000),
-        help: "Connections at the same time (default 65536)",
+        help: "Maximum number of simultaneous connections (default 65536)",
         apply: |s, v| integer(v).map(|n| s.connections_max = n),
     },
     Setting {
@@ -258,7 +258,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "storage.cacheSizeGB",
         aliases: &["storage.wiredTiger.engineConfig.cacheSizeGB"],
         kind: Kind::Number(0.015, 10_000.0),
-        help: "Cache in GiB (default half of the memory that this process may use)",
+        help: "Size of the cache in GiB (default half of the memory that this process may use)",
         apply: |s, v| {
             s.cache_bytes = Some((number(v)? * (1u64 << 30) as f64) as u64);
             Ok(())
@@ -269,7 +269,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "storage.journal.enabled",
         aliases: &[],
         kind: Kind::Switch(false),
-        help: "Without a journal (enabled: false): faster, and a crash loses what came after the last checkpoint",
+        help: "Disable the journal (enabled: false): faster, but a crash loses writes since the last checkpoint",
         apply: |s, v| switch(v).map(|on| s.journal = on),
     },
     Setting {
@@ -277,7 +277,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "storage.journal.commitIntervalMs",
         aliases: &["setParameter.journalCommitInterval"],
         kind: Kind::Integer(1, 500),
-        help: "Milliseconds between the journal's syncs (default 100)",
+        help: "Milliseconds between syncs of the journal (default 100)",
         apply: |s, v| integer(v).map(|ms| s.journal_commit_interval = Duration::from_millis(ms)),
     },
     Setting {
@@ -314,7 +314,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "systemLog.logAppend",
         aliases: &[],
         kind: Kind::Switch(true),
-        help: "Add to an existing log file instead of renaming it",
+        help: "Append to an existing log file instead of renaming it",
         apply: |s, v| switch(v).map(|on| s.log_append = on),
     },
     Setting {
@@ -337,7 +337,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "systemLog.format",
         aliases: &[],
         kind: Kind::Choice(&["json", "text"]),
-        help: "How a line of the log looks (default json)",
+        help: "Format of log lines (default json)",
         apply: |s, v| {
             s.log_format = if text(v)? == "text" {
                 LogFormat::Text
@@ -352,7 +352,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "systemLog.quiet",
         aliases: &["setParameter.quiet"],
         kind: Kind::Switch(true),
-        help: "No lines about connections in the log",
+        help: "Do not log connections",
         apply: |s, v| switch(v).map(|on| s.quiet = on),
     },
     Setting {
@@ -360,7 +360,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "systemLog.verbosity",
         aliases: &["setParameter.logLevel"],
         kind: Kind::Integer(0, 5),
-        help: "Debug lines in the log: 0 (none, the default) to 5",
+        help: "Level of debug lines in the log: 0 (none, the default) to 5",
         apply: |s, v| integer(v).map(|n| s.log_verbosity = n),
     },
     Setting {
@@ -389,7 +389,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "processManagement.timeZoneInfo",
         aliases: &[],
         kind: Kind::Text("DIR"),
-        help: "Accepted, and not used: the time zone database is built in",
+        help: "Accepted and not used: the time zone database is built in",
         apply: |s, v| {
             let directory = path(v)?;
             s.notes.push(format!(
@@ -421,7 +421,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "setParameter.cursorTimeoutMillis",
         aliases: &[],
         kind: Kind::Integer(1, i64::MAX / 1_000_000),
-        help: "Milliseconds until an idle cursor is dropped (default 600000)",
+        help: "Milliseconds until an idle cursor is closed (default 600000)",
         apply: |s, v| integer(v).map(|ms| s.cursor_timeout = Duration::from_millis(ms)),
     },
     Setting {
@@ -429,7 +429,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "setParameter.enableTestCommands",
         aliases: &[],
         kind: Kind::Switch(false),
-        help: "Have configureFailPoint, which makes commands fail on demand",
+        help: "Enable configureFailPoint, which makes commands fail on demand",
         apply: |s, v| switch(v).map(|on| s.test_commands = on),
     },
     Setting {
@@ -437,7 +437,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "setParameter.largeDocumentBytes",
         aliases: &[],
         kind: Kind::Integer(0, MAX_DOCUMENT_BYTES as i64),
-        help: "Store documents with a large sub-document in parts from this size on; 0 for never (default 32768)",
+        help: "Bytes from which documents with a large sub-document are stored in parts; 0 for never (default 32768)",
         apply: |s, v| {
             s.large_documents.threshold_bytes = match integer(v)? {
                 0 => usize::MAX,
@@ -451,7 +451,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "setParameter.naturalOrder",
         aliases: &[],
         kind: Kind::Choice(&["_id", "insertion"]),
-        help: "The natural order of new collections, if create does not say it (default _id)",
+        help: "The natural order of new collections, unless create sets it (default _id)",
         apply: |s, v| {
             s.natural_order = NaturalOrder::named(text(v)?).unwrap_or_default();
             Ok(())
@@ -462,7 +462,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "setParameter.largeDocumentSegmentBytes",
         aliases: &[],
         kind: Kind::Integer(16, 1024 * 1024),
-        help: "Bytes of such a part, about (default 4096)",
+        help: "Approximate bytes of such a part (default 4096)",
         apply: |s, v| integer(v).map(|bytes| s.large_documents.segment_bytes = bytes),
     },
     Setting {
@@ -470,7 +470,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "setParameter.ttlMonitorEnabled",
         aliases: &[],
         kind: Kind::Switch(true),
-        help: "Delete documents that have expired by a TTL index (default true)",
+        help: "Delete documents that expire by a TTL index (default true)",
         apply: |s, v| switch(v).map(|on| s.ttl_monitor = on),
     },
     Setting {
@@ -478,7 +478,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "setParameter.ttlMonitorSleepSecs",
         aliases: &[],
         kind: Kind::Integer(1, i32::MAX as i64),
-        help: "Seconds between two deletions of expired documents (default 60)",
+        help: "Seconds between passes of the TTL monitor (default 60)",
         apply: |s, v| integer(v).map(|secs| s.ttl_monitor_sleep = Duration::from_secs(secs)),
     },
     Setting {
@@ -492,29 +492,29 @@ pub static SETTINGS: &[Setting] = &[
 ];
 
 /// Reads a value from text.
-pub fn parse_text(kind: Kind, value: &str) -> Result<Given, String> {
+pub fn parse_text(kind: Kind, value: &str) -> Result<SettingValue, String> {
     match kind {
         Kind::Switch(_) => match value {
-            "true" | "1" => Ok(Given::Switch(true)),
-            "false" | "0" => Ok(Given::Switch(false)),
+            "true" | "1" => Ok(SettingValue::Switch(true)),
+            "false" | "0" => Ok(SettingValue::Switch(false)),
             _ => Err(format!("must be true or false, not '{value}'")),
         },
-        Kind::Text(_) => Ok(Given::Text(value.to_string())),
+        Kind::Text(_) => Ok(SettingValue::Text(value.to_string())),
         Kind::Integer(low, high) => match value.parse::<i64>() {
-            Ok(n) if (low..=high).contains(&n) => Ok(Given::Integer(n)),
+            Ok(n) if (low..=high).contains(&n) => Ok(SettingValue::Integer(n)),
             _ => Err(format!(
                 "must be a whole number from {low} to {high}, not '{value}'"
             )),
         },
         Kind::Number(low, high) => match value.parse::<f64>() {
-            Ok(n) if (low..=high).contains(&n) => Ok(Given::Number(n)),
+            Ok(n) if (low..=high).contains(&n) => Ok(SettingValue::Number(n)),
             _ => Err(format!(
                 "must be a number from {low} to {high}, not '{value}'"
             )),
         },
         Kind::Choice(words) => {
             if words.contains(&value) {
-                Ok(Given::Text(value.to_string()))
+                Ok(SettingValue::Text(value.to_string()))
             } else {
                 Err(format!(
                     "must be one of {}, not '{value}'",
@@ -525,7 +525,7 @@ pub fn parse_text(kind: Kind, value: &str) -> Result<Given, String> {
     }
 }
 
-/// The command line's argument for a setting.
+/// The command-line argument of a setting.
 pub fn argument(setting: &'static Setting) -> Option<Arg> {
     if setting.flag.is_empty() {
         return None;
@@ -541,18 +541,18 @@ pub fn argument(setting: &'static Setting) -> Option<Arg> {
     })
 }
 
-/// What the command line says about a setting.
+/// The value of a setting on the command line.
 pub fn from_arguments(
     setting: &'static Setting,
     arguments: &ArgMatches,
-) -> Result<Option<Given>, SettingsError> {
+) -> Result<Option<SettingValue>, SettingsError> {
     if setting.flag.is_empty() {
         return Ok(None);
     }
     if let Kind::Switch(value) = setting.kind {
         return Ok(arguments
             .get_flag(setting.key)
-            .then_some(Given::Switch(value)));
+            .then_some(SettingValue::Switch(value)));
     }
     arguments
         .get_one::<String>(setting.key)
@@ -561,7 +561,7 @@ pub fn from_arguments(
         .map_err(|why| SettingsError(format!("--{} {why}", setting.flag)))
 }
 
-/// The setting of a parameter that can be set at the start.
+/// The setting of a parameter that can be set at startup.
 pub fn parameter(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| {
         let mut keys = std::iter::once(&setting.key).chain(setting.aliases);
@@ -570,7 +570,7 @@ pub fn parameter(name: &str) -> Option<&'static Setting> {
 }
 
 /// Reads `NAME=VALUE`, the argument of `--setParameter`.
-pub fn from_parameter(text: &str) -> Result<(&'static Setting, Given), SettingsError> {
+pub fn from_parameter(text: &str) -> Result<(&'static Setting, SettingValue), SettingsError> {
     let (name, value) = text.split_once('=').ok_or_else(|| {
         SettingsError(format!(
             "--setParameter {text} must have the form NAME=VALUE"

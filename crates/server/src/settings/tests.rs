@@ -52,7 +52,7 @@ fn command_line_is_read() {
         (s.slow_operation, s.unix_socket_permissions),
         (Duration::ZERO, 0o777)
     );
-    assert_eq!(s.given["net.port"], Given::Integer(0));
+    assert_eq!(s.given["net.port"], SettingValue::Integer(0));
     assert_eq!(
         from_line("--unixSocketPrefix /run")
             .unwrap()
@@ -72,7 +72,7 @@ fn parameters_are_set_on_the_command_line() {
     assert_eq!(s.cursor_timeout, Duration::from_millis(5));
     assert_eq!(
         s.given["setParameter.enableTestCommands"],
-        Given::Switch(true)
+        SettingValue::Switch(true)
     );
     for wrong in [
         "nonsense=1",

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use frond_bson::{Doc, DocBuf, ObjectId, doc};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 
 use crate::catalog::Collection;
 use crate::error::{Result, command};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 
 use crate::catalog::{DropInfo, Uuid, View};
 use crate::error::Result;

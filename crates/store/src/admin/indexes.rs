@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use frond_bson::{Collator, Doc, DocBuf, Value, doc};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 
 use crate::catalog::{Collection, CreateIndexesInfo, IndexChange, IndexChanged, IndexSelector};
 use crate::context::OpContext;

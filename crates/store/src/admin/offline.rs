@@ -17,9 +17,10 @@ use crate::index::keys::IndexKeys;
 use crate::index::{Index, entry};
 use crate::keyspace::disk::{Disk, FsDisk, OverlayDisk};
 use crate::keyspace::{
-    CATALOG_TREE, COMMIT_BYTES_MAX, Direction, Durability, Engine, EngineOptions, EngineReport,
-    EngineSalvage, Problem, ProblemKind, Progress, TreeId, WriteSet,
+    CATALOG_TREE, COMMIT_BYTES_MAX, Direction, Durability, Engine, EngineOptions, ProblemKind,
+    TreeId, WriteSet,
 };
+pub use crate::keyspace::{EngineReport, EngineSalvage, Lost, Problem, Progress};
 use crate::merge::{Counts, merge_operator};
 use crate::namespace::Namespace;
 use crate::record;
@@ -104,7 +105,7 @@ pub struct SalvagedCollection {
     /// Its indexes, without the one on `_id`.
     pub indexes: u64,
     /// What is lost of its documents.
-    pub lost: Vec<crate::keyspace::Lost>,
+    pub lost: Vec<Lost>,
 }
 
 impl SalvageReport {

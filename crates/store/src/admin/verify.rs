@@ -68,13 +68,13 @@ impl DocumentStore {
     pub fn verify(&self, ns: &Namespace) -> Result<VerifyReport> {
         if self.catalog().is_view(ns) {
             return Err(crate::error::command(
-                frond_query::error::ErrorCode::CommandNotSupportedOnView,
+                frond_error::ErrorCode::CommandNotSupportedOnView,
                 "Cannot validate a view",
             ));
         }
         let (collection, snapshot) = self.catalog().read(ns).ok_or_else(|| {
             crate::error::command(
-                frond_query::error::ErrorCode::NamespaceNotFound,
+                frond_error::ErrorCode::NamespaceNotFound,
                 format!("Collection '{ns}' does not exist to validate."),
             )
         })?;

@@ -11,8 +11,8 @@ pub use measure::StageFigures;
 use std::sync::Arc;
 
 use frond_bson::{Collator, Doc, DocBuf, Value};
+use frond_error::{Error as CommandError, ErrorCode};
 use frond_query::aggregate::{DocSource, Docs, ExecContext, Front, Pipeline, Source, StageLimits};
-use frond_query::error::{Error as CommandError, ErrorCode};
 use frond_query::meta::Metadata;
 use frond_query::sort::SortSpec;
 use frond_query::spill::{Budget, SpillSpace, Spilled};

@@ -1,8 +1,8 @@
 //! `$out` and `$merge`: write a pipeline's documents into a collection.
 
 use frond_bson::{Doc, DocBuf, ObjectId, Value, doc};
+use frond_error::ErrorCode;
 use frond_query::aggregate::{Source, Writing};
-use frond_query::error::ErrorCode;
 
 use crate::catalog::Collection;
 use crate::context::OpContext;

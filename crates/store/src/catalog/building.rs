@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 use frond_query::paths::MultikeyPaths;
 
 use super::change::index_count;

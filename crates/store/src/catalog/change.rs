@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use frond_bson::{Doc, DocBuf};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 use parking_lot::RwLock;
 
 use super::{

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc};
+use frond_error::ErrorCode;
 use frond_query::aggregate::Pipeline;
-use frond_query::error::ErrorCode;
 
 use super::{Catalog, View, persist};
 use crate::clock::environment;

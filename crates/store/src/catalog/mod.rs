@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use frond_bson::{Collator, DocBuf};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 use parking_lot::{Mutex, RwLock};
 
 use crate::error::{Result, command};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use frond_bson::{ArrayBuf, DocBuf, Value, doc, key};
-use frond_query::error::{Error as CommandError, ErrorCode};
+use frond_error::{Error as CommandError, ErrorCode};
 
 use super::change::name_of_key;
 use super::{Catalog, Collection, IndexSelector, persist};

@@ -31,7 +31,7 @@ use crate::merge::{self, Counts};
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use crate::record::LargeDocuments;
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 use frond_query::paths::MultikeyPaths;
 
 const FORMAT_KEY: &[u8] = &[1];

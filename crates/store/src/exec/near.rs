@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use frond_bson::DocBuf;
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 
 use super::describe::{Describer, Part, count};
 use super::index_scan::{damaged, orphan, parts_of};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 
 use super::operator::OpStats;
 use crate::error::{Result, command};

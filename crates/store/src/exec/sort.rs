@@ -1,7 +1,7 @@
 //! The blocking sort: all rows of a query, or the first few of them, in order.
 
 use frond_bson::{DocBuf, Value};
-use frond_query::error::Result as QueryResult;
+use frond_error::Result as QueryResult;
 use frond_query::meta::Metadata;
 use frond_query::sort::SortSpec;
 use frond_query::spill::{Budget, Record, Sorted, Sorter};

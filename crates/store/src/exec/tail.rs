@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 use frond_query::matcher::Filter;
 
 use super::ExecStats;

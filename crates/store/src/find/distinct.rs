@@ -7,7 +7,7 @@ use super::Planned;
 use crate::context::OpContext;
 use crate::error::{Result, command};
 use crate::exec::operator::Flow;
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 
 /// Room in a reply beside the values.
 const REPLY_BYTES: usize = 16 * 1024;

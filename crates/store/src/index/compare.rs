@@ -1,7 +1,7 @@
 //! New index specifications against those that a collection has.
 
 use frond_bson::{Doc, Value};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 
 use super::kinds::text::check_only_one;
 use super::spec::IndexSpec;

@@ -1,7 +1,7 @@
 //! The keys that a document has in an index.
 
 use frond_bson::{Doc, Value, key};
-use frond_query::error::{Error, ErrorCode, Result};
+use frond_error::{Error, ErrorCode, Result};
 use frond_query::paths::{MultikeyPaths, ParallelArrays};
 
 use super::kinds::{Holds, IndexMethod, Slots};

@@ -1,6 +1,6 @@
 //! The filters that a partial index may have.
 
-use frond_query::error::{Error, ErrorCode, Result};
+use frond_error::{Error, ErrorCode, Result};
 use frond_query::matcher::{Expr, Filter, Op};
 
 /// Checks the filter of a partial index.

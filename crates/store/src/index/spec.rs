@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use frond_bson::{Collator, Doc, DocBuf, Value, key};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 use frond_query::matcher::Filter;
 use frond_query::paths::{KeyPaths, Path};
 

@@ -1,7 +1,7 @@
 //! The option `expireAfterSeconds`.
 
 use frond_bson::{Doc, Value};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 
 use crate::error::{Result, command};
 use crate::text;

@@ -1,6 +1,6 @@
 //! The size of a capped collection.
 
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 
 use super::read::Given;
 use crate::error::{Result, command};

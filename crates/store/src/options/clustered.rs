@@ -2,7 +2,7 @@
 //! changes how the index is shown and named.
 
 use frond_bson::{Doc, DocBuf, Value, doc};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 
 use super::read::Given;
 use crate::error::{Result, command};

@@ -8,8 +8,8 @@ mod time_series;
 mod validator;
 
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc};
+use frond_error::ErrorCode;
 use frond_query::collation;
-use frond_query::error::ErrorCode;
 
 use crate::error::{Result, command};
 use crate::keyspace::{Compression, TreeOptions};

@@ -1,7 +1,7 @@
 //! `collMod`: changes of the options of a collection or a view.
 
 use frond_bson::{Doc, DocBuf, Value};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 
 use super::read::Given;
 use super::{CollectionOptions, array_of, capped, enabled, expire_after, invalid, validator};

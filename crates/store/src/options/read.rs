@@ -1,7 +1,7 @@
 //! Reading the value of one option, with the errors of MongoDB's command parser.
 
 use frond_bson::{Doc, Value};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 
 use crate::error::{Error, Result, command};
 

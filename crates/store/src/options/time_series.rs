@@ -2,7 +2,7 @@
 //! options are checked and shown as in MongoDB.
 
 use frond_bson::{Doc, DocBuf, Value, doc};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 
 use super::read::{Given, missing};
 use crate::error::{Result, command};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_error::{Error as CommandError, ErrorCode};
 use frond_query::Environment;
-use frond_query::error::{Error as CommandError, ErrorCode};
 use frond_query::matcher::{Filter, explain_failure};
 
 use crate::clock::now_ms;

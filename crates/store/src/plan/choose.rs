@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use frond_bson::{Collator, key};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 use frond_query::matcher::{ElemMatch, Expr, Filter, Op};
 use frond_query::sort::SortSpec;
 

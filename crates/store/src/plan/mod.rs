@@ -21,7 +21,7 @@ mod text;
 use std::sync::Arc;
 
 use frond_bson::{Collator, DocBuf, Value, key};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 use frond_query::paths::MultikeyPaths;
 
 use crate::error::{Result, command};

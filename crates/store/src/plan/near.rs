@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 use frond_query::geo::Near;
 use frond_query::paths::Path;
 

@@ -1,6 +1,6 @@
 //! Plans of queries with `$text`: only the text index can find their documents.
 
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 use frond_query::matcher::Expr;
 
 use super::choose::{Candidate, Query, through_index, union};

@@ -1,7 +1,7 @@
 //! Writing documents: whole, as a header with segments, or as messages that change some parts.
 
 use frond_bson::{Doc, MAX_DOCUMENT_BYTES, tag};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 
 use super::LargeDocuments;
 use super::diff::{self, Difference};

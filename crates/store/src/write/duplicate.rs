@@ -1,7 +1,7 @@
 //! The error of a unique index: 11000, with the key pattern and the value.
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
-use frond_query::error::{Error as CommandError, ErrorCode};
+use frond_error::{Error as CommandError, ErrorCode};
 
 use super::staging::id_document;
 use crate::catalog::Collection;

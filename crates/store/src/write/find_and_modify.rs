@@ -1,7 +1,7 @@
 //! `findAndModify`: changes one document and returns it, as it was or as it is.
 
 use frond_bson::{Collator, Doc, DocBuf, OwnedValue, Value};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 use frond_query::projection::Projection;
 use frond_query::update::Update;
 

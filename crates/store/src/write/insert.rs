@@ -1,7 +1,7 @@
 //! Inserts, in bulk: the hottest write path.
 
 use frond_bson::{Doc, DocBuf, ObjectId, RawElement, Value, tag};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 use frond_query::update::check_id;
 
 use super::staging::{Buffers, Staged, Staging, check_size, primary_key};

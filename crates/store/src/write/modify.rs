@@ -5,7 +5,7 @@
 //! snapshot, so that it does not meet its own results; then it changes them in commits of bounded
 //! size, each on a new snapshot, on which every document is read and tested again.
 
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 use frond_query::matcher::Filter;
 
 use super::Retry;

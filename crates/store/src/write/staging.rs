@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES, Value};
-use frond_query::error::{Error as CommandError, ErrorCode};
+use frond_error::{Error as CommandError, ErrorCode};
 use frond_query::paths::MultikeyPaths;
 use parking_lot::MutexGuard;
 use xxhash_rust::xxh3::xxh3_64_with_seed;

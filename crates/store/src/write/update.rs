@@ -1,7 +1,7 @@
 //! `update`: one document or many, and upserts.
 
 use frond_bson::{Collator, Doc, DocBuf, ObjectId, OwnedValue, Value};
-use frond_query::error::ErrorCode;
+use frond_error::ErrorCode;
 use frond_query::update::{ApplyContext, Update};
 
 use super::Retry;

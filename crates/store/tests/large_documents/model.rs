@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use frond_bson::{Doc, DocBuf, OwnedValue};
+use frond_error::{Error, ErrorCode};
 use frond_query::Environment;
-use frond_query::error::{Error, ErrorCode};
 use frond_query::matcher::Filter;
 use frond_query::projection::Projection;
 use frond_query::sort::SortSpec;

@@ -149,7 +149,7 @@ pub fn check_query(
     let projection = random.projection(&doc);
     let sort = random.sort(Some(&doc));
     let environment = Environment::default();
-    let modelled = || -> Result<_, frond_query::error::Error> {
+    let modelled = || -> Result<_, frond_error::Error> {
         let projection = Projection::parse_with(&projection, &environment)?;
         let filter = Filter::parse_with(&filter, &environment)?;
         let sort = SortSpec::parse(&sort)?;

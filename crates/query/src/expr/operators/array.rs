@@ -1,5 +1,6 @@
 //! Arrays: elements, slices, ranges, order, conversion from and to documents.
 
+use super::object::invalid_field_name;
 use super::{Arguments, Operator, collated, many, named, named_collated, one, two};
 use crate::error::{Error, Result};
 use crate::expr::node::check_bytes;
@@ -477,7 +478,7 @@ fn key_and_value_of_pair(pair: &Doc) -> Result<(&str, Value<'_>)> {
     let mut values = pair.values();
     match (values.next(), values.next(), values.next()) {
         (Some(Value::String(key)), Some(value), None) => Ok((key, value)),
-        (Some(key), Some(_), None) if key.is_string() => Err(Error::not_a_name("$arrayToObject")),
+        (Some(key), Some(_), None) if key.is_string() => Err(invalid_field_name("$arrayToObject")),
         (Some(key), Some(_), None) => Err(Error::location(
             40395,
             format!(
@@ -509,7 +510,7 @@ fn key_and_value_of_document(pair: &Doc) -> Result<(&str, Value<'_>)> {
     }
     match (pair.get("k"), pair.get("v")) {
         (Some(Value::String(key)), Some(value)) => Ok((key, value)),
-        (Some(key), Some(_)) if key.is_string() => Err(Error::not_a_name("$arrayToObject")),
+        (Some(key), Some(_)) if key.is_string() => Err(invalid_field_name("$arrayToObject")),
         (Some(key), Some(_)) => Err(Error::location(
             40394,
             format!(

@@ -131,6 +131,13 @@ fn get_field<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     })
 }
 
+/// The operator would name a field with text that is not UTF-8.
+pub(super) fn invalid_field_name(operator: &str) -> Error {
+    Error::bad_value(format!(
+        "{operator} requires the names of fields to be valid UTF-8"
+    ))
+}
+
 /// `$unsetField` has no value; a missing value removes the field.
 fn set_field<'a>(operator: &str, values: &[Val<'a>]) -> Result<Val<'a>> {
     let (field, input, value) = match values {
@@ -140,7 +147,7 @@ fn set_field<'a>(operator: &str, values: &[Val<'a>]) -> Result<Val<'a>> {
     };
     let Value::String(name) = field.or_null() else {
         if field.or_null().is_string() {
-            return Err(Error::not_a_name(operator));
+            return Err(invalid_field_name(operator));
         }
         return Err(Error::location(
             4161107,

@@ -1,7 +1,7 @@
 //! Sections of `serverStatus` that monitoring agents written for mongod read.
 //!
-//! A figure that Frond has stands under the name that agents know. What Frond does not have, as
-//! transactions over several statements and locks of collections, has the true figure: 0.
+//! Frond's counters are reported under the names that agents read. Counters of features that Frond does not
+//! have, such as multi-statement transactions and collection locks, are 0.
 
 use frond_bson::{DocBuf, doc};
 
@@ -12,7 +12,7 @@ fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// Readers never lock a collection, nor do writers.
+/// Neither readers nor writers lock a collection.
 pub fn locks(_: &Server) -> DocBuf {
     let mut out = DocBuf::new();
     for resource in ["Global", "Database", "Collection"] {
@@ -24,7 +24,7 @@ pub fn locks(_: &Server) -> DocBuf {
     out
 }
 
-/// Replicated operations: none on a stand-alone server.
+/// Replicated operations: none on a standalone server.
 pub fn opcounters_repl(_: &Server) -> DocBuf {
     let mut out = DocBuf::new();
     for op in Op::ALL {
@@ -33,10 +33,10 @@ pub fn opcounters_repl(_: &Server) -> DocBuf {
     out
 }
 
-/// The running readers and writers, and the tickets for them. Both share the tickets, and a long operation returns
-/// its own before it ends.
+/// The running readers and writers, and their tickets: the permits of the executor, which readers and writers share.
+/// A long operation releases its permit before it ends.
 pub fn queues(server: &Server) -> DocBuf {
-    let (available, total) = server.executor.tickets();
+    let (available, total) = server.executor.permits();
     let clients = super::global_lock(server);
     let active = |kind: &str| {
         let clients = clients.get_doc("activeClients");
@@ -56,12 +56,12 @@ pub fn queues(server: &Server) -> DocBuf {
     doc! {"execution": &execution}
 }
 
-/// There are no mechanisms by which one could log in.
+/// There are no authentication mechanisms.
 pub fn security(_: &Server) -> DocBuf {
     doc! {"authentication": {"mechanisms": {}}}
 }
 
-/// Transactions over several statements are not there, so none was ever begun. Retryable writes are.
+/// There are no multi-statement transactions; retryable writes are counted.
 pub fn transactions(server: &Server) -> DocBuf {
     let mut out = doc! {"retriedStatementsCount": count(server.sessions.retried())};
     for name in [
@@ -88,11 +88,11 @@ pub fn transport_security(_: &Server) -> DocBuf {
     out
 }
 
-/// The engine's figures under the names of WiredTiger's, which agents read. `frond` has them too.
+/// The engine's counters under WiredTiger's names, which agents read. The section `frond` has them too.
 pub fn wired_tiger(server: &Server) -> DocBuf {
-    let stats = server.store.engine().stats();
+    let stats = server.store.engine_stats();
     doc! {
-        "note": "figures of the engine frond by the names that agents read",
+        "note": "counters of the engine frond under the names that agents read",
         "block-manager": {
             "blocks read": count(stats.reads),
             "bytes read": count(stats.read_bytes),

@@ -1,7 +1,7 @@
 //! What `2dsphere` and `2d` indexes have in common.
 
 use frond_bson::{Doc, Value, key};
-use frond_query::error::{Error, Result};
+use frond_error::{Error, Result};
 use frond_query::geo::cells::Levels;
 use frond_query::geo::grid::Grid;
 use frond_query::geo::{GeoQuery, Near};

@@ -4,7 +4,7 @@
 //! the filter is always applied again. An array cannot be hashed, so a document has one hash.
 
 use frond_bson::{Collator, Doc, DocBuf, Value, key};
-use frond_query::error::{Error, Result};
+use frond_error::{Error, Result};
 use frond_query::hash64;
 use frond_query::paths::Path;
 

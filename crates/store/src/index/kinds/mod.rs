@@ -37,7 +37,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf, Value};
-use frond_query::error::{ErrorCode, Result};
+use frond_error::{ErrorCode, Result};
 use frond_query::geo::Near;
 use frond_query::matcher::Expr;
 use frond_query::paths::{MultikeyPaths, Path};
@@ -332,8 +332,8 @@ pub(crate) fn of_key(key: &Doc) -> Result<&'static Kind> {
 }
 
 /// Error 67.
-pub(crate) fn refuse(message: impl Into<String>) -> frond_query::error::Error {
-    frond_query::error::Error::new(ErrorCode::CannotCreateIndex, message)
+pub(crate) fn refuse(message: impl Into<String>) -> frond_error::Error {
+    frond_error::Error::new(ErrorCode::CannotCreateIndex, message)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Ordered indexes, and the ordinary fields of all others: the value at a path, ascending or descending.
 
 use frond_bson::{DocBuf, Value, key};
-use frond_query::error::Result;
+use frond_error::Result;
 
 use super::{Holds, Kind, Parsed, Request, refuse};
 use crate::index::spec::IndexField;

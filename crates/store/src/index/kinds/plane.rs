@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf, Value, key};
-use frond_query::error::{Error, ErrorCode, Result};
+use frond_error::{Error, ErrorCode, Result};
 use frond_query::geo::grid::{Grid, query_spans, ring_spans};
 use frond_query::geo::{Near, flat_keys};
 use frond_query::paths::Path;

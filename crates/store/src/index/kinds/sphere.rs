@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf, Value, key};
-use frond_query::error::{Error, Result};
+use frond_error::{Error, Result};
 use frond_query::geo::cells::{LEVEL_MAX, Levels, query_spans, ring_spans};
 use frond_query::geo::{Near, cannot_extract, is_nothing, sphere_keys};
 use frond_query::paths::Path;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf, Value, key};
-use frond_query::error::{Error, ErrorCode, Result};
+use frond_error::{Error, ErrorCode, Result};
 use frond_query::hash64;
 use frond_query::paths::Path;
 use frond_query::text::{Language, TextMatch, TextSpec, WEIGHT_LIMIT, WILDCARD};

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf, Value, key};
-use frond_query::error::{Error, ErrorCode, Result};
+use frond_error::{Error, ErrorCode, Result};
 
 use super::{
     Holds, IndexMethod, Kind, Parsed, Part, PlanRequest, Request, Slots, check_path,

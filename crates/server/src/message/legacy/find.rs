@@ -1,12 +1,12 @@
 //! OP_QUERY on a collection.
 
 use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_error::{Error, Result};
 use frond_wire::Query;
 
 use super::{Legacy, batch_of};
 use crate::cursors::Cursor;
 use crate::exec::Work;
-use crate::failure::{Failure, Result};
 use crate::reply::BatchOptions;
 
 /// Modifiers of the wrapper `{$query: …, $orderby: …}` and the fields of `find` that they become.
@@ -24,7 +24,7 @@ const MODIFIERS: &[(&str, &str)] = &[
     ("$readPreference", "$readPreference"),
 ];
 
-impl Legacy<'_> {
+impl Legacy<'_, '_> {
     pub(super) fn find(
         &mut self,
         db: &str,
@@ -57,7 +57,7 @@ impl Legacy<'_> {
         body: &Doc,
     ) -> Result<Vec<u8>> {
         let (filter, _) = unwrap(body)?;
-        let server = self.server;
+        let server = self.client.server;
         let all = server.executor.run(Work::Short, || {
             super::virtual_collections::documents(server, db, collection, filter)
         })?;
@@ -80,8 +80,7 @@ impl Legacy<'_> {
     }
 }
 
-/// What the number to return means: 0 is the server's choice, 1 and negative numbers mean that many
-/// and no cursor.
+/// The meaning of the number to return: 0 is the default of the server; 1 and negative numbers ask for a single batch.
 fn batch_options(count: i32) -> (BatchOptions, Option<u64>) {
     match count {
         0 => (BatchOptions::default(), None),
@@ -121,7 +120,7 @@ fn unwrap(body: &Doc) -> Result<(&Doc, Option<&Doc>)> {
     }
     match body.get("$query").or_else(|| body.get("query")) {
         Some(Value::Document(filter)) => Ok((filter, Some(body))),
-        _ => Err(Failure::bad_value("$query must be an object")),
+        _ => Err(Error::bad_value("$query must be an object")),
     }
 }
 
@@ -129,7 +128,7 @@ fn unwrap(body: &Doc) -> Result<(&Doc, Option<&Doc>)> {
 fn find_command(collection: &str, query: &Query<'_>, body: &Doc) -> Result<(DocBuf, bool)> {
     let (filter, wrapper) = unwrap(body)?;
     if query.flags & Query::EXHAUST != 0 {
-        return Err(Failure::not_supported("the exhaust flag of OP_QUERY"));
+        return Err(Error::not_supported("the exhaust flag of OP_QUERY"));
     }
     let mut command = doc! {"find": collection, "filter": filter};
     if let Some(fields) = query.projection {
@@ -146,7 +145,7 @@ fn find_command(collection: &str, query: &Query<'_>, body: &Doc) -> Result<(DocB
     }
     if options.single {
         command.push("singleBatch", true);
-        // All of it in one batch, as far as it fits.
+        // Everything in one batch, as far as it fits.
         if let Some(limit) = limit {
             command.push("batchSize", i64::try_from(limit).unwrap_or(i64::MAX));
         }
@@ -164,15 +163,13 @@ fn find_command(collection: &str, query: &Query<'_>, body: &Doc) -> Result<(DocB
     let mut explain = false;
     for (name, value) in wrapper.into_iter().flat_map(Doc::iter) {
         match name {
-            // Every find here reads a snapshot.
+            // Every find reads a snapshot.
             "$query" | "query" | "$snapshot" => {}
             "$explain" | "explain" => explain = value.truthy(),
             _ => match MODIFIERS.iter().find(|(modifier, _)| *modifier == name) {
                 Some((_, field)) => command.push(field, value),
                 None => {
-                    return Err(Failure::bad_value(format!(
-                        "unknown query modifier: {name}"
-                    )));
+                    return Err(Error::bad_value(format!("unknown query modifier: {name}")));
                 }
             },
         }

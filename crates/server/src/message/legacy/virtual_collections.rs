@@ -2,10 +2,10 @@
 //! and that old drivers read and write in place of commands.
 
 use frond_bson::{Doc, DocBuf, doc};
+use frond_error::{ErrorCode, Result};
 use frond_query::matcher::Filter;
 use frond_store::Namespace;
 
-use crate::failure::{ErrorCode, Result};
 use crate::state::Server;
 
 /// One document for each index.
@@ -14,7 +14,7 @@ pub const INDEXES: &str = "system.indexes";
 /// One document for each collection and each index.
 pub const NAMESPACES: &str = "system.namespaces";
 
-/// The documents that such a collection would hold and that pass the filter.
+/// The documents of such a collection that match the filter.
 pub fn documents(server: &Server, db: &str, collection: &str, filter: &Doc) -> Result<Vec<DocBuf>> {
     let filter = Filter::parse(filter)?;
     let mut found = Vec::new();
@@ -25,9 +25,9 @@ pub fn documents(server: &Server, db: &str, collection: &str, filter: &Doc) -> R
         }
         let indexes = match server.store.list_indexes(&Namespace::parse(&namespace)?) {
             Ok(indexes) => indexes,
-            // Dropped meanwhile.
+            // The collection was dropped meanwhile.
             Err(error) if error.code() == ErrorCode::NamespaceNotFound => continue,
-            // A view has none.
+            // A view has no indexes.
             Err(error) if error.code() == ErrorCode::CommandNotSupportedOnView => continue,
             Err(error) => return Err(error.into()),
         };
@@ -49,8 +49,7 @@ pub fn documents(server: &Server, db: &str, collection: &str, filter: &Doc) -> R
 pub fn create_index_command(collection: &str, spec: &Doc) -> DocBuf {
     let mut index = DocBuf::new();
     for (name, value) in spec.iter() {
-        // Drivers of that time name the collection, give the document an id, and ask for things
-        // that every index has now.
+        // Drivers of that time name the collection, add an `_id`, and ask for what every index has now.
         if !matches!(name, "ns" | "_id" | "dropDups" | "v") {
             index.push(name, value);
         }

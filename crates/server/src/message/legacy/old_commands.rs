@@ -1,9 +1,9 @@
-//! Commands in the form that shells and drivers of before MongoDB 4.0 gave them.
+//! Commands in the form of shells and drivers before MongoDB 4.0.
 
 use frond_bson::{Doc, DocBuf, Value};
 
 /// Options that the shell of 3.0 put into `options` of an explained find, and the fields of `find` that they became;
-/// none for those that say nothing about a find on this server.
+/// none for those without an effect on this server.
 const FIND_OPTIONS: &[(&str, Option<&str>)] = &[
     ("showDiskLoc", Some("showRecordId")),
     ("partial", Some("allowPartialResults")),
@@ -12,10 +12,10 @@ const FIND_OPTIONS: &[(&str, Option<&str>)] = &[
     (SNAPSHOT, None),
 ];
 
-/// Every find reads a snapshot here, so none returns a document twice because it moved.
+/// Without an effect: every find reads a snapshot, so none returns a document twice because it moved.
 pub(super) const SNAPSHOT: &str = "snapshot";
 
-/// The command of today that means the same; none if it means the same as it is.
+/// The equivalent command of today; none if the command needs no change.
 pub(super) fn modern(command: &Doc) -> Option<DocBuf> {
     match command.first()? {
         ("find", _) => find(command),
@@ -38,7 +38,7 @@ fn find(command: &Doc) -> Option<DocBuf> {
         return None;
     }
     let fields = command.iter().filter(|(name, value)| {
-        // Options that are no document are an error that names them.
+        // Options that are not a document stay, and fail with an error that names them.
         *name != "options" || value.as_doc().is_none()
     });
     let mut find = DocBuf::new();

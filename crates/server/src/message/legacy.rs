@@ -1,50 +1,40 @@
 //! The opcodes from before OP_MSG, which drivers up to 2015 speak.
 //!
-//! Each one becomes the command of today that does the same. Queries and get-mores are answered
-//! with an OP_REPLY; writes are not answered, and their errors wait for `getLastError`.
+//! Each one becomes the equivalent command of today. Queries and get-mores have an OP_REPLY; writes have
+//! no reply, and their errors are kept for `getLastError`.
 
 use std::borrow::Borrow;
 
 use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 use frond_wire::{Delete, GetMore, Insert, KillCursors, OpReply, Query, Request, Update, op_reply};
 
-use crate::connection::{ClientState, Connection};
+use super::Handled;
+use crate::client::Client;
 use crate::dispatch::{CommandRequest, run_command};
-use crate::failure::{ErrorCode, Failure, Result};
-use crate::net::message::{Handled, next_reply};
-use crate::state::Server;
+use crate::errors::truncated;
 
 mod find;
 mod old_commands;
 mod virtual_collections;
 
-/// Everything that one legacy message needs.
-struct Legacy<'a> {
-    server: &'a Server,
-    connection: &'a Connection,
-    state: &'a mut ClientState,
+/// A legacy message that is being handled.
+struct Legacy<'c, 'a> {
+    client: &'c mut Client<'a>,
     request_id: i32,
-    /// What is to happen with the reply.
+    /// The result so far.
     handled: Handled,
 }
 
-/// Handles a legacy message; some of them have a reply.
-pub fn handle(
-    server: &Server,
-    connection: &Connection,
-    state: &mut ClientState,
-    request_id: i32,
-    request: &Request<'_>,
-) -> Handled {
+/// Handles a legacy message. Some have a reply.
+pub fn handle(client: &mut Client<'_>, request_id: i32, request: &Request<'_>) -> Handled {
     let mut legacy = Legacy {
-        server,
-        connection,
-        state,
+        client,
         request_id,
         handled: Handled::default(),
     };
     let reply = match request {
-        // Handled by whoever called this.
+        // Handled by the caller.
         Request::Msg(_) => None,
         Request::Query(query) => Some(legacy.query(query)),
         Request::GetMore(get_more) => Some(legacy.get_more(get_more)),
@@ -72,20 +62,20 @@ pub fn handle(
     handled
 }
 
-/// `database.collection` in its parts.
+/// Splits `database.collection`.
 fn split(namespace: &str) -> Result<(&str, &str)> {
     namespace.split_once('.').ok_or_else(|| {
-        Failure::new(
+        Error::new(
             ErrorCode::InvalidNamespace,
             format!("Invalid namespace specified '{namespace}'"),
         )
     })
 }
 
-impl Legacy<'_> {
+impl Legacy<'_, '_> {
     /// Runs a command and returns its whole reply.
     fn run(&mut self, request: &CommandRequest<'_>) -> DocBuf {
-        let answer = run_command(self.server, self.connection, self.state, request);
+        let answer = run_command(self.client, request);
         self.handled.wait = self.handled.wait.max(answer.wait);
         self.handled.close |= answer.close;
         answer.reply
@@ -101,12 +91,12 @@ impl Legacy<'_> {
         })
     }
 
-    /// A write could not even be turned into a command.
+    /// Keeps the error of a write that could not be turned into a command.
     fn keep_error(&mut self, done: Result<()>) -> Option<Vec<u8>> {
         if let Err(failure) = done {
-            self.server.metrics.user_errors.add(1);
-            self.state.last_error.begin();
-            self.state.last_error.failed(failure);
+            self.client.server.metrics.user_errors.add(1);
+            self.client.state.last_error.begin();
+            self.client.state.last_error.failed(failure);
         }
         None
     }
@@ -134,17 +124,19 @@ impl Legacy<'_> {
         for bytes in insert.documents {
             let spec = Doc::validate(bytes)?;
             let namespace = spec.get_str("ns").ok_or_else(|| {
-                Failure::bad_value("an index in system.indexes needs the field 'ns'")
+                Error::bad_value("an index in system.indexes needs the field 'ns'")
             })?;
             let (of, collection) = split(namespace)?;
             if of != db {
-                return Err(Failure::bad_value(format!(
+                return Err(Error::bad_value(format!(
                     "cannot create an index of {namespace} in the database {db}"
                 )));
             }
             let command = virtual_collections::create_index_command(collection, spec);
             self.run_doc(db, &command);
-            if self.state.last_error.failure.is_some() && self.state.last_error.age == 0 {
+            if self.client.state.last_error.failure.is_some()
+                && self.client.state.last_error.age == 0
+            {
                 return Ok(());
             }
         }
@@ -177,7 +169,7 @@ impl Legacy<'_> {
 
     fn kill_cursors(&mut self, kill: &KillCursors<'_>) {
         for id in kill.ids() {
-            self.server.cursors.kill(id);
+            self.client.server.cursors.kill(id);
         }
     }
 
@@ -219,7 +211,7 @@ impl Legacy<'_> {
     fn get_more(&mut self, request: &GetMore<'_>) -> Vec<u8> {
         let answered = self.try_get_more(request);
         answered.unwrap_or_else(|failure| {
-            if failure.code == ErrorCode::CursorNotFound {
+            if failure.code() == ErrorCode::CursorNotFound {
                 self.op_reply::<&Doc>(OpReply::CURSOR_NOT_FOUND, 0, 0, &[])
             } else {
                 self.query_failure(&failure)
@@ -230,7 +222,12 @@ impl Legacy<'_> {
     fn try_get_more(&mut self, request: &GetMore<'_>) -> Result<Vec<u8>> {
         let (db, collection) = split(request.namespace)?;
         // Old drivers check that the batch starts where the last one ended.
-        let start = self.server.cursors.returned(request.cursor_id).unwrap_or(0);
+        let start = self
+            .client
+            .server
+            .cursors
+            .returned(request.cursor_id)
+            .unwrap_or(0);
         let body = doc! {
             "getMore": request.cursor_id,
             "collection": collection,
@@ -238,9 +235,9 @@ impl Legacy<'_> {
         };
         let reply = self.run_doc(db, &body);
         let (batch, id) = batch_of(&reply, "nextBatch")?;
-        // A negative count asks for one batch and no more.
+        // A negative count asks for a single batch.
         let id = if request.count < 0 && id != 0 {
-            self.server.cursors.kill(id);
+            self.client.server.cursors.kill(id);
             0
         } else {
             id
@@ -256,7 +253,7 @@ impl Legacy<'_> {
         documents: &[D],
     ) -> Vec<u8> {
         op_reply(
-            next_reply(self.state),
+            self.client.state.next_reply_id(),
             self.request_id,
             flags | OpReply::AWAIT_CAPABLE,
             cursor,
@@ -268,9 +265,9 @@ impl Legacy<'_> {
     }
 
     /// The answer to a query that failed.
-    fn query_failure(&mut self, failure: &Failure) -> Vec<u8> {
-        let failure = failure.clone().bounded();
-        let document = doc! {"$err": &failure.message, "code": failure.code.code()};
+    fn query_failure(&mut self, failure: &Error) -> Vec<u8> {
+        let failure = truncated(failure.clone());
+        let document = doc! {"$err": failure.message(), "code": failure.code().code()};
         self.op_reply(OpReply::QUERY_FAILURE, 0, 0, &[document])
     }
 }
@@ -297,7 +294,7 @@ fn command_of(body: &Doc) -> Option<DocBuf> {
     }
 }
 
-/// The documents and the cursor of a reply, or its failure.
+/// The documents and the cursor of a reply, or its error.
 fn batch_of<'r>(reply: &'r Doc, name: &str) -> Result<(Vec<&'r Doc>, i64)> {
     if reply.get_f64("ok") != Some(1.0) {
         return Err(failure_of(reply));
@@ -309,9 +306,9 @@ fn batch_of<'r>(reply: &'r Doc, name: &str) -> Result<(Vec<&'r Doc>, i64)> {
     Ok((documents.unwrap_or_default(), id))
 }
 
-/// The failure that a reply reports.
-fn failure_of(reply: &Doc) -> Failure {
-    Failure::location(
+/// The error in a reply.
+fn failure_of(reply: &Doc) -> Error {
+    Error::location(
         reply
             .get_i32("code")
             .unwrap_or(ErrorCode::InternalError.code()),

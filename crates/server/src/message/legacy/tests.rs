@@ -12,14 +12,7 @@ use crate::testing::TestServer;
 /// Sends a message and returns the documents, the cursor and the flags of the reply.
 fn send(server: &mut TestServer, message: &[u8]) -> Option<(Vec<DocBuf>, i64, u32, i32)> {
     let (header, request) = Request::parse(message).unwrap();
-    let reply = handle(
-        &server.server,
-        &server.connection,
-        &mut server.state,
-        header.request_id,
-        &request,
-    )
-    .reply?;
+    let reply = handle(&mut server.client(), header.request_id, &request).reply?;
     let (header, Reply::Reply(reply)) = Reply::parse(&reply).unwrap() else {
         panic!()
     };

@@ -1,0 +1,28 @@
+//! Closing idle cursors and ending idle sessions.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::state::Server;
+
+/// The longest time between two passes.
+const PERIOD_MAX: Duration = Duration::from_secs(4);
+
+/// Closes idle cursors and ends idle sessions until the server stops.
+pub async fn expire(server: Arc<Server>) {
+    let mut stop = server.stop_signal();
+    loop {
+        let period = PERIOD_MAX
+            .min(server.cursor_timeout() / 2)
+            .max(Duration::from_millis(10));
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            () = tokio::time::sleep(period) => {}
+        }
+        let now = Instant::now();
+        let closed =
+            tokio::task::block_in_place(|| server.cursors.expire(now, server.cursor_timeout()));
+        server.metrics.cursors_timed_out.add(closed);
+        server.sessions.expire(now);
+    }
+}

@@ -1,0 +1,54 @@
+//! What the server does by itself, beside what clients ask for.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+
+use frond_store::OpContext;
+
+mod expire;
+mod index_builds;
+mod ttl;
+
+pub use expire::expire;
+pub use index_builds::resume_index_builds;
+pub use ttl::Monitor as TtlMonitor;
+
+/// A thread with one job, which can be interrupted.
+pub struct Job {
+    context: OpContext,
+    thread: JoinHandle<()>,
+}
+
+impl Job {
+    /// Starts a thread with this name.
+    fn start(name: &str, job: impl FnOnce(&OpContext) + Send + 'static) -> std::io::Result<Job> {
+        let context = OpContext::new();
+        let limits = context.clone();
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || job(&limits))?;
+        Ok(Job { context, thread })
+    }
+
+    /// Whether the job with this context is to end.
+    fn is_interrupted(context: &OpContext) -> bool {
+        context.killed.load(Relaxed)
+    }
+
+    /// Asks the job to end.
+    fn interrupt(&self) {
+        self.context.killed.store(true, Relaxed);
+    }
+
+    /// Waits for the end of the job.
+    fn join(self) {
+        // A panic of the job is logged already.
+        let _ = tokio::task::block_in_place(|| self.thread.join());
+    }
+
+    /// Interrupts the job and waits for its end.
+    pub fn stop(self) {
+        self.interrupt();
+        self.join();
+    }
+}

@@ -1,0 +1,126 @@
+//! `applyOps`, `mapReduce`, `replSetGetConfig` and `replSetGetStatus`: known commands that this server always refuses,
+//! with the error of a mongod that cannot run them either.
+
+use frond_bson::DocBuf;
+use frond_error::{Error, ErrorCode, Result};
+
+use super::{Command, Traits};
+use crate::context::Context;
+
+/// A command that always fails.
+pub struct Refused {
+    names: &'static [&'static str],
+    doc: &'static str,
+    fields: &'static [&'static str],
+    traits: Traits,
+    error: fn() -> Error,
+}
+
+/// `applyOps`
+pub static APPLY_OPS: Refused = Refused {
+    names: &["applyOps"],
+    doc: "Refuses: there is no oplog. Restore without --oplogReplay and --preserveUUID.",
+    fields: &[],
+    traits: Traits {
+        takes_any_field: true,
+        on_collection: false,
+        ..Traits::CATALOG_WRITE.stable(false)
+    },
+    error: || Error::not_supported("the command 'applyOps'"),
+};
+
+/// `mapReduce`
+pub static MAP_REDUCE: Refused = Refused {
+    names: &["mapReduce", "mapreduce"],
+    doc: "Refuses: this server does not run JavaScript. Use a pipeline.",
+    fields: &[
+        "map",
+        "reduce",
+        "out",
+        "query",
+        "sort",
+        "limit",
+        "finalize",
+        "scope",
+        "verbose",
+        "bypassDocumentValidation",
+        "collation",
+    ],
+    traits: Traits::CHEAP,
+    error: || {
+        Error::location(
+            31264,
+            "Cannot run server-side javascript without the javascript engine enabled: this server has none; use a \
+             pipeline of $group and $merge or $out in place of mapReduce",
+        )
+    },
+};
+
+/// `replSetGetConfig`
+pub static REPL_SET_GET_CONFIG: Refused = Refused {
+    names: &["replSetGetConfig"],
+    doc: "Refuses: this server is not a member of a replica set.",
+    fields: &["commitmentStatus"],
+    traits: Traits::CHEAP.admin(),
+    error: || no_replication("This node was not started with replication enabled."),
+};
+
+/// `replSetGetStatus`
+pub static REPL_SET_GET_STATUS: Refused = Refused {
+    names: &["replSetGetStatus"],
+    doc: "Refuses: this server is not a member of a replica set.",
+    fields: &["initialSync"],
+    traits: Traits::CHEAP.admin(),
+    error: || no_replication("not running with --replSet"),
+};
+
+fn no_replication(message: &str) -> Error {
+    Error::new(ErrorCode::NoReplicationEnabled, message)
+}
+
+impl Command for Refused {
+    fn names(&self) -> &'static [&'static str] {
+        self.names
+    }
+
+    fn doc(&self) -> &'static str {
+        self.doc
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        self.fields
+    }
+
+    fn traits(&self) -> Traits {
+        self.traits
+    }
+
+    fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {
+        Err((self.error)())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frond_bson::doc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn each_command_has_the_error_of_mongod() {
+        let mut server = TestServer::new();
+        for (db, command, code) in [
+            ("admin", doc! {"applyOps": [], "alwaysUpsert": true}, 238),
+            (
+                "db",
+                doc! {"mapReduce": "c", "map": "", "reduce": ""},
+                31264,
+            ),
+            ("admin", doc! {"replSetGetConfig": 1}, 76),
+            ("admin", doc! {"replSetGetStatus": 1}, 76),
+            ("test", doc! {"replSetGetStatus": 1}, 13),
+        ] {
+            assert_eq!(server.code(db, command.clone()), code, "{command:?}");
+        }
+    }
+}

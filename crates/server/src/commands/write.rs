@@ -1,0 +1,126 @@
+//! What the write commands share: their options, running their statements, retryable writes, the reply.
+
+use frond_bson::{Doc, DocBuf};
+use frond_error::Result;
+
+use crate::arguments::Arguments;
+use crate::context::Context;
+use crate::reply::WriteErrors;
+use crate::sessions::{Recorded, RetryableWrite};
+use crate::statements::Statements;
+
+/// Options of every bulk write.
+pub struct WriteOptions {
+    /// Whether the first error ends the command.
+    pub ordered: bool,
+    /// See [`bypass_validation`].
+    pub bypass_validation: bool,
+    /// See [`keep_empty_timestamps`].
+    pub keep_empty_timestamps: bool,
+    /// The values of `let`.
+    pub variables: Option<DocBuf>,
+}
+
+impl WriteOptions {
+    /// Reads the options of a command.
+    pub fn parse(args: &Arguments<'_>) -> Result<WriteOptions> {
+        Ok(WriteOptions {
+            ordered: args.flag("ordered")?.unwrap_or(true),
+            bypass_validation: bypass_validation(args)?,
+            keep_empty_timestamps: keep_empty_timestamps(args)?,
+            variables: args.variables()?,
+        })
+    }
+}
+
+/// Whether the client asks to skip document validation.
+pub fn bypass_validation(args: &Arguments<'_>) -> Result<bool> {
+    Ok(args.flag("bypassDocumentValidation")?.unwrap_or(false))
+}
+
+/// Whether the client asks to store a top-level `Timestamp(0, 0)` unchanged. By default the server replaces it by the
+/// current time, in inserted documents and in replacements.
+pub fn keep_empty_timestamps(args: &Arguments<'_>) -> Result<bool> {
+    Ok(args.flag("bypassEmptyTsReplacement")?.unwrap_or(false))
+}
+
+/// The statements of a write command.
+pub struct Batch<'a> {
+    /// Their documents, from the command or from a document sequence.
+    pub statements: Vec<&'a Doc>,
+    /// Their numbers as parts of a retryable write.
+    pub ids: Statements,
+}
+
+impl<'a> Batch<'a> {
+    /// Reads the statements, which are in this field.
+    pub fn parse(cx: &Context<'a>, field: &str) -> Result<Batch<'a>> {
+        let statements = cx.documents(field)?;
+        cx.check_batch(statements.len())?;
+        let ids = Statements::parse(&cx.args(), statements.len())?;
+        Ok(Batch { statements, ids })
+    }
+
+    /// Runs one request for each statement, in their order; the first error ends an ordered batch. `run` gets the
+    /// retryable write and the number of the statement, `done` its place and its result.
+    pub fn run<R, T>(
+        &self,
+        cx: &Context<'_>,
+        requests: &[R],
+        ordered: bool,
+        run: impl Fn(&R, Option<&mut RetryableWrite>, i32) -> Result<T>,
+        mut done: impl FnMut(usize, T),
+    ) -> Result<WriteErrors> {
+        let mut retry = cx.retryable_write()?;
+        let mut errors = WriteErrors::default();
+        for (at, request) in requests.iter().enumerate() {
+            match run(request, retry.as_mut(), self.ids.id(at)) {
+                Ok(result) => done(at, result),
+                Err(error) => {
+                    errors.push(at, error);
+                    if ordered {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(errors)
+    }
+}
+
+/// Runs a statement, unless an earlier try of the same retryable write did: then returns what it recorded.
+pub fn once<T>(
+    retry: Option<&mut RetryableWrite>,
+    statement: i32,
+    replay: impl FnOnce(&Recorded) -> Option<T>,
+    record: impl FnOnce(&T) -> Recorded,
+    run: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let Some(retry) = retry else {
+        return run();
+    };
+    if let Some(result) = retry.executed(statement).and_then(replay) {
+        return Ok(result);
+    }
+    let result = run()?;
+    retry.record(statement, record(&result));
+    Ok(result)
+}
+
+/// Keeps the last error for `getLastError`, and makes the reply: the counts, then the errors. A client that waits for
+/// no write gets neither.
+pub fn reply(
+    cx: &mut Context<'_>,
+    errors: &WriteErrors,
+    counts: impl FnOnce(&mut DocBuf),
+) -> DocBuf {
+    if let Some(error) = errors.last() {
+        cx.state.last_error.failed(error.clone());
+    }
+    let mut reply = DocBuf::new();
+    if !cx.write_concern.is_unacknowledged() {
+        counts(&mut reply);
+        errors.write(&mut reply);
+    }
+    reply
+}

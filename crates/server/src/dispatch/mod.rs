@@ -1,0 +1,220 @@
+//! From a request to a command: the arguments that all commands share, and the record of each operation.
+
+use std::time::{Duration, Instant};
+
+use frond_bson::{Doc, DocBuf, doc};
+use frond_error::{Error, ErrorCode, Result};
+use frond_store::Durability;
+use frond_wire::DocIter;
+
+use crate::client::Client;
+use crate::commands::{self, proper_name};
+use crate::context::Context;
+use crate::errors::{reply_too_large, truncated, write_error};
+use crate::exec::Work;
+use crate::fail_points::Effect;
+use crate::limits::REPLY_BYTES_MAX;
+use crate::sessions::SessionId;
+
+mod common;
+mod operation;
+
+use common::Common;
+pub use operation::abandon;
+use operation::{Operation, kind};
+
+/// A command as it arrived, by whatever opcode.
+pub struct CommandRequest<'a> {
+    /// The database.
+    pub db: &'a str,
+    /// The command's document, validated.
+    pub body: &'a Doc,
+    /// Document sequences beside it.
+    pub sequences: &'a [(&'a str, DocIter<'a>)],
+    /// The client accepts several replies.
+    pub exhaust_allowed: bool,
+    /// It came by a legacy opcode: some commands then reply as the servers of that time did.
+    pub legacy: bool,
+}
+
+/// A command's reply.
+pub struct Answer {
+    /// The reply, with `ok`.
+    pub reply: DocBuf,
+    /// Another reply follows without a request.
+    pub more_to_come: bool,
+    /// Wait this long before the reply is sent.
+    pub wait: Option<Duration>,
+    /// Close the connection instead.
+    pub close: bool,
+}
+
+impl Answer {
+    /// The reply for an error, in a size that clients accept: an error may quote the request.
+    pub fn failed(failure: Error) -> Answer {
+        let mut reply = DocBuf::new();
+        write_error(&mut reply, &truncated(failure));
+        Answer {
+            reply,
+            more_to_come: false,
+            wait: None,
+            close: false,
+        }
+    }
+}
+
+/// Runs a command. There is always a reply.
+pub fn run_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answer {
+    let effect = match client.state.resumed {
+        // The fail point was checked before the command waited.
+        Some(_) => Effect::default(),
+        None => effect(client, request).unwrap_or_default(),
+    };
+    if let Some(failure) = effect.failure().or_else(|| closing(&effect)) {
+        return Answer {
+            wait: effect.block,
+            close: effect.close,
+            ..Answer::failed(failure)
+        };
+    }
+    let mut more_to_come = false;
+    let mut wait = effect.block;
+    match try_command(client, request, &mut more_to_come, &mut wait) {
+        Ok(mut reply) => {
+            effect.add_to(&mut reply);
+            reply.push("ok", 1.0);
+            Answer {
+                reply,
+                more_to_come,
+                wait,
+                close: false,
+            }
+        }
+        Err(failure) => Answer {
+            wait: effect.block,
+            ..Answer::failed(failure)
+        },
+    }
+}
+
+/// The effect of a fail point on this command.
+fn effect(client: &Client<'_>, request: &CommandRequest<'_>) -> Option<Effect> {
+    let (server, connection) = (client.server, client.connection);
+    if !server.fail_points.is_on() {
+        return None;
+    }
+    let (name, value) = request.body.first()?;
+    // A fail point may name a command that does not exist.
+    let proper = commands::find(name).map_or(name, |(_, command)| proper_name(command));
+    // A handshake itself names the application.
+    let metadata = request.body.get_doc("client");
+    let application = connection
+        .application()
+        .or_else(|| metadata?.get_doc("application")?.get_str("name"));
+    server.fail_points.of(&[proper, name], application, || {
+        format!("{}.{}", request.db, value.as_str().unwrap_or_default())
+    })
+}
+
+/// The error of a command whose connection a fail point closes; it is not sent.
+fn closing(effect: &Effect) -> Option<Error> {
+    effect
+        .close
+        .then(|| Error::new(ErrorCode::NetworkTimeout, "closed by a fail point"))
+}
+
+fn try_command(
+    client: &mut Client<'_>,
+    request: &CommandRequest<'_>,
+    more_to_come: &mut bool,
+    wait: &mut Option<Duration>,
+) -> Result<DocBuf> {
+    let server = client.server;
+    let name = request.body.first().map_or("", |(name, _)| name);
+    let Some((index, command)) = commands::find(name) else {
+        server.metrics.unknown_commands.add(1);
+        let failure = Error::new(
+            ErrorCode::CommandNotFound,
+            match commands::absent::advice(name) {
+                Some(advice) => format!("no such command: '{name}'; {advice}"),
+                None => format!("no such command: '{name}'"),
+            },
+        );
+        client.state.last_error.failed(failure.clone());
+        return Err(failure);
+    };
+    let traits = command.traits();
+    let proper = proper_name(command);
+    if !traits.keeps_last_error {
+        client.state.last_error.begin();
+    }
+    let common = Common::parse(server, command, request);
+    let synced =
+        matches!(&common, Ok(common) if common.write_concern.durability == Durability::Synced);
+    let operation = Operation {
+        traits,
+        work: if synced && traits.writes {
+            Work::Long
+        } else {
+            traits.work
+        },
+        name: proper,
+        kind: kind(proper),
+        index,
+    };
+    operation.run(client, request, |client, limits| {
+        let common = common?;
+        if common.help {
+            return Ok(doc! {"help": command.doc()});
+        }
+        if let Some(session) = common.session {
+            touch_session(client, session);
+            client.connection.running.lock().session = Some(session);
+        }
+        let mut cx = Context {
+            server,
+            connection: client.connection,
+            state: client.state,
+            name: proper,
+            db: request.db,
+            body: request.body,
+            sequences: request.sequences,
+            session: common.session,
+            txn_number: common.txn_number,
+            write_concern: common.write_concern,
+            limits: limits.with_limit(common.max_time),
+            max_time: common.max_time,
+            exhaust_allowed: request.exhaust_allowed,
+            legacy: request.legacy,
+            more_to_come: false,
+            wait: None,
+        };
+        let reply = command.run(&mut cx)?;
+        check_size(&reply)?;
+        *more_to_come = cx.more_to_come;
+        *wait = (*wait).max(cx.wait);
+        Ok(reply)
+    })
+}
+
+/// Refuses a reply that is larger than clients accept, with room for `ok`.
+fn check_size(reply: &DocBuf) -> Result<()> {
+    const OK_BYTES: usize = 64;
+    let bytes = reply.len_bytes() + OK_BYTES;
+    if bytes > REPLY_BYTES_MAX {
+        return Err(reply_too_large(bytes));
+    }
+    Ok(())
+}
+
+/// Restarts the idle time of a session, without a look-up for each of its commands.
+fn touch_session(client: &mut Client<'_>, session: SessionId) {
+    let now = Instant::now();
+    let fresh = client.state.session.is_some_and(|(last, touched)| {
+        last == session && now.saturating_duration_since(touched) < Duration::from_secs(60)
+    });
+    if !fresh {
+        client.server.sessions.touch(session);
+        client.state.session = Some((session, now));
+    }
+}

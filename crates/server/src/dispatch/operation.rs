@@ -1,0 +1,227 @@
+//! The record of an operation while it runs and after it.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use frond_bson::{Value, doc};
+use frond_error::{Error, ErrorCode, Result};
+use frond_store::OpContext;
+
+use super::CommandRequest;
+use crate::client::Client;
+use crate::commands::Traits;
+use crate::connection::{Connection, short_command};
+use crate::errors::truncated;
+use crate::exec::Work;
+use crate::log::{Component, Severity};
+use crate::metrics::Class;
+
+/// What is recorded about a command.
+pub struct Operation {
+    /// How the dispatcher treats it.
+    pub traits: Traits,
+    /// How long it may keep its thread.
+    pub work: Work,
+    /// The proper name.
+    pub name: &'static str,
+    /// As [`kind`] returns it.
+    pub kind: &'static str,
+    /// Index in the table of commands.
+    pub index: usize,
+}
+
+/// The kind of a command's operation, as `currentOp` names it.
+pub fn kind(command: &str) -> &'static str {
+    match command {
+        "find" => "query",
+        "getMore" => "getmore",
+        "insert" => "insert",
+        "update" => "update",
+        "delete" => "remove",
+        "bulkWrite" => "bulkWrite",
+        _ => "command",
+    }
+}
+
+/// Makes the limits of an operation that a connection begins.
+pub struct Limits<'a>(&'a Connection);
+
+impl Limits<'_> {
+    /// Limits with this time, counted from now.
+    pub fn with_limit(&self, time: Option<Duration>) -> OpContext {
+        let mut context =
+            OpContext::with_deadline(time.and_then(|time| Instant::now().checked_add(time)));
+        context.killed = self.0.killed.clone();
+        context
+    }
+}
+
+impl Operation {
+    /// Runs it. `currentOp` shows it, `killOp` interrupts it, `serverStatus` counts it, and the log reports it if it is
+    /// slow.
+    pub fn run<T>(
+        &self,
+        client: &mut Client<'_>,
+        request: &CommandRequest<'_>,
+        run: impl FnOnce(&mut Client<'_>, Limits<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let (server, connection) = (client.server, client.connection);
+        let started = Instant::now();
+        if client.state.resumed.is_none() {
+            self.begin(client, request, started);
+        } else {
+            connection.running.lock().waits = false;
+        }
+        if self.work == Work::Long {
+            // So that other connections may run work meanwhile.
+            client.state.permit = None;
+        }
+        let executor = &server.executor;
+        let outcome = executor.run(self.work, || run(client, Limits(connection)));
+        if outcome.is_ok() && client.state.park.is_some() {
+            // It continues later.
+            connection.running.lock().waits = true;
+            return outcome;
+        }
+        let took = started.elapsed();
+        let outcome = outcome.map_err(|failure| match failure.code() {
+            ErrorCode::Interrupted if server.is_stopping() => {
+                Error::new(ErrorCode::InterruptedAtShutdown, "interrupted at shutdown")
+            }
+            _ => truncated(failure),
+        });
+        if let Err(failure) = &outcome {
+            self.count_failure(client, failure);
+            if !self.traits.keeps_last_error {
+                client.state.last_error.failed(failure.clone());
+            }
+        }
+        self.end(client, took);
+        outcome
+    }
+
+    fn begin(&self, client: &Client<'_>, request: &CommandRequest<'_>, started: Instant) {
+        let (server, connection) = (client.server, client.connection);
+        server.connections.active.fetch_add(1, Relaxed);
+        // A write counts its statements itself.
+        if self.traits.class != Class::Write {
+            server.metrics.count(self.traits.op, 1);
+        }
+        let mut running = connection.running.lock();
+        running.active = true;
+        running.id = server.connections.operation_id();
+        running.started = Some(started);
+        running.kind = self.kind;
+        running.writes = self.traits.writes;
+        running.waits = false;
+        running.session = None;
+        running.progress = None;
+        running.keep_command(request.body);
+        running.namespace.clear();
+        running.namespace.push_str(request.db);
+        running.namespace.push('.');
+        let collection = match request.body.first() {
+            Some((_, Value::String(collection))) if self.traits.on_collection => collection,
+            _ => request
+                .body
+                .get_str("collection")
+                .filter(|_| self.name == "getMore")
+                .unwrap_or("$cmd"),
+        };
+        // A longer name is no collection's; only its start is kept.
+        running
+            .namespace
+            .push_str(collection.get(..255).unwrap_or(collection));
+        // Under the lock, so that a kill of the previous operation cannot interrupt this one.
+        connection.killed.store(false, Relaxed);
+    }
+
+    fn end(&self, client: &Client<'_>, took: Duration) {
+        let (server, connection) = (client.server, client.connection);
+        server.connections.active.fetch_sub(1, Relaxed);
+        let traits = self.traits;
+        if let Some(count) = server.metrics.commands.get(self.index) {
+            count.total.add(1);
+        }
+        let slow = took >= server.slow_operation() && self.work != Work::Instant;
+        let mut running = connection.running.lock();
+        running.active = false;
+        let counted = traits.on_collection || self.name == "getMore";
+        let namespace = if counted {
+            running.namespace.as_str()
+        } else {
+            ""
+        };
+        server
+            .metrics
+            .record(namespace, traits.op, traits.class, took);
+        let attributes = slow.then(|| {
+            doc! {
+                // MongoDB names the kind only in lines of single statements, which this server does not write.
+                "type": "command",
+                "ns": &running.namespace,
+                "appName": connection.application().unwrap_or(""),
+                "command": short_command(&running.command_doc()),
+                "durationMillis": i64::try_from(took.as_millis()).unwrap_or(i64::MAX),
+            }
+        });
+        running.forget_long_command();
+        drop(running);
+        if let Some(attributes) = attributes {
+            server.metrics.slow_operations.add(1);
+            server.log.info(
+                Component::Command,
+                51803,
+                &connection.name,
+                "Slow query",
+                &attributes,
+            );
+        }
+    }
+
+    /// Counts and logs a failure.
+    fn count_failure(&self, client: &Client<'_>, failure: &Error) {
+        let (server, connection) = (client.server, client.connection);
+        if let Some(count) = server.metrics.commands.get(self.index) {
+            count.failed.add(1);
+        }
+        let internal = matches!(
+            failure.code(),
+            ErrorCode::InternalError | ErrorCode::DataCorruptionDetected
+        );
+        if internal {
+            server.metrics.internal_errors.add(1);
+        } else {
+            server.metrics.user_errors.add(1);
+        }
+        let severity = if internal {
+            Severity::Error
+        } else {
+            Severity::Debug(1)
+        };
+        if server.log.wants(severity) {
+            let attributes = doc! {
+                "command": self.name,
+                "error": {
+                    "code": failure.code().code(),
+                    "codeName": &*failure.code().name(),
+                    "errmsg": failure.message(),
+                },
+            };
+            server.log.line(
+                severity,
+                Component::Command,
+                21962,
+                &connection.name,
+                "Assertion while executing command",
+                &attributes,
+            );
+        }
+    }
+}
+
+/// Ends an operation that waited and does not continue.
+pub fn abandon(client: &Client<'_>) {
+    client.server.connections.active.fetch_sub(1, Relaxed);
+    client.connection.running.lock().active = false;
+}

@@ -1,0 +1,11 @@
+//! Limits that drivers learn from `hello` and that the server keeps to.
+
+/// The largest document that a client may store, in bytes.
+pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
+
+/// The largest document of a reply, in bytes: the largest stored document and the fields around it. Clients
+/// refuse larger ones.
+pub const REPLY_BYTES_MAX: usize = DOCUMENT_BYTES_MAX + (16 << 10);
+
+/// Statements in one write command.
+pub const WRITE_BATCH_MAX: usize = 100_000;
