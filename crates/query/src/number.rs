@@ -186,9 +186,3 @@ impl From<Number> for Value<'_> {
         }
     }
 }
-
-impl From<Number> for crate::expr::Val<'_> {
-    fn from(number: Number) -> Self {
-        crate::expr::Val::Ref(number.into())
-    }
-}

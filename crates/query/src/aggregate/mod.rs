@@ -3,31 +3,25 @@
 //! [`Pipeline::parse`] reads the stages once. [`Pipeline::split_front`] takes away what a collection
 //! can do better itself: filter, sort, skip and limit. [`Pipeline::execute`] chains the rest behind a
 //! [`DocSource`]; documents are pulled through it one by one. Every stage has one file in `stages/`
-//! and one line in the table there, every accumulator of `$group` one place in `accumulators/`.
+//! and one line in the table there.
 
-mod accumulators;
 mod add_fields;
 mod exec;
 mod front;
 mod optimize;
-mod options;
-mod stages;
+pub(crate) mod stages;
 mod update;
-mod window;
+pub(crate) mod window;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use accumulators::reference as reference_of_accumulators;
-pub(crate) use accumulators::{Percentiles, percentile_number};
 pub use exec::{
     DocSource, Docs, ExecContext, Fault, Host, NoHost, STAGE_MEMORY_BYTES_MAX, Source, StageLimits,
 };
 pub use front::Front;
 pub use stages::Writing;
-pub(crate) use stages::reference as reference_of_stages;
 pub use update::{UpdatePipeline, check_stage_names};
-pub(crate) use window::reference as reference_of_windows;
 
 use crate::environment::Environment;
 use crate::error::{Error, ErrorCode, Result};

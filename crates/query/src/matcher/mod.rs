@@ -8,22 +8,21 @@
 mod canonical;
 mod eval;
 mod failure;
-mod operators;
+pub(crate) mod operators;
 mod parse;
 mod schema;
 
+pub use crate::pattern::{Pattern, Prefix};
 pub use canonical::{canonical, canonical_conditions, together};
 pub use failure::explain_failure;
 pub use operators::array::ElemMatch;
 pub use operators::bits::{BitTest, BitTestKind};
-pub use operators::chance::SampleRate;
 pub use operators::comparison::{Comparison, Relation};
 pub use operators::expr::Computed;
 pub(crate) use operators::javascript::NO_ENGINE;
 pub use operators::membership::InSet;
 pub use operators::modulo::Modulo;
-pub(crate) use operators::reference;
-pub use operators::regex::{Pattern, Prefix};
+pub use operators::sample_rate::SampleRate;
 pub use operators::type_set::TypeSet;
 pub use schema::Schema;
 
@@ -145,7 +144,7 @@ impl Op {
             Op::Type(types) => value.is_some_and(|value| types.contains(&value)),
             Op::Size(size) => operators::array::has_size(value, *size),
             Op::Mod(modulo) => modulo.matches(value),
-            Op::Regex(pattern) => pattern.matches(value, state),
+            Op::Regex(pattern) => operators::regex::matches(pattern, value, state),
             Op::Bits(test) => test.matches(value),
             Op::ElemMatch(condition) => condition.matches(value, state),
             Op::Geo(query) => value.is_some_and(|value| query.matches(&value)),

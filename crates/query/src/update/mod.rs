@@ -6,7 +6,7 @@
 
 mod apply;
 mod array_filters;
-mod operators;
+pub(crate) mod operators;
 mod path;
 mod replacement;
 mod storable;
@@ -17,7 +17,6 @@ mod upsert;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use operators::reference;
 pub use storable::check_id;
 pub use touched::{Paths, Touched};
 pub use upsert::{upsert_base, upsert_base_for_replacement};

@@ -2,9 +2,9 @@
 
 use super::Stage;
 use super::transform;
-use crate::aggregate::options::{Options, Type};
 use crate::aggregate::{ParseContext, window};
 use crate::error::{Error, Result};
+use crate::options::{Options, Type};
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
 
 /// Becomes `$setWindowFields` for what is filled from neighbours, and `$addFields` for the rest.

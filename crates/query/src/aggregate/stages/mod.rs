@@ -220,7 +220,7 @@ pub(crate) const OPERATORS: &[Operator] = &[
 ];
 
 /// Stages that MongoDB has and this server does not.
-const UNSUPPORTED: &[&str] = &[
+pub(crate) const UNSUPPORTED: &[&str] = &[
     "$changeStream",
     "$changeStreamSplitLargeEvent",
     "$listSampledQueries",
@@ -268,11 +268,7 @@ pub(crate) fn find(name: &str) -> Result<&'static Operator> {
     ))
 }
 
-/// The stages, for the page on compatibility.
-pub(crate) fn reference() -> crate::reference::Family {
-    crate::reference::Family {
-        title: "Aggregation stages",
-        names: OPERATORS.iter().map(|operator| operator.name).collect(),
-        lacking: UNSUPPORTED.to_vec(),
-    }
+/// The names of the stages.
+pub(crate) fn names() -> Vec<&'static str> {
+    OPERATORS.iter().map(|operator| operator.name).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::Order;
 use super::bounds::Bounds;
-use crate::aggregate::accumulators::{self, Plan};
+use crate::accumulators::{self, Plan};
 use crate::error::{Error, Result};
 use crate::expr::unit::Unit;
 use crate::expr::{Context, FieldPath, Node, Parser};
@@ -114,8 +114,8 @@ const OTHERS: &[&str] = &[
     "$shift",
 ];
 
-/// The names of all functions, for the page on compatibility.
-pub(super) fn names() -> Vec<&'static str> {
+/// The names of all functions.
+pub(crate) fn names() -> Vec<&'static str> {
     ACCUMULATORS.iter().chain(OTHERS).copied().collect()
 }
 

@@ -5,7 +5,7 @@ use super::bounds::{Bounds, End, shifted};
 use super::function::{Function, Rank, sort_value};
 use super::sliding::{Area, Covariance, Folded, Sliding, decimal, of_accumulator};
 use super::{Output, SetWindowFields, partition_is_array};
-use crate::aggregate::accumulators::{Accumulator, Plan};
+use crate::accumulators::{Accumulator, Plan};
 use crate::aggregate::exec::{Deferred, DocSource, ExecContext, Fault, Source};
 use crate::error::{Error, Result};
 use crate::expr::{Context, FieldPath, Frame, Node, Val};

@@ -1,10 +1,10 @@
 //! States of windows that documents enter at one end and leave at the other.
 
-use crate::accumulate::{Average, Deviation, Sum};
-use crate::aggregate::accumulators::{Percentiles, Plan, Start, percentile_number};
+use crate::accumulators::{Plan, Start};
 use crate::error::{Error, Result};
-use crate::expr::{Context, Val};
+use crate::expr::{Context, Percentiles, Val, percentile_number};
 use crate::number::Number;
+use crate::statistics::{Average, Deviation, Sum};
 use frond_bson::{ArrayBuf, Collator, Decimal128, Doc, OwnedValue, Value};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -14,7 +14,7 @@ mod hash;
 mod iteration;
 mod meta;
 mod object;
-mod percentile;
+pub(crate) mod percentile;
 mod regex;
 mod set;
 mod special;
@@ -216,7 +216,7 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
 ];
 
 /// Operators that run JavaScript, which is off.
-const JAVASCRIPT: &[&str] = &["$accumulator", "$function"];
+pub(crate) const JAVASCRIPT: &[&str] = &["$accumulator", "$function"];
 
 /// The operator with this name.
 pub(crate) fn find(name: &str) -> Option<&'static Operator> {
@@ -238,15 +238,11 @@ pub(crate) fn unknown(name: &str) -> Error {
     )
 }
 
-/// The expression operators, for the page on compatibility.
-pub(crate) fn reference() -> crate::reference::Family {
-    crate::reference::Family {
-        title: "Expression operators",
-        names: FAMILIES
-            .iter()
-            .flat_map(|family| family.iter())
-            .map(|o| o.name)
-            .collect(),
-        lacking: JAVASCRIPT.to_vec(),
-    }
+/// The names of the expression operators.
+pub(crate) fn names() -> Vec<&'static str> {
+    FAMILIES
+        .iter()
+        .flat_map(|family| family.iter())
+        .map(|o| o.name)
+        .collect()
 }

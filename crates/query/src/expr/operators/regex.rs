@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::expr::node::{Context, Node, Special, check_bytes};
 use crate::expr::parse::{Named, Parser, constant, optional, required};
 use crate::expr::value::Val;
-use crate::matcher::Pattern;
+use crate::pattern::Pattern;
 use frond_bson::{ArrayBuf, DocBuf, Value};
 
 pub(super) const OPERATORS: &[Operator] = &[

@@ -1,9 +1,9 @@
 //! `$sum`, `$avg`, `$min`, `$max` and deviations over the arguments, or over one array.
 
 use super::{Arguments, Operator, collated, many};
-use crate::accumulate::{Average, Deviation, Sum};
 use crate::error::Result;
 use crate::expr::value::Val;
+use crate::statistics::{Average, Deviation, Sum};
 use frond_bson::{Collator, Value};
 use std::cmp::Ordering;
 

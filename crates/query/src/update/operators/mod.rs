@@ -121,11 +121,7 @@ pub(crate) enum Change<'a> {
     Array(DocBuf),
 }
 
-/// The update operators, for the page on compatibility.
-pub(crate) fn reference() -> crate::reference::Family {
-    crate::reference::Family {
-        title: "Update operators",
-        names: OPERATORS.iter().map(|operator| operator.name).collect(),
-        lacking: Vec::new(),
-    }
+/// The names of the update operators.
+pub(crate) fn names() -> Vec<&'static str> {
+    OPERATORS.iter().map(|operator| operator.name).collect()
 }

@@ -5,7 +5,7 @@ use frond_bson::{Doc, Value};
 
 /// What an option may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Type {
+pub(crate) enum Type {
     Any,
     String,
     Object,
@@ -33,19 +33,19 @@ impl Type {
 }
 
 /// The options of a stage, or of a part of one.
-pub(super) struct Options<'o> {
+pub(crate) struct Options<'o> {
     name: &'static str,
     spec: &'o Doc,
 }
 
 impl<'o> Options<'o> {
     /// The options in `spec`; `name` is how errors call the place.
-    pub(super) fn new(name: &'static str, spec: &'o Doc) -> Options<'o> {
+    pub(crate) fn new(name: &'static str, spec: &'o Doc) -> Options<'o> {
         Options { name, spec }
     }
 
     /// Fails with 40415 for a name that is not one of these.
-    pub(super) fn only(&self, known: &[&str]) -> Result<()> {
+    pub(crate) fn only(&self, known: &[&str]) -> Result<()> {
         match self.spec.iter().find(|(name, _)| !known.contains(name)) {
             None => Ok(()),
             Some((name, _)) => Err(Error::new(
@@ -56,7 +56,7 @@ impl<'o> Options<'o> {
     }
 
     /// An option that may be left out. Error 14 for a value of another type.
-    pub(super) fn optional(&self, name: &str, kind: Type) -> Result<Option<Value<'o>>> {
+    pub(crate) fn optional(&self, name: &str, kind: Type) -> Result<Option<Value<'o>>> {
         let Some(value) = self.spec.get(name) else {
             return Ok(None);
         };
@@ -72,7 +72,7 @@ impl<'o> Options<'o> {
     }
 
     /// An option that has to be there. Error 40414 if it is not.
-    pub(super) fn required(&self, name: &str, kind: Type) -> Result<Value<'o>> {
+    pub(crate) fn required(&self, name: &str, kind: Type) -> Result<Value<'o>> {
         self.optional(name, kind)?.ok_or_else(|| {
             Error::new(
                 ErrorCode::IDLFailedToParse,
@@ -85,7 +85,7 @@ impl<'o> Options<'o> {
     }
 
     /// A list of strings, empty if it is left out.
-    pub(super) fn strings(&self, name: &str) -> Result<Vec<&'o str>> {
+    pub(crate) fn strings(&self, name: &str) -> Result<Vec<&'o str>> {
         let list = self.optional(name, Type::Array)?;
         let Some(Value::Array(list)) = list else {
             return Ok(Vec::new());

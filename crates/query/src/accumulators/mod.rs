@@ -8,12 +8,10 @@ mod percentile;
 mod sums;
 
 use crate::error::{Error, Result};
-use crate::expr::{Context, Node, Parser, Val};
+use crate::expr::{Context, Node, Parser, Percentiles, Val};
 use frond_bson::{Collator, Doc, OwnedValue, Value};
 use std::fmt::Debug;
 use std::sync::Arc;
-
-pub(crate) use percentile::{Percentiles, number as percentile_number};
 
 /// One accumulator operator.
 pub(crate) struct Operator {
@@ -224,15 +222,11 @@ fn number(parser: &mut Parser<'_>, name: &'static str, doc: &Doc) -> Result<Coun
     )?))
 }
 
-/// The accumulators, for the page on compatibility.
-pub(crate) fn reference() -> crate::reference::Family {
-    crate::reference::Family {
-        title: "Accumulators of `$group`",
-        names: FAMILIES
-            .iter()
-            .flat_map(|family| family.iter())
-            .map(|o| o.name)
-            .collect(),
-        lacking: Vec::new(),
-    }
+/// The names of the accumulators.
+pub(crate) fn names() -> Vec<&'static str> {
+    FAMILIES
+        .iter()
+        .flat_map(|family| family.iter())
+        .map(|o| o.name)
+        .collect()
 }

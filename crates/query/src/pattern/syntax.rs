@@ -7,7 +7,7 @@
 //! - `{` that starts no repetition, `}` and `]` outside brackets are literal;
 //! - `\Q…\E` quotes; `\Z`, `\h`, `\R`, `\N`, `\e`, `\a`, `\cX` and octal escapes exist.
 
-use super::regex::Prefix;
+use super::Prefix;
 
 /// Members of the ASCII classes, as they stand between brackets.
 const DIGITS: &str = "0-9";
@@ -413,8 +413,8 @@ pub(crate) fn prefix(source: &str, options: &str) -> Option<Prefix> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::super::regex::Pattern;
     use super::*;
+    use crate::pattern::Pattern;
 
     fn matches(pattern: &str, options: &str, text: &str) -> bool {
         Pattern::new(pattern, options)

@@ -1,9 +1,9 @@
 //! `$sum`, `$avg`, `$count`, `$stdDevPop`, `$stdDevSamp`.
 
 use super::{Accumulator, Operator, Plan, Start, plain};
-use crate::accumulate::{Average, Deviation, Sum};
 use crate::error::{Error, Result};
 use crate::expr::{Context, Node, Val};
+use crate::statistics::{Average, Deviation, Sum};
 use frond_bson::{OwnedValue, Value};
 
 pub(super) const OPERATORS: &[Operator] = &[
