@@ -4,8 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::key::{Direction, TypeBits};
-use crate::{Doc, Value, compare, key};
+use crate::{Doc, Value};
 
 /// An order of strings by the rules of a language.
 ///
@@ -47,13 +46,9 @@ impl Collator {
         self.0.as_deref().map(Collate::spec)
     }
 
-    /// How two values compare, strings inside documents and arrays included. Names of fields always
-    /// compare by their bytes.
-    pub fn compare(&self, a: &Value<'_>, b: &Value<'_>) -> Ordering {
-        match &self.0 {
-            None => compare::compare(a, b),
-            Some(rules) => compare::compare_by(a, b, &**rules),
-        }
+    /// The rules; `None` for the order of the bytes.
+    pub(crate) fn rules(&self) -> Option<&dyn Collate> {
+        self.0.as_deref()
     }
 
     /// Appends bytes that compare as a string does.
@@ -61,33 +56,6 @@ impl Collator {
         match &self.0 {
             None => out.extend_from_slice(text.as_bytes()),
             Some(rules) => rules.sort_key(text, out),
-        }
-    }
-
-    /// As [`key::encode`], in this order. Such a key of a string cannot be decoded.
-    pub fn encode(&self, value: &Value<'_>, out: &mut Vec<u8>) {
-        self.encode_directed(value, Direction::Ascending, out);
-    }
-
-    /// As [`key::encode_directed`], in this order.
-    pub fn encode_directed(&self, value: &Value<'_>, direction: Direction, out: &mut Vec<u8>) {
-        match &self.0 {
-            None => key::encode_directed(value, direction, out),
-            Some(rules) => key::encode_by(value, direction, out, None, &**rules),
-        }
-    }
-
-    /// As [`key::encode_typed`], in this order.
-    pub fn encode_typed(
-        &self,
-        value: &Value<'_>,
-        direction: Direction,
-        out: &mut Vec<u8>,
-        lost: &mut TypeBits,
-    ) {
-        match &self.0 {
-            None => key::encode_typed(value, direction, out, lost),
-            Some(rules) => key::encode_by(value, direction, out, Some(lost), &**rules),
         }
     }
 
@@ -185,7 +153,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::{DocBuf, OwnedValue, array, doc};
+    use crate::key::{Direction, TypeBits};
+    use crate::{DocBuf, OwnedValue, array, doc, key};
 
     /// Strings compare without regard to ASCII case.
     #[derive(Debug)]

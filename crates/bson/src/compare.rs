@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use crate::collate::{Bytes, Collate, Foreign, Rules};
-use crate::{Doc, MAX_DEPTH, Text, Value, number, tag};
+use crate::collate::{Bytes, Foreign, Rules};
+use crate::{Collator, Doc, MAX_DEPTH, Text, Value, number, tag};
 
 /// The place of a type among the types. Types of one class compare by value with one another.
 ///
@@ -41,14 +41,20 @@ pub fn compare(a: &Value<'_>, b: &Value<'_>) -> Ordering {
     at_depth(a, b, 0, &Bytes)
 }
 
-/// As [`compare`], with strings in the order of `rules`.
-pub(crate) fn compare_by(a: &Value<'_>, b: &Value<'_>, rules: &dyn Collate) -> Ordering {
-    at_depth(a, b, 0, &Foreign(rules))
-}
-
 /// Compares two documents in MongoDB's order, see [`compare`].
 pub fn compare_docs(a: &Doc, b: &Doc) -> Ordering {
     documents(a, b, true, 0, &Bytes)
+}
+
+impl Collator {
+    /// How two values compare, strings inside documents and arrays included. Names of fields always
+    /// compare by their bytes.
+    pub fn compare(&self, a: &Value<'_>, b: &Value<'_>) -> Ordering {
+        match self.rules() {
+            None => compare(a, b),
+            Some(rules) => at_depth(a, b, 0, &Foreign(rules)),
+        }
+    }
 }
 
 fn at_depth<R: Rules>(a: &Value<'_>, b: &Value<'_>, depth: usize, rules: &R) -> Ordering {

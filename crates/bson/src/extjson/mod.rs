@@ -9,7 +9,9 @@ mod special;
 mod tests;
 mod write;
 
-use crate::{Doc, Value};
+use std::fmt;
+
+use crate::{ArrayBuf, Doc, Value};
 
 pub use base64::{decode as base64_decode, encode as base64_encode};
 pub use date::{format_millis, parse_millis};
@@ -44,4 +46,18 @@ fn written(value: &Value<'_>, canonical: bool) -> String {
     }
     .value(value, 0);
     out
+}
+
+/// Relaxed extended JSON.
+impl fmt::Debug for Doc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&to_relaxed(self))
+    }
+}
+
+/// Relaxed extended JSON.
+impl fmt::Debug for ArrayBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&value_to_relaxed(&self.as_value()))
+    }
 }

@@ -3,8 +3,7 @@
 use super::number::{Bytes, build_number, split_number};
 use super::type_bits::TypeBitsReader;
 use super::{Direction, tags};
-use crate::array_buf::IndexName;
-use crate::text::write_text;
+use crate::raw::{IndexName, write_text};
 use crate::{
     Doc, DocBuf, Error, ErrorKind, MAX_DEPTH, ObjectId, OwnedValue, Timestamp, Value, tag,
 };

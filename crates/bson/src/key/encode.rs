@@ -3,8 +3,8 @@
 use super::number::put_number;
 use super::type_bits::TypeBits;
 use super::{Direction, tags};
-use crate::collate::{Bytes, Collate, Foreign, Rules};
-use crate::{Doc, MAX_DEPTH, NotUtf8, ObjectId, Text, Value, tag};
+use crate::collate::{Bytes, Foreign, Rules};
+use crate::{Collator, Doc, MAX_DEPTH, NotUtf8, ObjectId, Text, Value, tag};
 
 /// Appends the ascending encoding of `value`.
 pub fn encode(value: &Value<'_>, out: &mut Vec<u8>) {
@@ -31,16 +31,34 @@ pub fn encode_typed(
     directed(value, direction, out, Some(lost), &Bytes);
 }
 
-/// As [`encode_typed`], with strings in the order of `rules`: in the place of the text of a string is
-/// that of its sort key.
-pub(crate) fn encode_by(
-    value: &Value<'_>,
-    direction: Direction,
-    out: &mut Vec<u8>,
-    lost: Option<&mut TypeBits>,
-    rules: &dyn Collate,
-) {
-    directed(value, direction, out, lost, &Foreign(rules));
+/// In the place of the text of a string is that of its sort key.
+impl Collator {
+    /// As [`encode`], in this order. Such a key of a string cannot be decoded.
+    pub fn encode(&self, value: &Value<'_>, out: &mut Vec<u8>) {
+        self.encode_directed(value, Direction::Ascending, out);
+    }
+
+    /// As [`encode_directed`], in this order.
+    pub fn encode_directed(&self, value: &Value<'_>, direction: Direction, out: &mut Vec<u8>) {
+        match self.rules() {
+            None => encode_directed(value, direction, out),
+            Some(rules) => directed(value, direction, out, None, &Foreign(rules)),
+        }
+    }
+
+    /// As [`encode_typed`], in this order.
+    pub fn encode_typed(
+        &self,
+        value: &Value<'_>,
+        direction: Direction,
+        out: &mut Vec<u8>,
+        lost: &mut TypeBits,
+    ) {
+        match self.rules() {
+            None => encode_typed(value, direction, out, lost),
+            Some(rules) => directed(value, direction, out, Some(lost), &Foreign(rules)),
+        }
+    }
 }
 
 fn directed<R: Rules>(
@@ -222,7 +240,7 @@ fn put_array_names(doc: &Doc, lost: &mut TypeBits) {
     let regular = doc
         .iter_raw()
         .zip(0u32..)
-        .all(|(e, i)| e.name == crate::array_buf::IndexName::new(i).as_str().as_bytes());
+        .all(|(e, i)| e.name == crate::raw::IndexName::new(i).as_str().as_bytes());
     lost.bit(!regular);
     if !regular {
         for element in doc.iter_raw() {

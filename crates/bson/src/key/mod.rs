@@ -17,7 +17,6 @@ mod type_bits;
 
 pub use bounds::{bracket, prefix_end};
 pub use decode::{decode, decode_into};
-pub(crate) use encode::encode_by;
 pub use encode::{encode, encode_descending, encode_directed, encode_typed};
 pub use skip::skip;
 pub use type_bits::{TypeBits, TypeBitsReader};

@@ -4,9 +4,9 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 
-use crate::raw::RawElement;
-use crate::text::write_text;
-use crate::{ArrayBuf, Doc, Error, Value, tag};
+use super::ArrayBuf;
+use crate::raw::{RawElement, write_cstring, write_text};
+use crate::{Doc, Error, Value, tag};
 
 /// Length prefix and trailing zero of an empty document.
 const EMPTY: [u8; 5] = [5, 0, 0, 0, 0];
@@ -270,6 +270,20 @@ impl fmt::Debug for DocBuf {
     }
 }
 
+impl PartialEq<DocBuf> for Doc {
+    fn eq(&self, other: &DocBuf) -> bool {
+        *self == **other
+    }
+}
+
+impl ToOwned for Doc {
+    type Owned = DocBuf;
+
+    fn to_owned(&self) -> DocBuf {
+        DocBuf::from_vec_trusted(self.as_bytes().to_vec())
+    }
+}
+
 impl<'a> IntoIterator for &'a DocBuf {
     type Item = (&'a str, Value<'a>);
     type IntoIter = crate::Iter<'a>;
@@ -277,12 +291,4 @@ impl<'a> IntoIterator for &'a DocBuf {
     fn into_iter(self) -> crate::Iter<'a> {
         self.iter()
     }
-}
-
-/// Writes text up to its first zero byte, and a zero byte.
-pub(crate) fn write_cstring(out: &mut Vec<u8>, text: &str) {
-    let bytes = text.as_bytes();
-    let len = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
-    out.extend_from_slice(bytes.get(..len).unwrap_or_default());
-    out.push(0);
 }

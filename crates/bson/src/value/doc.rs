@@ -1,15 +1,15 @@
 //! A borrowed document.
 
-use std::fmt;
-
 use ref_cast::{RefCastCustom, ref_cast_custom};
 
-use crate::raw::{RawElement, read_value};
-use crate::{DocBuf, Error, ObjectId, Value, validate};
+use super::Value;
+use super::decode::read_value;
+use crate::raw::RawElement;
+use crate::{Error, ObjectId, validate};
 
 /// The bytes of one BSON document or array, its length prefix and trailing zero included.
 ///
-/// Like `str` it is unsized and used behind a reference; [`DocBuf`] owns one. Reading never allocates and
+/// Like `str` it is unsized and used behind a reference; [`DocBuf`](crate::DocBuf) owns one. Reading never allocates and
 /// never panics: on corrupt bytes, which validation excludes, iteration ends early.
 #[derive(RefCastCustom)]
 #[repr(transparent)]
@@ -119,11 +119,6 @@ impl Doc {
         self.iter().next()
     }
 
-    /// The value at a dotted path, see [`crate::path::get_path`].
-    pub fn path(&self, dotted: &str) -> Option<Value<'_>> {
-        crate::path::get_path(self, dotted)
-    }
-
     /// The string called `key`.
     pub fn get_str(&self, key: &str) -> Option<&str> {
         match self.get(key)? {
@@ -196,27 +191,6 @@ impl PartialEq for Doc {
 }
 
 impl Eq for Doc {}
-
-impl PartialEq<DocBuf> for Doc {
-    fn eq(&self, other: &DocBuf) -> bool {
-        self.0 == *other.as_bytes()
-    }
-}
-
-impl ToOwned for Doc {
-    type Owned = DocBuf;
-
-    fn to_owned(&self) -> DocBuf {
-        DocBuf::from_vec_trusted(self.0.to_vec())
-    }
-}
-
-/// Relaxed extended JSON.
-impl fmt::Debug for Doc {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&crate::extjson::to_relaxed(self))
-    }
-}
 
 impl<'a> IntoIterator for &'a Doc {
     type Item = (&'a str, Value<'a>);

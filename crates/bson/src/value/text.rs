@@ -7,17 +7,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::raw::text_at;
-use crate::{Doc, ObjectId, OwnedValue, Value, tag};
-
-/// Bytes as lower-case hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let halves = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    halves
-        .map(|half| char::from(DIGITS[usize::from(half)]))
-        .collect()
-}
+use super::decode::text_at;
+use super::{Doc, Value};
+use crate::{ObjectId, tag};
 
 /// A value with text that is not UTF-8: a string, a symbol, code, a regular expression or a DBPointer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -92,35 +84,6 @@ impl fmt::Debug for NotUtf8<'_> {
     }
 }
 
-/// An owned [`NotUtf8`].
-#[derive(Clone, PartialEq, Eq)]
-pub struct NotUtf8Buf {
-    tag: u8,
-    bytes: Vec<u8>,
-}
-
-impl NotUtf8Buf {
-    /// Borrows it.
-    pub fn borrow(&self) -> NotUtf8<'_> {
-        NotUtf8::new(self.tag, &self.bytes)
-    }
-}
-
-impl From<NotUtf8<'_>> for NotUtf8Buf {
-    fn from(value: NotUtf8<'_>) -> Self {
-        NotUtf8Buf {
-            tag: value.tag,
-            bytes: value.bytes.to_vec(),
-        }
-    }
-}
-
-impl fmt::Debug for NotUtf8Buf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.borrow().fmt(f)
-    }
-}
-
 impl<'a> Value<'a> {
     /// The text of the value as bytes, for types that have some, UTF-8 or not.
     pub fn text(&self) -> Option<Text<'a>> {
@@ -170,31 +133,6 @@ impl<'a> Value<'a> {
     pub fn is_regex(&self) -> bool {
         self.type_code() == tag::REGEX
     }
-}
-
-impl OwnedValue {
-    /// The string of these bytes.
-    pub fn string(text: Vec<u8>) -> OwnedValue {
-        match String::from_utf8(text) {
-            Ok(text) => OwnedValue::String(text),
-            Err(error) => {
-                let text = error.as_bytes();
-                let mut bytes = Vec::with_capacity(text.len() + 5);
-                write_text(&mut bytes, text);
-                OwnedValue::NotUtf8(NotUtf8Buf {
-                    tag: tag::STRING,
-                    bytes,
-                })
-            }
-        }
-    }
-}
-
-/// Appends text as it stands in a document: with its length and a zero byte.
-pub(crate) fn write_text(out: &mut Vec<u8>, text: &[u8]) {
-    out.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
-    out.extend_from_slice(text);
-    out.push(0);
 }
 
 fn lossy(text: &[u8]) -> Cow<'_, str> {

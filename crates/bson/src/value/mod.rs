@@ -1,8 +1,15 @@
-//! One value of a document.
+//! Borrowed documents and their values. The two are one module because a value may be a document, and a document
+//! holds values.
 
-use crate::docbuf::write_cstring;
-use crate::text::write_text;
-use crate::{Decimal128, Doc, NotUtf8, ObjectId, OwnedValue, Timestamp, tag};
+mod decode;
+mod doc;
+mod text;
+
+pub use doc::{Doc, Iter, RawIter};
+pub use text::{NotUtf8, Text};
+
+use crate::raw::{write_cstring, write_len, write_text};
+use crate::{Decimal128, ObjectId, Timestamp, tag};
 
 /// A BSON value that borrows its text, documents and binary.
 #[derive(Clone, Copy, Debug)]
@@ -74,47 +81,6 @@ pub enum Value<'a> {
     NotUtf8(NotUtf8<'a>),
 }
 
-/// Type bytes and the names that `$type` and error messages use.
-const TYPES: [(u8, &str); 21] = [
-    (tag::DOUBLE, "double"),
-    (tag::STRING, "string"),
-    (tag::DOCUMENT, "object"),
-    (tag::ARRAY, "array"),
-    (tag::BINARY, "binData"),
-    (tag::UNDEFINED, "undefined"),
-    (tag::OBJECT_ID, "objectId"),
-    (tag::BOOL, "bool"),
-    (tag::DATE_TIME, "date"),
-    (tag::NULL, "null"),
-    (tag::REGEX, "regex"),
-    (tag::DB_POINTER, "dbPointer"),
-    (tag::JAVASCRIPT, "javascript"),
-    (tag::SYMBOL, "symbol"),
-    (tag::JAVASCRIPT_WITH_SCOPE, "javascriptWithScope"),
-    (tag::INT32, "int"),
-    (tag::TIMESTAMP, "timestamp"),
-    (tag::INT64, "long"),
-    (tag::DECIMAL128, "decimal"),
-    (tag::MIN_KEY, "minKey"),
-    (tag::MAX_KEY, "maxKey"),
-];
-
-/// The type byte of a type's name in MongoDB, such as "int" or "objectId".
-pub fn type_code_of_name(name: &str) -> Option<u8> {
-    TYPES
-        .iter()
-        .find(|(_, n)| *n == name)
-        .map(|(code, _)| *code)
-}
-
-/// MongoDB's name of a type byte.
-pub fn type_name_of_code(code: u8) -> Option<&'static str> {
-    TYPES
-        .iter()
-        .find(|(c, _)| *c == code)
-        .map(|(_, name)| *name)
-}
-
 impl<'a> Value<'a> {
     /// The BSON type byte (see [`crate::tag`]).
     pub fn type_code(&self) -> u8 {
@@ -146,7 +112,7 @@ impl<'a> Value<'a> {
 
     /// MongoDB's name of the type, as in `$type` and error messages.
     pub fn type_name(&self) -> &'static str {
-        type_name_of_code(self.type_code()).unwrap_or("unknown")
+        tag::type_name_of_code(self.type_code()).unwrap_or("unknown")
     }
 
     /// Whether this is a double, int, long or decimal.
@@ -241,11 +207,6 @@ impl<'a> Value<'a> {
             Value::Decimal128(d) => !d.is_zero(),
             _ => true,
         }
-    }
-
-    /// An owned copy.
-    pub fn to_owned(&self) -> OwnedValue {
-        OwnedValue::from(*self)
     }
 
     /// How many bytes the value takes in a document, without type byte and name.
@@ -359,7 +320,3 @@ impl PartialEq for Value<'_> {
 }
 
 impl Eq for Value<'_> {}
-
-fn write_len(out: &mut Vec<u8>, len: usize) {
-    out.extend_from_slice(&(len as u32).to_le_bytes());
-}

@@ -1,6 +1,14 @@
-//! A value that owns its bytes.
+//! Documents, arrays and values that own their bytes.
 
-use crate::{ArrayBuf, Decimal128, DocBuf, NotUtf8Buf, ObjectId, Timestamp, Value};
+mod array_buf;
+mod docbuf;
+mod not_utf8;
+
+pub use array_buf::ArrayBuf;
+pub use docbuf::DocBuf;
+pub use not_utf8::NotUtf8Buf;
+
+use crate::{Decimal128, ObjectId, Timestamp, Value};
 
 /// The owned form of [`Value`], variant by variant.
 #[derive(Clone, Debug, Default)]
@@ -76,6 +84,13 @@ impl OwnedValue {
             OwnedValue::MaxKey => Value::MaxKey,
             OwnedValue::NotUtf8(value) => Value::NotUtf8(value.borrow()),
         }
+    }
+}
+
+impl Value<'_> {
+    /// An owned copy.
+    pub fn to_owned(&self) -> OwnedValue {
+        OwnedValue::from(*self)
     }
 }
 

@@ -1,45 +1,16 @@
 //! An owned array that grows at its end.
 
-use std::fmt;
 use std::ops::Deref;
 
-use crate::raw::RawElement;
-use crate::{Doc, DocBuf, Value, tag};
+use super::DocBuf;
+use crate::raw::{IndexName, RawElement};
+use crate::{Doc, Value, tag};
 
 /// A BSON array under construction: a document whose names are "0", "1", …
 #[derive(Clone, PartialEq, Eq)]
 pub struct ArrayBuf {
     doc: DocBuf,
     next: u32,
-}
-
-/// The decimal digits of an array index, without allocating.
-pub(crate) struct IndexName {
-    digits: [u8; 10],
-    start: usize,
-}
-
-impl IndexName {
-    pub(crate) fn new(mut index: u32) -> Self {
-        let mut name = Self {
-            digits: [b'0'; 10],
-            start: 10,
-        };
-        for slot in name.digits.iter_mut().rev() {
-            *slot = b'0' + (index % 10) as u8;
-            index /= 10;
-            name.start -= 1;
-            if index == 0 {
-                break;
-            }
-        }
-        name
-    }
-
-    pub(crate) fn as_str(&self) -> &str {
-        let digits = self.digits.get(self.start..).unwrap_or_default();
-        std::str::from_utf8(digits).unwrap_or_default()
-    }
 }
 
 impl ArrayBuf {
@@ -150,12 +121,5 @@ impl<'a, V: Into<Value<'a>>> FromIterator<V> for ArrayBuf {
         let mut array = Self::new();
         array.extend(values);
         array
-    }
-}
-
-/// Relaxed extended JSON.
-impl fmt::Debug for ArrayBuf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&crate::extjson::value_to_relaxed(&self.as_value()))
     }
 }
