@@ -10,7 +10,7 @@ use quick_cache::sync::Cache;
 
 use crate::budget::Budget;
 use crate::page::Page;
-use crate::run::RunIndex;
+use crate::run_index::RunIndex;
 
 /// What an entry costs besides its bytes: the entry itself, its key and the shared handle.
 const ENTRY_COST: u64 = 192;

@@ -11,10 +11,10 @@ use crate::bytes::{Reader, Writer};
 use crate::data_file::{DATA_FILE, DataFile, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf};
 use crate::node::{Decoder, NodeWriter, StoredNode, SubtreeRef, encode_subtree};
+use crate::operation::{OPTIONS_BYTES, decode_options, encode_options};
 use crate::run::RunStore;
 use crate::space::Extent;
 use crate::version::{Tree, TreePage, Trees};
-use crate::write_set::{OPTIONS_BYTES, decode_options, encode_options};
 use crate::{Error, Result, TreeId, TreeOptions};
 
 const MAGIC: &[u8; 8] = b"FRONDTRE";

@@ -6,7 +6,21 @@ use lz4_flex::block::{CompressTable, compress_into_with_table};
 use miniz_oxide::deflate::core::{CompressorOxide, TDEFLFlush, TDEFLStatus, deflate_flags};
 use miniz_oxide::inflate::{TINFLStatus, core as inflate};
 
-use crate::Compression;
+/// How the pages of a tree are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compression {
+    /// Zstandard, level 1.
+    #[default]
+    Zstd,
+    /// zlib (DEFLATE), level 6.
+    Zlib,
+    /// LZ4 block format.
+    Lz4,
+    /// Snappy raw format.
+    Snappy,
+    /// Stored as they are.
+    None,
+}
 
 thread_local! {
     // A table of its own for large inputs: what comes out must not depend on what came before.

@@ -36,6 +36,23 @@ pub struct Cursor {
     done: bool,
 }
 
+impl Snapshot {
+    /// A walk over the keys between two bounds.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn cursor(
+        &self,
+        tree: TreeId,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        direction: Direction,
+    ) -> Result<Cursor> {
+        self.tree(tree)?;
+        Cursor::new(self.clone(), tree, lower, upper, direction)
+    }
+}
+
 impl Cursor {
     pub(crate) fn new(
         snapshot: Snapshot,

@@ -5,6 +5,9 @@ use std::io;
 
 use crate::TreeId;
 
+/// The reason of a stop after a panic in a background thread.
+pub(crate) const PANICKED: &str = "internal error; see the server's stderr";
+
 /// What can go wrong in the engine.
 #[derive(Debug)]
 pub enum Error {

@@ -9,7 +9,7 @@ use crate::data_file::{DATA_FILE, DataFile, decode_block};
 use crate::disk::{ALIGNMENT, AlignedBuf, Disk};
 use crate::node::{NodeRef, RunRef};
 use crate::page::Page;
-use crate::run::RunIndex;
+use crate::run_index::RunIndex;
 use crate::space::DATA_START;
 use crate::{Error, Result, TreeId};
 

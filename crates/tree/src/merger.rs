@@ -365,7 +365,7 @@ impl Merger {
 mod tests {
     use super::*;
     use crate::memtable::Memtable;
-    use crate::write_set::decode;
+    use crate::operation::decode;
     use crate::{NoMerge, TreeId, WriteSet};
 
     const TREE: TreeId = TreeId(1);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::disk::{Disk, FsDisk};
-use crate::{Error, MergeOperator, NoMerge, Result};
+use crate::{Compression, Error, MergeOperator, NoMerge, Result};
 
 /// The largest key, in bytes.
 pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
@@ -15,22 +15,6 @@ pub const VALUE_BYTES_MAX: usize = 17 << 20;
 pub const WRITE_SET_BYTES_MAX: usize = 256 << 20;
 
 const MIB: usize = 1 << 20;
-
-/// How the pages of a tree are compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Compression {
-    /// Zstandard, level 1.
-    #[default]
-    Zstd,
-    /// zlib (DEFLATE), level 6.
-    Zlib,
-    /// LZ4 block format.
-    Lz4,
-    /// Snappy raw format.
-    Snappy,
-    /// Stored as they are.
-    None,
-}
 
 /// Settings of one tree, fixed when it is created.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,9 +12,9 @@ use crate::checkpoint::Manifest;
 use crate::disk::{Disk, OverlayDisk};
 use crate::inspect::{Inspector, Problem, ProblemKind, Progress};
 use crate::node::{DEPTH_MAX, NodeRef, RunRef, SubtreeRef};
+use crate::operation::{self, Op};
 use crate::range::KeyRange;
 use crate::store::Store;
-use crate::write_set::{self, Op};
 use crate::{Durability, Error, Kind, Options, Result, TreeId, WriteSet, log};
 
 /// Salvaged messages are committed when they have this many bytes.
@@ -411,7 +411,7 @@ impl Salvage<'_> {
         let overlay = OverlayDisk::new(disk.clone());
         let mut failure = None;
         let outcome = log::replay(&overlay, start.max(oldest), |_, sequence, payload| {
-            let next = sequence + write_set::numbers_of(payload);
+            let next = sequence + operation::numbers_of(payload);
             self.frame(payload).map(|()| next).map_err(|error| {
                 let text = error.to_string();
                 failure = Some(error);
@@ -428,7 +428,7 @@ impl Salvage<'_> {
 
     /// Commits what a frame of the log holds.
     fn frame(&mut self, payload: &[u8]) -> Result<()> {
-        for op in write_set::decode(payload) {
+        for op in operation::decode(payload) {
             match op {
                 Op::Entry {
                     tree,

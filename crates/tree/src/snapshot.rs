@@ -1,12 +1,10 @@
 //! A consistent view of the store.
 
-use std::ops::{Bound, Deref};
+use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::cursor::Cursor;
 use crate::memtable::for_versions;
 use crate::merge::{Fold, Resolver};
-use crate::merger::Direction;
 use crate::node::Subtree;
 use crate::page::Page;
 use crate::run::Run;
@@ -126,21 +124,6 @@ impl Snapshot {
     /// As [`Snapshot::get`].
     pub fn contains(&self, tree: TreeId, key: &[u8]) -> Result<bool> {
         Ok(self.get(tree, key)?.is_some())
-    }
-
-    /// A walk over the keys between two bounds.
-    ///
-    /// # Errors
-    /// As [`Snapshot::get`].
-    pub fn cursor(
-        &self,
-        tree: TreeId,
-        lower: Bound<&[u8]>,
-        upper: Bound<&[u8]>,
-        direction: Direction,
-    ) -> Result<Cursor> {
-        self.tree(tree)?;
-        Cursor::new(self.clone(), tree, lower, upper, direction)
     }
 
     pub(crate) fn tree(&self, tree: TreeId) -> Result<&Tree> {

@@ -10,7 +10,7 @@ use crate::node::{BufferRef, DEPTH_MAX, NodeRef, RunRef, SubtreeRef};
 use crate::page::Page;
 use crate::space::DATA_START;
 use crate::store::Store;
-use crate::{Kind, Options, Result, TreeId, filter, log, write_set};
+use crate::{Kind, Options, Result, TreeId, filter, log, operation};
 
 /// What a verification found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -310,10 +310,10 @@ impl<'a> Walk<'a> {
         let (mut frames, mut malformed) = (0, Vec::new());
         let end = log::replay(&overlay, start, |position, sequence, payload| {
             frames += 1;
-            if !write_set::is_sound(payload) {
+            if !operation::is_sound(payload) {
                 malformed.push(position);
             }
-            Ok(sequence + write_set::numbers_of(payload))
+            Ok(sequence + operation::numbers_of(payload))
         });
         self.report.log_frames = frames;
         for position in malformed {

@@ -16,12 +16,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use chunk::Chunk;
 
 use crate::budget::Lent;
+use crate::engine::Engine;
 use crate::merger::{Direction, Merger, Source};
 use crate::range::RangeSet;
 use crate::run::{Fetch, PartsCursor, Run, RunStore, RunWriter};
-use crate::store::{Inner, Store};
+use crate::store::Store;
 use crate::version::Version;
-use crate::{Compression, Error, Kind, Result, TreeId, TreeOptions, write_set};
+use crate::{Compression, Error, Kind, Result, TreeId, TreeOptions, operation};
 
 /// The least memory of a loader for each of its trees, in bytes.
 const MEMORY_BYTES_MIN: usize = 128 << 10;
@@ -151,9 +152,9 @@ impl Store {
         trees: &[(TreeId, Duplicates)],
         memory_bytes: Option<usize>,
     ) -> Result<BulkLoader> {
-        let inner = &self.inner.inner;
-        inner.check_running()?;
-        let known = inner.trees();
+        let engine = self.engine();
+        engine.check_running()?;
+        let known = engine.trees();
         let mut loads = Vec::with_capacity(trees.len());
         for (id, duplicates) in trees {
             let tree = known.get(*id).ok_or(Error::UnknownTree(*id))?;
@@ -164,19 +165,19 @@ impl Store {
                 tree: *id,
                 options: tree.options.clone(),
                 duplicates: *duplicates,
-                runs: inner.runs.clone(),
+                runs: engine.runs.clone(),
                 chunk: Chunk::new(),
                 open: None,
                 done: Vec::new(),
             });
         }
-        let default = (inner.options.cache_bytes / 8).min(MEMORY_BYTES_DEFAULT_MAX);
+        let default = (engine.options.cache_bytes / 8).min(MEMORY_BYTES_DEFAULT_MAX);
         let least = MEMORY_BYTES_MIN * loads.len().max(1);
         let wanted = memory_bytes.unwrap_or(default).max(least);
         Ok(BulkLoader {
             store: self.clone(),
             loads,
-            memory: inner.runs.budget.lend_up_to(wanted, least),
+            memory: engine.runs.budget.lend_up_to(wanted, least),
             used: 0,
             spare: Vec::new(),
             broken: false,
@@ -186,7 +187,7 @@ impl Store {
     /// Whether a tree waits for a bulk loader to finish. After a crash such a tree has lost its load: it is to
     /// be loaded again, or dropped.
     pub fn is_loading(&self, tree: TreeId) -> bool {
-        let trees = self.inner.inner.trees();
+        let trees = self.engine().trees();
         trees.get(tree).is_some_and(|tree| tree.loading)
     }
 }
@@ -198,7 +199,7 @@ impl BulkLoader {
     /// [`Error::TooLarge`], [`Error::Duplicate`] if one is found this early, errors of the disk. The load cannot
     /// go on afterwards.
     pub fn add(&mut self, place: usize, key: &[u8], value: &[u8]) -> Result<()> {
-        write_set::check_sizes(key.len(), value.len())?;
+        operation::check_sizes(key.len(), value.len())?;
         let Some(load) = self.loads.get_mut(place) else {
             return Err(Error::InvalidOption(format!(
                 "tree {place} of a bulk loader that has {}",
@@ -237,7 +238,7 @@ impl BulkLoader {
             load.close_run()?;
         }
         (self.spare, self.used) = (Vec::new(), 0);
-        let options = &self.store.inner.inner.options;
+        let options = &self.store.engine().options;
         let threads = match options.inline {
             true => 1,
             false => options.flush_threads.min(self.loads.len()).max(1),
@@ -290,7 +291,7 @@ impl BulkLoader {
             let leaves = load.done.pop().map_or_else(Vec::new, |run| run.parts);
             (load.tree, leaves)
         });
-        self.store.inner.inner.install(leaves.collect())
+        self.store.engine().install(leaves.collect())
     }
 }
 
@@ -450,12 +451,12 @@ impl Load {
     }
 }
 
-impl Inner {
+impl Engine {
     /// Puts leaves under the messages of trees that are being loaded, and makes that durable.
     fn install(&self, loads: Vec<(TreeId, Vec<Arc<Run>>)>) -> Result<()> {
         self.check_running()?;
         // Nothing is fed meanwhile, so the roots stay as they are; trees can only be dropped.
-        let mut owes_checkpoint = self.feeder.working.lock();
+        let mut checkpoint_due = self.flusher.working.lock();
         let trees = self.trees();
         let mut roots = Vec::with_capacity(loads.len());
         for (id, leaves) in loads {
@@ -479,7 +480,7 @@ impl Inner {
                 ..(*version).clone()
             }));
         }
-        *owes_checkpoint = true;
-        self.feed_sealed(&mut owes_checkpoint)
+        *checkpoint_due = true;
+        self.flush_sealed(&mut checkpoint_due)
     }
 }

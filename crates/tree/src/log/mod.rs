@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::disk::Disk;
+use crate::error::PANICKED;
 use crate::{Error, Result};
 use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
 pub(crate) use replay::{check_passed, oldest_position, replay};
@@ -109,7 +110,7 @@ impl Log {
                 let work = AssertUnwindSafe(|| run(&for_thread, &mut writer, interval));
                 // A panic here would leave committers waiting for ever.
                 if catch_unwind(work).is_err() {
-                    for_thread.state.lock().failure = Some("a defect of the engine".to_owned());
+                    for_thread.state.lock().failure = Some(PANICKED.to_owned());
                     for_thread.progress.notify_all();
                 }
             })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::group::{self, HEADER_BYTES, Header};
 use super::segment::{open_segment, segment_name, segments};
 use crate::disk::{Disk, DiskFile};
-use crate::write_set::numbers_of;
+use crate::operation::numbers_of;
 use crate::{Error, Result};
 
 /// How many bytes are read at once while a sound header is looked for.
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
     use crate::disk::FsDisk;
     use crate::log::segment::SegmentWriter;
-    use crate::{TreeId, WriteSet, write_set};
+    use crate::{TreeId, WriteSet, operation};
 
     /// Positions and sequence numbers.
     type Frames = Vec<(u64, u64)>;
@@ -313,7 +313,7 @@ mod tests {
                 let payload = payload(group * 3 + frame);
                 log.frames.push((log.end, sequence));
                 log.end += group::push_frame(&mut buffer, &payload) as u64;
-                sequence += write_set::numbers_of(&payload);
+                sequence += operation::numbers_of(&payload);
             }
             writer.write(&mut buffer, first).unwrap();
             if synced {
@@ -345,7 +345,7 @@ mod tests {
             let mut frames = Vec::new();
             let end = replay(&self.disk(), from, |position, sequence, payload| {
                 frames.push((position, sequence));
-                Ok(sequence + write_set::numbers_of(payload))
+                Ok(sequence + operation::numbers_of(payload))
             });
             match end {
                 Ok(end) => Ok((frames, end)),

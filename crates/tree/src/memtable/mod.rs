@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 
+use crate::operation::Op;
 use crate::range::KeyRange;
-use crate::write_set::Op;
 use crate::{Kind, TreeId};
 use arena::Arena;
 pub(crate) use arena::SpareBlocks;

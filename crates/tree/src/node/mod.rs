@@ -7,9 +7,9 @@
 
 mod bulk;
 mod codec;
+mod compact;
 mod flush;
 mod ranges;
-mod settle;
 
 use std::sync::{Arc, OnceLock};
 

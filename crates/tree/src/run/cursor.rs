@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Run, RunIndex};
+use super::Run;
 use crate::budget::Lent;
 use crate::data_file::{corrupt, decode_block};
 use crate::disk::AlignedBuf;
 use crate::page::Page;
+use crate::run_index::RunIndex;
 use crate::{Kind, Result};
 
 /// How many bytes a streaming walk reads at once.

@@ -5,7 +5,6 @@
 //! and a filter over all keys.
 
 mod cursor;
-mod index;
 mod writer;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +14,10 @@ use crate::budget::Budget;
 use crate::cache::PageCache;
 use crate::data_file::{DataFile, corrupt};
 use crate::page::Page;
+use crate::run_index::RunIndex;
 use crate::space::Extent;
 use crate::{Result, filter};
 pub(crate) use cursor::{Fetch, PartsCursor};
-pub(crate) use index::RunIndex;
 pub(crate) use writer::RunWriter;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);

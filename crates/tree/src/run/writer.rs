@@ -3,11 +3,11 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::index::{RunIndex, separator};
 use super::{Run, RunInfo, RunStore};
 use crate::budget::Lent;
 use crate::data_file::{push_block, seal_block};
 use crate::page::{Page, PageBuilder};
+use crate::run_index::{RunIndex, separator};
 use crate::{Compression, Kind, Result, filter};
 
 /// Larger buffers than this are not kept for the next writer of a thread.

@@ -43,7 +43,7 @@ impl RunIndex {
 
     /// Appends a page to the encoded form. All keys of the page are at or above its separator, and all keys
     /// of the one before are below it.
-    pub(super) fn push(out: &mut Vec<u8>, len: u32, separator: &[u8]) {
+    pub(crate) fn push(out: &mut Vec<u8>, len: u32, separator: &[u8]) {
         out.put_u32(len);
         out.put_key(separator);
     }
@@ -85,7 +85,7 @@ impl RunIndex {
 }
 
 /// The shortest key that is above `before` and not above `first`; `before` is below `first`.
-pub(super) fn separator<'a>(before: &[u8], first: &'a [u8]) -> &'a [u8] {
+pub(crate) fn separator<'a>(before: &[u8], first: &'a [u8]) -> &'a [u8] {
     let shared = before.iter().zip(first).take_while(|(a, b)| a == b).count();
     &first[..first.len().min(shared + 1)]
 }

@@ -1,4 +1,4 @@
-//! Moving all pending messages down while there is nothing else to do.
+//! Compaction: moving all pending messages down to the leaves.
 
 use super::{Builder, Child, Internal, Subtree};
 use crate::Result;
@@ -6,26 +6,26 @@ use crate::Result;
 impl Builder {
     /// The tree after one more flush, or `None` when no messages are pending. Upper nodes are emptied first, the
     /// child with most pending messages before its siblings.
-    pub(crate) fn settle_step(&self, root: &Subtree) -> Result<Option<Subtree>> {
+    pub(crate) fn compact_step(&self, root: &Subtree) -> Result<Option<Subtree>> {
         let Subtree::Internal(node) = root else {
             return Ok(None);
         };
-        let pieces = self.settle_node(node, None)?;
+        let pieces = self.compact_node(node, None)?;
         Ok(pieces.map(|pieces| self.grow(pieces)))
     }
 
-    fn settle_node(&self, node: &Internal, upper: Option<&[u8]>) -> Result<Option<Vec<Child>>> {
+    fn compact_node(&self, node: &Internal, upper: Option<&[u8]>) -> Result<Option<Vec<Child>>> {
         if let Some(oldest) = node.runs.first() {
             let mut node = node.edit();
             let next = match super::flush::heaviest(&node, 0) {
-                // What is counted as pending was only an estimate; somebody waits for the oldest run.
+                // The counts of pending bytes are estimates: some child still waits for the oldest run.
                 None => super::flush::heaviest(&node, oldest.number + 1),
                 heaviest => heaviest,
             };
             return match next {
                 Some((index, _)) => {
                     self.flush(&mut node, index, upper)?;
-                    self.settle(node, upper).map(Some)
+                    self.rebalance(node, upper).map(Some)
                 }
                 None => Ok(None),
             };
@@ -35,7 +35,7 @@ impl Builder {
                 continue;
             };
             let bound = node.upper_of(index, upper).map(<[u8]>::to_vec);
-            if let Some(mut pieces) = self.settle_node(below, bound.as_deref())? {
+            if let Some(mut pieces) = self.compact_node(below, bound.as_deref())? {
                 let mut node = node.edit();
                 node.received(index..index + 1, &mut pieces);
                 return Ok(Some(self.split(node)));

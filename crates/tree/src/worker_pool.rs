@@ -1,5 +1,5 @@
-//! Threads that share one piece of work, and live as long as the store: a thread that ends gives its
-//! share of the allocator's memory back late, so none is started for each feed.
+//! Threads that share one piece of work. They live as long as the store: the allocator returns the memory of a thread
+//! that ends late, so none is started per flush.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) trait Work: Send + Sync {
 
 /// The threads.
 #[derive(Default)]
-pub(crate) struct Crew {
+pub(crate) struct WorkerPool {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -40,21 +40,21 @@ struct State {
     stop: bool,
 }
 
-impl Crew {
-    /// Starts `count` threads.
-    pub(crate) fn start(&self, count: usize) -> Result<()> {
+impl WorkerPool {
+    /// Starts `count` threads with this name.
+    pub(crate) fn start(&self, name: &str, count: usize) -> Result<()> {
         for _ in 0..count {
             let shared = self.shared.clone();
             let thread = std::thread::Builder::new()
-                .name("feeder".to_owned())
+                .name(name.to_owned())
                 .spawn(move || shared.serve())
-                .map_err(Error::io("starting a feeder thread"))?;
+                .map_err(Error::io(format!("starting a {name} thread")))?;
             self.threads.lock().push(thread);
         }
         Ok(())
     }
 
-    /// Runs the work on this thread and on all of the crew. Returns when it is done.
+    /// Runs the work on this thread and on all of the pool. Returns when it is done.
     pub(crate) fn run(&self, work: Arc<dyn Work>) {
         {
             let mut state = self.shared.state.lock();
@@ -141,19 +141,19 @@ mod tests {
     }
 
     #[test]
-    fn all_parts_are_done_and_a_panic_is_told() {
-        let crew = Crew::default();
-        crew.start(3).unwrap();
+    fn all_parts_are_done_and_a_panic_is_reported() {
+        let pool = WorkerPool::default();
+        pool.start("worker", 3).unwrap();
         for _ in 0..50 {
             let (left, sum, panics) = (AtomicU64::new(1000), AtomicU64::new(0), AtomicU64::new(0));
             let work = Arc::new(Sum { left, sum, panics });
-            crew.run(work.clone());
+            pool.run(work.clone());
             assert_eq!(work.panics.load(Ordering::SeqCst), 1);
             // The thread that panicked took no further part, and the others did the rest; one thread
             // alone would have stopped half way.
             let sum = work.sum.load(Ordering::SeqCst);
             assert!(sum <= 500_500 - 500 && sum >= (501..=1000).sum::<u64>());
         }
-        crew.stop();
+        pool.stop();
     }
 }

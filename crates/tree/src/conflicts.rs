@@ -1,0 +1,100 @@
+//! Conflict detection: the sequence numbers at which guarded keys were committed lately.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Guards of this many recent commits are kept in each of two generations.
+const RECENT_MAX: usize = 128 << 10;
+
+/// A hasher for keys that are hashes.
+#[derive(Default)]
+struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes
+            .iter()
+            .fold(self.0, |hash, byte| hash << 8 | u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+/// The sequence numbers at which guarded keys were committed.
+#[derive(Default)]
+struct Generation {
+    by_hash: HashMap<u64, u64, BuildHasherDefault<Identity>>,
+    /// Hashes and numbers that nobody has looked for yet: a writer alone never does.
+    waiting: Vec<(u64, u64)>,
+    /// The last number.
+    end: u64,
+}
+
+impl Generation {
+    fn len(&self) -> usize {
+        self.by_hash.len() + self.waiting.len()
+    }
+
+    /// Whether the key was committed after `snapshot`.
+    fn has_newer(&mut self, hash: u64, snapshot: u64) -> bool {
+        if snapshot >= self.end {
+            return false;
+        }
+        self.by_hash.extend(self.waiting.drain(..));
+        let found = self.by_hash.get(&hash);
+        found.is_some_and(|sequence| *sequence > snapshot)
+    }
+}
+
+/// What guarded keys were committed lately. Two generations: when the young one is full
+/// the old one is forgotten, and snapshots from before its end conflict with everything.
+#[derive(Default)]
+pub(crate) struct RecentCommits {
+    young: Generation,
+    old: Generation,
+    /// Commits up to here are forgotten.
+    floor: u64,
+}
+
+impl RecentCommits {
+    /// Whether the key was committed after `snapshot`, or may have been.
+    pub(crate) fn conflicts(&mut self, hash: u64, snapshot: u64) -> bool {
+        snapshot < self.floor
+            || self.young.has_newer(hash, snapshot)
+            || self.old.has_newer(hash, snapshot)
+    }
+
+    pub(crate) fn record(&mut self, hash: u64, sequence: u64) {
+        if self.young.len() >= RECENT_MAX {
+            self.floor = self.old.end;
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.waiting.push((hash, sequence));
+        self.young.end = sequence;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forgotten_commits_conflict_with_old_snapshots() {
+        let mut recent = RecentCommits::default();
+        recent.record(7, 10);
+        assert!(recent.conflicts(7, 9));
+        assert!(!recent.conflicts(7, 10));
+        assert!(!recent.conflicts(8, 0));
+        for i in 0..3 * RECENT_MAX as u64 {
+            recent.record(1000 + i, 11 + i);
+        }
+        assert!(recent.conflicts(7, 9), "its generation is gone");
+        assert!(!recent.conflicts(7, 3 * RECENT_MAX as u64));
+    }
+}
