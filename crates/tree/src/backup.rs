@@ -220,7 +220,7 @@ impl Copy {
         for run in &self.order {
             let (offset, len) = (run.extent.offset, run.extent.len);
             let source = run.store();
-            let _lent = source.budget.lend(len as usize);
+            let _reserved = source.budget.reserve(len as usize);
             source.data.read(offset, len as usize, &mut buffer)?;
             check(run, &buffer)?;
             self.store.data.write_raw(&buffer, offset)?;
@@ -252,7 +252,7 @@ fn check(run: &Run, bytes: &[u8]) -> Result<()> {
     let index = decode_block(block(info.index_at, info.index_len), index_at, decode)?;
     let index = index.ok_or_else(|| corrupt(index_at, "the index of a run is malformed"))?;
     for page in 0..index.pages() {
-        let (at, len) = index.place(page);
+        let (at, len) = index.block(page);
         check_block(block(at, len), offset + u64::from(at))?;
     }
     Ok(())

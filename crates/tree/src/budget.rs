@@ -20,7 +20,7 @@ pub(crate) struct Budget {
     /// Of these, kept free for writers.
     for_writers: u64,
     pinned: AtomicU64,
-    lent: AtomicU64,
+    reserved: AtomicU64,
 }
 
 impl Budget {
@@ -30,12 +30,12 @@ impl Budget {
             bytes: bytes as u64,
             for_writers: for_writers as u64,
             pinned: AtomicU64::new(0),
-            lent: AtomicU64::new(0),
+            reserved: AtomicU64::new(0),
         })
     }
 
     /// Takes `bytes` for an index or a filter that stays with its run. False if all of them would have more
-    /// than half of what is not lent.
+    /// than half of what is not reserved.
     pub(crate) fn pin(&self, bytes: usize) -> bool {
         let bytes = bytes as u64 + PIN_COST;
         let limit = self.bytes.saturating_sub(self.taken()) / 2;
@@ -52,31 +52,31 @@ impl Budget {
     }
 
     /// Takes `bytes` until the answer is dropped.
-    pub(crate) fn lend(self: &Arc<Budget>, bytes: usize) -> Lent {
-        self.lent.fetch_add(bytes as u64, Ordering::Relaxed);
-        Lent {
+    pub(crate) fn reserve(self: &Arc<Budget>, bytes: usize) -> Reservation {
+        self.reserved.fetch_add(bytes as u64, Ordering::Relaxed);
+        Reservation {
             budget: self.clone(),
             bytes,
         }
     }
 
     /// Takes `wanted` bytes: less if more than half of the budget would be taken, but not below `least`.
-    pub(crate) fn lend_up_to(self: &Arc<Budget>, wanted: usize, least: usize) -> Lent {
-        let free = (self.bytes / 2).saturating_sub(self.pinned() + self.lent());
-        self.lend(wanted.min(free as usize).max(least))
+    pub(crate) fn reserve_up_to(self: &Arc<Budget>, wanted: usize, least: usize) -> Reservation {
+        let free = (self.bytes / 2).saturating_sub(self.pinned() + self.reserved());
+        self.reserve(wanted.min(free as usize).max(least))
     }
 
     pub(crate) fn pinned(&self) -> u64 {
         self.pinned.load(Ordering::Relaxed)
     }
 
-    fn lent(&self) -> u64 {
-        self.lent.load(Ordering::Relaxed)
+    fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::Relaxed)
     }
 
-    /// What is lent or kept free.
+    /// What is reserved or kept free.
     fn taken(&self) -> u64 {
-        self.lent().max(self.for_writers)
+        self.reserved().max(self.for_writers)
     }
 
     /// Whether the cache has little left: then nobody should read far ahead.
@@ -97,15 +97,15 @@ impl Budget {
 }
 
 /// A part of the budget that somebody has.
-pub(crate) struct Lent {
+pub(crate) struct Reservation {
     budget: Arc<Budget>,
     pub(crate) bytes: usize,
 }
 
-impl Drop for Lent {
+impl Drop for Reservation {
     fn drop(&mut self) {
         let bytes = self.bytes as u64;
-        self.budget.lent.fetch_sub(bytes, Ordering::Relaxed);
+        self.budget.reserved.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -121,21 +121,21 @@ mod tests {
         assert!(budget.pin(20 * MIB));
         assert!(!budget.pin(20 * MIB), "more than half");
         assert!(budget.for_cache() <= 44 << 20);
-        let lent = budget.lend(30 * MIB);
+        let reserved = budget.reserve(30 * MIB);
         assert!(budget.for_cache() <= 14 << 20);
         assert!(!budget.pin(MIB), "more than half of the rest");
-        let more = budget.lend(100 * MIB);
+        let more = budget.reserve(100 * MIB);
         assert_eq!(budget.for_cache(), 8 << 20);
-        drop((lent, more));
+        drop((reserved, more));
         budget.unpin(20 * MIB);
         assert_eq!(budget.for_cache(), 64 << 20);
-        assert_eq!(budget.lend_up_to(100 * MIB, MIB).bytes, 32 * MIB);
-        let _most = budget.lend(60 * MIB);
-        assert_eq!(budget.lend_up_to(100 * MIB, MIB).bytes, MIB);
+        assert_eq!(budget.reserve_up_to(100 * MIB, MIB).bytes, 32 * MIB);
+        let _most = budget.reserve(60 * MIB);
+        assert_eq!(budget.reserve_up_to(100 * MIB, MIB).bytes, MIB);
 
         let budget = Budget::new(64 * MIB, 24 * MIB);
         assert_eq!(budget.for_cache(), 40 << 20);
-        let _lent = budget.lend(20 * MIB);
+        let _lent = budget.reserve(20 * MIB);
         assert_eq!(budget.for_cache(), 40 << 20, "kept free for this");
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct Checkpointer {
     /// The manifest that the durable superblock names.
     manifest: Option<Arc<Extent>>,
     /// The manifests of superblocks that could not be written.
-    doubtful: Vec<Arc<Extent>>,
+    unconfirmed: Vec<Arc<Extent>>,
 }
 
 impl Checkpointer {
@@ -53,7 +53,7 @@ impl Checkpointer {
             store: store.clone(),
             generation: 0,
             manifest: None,
-            doubtful: Vec::new(),
+            unconfirmed: Vec::new(),
         }
     }
 
@@ -103,12 +103,12 @@ impl Checkpointer {
         superblock.extend_from_slice(&copy);
         superblock.extend_from_slice(&copy);
         // Should the write fail, its superblock may be found after a crash all the same.
-        self.doubtful.push(stored.extent.clone());
+        self.unconfirmed.push(stored.extent.clone());
         data.write_raw(&superblock, generation % 2 * ALIGNMENT as u64)?;
         data.sync()?;
         self.generation = generation;
         self.manifest = Some(stored.extent);
-        self.doubtful.clear();
+        self.unconfirmed.clear();
         data.space.checkpoint_durable();
         data.cut()
     }

@@ -39,7 +39,7 @@ const ZSTD_LEVEL: i32 = 1;
 /// The shortest match where matches are few, in bytes.
 const ZSTD_MATCH_MIN: u32 = 7;
 
-/// Level 6 of zlib: how many places are looked at for a match.
+/// Level 6 of zlib: how many candidates are tried per match.
 const ZLIB_PROBES: u32 = 128;
 /// The same for bytes that have little but short matches.
 const ZLIB_PROBES_FEW: u32 = 1;

@@ -299,7 +299,7 @@ impl<'a> Inspector<'a> {
 
     /// A page of a run.
     pub(crate) fn page(&mut self, image: &RunImage, page: usize) -> Option<Page> {
-        let (at, len) = image.index.place(page);
+        let (at, len) = image.index.block(page);
         let offset = image.offset + u64::from(at);
         let block = image.bytes.get(at as usize..(at + len) as usize);
         match decode_block(block.unwrap_or_default(), offset, Page::decode) {
@@ -318,7 +318,7 @@ impl<'a> Inspector<'a> {
     /// The filter of a run. Also checks what lies between and behind the run's blocks.
     pub(crate) fn filter(&mut self, run: &RunRef, image: &RunImage) -> Option<Vec<u8>> {
         let info = &run.info;
-        let (last_at, last_len) = image.index.place(image.index.pages() - 1);
+        let (last_at, last_len) = image.index.block(image.index.pages() - 1);
         let pages_end = (last_at + last_len) as usize;
         let gap = image.bytes.get(pages_end..info.index_at as usize);
         self.check_zeros(gap.unwrap_or_default(), run.offset + pages_end as u64);

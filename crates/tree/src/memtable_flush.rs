@@ -148,7 +148,7 @@ impl Engine {
     fn flush_memtable(&self, memtable: &Arc<Memtable>) -> Result<()> {
         // No insert begins in a sealed memtable. Those that have begun are finished when the memtable's last
         // commit is visible, or were cancelled.
-        while !memtable.is_quiet() {
+        while !memtable.has_no_writers() {
             std::thread::yield_now();
         }
         self.publisher.wait(memtable.last_sequence());

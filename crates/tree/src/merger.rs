@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::memtable::MemSource;
 use crate::merge::{Fold, Resolver};
-use crate::range::{KeyRange, Place, RangeSet};
+use crate::range::{Coverage, KeyRange, RangeSet};
 use crate::run::PartsCursor;
 use crate::{Kind, Result};
 
@@ -187,7 +187,7 @@ impl Merger {
                 break;
             };
             self.sources[top].pass(&range, self.direction)?;
-            self.settle_top();
+            self.sift_top();
         }
         Ok(())
     }
@@ -204,10 +204,10 @@ impl Merger {
         let (mut after, mut before): Gap = (None, None);
         let mut is_gap = true;
         for ranged in &self.ranged {
-            match self.sources[*ranged].ranges.place(key) {
-                Place::Inside(range) if *ranged < source => return Some(range.clone()),
-                Place::Inside(_) => is_gap = false,
-                Place::Between(from, to) => {
+            match self.sources[*ranged].ranges.coverage(key) {
+                Coverage::Covered(range) if *ranged < source => return Some(range.clone()),
+                Coverage::Covered(_) => is_gap = false,
+                Coverage::Gap(from, to) => {
                     if from > after.as_ref() {
                         after = from.cloned();
                     }
@@ -226,7 +226,7 @@ impl Merger {
     }
 
     /// Puts the heap in order after its first source has moved.
-    fn settle_top(&mut self) {
+    fn sift_top(&mut self) {
         if let Some(top) = self.heap.first()
             && self.sources[*top].key().is_none()
         {
@@ -253,7 +253,7 @@ impl Merger {
             return Ok(());
         }
         self.clear = 0;
-        self.settle_top();
+        self.sift_top();
         self.pass_deleted()?;
         if self.heap.first() == Some(&top) {
             self.look_ahead();

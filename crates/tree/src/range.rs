@@ -61,10 +61,10 @@ impl KeyRange {
 pub(crate) struct RangeSet(Arc<[KeyRange]>);
 
 /// Where a key lies in a set.
-pub(crate) enum Place<'a> {
-    Inside(&'a KeyRange),
+pub(crate) enum Coverage<'a> {
+    Covered(&'a KeyRange),
     /// In a gap: the bounds of it, `None` where no range follows on that side.
-    Between(Option<&'a Arc<[u8]>>, Option<&'a Arc<[u8]>>),
+    Gap(Option<&'a Arc<[u8]>>, Option<&'a Arc<[u8]>>),
 }
 
 impl RangeSet {
@@ -121,12 +121,12 @@ impl RangeSet {
     }
 
     /// The range that holds `key`, or the gap around it.
-    pub(crate) fn place(&self, key: &[u8]) -> Place<'_> {
+    pub(crate) fn coverage(&self, key: &[u8]) -> Coverage<'_> {
         let after = self.0.partition_point(|range| *range.lower <= *key);
         let before = after.checked_sub(1).and_then(|index| self.0.get(index));
         match before {
-            Some(range) if range.ends_above(key) => Place::Inside(range),
-            _ => Place::Between(
+            Some(range) if range.ends_above(key) => Coverage::Covered(range),
+            _ => Coverage::Gap(
                 before.and_then(|range| range.upper.as_ref()),
                 self.0.get(after).map(|range| &range.lower),
             ),
@@ -135,9 +135,9 @@ impl RangeSet {
 
     /// The range that holds `key`.
     pub(crate) fn covering(&self, key: &[u8]) -> Option<&KeyRange> {
-        match self.place(key) {
-            Place::Inside(range) => Some(range),
-            Place::Between(..) => None,
+        match self.coverage(key) {
+            Coverage::Covered(range) => Some(range),
+            Coverage::Gap(..) => None,
         }
     }
 
@@ -338,9 +338,9 @@ mod tests {
                     String::from_utf8_lossy(key).into_owned()
                 })
             };
-            let found = match set.place(key.as_bytes()) {
-                Place::Inside(range) => show(&RangeSet::new(vec![range.clone()])),
-                Place::Between(after, before) => format!("gap {}..{}", text(after), text(before)),
+            let found = match set.coverage(key.as_bytes()) {
+                Coverage::Covered(range) => show(&RangeSet::new(vec![range.clone()])),
+                Coverage::Gap(after, before) => format!("gap {}..{}", text(after), text(before)),
             };
             assert_eq!(found, expected, "{key}");
         }

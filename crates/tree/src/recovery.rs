@@ -14,10 +14,10 @@ impl Engine {
         let bytes = operation::decode(payload)
             .map(|op| match op {
                 operation::Op::Entry { key, value, .. } => {
-                    Memtable::op_bytes_max(key.len(), value.len()) + Memtable::LIST_BYTES
+                    Memtable::op_bytes_max(key.len(), value.len()) + Memtable::TREE_INDEX_BYTES
                 }
                 operation::Op::DeleteRange { lower, upper, .. } => {
-                    Memtable::range_bytes(lower, upper) + Memtable::LIST_BYTES
+                    Memtable::range_bytes(lower, upper) + Memtable::TREE_INDEX_BYTES
                 }
                 _ => 0,
             })

@@ -9,10 +9,10 @@ use crate::bytes::{Reader, Writer};
 pub(crate) struct RunIndex {
     separators: Box<[u8]>,
     /// Where each page starts, and its separator, and where the last one ends.
-    pages: Box<[PagePlace]>,
+    pages: Box<[PageEntry]>,
 }
 
-struct PagePlace {
+struct PageEntry {
     at: u32,
     separator_at: u32,
 }
@@ -25,19 +25,19 @@ impl RunIndex {
         }
         let mut reader = Reader(bytes);
         let mut separators = Vec::with_capacity(bytes.len() - pages as usize * 6);
-        let mut places = Vec::with_capacity(pages as usize + 1);
+        let mut entries = Vec::with_capacity(pages as usize + 1);
         let mut at = 0u32;
         for _ in 0..pages {
             let separator_at = separators.len() as u32;
-            places.push(PagePlace { at, separator_at });
+            entries.push(PageEntry { at, separator_at });
             at = at.checked_add(reader.u32()?)?;
             separators.extend_from_slice(reader.key()?);
         }
         let separator_at = separators.len() as u32;
-        places.push(PagePlace { at, separator_at });
+        entries.push(PageEntry { at, separator_at });
         (at <= end && reader.0.is_empty()).then(|| RunIndex {
             separators: separators.into(),
-            pages: places.into(),
+            pages: entries.into(),
         })
     }
 
@@ -54,14 +54,14 @@ impl RunIndex {
     }
 
     /// Offset in the extent and length of a page.
-    pub(crate) fn place(&self, page: usize) -> (u32, u32) {
+    pub(crate) fn block(&self, page: usize) -> (u32, u32) {
         let at = self.pages[page].at;
         (at, self.pages[page + 1].at - at)
     }
 
     /// Bytes of memory that this takes.
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<RunIndex>() + self.separators.len() + self.pages.len() * size_of::<PagePlace>()
+        size_of::<RunIndex>() + self.separators.len() + self.pages.len() * size_of::<PageEntry>()
     }
 
     pub(crate) fn separator(&self, page: usize) -> &[u8] {
@@ -118,8 +118,8 @@ mod tests {
         }
         let index = RunIndex::decode(&bytes, 4, 65).unwrap();
         assert_eq!(index.pages(), 4);
-        let places: Vec<_> = (0..4).map(|page| index.place(page)).collect();
-        assert_eq!(places, [(0, 10), (10, 20), (30, 30), (60, 5)]);
+        let blocks: Vec<_> = (0..4).map(|page| index.block(page)).collect();
+        assert_eq!(blocks, [(0, 10), (10, 20), (30, 30), (60, 5)]);
         for (key, page) in [("", 0), ("c", 0), ("d", 1), ("dw", 1), ("dx", 2), ("z", 3)] {
             assert_eq!(index.page_of(key.as_bytes()), page, "{key}");
         }

@@ -106,7 +106,7 @@ impl Store {
         let position = opened.position;
         let size = options.memtable_size();
         let budget = runs.budget.clone();
-        let spare_blocks = SpareBlocks::new(move |bytes| budget.lend(bytes));
+        let spare_blocks = SpareBlocks::new(move |bytes| budget.reserve(bytes));
         let version = Version {
             active: Arc::new(Memtable::new(size, position.log_start, &spare_blocks)),
             sealed: Vec::new(),

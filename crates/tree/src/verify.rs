@@ -106,7 +106,7 @@ impl<'a> Walk<'a> {
 
     fn all(&mut self, disk: &Arc<dyn Disk>) {
         let log_start = self.checkpoint();
-        self.places();
+        self.entries();
         self.log(disk, log_start);
     }
 
@@ -263,7 +263,7 @@ impl<'a> Walk<'a> {
                 lower: image.index.separator(number),
                 upper: next,
             };
-            let (at, _) = image.index.place(number);
+            let (at, _) = image.index.block(number);
             let at = run.offset + u64::from(at);
             for (kind, what) in sums.add(&page, bounds, filter.as_deref(), is_leaf) {
                 self.inspector.note(at, kind, what);
@@ -277,7 +277,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Whether no two things lie in the same place. What nothing reaches is free.
-    fn places(&mut self) {
+    fn entries(&mut self) {
         self.extents.sort_unstable();
         let mut reachable = DATA_START.min(self.report.file_bytes);
         let mut end = 0;

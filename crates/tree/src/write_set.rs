@@ -261,7 +261,7 @@ impl WriteSet {
 
     fn note_tree(&mut self, tree: TreeId) {
         if !self.trees.contains(&tree) {
-            self.memtable_bytes += Memtable::LIST_BYTES;
+            self.memtable_bytes += Memtable::TREE_INDEX_BYTES;
             // Past this many a tree may be counted again, which only reserves too much.
             if self.trees.len() < 256 {
                 self.trees.push(tree);

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use chunk::Chunk;
 
-use crate::budget::Lent;
+use crate::budget::Reservation;
 use crate::engine::Engine;
 use crate::merger::{Direction, Merger, Source};
 use crate::range::RangeSet;
@@ -80,7 +80,7 @@ pub struct BulkLoader {
     store: Store,
     loads: Vec<Load>,
     /// Memory for chunks in bytes, and how much of it is used.
-    memory: Lent,
+    memory: Reservation,
     used: usize,
     spare: Vec<Vec<u8>>,
     /// Set when something failed or was stopped: then it cannot be finished.
@@ -177,7 +177,7 @@ impl Store {
         Ok(BulkLoader {
             store: self.clone(),
             loads,
-            memory: engine.runs.budget.lend_up_to(wanted, least),
+            memory: engine.runs.budget.reserve_up_to(wanted, least),
             used: 0,
             spare: Vec::new(),
             broken: false,

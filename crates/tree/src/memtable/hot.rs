@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::entry::{Entry, Link};
-use super::{Memtable, TreeList};
+use super::{Memtable, TreeIndex};
 use crate::merge::{Fold, Resolver};
 use crate::{Kind, TreeId};
 
@@ -18,7 +18,7 @@ const FOLD_MIN: u16 = 16;
 /// A key on which many update messages lie.
 pub(crate) struct HotKey {
     pub(crate) tree: TreeId,
-    list: Arc<TreeList>,
+    tree_index: Arc<TreeIndex>,
     /// One of its entries.
     link: Link,
 }
@@ -32,10 +32,10 @@ pub(crate) struct Folded {
 }
 
 impl HotKey {
-    pub(super) fn new(tree: TreeId, list: &Arc<TreeList>, link: Link) -> HotKey {
+    pub(super) fn new(tree: TreeId, tree_index: &Arc<TreeIndex>, link: Link) -> HotKey {
         HotKey {
             tree,
-            list: list.clone(),
+            tree_index: tree_index.clone(),
             link,
         }
     }
@@ -66,9 +66,9 @@ impl Memtable {
     /// worth it.
     pub(crate) fn fold(&self, hot: HotKey, visible: u64, resolver: &Resolver) -> Option<Folded> {
         let key = Entry::at(&self.arena, hot.link).key;
-        let floor = hot.list.ranges.floor(key, visible);
+        let floor = hot.tree_index.ranges.floor(key, visible);
         let mut more = Vec::new();
-        let newest = (hot.list).versions(&self.arena, key, visible, floor, &mut more)?;
+        let newest = (hot.tree_index).versions(&self.arena, key, visible, floor, &mut more)?;
         let top = Entry::at(&self.arena, newest);
         let bottom = Entry::at(&self.arena, *more.last()?);
         let is_delta = |entry: &Entry<'_>| entry.kind == Kind::Merge && !entry.whole;
@@ -116,7 +116,12 @@ impl Memtable {
             )
         };
         if let Some(link) = entry.store(&self.arena) {
-            folded.hot.list.index.write().replace(&self.arena, link);
+            folded
+                .hot
+                .tree_index
+                .index
+                .write()
+                .replace(&self.arena, link);
         }
         self.cancel(reserved);
     }

@@ -27,7 +27,7 @@ pub(super) fn entry_bytes_max(key_len: usize, value_len: usize) -> usize {
 }
 
 /// What an empty list takes.
-pub(super) const LIST_BYTES: usize = size_of::<Leaf>() + size_of::<Index>() + 128;
+pub(super) const EMPTY_BYTES: usize = size_of::<Leaf>() + size_of::<Index>() + 128;
 
 /// Eight bytes of a key, for comparisons without the key.
 type Head = u64;
@@ -61,7 +61,7 @@ const NONE: u32 = u32::MAX;
 
 /// A place among the entries.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct Position {
     leaf: u32,
     slot: usize,
 }
@@ -134,7 +134,7 @@ impl Index {
     }
 
     /// The first entry at or behind (`key`, `sequence`).
-    pub(super) fn seek(&self, arena: &Arena, key: &[u8], sequence: u64) -> Place {
+    pub(super) fn seek(&self, arena: &Arena, key: &[u8], sequence: u64) -> Position {
         let Some(head) = self.head(key) else {
             // The key does not share the prefix, so it lies before or behind all others.
             return match self.first_link() {
@@ -149,22 +149,22 @@ impl Index {
         };
         let node = self.leaf_of(arena, target);
         let slot = self.leaves.get(node).search(arena, target);
-        Place { leaf: node, slot }
+        Position { leaf: node, slot }
     }
 
     /// The first entry.
-    pub(super) fn first(&self) -> Place {
+    pub(super) fn first(&self) -> Position {
         let mut leaf = self.root;
         for _ in 0..self.height {
             leaf = self.inners.get(leaf).children[0];
         }
-        Place { leaf, slot: 0 }
+        Position { leaf, slot: 0 }
     }
 
     /// Behind the last entry.
-    pub(super) fn end(&self) -> Place {
+    pub(super) fn end(&self) -> Position {
         let (leaf, slot) = (self.last, self.leaves.get(self.last).count);
-        Place { leaf, slot }
+        Position { leaf, slot }
     }
 
     /// The first entry.
@@ -180,7 +180,7 @@ impl Index {
     }
 
     /// Replaces `links` with some entries from a place on: none only at the end.
-    pub(super) fn copy_from(&self, place: Place, links: &mut Vec<Link>) {
+    pub(super) fn copy_from(&self, place: Position, links: &mut Vec<Link>) {
         links.clear();
         let leaf = self.leaves.get(place.leaf);
         links.extend_from_slice(&leaf.links[place.slot..leaf.count]);
@@ -194,22 +194,22 @@ impl Index {
     /// them begin.
     pub(super) fn copy_many(
         &self,
-        place: Place,
+        place: Position,
         count: usize,
         links: &mut Vec<Link>,
-    ) -> Option<Place> {
+    ) -> Option<Position> {
         links.clear();
-        let Place { mut leaf, mut slot } = place;
+        let Position { mut leaf, mut slot } = place;
         while leaf != NONE && links.len() < count {
             let node = self.leaves.get(leaf);
             links.extend_from_slice(&node.links[slot..node.count]);
             (leaf, slot) = (node.next, 0);
         }
-        (leaf != NONE).then_some(Place { leaf, slot })
+        (leaf != NONE).then_some(Position { leaf, slot })
     }
 
     /// Replaces `links` with some entries before a place, the nearest first: none only at the start.
-    pub(super) fn copy_before(&self, place: Place, links: &mut Vec<Link>) {
+    pub(super) fn copy_before(&self, place: Position, links: &mut Vec<Link>) {
         links.clear();
         let leaf = self.leaves.get(place.leaf);
         links.extend(leaf.links[..place.slot].iter().rev());
@@ -220,7 +220,7 @@ impl Index {
     }
 
     /// Calls `visit` with the entries from a place on, until it returns false.
-    pub(super) fn walk(&self, place: Place, mut visit: impl FnMut(Link) -> bool) {
+    pub(super) fn walk(&self, place: Position, mut visit: impl FnMut(Link) -> bool) {
         let (mut node, mut slot) = (place.leaf, place.slot);
         while node != NONE {
             let leaf = self.leaves.get(node);
@@ -287,7 +287,7 @@ impl Index {
     /// Puts an entry in the place of the one with its key and sequence number, which must be there.
     pub(super) fn replace(&mut self, arena: &Arena, link: Link) {
         let entry = Entry::at(arena, link);
-        let Place { leaf, slot } = self.seek(arena, entry.key, entry.sequence);
+        let Position { leaf, slot } = self.seek(arena, entry.key, entry.sequence);
         let leaf = self.leaves.get_mut(leaf);
         if let Some(there) = leaf.links[..leaf.count].get_mut(slot) {
             let old = Entry::at(arena, *there);

@@ -8,7 +8,7 @@ mod entry;
 mod hot;
 mod index;
 mod ranges;
-mod room;
+mod reservations;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -29,14 +29,14 @@ pub(crate) use hot::HotKey;
 use index::Index;
 use index::batch::{self, GROUP, Waiting};
 use ranges::Ranges;
-use room::Room;
+use reservations::Reservations;
 pub(crate) use source::MemSource;
 
 /// One memtable.
 pub(crate) struct Memtable {
     arena: Arena,
-    lists: RwLock<HashMap<TreeId, Arc<TreeList>>>,
-    room: Room,
+    tree_indexes: RwLock<HashMap<TreeId, Arc<TreeIndex>>>,
+    reservations: Reservations,
     /// Whether a write set for this memtable creates or drops trees.
     changes_trees: AtomicBool,
     /// Bytes of the nodes that order the entries.
@@ -48,7 +48,7 @@ pub(crate) struct Memtable {
 }
 
 /// The entries of one tree.
-pub(crate) struct TreeList {
+pub(crate) struct TreeIndex {
     index: RwLock<Index>,
     ranges: Ranges,
     entries: AtomicU64,
@@ -71,7 +71,7 @@ const MANY: usize = 64;
 /// The operations of a write set on one tree.
 struct Part {
     tree: TreeId,
-    list: Arc<TreeList>,
+    tree_index: Arc<TreeIndex>,
     /// Stored, but not in the tree's order yet.
     waiting: Vec<Waiting>,
     entries: u64,
@@ -83,8 +83,8 @@ impl Memtable {
     pub(crate) fn new(bytes: usize, log_start: u64, spare: &Arc<SpareBlocks>) -> Memtable {
         Memtable {
             arena: Arena::new(bytes, spare),
-            lists: RwLock::default(),
-            room: Room::new(),
+            tree_indexes: RwLock::default(),
+            reservations: Reservations::new(),
             changes_trees: AtomicBool::new(false),
             node_bytes: AtomicUsize::new(0),
             range_bytes: AtomicUsize::new(0),
@@ -108,22 +108,22 @@ impl Memtable {
     }
 
     /// Bytes that the first operation on a tree takes besides.
-    pub(crate) const LIST_BYTES: usize = index::LIST_BYTES;
+    pub(crate) const TREE_INDEX_BYTES: usize = index::EMPTY_BYTES;
 
     /// Reserves room and registers a writer; called under the commit lock. False if it is full.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
         let capacity = self.arena.capacity();
-        self.room.reserve(bytes, || self.bytes(), capacity)
+        self.reservations.reserve(bytes, || self.bytes(), capacity)
     }
 
     /// Gives a reservation back that is not used.
     pub(crate) fn cancel(&self, bytes: usize) {
-        self.room.leave(bytes);
+        self.reservations.leave(bytes);
     }
 
     /// Called under the commit lock, for each write set.
     pub(crate) fn note_last_sequence(&self, sequence: u64) {
-        self.room.note_last_sequence(sequence);
+        self.reservations.note_last_sequence(sequence);
     }
 
     /// Called under the commit lock, for a write set that creates or drops trees.
@@ -137,7 +137,7 @@ impl Memtable {
 
     /// The last sequence number in a sealed memtable.
     pub(crate) fn last_sequence(&self) -> u64 {
-        self.room.last_sequence()
+        self.reservations.last_sequence()
     }
 
     /// Inserts the `count` operations of a write set that has reserved `reserved` bytes. The first of them has the
@@ -174,21 +174,25 @@ impl Memtable {
                     part.bytes += (key.len() + value.len()) as u64;
                     if are_many && kind != Kind::Merge {
                         part.waiting.push(Waiting::new(link));
-                    } else if self.insert_link(&part.list, link) {
-                        hot.push(HotKey::new(tree, &part.list, link));
+                    } else if self.insert_link(&part.tree_index, link) {
+                        hot.push(HotKey::new(tree, &part.tree_index, link));
                     }
                 }
                 Op::DeleteRange { lower, upper, .. } => {
-                    self.insert_range(&part.list, lower, upper, sequence);
+                    self.insert_range(&part.tree_index, lower, upper, sequence);
                 }
                 Op::CreateTree(..) | Op::DropTree(_) => {}
             }
             sequence += 1;
         }
         for mut part in parts {
-            self.insert_waiting(&part.list, &mut part.waiting);
-            part.list.entries.fetch_add(part.entries, Ordering::Relaxed);
-            part.list.bytes.fetch_add(part.bytes, Ordering::Relaxed);
+            self.insert_waiting(&part.tree_index, &mut part.waiting);
+            part.tree_index
+                .entries
+                .fetch_add(part.entries, Ordering::Relaxed);
+            part.tree_index
+                .bytes
+                .fetch_add(part.bytes, Ordering::Relaxed);
         }
         self.cancel(reserved);
         hot
@@ -204,7 +208,7 @@ impl Memtable {
         }
         parts.push(Part {
             tree,
-            list: self.list_or_new(tree),
+            tree_index: self.tree_index_or_new(tree),
             waiting: Vec::new(),
             entries: 0,
             bytes: 0,
@@ -213,22 +217,24 @@ impl Memtable {
     }
 
     /// Puts entries in the order of their tree.
-    fn insert_waiting(&self, list: &TreeList, waiting: &mut [Waiting]) {
+    fn insert_waiting(&self, tree_index: &TreeIndex, waiting: &mut [Waiting]) {
         if waiting.is_empty() {
             return;
         }
-        let taken = self.change_index(list, |index| index.take_heads(&self.arena, waiting));
+        let taken = self.change_index(tree_index, |index| index.take_heads(&self.arena, waiting));
         if waiting.len() > 1 {
             batch::sort(&self.arena, waiting);
         }
         for group in waiting.chunks_mut(GROUP) {
-            self.change_index(list, |index| index.insert_group(&self.arena, group, taken));
+            self.change_index(tree_index, |index| {
+                index.insert_group(&self.arena, group, taken)
+            });
         }
     }
 
     /// Changes the order of a tree's entries under its lock.
-    fn change_index<T>(&self, list: &TreeList, change: impl FnOnce(&mut Index) -> T) -> T {
-        let mut index = list.index.write();
+    fn change_index<T>(&self, tree_index: &TreeIndex, change: impl FnOnce(&mut Index) -> T) -> T {
+        let mut index = tree_index.index.write();
         let before = index.bytes();
         let answer = change(&mut index);
         let more = index.bytes() - before;
@@ -240,29 +246,35 @@ impl Memtable {
     }
 
     /// True for an update message that should be folded with those below it.
-    fn insert_link(&self, list: &TreeList, link: Link) -> bool {
-        self.change_index(list, |index| {
+    fn insert_link(&self, tree_index: &TreeIndex, link: Link) -> bool {
+        self.change_index(tree_index, |index| {
             let behind = index.insert(&self.arena, link);
             self.count_depth(link, behind)
         })
     }
 
-    fn insert_range(&self, list: &TreeList, lower: &[u8], upper: Option<&[u8]>, sequence: u64) {
+    fn insert_range(
+        &self,
+        tree_index: &TreeIndex,
+        lower: &[u8],
+        upper: Option<&[u8]>,
+        sequence: u64,
+    ) {
         if let Some(range) = KeyRange::new(lower, upper) {
-            list.ranges.insert(range, sequence);
+            tree_index.ranges.insert(range, sequence);
             let bytes = Memtable::range_bytes(lower, upper);
             self.range_bytes.fetch_add(bytes, Ordering::AcqRel);
         }
     }
 
     /// Whether no write set is being inserted.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.room.is_quiet()
+    pub(crate) fn has_no_writers(&self) -> bool {
+        self.reservations.has_no_writers()
     }
 
     /// Whether nothing was inserted.
     pub(crate) fn is_empty(&self) -> bool {
-        self.lists.read().is_empty()
+        self.tree_indexes.read().is_empty()
     }
 
     /// The share that is used, 0 to 1.
@@ -279,33 +291,35 @@ impl Memtable {
 
     /// The trees that have entries here, with the number of entries and their bytes.
     pub(crate) fn trees(&self) -> Vec<(TreeId, u64, u64)> {
-        let lists = self.lists.read();
-        let figures = |list: &TreeList| {
+        let tree_indexes = self.tree_indexes.read();
+        let figures = |tree_index: &TreeIndex| {
             (
-                list.entries.load(Ordering::Relaxed),
-                list.bytes.load(Ordering::Relaxed),
+                tree_index.entries.load(Ordering::Relaxed),
+                tree_index.bytes.load(Ordering::Relaxed),
             )
         };
-        lists
+        tree_indexes
             .iter()
-            .map(|(id, list)| (*id, figures(list).0, figures(list).1))
+            .map(|(id, tree_index)| (*id, figures(tree_index).0, figures(tree_index).1))
             .collect()
     }
 
     /// Figures of one tree's entries.
     pub(crate) fn tree_figures(&self, tree: TreeId) -> Option<TreeFigures> {
-        let list = self.list(tree)?;
+        let tree_index = self.tree_index(tree)?;
         Some(TreeFigures {
-            entries: list.entries.load(Ordering::Relaxed),
-            bytes: list.bytes.load(Ordering::Relaxed),
-            node_bytes: list.index.read().bytes() as u64,
+            entries: tree_index.entries.load(Ordering::Relaxed),
+            bytes: tree_index.bytes.load(Ordering::Relaxed),
+            node_bytes: tree_index.index.read().bytes() as u64,
         })
     }
 
     /// Replaces `last` by the last key of a tree here, if that is behind it.
     pub(crate) fn raise_to_last_key(&self, tree: TreeId, last: &mut Vec<u8>) {
-        let Some(list) = self.list(tree) else { return };
-        let link = list.index.read().last_link();
+        let Some(tree_index) = self.tree_index(tree) else {
+            return;
+        };
+        let link = tree_index.index.read().last_link();
         let key = link.map(|link| Entry::at(&self.arena, link).key);
         if let Some(key) = key.filter(|key| *key > last.as_slice()) {
             last.clear();
@@ -313,36 +327,36 @@ impl Memtable {
         }
     }
 
-    fn list(&self, tree: TreeId) -> Option<Arc<TreeList>> {
-        // Every list has a node. A snapshot that sees an entry also sees that there is one.
+    fn tree_index(&self, tree: TreeId) -> Option<Arc<TreeIndex>> {
+        // Every tree index has a node. A snapshot that sees an entry also sees that there is one.
         if self.node_bytes.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.lists.read().get(&tree).cloned()
+        self.tree_indexes.read().get(&tree).cloned()
     }
 
-    fn list_or_new(&self, tree: TreeId) -> Arc<TreeList> {
-        if let Some(list) = self.list(tree) {
-            return list;
+    fn tree_index_or_new(&self, tree: TreeId) -> Arc<TreeIndex> {
+        if let Some(tree_index) = self.tree_index(tree) {
+            return tree_index;
         }
-        let mut lists = self.lists.write();
-        if let Some(list) = lists.get(&tree) {
-            return list.clone();
+        let mut tree_indexes = self.tree_indexes.write();
+        if let Some(tree_index) = tree_indexes.get(&tree) {
+            return tree_index.clone();
         }
         let index = Index::new();
         (self.node_bytes).fetch_add(index.bytes(), Ordering::AcqRel);
-        let new = Arc::new(TreeList {
+        let new = Arc::new(TreeIndex {
             index: RwLock::new(index),
             ranges: Ranges::default(),
             entries: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         });
-        lists.insert(tree, new.clone());
+        tree_indexes.insert(tree, new.clone());
         new
     }
 }
 
-impl TreeList {
+impl TreeIndex {
     /// The newest version of `key` up to `sequence`, and in `more` the older ones down to the first on which nothing
     /// older matters. Those below `floor` are deleted.
     fn versions(
@@ -379,13 +393,13 @@ pub(crate) fn for_versions(
     sequence: u64,
     mut visit: impl FnMut(Kind, &[u8]) -> bool,
 ) {
-    let Some(list) = memtable.list(tree) else {
+    let Some(tree_index) = memtable.tree_index(tree) else {
         return;
     };
-    let floor = list.ranges.floor(key, sequence);
+    let floor = tree_index.ranges.floor(key, sequence);
     let mut more = Vec::new();
     // What `visit` does with an update message may take long, so it is not called under the lock.
-    let newest = list.versions(&memtable.arena, key, sequence, floor, &mut more);
+    let newest = tree_index.versions(&memtable.arena, key, sequence, floor, &mut more);
     for link in newest.into_iter().chain(more) {
         let entry = Entry::at(&memtable.arena, link);
         if !visit(entry.kind, entry.value) {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::arena::Arena;
 use super::entry::{Entry, Link};
-use super::index::batch::warm;
-use super::index::{Index, Place};
+use super::index::batch::prefetch;
+use super::index::{Index, Position};
 use super::ranges::View;
-use super::{Memtable, TreeList};
+use super::{Memtable, TreeIndex};
 use crate::merge::{Fold, Resolver};
 use crate::range::RangeSet;
 use crate::{Kind, TreeId};
@@ -26,7 +26,7 @@ const AHEAD: usize = 128;
 /// for the snapshot.
 pub(crate) struct MemSource {
     memtable: Arc<Memtable>,
-    list: Arc<TreeList>,
+    tree_index: Arc<TreeIndex>,
     sequence: u64,
     resolver: Resolver,
     /// The visible range deletes, if there are any.
@@ -38,7 +38,7 @@ pub(crate) struct MemSource {
     /// The newest visible version of the key here; 0 past either end.
     at: Link,
     /// Where a forward walk over a sealed memtable goes on behind `links`.
-    behind: Option<Place>,
+    behind: Option<Position>,
     is_sealed: bool,
 }
 
@@ -50,12 +50,12 @@ impl MemSource {
         sequence: u64,
         resolver: Resolver,
     ) -> Option<MemSource> {
-        let list = memtable.list(tree)?;
+        let tree_index = memtable.tree_index(tree)?;
         let memtable = memtable.clone();
-        let ranges = list.ranges.view(sequence);
+        let ranges = tree_index.ranges.view(sequence);
         Some(MemSource {
             memtable,
-            list,
+            tree_index,
             sequence,
             resolver,
             ranges,
@@ -120,7 +120,7 @@ impl MemSource {
         }
         let floor = self.floor(key);
         let (arena, mut more) = (&self.memtable.arena, Vec::new());
-        let newest = (self.list).versions(arena, key, sequence, floor, &mut more);
+        let newest = (self.tree_index).versions(arena, key, sequence, floor, &mut more);
         for link in newest.into_iter().chain(more) {
             let entry = Entry::at(arena, link);
             if fold.add(&self.resolver, key, entry.kind, entry.value) {
@@ -148,12 +148,12 @@ impl MemSource {
             Some(key) => index.seek(arena, key, u64::MAX),
             None => index.first(),
         });
-        self.settle_forward();
+        self.find_forward();
     }
 
     /// Goes to the last key, or the last one below `key`.
     pub(crate) fn seek_before(&mut self, key: Option<&[u8]>) {
-        let index = self.list.index.read();
+        let index = self.tree_index.index.read();
         let place = match key {
             Some(key) => index.seek(&self.memtable.arena, key, u64::MAX),
             None => index.end(),
@@ -161,19 +161,19 @@ impl MemSource {
         index.copy_before(place, &mut self.links);
         drop(index);
         self.next = 0;
-        self.settle_backward();
+        self.find_backward();
     }
 
     pub(crate) fn step(&mut self) {
         if self.at != 0 {
             self.leave_key();
-            self.settle_forward();
+            self.find_forward();
         }
     }
 
     pub(crate) fn step_back(&mut self) {
         if self.at != 0 {
-            self.settle_backward();
+            self.find_backward();
         }
     }
 
@@ -203,13 +203,13 @@ impl MemSource {
     }
 
     /// Takes links out of the index from a place on.
-    fn take_from(&mut self, find: impl FnOnce(&Index, &Arena) -> Place) {
+    fn take_from(&mut self, find: impl FnOnce(&Index, &Arena) -> Position) {
         let arena = &self.memtable.arena;
-        let index = self.list.index.read();
+        let index = self.tree_index.index.read();
         let place = find(&index, arena);
         if self.is_sealed {
             self.behind = index.copy_many(place, AHEAD, &mut self.links);
-            warm(arena, &self.links);
+            prefetch(arena, &self.links);
         } else {
             index.copy_from(place, &mut self.links);
         }
@@ -236,7 +236,7 @@ impl MemSource {
     }
 
     /// Skips versions that are too new, and keys that are deleted.
-    fn settle_forward(&mut self) {
+    fn find_forward(&mut self) {
         let mut steps = 0;
         loop {
             let here = self.here();
@@ -262,7 +262,7 @@ impl MemSource {
     }
 
     /// Finds the newest visible version of the next key before. Older versions of a key come first here.
-    fn settle_backward(&mut self) {
+    fn find_backward(&mut self) {
         let (mut found, mut steps) = (0, 0);
         loop {
             if self.next == self.links.len() && !self.refill_backward() {
@@ -296,7 +296,7 @@ impl MemSource {
         let key = Entry::at(arena, link).key;
         let floor = self.floor(key);
         let mut newest = 0;
-        let index = self.list.index.read();
+        let index = self.tree_index.index.read();
         index.walk(index.seek(arena, key, self.sequence), |link| {
             let entry = Entry::at(arena, link);
             if entry.key == key && entry.sequence >= floor {
@@ -310,14 +310,14 @@ impl MemSource {
         newest
     }
 
-    /// False at the start of the list.
+    /// False at the start.
     fn refill_backward(&mut self) -> bool {
         let Some(last) = self.links.last() else {
             return false;
         };
         let arena = &self.memtable.arena;
         let entry = Entry::at(arena, *last);
-        let index = self.list.index.read();
+        let index = self.tree_index.index.read();
         let place = index.seek(arena, entry.key, entry.sequence);
         index.copy_before(place, &mut self.links);
         drop(index);

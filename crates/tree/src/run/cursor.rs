@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Run;
-use crate::budget::Lent;
+use crate::budget::Reservation;
 use crate::data_file::{corrupt, decode_block};
 use crate::disk::AlignedBuf;
 use crate::page::Page;
@@ -39,7 +39,7 @@ struct Ahead {
     /// How much the next read asks for.
     bytes: usize,
     /// The buffer's part of the memory budget.
-    memory: Option<Lent>,
+    memory: Option<Reservation>,
 }
 
 impl Ahead {
@@ -63,7 +63,7 @@ impl Ahead {
         let len = (range.end - range.start) as usize;
         if self.memory.as_ref().is_none_or(|memory| memory.bytes < len) {
             self.memory = None;
-            self.memory = Some(run.store.budget.lend(len));
+            self.memory = Some(run.store.budget.reserve(len));
         }
         let skip = run.store.data.read(range.start, len, &mut self.buffer)?;
         self.start = range.start - skip as u64;
@@ -316,7 +316,7 @@ impl PartsCursor {
 
 /// Where a page lies in the data file.
 fn place(run: &Run, index: &RunIndex, page: usize) -> Range<u64> {
-    let (at, len) = index.place(page);
+    let (at, len) = index.block(page);
     let start = run.extent.offset + u64::from(at);
     start..start + u64::from(len)
 }

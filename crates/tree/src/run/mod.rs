@@ -147,7 +147,7 @@ impl Run {
         if let Some(page) = self.cached_page(page) {
             return Ok(page);
         }
-        let (at, len) = index.place(page);
+        let (at, len) = index.block(page);
         let offset = self.extent.offset + u64::from(at);
         let data = &self.store.data;
         let decoded = data.read_block(offset, len as usize, Page::decode)?;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::{Run, RunInfo, RunStore};
-use crate::budget::Lent;
+use crate::budget::Reservation;
 use crate::data_file::{push_block, seal_block};
 use crate::page::{Page, PageBuilder};
 use crate::run_index::{RunIndex, separator};
@@ -41,7 +41,7 @@ pub(crate) struct RunWriter {
     kept: Vec<Arc<Page>>,
     done: Vec<Arc<Run>>,
     /// For the blocks, the hashes of keys and the index.
-    _memory: Lent,
+    _memory: Reservation,
 }
 
 impl RunWriter {
@@ -68,7 +68,7 @@ impl RunWriter {
             separator: Vec::new(),
             kept: Vec::new(),
             done: Vec::new(),
-            _memory: store.budget.lend(run_bytes as usize / 2 * 3),
+            _memory: store.budget.reserve(run_bytes as usize / 2 * 3),
         }
     }
 

@@ -21,8 +21,8 @@ mod entry;
 #[path = "../../src/publisher.rs"]
 #[allow(dead_code, unused_imports, reason = "the models do not call all of it")]
 mod publisher;
-#[path = "../../src/memtable/room.rs"]
-mod room;
+#[path = "../../src/memtable/reservations.rs"]
+mod reservations;
 
 /// The kinds of messages, as far as an entry knows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,12 +53,12 @@ const MODELS: &[Model] = &[
         commits::become_visible_in_order,
     ),
     (
-        "commits::a_feeder_sees_all_of_a_sealed_memtable",
-        commits::a_feeder_sees_all_of_a_sealed_memtable,
+        "commits::a_flush_sees_all_of_a_sealed_memtable",
+        commits::a_flush_sees_all_of_a_sealed_memtable,
     ),
     (
-        "commits::a_fold_sees_all_that_is_visible_and_the_feeder_waits_for_it",
-        commits::a_fold_sees_all_that_is_visible_and_the_feeder_waits_for_it,
+        "commits::a_fold_sees_all_that_is_visible_and_the_flush_waits_for_it",
+        commits::a_fold_sees_all_that_is_visible_and_the_flush_waits_for_it,
     ),
     (
         "commits::a_reservation_is_never_counted_too_low",

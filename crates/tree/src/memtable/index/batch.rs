@@ -43,7 +43,7 @@ pub(in crate::memtable) fn sort(arena: &Arena, batch: &mut [Waiting]) {
 }
 
 /// Looks at entries, so that they are in the processor's cache when they are needed one after another.
-pub(in crate::memtable) fn warm(arena: &Arena, links: &[Link]) {
+pub(in crate::memtable) fn prefetch(arena: &Arena, links: &[Link]) {
     let ends = links.iter().map(|link| Entry::at(arena, *link).key.last());
     black_box(ends.fold(0, |sum, end| sum ^ end.copied().unwrap_or(0)));
 }

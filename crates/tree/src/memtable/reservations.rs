@@ -8,7 +8,7 @@
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The writers of one memtable.
-pub(crate) struct Room {
+pub(crate) struct Reservations {
     /// Bytes promised to write sets that are being inserted.
     reserved: AtomicUsize,
     /// Write sets that are being inserted.
@@ -17,9 +17,9 @@ pub(crate) struct Room {
     last_sequence: AtomicU64,
 }
 
-impl Room {
-    pub(crate) fn new() -> Room {
-        Room {
+impl Reservations {
+    pub(crate) fn new() -> Reservations {
+        Reservations {
             reserved: AtomicUsize::new(0),
             writers: AtomicUsize::new(0),
             last_sequence: AtomicU64::new(0),
@@ -51,7 +51,7 @@ impl Room {
     }
 
     /// Whether no write set is being inserted.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub(crate) fn has_no_writers(&self) -> bool {
         self.writers.load(Ordering::Acquire) == 0
     }
 
