@@ -13,7 +13,7 @@ use crate::{Error, Result, WriteSet};
 /// When a commit returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// After the append to the log, which is synced once an interval.
+    /// After the append to the log, which is synced at intervals.
     Logged,
     /// After the sync of the log.
     Synced,
@@ -28,10 +28,10 @@ impl Engine {
     /// Commits a write set, and keeps its buffers for the next one.
     pub(crate) fn commit_and_reuse(&self, mut set: WriteSet, how: Durability) -> Result<()> {
         let result = self.commit(&mut set, how);
-        if let Some(room) = set.into_room() {
+        if let Some(buffers) = set.into_spare() {
             let mut spare = self.spare_sets.lock();
             if spare.len() < SPARE_SETS_MAX {
-                spare.push(room);
+                spare.push(buffers);
             }
         }
         result
@@ -64,7 +64,7 @@ impl Engine {
             }
         }
         let first = state.next_sequence;
-        // A set of guards alone takes a number too, so that it is ordered among the commits.
+        // A write set with only guards takes a number too, so that it is ordered among the commits.
         let last = first + ops.max(1) - 1;
         let version = self.version.load_full();
         let position = match self.log.get() {
@@ -116,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// Folds the update messages of hot keys of a memtable, if that still takes commits and has room.
+    /// Folds the update messages of hot keys of a memtable, if it is still active and has space.
     pub(crate) fn fold_hot(&self, memtable: &Arc<Memtable>, hot: Vec<HotKey>) {
         for hot in hot {
             let resolver = Resolver {
@@ -172,7 +172,7 @@ impl Engine {
                 if let Some(error) = self.flusher.stall() {
                     return Err(error);
                 }
-                self.room.wait(&mut state);
+                self.flushed.wait(&mut state);
             }
         }
     }

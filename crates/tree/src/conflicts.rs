@@ -1,4 +1,4 @@
-//! Conflict detection: the sequence numbers at which guarded keys were committed lately.
+//! Conflict detection: the sequence numbers of recent commits of guarded keys.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// Guards of this many recent commits are kept in each of two generations.
 const RECENT_MAX: usize = 128 << 10;
 
-/// A hasher for keys that are hashes.
+/// Keys are already hashes, so hashing is the identity.
 #[derive(Default)]
 struct Identity(u64);
 
@@ -30,7 +30,7 @@ impl Hasher for Identity {
 #[derive(Default)]
 struct Generation {
     by_hash: HashMap<u64, u64, BuildHasherDefault<Identity>>,
-    /// Hashes and numbers that nobody has looked for yet: a writer alone never does.
+    /// Hashes and numbers that are not in the map yet: a single writer never looks anything up.
     waiting: Vec<(u64, u64)>,
     /// The last number.
     end: u64,
@@ -52,13 +52,13 @@ impl Generation {
     }
 }
 
-/// What guarded keys were committed lately. Two generations: when the young one is full
-/// the old one is forgotten, and snapshots from before its end conflict with everything.
+/// Recently committed guarded keys, in two generations: when the young one is full the old one is
+/// discarded, and snapshots from before its end conflict with everything.
 #[derive(Default)]
 pub(crate) struct RecentCommits {
     young: Generation,
     old: Generation,
-    /// Commits up to here are forgotten.
+    /// Commits up to this sequence number were discarded.
     floor: u64,
 }
 

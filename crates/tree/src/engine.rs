@@ -45,13 +45,13 @@ pub(crate) struct Engine {
     pub(crate) options: Options,
     pub(crate) runs: Arc<RunStore>,
     pub(crate) version: ArcSwap<Version>,
-    /// Memory of dropped memtables.
+    /// Arena blocks of dropped memtables, for reuse.
     pub(crate) spare_blocks: Arc<SpareBlocks>,
-    /// Room of write sets that were committed.
+    /// Buffers of committed write sets, for reuse.
     pub(crate) spare_sets: Mutex<Vec<WriteSet>>,
     pub(crate) commit_lock: Mutex<CommitState>,
     /// Wakes committers that wait for a memtable to be flushed; used with the commit lock.
-    pub(crate) room: Condvar,
+    pub(crate) flushed: Condvar,
     pub(crate) publisher: Publisher,
     /// Set once the replay is over, unless the journal is off.
     pub(crate) log: OnceLock<Log>,
@@ -102,15 +102,15 @@ impl Engine {
         }
     }
 
-    /// Stops the store for this reason.
+    /// Stops the store, with this reason.
     pub(crate) fn fail(&self, reason: String) {
         let _ = self.failure.set(reason);
-        // Under the lock, so that nobody misses it between a check and a wait.
+        // Under the lock, so that no committer misses it between its check and its wait.
         let _state = self.commit_lock.lock();
-        self.room.notify_all();
+        self.flushed.notify_all();
     }
 
-    /// The trees as they are now.
+    /// The current trees.
     pub(crate) fn trees(&self) -> Arc<Trees> {
         self.version.load().trees.clone()
     }

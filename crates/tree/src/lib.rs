@@ -1,7 +1,7 @@
 //! An embedded, ordered, transactional byte store whose trees are Fractal Trees (B-epsilon trees).
 //!
 //! Writes are messages. A commit appends one frame to the log and inserts its messages into a memtable. Full memtables
-//! are fed to the trees in the background, where messages travel down in batches, so that a
+//! are flushed to the trees in the background, where messages move down in batches, so that a
 //! random insert costs a fraction of a sequential write. Readers see snapshots and block nobody.
 //!
 //! ```

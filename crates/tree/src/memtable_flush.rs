@@ -121,9 +121,9 @@ impl Engine {
         let is_stalled = stall.is_some();
         self.flusher.set_stall(stall);
         if is_stalled {
-            // Under the lock, so that nobody misses it between a check and a wait.
+            // Under the lock, so that no committer misses it between its check and its wait.
             let _state = self.commit_lock.lock();
-            self.room.notify_all();
+            self.flushed.notify_all();
         }
     }
 
@@ -182,7 +182,7 @@ impl Engine {
 
         let flushed: Vec<_> = flush.flushed.lock().drain().collect();
         self.publish_flushed(flushed);
-        self.room.notify_all();
+        self.flushed.notify_all();
         self.counters
             .memtables_flushed
             .fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The operations of a commit, as they stand in the payload of its log frame.
+//! The operations of a commit, as encoded in the payload of its log frame.
 
 use crate::options::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::{Compression, Error, Kind, Result, TreeId, TreeOptions, compress};
@@ -8,14 +8,14 @@ pub(crate) const OP_DROP_TREE: u8 = 4;
 pub(crate) const OP_DELETE_RANGE: u8 = 5;
 pub(crate) const OP_CREATE_TREE_TO_LOAD: u8 = 6;
 
-/// Bytes in front of an operation's key: its code, the tree, the lengths of key and value.
+/// Bytes before an operation's key: its code, the tree, the lengths of key and value.
 pub(crate) const ENTRY_HEADER_BYTES: usize = 11;
 
-/// How a new tree begins.
+/// The initial state of a new tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NewTree {
     Empty,
-    /// Below all that is committed to it, a bulk loader will put its load.
+    /// A bulk loader will put its load below everything that is committed to the tree.
     ToBeLoaded,
 }
 
@@ -30,9 +30,9 @@ pub(crate) enum Op<'a> {
     },
     /// A new, empty tree.
     CreateTree(TreeId, TreeOptions, NewTree),
-    /// The end of a tree.
+    /// A tree is dropped.
     DropTree(TreeId),
-    /// The end of the keys from `lower` on and below `upper`, or of all for `None`.
+    /// The keys from `lower` on and below `upper` are deleted; `None` is no bound.
     DeleteRange {
         tree: TreeId,
         lower: &'a [u8],
@@ -58,12 +58,12 @@ pub(crate) fn check_sizes(key_len: usize, value_len: usize) -> Result<()> {
     Ok(())
 }
 
-/// Decodes the payload of a frame. Ends early on bytes that no encoder wrote.
+/// Decodes the payload of a frame. Ends early on malformed bytes.
 pub(crate) fn decode(payload: &[u8]) -> Ops<'_> {
     Ops { rest: payload }
 }
 
-/// Whether all of a payload is operations that an encoder wrote.
+/// Whether a payload is well-formed.
 pub(crate) fn is_sound(payload: &[u8]) -> bool {
     let mut ops = decode(payload);
     while ops.next().is_some() {}

@@ -56,7 +56,7 @@ impl Engine {
             )
         };
         if operation::decode(payload).any(changes) {
-            // All of the replay is visible before there is a snapshot.
+            // There is no snapshot before the replay ends.
             self.change_trees(version, payload, 0);
         }
     }

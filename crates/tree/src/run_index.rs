@@ -1,11 +1,11 @@
-//! The index of a run: where its pages are, and where their keys begin.
+//! The index of a run: the location of its pages, and their separators.
 //!
 //! Payload of the index block, little-endian: for each page its length in the extent (4 bytes), the length of its
 //! separator (2) and the separator. Pages follow each other from the start of the extent.
 
 use crate::bytes::{Reader, Writer};
 
-/// Where the pages of a run are.
+/// The locations and separators of the pages of a run.
 pub(crate) struct RunIndex {
     separators: Box<[u8]>,
     /// Where each page starts, and its separator, and where the last one ends.

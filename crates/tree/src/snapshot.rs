@@ -12,7 +12,7 @@ use crate::version::{Tree, Version};
 use crate::{Error, Kind, MergeOperator, Result, TreeId, filter};
 
 /// A consistent view of all trees: exactly the commits that were acknowledged before it was taken. It blocks
-/// nobody; while it lives, what it sees is kept in memory or on disk.
+/// nobody. While it lives, the data that it sees is kept in memory or on disk.
 #[derive(Clone)]
 pub struct Snapshot {
     pub(crate) version: Arc<Version>,
@@ -20,7 +20,7 @@ pub struct Snapshot {
     pub(crate) operator: Arc<dyn MergeOperator>,
 }
 
-/// A value that was read, in the page it lies in or copied.
+/// A value that was read: pinned with its page, or copied.
 pub struct ValueRef(Held);
 
 enum Held {
@@ -39,7 +39,7 @@ impl Deref for ValueRef {
     }
 }
 
-/// The messages of one key, met from the newest on.
+/// The messages of one key, from the newest to the oldest.
 struct Lookup<'a> {
     key: &'a [u8],
     resolver: Resolver,
@@ -101,7 +101,7 @@ impl Snapshot {
         Ok(lookup.finish())
     }
 
-    /// A key behind which the tree has none, as far as this snapshot sees. `None` if that is not cheap to say.
+    /// An upper bound of the tree's keys in this snapshot: no key is greater. `None` if it is not cheap to find.
     ///
     /// # Errors
     /// [`Error::UnknownTree`].
@@ -138,7 +138,7 @@ impl Snapshot {
     }
 }
 
-/// Walks one path from a root and hands the messages of the key to `lookup`.
+/// Walks one path from a root and passes the messages of the key to `lookup`.
 fn search(root: &Subtree, key: &[u8], lookup: &mut Lookup<'_>) -> Result<()> {
     let hash = filter::hash(key);
     let visit = |run: &Run, lookup: &mut Lookup<'_>| -> Result<bool> {

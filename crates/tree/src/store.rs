@@ -26,21 +26,20 @@ use crate::space::SpaceStats;
 use crate::version::Version;
 use crate::{Error, Options, Result, TreeId};
 
-/// A handle to an open store; clones are cheap and mean the same store. The last one that goes
-/// closes it.
+/// A handle to an open store; clones are cheap and share the store. Dropping the last one closes it.
 #[derive(Clone)]
 pub struct Store {
     handle: Arc<Handle>,
 }
 
-/// Closes the store when the last handle goes. The background threads hold only the [`Engine`].
+/// Closes the store when the last handle is dropped. The background threads hold only the [`Engine`].
 struct Handle {
     engine: Arc<Engine>,
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Errors were reported by the calls before, and what is logged is safe.
+        // Earlier calls have reported errors, and the log is safe.
         let _ = self.engine.close();
     }
 }
@@ -58,17 +57,17 @@ pub struct StoreStats {
     pub memtable_bytes: u64,
     /// Memtables that wait to be flushed.
     pub sealed_memtables: u64,
-    /// Look-ups in the page cache that found, and that did not.
+    /// Hits of the page cache.
     pub cache_hits: u64,
-    /// See `cache_hits`.
+    /// Misses of the page cache.
     pub cache_misses: u64,
-    /// Reads of the data file, and their bytes.
+    /// Reads of the data file.
     pub reads: u64,
-    /// See `reads`.
+    /// Bytes read from the data file.
     pub read_bytes: u64,
     /// Bytes written to the data file.
     pub written_bytes: u64,
-    /// Position behind the last frame of the log: bytes logged since the store was created, before compression.
+    /// Position after the last frame of the log: bytes logged since the store was created, before compression.
     pub log_bytes: u64,
     /// Bytes written to the log's files since the store was opened.
     pub log_written_bytes: u64,
@@ -118,7 +117,7 @@ impl Store {
             spare_blocks,
             spare_sets: Mutex::default(),
             commit_lock: Mutex::new(CommitState::new(position.sequence + 1)),
-            room: Condvar::new(),
+            flushed: Condvar::new(),
             publisher: Publisher::new(position.sequence),
             log: OnceLock::new(),
             checkpointer: Mutex::new(opened.checkpointer),
@@ -135,7 +134,7 @@ impl Store {
         if engine.options.journal {
             let options = &engine.options;
             let interval = (!options.inline).then_some(options.journal_commit_interval);
-            // About as much as a checkpoint lets go; less costs more syncs than it saves space.
+            // About as much as a checkpoint releases; smaller segments cost more syncs than they save space.
             let segment_bytes = match options.inline {
                 true => options.memtable_size(),
                 false => options.memtable_size().max(1 << 20),
@@ -143,7 +142,7 @@ impl Store {
             let log = Log::open(disk, end, interval, segment_bytes)?;
             let _ = engine.log.set(log);
         } else {
-            // The next checkpoint names the end of the old log.
+            // The next checkpoint starts at the end of the old log.
             engine.seal_replayed(end);
             engine.flush_all()?;
         }
@@ -162,7 +161,7 @@ impl Store {
         TreeId(self.engine().next_tree.fetch_add(1, Ordering::AcqRel))
     }
 
-    /// Gives out no id below `next`.
+    /// Makes sure that no id below `next` is allocated.
     pub(crate) fn reserve_trees(&self, next: TreeId) {
         self.engine().next_tree.fetch_max(next.0, Ordering::AcqRel);
     }
@@ -172,11 +171,11 @@ impl Store {
         self.engine().snapshot()
     }
 
-    /// An empty write set whose guarded keys must not have changed since `snapshot`, with room for operations of
-    /// about `bytes` bytes. Large write sets should begin like this: the memory of former ones is used again.
+    /// An empty write set whose guarded keys must not have changed since `snapshot`, with capacity for operations of
+    /// about `bytes` bytes. For large write sets: it reuses the memory of earlier ones.
     pub fn write_set(&self, snapshot: &Snapshot, bytes: usize) -> WriteSet {
         let spare = self.engine().spare_sets.lock().pop();
-        spare.unwrap_or_default().with_room(snapshot, bytes)
+        spare.unwrap_or_default().with_capacity(snapshot, bytes)
     }
 
     /// Commits a write set: all of it or nothing.
@@ -228,7 +227,7 @@ impl Store {
         self.engine().version.load().trees.contains(tree)
     }
 
-    /// The trees there are, in the order of their ids.
+    /// All trees, in the order of their ids.
     pub fn trees(&self) -> Vec<TreeId> {
         let trees = self.engine().trees();
         let pages = trees.pages().iter();
@@ -296,7 +295,7 @@ impl Store {
 }
 
 impl Engine {
-    /// Only the first call does anything. If the store has failed, what is logged is still made durable.
+    /// Only the first call has an effect. If the store has failed, the log is still made durable.
     fn close(&self) -> Result<()> {
         let mut is_closed = self.is_closed.lock();
         if std::mem::replace(&mut *is_closed, true) {

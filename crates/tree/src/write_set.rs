@@ -9,13 +9,13 @@ use crate::options::{KEY_BYTES_MAX, WRITE_SET_BYTES_MAX};
 use crate::snapshot::Snapshot;
 use crate::{Error, Kind, Memtable, Result, TreeId, TreeOptions};
 
-/// The room of smaller write sets is not kept, nor is that of larger ones.
-const ROOM_MIN: usize = 64 << 10;
-const ROOM_MAX: usize = 5 << 20;
+/// Only buffers of write sets between these sizes are kept for reuse.
+const SPARE_BYTES_MIN: usize = 64 << 10;
+const SPARE_BYTES_MAX: usize = 5 << 20;
 
 /// Operations that are committed together or not at all. Later operations on a key win over earlier ones.
 ///
-/// Keys that two writers may change because of what they read must always be written with the
+/// Keys that two writers may change depending on what they read must always be written with the
 /// guarded calls: then the later commit fails with [`Error::Conflict`] if the key was committed
 /// after its snapshot. Other writes are blind and never conflict.
 #[derive(Default)]
@@ -24,11 +24,11 @@ pub struct WriteSet {
     ops: u64,
     /// An upper bound of the memtable bytes that the operations take.
     memtable_bytes: usize,
-    /// What range deletes count for in it.
+    /// The part of it for range deletes.
     range_bytes: usize,
     /// Trees that have operations here.
     trees: Vec<TreeId>,
-    /// For each guarded key its hash and where it stands: in the payload or in `extra`.
+    /// For each guarded key its hash and its location: in the payload or in `extra`.
     guards: Vec<Guard>,
     extra: Vec<u8>,
     snapshot: Option<Snapshot>,
@@ -58,16 +58,16 @@ impl WriteSet {
         }
     }
 
-    /// The same with room for operations of about `bytes` bytes.
-    pub(crate) fn with_room(mut self, snapshot: &Snapshot, bytes: usize) -> WriteSet {
+    /// The same with capacity for operations of about `bytes` bytes.
+    pub(crate) fn with_capacity(mut self, snapshot: &Snapshot, bytes: usize) -> WriteSet {
         self.snapshot = Some(snapshot.clone());
-        self.payload.reserve_exact(bytes.min(ROOM_MAX));
+        self.payload.reserve_exact(bytes.min(SPARE_BYTES_MAX));
         self
     }
 
-    /// Lets the snapshot go and removes everything, so that the room can be used again. `None` if that is not worth it.
-    pub(crate) fn into_room(mut self) -> Option<WriteSet> {
-        let is_worth_it = (ROOM_MIN..=ROOM_MAX).contains(&self.payload.capacity());
+    /// Drops the snapshot and all operations, and keeps the buffers for reuse. `None` if they are too small or too large.
+    pub(crate) fn into_spare(mut self) -> Option<WriteSet> {
+        let is_worth_it = (SPARE_BYTES_MIN..=SPARE_BYTES_MAX).contains(&self.payload.capacity());
         self.clear();
         self.snapshot = None;
         is_worth_it.then_some(self)
@@ -88,7 +88,7 @@ impl WriteSet {
         self.ops == 0
     }
 
-    /// Removes all operations and guards, keeps the snapshot and the room.
+    /// Removes all operations and guards, and keeps the snapshot and the capacity.
     pub fn clear(&mut self) {
         self.payload.clear();
         self.extra.clear();
@@ -121,12 +121,11 @@ impl WriteSet {
         self.push(Kind::Merge, tree, [key, &[]], delta);
     }
 
-    /// Removes every key from `lower` on and below `upper`, or every key from `lower` on for `None`. It costs
-    /// the same whatever lies there: nothing is read, and one message is written. Bounds
-    /// with nothing between them do nothing.
+    /// Removes every key from `lower` on and below `upper`, or every key from `lower` on for `None`. The cost does
+    /// not depend on the number of keys: nothing is read, and one message is written. An empty range has no effect.
     ///
-    /// This is blind: it takes part in no conflict, not even over keys that others guard. A writer
-    /// that needs that also guards a key which stands for the range, as the others do.
+    /// The delete is blind: it never conflicts, not even over keys that others guard. Writers that need conflicts
+    /// guard a common key that represents the range.
     ///
     /// A range delete counts as 4 KiB against the limit of a write set.
     pub fn delete_range(&mut self, tree: TreeId, lower: &[u8], upper: Option<&[u8]>) {
@@ -187,9 +186,9 @@ impl WriteSet {
         self.push_new_tree(OP_CREATE_TREE, tree, options);
     }
 
-    /// Creates a tree with an id from [`crate::Store::allocate_tree`] that a [`crate::BulkLoader`] is going to
-    /// fill. What is committed to it meanwhile goes on top of the load, as if the load had been there before.
-    /// Until the load is finished, reads see only what was committed, and an update message as if its key had been absent.
+    /// Creates a tree with an id from [`crate::Store::allocate_tree`] that a [`crate::BulkLoader`] will fill. Commits to
+    /// it meanwhile go on top of the load, as if the load had been there before. Until the load is finished, reads see
+    /// only these commits, and apply update messages as if their keys were absent.
     pub fn create_tree_to_load(&mut self, tree: TreeId, options: &TreeOptions) {
         self.push_new_tree(OP_CREATE_TREE_TO_LOAD, tree, options);
     }
@@ -254,7 +253,7 @@ impl WriteSet {
         Some(start..start + key_len)
     }
 
-    /// What counts against the limit of a write set.
+    /// Bytes that count against the limit of a write set.
     fn bytes_counted(&self) -> usize {
         self.payload.len() + self.range_bytes
     }
@@ -262,7 +261,7 @@ impl WriteSet {
     fn note_tree(&mut self, tree: TreeId) {
         if !self.trees.contains(&tree) {
             self.memtable_bytes += Memtable::TREE_INDEX_BYTES;
-            // Past this many a tree may be counted again, which only reserves too much.
+            // Beyond this many a tree may be counted again, which only reserves too much.
             if self.trees.len() < 256 {
                 self.trees.push(tree);
             }
@@ -314,7 +313,7 @@ impl WriteSet {
         self.changes_trees
     }
 
-    /// The first error of the calls that built this.
+    /// The first error of the calls that built the write set.
     pub(crate) fn take_failure(&mut self) -> Result<()> {
         self.failure.take().map_or(Ok(()), Err)
     }

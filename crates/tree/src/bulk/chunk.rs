@@ -1,4 +1,4 @@
-//! Entries in memory that wait to be sorted.
+//! Unsorted entries in memory.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// Bytes before an entry's key: the lengths of the key (2) and of the value (4).
 const HEADER_BYTES: usize = 6;
 
-/// Where an entry is. Ordered by the time it was added.
+/// The location of an entry. Ordered by the time it was added.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct EntryRef {
     block: u32,
@@ -52,7 +52,7 @@ impl Chunk {
         self.entries.last().map_or(&[], |last| self.key(*last))
     }
 
-    /// Adds an entry. `spare` has blocks to be used again.
+    /// Adds an entry. `spare` has blocks for reuse.
     pub(super) fn add(&mut self, key: &[u8], value: &[u8], spare: &mut Vec<Vec<u8>>) {
         if self.in_order
             && let Some(last) = self.entries.last()
@@ -94,8 +94,8 @@ impl Chunk {
         self.entry(entry_ref).0
     }
 
-    /// Calls `visit` for each entry in key order, those of equal keys in the order in which they were added, and
-    /// forgets them all. The last argument is whether another entry with the same key follows.
+    /// Calls `visit` for each entry in key order, entries with equal keys in the order in which they were added, and
+    /// empties the chunk. The last argument is whether another entry with the same key follows.
     pub(super) fn drain<E>(
         &mut self,
         spare: &mut Vec<Vec<u8>>,
@@ -127,8 +127,8 @@ impl Chunk {
         Ok(())
     }
 
-    /// The entries in key order, each with the eight bytes behind what all keys share: they decide most
-    /// comparisons without a look at the key.
+    /// The entries in key order, each with the eight bytes after the prefix that all keys share. Those decide most
+    /// comparisons without an access to the key.
     fn sorted(&self) -> Vec<(u64, EntryRef)> {
         let shared = self.shared_prefix();
         let head = |entry_ref: EntryRef| {

@@ -1,7 +1,7 @@
-//! The memtable: what was committed since the last one was sealed, for all trees of the store.
+//! The memtable: the commits since the last one was sealed, for all trees of the store.
 //!
-//! Entries are versioned by sequence number, so that a snapshot sees exactly what was committed before it.
-//! A sealed memtable no longer changes; background threads feed it to the trees.
+//! Entries are versioned by sequence number, so that a snapshot sees exactly the commits before it.
+//! A sealed memtable no longer changes; background threads flush it to the trees.
 
 mod arena;
 mod entry;
@@ -41,7 +41,7 @@ pub(crate) struct Memtable {
     changes_trees: AtomicBool,
     /// Bytes of the nodes that order the entries.
     node_bytes: AtomicUsize,
-    /// What range deletes count for, beside the arena.
+    /// Bytes that range deletes count as, outside of the arena.
     range_bytes: AtomicUsize,
     /// Position in the log of the first frame whose entries are here.
     pub(crate) log_start: u64,
@@ -65,14 +65,14 @@ pub(crate) struct TreeFigures {
     pub(crate) node_bytes: u64,
 }
 
-/// So many operations of a write set are worth to be sorted.
+/// From this many operations on, sorting a write set pays off.
 const MANY: usize = 64;
 
 /// The operations of a write set on one tree.
 struct Part {
     tree: TreeId,
     tree_index: Arc<TreeIndex>,
-    /// Stored, but not in the tree's order yet.
+    /// Stored in the arena, but not in the index yet.
     waiting: Vec<Waiting>,
     entries: u64,
     bytes: u64,
@@ -92,22 +92,22 @@ impl Memtable {
         }
     }
 
-    /// Bytes that an operation may take.
+    /// The most bytes that an operation takes.
     pub(crate) fn op_bytes_max(key_len: usize, value_len: usize) -> usize {
         index::entry_bytes_max(key_len, value_len)
     }
 
-    /// About how many bytes operations take whose encoding has `encoded` bytes.
+    /// The approximate number of bytes of operations whose encoding has `encoded` bytes.
     pub(crate) fn ops_bytes(ops: usize, encoded: usize) -> usize {
         encoded + ops * 14
     }
 
-    /// What a range delete counts for. It takes less, but the number of them is to be bounded too.
+    /// Bytes that a range delete counts as. It takes less, but this bounds the number of range deletes too.
     pub(crate) fn range_bytes(lower: &[u8], upper: Option<&[u8]>) -> usize {
         4096 + lower.len() + upper.map_or(0, <[u8]>::len)
     }
 
-    /// Bytes that the first operation on a tree takes besides.
+    /// Further bytes of the first operation on a tree.
     pub(crate) const TREE_INDEX_BYTES: usize = index::EMPTY_BYTES;
 
     /// Reserves room and registers a writer; called under the commit lock. False if it is full.
@@ -116,7 +116,7 @@ impl Memtable {
         self.reservations.reserve(bytes, || self.bytes(), capacity)
     }
 
-    /// Gives a reservation back that is not used.
+    /// Releases an unused reservation.
     pub(crate) fn cancel(&self, bytes: usize) {
         self.reservations.leave(bytes);
     }
@@ -141,7 +141,7 @@ impl Memtable {
     }
 
     /// Inserts the `count` operations of a write set that has reserved `reserved` bytes. The first of them has the
-    /// sequence number `sequence`. Returns the keys on which enough update messages lie that they should be folded.
+    /// sequence number `sequence`. Returns the keys whose update messages should be folded.
     pub(crate) fn insert<'a>(
         &self,
         ops: impl Iterator<Item = Op<'a>>,
@@ -198,8 +198,8 @@ impl Memtable {
         hot
     }
 
-    /// Where the part of a tree is; made if it is not there. The trees of a write set often come in turns, so the part
-    /// behind that at `before` is likely.
+    /// The index of a tree's part, which is added if missing. The trees of a write set often alternate, so the part
+    /// after the one at `before` is likely.
     fn part_of(&self, parts: &mut Vec<Part>, before: usize, tree: TreeId) -> usize {
         let is_of = |at: &usize| parts.get(*at).is_some_and(|part| part.tree == tree);
         let likely = [before, before + 1, 0].into_iter().find(is_of);
@@ -216,7 +216,7 @@ impl Memtable {
         parts.len() - 1
     }
 
-    /// Puts entries in the order of their tree.
+    /// Inserts entries into the index of their tree.
     fn insert_waiting(&self, tree_index: &TreeIndex, waiting: &mut [Waiting]) {
         if waiting.is_empty() {
             return;
@@ -245,7 +245,7 @@ impl Memtable {
         answer
     }
 
-    /// True for an update message that should be folded with those below it.
+    /// True for an update message that should be folded with the older ones.
     fn insert_link(&self, tree_index: &TreeIndex, link: Link) -> bool {
         self.change_index(tree_index, |index| {
             let behind = index.insert(&self.arena, link);
@@ -282,7 +282,7 @@ impl Memtable {
         self.bytes() as f64 / self.arena.capacity() as f64
     }
 
-    /// Bytes used, and what range deletes count for.
+    /// Bytes used, range deletes included.
     pub(crate) fn bytes(&self) -> usize {
         let others = [&self.node_bytes, &self.range_bytes];
         let others = others.map(|bytes| bytes.load(Ordering::Acquire));
@@ -314,7 +314,7 @@ impl Memtable {
         })
     }
 
-    /// Replaces `last` by the last key of a tree here, if that is behind it.
+    /// Raises `last` to the last key of a tree here.
     pub(crate) fn raise_to_last_key(&self, tree: TreeId, last: &mut Vec<u8>) {
         let Some(tree_index) = self.tree_index(tree) else {
             return;
@@ -357,8 +357,8 @@ impl Memtable {
 }
 
 impl TreeIndex {
-    /// The newest version of `key` up to `sequence`, and in `more` the older ones down to the first on which nothing
-    /// older matters. Those below `floor` are deleted.
+    /// The newest version of `key` up to `sequence`, and in `more` the older ones down to the first put or delete.
+    /// Versions below `floor` are deleted.
     fn versions(
         &self,
         arena: &Arena,
@@ -398,7 +398,7 @@ pub(crate) fn for_versions(
     };
     let floor = tree_index.ranges.floor(key, sequence);
     let mut more = Vec::new();
-    // What `visit` does with an update message may take long, so it is not called under the lock.
+    // `visit` may take long with an update message, so it is not called under the lock.
     let newest = tree_index.versions(&memtable.arena, key, sequence, floor, &mut more);
     for link in newest.into_iter().chain(more) {
         let entry = Entry::at(&memtable.arena, link);

@@ -1,15 +1,14 @@
-//! Who is inserting into a memtable: how committers, the sealing of the memtable and the thread that
-//! feeds it know of each other without a lock.
+//! Reservations of space in a memtable, and its active writers: how committers, the sealing of the memtable and its
+//! flush are synchronised without a lock.
 //!
-//! A committer reserves under the commit lock, inserts outside of it, and leaves. Sealing happens under
-//! the commit lock too, so nobody enters afterwards. Whoever then sees that the room is quiet sees all
-//! that was inserted.
+//! A committer reserves under the commit lock, inserts outside of it, and leaves. Sealing happens under the commit
+//! lock too, so no writer enters afterwards. A flush that then sees no writers sees all entries.
 
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The writers of one memtable.
+/// The reservations and writers of one memtable.
 pub(crate) struct Reservations {
-    /// Bytes promised to write sets that are being inserted.
+    /// Bytes reserved by write sets that are being inserted.
     reserved: AtomicUsize,
     /// Write sets that are being inserted.
     writers: AtomicUsize,
@@ -26,7 +25,7 @@ impl Reservations {
         }
     }
 
-    /// Promises `bytes` to a writer that enters; false if with what is `used` they are over `capacity`.
+    /// Reserves `bytes` for a writer that enters; false if they exceed `capacity` together with the bytes `used`.
     /// Called under the commit lock.
     pub(crate) fn reserve(
         &self,
@@ -34,7 +33,7 @@ impl Reservations {
         used: impl FnOnce() -> usize,
         capacity: usize,
     ) -> bool {
-        // In this order: a writer that leaves in between is counted twice, and not left out.
+        // In this order a writer that leaves in between is counted twice rather than not at all.
         let reserved = self.reserved.load(Ordering::Acquire);
         if reserved + used() + bytes > capacity {
             return false;
@@ -44,7 +43,7 @@ impl Reservations {
         true
     }
 
-    /// A writer has used or given back its reservation.
+    /// A writer leaves: it has used or cancelled its reservation.
     pub(crate) fn leave(&self, bytes: usize) {
         self.reserved.fetch_sub(bytes, Ordering::AcqRel);
         self.writers.fetch_sub(1, Ordering::AcqRel);

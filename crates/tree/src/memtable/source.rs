@@ -1,4 +1,4 @@
-//! A walk over one tree's keys in a memtable, as a snapshot sees them.
+//! An iterator over one tree's keys in a memtable, as a snapshot sees them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use crate::merge::{Fold, Resolver};
 use crate::range::RangeSet;
 use crate::{Kind, TreeId};
 
-/// So many versions of one key are passed one by one; then the walk searches for the next key.
+/// Versions of one key that are skipped one by one before the iterator searches for the next key.
 const STEPS_MAX: usize = 8;
 
-/// So many entries of a sealed memtable are taken at once.
+/// Entries that are copied from the index of a sealed memtable at once.
 const AHEAD: usize = 128;
 
 /// A position at a key, with its newest message that the snapshot sees. Messages that a newer range delete covers
-/// are passed over.
+/// are skipped.
 ///
-/// Links are taken out of the index some at a time: entries never move, and what is inserted later is too new
+/// Links are copied from the index in batches: entries never move, and entries inserted later are too new
 /// for the snapshot.
 pub(crate) struct MemSource {
     memtable: Arc<Memtable>,
@@ -31,13 +31,13 @@ pub(crate) struct MemSource {
     resolver: Resolver,
     /// The visible range deletes, if there are any.
     ranges: Option<Arc<View>>,
-    /// Entries that follow each other in the direction of the walk. Forward, `links[next]` is `at`;
-    /// backward, it is the first one that was not looked at.
+    /// Consecutive entries in the direction of the walk. Forward, `links[next]` is `at`;
+    /// backward, it is the first one that was not visited.
     links: Vec<Link>,
     next: usize,
     /// The newest visible version of the key here; 0 past either end.
     at: Link,
-    /// Where a forward walk over a sealed memtable goes on behind `links`.
+    /// Where a forward walk over a sealed memtable continues after `links`.
     behind: Option<Position>,
     is_sealed: bool,
 }
@@ -67,8 +67,8 @@ impl MemSource {
         })
     }
 
-    /// A source over all of a tree's entries in a memtable into which nobody inserts any more: faster over all of
-    /// them, slower for a few.
+    /// A source over all of a tree's entries in a sealed memtable: faster for a walk over all of them, slower for a
+    /// few.
     pub(crate) fn of_sealed(
         memtable: &Arc<Memtable>,
         tree: TreeId,
@@ -81,7 +81,7 @@ impl MemSource {
         })
     }
 
-    /// The visible range deletes: what older sources have there is gone.
+    /// The visible range deletes, which cover the entries of older sources.
     pub(crate) fn ranges(&self) -> RangeSet {
         let view = self.ranges.as_ref();
         view.map_or_else(RangeSet::default, |view| view.set().clone())
@@ -130,7 +130,7 @@ impl MemSource {
         floor > 0 && fold.add(&self.resolver, key, Kind::Delete, &[])
     }
 
-    /// What the messages of the key here amount to; only called at a key.
+    /// The messages of the key here, folded; only called at a key.
     pub(crate) fn folded(&self) -> (Kind, Cow<'_, [u8]>) {
         let (kind, value) = self.message();
         if kind != Kind::Merge {
@@ -196,13 +196,13 @@ impl MemSource {
             None if self.is_sealed => self.links.clear(),
             None => self.take_from(|index, arena| {
                 let entry = Entry::at(arena, last);
-                // Behind an entry is where the next older version of its key would be.
+                // The position after an entry is that of the next older version of its key.
                 index.seek(arena, entry.key, entry.sequence - 1)
             }),
         }
     }
 
-    /// Takes links out of the index from a place on.
+    /// Copies links from the index from a position on.
     fn take_from(&mut self, find: impl FnOnce(&Index, &Arena) -> Position) {
         let arena = &self.memtable.arena;
         let index = self.tree_index.index.read();
@@ -216,12 +216,12 @@ impl MemSource {
         self.next = 0;
     }
 
-    /// Moves a forward walk to the first entry that is at or behind `sequence` of the key of `link`.
+    /// Moves a forward walk to the first entry at or after version `sequence` of the key of `link`.
     fn jump(&mut self, link: Link, sequence: u64) {
         self.take_from(|index, arena| index.seek(arena, Entry::at(arena, link).key, sequence));
     }
 
-    /// Moves a forward walk behind all versions of the key that it is at.
+    /// Moves a forward walk past all versions of the current key.
     fn leave_key(&mut self) {
         let from = self.here();
         for _ in 0..STEPS_MAX {

@@ -44,7 +44,7 @@ impl Builder {
         self.push_messages(node, &mut messages, &ranges, ranges.clone(), None)
     }
 
-    /// The tree with `leaves` at the bottom and the messages that `gathered` in its root on top of them.
+    /// The tree with `leaves` at the bottom, and on top of them the messages that `gathered` in its root.
     pub(crate) fn put_under(&self, gathered: &Subtree, leaves: Vec<Arc<Run>>) -> Subtree {
         let mut children = self.children_of(leaves, 0);
         if let Some(first) = children.first_mut() {

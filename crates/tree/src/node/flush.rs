@@ -78,7 +78,7 @@ impl Builder {
                 let last = node.children.remove(0);
                 self.append_to_leaf(&node, &last, leaf, &mut messages, bytes)?
             }
-            // Nothing lies behind the last key of an empty tree: it has none.
+            // An empty tree has no last key, so there is no right edge.
             Subtree::Empty => return Ok(root),
         };
         Ok(self.grow(pieces))
@@ -324,7 +324,7 @@ impl Builder {
             }
             let pending = &mut node.children[child].pending_bytes;
             let mut add = |key: &[u8], kind, value: &[u8]| {
-                // A delete says nothing more where a range delete lies below it.
+                // A delete is redundant above a range delete.
                 if kind == Kind::Delete && ranges.covering(key).is_some() {
                     return Ok(());
                 }
@@ -369,8 +369,8 @@ impl Builder {
     ) -> Result<()> {
         let mut bytes = newer_bytes;
         let mut sources = newer;
-        // The oldest pending run may differ between the children. A run that one of them has received
-        // already must not be seen again in its range, so each child merges by itself.
+        // The oldest pending run may differ between the children. A child must not see a run again that it has
+        // received already, so each child is merged separately.
         let mut streams = Vec::new();
         for index in range.clone() {
             let child = node.children[index].clone();
@@ -380,7 +380,7 @@ impl Builder {
             if let Subtree::Leaf(leaf) = &child.subtree {
                 let deleted = sources.iter().chain(&own).map(|source| &source.ranges);
                 let deleted = RangeSet::union(deleted);
-                // A leaf without a live key is not even read.
+                // A leaf without live keys is not read at all.
                 if !deleted.covers_keys(&leaf.info.min_key, &leaf.info.max_key) {
                     let mut cursor = PartsCursor::new(vec![leaf.clone()], Fetch::Stream, None);
                     cursor.seek(&child.pivot)?;
@@ -471,7 +471,7 @@ impl Builder {
             true => 1,
             false => bytes.div_ceil(node_bytes * 3 / 4),
         };
-        // The last page of a leaf may overshoot; one more page keeps the last leaf from being a crumb.
+        // The last page of a leaf may overshoot; one more page avoids a tiny last leaf.
         let run_bytes = bytes / leaves + u64::from(self.options.page_bytes);
         self.writer(self.options.compression, run_bytes)
     }
@@ -488,7 +488,7 @@ impl Builder {
         Ok(self.children_of(output.finish()?, next_number))
     }
 
-    /// Writes what the messages amount to when nothing is below them.
+    /// Writes the values that result from the messages when nothing is below them.
     fn write_leaves(
         &self,
         messages: &mut Merger,
@@ -542,7 +542,7 @@ impl Child {
 }
 
 impl Internal {
-    /// Puts `pieces` in the place of children that have received all their pending messages.
+    /// Replaces children that have received all their pending messages by `pieces`.
     pub(super) fn received(&mut self, range: std::ops::Range<usize>, pieces: &mut Vec<Child>) {
         let pivot = self.children[range.start].pivot.clone();
         if pieces.is_empty() {
