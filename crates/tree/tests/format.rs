@@ -359,7 +359,7 @@ fn a_store_of_another_format_version_is_refused_and_not_touched() {
                 panic!("version {version} in {slots:?}: {error:?}");
             };
             assert!(
-                what.contains("format that this version does not know"),
+                what.contains("format that this version does not support"),
                 "{what}"
             );
             assert!(files(directory.path()) == before, "version {version}");
