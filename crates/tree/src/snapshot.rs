@@ -105,7 +105,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`Error::UnknownTree`].
-    pub fn last_key_at_most(&self, tree: TreeId) -> Result<Option<Vec<u8>>> {
+    pub fn key_upper_bound(&self, tree: TreeId) -> Result<Option<Vec<u8>>> {
         let root = &self.tree(tree)?.root;
         let mut last = match (root, root.max_key()) {
             (Subtree::Empty, _) => Vec::new(),

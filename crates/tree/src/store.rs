@@ -76,7 +76,7 @@ pub struct StoreStats {
     /// Commits since the store was opened.
     pub commits: u64,
     /// Memtables flushed to the trees since the store was opened.
-    pub memtables_fed: u64,
+    pub memtables_flushed: u64,
     /// Checkpoints since the store was opened.
     pub checkpoints: u64,
 }
@@ -218,7 +218,7 @@ impl Store {
     ///
     /// # Errors
     /// Errors of the disk.
-    pub fn settle(&self) -> Result<()> {
+    pub fn compact(&self) -> Result<()> {
         self.engine().compact_now()
     }
 
@@ -280,7 +280,7 @@ impl Store {
             log_written_bytes: engine.log.get().map_or(0, Log::written_bytes),
             space: engine.runs.data.space.stats(),
             commits: figure(&engine.counters.commits),
-            memtables_fed: figure(&engine.counters.memtables_flushed),
+            memtables_flushed: figure(&engine.counters.memtables_flushed),
             checkpoints: figure(&engine.counters.checkpoints),
         }
     }

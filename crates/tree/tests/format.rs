@@ -302,7 +302,7 @@ fn check_reads_and_writes(version: u32) {
     }
     loader.finish().unwrap();
     model.finish_load(LOADING, content);
-    store.settle().unwrap();
+    store.compact().unwrap();
     check_store(&store, &model, &mut random).unwrap();
     store.close().unwrap();
     drop(store);

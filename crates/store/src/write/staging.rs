@@ -176,7 +176,7 @@ impl<'a> Staging<'a> {
         let room = (bytes + entries * ENTRY_BYTES).min(COMMIT_BYTES_MAX + bytes / documents);
         self.batch = self.engine.write_set(&self.snapshot, room);
         if !self.collection.is_by_record() {
-            self.last_stored = self.snapshot.last_key_at_most(self.collection.primary)?;
+            self.last_stored = self.snapshot.key_upper_bound(self.collection.primary)?;
         }
         Ok(self)
     }

@@ -52,7 +52,7 @@ fn fault(kind: Kind, file: &'static str, code: i32) -> Fault {
     }
 }
 
-/// A checkpoint while the commit that created a tree was not fed yet kept the tree without the rest of the commit.
+/// A checkpoint while the commit that created a tree was not flushed yet kept the tree without the rest of the commit.
 #[test]
 fn a_created_tree_is_not_durable_before_the_rest_of_its_commit() {
     let mut reached = 0;
@@ -153,7 +153,7 @@ fn what_a_killed_process_did_not_sync_is_synced_before_it_counts() {
     }
 }
 
-/// Its feeder and its log stayed in memory for ever.
+/// Its flusher and its log stayed in memory for ever.
 #[test]
 fn a_store_that_failed_ends_its_threads_when_it_is_closed() {
     let disk = SimDisk::new(1);
@@ -402,8 +402,8 @@ fn the_log_goes_on_in_a_segment_that_could_not_be_begun() {
         }
         let file = if kind == Kind::Open { "log" } else { "" };
         disk.add_fault(fault(kind, file, EIO));
-        // Settling leaves the log's current segment behind.
-        store.settle().unwrap();
+        // Compaction starts a new segment of the log.
+        store.compact().unwrap();
         for number in 40..50 {
             put(&store, number, Durability::Synced).unwrap();
         }

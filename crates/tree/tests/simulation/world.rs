@@ -285,7 +285,7 @@ impl World {
             let outcome = match self.random.random_range(0..100) {
                 0..86 => self.commit(store),
                 86 => self.load(store),
-                87 => self.saved(store.settle()),
+                87 => self.saved(store.compact()),
                 88..90 => self.saved(store.checkpoint()),
                 90..92 => store.flush_log().map(|()| self.safe = self.pending.len()),
                 92..94 => {
@@ -480,7 +480,7 @@ impl World {
         self.disk.clear_faults();
         for _ in 0..20 {
             let mut outcome = self.commit(store);
-            // A feeder tries again after a pause of two seconds at most.
+            // The flusher retries after a pause of two seconds at most.
             let start = std::time::Instant::now();
             while !self.inline && matches!(outcome, Err(Error::Stalled { .. })) {
                 assert!(start.elapsed().as_secs() < 60, "not recovered");
