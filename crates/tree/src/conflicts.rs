@@ -1,35 +1,17 @@
 //! Conflict detection: the sequence numbers of recent commits of guarded keys.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
+
+use crate::identity_hasher::IdentityHasher;
 
 /// Guards of this many recent commits are kept in each of two generations.
 const RECENT_MAX: usize = 128 << 10;
 
-/// Keys are already hashes, so hashing is the identity.
-#[derive(Default)]
-struct Identity(u64);
-
-impl Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = bytes
-            .iter()
-            .fold(self.0, |hash, byte| hash << 8 | u64::from(*byte));
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value;
-    }
-}
-
 /// The sequence numbers at which guarded keys were committed.
 #[derive(Default)]
 struct Generation {
-    by_hash: HashMap<u64, u64, BuildHasherDefault<Identity>>,
+    by_hash: HashMap<u64, u64, BuildHasherDefault<IdentityHasher>>,
     /// Hashes and numbers that are not in the map yet: a single writer never looks anything up.
     waiting: Vec<(u64, u64)>,
     /// The last number.

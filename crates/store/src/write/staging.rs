@@ -1,7 +1,7 @@
 //! One commit in the making: documents and index entries go into one write set.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::index::keys::IndexKeys;
 use crate::index::{Index, build, entry};
 use crate::keyspace::{
     CATALOG_TREE, COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Direction, Durability, Engine,
-    KEY_BYTES_MAX, Snapshot, TreeId, WriteSet,
+    IdentityHasher, KEY_BYTES_MAX, Snapshot, TreeId, WriteSet,
 };
 use crate::large::header;
 use crate::large::load::Parts;
@@ -50,27 +50,8 @@ pub struct Buffers {
     pub(super) value: Vec<u8>,
 }
 
-/// A hash is a hash: keys of [`Staging::guarded`] are hashed already.
-#[derive(Default)]
-pub struct Identity(u64);
-
-impl Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
-
-type HashSet64 = HashSet<u64, BuildHasherDefault<Identity>>;
+/// Keys are already hashes, so hashing is the identity.
+type HashSet64 = HashSet<u64, BuildHasherDefault<IdentityHasher>>;
 
 /// The change of a document.
 #[derive(Clone, Copy)]
