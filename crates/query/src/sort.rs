@@ -8,8 +8,8 @@ use frond_bson::{ArrayBuf, Collator, Doc, Value};
 use crate::display;
 use crate::error::{Error, Result};
 use crate::meta::{MetaField, MetaFields, Metadata};
-use crate::needs::Needs;
 use crate::paths::{KeyPaths, ParallelArrays, Path, check_field_path};
+use crate::required_fields::RequiredFields;
 
 /// A parsed sort specification.
 #[derive(Clone, Debug)]
@@ -123,7 +123,7 @@ impl SortSpec {
     }
 
     /// The parts of a document that the key is made of.
-    pub fn needs(&self) -> Needs {
+    pub fn required_fields(&self) -> RequiredFields {
         self.paths.paths().iter().map(Path::as_str).collect()
     }
 

@@ -5,8 +5,8 @@ use super::stages::{Stage, transform::Transform};
 use crate::error::{Error, Result};
 use crate::matcher::Filter;
 use crate::meta::MetaFields;
-use crate::needs::Needs;
 use crate::paths::Path;
+use crate::required_fields::RequiredFields;
 use frond_bson::{ArrayBuf, DocBuf};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -197,15 +197,15 @@ impl Pipeline {
     ///
     /// No path leads to or below another one in the result.
     pub fn needed_fields(&self) -> Option<BTreeSet<String>> {
-        let mut needs = Needs::none();
+        let mut required = RequiredFields::none();
         let mut ends = false;
         for stage in &self.stages {
-            let mut found = |path: String| needs.add(&path);
+            let mut found = |path: String| required.add(&path);
             match stage {
-                Stage::Filter(stage) => needs.extend(&stage.filter.needs()),
+                Stage::Filter(stage) => required.extend(&stage.filter.required_fields()),
                 Stage::Sort(sort) => {
                     let paths = sort.spec.iter().filter(|(_, order)| order.is_number());
-                    paths.for_each(|(path, _)| needs.add(path));
+                    paths.for_each(|(path, _)| required.add(path));
                 }
                 Stage::Limit(_) | Stage::Skip(_) | Stage::Sample(_) => {}
                 Stage::Unwind(unwind) => found(unwind.path()),
@@ -236,8 +236,8 @@ impl Pipeline {
                 },
                 _ => return None,
             }
-            if ends || needs.is_whole() {
-                return needs.into_set();
+            if ends || required.is_whole() {
+                return required.into_set();
             }
         }
         None

@@ -33,8 +33,8 @@ use frond_bson::{Collator, Doc, Value};
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::geo::{GeoQuery, Near};
-use crate::needs::Needs;
 use crate::paths::{LeafArrays, Path};
+use crate::required_fields::RequiredFields;
 use crate::text::{TextMatch, TextQuery, TextSpec};
 use eval::State;
 use parse::Context;
@@ -242,10 +242,10 @@ impl Filter {
     }
 
     /// The parts of a document that decide whether it passes.
-    pub fn needs(&self) -> Needs {
-        let mut needs = Needs::none();
-        self.root.paths(&mut |path| needs.add(path));
-        needs
+    pub fn required_fields(&self) -> RequiredFields {
+        let mut required = RequiredFields::none();
+        self.root.paths(&mut |path| required.add(path));
+        required
     }
 
     /// The conditions, for the planner and for deriving an upserted document.

@@ -16,7 +16,7 @@ use crate::environment::Environment;
 use crate::error::Result;
 use crate::expr::Context;
 use crate::meta::{MetaFields, Metadata};
-use crate::needs::Needs;
+use crate::required_fields::RequiredFields;
 use node::{Node, Rule};
 use parse::{Dialect, Parser};
 
@@ -152,10 +152,10 @@ impl Projection {
     }
 
     /// The parts of a document that the result is made of.
-    pub fn needs(&self) -> Needs {
+    pub fn required_fields(&self) -> RequiredFields {
         match self.needed_paths() {
             Some(paths) => paths.iter().map(String::as_str).collect(),
-            None => Needs::whole(),
+            None => RequiredFields::whole(),
         }
     }
 

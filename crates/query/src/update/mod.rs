@@ -24,7 +24,7 @@ pub use upsert::{upsert_base, upsert_base_for_replacement};
 use crate::aggregate::UpdatePipeline;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
-use crate::needs::Needs;
+use crate::required_fields::RequiredFields;
 use array_filters::ArrayFilters;
 use frond_bson::{Collator, Doc, DocBuf, MAX_DOCUMENT_BYTES, ObjectId, Timestamp, Value};
 use operators::{Argument, Scope};
@@ -193,28 +193,28 @@ impl Update {
 
     /// The parts of a document that [`Update::apply`] reads or writes: the paths of the operators up to
     /// the first positional component, and `_id`, which errors name.
-    pub fn needs(&self) -> Needs {
-        self.needs_of(|_, _| true)
+    pub fn required_fields(&self) -> RequiredFields {
+        self.required_fields_of(|_, _| true)
     }
 
     /// [`Update::needs`] without the paths of [`Update::increments`].
-    pub fn needs_besides_increments(&self) -> Needs {
-        self.needs_of(|leaf, is_fixed| !is_fixed || leaf.increment().is_none())
+    pub fn required_fields_except_increments(&self) -> RequiredFields {
+        self.required_fields_of(|leaf, is_fixed| !is_fixed || leaf.increment().is_none())
     }
 
     /// The needs, of the operators only of those that `counts` takes.
-    fn needs_of(&self, counts: impl Fn(&Leaf, bool) -> bool) -> Needs {
+    fn required_fields_of(&self, counts: impl Fn(&Leaf, bool) -> bool) -> RequiredFields {
         match &self.kind {
-            Kind::Replacement(_) => Needs::whole(),
+            Kind::Replacement(_) => RequiredFields::whole(),
             Kind::Pipeline(pipeline) => {
-                let mut needs = pipeline.needs();
-                needs.add("_id");
-                needs
+                let mut required = pipeline.required_fields();
+                required.add("_id");
+                required
             }
             Kind::Operators { fields, .. } => {
                 // Such a field may be written at its place in a reference only, behind the field before it.
                 if fields.has_prefixed() {
-                    return Needs::whole();
+                    return RequiredFields::whole();
                 }
                 let mut paths = vec!["_id"];
                 fields.each_leaf(&mut |leaf, is_fixed| match is_fixed {

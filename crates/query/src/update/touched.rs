@@ -1,8 +1,8 @@
 //! Which indexes an update can affect.
 
 use super::path::canonical;
-use crate::needs::leads_to;
 use crate::paths::names;
+use crate::required_fields::leads_to;
 use std::sync::Arc;
 
 /// The paths that an update may change.

@@ -2,19 +2,19 @@
 
 use frond_bson::Value;
 use frond_query::matcher::Filter;
-use frond_query::needs::Needs;
+use frond_query::required_fields::RequiredFields;
 use frond_query::sort::SortSpec;
 use frond_query::update::Update;
 
 use super::want::{EVERYTHING, Increment, Want};
 use crate::catalog::Collection;
 
-/// Adds needs. False if everything is needed.
-fn add(needs: &Needs, want: &mut Want) -> bool {
-    if needs.is_whole() {
+/// Adds required fields. False if everything is needed.
+fn add(required: &RequiredFields, want: &mut Want) -> bool {
+    if required.is_whole() {
         return false;
     }
-    needs.paths().for_each(|path| want.add(path));
+    required.paths().for_each(|path| want.add(path));
     true
 }
 
@@ -26,8 +26,8 @@ pub fn of_query<'a>(
 ) -> Want {
     let mut want = Want::paths(shown);
     want.add("_id");
-    let by_parts =
-        add(&filter.needs(), &mut want) && sort.is_none_or(|sort| add(&sort.needs(), &mut want));
+    let by_parts = add(&filter.required_fields(), &mut want)
+        && sort.is_none_or(|sort| add(&sort.required_fields(), &mut want));
     if by_parts { want } else { EVERYTHING.clone() }
 }
 
@@ -46,7 +46,7 @@ pub fn of_indexes(collection: &Collection, touches: &dyn Fn(&str) -> bool) -> Op
             want.add(&field.path);
         }
         if let Some(partial) = &spec.partial
-            && !add(&partial.filter.needs(), &mut want)
+            && !add(&partial.filter.required_fields(), &mut want)
         {
             return None;
         }
@@ -56,7 +56,7 @@ pub fn of_indexes(collection: &Collection, touches: &dyn Fn(&str) -> bool) -> Op
 
 /// Adds what an update looks at, but for what its `$inc` looks at. False for everything.
 pub fn of_update(update: &Update, want: &mut Want) -> bool {
-    add(&update.needs_besides_increments(), want)
+    add(&update.required_fields_except_increments(), want)
 }
 
 /// The integers that an update adds. Others are looked at as they are.

@@ -1,7 +1,7 @@
 //! Which parts of a document a computation looks at, so that the rest of a very large one need not be
 //! loaded.
 //!
-//! Filters, updates, sorts and projections tell their [`Needs`]. What they promise: let a document be
+//! Filters, updates, sorts and projections tell their [`RequiredFields`]. What they promise: let a document be
 //! given, and another one that has the same fields at all paths that are *related* to a needed path,
 //! in the same order. A path is related to another one if they are equal or one leads to the other. At
 //! the other paths, fields may be missing or have other values of the same type; arrays are whole. Then
@@ -10,7 +10,7 @@
 //! how large the result is ([`frond_bson::MAX_DOCUMENT_BYTES`]) is for the caller to check.
 //!
 //! So a document on the way to a needed path is there, with its type, also if what is needed of it is
-//! missing; a value on the way that is no document is there as it is. [`Needs::part_of`] makes the
+//! missing; a value on the way that is no document is there as it is. [`RequiredFields::part_of`] makes the
 //! smallest such document.
 
 #[cfg(test)]
@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 ///
 /// A path is as it was written; a numeric component may be a field or the index of an array.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct RequiredFields {
     whole: bool,
     /// In the order of [`order`]; none is below another one. Empty if `whole`.
     paths: Vec<Box<str>>,
@@ -32,34 +32,34 @@ pub struct Needs {
 
 /// How much is needed of what is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
-    /// Nothing, not even whether it is there.
-    Nothing,
-    /// Of a document only that it is there, and what [`Needs::below`] tells; of other values all.
+pub enum Requirement {
+    /// None, not even whether it is there.
+    None,
+    /// Of a document only that it is there, and what [`RequiredFields::below`] tells; of other values all.
     Part,
     /// All.
     Whole,
 }
 
-impl Needs {
+impl RequiredFields {
     /// Nothing is needed.
-    pub fn none() -> Needs {
-        Needs::default()
+    pub fn none() -> RequiredFields {
+        RequiredFields::default()
     }
 
     /// The whole document is needed.
-    pub fn whole() -> Needs {
-        Needs {
+    pub fn whole() -> RequiredFields {
+        RequiredFields {
             whole: true,
             paths: Vec::new(),
         }
     }
 
     /// What is at one path; the empty path is the whole document.
-    pub fn path(path: &str) -> Needs {
-        let mut needs = Needs::none();
-        needs.add(path);
-        needs
+    pub fn path(path: &str) -> RequiredFields {
+        let mut required = RequiredFields::none();
+        required.add(path);
+        required
     }
 
     /// Adds what is at a path; the empty path is the whole document.
@@ -68,7 +68,7 @@ impl Needs {
             return;
         }
         if path.is_empty() {
-            *self = Needs::whole();
+            *self = RequiredFields::whole();
             return;
         }
         // Most come in order.
@@ -87,7 +87,7 @@ impl Needs {
     }
 
     /// Adds all that `other` needs.
-    pub fn extend(&mut self, other: &Needs) {
+    pub fn extend(&mut self, other: &RequiredFields) {
         if other.whole || self.is_none() {
             *self = other.clone();
             return;
@@ -117,21 +117,21 @@ impl Needs {
     }
 
     /// How much is needed of what is at `path`; the empty path is the whole document.
-    pub fn share(&self, path: &str) -> Share {
+    pub fn requirement(&self, path: &str) -> Requirement {
         if self.whole {
-            return Share::Whole;
+            return Requirement::Whole;
         }
         if path.is_empty() {
-            return Share::Part;
+            return Requirement::Part;
         }
         let at = self.behind(path);
         let before = at.checked_sub(1).and_then(|at| self.paths.get(at));
         if before.is_some_and(|before| leads_to(before, path)) {
-            return Share::Whole;
+            return Requirement::Whole;
         }
         match self.from(at).next() {
-            Some(next) if leads_to(path, next) => Share::Part,
-            _ => Share::Nothing,
+            Some(next) if leads_to(path, next) => Requirement::Part,
+            _ => Requirement::None,
         }
     }
 
@@ -142,11 +142,11 @@ impl Needs {
     }
 
     /// Whether one of the paths is related to one of `other`.
-    pub fn meets(&self, other: &Needs) -> bool {
+    pub fn meets(&self, other: &RequiredFields) -> bool {
         match (self.whole, other.whole) {
             (true, _) => !other.is_none(),
             (_, true) => !self.is_none(),
-            _ => (self.paths()).any(|path| other.share(path) != Share::Nothing),
+            _ => (self.paths()).any(|path| other.requirement(path) != Requirement::None),
         }
     }
 
@@ -170,12 +170,12 @@ impl Needs {
     }
 }
 
-impl<'a> FromIterator<&'a str> for Needs {
-    fn from_iter<I: IntoIterator<Item = &'a str>>(paths: I) -> Needs {
+impl<'a> FromIterator<&'a str> for RequiredFields {
+    fn from_iter<I: IntoIterator<Item = &'a str>>(paths: I) -> RequiredFields {
         let mut all: Vec<&str> = paths.into_iter().collect();
         all.sort_unstable_by(|a, b| order(a, b));
         if all.first().is_some_and(|first| first.is_empty()) {
-            return Needs::whole();
+            return RequiredFields::whole();
         }
         let mut paths: Vec<Box<str>> = Vec::with_capacity(all.len());
         for path in all {
@@ -183,7 +183,7 @@ impl<'a> FromIterator<&'a str> for Needs {
                 paths.push(path.into());
             }
         }
-        Needs {
+        RequiredFields {
             whole: false,
             paths,
         }

@@ -98,14 +98,14 @@ fn pipelines_see_what_they_need() {
         let Some(needed) = pipeline.needed_fields() else {
             continue;
         };
-        let needs: Needs = needed.iter().map(String::as_str).collect();
+        let required: RequiredFields = needed.iter().map(String::as_str).collect();
         let docs: Vec<DocBuf> = (0..3)
             .map(|id| json(&random.document(3, &format!("_id: {id}"))))
             .collect();
         let others: Vec<DocBuf> = (docs.iter())
             .map(|doc| match random.below(2) {
-                0 => needs.part_of(doc),
-                _ => random.scramble(doc, &needs, ""),
+                0 => required.part_of(doc),
+                _ => random.scramble(doc, &required, ""),
             })
             .collect();
         partial += usize::from(docs != others);
@@ -115,7 +115,7 @@ fn pipelines_see_what_they_need() {
             outcome(run(&pipeline, &others)),
             result,
             "{source} needs {} of {}",
-            show(&needs),
+            show(&required),
             shown.join("\n")
         );
         fruitful += usize::from(result.is_ok_and(|found| !found.is_empty()));

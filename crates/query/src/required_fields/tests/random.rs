@@ -213,17 +213,17 @@ impl Random {
     }
 
     /// The document without some of the fields at unrelated paths, and with other values in others.
-    pub(super) fn scramble(&mut self, doc: &Doc, needs: &Needs, above: &str) -> DocBuf {
+    pub(super) fn scramble(&mut self, doc: &Doc, required: &RequiredFields, above: &str) -> DocBuf {
         let mut scrambled = DocBuf::new();
         for element in doc.iter_raw() {
             let path = below(above, element.name());
             let old = element.value().unwrap();
-            match (needs.share(&path), old) {
-                (Share::Part, Value::Document(inner)) => {
-                    scrambled.push(element.name(), &self.scramble(inner, needs, &path));
+            match (required.requirement(&path), old) {
+                (Requirement::Part, Value::Document(inner)) => {
+                    scrambled.push(element.name(), &self.scramble(inner, required, &path));
                 }
-                (Share::Nothing, _) if self.below(2) == 0 => {}
-                (Share::Nothing, old) => {
+                (Requirement::None, _) if self.below(2) == 0 => {}
+                (Requirement::None, old) => {
                     let mut new = value(&self.value(2));
                     for _ in 0..1000 {
                         if new.as_value().type_code() == old.type_code() {
@@ -248,8 +248,8 @@ fn below(above: &str, name: &str) -> String {
 }
 
 /// `doc` with the changes that an update made to a document which has the needed fields of `doc`.
-fn with_changes(doc: &Doc, changed: &Doc, needs: &Needs, above: &str) -> DocBuf {
-    if needs.is_whole() {
+fn with_changes(doc: &Doc, changed: &Doc, required: &RequiredFields, above: &str) -> DocBuf {
+    if required.is_whole() {
         return changed.to_owned();
     }
     let mut out = DocBuf::new();
@@ -257,10 +257,10 @@ fn with_changes(doc: &Doc, changed: &Doc, needs: &Needs, above: &str) -> DocBuf 
         let name = element.name();
         let path = below(above, name);
         let new = changed.get(name);
-        match (needs.share(&path), element.value().unwrap(), new) {
-            (Share::Nothing, ..) => out.push_raw(&element),
-            (Share::Part, Value::Document(old), Some(Value::Document(new))) => {
-                out.push(name, &with_changes(old, new, needs, &path));
+        match (required.requirement(&path), element.value().unwrap(), new) {
+            (Requirement::None, ..) => out.push_raw(&element),
+            (Requirement::Part, Value::Document(old), Some(Value::Document(new))) => {
+                out.push(name, &with_changes(old, new, required, &path));
             }
             (_, _, Some(new)) => out.push_value(name, &new),
             (_, _, None) => {}
@@ -282,12 +282,12 @@ pub(super) fn text(doc: &Doc) -> String {
     extjson::to_relaxed(doc)
 }
 
-/// Runs `check` with random documents and other ones that have what `needs` of the computation tells.
+/// Runs `check` with random documents and other ones that have what `required` of the computation tells.
 /// `check` tells whether something came out of it.
 fn hold<T>(
     seed: u64,
     mut make: impl FnMut(&mut Random) -> (String, Result<T>),
-    needs: impl Fn(&T) -> Needs,
+    required: impl Fn(&T) -> RequiredFields,
     check: impl Fn(&T, &Doc, &Doc, &mut Random, &str) -> bool,
 ) {
     let mut random = Random::seeded(seed);
@@ -298,14 +298,14 @@ fn hold<T>(
             continue;
         };
         parsed += 1;
-        let needs = needs(&computation);
+        let required = required(&computation);
         for _ in 0..3 {
             let doc = json(&random.document(3, "_id: 7"));
-            let mut other = random.scramble(&doc, &needs, "");
+            let mut other = random.scramble(&doc, &required, "");
             if random.below(4) == 0 {
-                other = needs.part_of(&doc);
+                other = required.part_of(&doc);
             }
-            assert_eq!(needs.part_of(&other), needs.part_of(&doc));
+            assert_eq!(required.part_of(&other), required.part_of(&doc));
             partial += usize::from(other != doc);
             let shown = format!("{source} on {} and {}", text(&doc), text(&other));
             fruitful += usize::from(check(&computation, &doc, &other, &mut random, &shown));
@@ -326,7 +326,7 @@ fn filters_see_what_they_need() {
             let parsed = filter(&source);
             (source, parsed)
         },
-        Filter::needs,
+        Filter::required_fields,
         |filter, doc, other, _, shown| {
             let result = outcome(filter.run(doc));
             assert_eq!(outcome(filter.run(other)), result, "{shown}");
@@ -344,7 +344,7 @@ fn sorts_see_what_they_need() {
             let parsed = SortSpec::parse(&json(&source));
             (source, parsed)
         },
-        SortSpec::needs,
+        SortSpec::required_fields,
         |sort, doc, other, _, shown| {
             let result = outcome(sort.key(doc));
             assert_eq!(outcome(sort.key(other)), result, "{shown}");
@@ -362,7 +362,7 @@ fn projections_see_what_they_need() {
             let parsed = projection(&source);
             (source, parsed)
         },
-        Projection::needs,
+        Projection::required_fields,
         |projection, doc, other, _, shown| {
             let result = outcome(projection.apply(doc, None));
             assert_eq!(outcome(projection.apply(other, None)), result, "{shown}");
@@ -385,7 +385,7 @@ fn updates_see_what_they_need(seed: u64, make: fn(&mut Random) -> String) {
             let parsed = update(&source, filters);
             (source, parsed)
         },
-        Update::needs,
+        Update::required_fields,
         |update, doc, other, random, shown| {
             let context = ApplyContext {
                 positional: [None, Some(0), Some(1)][random.below(3)],
@@ -396,7 +396,7 @@ fn updates_see_what_they_need(seed: u64, make: fn(&mut Random) -> String) {
             match (result, partial) {
                 (Ok(result), Ok(partial)) => {
                     assert_eq!(result.modified, partial.modified, "{shown}");
-                    let rebuilt = with_changes(doc, &partial.doc, &update.needs(), "");
+                    let rebuilt = with_changes(doc, &partial.doc, &update.required_fields(), "");
                     assert_eq!(text(&rebuilt), text(&result.doc), "{shown}");
                     assert_eq!(rebuilt, result.doc, "{shown}");
                     result.modified

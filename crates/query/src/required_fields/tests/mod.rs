@@ -24,11 +24,11 @@ fn environment() -> Environment<'static> {
 }
 
 /// `*` for the whole document, else the paths with blanks between them.
-fn show(needs: &Needs) -> String {
-    if needs.is_whole() {
+fn show(required: &RequiredFields) -> String {
+    if required.is_whole() {
         return "*".to_owned();
     }
-    needs.paths().collect::<Vec<_>>().join(" ")
+    required.paths().collect::<Vec<_>>().join(" ")
 }
 
 fn filter(text: &str) -> Result<Filter> {
@@ -60,53 +60,53 @@ fn paths_below_others_are_dropped() {
         (&["a", ""], "*"),
         (&["", "a"], "*"),
     ] {
-        let needs: Needs = paths.iter().copied().collect();
-        assert_eq!(show(&needs), expected, "{paths:?}");
-        let mut added = Needs::none();
+        let required: RequiredFields = paths.iter().copied().collect();
+        assert_eq!(show(&required), expected, "{paths:?}");
+        let mut added = RequiredFields::none();
         paths.iter().for_each(|path| added.add(path));
-        assert_eq!(added, needs);
-        let mut twice = needs.clone();
-        twice.extend(&needs);
-        assert_eq!(twice, needs);
+        assert_eq!(added, required);
+        let mut twice = required.clone();
+        twice.extend(&required);
+        assert_eq!(twice, required);
     }
-    let mut needs = Needs::path("a.b");
-    needs.extend(&Needs::path("a"));
-    assert_eq!(show(&needs), "a");
-    needs.extend(&Needs::whole());
-    assert!(needs.is_whole() && !needs.is_none());
-    assert!(Needs::none().is_none());
-    assert_eq!(Needs::whole().into_set(), None);
+    let mut required = RequiredFields::path("a.b");
+    required.extend(&RequiredFields::path("a"));
+    assert_eq!(show(&required), "a");
+    required.extend(&RequiredFields::whole());
+    assert!(required.is_whole() && !required.is_none());
+    assert!(RequiredFields::none().is_none());
+    assert_eq!(RequiredFields::whole().into_set(), None);
 }
 
 #[test]
 fn the_share_of_a_path() {
-    let needs: Needs = ["a.b.c", "a.b.d", "a.bb", "e", "a-b"].into_iter().collect();
+    let required: RequiredFields = ["a.b.c", "a.b.d", "a.bb", "e", "a-b"].into_iter().collect();
     for (path, share, below) in [
-        ("", Share::Part, ""),
-        ("a", Share::Part, "b.c b.d bb"),
-        ("a.b", Share::Part, "c d"),
-        ("a.b.c", Share::Whole, ""),
-        ("a.b.c.x", Share::Whole, ""),
-        ("a.b.cc", Share::Nothing, ""),
-        ("a.c", Share::Nothing, ""),
-        ("a-b", Share::Whole, ""),
-        ("b", Share::Nothing, ""),
-        ("e", Share::Whole, ""),
-        ("f", Share::Nothing, ""),
+        ("", Requirement::Part, ""),
+        ("a", Requirement::Part, "b.c b.d bb"),
+        ("a.b", Requirement::Part, "c d"),
+        ("a.b.c", Requirement::Whole, ""),
+        ("a.b.c.x", Requirement::Whole, ""),
+        ("a.b.cc", Requirement::None, ""),
+        ("a.c", Requirement::None, ""),
+        ("a-b", Requirement::Whole, ""),
+        ("b", Requirement::None, ""),
+        ("e", Requirement::Whole, ""),
+        ("f", Requirement::None, ""),
     ] {
-        assert_eq!(needs.share(path), share, "{path}");
-        let rests: Vec<_> = needs.below(path).collect();
+        assert_eq!(required.requirement(path), share, "{path}");
+        let rests: Vec<_> = required.below(path).collect();
         assert_eq!(rests.join(" "), below, "{path}");
     }
-    assert_eq!(Needs::whole().share("a"), Share::Whole);
-    assert_eq!(Needs::none().share("a"), Share::Nothing);
+    assert_eq!(RequiredFields::whole().requirement("a"), Requirement::Whole);
+    assert_eq!(RequiredFields::none().requirement("a"), Requirement::None);
 }
 
 #[test]
 fn related_needs_meet() {
-    let needs = |paths: &str| -> Needs {
+    let required = |paths: &str| -> RequiredFields {
         match paths {
-            "*" => Needs::whole(),
+            "*" => RequiredFields::whole(),
             paths => paths.split_whitespace().collect(),
         }
     };
@@ -120,8 +120,8 @@ fn related_needs_meet() {
         ("*", "*", true),
         ("*", "", false),
     ] {
-        assert_eq!(needs(a).meets(&needs(b)), expected, "{a} {b}");
-        assert_eq!(needs(b).meets(&needs(a)), expected, "{b} {a}");
+        assert_eq!(required(a).meets(&required(b)), expected, "{a} {b}");
+        assert_eq!(required(b).meets(&required(a)), expected, "{b} {a}");
     }
 }
 
@@ -140,10 +140,10 @@ fn the_part_of_a_document() {
         (&["s.t"], "{s: 5}"),
         (&["none", "a"], "{a: {b: 1, c: {d: 2}, '': 3}}"),
     ] {
-        let needs: Needs = paths.iter().copied().collect();
-        assert_eq!(needs.part_of(&doc), json(expected), "{paths:?}");
+        let required: RequiredFields = paths.iter().copied().collect();
+        assert_eq!(required.part_of(&doc), json(expected), "{paths:?}");
     }
-    assert_eq!(Needs::whole().part_of(&doc), doc);
+    assert_eq!(RequiredFields::whole().part_of(&doc), doc);
 }
 
 #[test]
@@ -188,7 +188,11 @@ fn filters() {
         ("{a: 1, $alwaysTrue: 1}", "a"),
         ("{$sampleRate: 0.5}", ""),
     ] {
-        assert_eq!(show(&filter(text).unwrap().needs()), expected, "{text}");
+        assert_eq!(
+            show(&filter(text).unwrap().required_fields()),
+            expected,
+            "{text}"
+        );
     }
 }
 
@@ -226,8 +230,8 @@ fn updates() {
         // what goes away and comes again moves behind the other fields
         ("[{$unset: 'a'}, {$set: {'a.b': 1}}]", &[], "*"),
     ] {
-        let needs = update(text, filters).unwrap().needs();
-        assert_eq!(show(&needs), expected, "{text}");
+        let required = update(text, filters).unwrap().required_fields();
+        assert_eq!(show(&required), expected, "{text}");
     }
 }
 
@@ -248,15 +252,15 @@ fn increments() {
             .map(|(path, operand)| format!("{path}={operand:?}"))
             .collect();
         assert_eq!(found.join(" "), expected, "{text}");
-        let mut all = update.needs_besides_increments();
+        let mut all = update.required_fields_except_increments();
         update.increments().for_each(|(path, _)| {
             assert!(
-                all.is_whole() || all.share(path) == Share::Nothing,
+                all.is_whole() || all.requirement(path) == Requirement::None,
                 "{text}"
             );
             all.add(path);
         });
-        assert_eq!(all, update.needs(), "{text}");
+        assert_eq!(all, update.required_fields(), "{text}");
     }
 }
 
@@ -271,7 +275,7 @@ fn sorts_and_projections() {
         ),
     ] {
         let spec = SortSpec::parse(&json(text)).unwrap();
-        assert_eq!(show(&spec.needs()), expected, "{text}");
+        assert_eq!(show(&spec.required_fields()), expected, "{text}");
     }
     for (text, expected) in [
         ("{}", "*"),
@@ -288,7 +292,7 @@ fn sorts_and_projections() {
         ("{'a.$': 1}", "*"),
         ("{score: {$meta: 'textScore'}, a: 1}", "_id a"),
     ] {
-        let needs = projection(text).unwrap().needs();
-        assert_eq!(show(&needs), expected, "{text}");
+        let required = projection(text).unwrap().required_fields();
+        assert_eq!(show(&required), expected, "{text}");
     }
 }
