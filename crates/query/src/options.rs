@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorCode, Result};
 use frond_bson::{Doc, Value};
 
-/// What an option may be.
+/// The type of an option.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Type {
     Any,
@@ -39,7 +39,7 @@ pub(crate) struct Options<'o> {
 }
 
 impl<'o> Options<'o> {
-    /// The options in `spec`; `name` is how errors call the place.
+    /// The options in `spec`; `name` is their name in errors.
     pub(crate) fn new(name: &'static str, spec: &'o Doc) -> Options<'o> {
         Options { name, spec }
     }

@@ -9,19 +9,23 @@ pub struct Family {
     /// Those that work, in order.
     pub names: Vec<&'static str>,
     /// Those that MongoDB has and this server does not, in order: an error names them.
-    pub lacking: Vec<&'static str>,
+    pub unsupported: Vec<&'static str>,
 }
 
 impl Family {
-    fn new(title: &'static str, mut names: Vec<&'static str>, lacking: &[&'static str]) -> Family {
+    fn new(
+        title: &'static str,
+        mut names: Vec<&'static str>,
+        unsupported: &[&'static str],
+    ) -> Family {
         names.sort_unstable();
         names.dedup();
-        let mut lacking = lacking.to_vec();
-        lacking.sort_unstable();
+        let mut unsupported = unsupported.to_vec();
+        unsupported.sort_unstable();
         Family {
             title,
             names,
-            lacking,
+            unsupported,
         }
     }
 }

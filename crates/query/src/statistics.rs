@@ -3,7 +3,7 @@
 use crate::number::Number;
 use frond_bson::{Decimal128, Value};
 
-/// A sum of numbers of any type; other values count as nothing.
+/// A sum of numbers of any type; other values are ignored.
 ///
 /// Integers are added exactly and doubles with the error of each addition carried along (Neumaier's
 /// variant of Kahan summation), so the result does not depend on the order of small and large terms.
@@ -11,7 +11,7 @@ use frond_bson::{Decimal128, Value};
 pub(crate) struct Sum {
     integers: i128,
     double: f64,
-    /// What additions to `double` have lost.
+    /// The rounding errors of the additions to `double`.
     lost: f64,
     decimal: Option<Decimal128>,
     has_long: bool,
@@ -104,7 +104,7 @@ pub(crate) struct Average {
 }
 
 impl Average {
-    /// Adds a value; those that are no numbers are ignored.
+    /// Adds a value; values other than numbers are ignored.
     pub(crate) fn add(&mut self, value: &Value<'_>) {
         if self.sum.add(value) {
             self.count += 1;
@@ -131,14 +131,14 @@ impl Average {
 
 /// The standard deviation of the numbers among values, by Welford's method.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Deviation {
+pub(crate) struct StdDev {
     count: u64,
     mean: f64,
     squares: f64,
 }
 
-impl Deviation {
-    /// Adds a value; those that are no numbers are ignored.
+impl StdDev {
+    /// Adds a value; values other than numbers are ignored.
     pub(crate) fn add(&mut self, value: &Value<'_>) {
         let Some(number) = value.as_f64() else {
             return;
@@ -150,7 +150,7 @@ impl Deviation {
     }
 
     /// Adds the numbers of another deviation, by the method of Chan, Golub and LeVeque.
-    pub(crate) fn merge(&mut self, other: &Deviation) {
+    pub(crate) fn merge(&mut self, other: &StdDev) {
         if other.count == 0 {
             return;
         }
@@ -199,7 +199,7 @@ mod tests {
             total(&[Int64(i64::MAX), Int64(1)]),
             Double(9_223_372_036_854_775_808.0)
         );
-        // What overflows in between may fit in the end.
+        // Intermediate overflows do not matter.
         assert_eq!(
             total(&[Int64(i64::MAX), Int64(1), Int64(-1)]),
             Int64(i64::MAX)
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn averages_and_deviations() {
         let mut average = Average::default();
-        let mut deviation = Deviation::default();
+        let mut deviation = StdDev::default();
         assert!(average.result().is_none());
         assert_eq!((deviation.population(), deviation.sample()), (None, None));
         for v in [2, 4, 4, 4, 5, 5, 7, 9] {

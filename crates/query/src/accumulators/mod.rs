@@ -26,7 +26,7 @@ impl Debug for Operator {
     }
 }
 
-/// A parsed accumulator: the expression it is fed with, and how its state begins.
+/// A parsed accumulator: its input expression, and its initial state.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) input: Node,
@@ -44,7 +44,7 @@ pub(crate) enum Start {
     Collated(fn(Collator) -> Box<dyn Accumulator>, Collator),
     /// Both.
     CountedCollated(fn(usize, Collator) -> Box<dyn Accumulator>, Count, Collator),
-    /// By wanted shares.
+    /// With the requested percentiles.
     Percentiles(Arc<Percentiles>),
     /// By a sort order.
     Sorted(Box<order::Order>),
@@ -69,7 +69,7 @@ impl Start {
     }
 }
 
-/// How many values an accumulator keeps.
+/// The number of values that an accumulator keeps.
 #[derive(Debug)]
 pub(crate) enum Count {
     Fixed(usize),

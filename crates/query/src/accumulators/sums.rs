@@ -3,7 +3,7 @@
 use super::{Accumulator, Operator, Plan, Start, plain};
 use crate::error::{Error, Result};
 use crate::expr::{Context, Node, Val};
-use crate::statistics::{Average, Deviation, Sum};
+use crate::statistics::{Average, StdDev, Sum};
 use frond_bson::{OwnedValue, Value};
 
 pub(super) const OPERATORS: &[Operator] = &[
@@ -17,11 +17,11 @@ pub(super) const OPERATORS: &[Operator] = &[
     },
     Operator {
         name: "$stdDevPop",
-        parse: |p, _, v| plain(p, v, || Box::new(Population(Deviation::default()))),
+        parse: |p, _, v| plain(p, v, || Box::new(Population(StdDev::default()))),
     },
     Operator {
         name: "$stdDevSamp",
-        parse: |p, _, v| plain(p, v, || Box::new(Sample(Deviation::default()))),
+        parse: |p, _, v| plain(p, v, || Box::new(Sample(StdDev::default()))),
     },
     Operator {
         name: "$count",
@@ -64,7 +64,7 @@ impl Accumulator for Average {
     }
 }
 
-struct Population(Deviation);
+struct Population(StdDev);
 
 impl Accumulator for Population {
     fn add(&mut self, value: &Val<'_>, _context: &Context<'_>) -> Result<usize> {
@@ -79,7 +79,7 @@ impl Accumulator for Population {
     }
 }
 
-struct Sample(Deviation);
+struct Sample(StdDev);
 
 impl Accumulator for Sample {
     fn add(&mut self, value: &Val<'_>, _context: &Context<'_>) -> Result<usize> {

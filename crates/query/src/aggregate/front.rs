@@ -1,4 +1,4 @@
-//! What a collection can do better than the pipeline: filter, sort, skip and limit by its indexes.
+//! The prefix of a pipeline that a collection can execute with its indexes: filter, sort, skip and limit.
 
 use super::Pipeline;
 use super::stages::{Stage, transform::Transform};
@@ -29,14 +29,14 @@ pub struct Front {
 }
 
 impl Front {
-    /// Whether all documents are wanted in any order.
+    /// Whether all documents are requested, in any order.
     pub fn is_everything(&self) -> bool {
         self.filter.is_empty() && self.sort.is_none() && self.skip == 0 && self.limit.is_none()
     }
 }
 
 impl Pipeline {
-    /// Splits the stages at the front that a collection can do itself from the rest. Running the
+    /// Splits off the leading stages that a collection can execute itself. Running the
     /// rest over the result of the query is the same as running the whole pipeline.
     ///
     /// A `$match` behind a `$sort` goes before it. A pipeline with a source of its own has no front.
@@ -57,7 +57,7 @@ impl Pipeline {
             return (front, self);
         }
         if let Some(Stage::GeoNear(near)) = self.stages.first() {
-            // What is behind may ask for the distances that the stage writes.
+            // Later stages may read the distances that the stage writes.
             if let Some((filter, spec)) = near.front() {
                 (front.filter, front.spec) = (filter, spec);
             }

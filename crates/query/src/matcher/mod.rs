@@ -67,9 +67,9 @@ pub enum Expr {
 /// A `$text`.
 #[derive(Clone, Debug)]
 pub enum Text {
-    /// It is not known which text index answers.
+    /// Not bound to a text index yet.
     Asked(TextQuery),
-    /// With what a text index covers.
+    /// Bound to the specification of a text index.
     Bound(Arc<TextMatch>),
 }
 
@@ -111,7 +111,7 @@ pub enum Op {
 }
 
 impl Expr {
-    /// Calls `found` with every path that the conditions look at; the empty path is the whole document.
+    /// Calls `found` with every path of the conditions; the empty path is the whole document.
     pub(crate) fn paths(&self, found: &mut dyn FnMut(&str)) {
         match self {
             Expr::And(all) | Expr::Or(all) | Expr::Nor(all) => {
@@ -200,7 +200,7 @@ impl Filter {
         Ok(Filter { root })
     }
 
-    /// The filter that documents pass for which a query for what is near a point is asked.
+    /// The filter with the `$near` of a query.
     pub fn of_near(path: &str, near: Near) -> Filter {
         Filter {
             root: Expr::Leaf(Leaf {
@@ -210,7 +210,7 @@ impl Filter {
         }
     }
 
-    /// What the filter asks to be near to, and the path of the geometry.
+    /// The `$near` of the filter, and the path of the geometry.
     pub fn near(&self) -> Option<(&Path, &Arc<Near>)> {
         match operators::geo::near_of(&self.root)? {
             Leaf {
@@ -221,14 +221,14 @@ impl Filter {
         }
     }
 
-    /// The filter that every document passes.
+    /// The filter without conditions.
     pub fn all() -> Filter {
         Filter {
             root: Expr::And(Vec::new()),
         }
     }
 
-    /// The filter that documents pass which pass all of `filters`.
+    /// The conjunction of `filters`.
     pub fn all_of<'a>(filters: impl IntoIterator<Item = &'a Filter>) -> Filter {
         let roots = filters.into_iter().map(|filter| filter.root.clone());
         Filter {
@@ -236,7 +236,7 @@ impl Filter {
         }
     }
 
-    /// Whether every document passes because the filter has no condition.
+    /// Whether the filter has no conditions.
     pub fn is_empty(&self) -> bool {
         matches!(&self.root, Expr::And(children) if children.is_empty())
     }
@@ -265,7 +265,7 @@ impl Filter {
         find(&self.root)
     }
 
-    /// What `$text` asks of a document, once it is known which index answers.
+    /// The `$text` of the filter, after the index is known.
     pub fn text_match(&self) -> Option<&Arc<TextMatch>> {
         match self.text() {
             Some(Text::Bound(bound)) => Some(bound),
@@ -273,7 +273,7 @@ impl Filter {
         }
     }
 
-    /// The filter with its `$text` over what a text index covers.
+    /// The filter with its `$text` bound to a text index.
     pub fn with_text_index(&self, spec: &Arc<TextSpec>) -> Filter {
         fn bind(expr: &Expr, spec: &Arc<TextSpec>) -> Expr {
             let all = |children: &[Expr]| children.iter().map(|child| bind(child, spec)).collect();

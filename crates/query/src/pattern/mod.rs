@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorCode, Result};
 /// The longest pattern, in bytes; the limit of MongoDB's regular expression library.
 const MAX_PATTERN_BYTES: usize = 32_764;
 
-/// How many steps back a match may take before it is given up: MongoDB's limit too.
+/// The limit of backtracking steps of a match, as in MongoDB.
 const BACKTRACK_LIMIT: usize = 10_000_000;
 
 /// A compiled regular expression. It matches strings that contain a match, and stored regular
@@ -22,7 +22,7 @@ pub struct Pattern {
     source: String,
     options: String,
     regex: Regex,
-    /// What to use for text beyond ASCII, if that makes a difference.
+    /// The expression for non-ASCII text, if it differs.
     beyond_ascii: Option<Regex>,
 }
 

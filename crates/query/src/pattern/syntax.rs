@@ -1,6 +1,6 @@
-//! From PCRE's notation of regular expressions, which MongoDB's users write, to this server's.
+//! Translation of regular expressions from PCRE's syntax, which MongoDB uses, to that of `fancy_regex`.
 //!
-//! The two agree on most of the language. What differs and is rewritten here:
+//! The two agree on most of the language. These differences are rewritten here:
 //! - `\d \w \s \b` and their negations are ASCII, unless the pattern starts with `(*UCP)`;
 //! - `$` without the option `m` also matches before a newline at the end of the text;
 //! - inside brackets `[`, `&`, `~` and spaces are literal, and `-` often is;
@@ -9,7 +9,7 @@
 
 use super::Prefix;
 
-/// Members of the ASCII classes, as they stand between brackets.
+/// Members of the ASCII classes, in bracket notation.
 const DIGITS: &str = "0-9";
 const WORD: &str = "0-9A-Za-z_";
 const SPACE: &str = r"\t-\r\x20";

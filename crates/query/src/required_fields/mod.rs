@@ -1,16 +1,16 @@
-//! Which parts of a document a computation looks at, so that the rest of a very large one need not be
+//! The fields of a document that a computation requires, so that the rest of a very large document need not be
 //! loaded.
 //!
-//! Filters, updates, sorts and projections tell their [`RequiredFields`]. What they promise: let a document be
-//! given, and another one that has the same fields at all paths that are *related* to a needed path,
+//! Filters, updates, sorts and projections have [`RequiredFields`]. Their contract: consider a document, and another one
+//! that has the same fields at all paths that are *related* to a required path,
 //! in the same order. A path is related to another one if they are equal or one leads to the other. At
 //! the other paths, fields may be missing or have other values of the same type; arrays are whole. Then
 //! the computation gives the same result for both, or the same error. An update makes the same changes,
-//! all of them at needed paths, and adds fields in the same order behind those that were there; only
-//! how large the result is ([`frond_bson::MAX_DOCUMENT_BYTES`]) is for the caller to check.
+//! all of them at required paths, and appends new fields in the same order; only
+//! the size of the result ([`frond_bson::MAX_DOCUMENT_BYTES`]) must be checked by the caller.
 //!
-//! So a document on the way to a needed path is there, with its type, also if what is needed of it is
-//! missing; a value on the way that is no document is there as it is. [`RequiredFields::part_of`] makes the
+//! So a document on the way to a required path is present, with its type, even if the path itself is
+//! missing; a value on the way that is not a document is present unchanged. [`RequiredFields::part_of`] makes the
 //! smallest such document.
 
 #[cfg(test)]
@@ -20,7 +20,7 @@ use frond_bson::{Doc, DocBuf, Value};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-/// The parts of a document that a computation looks at: all of it, or what is at some dotted paths.
+/// The parts of a document that a computation requires: all of it, or the values at some dotted paths.
 ///
 /// A path is as it was written; a numeric component may be a field or the index of an array.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,24 +30,24 @@ pub struct RequiredFields {
     paths: Vec<Box<str>>,
 }
 
-/// How much is needed of what is at a path.
+/// How much of the value at a path is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requirement {
-    /// None, not even whether it is there.
+    /// Nothing, not even its presence.
     None,
-    /// Of a document only that it is there, and what [`RequiredFields::below`] tells; of other values all.
+    /// Of a document its presence and the paths of [`RequiredFields::below`]; of other values everything.
     Part,
-    /// All.
+    /// Everything.
     Whole,
 }
 
 impl RequiredFields {
-    /// Nothing is needed.
+    /// Nothing is required.
     pub fn none() -> RequiredFields {
         RequiredFields::default()
     }
 
-    /// The whole document is needed.
+    /// The whole document is required.
     pub fn whole() -> RequiredFields {
         RequiredFields {
             whole: true,
@@ -55,14 +55,14 @@ impl RequiredFields {
         }
     }
 
-    /// What is at one path; the empty path is the whole document.
+    /// The value at one path; the empty path is the whole document.
     pub fn path(path: &str) -> RequiredFields {
         let mut required = RequiredFields::none();
         required.add(path);
         required
     }
 
-    /// Adds what is at a path; the empty path is the whole document.
+    /// Adds the value at a path; the empty path is the whole document.
     pub fn add(&mut self, path: &str) {
         if self.whole {
             return;
@@ -71,7 +71,7 @@ impl RequiredFields {
             *self = RequiredFields::whole();
             return;
         }
-        // Most come in order.
+        // Most paths come in order.
         let at = match self.paths.last() {
             Some(last) if order(last, path).is_gt() => self.behind(path),
             _ => self.paths.len(),
@@ -86,7 +86,7 @@ impl RequiredFields {
         self.paths.insert(at, path.into());
     }
 
-    /// Adds all that `other` needs.
+    /// Adds everything that `other` requires.
     pub fn extend(&mut self, other: &RequiredFields) {
         if other.whole || self.is_none() {
             *self = other.clone();
@@ -95,28 +95,28 @@ impl RequiredFields {
         other.paths().for_each(|path| self.add(path));
     }
 
-    /// Whether the whole document is needed.
+    /// Whether the whole document is required.
     pub fn is_whole(&self) -> bool {
         self.whole
     }
 
-    /// Whether nothing is needed.
+    /// Whether nothing is required.
     pub fn is_none(&self) -> bool {
         !self.whole && self.paths.is_empty()
     }
 
-    /// The paths, unless the whole document is needed. They are sorted component by component, so that
+    /// The paths, unless the whole document is required. They are sorted component by component, so that
     /// those below a path stand together; none is below another one.
     pub fn paths(&self) -> impl ExactSizeIterator<Item = &str> {
         self.paths.iter().map(|path| &**path)
     }
 
-    /// The paths as a set, `None` if the whole document is needed.
+    /// The paths as a set, `None` if the whole document is required.
     pub fn into_set(self) -> Option<BTreeSet<String>> {
         (!self.whole).then(|| self.paths.into_iter().map(String::from).collect())
     }
 
-    /// How much is needed of what is at `path`; the empty path is the whole document.
+    /// How much of the value at `path` is required; the empty path is the whole document.
     pub fn requirement(&self, path: &str) -> Requirement {
         if self.whole {
             return Requirement::Whole;
@@ -135,7 +135,7 @@ impl RequiredFields {
         }
     }
 
-    /// The rests of the needed paths that are below `path`: of `a.b.c` that is `b.c` for `a`.
+    /// The required paths below `path`, relative to it: `b.c` of `a.b.c` for `a`.
     pub fn below<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a str> {
         let below = self.from(self.behind(path));
         below.map_while(move |known| known.strip_prefix(path)?.strip_prefix('.'))
@@ -150,7 +150,7 @@ impl RequiredFields {
         }
     }
 
-    /// The fields of `doc` that are at paths related to a needed one. Arrays are whole.
+    /// The fields of `doc` at paths related to a required one. Arrays are whole.
     pub fn part_of(&self, doc: &Doc) -> DocBuf {
         if self.whole {
             return doc.to_owned();
@@ -160,7 +160,7 @@ impl RequiredFields {
         part
     }
 
-    /// Where the first path is that comes behind `path`.
+    /// The index of the first path after `path`.
     fn behind(&self, path: &str) -> usize {
         (self.paths).partition_point(|known| order(known, path).is_le())
     }
@@ -193,13 +193,13 @@ impl<'a> FromIterator<&'a str> for RequiredFields {
 /// Compares paths component by component.
 fn order(a: &str, b: &str) -> Ordering {
     let (a, b) = (a.as_bytes(), b.as_bytes());
-    // What most paths share is skipped in large steps.
+    // Common prefixes are skipped in large steps.
     let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
     let shared = 8 * words.take_while(|(x, y)| x == y).count();
     let rests = (a.get(shared..).unwrap_or_default())
         .iter()
         .zip(b.get(shared..).unwrap_or_default());
-    // No name holds a zero byte: the end of a component comes before all else.
+    // No name has a zero byte: the end of a component sorts before everything else.
     let rank = |byte: u8| if byte == b'.' { 0 } else { byte };
     for (x, y) in rests {
         if x != y {
@@ -211,11 +211,11 @@ fn order(a: &str, b: &str) -> Ordering {
 
 /// Whether `long` is `path` or below it.
 pub(crate) fn leads_to(path: &str, long: &str) -> bool {
-    // The byte behind is compared first: it mostly tells.
+    // The byte after the prefix is compared first: it decides most cases.
     matches!(long.as_bytes().get(path.len()), None | Some(b'.')) && long.starts_with(path)
 }
 
-/// Copies what is at the paths and what leads there. Recursion is as deep as a path or the document.
+/// Copies the values at the paths and their parents. The recursion is as deep as a path or the document.
 fn copy_part(doc: &Doc, paths: &[&str], out: &mut DocBuf) {
     for element in doc.iter_raw() {
         let name = element.name();

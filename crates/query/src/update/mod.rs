@@ -32,7 +32,7 @@ use path::Component;
 use std::sync::Arc;
 use tree::{Fields, Leaf, Node};
 
-/// What an update takes from outside; the query language itself has no clock.
+/// The inputs of an update besides the document; the query language itself has no clock.
 #[derive(Clone, Debug)]
 pub struct ApplyContext {
     /// Now, in milliseconds since 1970, for `$currentDate` and `$$NOW`.
@@ -72,7 +72,7 @@ impl ApplyContext {
 pub struct Applied<'a> {
     /// The document after the update.
     pub doc: DocBuf,
-    /// Whether it differs from before in any bit.
+    /// Whether it differs from the original in any bit.
     pub modified: bool,
     /// The paths that may have changed, for indexes. Meaningless if nothing was modified.
     pub paths_touched: Touched<'a>,
@@ -202,7 +202,7 @@ impl Update {
         self.required_fields_of(|leaf, is_fixed| !is_fixed || leaf.increment().is_none())
     }
 
-    /// The needs, of the operators only of those that `counts` takes.
+    /// The required fields; of the operators only those for which `counts` is true.
     fn required_fields_of(&self, counts: impl Fn(&Leaf, bool) -> bool) -> RequiredFields {
         match &self.kind {
             Kind::Replacement(_) => RequiredFields::whole(),
@@ -384,7 +384,7 @@ fn apply_pipeline(pipeline: &UpdatePipeline, doc: &Doc, context: &ApplyContext) 
     }
 }
 
-/// An upserted document with its `_id` in front, made up if it has none.
+/// An upserted document with its `_id` first; without one it gets the new one.
 fn with_id_first(doc: &Doc, context: &ApplyContext) -> Result<DocBuf> {
     let id = match (doc.get("_id"), context.new_id) {
         (Some(id), _) => {

@@ -1,5 +1,5 @@
-//! A `$match` goes before stages that leave what it looks at as it is, so that indexes can serve it
-//! and fewer documents are worked on.
+//! A `$match` moves before stages that do not change the fields it requires, so that indexes can serve it
+//! and fewer documents are processed.
 
 use crate::aggregate::stages::{Stage, transform::Transform};
 use crate::required_fields::{RequiredFields, Requirement};
@@ -24,8 +24,7 @@ fn first_name(path: &str) -> &str {
     path.split('.').next().unwrap_or_default()
 }
 
-/// Whether a stage leaves the fields that are needed as they are, and passes or drops documents
-/// whole.
+/// Whether a stage does not change the required fields, and only passes or drops documents.
 fn leaves(stage: &Stage, required: &RequiredFields) -> bool {
     if required.is_whole() {
         return false;

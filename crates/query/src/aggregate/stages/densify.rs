@@ -1,4 +1,4 @@
-//! `$densify`: makes documents where a sequence of numbers or dates has gaps.
+//! `$densify`: adds documents where a sequence of numbers or dates has gaps.
 
 use super::Stage;
 use super::sort::Sort;

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::options::{Options, Type};
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
 
-/// Becomes `$setWindowFields` for what is filled from neighbours, and `$addFields` for the rest.
+/// Desugars to `$setWindowFields` for fields filled from neighbours, and `$addFields` for the rest.
 pub(super) fn parse(
     argument: Value<'_>,
     context: &ParseContext<'_>,

@@ -13,11 +13,11 @@ mod date_text;
 mod hash;
 mod iteration;
 mod meta;
+mod misc;
 mod object;
 pub(crate) mod percentile;
 mod regex;
 mod set;
-mod special;
 mod statistics;
 mod string;
 mod trigonometry;
@@ -25,8 +25,8 @@ mod types;
 mod variables;
 
 pub(crate) use array::positive_n;
+pub(crate) use misc::no_javascript;
 pub(crate) use object::merge;
-pub(crate) use special::no_javascript;
 
 use super::node::{Context, Node};
 use super::parse::{Named, Parser};
@@ -44,17 +44,17 @@ pub(crate) struct Operator {
     pub(crate) eval: Eval,
 }
 
-/// How an operator's argument is read.
+/// The form of an operator's argument.
 pub(crate) enum Arguments {
     /// A list; one argument may be given without a list.
     Count { min: usize, max: usize },
     /// A document of named arguments.
     Named(&'static [Named]),
-    /// A form of its own.
-    Special(ParseSpecial),
+    /// A custom form.
+    CustomOperator(ParseSpecial),
 }
 
-/// Reads an operator's argument in a form of its own.
+/// Parses an operator's argument in its custom form.
 pub(crate) type ParseSpecial = fn(&mut Parser<'_>, &'static Operator, Value<'_>) -> Result<Node>;
 
 impl Arguments {
@@ -181,10 +181,10 @@ const fn named_collated(
     }
 }
 
-const fn special(name: &'static str, parse: ParseSpecial, eval: Eval) -> Operator {
+const fn custom(name: &'static str, parse: ParseSpecial, eval: Eval) -> Operator {
     Operator {
         name,
-        arguments: Arguments::Special(parse),
+        arguments: Arguments::CustomOperator(parse),
         eval,
     }
 }
@@ -207,7 +207,7 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
     percentile::OPERATORS,
     regex::OPERATORS,
     set::OPERATORS,
-    special::OPERATORS,
+    misc::OPERATORS,
     statistics::OPERATORS,
     string::OPERATORS,
     trigonometry::OPERATORS,

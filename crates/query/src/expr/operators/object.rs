@@ -1,6 +1,6 @@
 //! Documents: merging them, and fields whose names are computed or unusual.
 
-use super::{Arguments, Eval, Operator, many, named, special};
+use super::{Arguments, Eval, Operator, custom, many, named};
 use crate::error::{Error, Result};
 use crate::expr::node::{Node, check_bytes};
 use crate::expr::parse::{Parser, required};
@@ -9,7 +9,7 @@ use frond_bson::{Doc, DocBuf, Value};
 
 pub(super) const OPERATORS: &[Operator] = &[
     many("$mergeObjects", 0, Arguments::MANY, merge_objects),
-    special("$getField", parse_get_field, Eval::Many(get_field)),
+    custom("$getField", parse_get_field, Eval::Many(get_field)),
     named(
         "$setField",
         &[required("field"), required("input"), required("value")],

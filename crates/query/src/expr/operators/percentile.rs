@@ -1,19 +1,19 @@
 //! `$median`, `$percentile` of the numbers in an array.
 
-use super::{Eval, Operator, special};
+use super::{Eval, Operator, custom};
 use crate::error::{Error, Result};
-use crate::expr::node::{Context, Node, Special};
+use crate::expr::node::{Context, CustomOperator, Node};
 use crate::expr::parse::Parser;
 use crate::expr::value::Val;
 use crate::options::{Options, Type};
 use frond_bson::{ArrayBuf, Doc, OwnedValue, Value};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    special("$median", parse, Eval::Never),
-    special("$percentile", parse, Eval::Never),
+    custom("$median", parse, Eval::Never),
+    custom("$percentile", parse, Eval::Never),
 ];
 
-/// Which percentiles are wanted.
+/// The requested percentiles.
 #[derive(Debug)]
 pub(crate) struct Percentiles {
     shares: Vec<f64>,
@@ -22,7 +22,7 @@ pub(crate) struct Percentiles {
 }
 
 impl Percentiles {
-    /// Reads the argument. Gives the input, which is not parsed yet. `code` is for what is no document.
+    /// Parses the argument. Returns the input, which is not parsed yet. `code` is the error for an argument other than a document.
     pub(crate) fn parse<'v>(
         parser: &mut Parser<'_>,
         name: &'static str,
@@ -60,7 +60,7 @@ impl Percentiles {
         Ok((input, Percentiles { shares, single }))
     }
 
-    /// The percentiles of numbers in order: those that are at least as great as the wanted share of
+    /// The percentiles of sorted numbers: the least number that is not below the given share of
     /// all numbers.
     pub(crate) fn of_sorted(&self, sorted: &[f64]) -> OwnedValue {
         let at = |share: &f64| {
@@ -128,7 +128,7 @@ fn shares(parser: &mut Parser<'_>, p: Value<'_>) -> Result<Vec<f64>> {
     array.values().map(share).collect()
 }
 
-/// The number that takes part in percentiles.
+/// A value as a number for percentiles; NaN is ignored.
 pub(crate) fn number(value: &Val<'_>) -> Option<f64> {
     let number = value.get().and_then(|value| value.as_f64());
     number.filter(|number| !number.is_nan())
@@ -140,7 +140,7 @@ fn parse(
     argument: Value<'_>,
 ) -> Result<Node> {
     let (input, percentiles) = Percentiles::parse(parser, operator.name, 7436200, argument)?;
-    Ok(Node::Special(Box::new(Percentile {
+    Ok(Node::Custom(Box::new(Percentile {
         input: parser.parse(input)?,
         percentiles,
     })))
@@ -152,7 +152,7 @@ struct Percentile {
     percentiles: Percentiles,
 }
 
-impl Special for Percentile {
+impl CustomOperator for Percentile {
     fn eval<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
         let input = self.input.eval(context)?;
         let mut numbers: Vec<f64> = match input.as_array() {

@@ -1,4 +1,4 @@
-//! `$sampleRate` passes a part of the documents, chosen by chance.
+//! `$sampleRate`: a random sample of the documents.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -15,8 +15,7 @@ use crate::error::{Error, ErrorCode, Result};
 #[derive(Clone, Debug)]
 pub struct SampleRate {
     rate: f64,
-    /// The state of a generator (SplitMix64): it differs from query to query by what it starts
-    /// with, and runs on from document to document.
+    /// The state of a generator (SplitMix64), which each query seeds differently and each document advances.
     state: Arc<AtomicU64>,
 }
 
@@ -56,7 +55,7 @@ pub(crate) fn parse(context: Context<'_>, argument: Value<'_>) -> Result<Option<
             "numeric argument to $sampleRate must be in [0, 1]",
         ));
     }
-    // The standard library seeds its hash maps by chance; that will do here.
+    // The standard library seeds its hash maps randomly, which is good enough here.
     let seed = RandomState::new().build_hasher().finish();
     Ok(Some(Expr::Sample(SampleRate {
         rate,

@@ -65,7 +65,7 @@ enum Rule {
     Type(&'static str, TypeSet),
 }
 
-/// What holds for what no other keyword speaks of.
+/// The rule for items and properties that no other keyword covers.
 #[derive(Clone, Debug)]
 enum Otherwise {
     Anything,
@@ -224,7 +224,7 @@ impl Allowed {
         is_named || self.otherwise.accepts(value, state)
     }
 
-    /// Whether neither `properties` nor a pattern speaks of a property.
+    /// Whether neither `properties` nor a pattern covers a property.
     fn is_additional(&self, name: &str) -> bool {
         let state = &mut State::default();
         !self.names.iter().any(|known| known == name)

@@ -108,16 +108,16 @@ pub(crate) struct Target<'a> {
     pub(crate) value: Option<Value<'a>>,
 }
 
-/// What becomes of a field. Writing the value it has already counts as no change.
+/// The result of an operator for a field. Writing the value that it already has counts as no change.
 #[derive(Debug)]
 pub(crate) enum Change<'a> {
-    /// Stays as it is, also if missing.
+    /// The field stays as it is, even if missing.
     Keep,
-    /// Goes away; an array element becomes null.
+    /// The field is removed; an array element becomes null.
     Remove,
-    /// Becomes this value.
+    /// The field gets this value.
     Value(Value<'a>),
-    /// Becomes an array that the modifier built.
+    /// The field becomes an array that the modifier built.
     Array(DocBuf),
 }
 

@@ -1,8 +1,8 @@
 //! `$rand`, `$binarySize`, `$bsonSize`, and the operators that run JavaScript, which is off.
 
-use super::{Eval, Operator, one, special};
+use super::{Eval, Operator, custom, one};
 use crate::error::{Error, Result};
-use crate::expr::node::{Context, Node, Special};
+use crate::expr::node::{Context, CustomOperator, Node};
 use crate::expr::parse::Parser;
 use crate::expr::value::Val;
 use crate::random::Random;
@@ -11,7 +11,7 @@ use frond_bson::Value;
 pub(super) const OPERATORS: &[Operator] = &[
     one("$binarySize", binary_size),
     one("$bsonSize", bson_size),
-    special("$rand", parse_rand, Eval::Never),
+    custom("$rand", parse_rand, Eval::Never),
 ];
 
 /// The error for operators that run JavaScript.
@@ -68,7 +68,7 @@ fn parse_rand(
 ) -> Result<Node> {
     match argument {
         Value::Document(doc) | Value::Array(doc) if doc.is_empty() => {
-            Ok(Node::Special(Box::new(Rand(Random::new()))))
+            Ok(Node::Custom(Box::new(Rand(Random::new()))))
         }
         _ => Err(Error::location(
             3040501,
@@ -77,7 +77,7 @@ fn parse_rand(
     }
 }
 
-impl Special for Rand {
+impl CustomOperator for Rand {
     fn eval<'a>(&'a self, _context: &Context<'a>) -> Result<Val<'a>> {
         Ok(self.0.fraction().into())
     }

@@ -1,15 +1,15 @@
-//! Documents by their position, of which all but some blocks may be on disk.
+//! A buffer of documents by position, of which blocks may be spilled to disk.
 
 use super::{BLOCK_BYTES, Budget, File, put, take};
 use crate::error::{Error, Result};
 use frond_bson::DocBuf;
 use std::collections::VecDeque;
 
-/// Blocks of the disk that are kept in memory.
+/// Spilled blocks that are cached in memory.
 const CACHED_BLOCKS: usize = 8;
 
-/// Documents in a row. They are added at the end and read at any place.
-pub struct Shelf {
+/// A list of documents. They are appended, and read at any position.
+pub struct SpillBuffer {
     budget: Budget,
     blocks: Vec<Block>,
     len: usize,
@@ -18,7 +18,7 @@ pub struct Shelf {
     /// The first block that is in memory only.
     in_memory: usize,
     file: Option<File>,
-    /// Blocks that were read again, the latest last.
+    /// Spilled blocks that were read, the latest last.
     cache: VecDeque<(usize, Vec<DocBuf>)>,
 }
 
@@ -27,14 +27,14 @@ struct Block {
     first: usize,
     docs: Vec<DocBuf>,
     bytes: usize,
-    /// Where the block is on disk.
+    /// The location of the block on disk.
     place: Option<u64>,
 }
 
-impl Shelf {
-    /// An empty shelf.
-    pub fn new(budget: Budget) -> Shelf {
-        Shelf {
+impl SpillBuffer {
+    /// An empty buffer.
+    pub fn new(budget: Budget) -> SpillBuffer {
+        SpillBuffer {
             budget,
             blocks: Vec::new(),
             len: 0,
@@ -45,12 +45,12 @@ impl Shelf {
         }
     }
 
-    /// How many documents there are.
+    /// The number of documents.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there are no documents.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -105,7 +105,7 @@ impl Shelf {
     /// # Errors
     /// Those of files.
     pub fn get(&mut self, position: usize) -> Result<&DocBuf> {
-        let outside = || Error::internal("a document beyond the end of a shelf was asked for");
+        let outside = || Error::internal("a position is beyond the end of a buffer");
         let at = self.blocks.partition_point(|block| block.first <= position);
         let at = at.checked_sub(1).ok_or_else(outside)?;
         let block = self.blocks.get(at).ok_or_else(outside)?;
@@ -131,9 +131,9 @@ impl Shelf {
         docs.get(within).ok_or_else(outside)
     }
 
-    /// Empties the shelf.
+    /// Empties the buffer.
     pub fn clear(&mut self) {
-        let empty = Shelf::new(self.budget.clone());
+        let empty = SpillBuffer::new(self.budget.clone());
         *self = empty;
     }
 }
@@ -161,22 +161,22 @@ mod tests {
         let wanted = |n: usize| doc! {"n": n as i64, "text": text.as_str()};
         for bytes_max in [0, 100_000, 10_000_000] {
             let files = Arc::new(Files::default());
-            let mut shelf = Shelf::new(files.budget("$facet", bytes_max));
+            let mut buffer = SpillBuffer::new(files.budget("$facet", bytes_max));
             for n in 0..200 {
-                shelf.push(wanted(n)).unwrap();
+                buffer.push(wanted(n)).unwrap();
             }
-            assert_eq!(shelf.len(), 200);
+            assert_eq!(buffer.len(), 200);
             let used = files.made.load(Ordering::Relaxed) > 0;
             assert_eq!(used, bytes_max < 10_000_000, "{bytes_max}");
             for n in (0..200).chain((0..200).rev()).chain([5, 150, 6, 151]) {
-                assert_eq!(*shelf.get(n).unwrap(), wanted(n));
+                assert_eq!(*buffer.get(n).unwrap(), wanted(n));
             }
-            assert!(shelf.get(200).is_err());
-            shelf.clear();
-            assert!(shelf.is_empty() && files.open.load(Ordering::Relaxed) == 0);
+            assert!(buffer.get(200).is_err());
+            buffer.clear();
+            assert!(buffer.is_empty() && files.open.load(Ordering::Relaxed) == 0);
         }
-        let mut shelf = Shelf::new(Budget::in_memory("$facet", 50_000));
-        let mut all = (0..200).map(|n| shelf.push(wanted(n)));
+        let mut buffer = SpillBuffer::new(Budget::in_memory("$facet", 50_000));
+        let mut all = (0..200).map(|n| buffer.push(wanted(n)));
         assert!(all.any(|result| result.is_err_and(|error| error.code().code() == 292)));
     }
 }
