@@ -1,4 +1,4 @@
-//! Orders of strings other than that of their bytes.
+//! Collation: orders of strings by the rules of a language.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,7 +9,7 @@ use crate::{Doc, Value};
 /// An order of strings by the rules of a language.
 ///
 /// `compare` must be a total preorder, and the bytes of `sort_key` must compare as `compare` does:
-/// strings that are equal have equal keys. Strings that are not UTF-8 come with U+FFFD in the place of what is not.
+/// strings that are equal have equal keys. Strings that are not UTF-8 are passed with U+FFFD for each invalid sequence.
 pub trait Collate: Send + Sync + fmt::Debug {
     /// How two strings compare.
     fn compare(&self, a: &str, b: &str) -> Ordering;
@@ -22,8 +22,8 @@ pub trait Collate: Send + Sync + fmt::Debug {
     fn spec(&self) -> &Doc;
 }
 
-/// How strings inside values compare: by their UTF-8 bytes, which is the default and costs nothing,
-/// or by the rules of a language. Cloning is cheap.
+/// How strings in values compare: by their bytes, which is the default and has no overhead, or by the rules of a
+/// language. Cloning is cheap.
 #[derive(Clone, Default)]
 pub struct Collator(Option<Arc<dyn Collate>>);
 
@@ -96,15 +96,14 @@ impl fmt::Debug for Collator {
     }
 }
 
-/// The rules of strings, resolved where values are compared and encoded: with those of the bytes the
-/// compiler leaves no trace of them.
+/// The order of strings as a type parameter of comparing and encoding, so that the order by bytes is inlined.
 pub(crate) trait Rules {
     fn compare(&self, a: &str, b: &str) -> Ordering;
 
     /// As [`Rules::compare`], for text that need not be UTF-8.
     fn compare_bytes(&self, a: &[u8], b: &[u8]) -> Ordering;
 
-    /// Calls `write` with bytes that compare as the text, which need not be UTF-8, does.
+    /// Calls `write` with the sort key of a text, which need not be UTF-8.
     fn with_key(&self, text: &[u8], write: impl FnOnce(&[u8]));
 }
 
@@ -128,7 +127,7 @@ impl Rules for Bytes {
     }
 }
 
-/// Rules that are known only at run time.
+/// Rules by dynamic dispatch.
 pub(crate) struct Foreign<'c>(pub(crate) &'c dyn Collate);
 
 impl Rules for Foreign<'_> {

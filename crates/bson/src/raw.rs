@@ -38,7 +38,7 @@ impl<'a> RawElement<'a> {
         self.whole
     }
 
-    /// Splits the first element from `bytes`: the inside of a document, or elements that were taken out of one. `None` at the end of the
+    /// Splits the first element from `bytes`: the elements of a document, or some of them. `None` at the end of the
     /// document and on corrupt bytes.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Option<(RawElement<'a>, &'a [u8])> {
@@ -63,7 +63,7 @@ impl<'a> RawElement<'a> {
     }
 }
 
-/// Where `byte` is first. Made for names: eight bytes at a time, and nothing to set up.
+/// The index of the first `byte`. For names: eight bytes at a time, without set-up cost.
 #[inline]
 pub fn find_byte(bytes: &[u8], byte: u8) -> Option<usize> {
     match bytes
@@ -78,7 +78,7 @@ pub fn find_byte(bytes: &[u8], byte: u8) -> Option<usize> {
 #[inline]
 fn find_in_word(word: [u8; 8], byte: u8) -> Option<usize> {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
-    // The byte that is looked for becomes zero; its high bit is then the lowest one that is set.
+    // The searched byte becomes zero; its high bit is then the lowest one that is set.
     let word = u64::from_le_bytes(word) ^ (ONES * u64::from(byte));
     let zeros = word.wrapping_sub(ONES) & !word & (ONES << 7);
     (zeros != 0).then(|| zeros.trailing_zeros() as usize / 8)
@@ -101,7 +101,7 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 /// How many bytes the value of type `tag` takes at the start of `bytes`; `None` for unknown types and corrupt
-/// bytes. The length may be more than there is.
+/// bytes. The length may exceed `bytes`.
 #[inline]
 pub fn value_len(tag: u8, bytes: &[u8]) -> Option<usize> {
     Some(match tag {
@@ -139,7 +139,7 @@ pub fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Appends text as it stands in a document: with its length and a zero byte.
+/// Appends text as in a document: with its length and a zero byte.
 pub(crate) fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
     out.extend_from_slice(text);

@@ -22,9 +22,8 @@ pub const INT64: u8 = 0x12;
 pub const DECIMAL128: u8 = 0x13;
 pub const MIN_KEY: u8 = 0xFF;
 pub const MAX_KEY: u8 = 0x7F;
-/// Not of BSON: stands where a value was taken out that is kept elsewhere, with a number of 4 bytes in its
-/// place. Elements of this type can be walked over and copied, but have no value. Validation refuses them,
-/// so that none comes from outside.
+/// Not a BSON type: the placeholder of a value that is stored elsewhere, with a number of 4 bytes. Elements of this
+/// type can be iterated and copied, but have no value. Validation refuses them, so that none comes from outside.
 pub const ELSEWHERE: u8 = 0x60;
 
 /// Type bytes and the names that `$type` and error messages use.

@@ -18,7 +18,7 @@ pub use date::{format_millis, parse_millis};
 pub use parse::{parse, parse_value};
 pub use scan::ParseError;
 
-/// The relaxed form: numbers and dates as people write them. Some numeric types are lost.
+/// The relaxed form: plain numbers and ISO 8601 dates. Some numeric types are lost.
 pub fn to_relaxed(doc: &Doc) -> String {
     value_to_relaxed(&Value::Document(doc))
 }

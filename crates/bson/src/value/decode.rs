@@ -11,7 +11,7 @@ impl<'a> RawElement<'a> {
     }
 }
 
-/// The text of a value whose bytes are exactly `bytes`, and what goes with it; `None` when they are corrupt and for types
+/// The text of a value whose bytes are exactly `bytes`, and its other parts; `None` when they are corrupt and for types
 /// without text.
 #[inline]
 pub(crate) fn text_at(tag: u8, bytes: &[u8]) -> Option<Text<'_>> {

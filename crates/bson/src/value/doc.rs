@@ -28,7 +28,7 @@ impl Doc {
     /// MongoDB ([`crate::NotUtf8`]).
     ///
     /// # Errors
-    /// The first thing that is wrong, with its offset.
+    /// The first problem, with its offset.
     pub fn validate(bytes: &[u8]) -> Result<&Doc, Error> {
         validate::whole(bytes)?;
         Ok(Doc::wrap(bytes))
@@ -43,7 +43,7 @@ impl Doc {
         Ok((Doc::validate(doc)?, rest))
     }
 
-    /// Borrows bytes that were validated before, such as those from our own storage.
+    /// Borrows bytes that were validated before, such as those from storage.
     pub fn from_trusted(bytes: &[u8]) -> &Doc {
         Doc::wrap(bytes)
     }
@@ -88,7 +88,7 @@ impl Doc {
         }
     }
 
-    /// The values in order; what one wants from an array.
+    /// The values in order, for arrays.
     pub fn values(&self) -> impl Iterator<Item = Value<'_>> {
         self.iter_raw().map_while(|e| e.value())
     }

@@ -24,7 +24,7 @@ pub enum Value<'a> {
     Array(&'a Doc),
     /// Binary data.
     Binary {
-        /// What the bytes are: 0 generic, 4 UUID, …
+        /// The subtype: 0 generic, 4 UUID, …
         subtype: u8,
         /// The bytes as stored; those of subtype 2 start with a second length.
         bytes: &'a [u8],
@@ -196,7 +196,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// MongoDB's truth: false, null, undefined and zero are false, all else is true (NaN too).
+    /// Truth as in MongoDB: false, null, undefined and zero are false, everything else is true (NaN too).
     pub fn truthy(&self) -> bool {
         match self {
             Value::Bool(b) => *b,
@@ -228,7 +228,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Appends the value's bytes as they stand in a document, without type byte and name.
+    /// Appends the value's bytes as in a document, without type byte and name.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         match *self {
             Value::Double(d) => out.extend_from_slice(&d.to_le_bytes()),

@@ -1,8 +1,7 @@
 //! Text that is not UTF-8.
 //!
-//! BSON says that text is UTF-8, but old clients stored other encodings, and MongoDB keeps what it gets. Such a value is
-//! [`Value::NotUtf8`], so that whoever has the text of a [`Value::String`] has characters, and whoever works on bytes sees all
-//! of them.
+//! BSON specifies UTF-8, but old clients stored other encodings, and MongoDB keeps them. Such a value is
+//! [`Value::NotUtf8`]: so the text of a [`Value::String`] is always valid, and code that works on bytes handles both.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,11 +14,11 @@ use crate::{ObjectId, tag};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NotUtf8<'a> {
     tag: u8,
-    /// The value's bytes in a document. Their lengths and ends are right.
+    /// The value's bytes in a document. Their lengths and terminators are valid.
     bytes: &'a [u8],
 }
 
-/// The text of a value as bytes, and what goes with it.
+/// The text of a value as bytes, and its other parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Text<'a> {
     /// Of a string, a symbol or code.
@@ -57,17 +56,17 @@ impl<'a> NotUtf8<'a> {
         self.tag
     }
 
-    /// The value's bytes as they stand in a document, without type byte and name.
+    /// The value's bytes as in a document, without type byte and name.
     pub fn value_bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The text and what goes with it.
+    /// The text and the other parts.
     pub fn text(&self) -> Text<'a> {
         text_at(self.tag, self.bytes).unwrap_or(Text::Plain(&[]))
     }
 
-    /// The text with U+FFFD in the place of what is not UTF-8.
+    /// The text with U+FFFD for each invalid sequence.
     pub fn to_lossy(&self) -> String {
         match self.text() {
             Text::Plain(text) => lossy(text).into_owned(),
@@ -116,7 +115,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The characters of a string or a symbol, with U+FFFD in the place of what is not UTF-8.
+    /// The characters of a string or a symbol, with U+FFFD for each invalid sequence.
     pub fn characters(&self) -> Option<Cow<'a, str>> {
         match *self {
             Value::String(text) | Value::Symbol(text) => Some(Cow::Borrowed(text)),
