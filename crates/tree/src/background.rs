@@ -1,4 +1,4 @@
-//! The background thread: it flushes sealed memtables, and compacts when nobody commits.
+//! The background thread: it flushes sealed memtables, and compacts while the store is idle.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

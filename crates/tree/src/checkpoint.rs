@@ -114,7 +114,7 @@ impl Checkpointer {
     }
 }
 
-/// The trees of a page, as they stand on disk.
+/// The stored form of a page of trees.
 fn encode_page(page: &TreePage) -> Vec<u8> {
     let mut out = Vec::new();
     out.put_u32(page.trees().len() as u32);

@@ -177,7 +177,7 @@ fn zstd_compressor(few_matches: bool) -> std::io::Result<zstd::bulk::Compressor<
     Ok(compressor)
 }
 
-/// Whether short matches are not worth it.
+/// Whether short matches do not pay off.
 fn has_few_matches(bytes: &[u8]) -> bool {
     bits_per_byte(bytes) < BITS_FOR_SHORT_MATCHES
 }

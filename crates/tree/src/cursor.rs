@@ -31,7 +31,7 @@ pub struct Cursor {
     /// The key that was returned last, and its value if that is made of update messages.
     key: Vec<u8>,
     folded: Option<Vec<u8>>,
-    /// Whether the merger still stands at `key`.
+    /// Whether the merger is still at `key`.
     at_key: bool,
     done: bool,
 }
@@ -264,8 +264,8 @@ impl Cursor {
         Some(alive)
     }
 
-    /// The key below which the first key below `key` lies that no range delete of a memtable covers;
-    /// `None` if that is `key` itself.
+    /// The upper bound of the next keys below `key` that no range delete of a memtable covers; `None` if that
+    /// is `key` itself.
     fn alive_before(&self, key: Option<&[u8]>) -> Option<Arc<[u8]>> {
         let mut alive: Option<Arc<[u8]>> = None;
         let memtables = &self.merger.sources[..self.memtables];

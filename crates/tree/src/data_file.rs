@@ -213,13 +213,13 @@ pub(crate) fn push_block(out: &mut Vec<u8>, codec: Compression, payload: &[u8]) 
     out[start + 12] = compress::code(used);
 }
 
-/// Writes the checksum of a block that will stand at `offset`.
+/// Writes the checksum of a block for `offset`.
 pub(crate) fn seal_block(block: &mut [u8], offset: u64) {
     let (checksum, rest) = block.split_at_mut(8);
     checksum.copy_from_slice(&xxh3_64_with_seed(rest, offset).to_le_bytes());
 }
 
-/// Checks that a block that stands at `offset` carries its checksum.
+/// Checks the checksum of a block at `offset`.
 pub(crate) fn check_block(block: &[u8], offset: u64) -> Result<()> {
     let sum = |rest| xxh3_64_with_seed(rest, offset).to_le_bytes();
     match block.split_at_checked(8) {
@@ -228,7 +228,7 @@ pub(crate) fn check_block(block: &[u8], offset: u64) -> Result<()> {
     }
 }
 
-/// Checks a block that stands at `offset`, and calls `visit` with its payload.
+/// Checks a block at `offset`, and calls `visit` with its payload.
 pub(crate) fn decode_block<T>(
     block: &[u8],
     offset: u64,

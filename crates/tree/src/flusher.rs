@@ -1,4 +1,4 @@
-//! The state of the background flusher: how its thread is woken, its pool, and what it tells committers.
+//! The state of the background flusher: its thread, its pool, and the information for committers.
 
 use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;

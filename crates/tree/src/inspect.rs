@@ -25,7 +25,7 @@ pub enum ProblemKind {
     Malformed,
     /// Keys, pivots or run numbers are not in ascending order.
     Order,
-    /// Keys lie outside of the range that is recorded for them, or figures differ from those recorded.
+    /// Keys are outside of their recorded range, or figures differ from the recorded ones.
     Bounds,
     /// A filter lacks a key of its run.
     Filter,
@@ -337,7 +337,7 @@ impl<'a> Inspector<'a> {
     }
 }
 
-/// The length of the extent of a block that stands alone.
+/// The length of the extent of a block that has one of its own.
 pub(crate) fn block_extent(len: u32) -> u64 {
     u64::from(len).next_multiple_of(ALIGNMENT as u64)
 }

@@ -61,7 +61,7 @@ impl Engine {
         }
     }
 
-    /// Seals the active memtable during a replay; the log goes on at `position`.
+    /// Seals the active memtable during a replay; the log continues at `position`.
     pub(crate) fn seal_replayed(&self, position: u64) {
         let version = self.version.load_full();
         let size = self.options.memtable_size();

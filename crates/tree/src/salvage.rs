@@ -60,7 +60,7 @@ impl fmt::Display for Lost {
     }
 }
 
-/// What was salvaged, and what was not.
+/// The result of a salvage.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SalvageReport {
     /// What could not be read or is invalid.

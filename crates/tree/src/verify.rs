@@ -177,7 +177,7 @@ impl<'a> Walk<'a> {
             let what = "the pivots of a node do not ascend";
             self.inspector.note(at, ProblemKind::Order, what);
         }
-        // The first child takes whatever lies below its pivot.
+        // The first child also takes the keys below its pivot.
         if !node
             .children
             .iter()
@@ -340,7 +340,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Adds a page and returns what is wrong with it, each thing once.
+    /// Adds a page and returns its problems, each once.
     fn add(
         &mut self,
         page: &Page,

@@ -139,7 +139,7 @@ mod tests {
             throttle.delay(&rate, 1000, 1, 0.1, 32 << 20),
             Duration::ZERO
         );
-        // 100 bytes at a quarter of 100 MiB/s are 4 microseconds; nobody waits for these before there are many.
+        // 100 bytes at a quarter of 100 MiB/s are 4 microseconds; no commit waits before they add up.
         let total: Duration = (0..10_000)
             .map(|_| throttle.delay(&rate, 100, 2, 0.9, 32 << 20))
             .filter(|delay| !delay.is_zero())

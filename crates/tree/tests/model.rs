@@ -254,7 +254,7 @@ fn run(seed: u64, steps: usize) -> u32 {
             match random.random_range(0..10) {
                 0..5 => {
                     if index == 0 {
-                        // The first tree is mostly filled at its right edge.
+                        // The first tree mostly gets appends.
                         ascending += 1;
                         key = format!("new{ascending:08}").into_bytes();
                     }
@@ -320,7 +320,7 @@ fn run(seed: u64, steps: usize) -> u32 {
             }
         }
         if random.random_bool(0.002) {
-            // Most of a tree goes, in one commit.
+            // One commit deletes most of a tree.
             let index = random.random_range(0..trees.len());
             let map = next.get_mut(&trees[index]).unwrap();
             let keys: Vec<Vec<u8>> = map.keys().skip(map.len() / 10).cloned().collect();

@@ -45,15 +45,15 @@ impl Table {
         self.folded[sequence as usize].with_mut(|slot| unsafe { *slot = true });
     }
 
-    /// How many folds there were.
+    /// The number of folds.
     fn folds(&self) -> usize {
-        // SAFETY: asked when nobody folds any more; the checker would object.
+        // SAFETY: called after the last fold; the checker would object.
         let is_set = |slot: &&UnsafeCell<bool>| slot.with(|slot| unsafe { *slot });
         self.folded.iter().filter(is_set).count()
     }
 
     fn has(&self, sequence: u64) -> bool {
-        // SAFETY: only asked for numbers whose commits are over; the checker would object.
+        // SAFETY: only called for finished commits; the checker would object.
         self.slots[sequence as usize].with(|slot| unsafe { *slot })
     }
 }
@@ -106,7 +106,7 @@ impl Store {
         table.reservations.leave(1);
     }
 
-    /// `Engine::seal`, then the start of `Engine::flush_memtable`. Returns how many folds the flusher met.
+    /// `Engine::seal`, then the start of `Engine::flush_memtable`. Returns the number of folds that the flush found.
     fn seal_and_flush(&self) -> usize {
         let sealed = &self.tables[0];
         let state = self.next_sequence.lock();
@@ -194,7 +194,7 @@ pub(crate) fn a_reservation_is_never_counted_too_low() {
     reserver.join().unwrap();
 }
 
-/// A fold sees all that is visible, and it is over before the flush begins.
+/// A fold sees all visible commits, and is finished before the flush begins.
 pub(crate) fn a_fold_sees_all_that_is_visible_and_the_flush_waits_for_it() {
     let store = Store::new();
     let writers = [(), ()].map(|()| {

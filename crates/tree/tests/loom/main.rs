@@ -1,9 +1,9 @@
 //! The lock-free parts under a model checker: every interleaving of a few threads, with all values that
 //! the memory model allows a load to return.
 //!
-//! `FROND_PREEMPTIONS` is how often a thread may be interrupted in one run (2); `all` takes that
-//! bound away, which takes minutes. The files under test are compiled into this
-//! program again, with the model checker's atomics and locks in the place of the system's.
+//! `FROND_PREEMPTIONS` is the number of preemptions per run (2); `all` removes the
+//! bound, which takes minutes. The files under test are compiled into this
+//! program again, with the atomics and locks of the model checker instead of the system's.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -24,7 +24,7 @@ mod publisher;
 #[path = "../../src/memtable/reservations.rs"]
 mod reservations;
 
-/// The kinds of messages, as far as an entry knows them.
+/// The kinds of messages, for the entries of the models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Put,
