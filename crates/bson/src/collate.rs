@@ -47,6 +47,7 @@ impl Collator {
     }
 
     /// The rules; `None` for the order of the bytes.
+    #[inline]
     pub(crate) fn rules(&self) -> Option<&dyn Collate> {
         self.0.as_deref()
     }

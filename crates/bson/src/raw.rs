@@ -95,6 +95,7 @@ fn find_far(bytes: &[u8], byte: u8) -> Option<usize> {
     Some(words.len() * 8 + last)
 }
 
+#[inline]
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
     let b = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_le_bytes(b.try_into().ok()?) as usize)
@@ -140,6 +141,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// Appends text as in a document: with its length and a zero byte.
+#[inline]
 pub(crate) fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
     out.extend_from_slice(text);
@@ -147,6 +149,7 @@ pub(crate) fn write_text(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// Writes text up to its first zero byte, and a zero byte.
+#[inline]
 pub(crate) fn write_cstring(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
     let len = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
@@ -155,6 +158,7 @@ pub(crate) fn write_cstring(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Appends a length as four bytes.
+#[inline]
 pub(crate) fn write_len(out: &mut Vec<u8>, len: usize) {
     out.extend_from_slice(&(len as u32).to_le_bytes());
 }
@@ -166,6 +170,7 @@ pub(crate) struct IndexName {
 }
 
 impl IndexName {
+    #[inline]
     pub(crate) fn new(mut index: u32) -> Self {
         let mut name = Self {
             digits: [b'0'; 10],
@@ -182,6 +187,7 @@ impl IndexName {
         name
     }
 
+    #[inline]
     pub(crate) fn as_str(&self) -> &str {
         let digits = self.digits.get(self.start..).unwrap_or_default();
         std::str::from_utf8(digits).unwrap_or_default()

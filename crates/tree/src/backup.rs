@@ -55,14 +55,7 @@ impl Snapshot {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<BackupReport> {
         target.check()?;
-        let names = target
-            .disk
-            .list()
-            .map_err(Error::io("listing the target's files"))?;
-        if names.iter().any(|name| name.ends_with(".frond")) {
-            let text = "the target of a backup holds a store already".to_owned();
-            return Err(Error::InvalidOption(text));
-        }
+        target.check_holds_no_store("backup")?;
         let file = target
             .disk
             .open(DATA_FILE, true)

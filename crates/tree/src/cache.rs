@@ -145,7 +145,7 @@ impl PageCache {
     }
 
     /// Bytes held, hits and misses.
-    pub(crate) fn figures(&self) -> (u64, u64, u64) {
+    pub(crate) fn stats(&self) -> (u64, u64, u64) {
         let counter = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (
             self.cache.weight() + self.budget.pinned(),

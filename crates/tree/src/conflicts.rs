@@ -46,12 +46,14 @@ pub(crate) struct RecentCommits {
 
 impl RecentCommits {
     /// Whether the key was committed after `snapshot`, or may have been.
+    #[inline]
     pub(crate) fn conflicts(&mut self, hash: u64, snapshot: u64) -> bool {
         snapshot < self.floor
             || self.young.has_newer(hash, snapshot)
             || self.old.has_newer(hash, snapshot)
     }
 
+    #[inline]
     pub(crate) fn record(&mut self, hash: u64, sequence: u64) {
         if self.young.len() >= RECENT_MAX {
             self.floor = self.old.end;

@@ -66,7 +66,7 @@ impl DataFile {
     }
 
     /// Reads, reads' bytes and written bytes since the store was opened.
-    pub(crate) fn io_figures(&self) -> (u64, u64, u64) {
+    pub(crate) fn io_stats(&self) -> (u64, u64, u64) {
         let figure = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (
             figure(&self.reads),

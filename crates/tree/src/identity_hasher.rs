@@ -7,6 +7,7 @@ use std::hash::Hasher;
 pub struct IdentityHasher(u64);
 
 impl Hasher for IdentityHasher {
+    #[inline]
     fn finish(&self) -> u64 {
         self.0
     }
@@ -17,6 +18,7 @@ impl Hasher for IdentityHasher {
         }
     }
 
+    #[inline]
     fn write_u64(&mut self, hash: u64) {
         self.0 = hash;
     }

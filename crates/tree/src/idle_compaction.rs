@@ -104,7 +104,7 @@ impl Engine {
 
     /// Flushes until nothing is pending, or until `is_wanted` says no; then the answer is false.
     fn compact_all(&self, is_wanted: impl Fn() -> bool) -> Result<bool> {
-        let (_, _, mut saved) = self.runs.data.io_figures();
+        let (_, _, mut saved) = self.runs.data.io_stats();
         let mut changed = false;
         let mut wanted = true;
         for id in self.pending_trees() {
@@ -112,7 +112,7 @@ impl Engine {
             while wanted && self.compact_tree_once(id)? {
                 changed = true;
                 wanted = is_wanted();
-                let (_, _, written) = self.runs.data.io_figures();
+                let (_, _, written) = self.runs.data.io_stats();
                 if written - saved >= CHECKPOINT_BYTES {
                     self.checkpoint_trees()?;
                     saved = written;
@@ -135,9 +135,9 @@ impl Engine {
         let Some(tree) = tree.filter(|tree| !tree.loading) else {
             return Ok(false);
         };
-        let (_, _, before) = self.runs.data.io_figures();
+        let (_, _, before) = self.runs.data.io_stats();
         let root = self.builder(id, &tree).compact_step(&tree.root)?;
-        let (_, _, after) = self.runs.data.io_figures();
+        let (_, _, after) = self.runs.data.io_stats();
         let spend = |credit: u64| Some(credit.saturating_sub(after - before));
         let _ = (self.flusher.compaction_credit).fetch_update(
             Ordering::Relaxed,

@@ -12,6 +12,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    #[inline]
     pub(crate) fn to_byte(self) -> u8 {
         match self {
             Kind::Put => 0,
@@ -20,6 +21,7 @@ impl Kind {
         }
     }
 
+    #[inline]
     pub(crate) fn from_byte(byte: u8) -> Option<Kind> {
         Some(match byte {
             0 => Kind::Put,

@@ -46,6 +46,7 @@ pub(crate) fn numbers_of(payload: &[u8]) -> u64 {
 }
 
 /// Fails for a key or a value that is too large.
+#[inline]
 pub(crate) fn check_sizes(key_len: usize, value_len: usize) -> Result<()> {
     for (what, bytes, limit) in [
         ("key", key_len, KEY_BYTES_MAX),

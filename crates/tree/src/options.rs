@@ -103,6 +103,17 @@ impl Options {
         }
     }
 
+    /// Fails if there is a store on the disk already. `work` names what would write one: "backup" or "salvage".
+    pub(crate) fn check_holds_no_store(&self, work: &str) -> Result<()> {
+        let names = self.disk.list();
+        let names = names.map_err(Error::io("listing the target's files"))?;
+        if names.iter().any(|name| name.ends_with(".frond")) {
+            let text = format!("the target of a {work} holds a store already");
+            return Err(Error::InvalidOption(text));
+        }
+        Ok(())
+    }
+
     /// The size of a memtable in bytes.
     pub(crate) fn memtable_size(&self) -> usize {
         self.memtable_bytes

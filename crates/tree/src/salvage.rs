@@ -99,14 +99,7 @@ impl Store {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<SalvageReport> {
         let inspector = Inspector::open(&*source.disk, progress)?;
-        let names = target
-            .disk
-            .list()
-            .map_err(Error::io("listing the target's files"))?;
-        if names.iter().any(|name| name.ends_with(".frond")) {
-            let text = "the target of a salvage holds a store already".to_owned();
-            return Err(Error::InvalidOption(text));
-        }
+        target.check_holds_no_store("salvage")?;
         let mut salvage = Salvage {
             inspector,
             target: Store::open(target)?,

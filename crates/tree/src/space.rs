@@ -56,7 +56,7 @@ struct Inner {
     waiting: Vec<(u64, u64)>,
 }
 
-/// Figures about the data file, in bytes.
+/// Statistics of the data file, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SpaceStats {
     /// Length of the file.

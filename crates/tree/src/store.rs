@@ -44,7 +44,7 @@ impl Drop for Handle {
     }
 }
 
-/// Figures about an open store.
+/// Statistics of an open store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreStats {
     /// Number of trees.
@@ -237,7 +237,7 @@ impl Store {
             .collect()
     }
 
-    /// Figures about one tree; all zero if it does not exist. Walks its internal nodes.
+    /// Statistics of one tree; all zero if it does not exist. Walks its internal nodes.
     pub fn tree_stats(&self, tree: TreeId) -> TreeStats {
         let version = self.engine().version.load_full();
         let mut stats = TreeStats::default();
@@ -245,22 +245,22 @@ impl Store {
             tree.root.collect(0, &mut stats);
         }
         for memtable in version.memtables() {
-            if let Some(figures) = memtable.tree_figures(tree) {
-                stats.entries_estimate += figures.entries;
-                stats.logical_bytes += figures.bytes;
-                stats.memtable_bytes += figures.bytes;
-                stats.search_bytes += figures.node_bytes;
+            if let Some(in_memory) = memtable.tree_stats(tree) {
+                stats.entries_estimate += in_memory.entries;
+                stats.logical_bytes += in_memory.bytes;
+                stats.memtable_bytes += in_memory.bytes;
+                stats.search_bytes += in_memory.node_bytes;
             }
         }
         stats
     }
 
-    /// Figures about the store.
+    /// Statistics of the store.
     pub fn stats(&self) -> StoreStats {
         let engine = self.engine();
         let version = engine.version.load_full();
-        let (page_bytes, cache_hits, cache_misses) = engine.runs.cache.figures();
-        let (reads, read_bytes, written_bytes) = engine.runs.data.io_figures();
+        let (page_bytes, cache_hits, cache_misses) = engine.runs.cache.stats();
+        let (reads, read_bytes, written_bytes) = engine.runs.data.io_stats();
         let figure = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         StoreStats {
             trees: version.trees.len() as u64,

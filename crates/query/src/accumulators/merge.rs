@@ -1,8 +1,8 @@
 //! `$mergeObjects`.
 
 use super::{Accumulator, Operator, plain};
-use crate::error::{Error, Result};
-use crate::expr::operators::merge;
+use crate::error::Result;
+use crate::expr::operators::{merge, merge_input};
 use crate::expr::{Context, Val};
 use frond_bson::{DocBuf, OwnedValue};
 
@@ -15,18 +15,8 @@ struct MergeObjects(DocBuf);
 
 impl Accumulator for MergeObjects {
     fn add(&mut self, value: &Val<'_>, _context: &Context<'_>) -> Result<usize> {
-        if value.is_nullish() {
+        let Some(doc) = merge_input(value)? else {
             return Ok(0);
-        }
-        let Some(doc) = value.as_doc() else {
-            return Err(Error::location(
-                40400,
-                format!(
-                    "$mergeObjects requires object inputs, but input {} is of type {}",
-                    crate::display::value(&value.or_null()),
-                    value.type_name()
-                ),
-            ));
         };
         let before = self.0.len_bytes();
         self.0 = merge(&self.0, doc);

@@ -55,8 +55,8 @@ pub(crate) struct TreeIndex {
     bytes: AtomicU64,
 }
 
-/// Figures of one tree's entries in a memtable.
-pub(crate) struct TreeFigures {
+/// Statistics of one tree's entries in a memtable.
+pub(crate) struct MemtableStats {
     /// Messages.
     pub(crate) entries: u64,
     /// Bytes of their keys and values.
@@ -292,7 +292,7 @@ impl Memtable {
     /// The trees that have entries here, with the number of entries and their bytes.
     pub(crate) fn trees(&self) -> Vec<(TreeId, u64, u64)> {
         let tree_indexes = self.tree_indexes.read();
-        let figures = |tree_index: &TreeIndex| {
+        let sizes = |tree_index: &TreeIndex| {
             (
                 tree_index.entries.load(Ordering::Relaxed),
                 tree_index.bytes.load(Ordering::Relaxed),
@@ -300,14 +300,14 @@ impl Memtable {
         };
         tree_indexes
             .iter()
-            .map(|(id, tree_index)| (*id, figures(tree_index).0, figures(tree_index).1))
+            .map(|(id, tree_index)| (*id, sizes(tree_index).0, sizes(tree_index).1))
             .collect()
     }
 
-    /// Figures of one tree's entries.
-    pub(crate) fn tree_figures(&self, tree: TreeId) -> Option<TreeFigures> {
+    /// Statistics of one tree's entries.
+    pub(crate) fn tree_stats(&self, tree: TreeId) -> Option<MemtableStats> {
         let tree_index = self.tree_index(tree)?;
-        Some(TreeFigures {
+        Some(MemtableStats {
             entries: tree_index.entries.load(Ordering::Relaxed),
             bytes: tree_index.bytes.load(Ordering::Relaxed),
             node_bytes: tree_index.index.read().bytes() as u64,

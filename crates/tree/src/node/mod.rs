@@ -153,7 +153,7 @@ impl BufferRun {
     }
 }
 
-/// Figures about a tree.
+/// Statistics of a tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TreeStats {
     /// Keys in leaves and messages in buffers; an estimate, as messages may replace keys.
@@ -179,7 +179,7 @@ pub struct TreeStats {
 }
 
 impl Subtree {
-    /// Adds this part's figures to `stats`.
+    /// Adds the statistics of this part to `stats`.
     pub(crate) fn collect(&self, depth: u32, stats: &mut TreeStats) {
         match self {
             Subtree::Empty => {}

@@ -26,7 +26,7 @@ mod variables;
 
 pub(crate) use array::positive_n;
 pub(crate) use misc::no_javascript;
-pub(crate) use object::merge;
+pub(crate) use object::{merge, merge_input};
 
 use super::node::{Context, Node};
 use super::parse::{Named, Parser};

@@ -10,6 +10,7 @@ use crate::pattern::Pattern;
 
 /// Whether a value is a string that contains a match, or the pattern's expression itself. A string that is not
 /// UTF-8 contains none, as in MongoDB.
+#[inline]
 pub(crate) fn matches(pattern: &Pattern, value: Option<Value<'_>>, state: &mut State) -> bool {
     match value {
         Some(Value::String(text) | Value::Symbol(text)) => {
