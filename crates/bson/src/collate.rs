@@ -1,16 +1,15 @@
-//! Orders of strings other than that of their bytes.
+//! Collation: orders of strings by the rules of a language.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::key::{Direction, TypeBits};
-use crate::{Doc, Value, compare, key};
+use crate::{Doc, Value};
 
 /// An order of strings by the rules of a language.
 ///
 /// `compare` must be a total preorder, and the bytes of `sort_key` must compare as `compare` does:
-/// strings that are equal have equal keys. Strings that are not UTF-8 come with U+FFFD in the place of what is not.
+/// strings that are equal have equal keys. Strings that are not UTF-8 are passed with U+FFFD for each invalid sequence.
 pub trait Collate: Send + Sync + fmt::Debug {
     /// How two strings compare.
     fn compare(&self, a: &str, b: &str) -> Ordering;
@@ -23,8 +22,8 @@ pub trait Collate: Send + Sync + fmt::Debug {
     fn spec(&self) -> &Doc;
 }
 
-/// How strings inside values compare: by their UTF-8 bytes, which is the default and costs nothing,
-/// or by the rules of a language. Cloning is cheap.
+/// How strings in values compare: by their bytes, which is the default and has no overhead, or by the rules of a
+/// language. Cloning is cheap.
 #[derive(Clone, Default)]
 pub struct Collator(Option<Arc<dyn Collate>>);
 
@@ -47,13 +46,10 @@ impl Collator {
         self.0.as_deref().map(Collate::spec)
     }
 
-    /// How two values compare, strings inside documents and arrays included. Names of fields always
-    /// compare by their bytes.
-    pub fn compare(&self, a: &Value<'_>, b: &Value<'_>) -> Ordering {
-        match &self.0 {
-            None => compare::compare(a, b),
-            Some(rules) => compare::compare_by(a, b, &**rules),
-        }
+    /// The rules; `None` for the order of the bytes.
+    #[inline]
+    pub(crate) fn rules(&self) -> Option<&dyn Collate> {
+        self.0.as_deref()
     }
 
     /// Appends bytes that compare as a string does.
@@ -61,33 +57,6 @@ impl Collator {
         match &self.0 {
             None => out.extend_from_slice(text.as_bytes()),
             Some(rules) => rules.sort_key(text, out),
-        }
-    }
-
-    /// As [`key::encode`], in this order. Such a key of a string cannot be decoded.
-    pub fn encode(&self, value: &Value<'_>, out: &mut Vec<u8>) {
-        self.encode_directed(value, Direction::Ascending, out);
-    }
-
-    /// As [`key::encode_directed`], in this order.
-    pub fn encode_directed(&self, value: &Value<'_>, direction: Direction, out: &mut Vec<u8>) {
-        match &self.0 {
-            None => key::encode_directed(value, direction, out),
-            Some(rules) => key::encode_by(value, direction, out, None, &**rules),
-        }
-    }
-
-    /// As [`key::encode_typed`], in this order.
-    pub fn encode_typed(
-        &self,
-        value: &Value<'_>,
-        direction: Direction,
-        out: &mut Vec<u8>,
-        lost: &mut TypeBits,
-    ) {
-        match &self.0 {
-            None => key::encode_typed(value, direction, out, lost),
-            Some(rules) => key::encode_by(value, direction, out, Some(lost), &**rules),
         }
     }
 
@@ -128,15 +97,14 @@ impl fmt::Debug for Collator {
     }
 }
 
-/// The rules of strings, resolved where values are compared and encoded: with those of the bytes the
-/// compiler leaves no trace of them.
+/// The order of strings as a type parameter of comparing and encoding, so that the order by bytes is inlined.
 pub(crate) trait Rules {
     fn compare(&self, a: &str, b: &str) -> Ordering;
 
     /// As [`Rules::compare`], for text that need not be UTF-8.
     fn compare_bytes(&self, a: &[u8], b: &[u8]) -> Ordering;
 
-    /// Calls `write` with bytes that compare as the text, which need not be UTF-8, does.
+    /// Calls `write` with the sort key of a text, which need not be UTF-8.
     fn with_key(&self, text: &[u8], write: impl FnOnce(&[u8]));
 }
 
@@ -160,7 +128,7 @@ impl Rules for Bytes {
     }
 }
 
-/// Rules that are known only at run time.
+/// Rules by dynamic dispatch.
 pub(crate) struct Foreign<'c>(pub(crate) &'c dyn Collate);
 
 impl Rules for Foreign<'_> {
@@ -185,7 +153,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::{DocBuf, OwnedValue, array, doc};
+    use crate::key::{Direction, TypeBits};
+    use crate::{DocBuf, OwnedValue, array, doc, key};
 
     /// Strings compare without regard to ASCII case.
     #[derive(Debug)]

@@ -2,10 +2,10 @@
 
 use std::cmp::Ordering;
 
-use crate::collate::{Bytes, Collate, Foreign, Rules};
-use crate::{Doc, MAX_DEPTH, Text, Value, number, tag};
+use crate::collate::{Bytes, Foreign, Rules};
+use crate::{Collator, Doc, MAX_DEPTH, Text, Value, number, tag};
 
-/// The place of a type among the types. Types of one class compare by value with one another.
+/// The rank of a type in the order of types. Types with the same rank compare by value.
 ///
 /// The order is that of MongoDB: MinKey, Undefined, Null, numbers, strings and symbols, documents, arrays,
 /// binary, ObjectId, booleans, dates, timestamps, regular expressions, DBPointer, JavaScript, JavaScript
@@ -41,14 +41,20 @@ pub fn compare(a: &Value<'_>, b: &Value<'_>) -> Ordering {
     at_depth(a, b, 0, &Bytes)
 }
 
-/// As [`compare`], with strings in the order of `rules`.
-pub(crate) fn compare_by(a: &Value<'_>, b: &Value<'_>, rules: &dyn Collate) -> Ordering {
-    at_depth(a, b, 0, &Foreign(rules))
-}
-
 /// Compares two documents in MongoDB's order, see [`compare`].
 pub fn compare_docs(a: &Doc, b: &Doc) -> Ordering {
     documents(a, b, true, 0, &Bytes)
+}
+
+impl Collator {
+    /// How two values compare, strings inside documents and arrays included. Names of fields always
+    /// compare by their bytes.
+    pub fn compare(&self, a: &Value<'_>, b: &Value<'_>) -> Ordering {
+        match self.rules() {
+            None => compare(a, b),
+            Some(rules) => at_depth(a, b, 0, &Foreign(rules)),
+        }
+    }
 }
 
 fn at_depth<R: Rules>(a: &Value<'_>, b: &Value<'_>, depth: usize, rules: &R) -> Ordering {
@@ -109,7 +115,7 @@ fn at_depth<R: Rules>(a: &Value<'_>, b: &Value<'_>, depth: usize, rules: &R) -> 
     }
 }
 
-/// Compares two values of one class by their text, UTF-8 or not, in the same way as those that are UTF-8.
+/// Compares two values of one class by their text, UTF-8 or not, in the same way as UTF-8 values.
 fn texts<R: Rules>(a: &Value<'_>, b: &Value<'_>, depth: usize, rules: &R) -> Option<Ordering> {
     Some(match (a.text()?, b.text()?) {
         (Text::Plain(x), Text::Plain(y)) => match (a.string_bytes(), b.string_bytes()) {
@@ -137,7 +143,7 @@ fn texts<R: Rules>(a: &Value<'_>, b: &Value<'_>, depth: usize, rules: &R) -> Opt
 }
 
 fn documents<R: Rules>(a: &Doc, b: &Doc, names: bool, depth: usize, rules: &R) -> Ordering {
-    // Validated documents are never this deep; damaged ones must not exhaust the stack.
+    // Validated documents are never this deep; damaged ones must not overflow the stack.
     if depth > MAX_DEPTH || a.as_bytes() == b.as_bytes() {
         return Ordering::Equal;
     }

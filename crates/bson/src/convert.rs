@@ -61,7 +61,7 @@ impl<'a> From<&Value<'a>> for Value<'a> {
     }
 }
 
-/// Things that can be seen as a value; what the [`doc!`](crate::doc) macro accepts.
+/// Types that convert to a value; accepted by the [`doc!`](crate::doc) macro.
 pub trait ToValue {
     /// The value, borrowed.
     fn to_value(&self) -> Value<'_>;

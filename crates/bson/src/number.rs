@@ -55,7 +55,7 @@ fn int_double(a: i64, b: f64) -> Ordering {
     if b >= TWO_63 {
         return Ordering::Less;
     }
-    // Now the integral part fits, and what is cut off decides between equals.
+    // Now the integral part fits, and the fraction decides between equals.
     let whole = b.trunc();
     a.cmp(&(whole as i64)).then_with(|| doubles(whole, b))
 }

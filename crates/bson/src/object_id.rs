@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub [u8; 12]);
 
-/// A text that is not 24 hexadecimal digits.
+/// The error for a text that is not 24 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParseObjectIdError;
 
@@ -65,7 +65,7 @@ impl ObjectId {
         self.0
     }
 
-    /// When it was made, in seconds since the epoch.
+    /// The time of creation, in seconds since the epoch.
     pub fn seconds(&self) -> u32 {
         let [a, b, c, d, ..] = self.0;
         u32::from_be_bytes([a, b, c, d])

@@ -17,6 +17,13 @@ pub fn get_path<'a>(doc: &'a Doc, dotted: &str) -> Option<Value<'a>> {
     current.get(rest)
 }
 
+impl Doc {
+    /// The value at a dotted path, see [`get_path`].
+    pub fn path(&self, dotted: &str) -> Option<Value<'_>> {
+        get_path(self, dotted)
+    }
+}
+
 /// The parts of a dotted path.
 pub fn parts(dotted: &str) -> std::str::Split<'_, char> {
     dotted.split('.')

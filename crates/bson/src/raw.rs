@@ -1,6 +1,6 @@
-//! Elements as bytes: the type byte, the name and the still encoded value.
+//! The bytes of documents: elements with their values still encoded, lengths, text and names of array elements.
 
-use crate::{Decimal128, Doc, NotUtf8, ObjectId, Text, Timestamp, Value, tag};
+use crate::tag;
 
 /// One element of a document before its value is decoded.
 #[derive(Clone, Copy, Debug)]
@@ -38,12 +38,7 @@ impl<'a> RawElement<'a> {
         self.whole
     }
 
-    /// Decodes the value; `None` when the bytes are corrupt.
-    pub fn value(&self) -> Option<Value<'a>> {
-        read_value(self.tag, self.value)
-    }
-
-    /// Splits the first element from `bytes`: the inside of a document, or elements that were taken out of one. `None` at the end of the
+    /// Splits the first element from `bytes`: the elements of a document, or some of them. `None` at the end of the
     /// document and on corrupt bytes.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Option<(RawElement<'a>, &'a [u8])> {
@@ -68,7 +63,7 @@ impl<'a> RawElement<'a> {
     }
 }
 
-/// Where `byte` is first. Made for names: eight bytes at a time, and nothing to set up.
+/// The index of the first `byte`. For names: eight bytes at a time, without set-up cost.
 #[inline]
 pub fn find_byte(bytes: &[u8], byte: u8) -> Option<usize> {
     match bytes
@@ -83,7 +78,7 @@ pub fn find_byte(bytes: &[u8], byte: u8) -> Option<usize> {
 #[inline]
 fn find_in_word(word: [u8; 8], byte: u8) -> Option<usize> {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
-    // The byte that is looked for becomes zero; its high bit is then the lowest one that is set.
+    // The searched byte becomes zero; its high bit is then the lowest one that is set.
     let word = u64::from_le_bytes(word) ^ (ONES * u64::from(byte));
     let zeros = word.wrapping_sub(ONES) & !word & (ONES << 7);
     (zeros != 0).then(|| zeros.trailing_zeros() as usize / 8)
@@ -100,13 +95,14 @@ fn find_far(bytes: &[u8], byte: u8) -> Option<usize> {
     Some(words.len() * 8 + last)
 }
 
+#[inline]
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
     let b = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_le_bytes(b.try_into().ok()?) as usize)
 }
 
 /// How many bytes the value of type `tag` takes at the start of `bytes`; `None` for unknown types and corrupt
-/// bytes. The length may be more than there is.
+/// bytes. The length may exceed `bytes`.
 #[inline]
 pub fn value_len(tag: u8, bytes: &[u8]) -> Option<usize> {
     Some(match tag {
@@ -131,95 +127,71 @@ pub fn value_len(tag: u8, bytes: &[u8]) -> Option<usize> {
 
 /// The text of a length-prefixed string that fills `bytes`.
 #[inline]
-fn string(bytes: &[u8]) -> Option<&[u8]> {
+pub(crate) fn string(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(4..bytes.len().checked_sub(1)?)
 }
 
-/// The text of a value whose bytes are exactly `bytes`, and what goes with it; `None` when they are corrupt and for types
-/// without text.
+/// Bytes as lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let halves = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    halves
+        .map(|half| char::from(DIGITS[usize::from(half)]))
+        .collect()
+}
+
+/// Appends text as in a document: with its length and a zero byte.
 #[inline]
-pub(crate) fn text_at(tag: u8, bytes: &[u8]) -> Option<Text<'_>> {
-    Some(match tag {
-        tag::STRING | tag::JAVASCRIPT | tag::SYMBOL => Text::Plain(string(bytes)?),
-        tag::REGEX => {
-            let end = find_byte(bytes, 0)?;
-            Text::Regex {
-                pattern: bytes.get(..end)?,
-                options: bytes.get(end + 1..bytes.len().checked_sub(1)?)?,
-            }
-        }
-        tag::DB_POINTER => {
-            let (ns, id) = bytes.split_at_checked(bytes.len().checked_sub(12)?)?;
-            Text::Pointer {
-                ns: string(ns)?,
-                id: ObjectId(id.try_into().ok()?),
-            }
-        }
-        tag::JAVASCRIPT_WITH_SCOPE => {
-            let code_end = u32_at(bytes, 4)?.checked_add(8)?;
-            Text::Scoped {
-                code: string(bytes.get(4..code_end)?)?,
-                scope: Doc::from_trusted(bytes.get(code_end..)?),
-            }
-        }
-        _ => return None,
-    })
+pub(crate) fn write_text(out: &mut Vec<u8>, text: &[u8]) {
+    out.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
+    out.extend_from_slice(text);
+    out.push(0);
 }
 
-/// Decodes a value with text other than a string.
-fn read_text(tag: u8, bytes: &[u8]) -> Option<Value<'_>> {
-    let value = match text_at(tag, bytes)? {
-        Text::Plain(text) => std::str::from_utf8(text).map(|text| match tag {
-            tag::JAVASCRIPT => Value::JavaScript(text),
-            tag::SYMBOL => Value::Symbol(text),
-            _ => Value::String(text),
-        }),
-        Text::Regex { pattern, options } => std::str::from_utf8(pattern).and_then(|pattern| {
-            let options = std::str::from_utf8(options)?;
-            Ok(Value::Regex { pattern, options })
-        }),
-        Text::Pointer { ns, id } => std::str::from_utf8(ns).map(|ns| Value::DbPointer { ns, id }),
-        Text::Scoped { code, scope } => {
-            std::str::from_utf8(code).map(|code| Value::JavaScriptWithScope { code, scope })
-        }
-    };
-    Some(value.unwrap_or(Value::NotUtf8(NotUtf8::new(tag, bytes))))
+/// Writes text up to its first zero byte, and a zero byte.
+#[inline]
+pub(crate) fn write_cstring(out: &mut Vec<u8>, text: &str) {
+    let bytes = text.as_bytes();
+    let len = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+    out.extend_from_slice(bytes.get(..len).unwrap_or_default());
+    out.push(0);
 }
 
-/// Decodes a value whose bytes are exactly `bytes`; `None` when they are corrupt.
-pub(crate) fn read_value(tag: u8, bytes: &[u8]) -> Option<Value<'_>> {
-    Some(match tag {
-        tag::DOUBLE => Value::Double(f64::from_le_bytes(bytes.try_into().ok()?)),
-        tag::STRING => match std::str::from_utf8(string(bytes)?) {
-            Ok(text) => Value::String(text),
-            Err(_) => Value::NotUtf8(NotUtf8::new(tag, bytes)),
-        },
-        tag::REGEX
-        | tag::DB_POINTER
-        | tag::JAVASCRIPT
-        | tag::SYMBOL
-        | tag::JAVASCRIPT_WITH_SCOPE => return read_text(tag, bytes),
-        tag::DOCUMENT => Value::Document(Doc::from_trusted(bytes)),
-        tag::ARRAY => Value::Array(Doc::from_trusted(bytes)),
-        tag::BINARY => Value::Binary {
-            subtype: *bytes.get(4)?,
-            bytes: bytes.get(5..)?,
-        },
-        tag::UNDEFINED => Value::Undefined,
-        tag::OBJECT_ID => Value::ObjectId(ObjectId(bytes.try_into().ok()?)),
-        tag::BOOL => Value::Bool(*bytes.first()? != 0),
-        tag::DATE_TIME => Value::DateTime(i64::from_le_bytes(bytes.try_into().ok()?)),
-        tag::NULL => Value::Null,
-        tag::INT32 => Value::Int32(i32::from_le_bytes(bytes.try_into().ok()?)),
-        tag::TIMESTAMP => Value::Timestamp(Timestamp::from_u64(u64::from_le_bytes(
-            bytes.try_into().ok()?,
-        ))),
-        tag::INT64 => Value::Int64(i64::from_le_bytes(bytes.try_into().ok()?)),
-        tag::DECIMAL128 => Value::Decimal128(Decimal128::from_bytes(bytes.try_into().ok()?)),
-        tag::MIN_KEY => Value::MinKey,
-        tag::MAX_KEY => Value::MaxKey,
-        _ => return None,
-    })
+/// Appends a length as four bytes.
+#[inline]
+pub(crate) fn write_len(out: &mut Vec<u8>, len: usize) {
+    out.extend_from_slice(&(len as u32).to_le_bytes());
+}
+
+/// The decimal digits of an array index, without allocating.
+pub(crate) struct IndexName {
+    digits: [u8; 10],
+    start: usize,
+}
+
+impl IndexName {
+    #[inline]
+    pub(crate) fn new(mut index: u32) -> Self {
+        let mut name = Self {
+            digits: [b'0'; 10],
+            start: 10,
+        };
+        for slot in name.digits.iter_mut().rev() {
+            *slot = b'0' + (index % 10) as u8;
+            index /= 10;
+            name.start -= 1;
+            if index == 0 {
+                break;
+            }
+        }
+        name
+    }
+
+    #[inline]
+    pub(crate) fn as_str(&self) -> &str {
+        let digits = self.digits.get(self.start..).unwrap_or_default();
+        std::str::from_utf8(digits).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]

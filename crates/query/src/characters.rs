@@ -1,11 +1,12 @@
 //! Operations on text that need not be UTF-8, by its bytes.
 
-/// The number of code points: of the bytes that continue none. So MongoDB counts them, also where text is not UTF-8.
+/// The number of code points: of the bytes that are no continuation bytes. MongoDB counts them in this way even if text is not
+/// UTF-8.
 pub(crate) fn code_points(text: &[u8]) -> usize {
     text.iter().filter(|byte| !is_continuation(**byte)).count()
 }
 
-/// Whether a byte is inside of a code point.
+/// Whether a byte is a continuation byte of UTF-8.
 pub(crate) fn is_continuation(byte: u8) -> bool {
     byte & 0xC0 == 0x80
 }
@@ -29,18 +30,18 @@ pub(crate) fn trim<'t>(text: &'t [u8], chosen: &[char], left: bool, right: bool)
     text
 }
 
-/// The text with spaces in the place of what is not UTF-8, so that words end there.
+/// The text with a space for each invalid sequence, so that words end there.
 pub(crate) fn spaced(text: &[u8]) -> String {
     let parts: Vec<&str> = text.utf8_chunks().map(|chunk| chunk.valid()).collect();
     parts.join(" ")
 }
 
-/// Text with one character for each byte, on which the operations of `str` work byte by byte.
+/// Text with one character per byte, so that the operations of `str` work on bytes.
 pub(crate) fn widened(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
 
-/// The bytes that [`widened`] made characters of.
+/// Reverts [`widened`].
 pub(crate) fn narrowed(text: &str) -> Vec<u8> {
     text.chars().map(|c| c as u8).collect()
 }

@@ -1,4 +1,4 @@
-//! Values as they appear in error messages: the notation of the `mongo` shell.
+//! Values in error messages, in the notation of the `mongo` shell.
 
 use frond_bson::{Doc, Value};
 use std::fmt::Write;
@@ -6,14 +6,14 @@ use std::fmt::Write;
 /// Longest rendering that goes into a message, in bytes; the rest becomes `...`.
 const MAX_BYTES: usize = 1024;
 
-/// `name: value`, as an element is shown.
+/// An element: `name: value`.
 pub(crate) fn element(name: &str, value: &Value<'_>) -> String {
     let mut out = format!("{name}: ");
     write_value(&mut out, value);
     out
 }
 
-/// A value alone.
+/// A value.
 pub(crate) fn value(value: &Value<'_>) -> String {
     let mut out = String::new();
     write_value(&mut out, value);
@@ -25,7 +25,7 @@ pub(crate) fn doc(doc: &Doc) -> String {
     value(&Value::Document(doc))
 }
 
-/// `{_id: 1}`: how messages name the document that an update failed on.
+/// `{_id: 1}`: the document that an update failed on, for messages.
 pub(crate) fn id(doc: &Doc) -> String {
     match doc.get("_id") {
         Some(id) => format!("{{{}}}", element("_id", &id)),

@@ -1,9 +1,9 @@
-//! What filters, projections, updates and pipelines may refer to besides the document.
+//! The environment of filters, projections, updates and pipelines: variables, the time and the collator.
 
 use frond_bson::{Collator, Doc};
 
-/// The surroundings in which filters, projections, updates and pipelines are parsed. What is parsed
-/// keeps its collator: it compares strings so ever after.
+/// The environment in which filters, projections, updates and pipelines are parsed. The parsed form
+/// keeps the collator.
 #[derive(Clone, Copy, Debug)]
 pub struct Environment<'a> {
     /// The values of a command's `let`, by name.

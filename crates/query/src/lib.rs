@@ -3,7 +3,7 @@
 //! Everything here takes documents as bytes ([`frond_bson::Doc`]) and returns booleans, keys or new
 //! documents. Nothing reads files, sockets or clocks.
 
-mod accumulate;
+mod accumulators;
 pub mod aggregate;
 mod characters;
 pub mod collation;
@@ -15,15 +15,18 @@ pub mod geo;
 mod hash;
 pub mod matcher;
 pub mod meta;
-pub mod needs;
 mod number;
+mod options;
 pub mod paths;
+mod pattern;
 pub mod projection;
 mod random;
 mod raw;
 pub mod reference;
+pub mod required_fields;
 pub mod sort;
 pub mod spill;
+mod statistics;
 #[cfg(test)]
 mod testing;
 pub mod text;

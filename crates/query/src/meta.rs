@@ -1,4 +1,4 @@
-//! Metadata of documents: what a query knows of a document besides its fields, for `$meta`.
+//! Metadata of documents for `$meta`: values that a query computes besides the fields.
 
 use std::ops::BitOr;
 
@@ -185,7 +185,7 @@ impl Metadata {
         }
     }
 
-    /// About how many bytes it takes.
+    /// The approximate size in bytes.
     pub fn len_bytes(&self) -> usize {
         let values = [&self.geo_near_point, &self.record_id, &self.sort_key];
         let values = values.into_iter().flatten();

@@ -25,7 +25,7 @@ enum Pair {
 }
 
 impl Number {
-    /// The number that a value is, if it is one.
+    /// The number of a value, if it is one.
     pub(crate) fn of(value: &Value<'_>) -> Option<Number> {
         match *value {
             Value::Int32(v) => Some(Int32(v)),
@@ -77,7 +77,7 @@ impl Number {
         }
     }
 
-    /// The sum as expressions and accumulators have it: a double where an int64 overflows.
+    /// The sum as expressions and accumulators compute it: a double where an int64 overflows.
     pub(crate) fn add(self, other: Number) -> Number {
         self.checked_add(other)
             .unwrap_or_else(|| Double(self.to_f64() + other.to_f64()))
@@ -150,7 +150,7 @@ impl Number {
         }
     }
 
-    /// The value of an integer type; other types are cut off.
+    /// The value of an integer type; other types are truncated.
     fn to_i64(self) -> i64 {
         match self {
             Int32(v) => i64::from(v),
@@ -160,7 +160,7 @@ impl Number {
         }
     }
 
-    /// As the shell would write it in a message, with its type.
+    /// The number in the notation of the shell, with its type, for messages.
     pub(crate) fn shell(self) -> String {
         match self {
             Int32(v) => format!("(NumberInt){v}"),
@@ -184,11 +184,5 @@ impl From<Number> for Value<'_> {
             Double(v) => Value::Double(v),
             Decimal(v) => Value::Decimal128(v),
         }
-    }
-}
-
-impl From<Number> for crate::expr::Val<'_> {
-    fn from(number: Number) -> Self {
-        crate::expr::Val::Ref(number.into())
     }
 }

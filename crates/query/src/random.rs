@@ -13,7 +13,7 @@ impl Random {
         Random(AtomicU64::new(seed))
     }
 
-    /// Other numbers each time: the standard library seeds its hash maps by chance.
+    /// Other numbers each time: the standard library seeds its hash maps randomly.
     pub(crate) fn new() -> Random {
         Random::seeded(RandomState::new().build_hasher().finish())
     }

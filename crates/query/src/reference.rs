@@ -1,31 +1,55 @@
-//! Which operators there are and which are lacking, for the page on compatibility.
+//! The names of the operators that are supported and of those that are not, for the page on compatibility.
 
-use crate::{aggregate, expr, matcher, update};
+use crate::{accumulators, aggregate, expr, matcher, update};
 
 /// One family of names.
 pub struct Family {
     /// What the names are.
     pub title: &'static str,
-    /// Those that work.
+    /// Those that work, in order.
     pub names: Vec<&'static str>,
-    /// Those that MongoDB has and this server does not: an error names them.
-    pub lacking: Vec<&'static str>,
+    /// Those that MongoDB has and this server does not, in order: an error names them.
+    pub unsupported: Vec<&'static str>,
 }
 
-/// Every family of the query, update and aggregation languages, names in order.
-pub fn families() -> Vec<Family> {
-    let mut families = vec![
-        matcher::reference(),
-        update::reference(),
-        aggregate::reference_of_stages(),
-        aggregate::reference_of_accumulators(),
-        aggregate::reference_of_windows(),
-        expr::reference(),
-    ];
-    for family in &mut families {
-        family.names.sort_unstable();
-        family.names.dedup();
-        family.lacking.sort_unstable();
+impl Family {
+    fn new(
+        title: &'static str,
+        mut names: Vec<&'static str>,
+        unsupported: &[&'static str],
+    ) -> Family {
+        names.sort_unstable();
+        names.dedup();
+        let mut unsupported = unsupported.to_vec();
+        unsupported.sort_unstable();
+        Family {
+            title,
+            names,
+            unsupported,
+        }
     }
-    families
+}
+
+/// Every family of the query, update and aggregation languages.
+pub fn families() -> Vec<Family> {
+    let (queries, updates, expressions) = (
+        matcher::operators::names(),
+        update::operators::names(),
+        expr::operators::names(),
+    );
+    let (stages, windows) = (
+        aggregate::stages::names(),
+        aggregate::window::function::names(),
+    );
+    let not_queries = matcher::operators::UNSUPPORTED_DOCUMENT_OPERATORS;
+    let not_stages = aggregate::stages::UNSUPPORTED;
+    let not_expressions = expr::operators::JAVASCRIPT;
+    vec![
+        Family::new("Query operators", queries, not_queries),
+        Family::new("Update operators", updates, &[]),
+        Family::new("Aggregation stages", stages, not_stages),
+        Family::new("Accumulators of `$group`", accumulators::names(), &[]),
+        Family::new("Window functions", windows, &[]),
+        Family::new("Expression operators", expressions, not_expressions),
+    ]
 }

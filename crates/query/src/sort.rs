@@ -8,8 +8,8 @@ use frond_bson::{ArrayBuf, Collator, Doc, Value};
 use crate::display;
 use crate::error::{Error, Result};
 use crate::meta::{MetaField, MetaFields, Metadata};
-use crate::needs::Needs;
 use crate::paths::{KeyPaths, ParallelArrays, Path, check_field_path};
+use crate::required_fields::RequiredFields;
 
 /// A parsed sort specification.
 #[derive(Clone, Debug)]
@@ -122,8 +122,8 @@ impl SortSpec {
             .zip(self.directions.iter().copied())
     }
 
-    /// The parts of a document that the key is made of.
-    pub fn needs(&self) -> Needs {
+    /// The parts of a document that the key depends on.
+    pub fn required_fields(&self) -> RequiredFields {
         self.paths.paths().iter().map(Path::as_str).collect()
     }
 
@@ -220,7 +220,7 @@ impl SortSpec {
         Ok(best.map(|(_, shown)| shown).unwrap_or_default())
     }
 
-    /// How two documents sort. To sort many documents, compute their keys once instead.
+    /// Compares two documents. To sort many documents, compute their keys once instead.
     pub fn compare(&self, a: &Doc, b: &Doc) -> Result<Ordering> {
         Ok(self.key(a)?.cmp(&self.key(b)?))
     }

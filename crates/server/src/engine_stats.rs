@@ -21,7 +21,7 @@ pub fn to_doc(stats: &EngineStats) -> DocBuf {
         },
         "memtables": {
             "waiting": count(stats.sealed_memtables),
-            "fed": count(stats.memtables_fed),
+            "flushed": count(stats.memtables_flushed),
         },
         "disk": {
             "reads": count(stats.reads),

@@ -23,7 +23,7 @@ pub fn compatibility() -> String {
         let _ = writeln!(page, "| {names} | {} | {unsupported} |", command.doc());
     }
     for family in frond_query::reference::families() {
-        section(&mut page, family.title, &family.names, &family.lacking);
+        section(&mut page, family.title, &family.names, &family.unsupported);
     }
     for options in frond_store::reference::options() {
         section(
@@ -235,7 +235,7 @@ mod tests {
             .copied()
             .collect();
         for family in frond_query::reference::families() {
-            names.extend(family.names.iter().chain(&family.lacking));
+            names.extend(family.names.iter().chain(&family.unsupported));
         }
         for options in frond_store::reference::options() {
             names.extend(options.names.iter().chain(&options.unsupported));

@@ -7,8 +7,8 @@
 
 pub use frond_tree::{
     BulkLoader, Compression, Cursor, Direction, Duplicates, Durability, Error as EngineError,
-    KEY_BYTES_MAX, MergeOperator, Options as EngineOptions, Snapshot, StoreStats as EngineStats,
-    TreeId, TreeOptions, TreeStats, WriteSet, disk,
+    IdentityHasher, KEY_BYTES_MAX, MergeOperator, Options as EngineOptions, Snapshot,
+    StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, WriteSet, disk,
 };
 pub use frond_tree::{
     Lost, Problem, ProblemKind, Progress, SalvageReport as EngineSalvage,

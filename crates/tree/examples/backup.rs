@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let report = snapshot.backup(Options::new(&copy), &mut |_| {})?;
     println!("copied {} runs, {} bytes", report.runs, report.run_bytes);
 
-    // Verifying changes nothing: a disk that is only read will do.
+    // Verification changes nothing, so a read-only disk suffices.
     let read_only = Options::with_disk(Arc::new(FsDisk::read_only(copy.clone())));
     let report = Store::verify(&read_only, &mut |_| {})?;
     println!(

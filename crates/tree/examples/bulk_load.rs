@@ -1,5 +1,5 @@
 //! Fills a tree with random keys of 44 bytes by commits, by the bulk loader, and by the bulk loader from sorted
-//! keys, and prints the speed, the time of the processor, and what was written.
+//! keys, and prints the speed, the processor time, and the bytes written.
 //!
 //! `cargo run --release -p frond-tree --example bulk_load -- DIRECTORY [MILLIONS] [CACHE_MIB]`
 
@@ -23,7 +23,7 @@ fn key(number: u64) -> [u8; 44] {
     key
 }
 
-/// Time of the processor that this process has taken, in all threads. Zero where the system does not tell.
+/// Processor time of this process, all threads. Zero where the system does not report it.
 fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default();

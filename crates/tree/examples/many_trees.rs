@@ -4,7 +4,7 @@
 //! cargo run --release -p frond-tree --example many_trees -- DIRECTORY [TREES] [ENTRIES]
 //! ```
 //! The first run fills the directory: trees are created one commit at a time, every tenth stays
-//! empty. Later runs open what is there.
+//! empty. Later runs open them.
 
 use std::error::Error;
 use std::ops::Bound::Unbounded;

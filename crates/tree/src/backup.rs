@@ -1,8 +1,8 @@
 //! A hot backup: a copy of what a snapshot sees, made while writes go on.
 //!
-//! Runs are immutable and the snapshot keeps them, so their extents are copied as they are, to the same
-//! places of a new data file. The nodes above them are written anew, between and behind the runs. What
-//! the snapshot sees in memtables is committed to the copy at last.
+//! Runs are immutable and the snapshot pins them, so their extents are copied unchanged, to the same
+//! offsets of a new data file. The nodes above are written again, between and after the runs. Messages
+//! that the snapshot sees in memtables are committed to the copy last.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crate::disk::{ALIGNMENT, AlignedBuf};
 use crate::inspect::Progress;
 use crate::memtable::MemSource;
 use crate::node::{BufferRun, Child, Internal, Subtree};
-use crate::run::{Run, RunIndex, RunStore};
+use crate::run::{Run, RunStore};
+use crate::run_index::RunIndex;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::version::{Tree, Trees};
@@ -23,7 +24,7 @@ use crate::{Durability, Error, Kind, Options, Result, TreeId, WriteSet};
 
 /// A write set of memtable messages is committed when it has this many bytes.
 const COMMIT_BYTES: usize = 4 << 20;
-/// And when it has this many range deletes.
+/// It is also committed when it has this many range deletes.
 pub(crate) const COMMIT_RANGES: usize = 1000;
 
 /// What a backup copied.
@@ -41,27 +42,20 @@ pub struct BackupReport {
 
 impl Snapshot {
     /// Copies all that this snapshot sees into a new store, which has the same trees with the same ids and
-    /// settings. Writes and reads of the store go on meanwhile. `target` says where the copy goes; its disk must hold no
-    /// store, and its merge operator must be the store's. Takes memory for one run and one memtable of the target.
+    /// settings. Reads and writes of the store continue meanwhile. `target` is the destination; its disk must hold no
+    /// store, and its merge operator must be the store's. Uses memory for one run and one memtable of the target.
     /// When this returns, the copy is durable and closed.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if there is a store already, [`Error::Corrupt`] if what would be copied is damaged,
-    /// errors of the disks. After an error the target holds no whole store: delete it.
+    /// errors of the disks. After an error the copy is incomplete: delete it.
     pub fn backup(
         &self,
         target: Options,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<BackupReport> {
         target.check()?;
-        let names = target
-            .disk
-            .list()
-            .map_err(Error::io("listing the target's files"))?;
-        if names.iter().any(|name| name.ends_with(".frond")) {
-            let text = "the target of a backup holds a store already".to_owned();
-            return Err(Error::InvalidOption(text));
-        }
+        target.check_holds_no_store("backup")?;
         let file = target
             .disk
             .open(DATA_FILE, true)
@@ -125,7 +119,7 @@ impl Snapshot {
                     continue;
                 };
                 let mut set = WriteSet::new();
-                // The messages that are left are newer than the range deletes over them.
+                // The remaining messages are newer than the range deletes that cover them.
                 for range in source.ranges().ranges() {
                     set.delete_range(id, &range.lower, range.upper.as_deref());
                     messages += 1;
@@ -162,7 +156,7 @@ pub(crate) fn push(set: &mut WriteSet, tree: TreeId, key: &[u8], (kind, value): 
 /// The trees of a copy, over its own data file.
 struct Copy {
     store: Arc<RunStore>,
-    /// The copy of the run at each place.
+    /// The copy of the run at each offset.
     runs: HashMap<u64, Arc<Run>>,
     /// The runs to be copied.
     order: Vec<Arc<Run>>,
@@ -194,14 +188,14 @@ impl Copy {
         Ok(Subtree::Internal(Arc::new(copied)))
     }
 
-    /// The copy of a run: the same place, in the other file.
+    /// The copy of a run: the same offset in the new file.
     fn run(&mut self, run: &Arc<Run>) -> Result<Arc<Run>> {
         let offset = run.extent.offset;
         if let Some(copied) = self.runs.get(&offset) {
             return Ok(copied.clone());
         }
         let extent = self.store.data.space.claim(offset, run.extent.len);
-        let extent = extent.ok_or_else(|| corrupt(offset, "two runs claim the same place"))?;
+        let extent = extent.ok_or_else(|| corrupt(offset, "two runs overlap"))?;
         let copied = Run::new(&self.store, extent, run.info.clone());
         self.runs.insert(offset, copied.clone());
         self.order.push(run.clone());
@@ -213,13 +207,13 @@ impl Copy {
         let mut superblocks = AlignedBuf::with_capacity(2 * ALIGNMENT);
         superblocks.resize(2 * ALIGNMENT);
         self.store.data.write_raw(&superblocks, 0)?;
-        // In the order of the file, which is the order that disks like best.
+        // In the order of the file, so that the reads are sequential.
         self.order.sort_unstable_by_key(|run| run.extent.offset);
         let (mut buffer, mut done_bytes) = (AlignedBuf::default(), 0);
         for run in &self.order {
             let (offset, len) = (run.extent.offset, run.extent.len);
             let source = run.store();
-            let _lent = source.budget.lend(len as usize);
+            let _reserved = source.budget.reserve(len as usize);
             source.data.read(offset, len as usize, &mut buffer)?;
             check(run, &buffer)?;
             self.store.data.write_raw(&buffer, offset)?;
@@ -233,7 +227,7 @@ impl Copy {
     }
 }
 
-/// Fails if a block of a run does not carry its checksum: a copy of it would be worth nothing.
+/// Fails if the checksum of a block does not match: a copy of a damaged run would be useless.
 fn check(run: &Run, bytes: &[u8]) -> Result<()> {
     let (offset, info) = (run.extent.offset, &run.info);
     let filter_at = info.index_at + info.index_len;
@@ -251,7 +245,7 @@ fn check(run: &Run, bytes: &[u8]) -> Result<()> {
     let index = decode_block(block(info.index_at, info.index_len), index_at, decode)?;
     let index = index.ok_or_else(|| corrupt(index_at, "the index of a run is malformed"))?;
     for page in 0..index.pages() {
-        let (at, len) = index.place(page);
+        let (at, len) = index.block(page);
         check_block(block(at, len), offset + u64::from(at))?;
     }
     Ok(())

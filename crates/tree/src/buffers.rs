@@ -1,7 +1,7 @@
-//! Memory of pages, handed from those that are dropped to those that are read.
+//! Page buffers that are reused.
 //!
-//! Pages are read by one thread and dropped by another. An allocator that keeps memory for the thread that took it
-//! would hold the memory of dropped pages beside that of new ones, and the process would outgrow its budget.
+//! Pages are read by one thread and dropped by another. An allocator with caches per thread would keep the memory of
+//! dropped pages while it allocates new ones, and the process would exceed its budget.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ const STEP_BYTES: usize = 512;
 /// Larger buffers are not kept.
 const KEPT_BYTES_MAX: usize = 16 << 10;
 const CLASSES: usize = KEPT_BYTES_MAX / STEP_BYTES;
-/// The most bytes that wait to be used again.
+/// The most bytes that are kept for reuse.
 const WAITING_BYTES_MAX: usize = 12 << 20;
 
 static WAITING_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -65,13 +65,13 @@ impl Drop for PageBytes {
     fn drop(&mut self) {
         let mut buffer = std::mem::take(&mut self.0);
         let capacity = buffer.capacity();
-        // One that has grown, or was never taken, has another size.
+        // A buffer that has grown, or was never allocated, has another size.
         let Some(class) = class(capacity).filter(|class| (class + 1) * STEP_BYTES == capacity)
         else {
             return;
         };
         buffer.clear();
-        // A little more may wait when several threads come at once.
+        // Several threads at once may exceed the limit a little.
         if WAITING_BYTES.load(Ordering::Relaxed) + capacity <= WAITING_BYTES_MAX {
             WAITING_BYTES.fetch_add(capacity, Ordering::Relaxed);
             WAITING[class].lock().push(buffer);
@@ -79,7 +79,7 @@ impl Drop for PageBytes {
     }
 }
 
-/// Gives the memory of waiting buffers back to the allocator.
+/// Frees the buffers that are kept for reuse.
 pub(crate) fn clear() {
     for waiting in &WAITING {
         let buffers = std::mem::take(&mut *waiting.lock());

@@ -1,6 +1,6 @@
 //! Little-endian reading and writing for the formats of nodes, the manifest and the log.
 
-/// Takes fields off the front of bytes; every call answers `None` past the end.
+/// Reads fields from the front of bytes; every call returns `None` past the end.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {

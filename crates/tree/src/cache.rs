@@ -1,7 +1,7 @@
 //! The cache of pages, indexes and filters of runs, bounded in bytes.
 //!
-//! Indexes and filters in use are pinned to their runs, so that a look-up finds them without a search, until they take
-//! half of the cache. The rest is shared by pages, and by further indexes and filters.
+//! Indexes and filters in use are pinned in their runs, so that a look-up needs no search in the cache, until they take
+//! half of it. Pages share the rest with the indexes and filters that are not pinned.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,11 +10,11 @@ use quick_cache::sync::Cache;
 
 use crate::budget::Budget;
 use crate::page::Page;
-use crate::run::RunIndex;
+use crate::run_index::RunIndex;
 
-/// What an entry costs besides its bytes: the entry itself, its key and the shared handle.
+/// The overhead of an entry in bytes: the entry itself, its key and the shared handle.
 const ENTRY_COST: u64 = 192;
-/// Memory for entries is handed out in steps of about an eighth of their size; half of that is lost.
+/// Allocators round sizes up in steps of about an eighth; half of a step is lost on average.
 const STEP_SHARE: u64 = 16;
 /// The "page number" of a run's index, and of its filter.
 const INDEX: u32 = u32::MAX;
@@ -45,14 +45,14 @@ impl quick_cache::Weighter<(u64, u32), Cached> for Bytes {
 pub(crate) struct PageCache {
     cache: Cache<(u64, u32), Cached, Bytes>,
     budget: Arc<Budget>,
-    /// The most bytes that the cache has now.
+    /// The current capacity in bytes.
     bytes: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
 }
 
 impl PageCache {
-    /// An empty cache with what the budget leaves to it.
+    /// An empty cache with the capacity that the budget leaves.
     pub(crate) fn new(budget: &Arc<Budget>) -> PageCache {
         let bytes = budget.for_cache();
         // An estimate for the cache's own tables.
@@ -84,7 +84,7 @@ impl PageCache {
         }
     }
 
-    /// A page, without making it look used.
+    /// A page, without counting the access as a use.
     pub(crate) fn peek_page(&self, run: u64, page: u32) -> Option<Arc<Page>> {
         match self.cache.peek(&(run, page))? {
             Cached::Page(page) => Some(page),
@@ -92,7 +92,7 @@ impl PageCache {
         }
     }
 
-    /// Whether there is so much room that pages may be kept that nobody has read yet.
+    /// Whether there is enough room to keep written pages that were not read yet.
     pub(crate) fn has_room(&self) -> bool {
         self.cache.weight() < self.budget.for_cache() / 4 * 3
     }
@@ -124,14 +124,14 @@ impl PageCache {
         self.cache.insert((run, FILTER), Cached::Filter(value));
     }
 
-    /// Removes all that belongs to a run.
+    /// Removes everything of a run.
     pub(crate) fn forget(&self, run: u64, pages: u32) {
         for page in (0..pages).chain([INDEX, FILTER]) {
             self.cache.remove(&(run, page));
         }
     }
 
-    /// Makes the cache as large as the budget allows now. Cheap unless much has changed.
+    /// Adapts the capacity to what the budget leaves now. Cheap unless that changed much.
     pub(crate) fn share(&self) {
         let (now, before) = (self.budget.for_cache(), self.bytes.load(Ordering::Relaxed));
         if now.abs_diff(before) > self.budget.bytes() / 64
@@ -145,7 +145,7 @@ impl PageCache {
     }
 
     /// Bytes held, hits and misses.
-    pub(crate) fn figures(&self) -> (u64, u64, u64) {
+    pub(crate) fn stats(&self) -> (u64, u64, u64) {
         let counter = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (
             self.cache.weight() + self.budget.pinned(),

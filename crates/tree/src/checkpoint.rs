@@ -1,7 +1,7 @@
-//! Checkpoints: a manifest of all trees, and two superblocks that take turns.
+//! Checkpoints: a manifest of all trees, and two superblocks that alternate.
 //!
-//! A checkpoint writes the internal nodes and the pages of trees that are not on disk yet and a manifest, syncs, writes the older
-//! of the two superblocks over, and syncs again. What the newer superblock reaches is not overwritten before that.
+//! A checkpoint writes the internal nodes and tree pages that are not on disk yet and a manifest, syncs, overwrites the
+//! older of the two superblocks, and syncs again. Nothing that the newer superblock refers to is overwritten before that.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use crate::bytes::{Reader, Writer};
 use crate::data_file::{DATA_FILE, DataFile, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf};
 use crate::node::{Decoder, NodeWriter, StoredNode, SubtreeRef, encode_subtree};
+use crate::operation::{OPTIONS_BYTES, decode_options, encode_options};
 use crate::run::RunStore;
 use crate::space::Extent;
 use crate::version::{Tree, TreePage, Trees};
-use crate::write_set::{OPTIONS_BYTES, decode_options, encode_options};
 use crate::{Error, Result, TreeId, TreeOptions};
 
 const MAGIC: &[u8; 8] = b"FRONDTRE";
-/// Raised when the format changes so that older code cannot read it.
+/// Incremented when older code cannot read the format any more.
 const FORMAT_VERSION: u32 = 3;
 /// The oldest version that is read. Pages of version 2 have no templates.
 const FORMAT_VERSION_MIN: u32 = 2;
-/// A superblock is stored twice in its slot, so that one damaged copy does no harm.
+/// A superblock is stored twice in its slot, so that one copy may be damaged.
 pub(crate) const SUPERBLOCK_COPY_BYTES: usize = ALIGNMENT / 2;
 
-/// What a checkpoint makes durable besides the trees.
+/// What a checkpoint records besides the trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Position {
     /// Where a replay of the log starts.
@@ -42,8 +42,8 @@ pub(crate) struct Checkpointer {
     generation: u64,
     /// The manifest that the durable superblock names.
     manifest: Option<Arc<Extent>>,
-    /// The manifests of superblocks that could not be written.
-    doubtful: Vec<Arc<Extent>>,
+    /// The manifests of superblocks whose write failed: they may be on disk all the same.
+    unconfirmed: Vec<Arc<Extent>>,
 }
 
 impl Checkpointer {
@@ -53,7 +53,7 @@ impl Checkpointer {
             store: store.clone(),
             generation: 0,
             manifest: None,
-            doubtful: Vec::new(),
+            unconfirmed: Vec::new(),
         }
     }
 
@@ -75,7 +75,7 @@ impl Checkpointer {
                     }
                     let stored = writer.write_block(&encode_page(page))?;
                     let place = (stored.extent.offset, stored.len);
-                    // Only the one checkpoint at a time sets this.
+                    // There is one checkpoint at a time, so nobody else sets this.
                     let _ = page.stored.set(stored);
                     place
                 }
@@ -83,13 +83,13 @@ impl Checkpointer {
             manifest.put_u64(offset);
             manifest.put_u32(len);
         }
-        // The old manifest must not be reused before the new superblock is durable: it is released
-        // only now, behind the point up to which releases are waiting for this checkpoint.
+        // The old manifest must not be reused before the new superblock is durable. So it is released
+        // only now, after the releases that wait for this checkpoint were collected.
         data.space.checkpoint_captured();
         let stored = writer.write_block(&manifest)?;
         data.sync()?;
 
-        // Only a success counts: another try must not write over the last superblock that is durable.
+        // Counted only after a success: a retry must not overwrite the last durable superblock.
         let generation = self.generation + 1;
         let mut copy = Vec::with_capacity(SUPERBLOCK_COPY_BYTES);
         copy.extend_from_slice(MAGIC);
@@ -102,19 +102,19 @@ impl Checkpointer {
         let mut superblock = AlignedBuf::with_capacity(ALIGNMENT);
         superblock.extend_from_slice(&copy);
         superblock.extend_from_slice(&copy);
-        // Should the write fail, its superblock may be found after a crash all the same.
-        self.doubtful.push(stored.extent.clone());
+        // If the write fails, its superblock may still be found after a crash.
+        self.unconfirmed.push(stored.extent.clone());
         data.write_raw(&superblock, generation % 2 * ALIGNMENT as u64)?;
         data.sync()?;
         self.generation = generation;
         self.manifest = Some(stored.extent);
-        self.doubtful.clear();
+        self.unconfirmed.clear();
         data.space.checkpoint_durable();
         data.cut()
     }
 }
 
-/// The trees of a page, as they stand on disk.
+/// The stored form of a page of trees.
 fn encode_page(page: &TreePage) -> Vec<u8> {
     let mut out = Vec::new();
     out.put_u32(page.trees().len() as u32);
@@ -127,7 +127,7 @@ fn encode_page(page: &TreePage) -> Vec<u8> {
     out
 }
 
-/// A tree as it stands in a page of the manifest.
+/// A tree in its stored form, in a page of the manifest.
 pub(crate) struct TreeRef {
     pub(crate) id: TreeId,
     pub(crate) options: TreeOptions,
@@ -135,7 +135,7 @@ pub(crate) struct TreeRef {
     pub(crate) root: SubtreeRef,
 }
 
-/// The trees of a page; `None` for bytes that are none.
+/// The trees of a page; `None` if the bytes are malformed.
 pub(crate) fn parse_page(payload: &[u8]) -> Option<Vec<TreeRef>> {
     let mut reader = Reader(payload);
     let mut trees = Vec::new();
@@ -154,7 +154,7 @@ pub(crate) fn parse_page(payload: &[u8]) -> Option<Vec<TreeRef>> {
     reader.0.is_empty().then_some(trees)
 }
 
-/// The manifest: what a superblock names.
+/// The manifest that a superblock refers to.
 pub(crate) struct Manifest {
     pub(crate) position: Position,
     /// Offset and length of the block of each page of trees.
@@ -162,7 +162,7 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// `None` for bytes that are no manifest.
+    /// `None` if the bytes are malformed.
     pub(crate) fn parse(payload: &[u8]) -> Option<Manifest> {
         let mut reader = Reader(payload);
         let position = Position {
@@ -186,7 +186,7 @@ pub(crate) struct Superblock {
     pub(crate) manifest_len: u32,
 }
 
-/// Reads one of the superblocks; `None` if neither of its copies is whole.
+/// Reads one of the superblocks; `None` if both of its copies are damaged.
 pub(crate) fn read_superblock(data: &DataFile, slot: u64) -> Result<Option<Superblock>> {
     let mut buffer = AlignedBuf::with_capacity(ALIGNMENT);
     data.read(slot * ALIGNMENT as u64, ALIGNMENT, &mut buffer)?;
@@ -211,7 +211,7 @@ pub(crate) fn read_superblock(data: &DataFile, slot: u64) -> Result<Option<Super
         .filter_map(read)
         .max_by_key(|(_, superblock)| superblock.generation);
     let unknown = || {
-        let what = "the store has a format that this version does not know";
+        let what = "the store was written in a format that this version does not support";
         Err(corrupt(slot * ALIGNMENT as u64, what))
     };
     match newest {
@@ -254,8 +254,8 @@ pub(crate) fn open(store: &Arc<RunStore>) -> Result<Opened> {
         store.data.sync()?;
         return Ok(opened);
     }
-    // After a crash of the process alone, what it had not synced can be read but is not durable. The
-    // superblock that counts must be, because what only the other one reaches is overwritten from now on.
+    // After a crash of the process alone, unsynced writes can be read but are not durable. The superblock
+    // in use must be, because what only the other one refers to is overwritten from now on.
     store.data.sync()?;
     let slots = [
         read_superblock(&store.data, 0)?,
@@ -266,8 +266,8 @@ pub(crate) fn open(store: &Arc<RunStore>) -> Result<Opened> {
         .flatten()
         .max_by_key(|slot| slot.generation)
     else {
-        // Nothing but superblocks is written before the first checkpoint is complete, unless
-        // that checkpoint was cut short: then all is still in the log. It is the second superblock that it writes.
+        // Before the first checkpoint is complete there are only superblocks, unless a crash interrupted
+        // that checkpoint: then everything is still in the log. It writes the second superblock.
         let mut first = AlignedBuf::with_capacity(ALIGNMENT);
         store.data.read(0, ALIGNMENT, &mut first)?;
         if first.iter().any(|byte| *byte != 0) {
@@ -304,7 +304,7 @@ pub(crate) fn open(store: &Arc<RunStore>) -> Result<Opened> {
     Ok(opened)
 }
 
-/// Fails unless a data file may be opened: it has to be one of ours.
+/// Fails if the data file is not one of a store.
 pub(crate) fn check_magic(store: &RunStore) -> Result<()> {
     if store.data.len()? < 2 * ALIGNMENT as u64 {
         return Ok(());
@@ -318,6 +318,6 @@ pub(crate) fn check_magic(store: &RunStore) -> Result<()> {
     Err(Error::Corrupt {
         file: DATA_FILE.to_owned(),
         offset: 0,
-        what: "both superblocks are unreadable, or this is not a file of a store",
+        what: "both superblocks are unreadable, or this is not a data file of a store",
     })
 }

@@ -6,13 +6,27 @@ use lz4_flex::block::{CompressTable, compress_into_with_table};
 use miniz_oxide::deflate::core::{CompressorOxide, TDEFLFlush, TDEFLStatus, deflate_flags};
 use miniz_oxide::inflate::{TINFLStatus, core as inflate};
 
-use crate::Compression;
+/// How the pages of a tree are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compression {
+    /// Zstandard, level 1.
+    #[default]
+    Zstd,
+    /// zlib (DEFLATE), level 6.
+    Zlib,
+    /// LZ4 block format.
+    Lz4,
+    /// Snappy raw format.
+    Snappy,
+    /// No compression.
+    None,
+}
 
 thread_local! {
-    // A table of its own for large inputs: what comes out must not depend on what came before.
+    // A separate table for large inputs: the output must not depend on previous inputs.
     static LZ4_OUT: RefCell<(CompressTable, CompressTable)> =
         RefCell::new((CompressTable::small(), CompressTable::large()));
-    /// For bytes in general, and for those whose short matches are not worth it.
+    /// For general data, and for data whose short matches are not worth coding.
     static ZLIB_OUT: RefCell<[Option<Box<CompressorOxide>>; 2]> = const { RefCell::new([None, None]) };
     static ZLIB_IN: RefCell<Option<Box<inflate::DecompressorOxide>>> = const { RefCell::new(None) };
     /// The same for zstd.
@@ -22,15 +36,15 @@ thread_local! {
 }
 
 const ZSTD_LEVEL: i32 = 1;
-/// The shortest match where matches are few, in bytes.
+/// The shortest match to look for in data with few matches, in bytes.
 const ZSTD_MATCH_MIN: u32 = 7;
 
-/// Level 6 of zlib: how many places are looked at for a match.
+/// Level 6 of zlib: how many candidates are tried per match.
 const ZLIB_PROBES: u32 = 128;
-/// The same for bytes that have little but short matches.
+/// The same for data with few long matches.
 const ZLIB_PROBES_FEW: u32 = 1;
-/// Where a byte takes fewer bits than this by itself, a match of three to five mostly costs more than what it replaces: about 18
-/// bits over the distances of a page.
+/// Below this entropy, in bits per byte, a match of three to five bytes mostly costs more than the literals it replaces:
+/// about 18 bits over the distances of a page.
 const BITS_FOR_SHORT_MATCHES: f32 = 4.0;
 
 /// Appends `bytes` to `out`, compressed if that makes them smaller. Returns the codec used.
@@ -114,7 +128,7 @@ pub(crate) fn decompress(
         out.extend_from_slice(bytes);
         return (bytes.len() == len).then_some(());
     }
-    // What is there already is overwritten, so only growth is filled with zeros.
+    // Existing bytes are overwritten, so only growth is filled with zeros.
     out.resize(len, 0);
     let filled = match codec {
         Compression::None => 0,
@@ -154,7 +168,7 @@ fn deflate(bytes: &[u8], out: &mut Vec<u8>) -> bool {
     })
 }
 
-/// A compressor of level 1. Where matches are few it looks for long ones only, which is faster both ways.
+/// A compressor of level 1. For data with few matches it looks for long ones only, which is faster in both directions.
 fn zstd_compressor(few_matches: bool) -> std::io::Result<zstd::bulk::Compressor<'static>> {
     let mut compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL)?;
     if few_matches {
@@ -163,12 +177,12 @@ fn zstd_compressor(few_matches: bool) -> std::io::Result<zstd::bulk::Compressor<
     Ok(compressor)
 }
 
-/// Whether short matches are not worth it.
+/// Whether short matches do not pay off.
 fn has_few_matches(bytes: &[u8]) -> bool {
     bits_per_byte(bytes) < BITS_FOR_SHORT_MATCHES
 }
 
-/// How many bits a byte takes when each is coded for itself.
+/// The order-0 entropy in bits per byte.
 fn bits_per_byte(bytes: &[u8]) -> f32 {
     let mut counts = [0u32; 256];
     for byte in bytes {
@@ -194,7 +208,7 @@ fn inflate_into(bytes: &[u8], out: &mut [u8]) -> Option<usize> {
     })
 }
 
-/// The byte that stands for a codec in files.
+/// The byte that encodes a codec in files.
 pub(crate) fn code(codec: Compression) -> u8 {
     match codec {
         Compression::None => 0,
@@ -205,7 +219,7 @@ pub(crate) fn code(codec: Compression) -> u8 {
     }
 }
 
-/// The codec of a byte.
+/// The codec that a byte encodes.
 pub(crate) fn from_code(code: u8) -> Option<Compression> {
     Some(match code {
         0 => Compression::None,

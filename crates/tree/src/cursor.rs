@@ -1,4 +1,4 @@
-//! A walk over a range of keys, as a snapshot sees it.
+//! A cursor over a range of keys of a snapshot.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::run::{Fetch, PartsCursor, Run};
 use crate::snapshot::Snapshot;
 use crate::{Kind, Result, TreeId};
 
-/// A cursor over one tree. It owns its snapshot. It merges the memtables, the buffers of one path and the
-/// leaf at its end; behind the range of that leaf it goes on with the next path.
+/// A cursor over one tree. It owns its snapshot. It merges the memtables, the buffers of one path from the root and the
+/// leaf at its end; after the range of that leaf it continues with the next path.
 pub struct Cursor {
     snapshot: Snapshot,
     tree: TreeId,
     resolver: Resolver,
-    /// The walk is over the keys from `lower` on and below `upper`; `None` is no bound.
+    /// The range: keys from `lower` on and below `upper`; `None` is no bound.
     lower: Vec<u8>,
     upper: Option<Vec<u8>>,
     direction: Direction,
@@ -31,9 +31,26 @@ pub struct Cursor {
     /// The key that was returned last, and its value if that is made of update messages.
     key: Vec<u8>,
     folded: Option<Vec<u8>>,
-    /// Whether the merger still stands at `key`.
+    /// Whether the merger is still at `key`.
     at_key: bool,
     done: bool,
+}
+
+impl Snapshot {
+    /// A cursor over the keys between two bounds.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn cursor(
+        &self,
+        tree: TreeId,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        direction: Direction,
+    ) -> Result<Cursor> {
+        self.tree(tree)?;
+        Cursor::new(self.clone(), tree, lower, upper, direction)
+    }
 }
 
 impl Cursor {
@@ -88,7 +105,10 @@ impl Cursor {
     ///
     /// # Errors
     /// Errors of the disk.
-    #[allow(clippy::should_implement_trait, reason = "it lends what it returns")]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "the result borrows from the cursor"
+    )]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.leave_key()?;
         while !self.done {
@@ -98,7 +118,7 @@ impl Cursor {
                 self.next_path()?;
                 continue;
             };
-            // A source that is alone needs nobody to skip the key in the others.
+            // A single source has no other source in which the key must be skipped.
             if kind != Kind::Put || !self.merger.is_alone() {
                 self.key.clear();
                 self.key.extend_from_slice(key);
@@ -123,7 +143,7 @@ impl Cursor {
         Ok(None)
     }
 
-    /// Goes on at `key`: forward, the next key is the first one at or after it; backward, the last one at
+    /// Moves to `key`: forward, the next key is the first one at or after it; backward, the last one at
     /// or before it. The bounds of the cursor still hold.
     ///
     /// # Errors
@@ -136,7 +156,7 @@ impl Cursor {
         }
     }
 
-    /// Moves behind the key that was returned last.
+    /// Moves past the key that was returned last.
     fn leave_key(&mut self) -> Result<()> {
         self.folded = None;
         if std::mem::take(&mut self.at_key) {
@@ -206,7 +226,7 @@ impl Cursor {
         let alive = self.alive_from(key);
         let bound = self.upper.as_deref();
         match alive.filter(|alive| bound.is_none_or(|bound| **alive < *bound)) {
-            // What the tree has from here on is deleted, or behind the bound.
+            // Everything from here on is deleted, or beyond the bound.
             None => self.path_upper = self.upper.clone(),
             Some(alive) => {
                 for mut source in self.open_path(|node| node.child_of(&alive))? {
@@ -244,8 +264,8 @@ impl Cursor {
         Some(alive)
     }
 
-    /// The key below which the first key below `key` lies that no range delete of a memtable covers;
-    /// `None` if that is `key` itself.
+    /// The upper bound of the next keys below `key` that no range delete of a memtable covers; `None` if that
+    /// is `key` itself.
     fn alive_before(&self, key: Option<&[u8]>) -> Option<Arc<[u8]>> {
         let mut alive: Option<Arc<[u8]>> = None;
         let memtables = &self.merger.sources[..self.memtables];

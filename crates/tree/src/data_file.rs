@@ -1,7 +1,7 @@
 //! The data file: extents of checksummed blocks.
 //!
 //! A block is a header of 16 bytes and a payload: XXH3-64 of all that follows, seeded with the
-//! block's offset in the file, so that a block written to the wrong place is noticed too (8 bytes, little-endian),
+//! block's offset in the file, so that a misdirected write is detected too (8 bytes, little-endian),
 //! length of the uncompressed payload (4), codec (1), three zeros, payload.
 
 use std::cell::Cell;
@@ -25,13 +25,13 @@ const WRITE_BYTES: usize = 1 << 20;
 /// The largest uncompressed payload: a page with the largest key and value, with room to spare.
 const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 
-/// Most buffers that wait for the next write.
+/// Most buffers that are kept for the next write.
 const SPARE_WRITE_BUFFERS_MAX: usize = 2;
 
 /// Larger buffers than this are not kept for the next read of a thread.
 const SPARE_BYTES_MAX: usize = 256 << 10;
 
-/// Smaller free ranges are not given back to the file system.
+/// Smaller free ranges are not returned to the file system.
 const PUNCH_BYTES_MIN: u64 = 64 << 10;
 
 thread_local! {
@@ -46,9 +46,9 @@ pub(crate) struct DataFile {
     reads: AtomicU64,
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
-    /// Buffers of former writes: memory that is taken anew each time has to be cleared by the system each time.
+    /// Buffers for reuse: the system has to zero newly allocated memory each time.
     write_buffers: Mutex<Vec<AlignedBuf>>,
-    /// Why nothing may be written any more.
+    /// Why no more writes are allowed.
     failure: OnceLock<String>,
 }
 
@@ -66,7 +66,7 @@ impl DataFile {
     }
 
     /// Reads, reads' bytes and written bytes since the store was opened.
-    pub(crate) fn io_figures(&self) -> (u64, u64, u64) {
+    pub(crate) fn io_stats(&self) -> (u64, u64, u64) {
         let figure = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (
             figure(&self.reads),
@@ -112,7 +112,7 @@ impl DataFile {
         Ok(())
     }
 
-    /// Writes aligned bytes. A failure for want of room may be tried again, any other is final.
+    /// Writes aligned bytes. A write to a full disk may be retried; any other failure is permanent.
     pub(crate) fn write_raw(&self, bytes: &AlignedBuf, offset: u64) -> Result<()> {
         self.check_writable()?;
         self.written_bytes
@@ -126,8 +126,8 @@ impl DataFile {
         })
     }
 
-    /// Makes all writes durable. A failure is final: the system may have dropped what it could not
-    /// write, and would call the next sync a success.
+    /// Makes all writes durable. A failure is permanent: the system may have dropped the data that it could not
+    /// write, and would report the next sync as a success.
     pub(crate) fn sync(&self) -> Result<()> {
         self.check_writable()?;
         self.file.sync().map_err(|error| {
@@ -136,7 +136,7 @@ impl DataFile {
         })
     }
 
-    /// Why nothing may be written any more, if so.
+    /// Why no more writes are allowed, if so.
     pub(crate) fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }
@@ -151,26 +151,26 @@ impl DataFile {
     pub(crate) fn len(&self) -> Result<u64> {
         self.file
             .len()
-            .map_err(Error::io(format!("asking for the length of {DATA_FILE}")))
+            .map_err(Error::io(format!("getting the length of {DATA_FILE}")))
     }
 
-    /// Gives free space inside the file back to the file system, where that can be done. Otherwise it only costs its
-    /// space, so errors do not matter.
+    /// Returns free space inside the file to the file system by punching holes. Failures only cost space, so they are
+    /// ignored.
     pub(crate) fn punch_free(&self) {
         self.space.visit_free(PUNCH_BYTES_MIN, |offset, len| {
             let _ = self.file.punch_hole(offset, len);
         });
     }
 
-    /// Cuts the file when at least an eighth of it (and 16 MiB) lies behind what is in use.
+    /// Truncates the file when at least an eighth of it (and 16 MiB) is unused at its end.
     pub(crate) fn cut(&self) -> Result<()> {
         let len = self.len()?;
-        // Others may allocate and write at any time; not behind `end` while it is held.
+        // Others may allocate and write at any time, but not beyond `end` while it is held.
         self.space.with_end(|end| {
             if len > end && len - end >= (len / 8).max(16 << 20) {
                 self.file
                     .set_len(end)
-                    .map_err(Error::io(format!("cutting {DATA_FILE} to {end}")))?;
+                    .map_err(Error::io(format!("truncating {DATA_FILE} to {end}")))?;
             }
             Ok(())
         })
@@ -194,7 +194,7 @@ impl DataFile {
     }
 }
 
-/// A damaged place in the data file.
+/// The error for a damaged block of the data file.
 pub(crate) fn corrupt(offset: u64, what: &'static str) -> Error {
     Error::Corrupt {
         file: DATA_FILE.to_owned(),
@@ -213,13 +213,13 @@ pub(crate) fn push_block(out: &mut Vec<u8>, codec: Compression, payload: &[u8]) 
     out[start + 12] = compress::code(used);
 }
 
-/// Writes the checksum of a block that will stand at `offset`.
+/// Writes the checksum of a block for `offset`.
 pub(crate) fn seal_block(block: &mut [u8], offset: u64) {
     let (checksum, rest) = block.split_at_mut(8);
     checksum.copy_from_slice(&xxh3_64_with_seed(rest, offset).to_le_bytes());
 }
 
-/// Checks that a block that stands at `offset` carries its checksum.
+/// Checks the checksum of a block at `offset`.
 pub(crate) fn check_block(block: &[u8], offset: u64) -> Result<()> {
     let sum = |rest| xxh3_64_with_seed(rest, offset).to_le_bytes();
     match block.split_at_checked(8) {
@@ -228,7 +228,7 @@ pub(crate) fn check_block(block: &[u8], offset: u64) -> Result<()> {
     }
 }
 
-/// Checks a block that stands at `offset`, and calls `visit` with its payload.
+/// Checks a block at `offset`, and calls `visit` with its payload.
 pub(crate) fn decode_block<T>(
     block: &[u8],
     offset: u64,
@@ -244,7 +244,7 @@ pub(crate) fn decode_block<T>(
     }
     let len = u32::from_le_bytes([fields[0], fields[1], fields[2], fields[3]]) as usize;
     if len > PAYLOAD_BYTES_MAX {
-        return Err(damaged("a block claims an impossible size"));
+        return Err(damaged("the size of a block is impossible"));
     }
     let codec = compress::from_code(fields[4]).ok_or(damaged("a block has an unknown codec"))?;
     if codec == Compression::None && len == stored.len() {

@@ -1,9 +1,12 @@
-//! The engine's one error type.
+//! The engine's error type.
 
 use std::fmt;
 use std::io;
 
 use crate::TreeId;
+
+/// The reason of a stop after a panic in a background thread.
+pub(crate) const PANICKED: &str = "internal error; see the server's stderr";
 
 /// What can go wrong in the engine.
 #[derive(Debug)]
@@ -15,7 +18,7 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// Stored bytes do not carry the checksum or the structure they must have.
+    /// Stored bytes have a wrong checksum or a wrong structure.
     Corrupt {
         /// The file that holds them.
         file: String,
@@ -24,7 +27,7 @@ pub enum Error {
         /// What is wrong with them.
         what: &'static str,
     },
-    /// A guarded key was committed by somebody else after the write set's snapshot.
+    /// Another commit changed a guarded key after the write set's snapshot.
     Conflict {
         /// The tree of the key.
         tree: TreeId,
@@ -33,9 +36,9 @@ pub enum Error {
     },
     /// The tree does not exist (any more).
     UnknownTree(TreeId),
-    /// The tree does not wait for a bulk loader: it was not created to be loaded, or is loaded already.
+    /// The tree does not wait for a bulk load: it was not created for one, or is loaded already.
     NotLoading(TreeId),
-    /// A bulk loader met a key twice in a tree where that fails the load.
+    /// A bulk load had a key twice in a tree whose policy forbids that.
     Duplicate {
         /// The tree of the key.
         tree: TreeId,
@@ -55,8 +58,8 @@ pub enum Error {
     },
     /// An option has a value outside its bounds.
     InvalidOption(String),
-    /// The memtables are full, and feeding them to the trees fails for now: nothing is lost, the store
-    /// tries again by itself, and commits succeed once a try does.
+    /// The memtables are full and cannot be flushed for now. Nothing is lost; the store retries in the background,
+    /// and commits succeed again after the first flush that does.
     Stalled {
         /// Whether the disk is full; otherwise the trees cannot be read.
         disk_full: bool,
@@ -84,7 +87,7 @@ impl Error {
         move |source| Error::Io { context, source }
     }
 
-    /// Whether the error says that there is no room on the disk.
+    /// Whether the error means that the disk is full.
     pub(crate) fn is_disk_full(&self) -> bool {
         matches!(self, Error::Io { source, .. } if is_disk_full(source))
     }
@@ -120,7 +123,7 @@ impl fmt::Display for Error {
             Error::Stalled { reason, .. } => {
                 write!(
                     f,
-                    "the memtables are full and cannot be fed to the trees now: {reason}"
+                    "the memtables are full and cannot be flushed now: {reason}"
                 )
             }
             Error::Closed(text) => write!(f, "the store is closed: {text}"),

@@ -8,7 +8,7 @@ const BLOCK_BYTES: usize = 64;
 const BITS_PER_KEY: usize = 10;
 const PROBES: u32 = 6;
 
-/// The hash of a key that filters take.
+/// The hash of a key for filters.
 pub(crate) fn hash(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
 }

@@ -1,6 +1,6 @@
-//! Reading a store that may be damaged: what cannot be read is noted, and the walk goes on.
+//! Reading a store that may be damaged: problems are recorded, and the walk continues.
 //!
-//! Nothing is written, and nothing here trusts more than the checksums say.
+//! Nothing is written, and only bytes with a valid checksum are trusted.
 
 use std::fmt;
 
@@ -9,35 +9,35 @@ use crate::data_file::{DATA_FILE, DataFile, decode_block};
 use crate::disk::{ALIGNMENT, AlignedBuf, Disk};
 use crate::node::{NodeRef, RunRef};
 use crate::page::Page;
-use crate::run::RunIndex;
+use crate::run_index::RunIndex;
 use crate::space::DATA_START;
 use crate::{Error, Result, TreeId};
 
-/// What kind of problem a walk over a store has met.
+/// The kind of a problem in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// The disk did not give the bytes.
+    /// The disk failed to read the bytes.
     Unreadable,
-    /// Bytes do not carry their checksum, or a superblock is missing.
+    /// A checksum does not match, or a superblock is missing.
     Damaged,
-    /// Bytes carry their checksum, but do not say what they must.
+    /// The checksum matches, but the content is invalid.
     Malformed,
-    /// Keys, pivots or numbers of runs do not ascend.
+    /// Keys, pivots or run numbers are not in ascending order.
     Order,
-    /// Keys lie outside of the range that is recorded for them, or figures differ from those recorded.
+    /// Keys are outside of their recorded range, or figures differ from the recorded ones.
     Bounds,
-    /// A filter denies a key that is there.
+    /// A filter lacks a key of its run.
     Filter,
-    /// Bytes behind the last block of an extent are not zero.
+    /// Bytes after the last block of an extent are not zero.
     Padding,
-    /// Two things claim the same place.
+    /// Two extents overlap.
     Overlap,
     /// The log cannot be replayed.
     Log,
 }
 
-/// One thing that is wrong with a store.
+/// A problem in a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The file.
@@ -48,7 +48,7 @@ pub struct Problem {
     pub tree: Option<TreeId>,
     /// What kind of problem it is.
     pub kind: ProblemKind,
-    /// What is wrong, for people.
+    /// A description of the problem.
     pub what: String,
 }
 
@@ -62,16 +62,16 @@ impl fmt::Display for Problem {
     }
 }
 
-/// How far a walk over a store is, in bytes of its data file.
+/// The progress of a walk over a store, in bytes of its data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// What was walked over.
+    /// Bytes done.
     pub done_bytes: u64,
-    /// All there is. Free space is part of it, so the walk may end before.
+    /// Total bytes. Free space is included, so the walk may end before.
     pub total_bytes: u64,
 }
 
-/// Reads a store and notes what is wrong.
+/// Reads a store and records its problems.
 pub(crate) struct Inspector<'a> {
     pub(crate) data: DataFile,
     pub(crate) file_len: u64,
@@ -109,7 +109,7 @@ impl<'a> Inspector<'a> {
         })
     }
 
-    /// Notes a problem of the data file.
+    /// Records a problem of the data file.
     pub(crate) fn note(&mut self, offset: u64, kind: ProblemKind, what: impl Into<String>) {
         let problem = Problem {
             file: DATA_FILE.to_owned(),
@@ -118,13 +118,13 @@ impl<'a> Inspector<'a> {
             kind,
             what: what.into(),
         };
-        // A block that is reached on several ways is one problem.
+        // A block that is reached by several paths is reported once.
         if self.problems.last() != Some(&problem) {
             self.problems.push(problem);
         }
     }
 
-    /// Notes an error that a reader returned.
+    /// Records an error that a reader returned.
     fn note_error(&mut self, offset: u64, error: &Error) {
         match error {
             Error::Corrupt { offset, what, .. } => {
@@ -134,7 +134,7 @@ impl<'a> Inspector<'a> {
         }
     }
 
-    /// Notes an error of the log.
+    /// Records an error of the log.
     pub(crate) fn note_log(&mut self, error: Error) {
         let (file, offset, what) = match error {
             Error::Corrupt { file, offset, what } => (file, offset, what.to_owned()),
@@ -149,7 +149,7 @@ impl<'a> Inspector<'a> {
         });
     }
 
-    /// The bytes of an extent; pieces that the disk does not give are noted, and zeros.
+    /// The bytes of an extent. Parts that cannot be read are recorded, and filled with zeros.
     fn extent(&mut self, offset: u64, len: u64) -> Option<AlignedBuf> {
         let unit = ALIGNMENT as u64;
         let inside = offset
@@ -160,7 +160,7 @@ impl<'a> Inspector<'a> {
             || !len.is_multiple_of(unit)
             || !inside
         {
-            let what = format!("an extent of {len} bytes here is an impossible one");
+            let what = format!("an extent of {len} bytes is impossible here");
             self.note(offset, ProblemKind::Malformed, what);
             return None;
         }
@@ -185,10 +185,10 @@ impl<'a> Inspector<'a> {
         Some(bytes)
     }
 
-    /// Notes bytes that are not zero; `from` is the offset in the file of the first.
+    /// Records bytes that are not zero; `from` is the offset of the first in the file.
     fn check_zeros(&mut self, bytes: &[u8], from: u64) {
         if let Some(at) = bytes.iter().position(|byte| *byte != 0) {
-            let what = "bytes that nothing uses are not zero";
+            let what = "unused bytes are not zero";
             self.note(from + at as u64, ProblemKind::Padding, what);
         }
     }
@@ -212,7 +212,7 @@ impl<'a> Inspector<'a> {
         let mut found: Vec<Superblock> = Vec::new();
         let mut empty = Vec::new();
         if self.file_len < DATA_START {
-            // A start takes it for new: all there may be is in the log.
+            // The store opens it as a new one: all its data is in the log.
             return found;
         }
         for slot in 0..2 {
@@ -240,11 +240,11 @@ impl<'a> Inspector<'a> {
             }
         }
         found.sort_by_key(|superblock| std::cmp::Reverse(superblock.generation));
-        // Only the first checkpoint leaves the other superblock as it was.
+        // Only after the first checkpoint is the other superblock still empty.
         if let (Some(newest), Some(at)) = (found.first(), empty.first())
             && newest.generation > 1
         {
-            self.note(*at, ProblemKind::Damaged, "a superblock is gone");
+            self.note(*at, ProblemKind::Damaged, "a superblock is missing");
         }
         found
     }
@@ -299,7 +299,7 @@ impl<'a> Inspector<'a> {
 
     /// A page of a run.
     pub(crate) fn page(&mut self, image: &RunImage, page: usize) -> Option<Page> {
-        let (at, len) = image.index.place(page);
+        let (at, len) = image.index.block(page);
         let offset = image.offset + u64::from(at);
         let block = image.bytes.get(at as usize..(at + len) as usize);
         match decode_block(block.unwrap_or_default(), offset, Page::decode) {
@@ -315,10 +315,10 @@ impl<'a> Inspector<'a> {
         }
     }
 
-    /// The filter of a run. Also checks what lies between and behind the run's blocks.
+    /// The filter of a run. Also checks the bytes between and after the run's blocks.
     pub(crate) fn filter(&mut self, run: &RunRef, image: &RunImage) -> Option<Vec<u8>> {
         let info = &run.info;
-        let (last_at, last_len) = image.index.place(image.index.pages() - 1);
+        let (last_at, last_len) = image.index.block(image.index.pages() - 1);
         let pages_end = (last_at + last_len) as usize;
         let gap = image.bytes.get(pages_end..info.index_at as usize);
         self.check_zeros(gap.unwrap_or_default(), run.offset + pages_end as u64);
@@ -337,7 +337,7 @@ impl<'a> Inspector<'a> {
     }
 }
 
-/// The length of the extent of a block that stands alone.
+/// The length of the extent of a block that has one of its own.
 pub(crate) fn block_extent(len: u32) -> u64 {
     u64::from(len).next_multiple_of(ALIGNMENT as u64)
 }

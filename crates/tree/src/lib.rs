@@ -1,7 +1,7 @@
 //! An embedded, ordered, transactional byte store whose trees are Fractal Trees (B-epsilon trees).
 //!
 //! Writes are messages. A commit appends one frame to the log and inserts its messages into a memtable. Full memtables
-//! are fed to the trees in the background, where messages travel down in batches, so that a
+//! are flushed to the trees in the background, where messages move down in batches, so that a
 //! random insert costs a fraction of a sequential write. Readers see snapshots and block nobody.
 //!
 //! ```
@@ -25,6 +25,7 @@
 //! # }
 //! ```
 
+mod background;
 mod backup;
 mod budget;
 mod buffers;
@@ -34,58 +35,64 @@ mod cache;
 mod checkpoint;
 mod commit;
 mod compress;
-mod crew;
+mod conflicts;
 mod cursor;
 mod data_file;
 pub mod disk;
+mod engine;
 mod error;
-mod feeder;
 mod filter;
+mod flusher;
+mod identity_hasher;
+mod idle_compaction;
 mod inspect;
 mod log;
 mod memtable;
+mod memtable_flush;
 mod merge;
 mod merger;
+mod message;
 mod node;
+mod operation;
 mod options;
-mod pace;
 mod page;
 mod publisher;
 mod range;
+mod recovery;
 mod run;
+mod run_index;
 mod salvage;
-mod settle;
 mod snapshot;
 mod space;
 mod store;
 mod sync;
 mod template;
+mod tree_id;
 mod verify;
 mod version;
+mod worker_pool;
 mod write_set;
+mod write_throttle;
 
 pub use backup::BackupReport;
 pub use bulk::{BulkLoader, Duplicates, Watcher};
 pub use commit::Durability;
+pub use compress::Compression;
 pub use cursor::Cursor;
 pub use error::{Error, Result};
+pub use identity_hasher::IdentityHasher;
 pub use inspect::{Problem, ProblemKind, Progress};
 pub use merge::{MergeOperator, NoMerge};
 pub use merger::Direction;
 pub use node::TreeStats;
-pub use options::{
-    Compression, KEY_BYTES_MAX, Options, TreeOptions, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX,
-};
+pub use options::{KEY_BYTES_MAX, Options, TreeOptions, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX};
 pub use salvage::{Lost, SalvageReport};
 pub use snapshot::{Snapshot, ValueRef};
 pub use space::SpaceStats;
 pub use store::{Store, StoreStats};
+pub use tree_id::TreeId;
 pub use verify::VerifyReport;
 pub use write_set::WriteSet;
 
 pub(crate) use memtable::Memtable;
-pub(crate) use write_set::Kind;
-
-/// Identifies a tree within its store; never used twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TreeId(pub u32);
+pub(crate) use message::Kind;

@@ -1,21 +1,21 @@
-//! Update messages: deltas that a merge operator of the store's user resolves.
+//! Update messages: deltas that a merge operator resolves.
 
 use std::sync::Arc;
 
 use crate::{Kind, TreeId};
 
-/// Gives deltas their meaning. All functions must be pure: they may run any number of times, at any time
-/// between the commit and the last read, and `apply(apply(b, x), y)` must equal `apply(b, combine(x, y))`.
+/// Defines the meaning of deltas, as RocksDB's merge operator does. All functions must be pure: they may run any number
+/// of times, at any time between the commit and the last read, and `apply(apply(b, x), y)` must equal `apply(b, combine(x, y))`.
 ///
-/// The functions for several deltas may be left to their defaults. An operator that can parse its deltas once and
-/// fold all of them should have its own: the engine gathers the deltas of a key and calls these.
+/// The functions for several deltas have defaults. An operator that can parse its deltas once and fold all of them
+/// should override these: the engine gathers the deltas of a key and calls them.
 pub trait MergeOperator: Send + Sync {
     /// The value of a key after a delta; `base` is `None` when the key is absent, and so is the
     /// result when the key is to be absent afterwards.
     fn apply(&self, tree: TreeId, key: &[u8], base: Option<&[u8]>, delta: &[u8])
     -> Option<Vec<u8>>;
 
-    /// One delta that does what `older` and then `newer` do.
+    /// One delta with the effect of `older` followed by `newer`.
     fn combine(&self, tree: TreeId, key: &[u8], older: &[u8], newer: &[u8]) -> Vec<u8>;
 
     /// The value of a key after one delta or more, the oldest first: the same as [`MergeOperator::apply`] with one after
@@ -33,14 +33,14 @@ pub trait MergeOperator: Send + Sync {
         }
     }
 
-    /// One delta that does what all of these do, one or more, the oldest first: the same as
+    /// One delta with the effect of all of these, one or more, the oldest first: the same as
     /// [`MergeOperator::combine`] of one after the other. Combines them in pairs, unless it is overridden.
     fn combine_all(&self, tree: TreeId, key: &[u8], deltas: &[&[u8]]) -> Vec<u8> {
         match deltas {
             [] => Vec::new(),
             [only] => only.to_vec(),
             [older, newer] => self.combine(tree, key, older, newer),
-            // In halves, so that a delta that grows is not copied for each of the others.
+            // In halves, so that a growing delta is not copied once for each other delta.
             deltas => {
                 let (older, newer) = deltas.split_at(deltas.len() / 2);
                 let older = self.combine_all(tree, key, older);
@@ -71,7 +71,7 @@ pub(crate) struct Resolver {
     pub(crate) operator: Arc<dyn MergeOperator>,
 }
 
-/// What gathered deltas may take in memory before they are combined, in bytes.
+/// Gathered deltas are combined when they take more memory than this, in bytes.
 const GATHER_BYTES: usize = 1 << 20;
 
 /// The messages of one key, gathered from the newest to the oldest. The operator gets the deltas all at once: when
@@ -81,7 +81,7 @@ pub(crate) struct Fold {
     /// The deltas, one after another, and where each ends.
     bytes: Vec<u8>,
     ends: Vec<usize>,
-    /// They are combined when they take more than this.
+    /// They are combined when they take more bytes than this.
     limit: usize,
     resolved: Option<(Kind, Vec<u8>)>,
 }
@@ -124,7 +124,7 @@ impl Fold {
         self.ends.push(self.bytes.len());
     }
 
-    /// What the messages amount to: a put or a delete if the base was among them.
+    /// The messages as one: a put or a delete if the base was among them.
     pub(crate) fn finish(self, resolver: &Resolver, key: &[u8]) -> (Kind, Vec<u8>) {
         match self.resolved {
             Some(resolved) => resolved,
@@ -133,7 +133,7 @@ impl Fold {
         }
     }
 
-    /// What the messages amount to when there is nothing older.
+    /// The messages as one, when there is nothing older.
     pub(crate) fn finish_at_bottom(self, resolver: &Resolver, key: &[u8]) -> (Kind, Vec<u8>) {
         match self.resolved {
             Some(resolved) => resolved,

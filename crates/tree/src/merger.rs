@@ -1,18 +1,17 @@
-//! Merges sources of messages, newest first, into one walk over keys.
+//! A merging iterator over sources of messages, newest first.
 
 use std::sync::Arc;
 
 use crate::memtable::MemSource;
 use crate::merge::{Fold, Resolver};
-use crate::range::{KeyRange, Place, RangeSet};
+use crate::range::{Coverage, KeyRange, RangeSet};
 use crate::run::PartsCursor;
 use crate::{Kind, Result};
 
-/// Steps through deleted keys before a source is sent to the end of the range that covers them.
+/// Steps through deleted keys before a source seeks to the end of the range that covers them.
 const STEPS_MAX: usize = 4;
 
-/// Where messages come from, and what range deletes lie below them: they cover the same keys in all
-/// older sources, not in this one.
+/// A source of messages, and its range deletes: they cover keys in all older sources, not in this one.
 pub(crate) struct Source {
     messages: Messages,
     pub(crate) ranges: RangeSet,
@@ -107,7 +106,7 @@ impl Source {
     }
 }
 
-/// Which way a cursor walks.
+/// The direction of a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the smallest key to the largest.
@@ -126,10 +125,10 @@ pub(crate) struct Merger {
     ranged: Vec<usize>,
     /// A gap between all their ranges: no key in it is deleted.
     gap: Option<Gap>,
-    /// Keys from here on are not wanted; `None` is no bound.
+    /// The upper bound of the walk; `None` is no bound.
     bound: Option<Vec<u8>>,
-    /// So many entries of the source on top, the one that it is at included, are known to come before the bound and
-    /// before all other sources, without range deletes between them.
+    /// The number of entries of the source on top, the current one included, that are known to come before the bound
+    /// and before all other sources, without range deletes between them.
     clear: usize,
 }
 
@@ -137,7 +136,7 @@ pub(crate) struct Merger {
 type Gap = (Option<Arc<[u8]>>, Option<Arc<[u8]>>);
 
 impl Merger {
-    /// A merger of sources that are positioned already, newest first.
+    /// A merger of positioned sources, newest first.
     pub(crate) fn new(sources: Vec<Source>, direction: Direction) -> Result<Merger> {
         let mut merger = Merger {
             sources,
@@ -152,12 +151,12 @@ impl Merger {
         Ok(merger)
     }
 
-    /// Tells where a walk forward ends, before [`Merger::rebuild`]. It may go on behind that.
+    /// Sets the upper bound of a forward walk, before [`Merger::rebuild`]. It is a hint: the walk may go past it.
     pub(crate) fn set_bound(&mut self, bound: Option<&[u8]>) {
         self.bound = bound.map(<[u8]>::to_vec);
     }
 
-    /// Called after sources were moved from outside.
+    /// Rebuilds the heap, after sources were moved from outside.
     pub(crate) fn rebuild(&mut self) -> Result<()> {
         self.clear = 0;
         self.heap.clear();
@@ -187,7 +186,7 @@ impl Merger {
                 break;
             };
             self.sources[top].pass(&range, self.direction)?;
-            self.settle_top();
+            self.sift_top();
         }
         Ok(())
     }
@@ -204,10 +203,10 @@ impl Merger {
         let (mut after, mut before): Gap = (None, None);
         let mut is_gap = true;
         for ranged in &self.ranged {
-            match self.sources[*ranged].ranges.place(key) {
-                Place::Inside(range) if *ranged < source => return Some(range.clone()),
-                Place::Inside(_) => is_gap = false,
-                Place::Between(from, to) => {
+            match self.sources[*ranged].ranges.coverage(key) {
+                Coverage::Covered(range) if *ranged < source => return Some(range.clone()),
+                Coverage::Covered(_) => is_gap = false,
+                Coverage::Gap(from, to) => {
                     if from > after.as_ref() {
                         after = from.cloned();
                     }
@@ -225,8 +224,8 @@ impl Merger {
         None
     }
 
-    /// Puts the heap in order after its first source has moved.
-    fn settle_top(&mut self) {
+    /// Restores the heap after its first source has moved.
+    fn sift_top(&mut self) {
         if let Some(top) = self.heap.first()
             && self.sources[*top].key().is_none()
         {
@@ -253,7 +252,7 @@ impl Merger {
             return Ok(());
         }
         self.clear = 0;
-        self.settle_top();
+        self.sift_top();
         self.pass_deleted()?;
         if self.heap.first() == Some(&top) {
             self.look_ahead();
@@ -261,8 +260,8 @@ impl Merger {
         Ok(())
     }
 
-    /// Looks how far the source on top can go before others have to be looked at: a leaf has far more keys than what
-    /// is pending for it. Worth it for a source that stays on top.
+    /// Counts the entries of the source on top that come before all other sources, so that they need no comparison: a
+    /// leaf has far more keys than there are messages pending for it. Pays off for a source that stays on top.
     fn look_ahead(&mut self) {
         if self.direction != Direction::Forward || !self.ranged.is_empty() {
             return;
@@ -278,7 +277,7 @@ impl Merger {
         }
     }
 
-    /// Moves on until the first key is another one than `key`.
+    /// Moves on while the first key is `key`.
     pub(crate) fn skip(&mut self, key: &[u8]) -> Result<()> {
         while self.peek_key() == Some(key) {
             self.step()?;
@@ -301,7 +300,7 @@ impl Merger {
     }
 
     /// Folds the update messages of `key`, which is first, with older ones. Afterwards the position may be at the key
-    /// or behind it.
+    /// or after it.
     pub(crate) fn fold(
         &mut self,
         key: &[u8],
@@ -317,8 +316,7 @@ impl Merger {
             }
             self.step()?;
         }
-        // What older sources have there is not seen, so a range below the messages is what
-        // they stand on.
+        // The older sources are hidden by a range delete that covers the key, so that is the base of the messages.
         let ranged = self.ranged.iter();
         let mut ranges = ranged.map(|ranged| &self.sources[*ranged].ranges);
         if ranges.any(|ranges| ranges.covering(key).is_some()) {
@@ -365,7 +363,7 @@ impl Merger {
 mod tests {
     use super::*;
     use crate::memtable::Memtable;
-    use crate::write_set::decode;
+    use crate::operation::decode;
     use crate::{NoMerge, TreeId, WriteSet};
 
     const TREE: TreeId = TreeId(1);
@@ -469,7 +467,7 @@ mod tests {
 
     #[test]
     fn a_memtable_resolves_update_messages_above_its_range_deletes() {
-        // When a memtable is fed, its range deletes may go ahead of its messages.
+        // When a memtable is flushed, its range deletes may go ahead of its messages.
         let mut source = source("+a, x a b, ~a, ~c");
         source.ranges = RangeSet::default();
         source.seek(&[]).unwrap();

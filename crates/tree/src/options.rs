@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::disk::{Disk, FsDisk};
-use crate::{Error, MergeOperator, NoMerge, Result};
+use crate::{Compression, Error, MergeOperator, NoMerge, Result};
 
 /// The largest key, in bytes.
 pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
@@ -15,22 +15,6 @@ pub const VALUE_BYTES_MAX: usize = 17 << 20;
 pub const WRITE_SET_BYTES_MAX: usize = 256 << 20;
 
 const MIB: usize = 1 << 20;
-
-/// How the pages of a tree are compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Compression {
-    /// Zstandard, level 1.
-    #[default]
-    Zstd,
-    /// zlib (DEFLATE), level 6.
-    Zlib,
-    /// LZ4 block format.
-    Lz4,
-    /// Snappy raw format.
-    Snappy,
-    /// Stored as they are.
-    None,
-}
 
 /// Settings of one tree, fixed when it is created.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,34 +60,34 @@ impl TreeOptions {
 pub struct Options {
     /// Where the store's files are.
     pub disk: Arc<dyn Disk>,
-    /// The memory budget in bytes: memtables, pages, filters and what is being built.
+    /// The memory budget in bytes: memtables, pages, filters and nodes under construction.
     pub cache_bytes: usize,
     /// Size of a memtable in bytes; `None` takes a tenth of the budget, at most 64 MiB.
     pub memtable_bytes: Option<usize>,
-    /// Keep a write-ahead log. Without it a crash loses what came after the last checkpoint.
+    /// Keep a write-ahead log. Without it a crash loses all commits after the last checkpoint.
     pub journal: bool,
     /// The longest time an acknowledged write waits for its sync.
     pub journal_commit_interval: Duration,
     /// Most children of an internal node before it splits, 4 to 1024.
     pub fanout: usize,
-    /// Background threads that feed and flush, 1 to 64.
+    /// Background threads that flush memtables and nodes, 1 to 64.
     pub flush_threads: usize,
-    /// No background threads, so that one thread's calls alone decide what is written and when. A committer that fills a
-    /// memtable feeds it and writes the checkpoint before it goes on. The log is written with each
+    /// No background threads, so that the calls of one thread alone determine what is written and when. A committer that
+    /// fills a memtable flushes it and writes the checkpoint itself. The log is written with every
     /// 16th commit; it is synced by [`crate::Durability::Synced`], [`crate::Store::flush_log`] and
-    /// [`crate::Store::close`] only, not at an interval. For tests that replay; slow otherwise.
+    /// [`crate::Store::close`] only, not at an interval. For tests that need to be deterministic; slow otherwise.
     pub inline: bool,
     /// Resolves update messages.
     pub merge: Arc<dyn MergeOperator>,
 }
 
 impl Options {
-    /// The defaults for a store in the directory `path`, with direct I/O where it is possible.
+    /// The defaults for a store in the directory `path`, with direct I/O where the file system supports it.
     pub fn new(path: impl Into<PathBuf>) -> Options {
         Options::with_disk(Arc::new(FsDisk::new(path.into(), true)))
     }
 
-    /// The defaults on a disk of the caller's.
+    /// The defaults on the caller's disk.
     pub fn with_disk(disk: Arc<dyn Disk>) -> Options {
         let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
         Options {
@@ -119,25 +103,36 @@ impl Options {
         }
     }
 
+    /// Fails if there is a store on the disk already. `work` names what would write one: "backup" or "salvage".
+    pub(crate) fn check_holds_no_store(&self, work: &str) -> Result<()> {
+        let names = self.disk.list();
+        let names = names.map_err(Error::io("listing the target's files"))?;
+        if names.iter().any(|name| name.ends_with(".frond")) {
+            let text = format!("the target of a {work} holds a store already");
+            return Err(Error::InvalidOption(text));
+        }
+        Ok(())
+    }
+
     /// The size of a memtable in bytes.
     pub(crate) fn memtable_size(&self) -> usize {
         self.memtable_bytes
             .unwrap_or((self.cache_bytes / 10).clamp(MIB, 64 * MIB))
     }
 
-    /// The part of the budget that is counted, in bytes. The rest is for the log's buffers, for the codecs' tables, for
-    /// what the writers of runs keep between them, and for what an allocator loses.
+    /// The part of the budget that is accounted for, in bytes. The rest covers the log's buffers, the codecs' tables, the
+    /// buffers that writers of runs keep, and fragmentation.
     pub(crate) fn counted_bytes(&self) -> usize {
         let writers = self.flush_threads * 6 * MIB;
         let uncounted = (writers + 8 * MIB).min(self.cache_bytes / 4) + self.cache_bytes / 8;
         self.cache_bytes - uncounted
     }
 
-    /// What writing takes at most, in bytes: the active memtable, one that is being fed and one that waits, and for
-    /// each thread that feeds a leaf while it is written and what it is merged from.
+    /// The most memory that writes use, in bytes: the active memtable, one that is being flushed and one that waits, and
+    /// for each flush thread a leaf under construction and its inputs.
     pub(crate) fn writers_bytes(&self) -> usize {
-        let feeders = (self.flush_threads * 10 * MIB).min(self.cache_bytes / 8);
-        self.memtable_size() * 3 + feeders
+        let flushers = (self.flush_threads * 10 * MIB).min(self.cache_bytes / 8);
+        self.memtable_size() * 3 + flushers
     }
 
     pub(crate) fn check(&self) -> Result<()> {

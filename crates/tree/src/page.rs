@@ -1,8 +1,8 @@
 //! A page: sorted messages, the unit that is read, compressed and cached.
 //!
-//! On disk a page is a table by columns: lengths that are all the same take one field, the prefix that all keys
-//! share stands once, what values of one length share too, and keys lie apart from values. FORMAT.md draws it. In
-//! memory every entry has its whole key before its value, so that readers borrow both.
+//! On disk a page is columnar: equal lengths take one field, the prefix that all keys share is stored once, so are
+//! the bytes that values of one length share, and keys are stored apart from values. FORMAT.md describes it. In
+//! memory every entry has its whole key before its value, so that readers can borrow both.
 
 use std::cmp::Ordering;
 
@@ -11,12 +11,12 @@ use crate::buffers::PageBytes;
 use crate::bytes::{Reader, Writer};
 use crate::template::{self, Template};
 
-/// Bytes of an entry's place in memory: offset of its key (4 bytes), length of the key (2), kind (1), a zero.
+/// Bytes of an entry's slot in memory: offset of its key (4 bytes), length of the key (2), kind (1), a zero.
 const PLACE_BYTES: usize = 8;
 /// Bytes of a key's head in memory.
 const HEAD_BYTES: usize = 8;
 
-/// No page is larger in memory: the largest key and value, with room to spare.
+/// The largest page in memory: one with the largest key and value.
 const BYTES_MAX: usize = 64 << 20;
 
 /// Set in the number of entries of a page that has a template.
@@ -27,10 +27,10 @@ const COLUMN_U8: u8 = 1;
 const COLUMN_U16: u8 = 2;
 const COLUMN_U32: u8 = 4;
 
-/// A page in memory: a head of each key, the places of the entries and of the end, then keys and values.
+/// A page in memory: a head of each key, the slots of the entries and of the end, then keys and values.
 ///
-/// A head is eight bytes of a key behind the prefix that all of them share, so that a search looks at neighbouring
-/// numbers and at hardly any key.
+/// A head is eight bytes of a key after the prefix that all keys share, so that a search compares adjacent
+/// numbers and hardly any keys.
 pub(crate) struct Page {
     bytes: PageBytes,
     count: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Restores a page from its form on disk, and checks that every entry lies inside.
+    /// Decodes a stored page, and checks that every entry lies inside.
     pub(crate) fn decode(payload: &[u8]) -> Result<Page, &'static str> {
         Page::restore(payload).ok_or("a page is malformed")
     }
@@ -48,7 +48,7 @@ impl Page {
         let count = reader.u32()?;
         let has_template = count & HAS_TEMPLATE != 0;
         let count = (count & !HAS_TEMPLATE) as usize;
-        // Keys differ, so all but one have bytes of their own.
+        // Keys differ, so all but one have bytes after the shared prefix.
         if count == 0 || count > payload.len() {
             return None;
         }
@@ -181,7 +181,7 @@ impl Page {
     }
 }
 
-/// The first eight bytes, filled up with zeros: of two with different heads the one with the lower head is lower.
+/// The first eight bytes, padded with zeros: of two keys with different heads the one with the lower head is lower.
 fn head(suffix: &[u8]) -> u64 {
     match suffix.first_chunk() {
         Some(bytes) => u64::from_be_bytes(*bytes),
@@ -193,7 +193,7 @@ fn head(suffix: &[u8]) -> u64 {
     }
 }
 
-/// One number for each entry, as it stands on disk.
+/// A stored column: one number for each entry.
 enum Column<'a> {
     Same(u32),
     U8(&'a [u8]),
@@ -322,7 +322,7 @@ impl PageBuilder {
         })
     }
 
-    /// What most of the values share, if that is much.
+    /// The template of most of the values, if it saves enough.
     fn template(&self) -> Option<Template> {
         let len = template::common_len(self.entries.iter().map(|entry| entry.value_len))?;
         Template::of(len, self.values().filter(|value| value.len() == len))

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 
-/// The last visible sequence number, and what is finished behind it.
+/// The last visible sequence number, and the finished commits after it.
 pub(crate) struct Publisher {
     visible: AtomicU64,
-    /// Commits whose operations are in the memtable, but not those of all earlier ones: first to last.
+    /// Finished commits, first to last number, that wait for earlier ones.
     finished: Mutex<BTreeMap<u64, u64>>,
     published: Condvar,
 }
@@ -27,7 +27,7 @@ impl Publisher {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Called when `first..=last` are in the memtable; returns when snapshots see them.
+    /// Called when the operations `first..=last` are in the memtable; returns when snapshots see them.
     pub(crate) fn publish(&self, first: u64, last: u64) {
         let mut finished = self.finished.lock();
         finished.insert(first, last);
@@ -36,7 +36,7 @@ impl Publisher {
             visible = end;
         }
         self.visible.store(visible, Ordering::Release);
-        // Always: besides later commits the feeder may be waiting, for this very one.
+        // Always: a flush may wait for this commit.
         self.published.notify_all();
         while self.visible() < last {
             self.published.wait(&mut finished);

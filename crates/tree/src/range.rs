@@ -1,4 +1,4 @@
-//! Ranges of keys that were deleted with one message each, and the algebra on sets of them.
+//! Ranges of keys, each deleted with one message, and operations on sets of them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ pub(crate) struct KeyRange {
 }
 
 impl KeyRange {
-    /// `None` for bounds with nothing between them.
+    /// `None` for an empty range.
     pub(crate) fn new(lower: &[u8], upper: Option<&[u8]>) -> Option<KeyRange> {
         upper.is_none_or(|upper| lower < upper).then(|| KeyRange {
             lower: lower.into(),
@@ -27,7 +27,7 @@ impl KeyRange {
         self.upper.as_deref().is_none_or(|upper| key < upper)
     }
 
-    /// Whether all of `lower..upper` lies in here.
+    /// Whether the range contains all of `lower..upper`.
     pub(crate) fn covers(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
         *self.lower <= *lower
             && match (&self.upper, upper) {
@@ -60,11 +60,11 @@ impl KeyRange {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RangeSet(Arc<[KeyRange]>);
 
-/// Where a key lies in a set.
-pub(crate) enum Place<'a> {
-    Inside(&'a KeyRange),
-    /// In a gap: the bounds of it, `None` where no range follows on that side.
-    Between(Option<&'a Arc<[u8]>>, Option<&'a Arc<[u8]>>),
+/// Whether a set covers a key.
+pub(crate) enum Coverage<'a> {
+    Covered(&'a KeyRange),
+    /// Not covered: the bounds of the gap, `None` where there is no range on that side.
+    Gap(Option<&'a Arc<[u8]>>, Option<&'a Arc<[u8]>>),
 }
 
 impl RangeSet {
@@ -120,28 +120,28 @@ impl RangeSet {
         &self.0
     }
 
-    /// The range that holds `key`, or the gap around it.
-    pub(crate) fn place(&self, key: &[u8]) -> Place<'_> {
+    /// The range that covers `key`, or the gap around it.
+    pub(crate) fn coverage(&self, key: &[u8]) -> Coverage<'_> {
         let after = self.0.partition_point(|range| *range.lower <= *key);
         let before = after.checked_sub(1).and_then(|index| self.0.get(index));
         match before {
-            Some(range) if range.ends_above(key) => Place::Inside(range),
-            _ => Place::Between(
+            Some(range) if range.ends_above(key) => Coverage::Covered(range),
+            _ => Coverage::Gap(
                 before.and_then(|range| range.upper.as_ref()),
                 self.0.get(after).map(|range| &range.lower),
             ),
         }
     }
 
-    /// The range that holds `key`.
+    /// The range that covers `key`.
     pub(crate) fn covering(&self, key: &[u8]) -> Option<&KeyRange> {
-        match self.place(key) {
-            Place::Inside(range) => Some(range),
-            Place::Between(..) => None,
+        match self.coverage(key) {
+            Coverage::Covered(range) => Some(range),
+            Coverage::Gap(..) => None,
         }
     }
 
-    /// The range that holds the keys just below `key`, or the last keys of all for `None`.
+    /// The range that covers the keys just below `key`; with `None`, those at the end of the key space.
     pub(crate) fn covering_below(&self, key: Option<&[u8]>) -> Option<&KeyRange> {
         let below = match key {
             Some(key) => self.0.partition_point(|range| *range.lower < *key),
@@ -167,7 +167,7 @@ impl RangeSet {
             .is_some_and(|range| range.ends_above(last))
     }
 
-    /// The ranges that reach into `lower..upper`.
+    /// The ranges that overlap `lower..upper`.
     pub(crate) fn overlapping(&self, lower: &[u8], upper: Option<&[u8]>) -> &[KeyRange] {
         let start = self.0.partition_point(|range| !range.ends_above(lower));
         let end = match upper {
@@ -177,7 +177,7 @@ impl RangeSet {
         self.0.get(start..end).unwrap_or_default()
     }
 
-    /// What of the set lies in `lower..upper`.
+    /// The set, clipped to `lower..upper`.
     pub(crate) fn clip(&self, lower: &[u8], upper: Option<&[u8]>) -> RangeSet {
         let inside = self.overlapping(lower, upper);
         let (Some(first), Some(last)) = (inside.first(), inside.last()) else {
@@ -338,9 +338,9 @@ mod tests {
                     String::from_utf8_lossy(key).into_owned()
                 })
             };
-            let found = match set.place(key.as_bytes()) {
-                Place::Inside(range) => show(&RangeSet::new(vec![range.clone()])),
-                Place::Between(after, before) => format!("gap {}..{}", text(after), text(before)),
+            let found = match set.coverage(key.as_bytes()) {
+                Coverage::Covered(range) => show(&RangeSet::new(vec![range.clone()])),
+                Coverage::Gap(after, before) => format!("gap {}..{}", text(after), text(before)),
             };
             assert_eq!(found, expected, "{key}");
         }

@@ -1,7 +1,7 @@
-//! Salvaging a damaged store: what can be read of it goes into a new one.
+//! Salvage of a damaged store: everything readable goes into a new store.
 //!
-//! Messages are committed to the new store in the order of their age: first what lies deepest in a tree, then the
-//! buffers above it, oldest run first, at last the log. So the newest message of a key wins, as it did.
+//! Messages are committed to the new store from the oldest to the newest: first the leaves of a tree, then the buffers
+//! from the deepest to the root, oldest run first, then the log. So the newest message of a key wins again.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -12,25 +12,25 @@ use crate::checkpoint::Manifest;
 use crate::disk::{Disk, OverlayDisk};
 use crate::inspect::{Inspector, Problem, ProblemKind, Progress};
 use crate::node::{DEPTH_MAX, NodeRef, RunRef, SubtreeRef};
+use crate::operation::{self, Op};
 use crate::range::KeyRange;
 use crate::store::Store;
-use crate::write_set::{self, Op};
 use crate::{Durability, Error, Kind, Options, Result, TreeId, WriteSet, log};
 
 /// Salvaged messages are committed when they have this many bytes.
 const COMMIT_BYTES: usize = 4 << 20;
 
-/// A range of keys of which something could not be read.
+/// A range of keys with unreadable parts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Lost {
     /// The tree.
     pub tree: TreeId,
     /// The lower bound of the keys.
     pub lower: Vec<u8>,
-    /// The upper bound, outside of the range; `None` for no bound.
+    /// The upper bound, exclusive; `None` for no bound.
     pub upper: Option<Vec<u8>>,
-    /// Whether only newer changes of the keys are lost, and older values may have come back. Otherwise
-    /// the keys are gone, but for those that were changed later.
+    /// Whether only newer changes of the keys are lost, so that older values may reappear. Otherwise
+    /// the keys are lost, except those that were changed later.
     pub only_newer: bool,
 }
 
@@ -54,20 +54,20 @@ impl fmt::Display for Lost {
         let (tree, lower) = (self.tree.0, hex(&self.lower));
         write!(f, "tree {tree}, keys from {lower:?} to {upper:?}: ")?;
         f.write_str(match self.only_newer {
-            true => "newer changes are lost, older values may have come back",
-            false => "lost, but for what was changed later",
+            true => "newer changes are lost; older values may have reappeared",
+            false => "lost, except keys that were changed later",
         })
     }
 }
 
-/// What was salvaged, and what was not.
+/// The result of a salvage.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SalvageReport {
-    /// What could not be read or is not right.
+    /// What could not be read or is invalid.
     pub problems: Vec<Problem>,
-    /// What is lost by that, as far as it can be named.
+    /// What is lost, as far as it is known.
     pub lost: Vec<Lost>,
-    /// Pages of the list of trees that could not be read. Each names up to 256 trees, all lost.
+    /// Unreadable pages of the list of trees. Each lists up to 256 trees, all lost.
     pub lost_tree_pages: u64,
     /// The number of the checkpoint that was read; 0 if none could be.
     pub checkpoint: u64,
@@ -84,11 +84,11 @@ pub struct SalvageReport {
 }
 
 impl Store {
-    /// Builds a new store of what can be read of a damaged one that nobody has open, which is not changed. The
-    /// new store has the same trees with the same ids and settings. `source` says where the old one is, `target`
-    /// where the new one goes; its merge operator must be the old one's.
+    /// Builds a new store from the readable parts of a damaged one, which must not be open and is not changed. The
+    /// new store has the same trees with the same ids and settings. `source` is the old store, `target` the new one;
+    /// its merge operator must be the old one's.
     ///
-    /// Where a newer part is lost, older values come back, also of keys that were deleted. The report says where.
+    /// Where newer messages are lost, older values reappear, also those of deleted keys. The report lists these ranges.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if there is a store at the target already, or if there is none at the source;
@@ -99,14 +99,7 @@ impl Store {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<SalvageReport> {
         let inspector = Inspector::open(&*source.disk, progress)?;
-        let names = target
-            .disk
-            .list()
-            .map_err(Error::io("listing the target's files"))?;
-        if names.iter().any(|name| name.ends_with(".frond")) {
-            let text = "the target of a salvage holds a store already".to_owned();
-            return Err(Error::InvalidOption(text));
-        }
+        target.check_holds_no_store("salvage")?;
         let mut salvage = Salvage {
             inspector,
             target: Store::open(target)?,
@@ -156,7 +149,7 @@ struct Salvage<'a> {
 }
 
 impl Salvage<'_> {
-    /// Takes what the newest readable checkpoint reaches. Returns where the log goes on.
+    /// Takes the data of the newest readable checkpoint. Returns the position from which the log continues.
     fn checkpoint(&mut self) -> Result<u64> {
         let superblocks = self.inspector.superblocks();
         let mut found = None;
@@ -174,7 +167,7 @@ impl Salvage<'_> {
             return Ok(0);
         };
         self.report.checkpoint = superblock.generation;
-        // Of two superblocks the damaged one may have been the newer, unless this is the very first.
+        // The damaged one of two superblocks may have been the newer, unless there was only one checkpoint.
         let problems = &self.inspector.problems;
         let both = superblocks.len() == 2 || superblock.generation == 1 && problems.is_empty();
         self.report.is_older_checkpoint |= !both;
@@ -212,7 +205,7 @@ impl Salvage<'_> {
             SubtreeRef::Empty => Ok(()),
             SubtreeRef::Leaf(run) => self.run(tree, run, &[range], false),
             SubtreeRef::Internal(..) if depth > DEPTH_MAX => {
-                let what = "a tree is deeper than any tree can be";
+                let what = "a tree is deeper than possible";
                 self.inspector.note(at, ProblemKind::Malformed, what);
                 self.lose(tree, range.lower, range.upper, false);
                 Ok(())
@@ -253,14 +246,14 @@ impl Salvage<'_> {
             self.subtree(tree, &child.subtree, at, range_of(index), depth + 1)?;
         }
         for run in &node.runs {
-            // A child that has received the run has what came of it below.
+            // A child that has received the run has its messages below.
             let waits = |index: &usize| node.children[*index].pending_from <= run.number;
             let waiting: Vec<Range<'_>> = (0..node.children.len())
                 .filter(waits)
                 .map(range_of)
                 .collect();
             for waits in &waiting {
-                // Below the run's messages, above all that came before.
+                // Older than the run's messages, newer than everything before.
                 for range in run.ranges.clip(waits.lower, waits.upper).ranges() {
                     self.take_range(tree, &range.lower, range.upper.as_deref())?;
                 }
@@ -286,7 +279,7 @@ impl Salvage<'_> {
             return Ok(());
         };
         for number in 0..image.index.pages() {
-            // An older checkpoint may name a place that was given to something else since.
+            // An older checkpoint may refer to an extent that was reused since.
             let page = self.inspector.page(&image, number).filter(|page| {
                 let (first, last) = (page.key(0), page.key(page.count() - 1));
                 min <= first && first <= last && last <= max
@@ -326,7 +319,7 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Takes one range delete. What was lost there does not matter any more.
+    /// Takes one range delete. Losses of the keys that it covers do not matter any more.
     fn take_range(&mut self, tree: TreeId, lower: &[u8], upper: Option<&[u8]>) -> Result<()> {
         let Some(range) = KeyRange::new(lower, upper) else {
             return Ok(());
@@ -343,7 +336,7 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Whether an update message of a key has what it updates: false if that is lost.
+    /// Whether the base of a key's update message is known: false if it is lost.
     fn has_base(&mut self, tree: TreeId, key: &[u8]) -> Result<bool> {
         let is_lost = |lost: &Lost| lost.tree == tree && lost.holds(key);
         if !self.report.lost.iter().any(is_lost) {
@@ -368,7 +361,7 @@ impl Salvage<'_> {
         });
     }
 
-    /// Notes that keys up to `upper`, which is inside, are lost where they lie in one of the ranges.
+    /// Records that the keys up to and including `upper` are lost where one of the ranges contains them.
     fn lose_part(
         &mut self,
         tree: TreeId,
@@ -391,7 +384,7 @@ impl Salvage<'_> {
         }
     }
 
-    /// Takes what the log holds from `start` on, up to the first damage.
+    /// Takes the log from `start` on, up to the first damage.
     fn log(&mut self, disk: &Arc<dyn Disk>, start: u64) -> Result<()> {
         let oldest = match log::oldest_position(&**disk) {
             Ok(Some(oldest)) => oldest,
@@ -405,13 +398,13 @@ impl Salvage<'_> {
             self.inspector.note_log(Error::Corrupt {
                 file: "the log".to_owned(),
                 offset: 0,
-                what: "the log begins behind the checkpoint; what was committed in between is lost",
+                what: "the log begins after the checkpoint; the commits in between are lost",
             });
         }
         let overlay = OverlayDisk::new(disk.clone());
         let mut failure = None;
         let outcome = log::replay(&overlay, start.max(oldest), |_, sequence, payload| {
-            let next = sequence + write_set::numbers_of(payload);
+            let next = sequence + operation::numbers_of(payload);
             self.frame(payload).map(|()| next).map_err(|error| {
                 let text = error.to_string();
                 failure = Some(error);
@@ -426,9 +419,9 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Commits what a frame of the log holds.
+    /// Commits the operations of a frame of the log.
     fn frame(&mut self, payload: &[u8]) -> Result<()> {
-        for op in write_set::decode(payload) {
+        for op in operation::decode(payload) {
             match op {
                 Op::Entry {
                     tree,

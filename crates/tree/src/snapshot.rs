@@ -1,12 +1,10 @@
 //! A consistent view of the store.
 
-use std::ops::{Bound, Deref};
+use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::cursor::Cursor;
 use crate::memtable::for_versions;
 use crate::merge::{Fold, Resolver};
-use crate::merger::Direction;
 use crate::node::Subtree;
 use crate::page::Page;
 use crate::run::Run;
@@ -14,7 +12,7 @@ use crate::version::{Tree, Version};
 use crate::{Error, Kind, MergeOperator, Result, TreeId, filter};
 
 /// A consistent view of all trees: exactly the commits that were acknowledged before it was taken. It blocks
-/// nobody; while it lives, what it sees is kept in memory or on disk.
+/// nobody. While it lives, the data that it sees is kept in memory or on disk.
 #[derive(Clone)]
 pub struct Snapshot {
     pub(crate) version: Arc<Version>,
@@ -22,7 +20,7 @@ pub struct Snapshot {
     pub(crate) operator: Arc<dyn MergeOperator>,
 }
 
-/// A value that was read, in the page it lies in or copied.
+/// A value that was read: pinned with its page, or copied.
 pub struct ValueRef(Held);
 
 enum Held {
@@ -41,7 +39,7 @@ impl Deref for ValueRef {
     }
 }
 
-/// The messages of one key, met from the newest on.
+/// The messages of one key, from the newest to the oldest.
 struct Lookup<'a> {
     key: &'a [u8],
     resolver: Resolver,
@@ -103,11 +101,11 @@ impl Snapshot {
         Ok(lookup.finish())
     }
 
-    /// A key behind which the tree has none, as far as this snapshot sees. `None` if that is not cheap to say.
+    /// An upper bound of the tree's keys in this snapshot: no key is greater. `None` if it is not cheap to find.
     ///
     /// # Errors
     /// [`Error::UnknownTree`].
-    pub fn last_key_at_most(&self, tree: TreeId) -> Result<Option<Vec<u8>>> {
+    pub fn key_upper_bound(&self, tree: TreeId) -> Result<Option<Vec<u8>>> {
         let root = &self.tree(tree)?.root;
         let mut last = match (root, root.max_key()) {
             (Subtree::Empty, _) => Vec::new(),
@@ -128,21 +126,6 @@ impl Snapshot {
         Ok(self.get(tree, key)?.is_some())
     }
 
-    /// A walk over the keys between two bounds.
-    ///
-    /// # Errors
-    /// As [`Snapshot::get`].
-    pub fn cursor(
-        &self,
-        tree: TreeId,
-        lower: Bound<&[u8]>,
-        upper: Bound<&[u8]>,
-        direction: Direction,
-    ) -> Result<Cursor> {
-        self.tree(tree)?;
-        Cursor::new(self.clone(), tree, lower, upper, direction)
-    }
-
     pub(crate) fn tree(&self, tree: TreeId) -> Result<&Tree> {
         self.version.trees.get(tree).ok_or(Error::UnknownTree(tree))
     }
@@ -155,7 +138,7 @@ impl Snapshot {
     }
 }
 
-/// Walks one path from a root and hands the messages of the key to `lookup`.
+/// Walks one path from a root and passes the messages of the key to `lookup`.
 fn search(root: &Subtree, key: &[u8], lookup: &mut Lookup<'_>) -> Result<()> {
     let hash = filter::hash(key);
     let visit = |run: &Run, lookup: &mut Lookup<'_>| -> Result<bool> {

@@ -1,8 +1,8 @@
-//! The free space of the data file: extents are handed out in multiples of 4 KiB.
+//! The free space of the data file: extents are allocated in multiples of 4 KiB.
 //!
 //! An extent is freed when the last handle to it is dropped, that is, when no version and no snapshot
-//! reaches it. The durable superblock may still reach it, so it is handed out again only after the next
-//! checkpoint that began later is durable. An extent that no checkpoint can have met is handed out again at once.
+//! refers to it. The durable superblock may still refer to it, so it is reused only after the next
+//! checkpoint that began later is durable. An extent that no checkpoint can refer to is reused at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use parking_lot::Mutex;
 
 use crate::disk::ALIGNMENT;
 
-/// Where the first extent may start: behind the two superblocks.
+/// Where the first extent may start: after the two superblocks.
 pub(crate) const DATA_START: u64 = 2 * ALIGNMENT as u64;
 
-/// A range of the data file that somebody owns. Dropping it releases the range.
+/// An allocated range of the data file. Dropping it releases the range.
 pub(crate) struct Extent {
     pub(crate) offset: u64,
     pub(crate) len: u64,
-    /// Checkpoints that were captured before this was handed out.
+    /// Checkpoints that were captured before this was allocated.
     born: u64,
     space: Arc<Space>,
 }
@@ -44,11 +44,11 @@ pub(crate) struct Space {
 
 #[derive(Default)]
 struct Inner {
-    /// Free ranges by offset; neighbours are joined.
+    /// Free ranges by offset; adjacent ones are joined.
     free: BTreeMap<u64, u64>,
     /// Where the file ends.
     end: u64,
-    /// Checkpoints that were captured, and one.
+    /// The number of captured checkpoints, plus one.
     captured: u64,
     /// Released since the last checkpoint began.
     released: Vec<(u64, u64)>,
@@ -56,14 +56,14 @@ struct Inner {
     waiting: Vec<(u64, u64)>,
 }
 
-/// Figures about the data file, in bytes.
+/// Statistics of the data file, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SpaceStats {
     /// Length of the file.
     pub file_bytes: u64,
     /// Free and ready for use.
     pub free_bytes: u64,
-    /// Released, but still reachable from the durable superblock.
+    /// Released, but the durable superblock still refers to it.
     pub waiting_bytes: u64,
 }
 
@@ -131,7 +131,7 @@ impl Space {
                 at
             }
             None => {
-                // A free range at the very end is used and the file grown behind it.
+                // A free range at the end is used, and the file grows after it.
                 let at = match inner.free.last_key_value() {
                     Some((at, free)) if at + free == inner.end => *at,
                     _ => inner.end,
@@ -151,7 +151,7 @@ impl Space {
         })
     }
 
-    /// Calls `visit` with every free range of at least `least` bytes. Nobody gets the range meanwhile.
+    /// Calls `visit` with every free range of at least `least` bytes. The range is not allocated meanwhile.
     pub(crate) fn visit_free(&self, least: u64, mut visit: impl FnMut(u64, u64)) {
         let mut from = 0;
         loop {
@@ -168,7 +168,7 @@ impl Space {
         }
     }
 
-    /// Called when a checkpoint has captured what it will make durable.
+    /// Called when a checkpoint has captured the state that it will make durable.
     pub(crate) fn checkpoint_captured(&self) {
         let mut inner = self.inner.lock();
         inner.captured += 1;
@@ -191,7 +191,7 @@ impl Space {
         inner.end
     }
 
-    /// Calls `visit` with where the file may end, while nobody can be given a place behind that.
+    /// Calls `visit` with where the file may end, while no extent can be allocated beyond it.
     pub(crate) fn with_end<R>(&self, visit: impl FnOnce(u64) -> R) -> R {
         visit(self.inner.lock().end)
     }
@@ -208,7 +208,7 @@ impl Space {
 }
 
 impl Inner {
-    /// Adds a range to the free ones and joins it with its neighbours.
+    /// Adds a free range and joins it with the adjacent ones.
     fn give(&mut self, mut offset: u64, mut len: u64) {
         if let Some((before, before_len)) = self.free.range(..offset).next_back() {
             let (before, before_len) = (*before, *before_len);
@@ -229,7 +229,7 @@ impl Inner {
         self.free.insert(offset, len);
     }
 
-    /// Takes exactly this range out of the free ones; `None` if it is not all free.
+    /// Allocates exactly this range; `None` if it is not all free.
     fn carve(&mut self, offset: u64, len: u64) -> Option<()> {
         let (at, free) = self
             .free

@@ -1,8 +1,8 @@
-//! What values of one length have in common, stored once for a page.
+//! Templates: the bytes that values of one length share, stored once per page.
 //!
-//! Records of fixed size agree in many places: names of fields, lengths, separators. Those bytes stand once, in
-//! the template, and of each value only the others. That leaves a codec less to do, and what is left is more
-//! alike: short matches between separators are not worth their cost.
+//! Records of fixed size are equal in many bytes: names of fields, lengths, separators. Those bytes are stored once, in
+//! the template, and of each value only the others. Then the codec has less to compress, and does not spend bits on
+//! short matches between separators.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use crate::bytes::{Reader, Writer};
 /// Values of other lengths have no template.
 const LEN_MIN: usize = 16;
 const LEN_MAX: usize = 16 << 10;
-/// Fewer values than this are not worth one.
+/// Fewer values than this have no template.
 const VALUES_MIN: usize = 4;
-/// At least one byte in so many has to be shared.
+/// At least one byte in this many has to be shared.
 const SHARED_SHARE: usize = 16;
-/// Short stretches are copied as so many bytes at once; what is too much is overwritten by the next one.
+/// Short stretches are copied as this many bytes; the excess is overwritten by the next one.
 const CHUNK: usize = 16;
 
 /// The length of the values that may get a template: at least half of all values have it.
@@ -34,7 +34,7 @@ pub(crate) fn common_len(lens: impl Iterator<Item = u32> + Clone) -> Option<usiz
     (fits && count >= VALUES_MIN && count * 2 >= all).then_some(candidate as usize)
 }
 
-/// A template: the bytes that all values share, and where the others lie.
+/// A template: the bytes that all values share, and the offsets of the others.
 pub(crate) struct Template {
     /// A value of zeros but for the shared bytes, and [`CHUNK`] more.
     bytes: Vec<u8>,
@@ -46,7 +46,7 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// The template of values of `len` bytes, if it is worth it.
+    /// The template of values of `len` bytes, if it saves enough.
     pub(crate) fn of<'a>(
         len: usize,
         mut values: impl Iterator<Item = &'a [u8]>,
@@ -85,22 +85,22 @@ impl Template {
         }
     }
 
-    /// Length of the values that it is for.
+    /// Length of the values.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// How many bytes are left of each of them.
+    /// How many bytes of each value are stored.
     pub(crate) fn own_bytes(&self) -> usize {
         self.own_bytes
     }
 
-    /// Bytes that [`Template::restore`] needs behind the value for a moment.
+    /// Scratch bytes that [`Template::restore`] needs after the value.
     pub(crate) fn room(&self) -> usize {
         CHUNK
     }
 
-    /// Appends its form on disk: the length (4), a bit for each byte that says whether it differs, the others.
+    /// Appends its stored form: the length (4), a bit for each byte that says whether it differs, the others.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.put_u32(self.len as u32);
         let start = out.len();
@@ -137,7 +137,7 @@ impl Template {
         Some(Template::new(bytes, differing))
     }
 
-    /// Appends what a value of this length has of its own.
+    /// Appends the bytes of a value that the template does not have.
     pub(crate) fn take_own(&self, value: &[u8], out: &mut Vec<u8>) {
         for range in &self.differing {
             out.extend_from_slice(&value[range.clone()]);
@@ -154,7 +154,7 @@ impl Template {
         let value = &mut out[start..];
         for range in &self.differing {
             if from > 0 {
-                // The chunk before may have gone too far.
+                // The previous chunk may have overrun.
                 copy(value, from, &self.bytes, from, range.start - from);
             }
             copy(value, range.start, own, read, range.len());
@@ -165,7 +165,7 @@ impl Template {
     }
 }
 
-/// The first bit from `from` on that is set, or not; behind all bits if there is none.
+/// The first bit from `from` on with this value; the number of bits if there is none.
 fn next_bit(bits: &[u8], from: usize, set: bool) -> usize {
     let flip = if set { 0 } else { 0xff };
     let mut skipped = from % 8;

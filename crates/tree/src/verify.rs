@@ -1,4 +1,4 @@
-//! Verifying a store: everything that the newest checkpoint reaches, and the log.
+//! Verification of a store: everything that the newest checkpoint refers to, and the log.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,12 +10,12 @@ use crate::node::{BufferRef, DEPTH_MAX, NodeRef, RunRef, SubtreeRef};
 use crate::page::Page;
 use crate::space::DATA_START;
 use crate::store::Store;
-use crate::{Kind, Options, Result, TreeId, filter, log, write_set};
+use crate::{Kind, Options, Result, TreeId, filter, log, operation};
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// What is wrong, in the order in which it was met. Empty for a sound store.
+    /// Problems, in the order in which they were found. Empty for an undamaged store.
     pub problems: Vec<Problem>,
     /// The number of the checkpoint that was verified; 0 if there was none yet.
     pub checkpoint: u64,
@@ -31,29 +31,29 @@ pub struct VerifyReport {
     pub entries: u64,
     /// Length of the data file in bytes.
     pub file_bytes: u64,
-    /// Bytes of it that the checkpoint reaches, the superblocks included.
+    /// Bytes of it that the checkpoint uses, the superblocks included.
     pub reachable_bytes: u64,
     /// Bytes of it that are free.
     pub free_bytes: u64,
-    /// Commits in the log that the next start replays.
+    /// Commits in the log that the next open replays.
     pub log_frames: u64,
-    /// Bytes at the log's end that are no whole frames: what a crash cut short. The next start drops them.
+    /// Bytes of incomplete frames at the log's end, left by a crash. The next open drops them.
     pub log_torn_bytes: u64,
-    /// Bytes of the log from before the checkpoint that are no whole groups: a crash took them before they were durable,
-    /// or they were damaged since. Nobody needs them.
+    /// Bytes of incomplete groups in the log before the checkpoint: lost in a crash before they were durable, or
+    /// damaged since. They are not needed any more.
     pub log_lost_bytes: u64,
 }
 
 impl VerifyReport {
-    /// Whether nothing is wrong.
+    /// Whether there are no problems.
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
     }
 }
 
 impl Store {
-    /// Verifies a store that nobody has open: checksums, order, bounds, filters, pivots, places and the log.
-    /// Nothing is changed. `progress` is called now and then.
+    /// Verifies a store that is not open: checksums, order, bounds, filters, pivots, extents and the log.
+    /// Nothing is changed. `progress` is called at intervals.
     ///
     /// # Errors
     /// If there is no store, or its directory cannot be read. What is wrong with the store is in the report.
@@ -70,9 +70,9 @@ impl Store {
 struct Walk<'a> {
     inspector: Inspector<'a>,
     report: VerifyReport,
-    /// Offset and length of all that was met.
+    /// Offset and length of all extents that were visited.
     extents: Vec<(u64, u64)>,
-    /// The runs that were met: siblings may share one.
+    /// The runs that were visited: siblings may share one.
     runs: HashMap<u64, RunRef>,
 }
 
@@ -106,11 +106,11 @@ impl<'a> Walk<'a> {
 
     fn all(&mut self, disk: &Arc<dyn Disk>) {
         let log_start = self.checkpoint();
-        self.places();
+        self.entries();
         self.log(disk, log_start);
     }
 
-    /// Walks over all trees. Returns where the replay of the log starts.
+    /// Walks all trees. Returns the position at which the replay of the log starts.
     fn checkpoint(&mut self) -> u64 {
         let superblocks = self.inspector.superblocks();
         let Some(newest) = superblocks.first() else {
@@ -132,7 +132,7 @@ impl<'a> Walk<'a> {
                     self.inspector.note(at, ProblemKind::Order, what);
                 }
                 if tree.id.0 >= manifest.position.next_tree {
-                    let what = "a tree has an id that was not given out";
+                    let what = "a tree has an id that was never allocated";
                     self.inspector.note(at, ProblemKind::Bounds, what);
                 }
                 last = Some(tree.id);
@@ -159,7 +159,7 @@ impl<'a> Walk<'a> {
                 self.run(run, true);
             }
             SubtreeRef::Internal(..) if depth > DEPTH_MAX => {
-                let what = "a tree is deeper than any tree can be";
+                let what = "a tree is deeper than possible";
                 self.inspector.note(at, ProblemKind::Malformed, what);
             }
             SubtreeRef::Internal(offset, len) => {
@@ -177,7 +177,7 @@ impl<'a> Walk<'a> {
             let what = "the pivots of a node do not ascend";
             self.inspector.note(at, ProblemKind::Order, what);
         }
-        // The first child takes whatever lies below its pivot.
+        // The first child also takes the keys below its pivot.
         if !node
             .children
             .iter()
@@ -192,7 +192,7 @@ impl<'a> Walk<'a> {
             .iter()
             .any(|child| child.pending_from > node.next_number)
         {
-            let what = "a child waits for a run that was never there";
+            let what = "a child waits for a run that never existed";
             self.inspector.note(at, ProblemKind::Bounds, what);
         }
         let numbers = node.runs.iter().map(|run| run.number);
@@ -209,7 +209,7 @@ impl<'a> Walk<'a> {
             }
             let (lower, upper) = (bounds.lower, bounds.upper);
             if ranges.overlapping(lower, upper).len() != ranges.ranges().len() {
-                let what = "a range delete in a buffer reaches no key of its node's range";
+                let what = "a range delete in a buffer covers no key of its node's range";
                 self.inspector.note(at, ProblemKind::Bounds, what);
             }
             for part in parts {
@@ -263,7 +263,7 @@ impl<'a> Walk<'a> {
                 lower: image.index.separator(number),
                 upper: next,
             };
-            let (at, _) = image.index.place(number);
+            let (at, _) = image.index.block(number);
             let at = run.offset + u64::from(at);
             for (kind, what) in sums.add(&page, bounds, filter.as_deref(), is_leaf) {
                 self.inspector.note(at, kind, what);
@@ -271,13 +271,13 @@ impl<'a> Walk<'a> {
         }
         self.report.entries += sums.entries;
         if all_read && !sums.agree(run) {
-            let what = "a run has other keys or figures than its parent says";
+            let what = "the keys or figures of a run differ from those in its parent";
             self.inspector.note(run.offset, ProblemKind::Bounds, what);
         }
     }
 
-    /// Whether no two things lie in the same place. What nothing reaches is free.
-    fn places(&mut self) {
+    /// Checks that no two extents overlap. Everything that is not used is free.
+    fn entries(&mut self) {
         self.extents.sort_unstable();
         let mut reachable = DATA_START.min(self.report.file_bytes);
         let mut end = 0;
@@ -294,8 +294,8 @@ impl<'a> Walk<'a> {
         self.report.free_bytes = self.report.file_bytes.saturating_sub(reachable);
     }
 
-    /// Replays the log into nothing, and looks at what it still has from before: nobody needs that any more, but it
-    /// tells of a failing disk all the same.
+    /// Reads the log as a replay does, and checks the segments from before the checkpoint as well: they are not needed
+    /// any more, but damage there is a sign of a failing disk.
     fn log(&mut self, disk: &Arc<dyn Disk>, start: u64) {
         let overlay = OverlayDisk::new(disk.clone());
         let inspector = &mut self.inspector;
@@ -304,23 +304,23 @@ impl<'a> Walk<'a> {
         self.replay(disk, start);
     }
 
-    /// Reads the log and counts the frames that a start needs.
+    /// Reads the log and counts the frames that the next open replays.
     fn replay(&mut self, disk: &Arc<dyn Disk>, start: u64) {
         let overlay = OverlayDisk::new(disk.clone());
         let (mut frames, mut malformed) = (0, Vec::new());
         let end = log::replay(&overlay, start, |position, sequence, payload| {
             frames += 1;
-            if !write_set::is_sound(payload) {
+            if !operation::is_sound(payload) {
                 malformed.push(position);
             }
-            Ok(sequence + write_set::numbers_of(payload))
+            Ok(sequence + operation::numbers_of(payload))
         });
         self.report.log_frames = frames;
         for position in malformed {
             self.inspector.note_log(crate::Error::Corrupt {
                 file: "the log".to_owned(),
                 offset: position,
-                what: "a frame holds what no commit wrote",
+                what: "a frame is malformed",
             });
         }
         match end {
@@ -330,7 +330,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What the pages of a run amount to.
+/// Sums over the pages of a run.
 #[derive(Default)]
 struct Sums {
     entries: u64,
@@ -340,7 +340,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Adds a page and returns what is wrong with it, each thing once.
+    /// Adds a page and returns its problems, each once.
     fn add(
         &mut self,
         page: &Page,
@@ -368,13 +368,13 @@ impl Sums {
             if is_leaf && kind != Kind::Put {
                 note(
                     ProblemKind::Malformed,
-                    "a leaf holds a message that is no put",
+                    "a leaf holds a message other than a put",
                 );
             }
             if filter.is_some_and(|bits| !filter::may_contain(bits, filter::hash(key))) {
                 note(
                     ProblemKind::Filter,
-                    "the filter of a run denies a key of this page",
+                    "the filter of a run lacks a key of this page",
                 );
             }
             self.last.clear();

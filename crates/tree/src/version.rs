@@ -1,4 +1,4 @@
-//! What a snapshot holds on to: the memtables alive at a moment, and one root per tree.
+//! Versions of the store: the live memtables, and one root per tree.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,7 +6,7 @@ use crate::memtable::Memtable;
 use crate::node::{StoredNode, Subtree};
 use crate::{TreeId, TreeOptions};
 
-/// Trees with the same id but for these low bits stand in one page of the manifest.
+/// Trees whose ids differ only in these low bits are in one page of the manifest.
 const PAGE_BITS: u32 = 8;
 
 /// A tree's settings and its root.
@@ -14,13 +14,12 @@ const PAGE_BITS: u32 = 8;
 pub(crate) struct Tree {
     pub(crate) options: TreeOptions,
     pub(crate) root: Subtree,
-    /// What is at the bottom of the tree is still to come from a bulk loader. Until then the root only
-    /// gathers messages.
+    /// Whether the tree waits for a bulk load. Until then the root only gathers messages.
     pub(crate) loading: bool,
 }
 
-/// The trees of a store by id. Copies share all pages that did not change, so a change costs one
-/// page, however many trees there are.
+/// The trees of a store by id. Copies share all unchanged pages, so a change costs one page, however many trees
+/// there are.
 #[derive(Clone, Default)]
 pub(crate) struct Trees {
     /// In the order of ids; none is empty.
@@ -30,7 +29,7 @@ pub(crate) struct Trees {
     pub(crate) changed_at: u64,
 }
 
-/// Up to 256 trees whose ids are neighbours: the unit in which a checkpoint writes them.
+/// Up to 256 trees with adjacent ids: the unit in which a checkpoint writes them.
 pub(crate) struct TreePage {
     /// In the order of ids, at least one.
     trees: Vec<(TreeId, Tree)>,
@@ -39,7 +38,7 @@ pub(crate) struct TreePage {
 }
 
 impl Clone for TreePage {
-    /// A copy to be edited: it is not on disk.
+    /// A copy for changes: it is not on disk.
     fn clone(&self) -> TreePage {
         TreePage {
             trees: self.trees.clone(),
@@ -73,7 +72,7 @@ impl TreePage {
     }
 }
 
-/// The number of the page that a tree stands in.
+/// The number of a tree's page.
 fn number(id: TreeId) -> u32 {
     id.0 >> PAGE_BITS
 }
@@ -139,7 +138,7 @@ impl Trees {
         }
     }
 
-    /// Gives a tree its load. False if it does not wait for one, or is not there.
+    /// Installs the load of a tree. False if it does not wait for one, or does not exist.
     pub(crate) fn set_loaded(&mut self, id: TreeId, root: Subtree) -> bool {
         if !self.get(id).is_some_and(|tree| tree.loading) {
             return false;
@@ -153,7 +152,7 @@ impl Trees {
         true
     }
 
-    /// Adds a page behind all others; false if it does not belong there.
+    /// Appends a page; false if its number is not greater than all others.
     pub(crate) fn push_page(&mut self, page: TreePage) -> bool {
         let belongs = self
             .pages
@@ -171,7 +170,7 @@ impl Trees {
             .binary_search_by_key(&number(id), |page| page.number())
     }
 
-    /// A page that may be changed: no other copy has it, and it is not on disk.
+    /// A page for changes: not shared, and not on disk.
     fn edit(&mut self, at: usize) -> &mut TreePage {
         let page = Arc::make_mut(&mut self.pages[at]);
         page.stored = OnceLock::new();
@@ -184,7 +183,7 @@ impl Trees {
 pub(crate) struct Version {
     /// Takes the commits.
     pub(crate) active: Arc<Memtable>,
-    /// Sealed memtables that are not fed to the trees yet, newest first.
+    /// Sealed memtables that are not flushed to the trees yet, newest first.
     pub(crate) sealed: Vec<Arc<Memtable>>,
     pub(crate) trees: Arc<Trees>,
 }
@@ -195,7 +194,7 @@ impl Version {
         std::iter::once(&self.active).chain(&self.sealed)
     }
 
-    /// The position in the log that a replay must start from when only the trees are durable.
+    /// The position in the log from which a replay must start if only the trees are durable.
     pub(crate) fn log_start(&self) -> u64 {
         self.sealed.last().unwrap_or(&self.active).log_start
     }

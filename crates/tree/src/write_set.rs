@@ -1,84 +1,21 @@
 //! A write set: the operations of one commit, encoded once as the payload of its log frame.
 
 use crate::bytes::Writer;
-use crate::options::{KEY_BYTES_MAX, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX};
+use crate::operation::{
+    ENTRY_HEADER_BYTES, OP_CREATE_TREE, OP_CREATE_TREE_TO_LOAD, OP_DELETE_RANGE, OP_DROP_TREE,
+    check_sizes, encode_options,
+};
+use crate::options::{KEY_BYTES_MAX, WRITE_SET_BYTES_MAX};
 use crate::snapshot::Snapshot;
-use crate::{Compression, Error, Memtable, Result, TreeId, TreeOptions, compress};
+use crate::{Error, Kind, Memtable, Result, TreeId, TreeOptions};
 
-/// What a message does to its key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Sets the value.
-    Put,
-    /// Removes the key.
-    Delete,
-    /// Applies a delta to the value through the merge operator (an update message).
-    Merge,
-}
-
-impl Kind {
-    pub(crate) fn to_byte(self) -> u8 {
-        match self {
-            Kind::Put => 0,
-            Kind::Delete => 1,
-            Kind::Merge => 2,
-        }
-    }
-
-    pub(crate) fn from_byte(byte: u8) -> Option<Kind> {
-        Some(match byte {
-            0 => Kind::Put,
-            1 => Kind::Delete,
-            2 => Kind::Merge,
-            _ => return None,
-        })
-    }
-}
-
-const OP_CREATE_TREE: u8 = 3;
-const OP_DROP_TREE: u8 = 4;
-const OP_DELETE_RANGE: u8 = 5;
-const OP_CREATE_TREE_TO_LOAD: u8 = 6;
-
-/// Bytes in front of an operation's key: its code, the tree, the lengths of key and value.
-const ENTRY_HEADER_BYTES: usize = 11;
-
-/// The room of smaller write sets is not kept, nor is that of larger ones.
-const ROOM_MIN: usize = 64 << 10;
-const ROOM_MAX: usize = 5 << 20;
-
-/// How a new tree begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NewTree {
-    Empty,
-    /// Below all that is committed to it, a bulk loader will put its load.
-    ToBeLoaded,
-}
-
-/// A decoded operation.
-pub(crate) enum Op<'a> {
-    /// A message for a key.
-    Entry {
-        tree: TreeId,
-        kind: Kind,
-        key: &'a [u8],
-        value: &'a [u8],
-    },
-    /// A new, empty tree.
-    CreateTree(TreeId, TreeOptions, NewTree),
-    /// The end of a tree.
-    DropTree(TreeId),
-    /// The end of the keys from `lower` on and below `upper`, or of all for `None`.
-    DeleteRange {
-        tree: TreeId,
-        lower: &'a [u8],
-        upper: Option<&'a [u8]>,
-    },
-}
+/// Only buffers of write sets between these sizes are kept for reuse.
+const SPARE_BYTES_MIN: usize = 64 << 10;
+const SPARE_BYTES_MAX: usize = 5 << 20;
 
 /// Operations that are committed together or not at all. Later operations on a key win over earlier ones.
 ///
-/// Keys that two writers may change because of what they read must always be written with the
+/// Keys that two writers may change depending on what they read must always be written with the
 /// guarded calls: then the later commit fails with [`Error::Conflict`] if the key was committed
 /// after its snapshot. Other writes are blind and never conflict.
 #[derive(Default)]
@@ -87,11 +24,11 @@ pub struct WriteSet {
     ops: u64,
     /// An upper bound of the memtable bytes that the operations take.
     memtable_bytes: usize,
-    /// What range deletes count for in it.
+    /// The part of it for range deletes.
     range_bytes: usize,
     /// Trees that have operations here.
     trees: Vec<TreeId>,
-    /// For each guarded key its hash and where it stands: in the payload or in `extra`.
+    /// For each guarded key its hash and its location: in the payload or in `extra`.
     guards: Vec<Guard>,
     extra: Vec<u8>,
     snapshot: Option<Snapshot>,
@@ -121,16 +58,16 @@ impl WriteSet {
         }
     }
 
-    /// The same with room for operations of about `bytes` bytes.
-    pub(crate) fn with_room(mut self, snapshot: &Snapshot, bytes: usize) -> WriteSet {
+    /// The same with capacity for operations of about `bytes` bytes.
+    pub(crate) fn with_capacity(mut self, snapshot: &Snapshot, bytes: usize) -> WriteSet {
         self.snapshot = Some(snapshot.clone());
-        self.payload.reserve_exact(bytes.min(ROOM_MAX));
+        self.payload.reserve_exact(bytes.min(SPARE_BYTES_MAX));
         self
     }
 
-    /// Lets the snapshot go and removes everything, so that the room can be used again. `None` if that is not worth it.
-    pub(crate) fn into_room(mut self) -> Option<WriteSet> {
-        let is_worth_it = (ROOM_MIN..=ROOM_MAX).contains(&self.payload.capacity());
+    /// Drops the snapshot and all operations, and keeps the buffers for reuse. `None` if they are too small or too large.
+    pub(crate) fn into_spare(mut self) -> Option<WriteSet> {
+        let is_worth_it = (SPARE_BYTES_MIN..=SPARE_BYTES_MAX).contains(&self.payload.capacity());
         self.clear();
         self.snapshot = None;
         is_worth_it.then_some(self)
@@ -151,7 +88,7 @@ impl WriteSet {
         self.ops == 0
     }
 
-    /// Removes all operations and guards, keeps the snapshot and the room.
+    /// Removes all operations and guards, and keeps the snapshot and the capacity.
     pub fn clear(&mut self) {
         self.payload.clear();
         self.extra.clear();
@@ -184,12 +121,11 @@ impl WriteSet {
         self.push(Kind::Merge, tree, [key, &[]], delta);
     }
 
-    /// Removes every key from `lower` on and below `upper`, or every key from `lower` on for `None`. It costs
-    /// the same whatever lies there: nothing is read, and one message is written. Bounds
-    /// with nothing between them do nothing.
+    /// Removes every key from `lower` on and below `upper`, or every key from `lower` on for `None`. The cost does
+    /// not depend on the number of keys: nothing is read, and one message is written. An empty range has no effect.
     ///
-    /// This is blind: it takes part in no conflict, not even over keys that others guard. A writer
-    /// that needs that also guards a key which stands for the range, as the others do.
+    /// The delete is blind: it never conflicts, not even over keys that others guard. Writers that need conflicts
+    /// guard a common key that represents the range.
     ///
     /// A range delete counts as 4 KiB against the limit of a write set.
     pub fn delete_range(&mut self, tree: TreeId, lower: &[u8], upper: Option<&[u8]>) {
@@ -250,9 +186,9 @@ impl WriteSet {
         self.push_new_tree(OP_CREATE_TREE, tree, options);
     }
 
-    /// Creates a tree with an id from [`crate::Store::allocate_tree`] that a [`crate::BulkLoader`] is going to
-    /// fill. What is committed to it meanwhile goes on top of the load, as if the load had been there before.
-    /// Until the load is finished, reads see only what was committed, and an update message as if its key had been absent.
+    /// Creates a tree with an id from [`crate::Store::allocate_tree`] that a [`crate::BulkLoader`] will fill. Commits to
+    /// it meanwhile go on top of the load, as if the load had been there before. Until the load is finished, reads see
+    /// only these commits, and apply update messages as if their keys were absent.
     pub fn create_tree_to_load(&mut self, tree: TreeId, options: &TreeOptions) {
         self.push_new_tree(OP_CREATE_TREE_TO_LOAD, tree, options);
     }
@@ -317,15 +253,15 @@ impl WriteSet {
         Some(start..start + key_len)
     }
 
-    /// What counts against the limit of a write set.
+    /// Bytes that count against the limit of a write set.
     fn bytes_counted(&self) -> usize {
         self.payload.len() + self.range_bytes
     }
 
     fn note_tree(&mut self, tree: TreeId) {
         if !self.trees.contains(&tree) {
-            self.memtable_bytes += Memtable::LIST_BYTES;
-            // Past this many a tree may be counted again, which only reserves too much.
+            self.memtable_bytes += Memtable::TREE_INDEX_BYTES;
+            // Beyond this many a tree may be counted again, which only reserves too much.
             if self.trees.len() < 256 {
                 self.trees.push(tree);
             }
@@ -377,132 +313,17 @@ impl WriteSet {
         self.changes_trees
     }
 
-    /// The first error of the calls that built this.
+    /// The first error of the calls that built the write set.
     pub(crate) fn take_failure(&mut self) -> Result<()> {
         self.failure.take().map_or(Ok(()), Err)
     }
 }
 
-/// How many sequence numbers a write set takes: one for each operation, and one if it has only guards.
-pub(crate) fn numbers_of(payload: &[u8]) -> u64 {
-    (decode(payload).count() as u64).max(1)
-}
-
-/// Fails for a key or a value that is too large.
-pub(crate) fn check_sizes(key_len: usize, value_len: usize) -> Result<()> {
-    for (what, bytes, limit) in [
-        ("key", key_len, KEY_BYTES_MAX),
-        ("value", value_len, VALUE_BYTES_MAX),
-    ] {
-        if bytes > limit {
-            return Err(Error::TooLarge { what, bytes, limit });
-        }
-    }
-    Ok(())
-}
-
-/// Decodes the payload of a frame. Ends early on bytes that no encoder wrote.
-pub(crate) fn decode(payload: &[u8]) -> Ops<'_> {
-    Ops { rest: payload }
-}
-
-/// Whether all of a payload is operations that an encoder wrote.
-pub(crate) fn is_sound(payload: &[u8]) -> bool {
-    let mut ops = decode(payload);
-    while ops.next().is_some() {}
-    ops.rest.is_empty()
-}
-
-/// An iterator over encoded operations.
-pub(crate) struct Ops<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Ops<'a> {
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.rest.split_at_checked(len)?;
-        self.rest = rest;
-        Some(taken)
-    }
-
-    fn take_u16(&mut self) -> Option<usize> {
-        Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?).into())
-    }
-
-    fn take_key(&mut self) -> Option<&'a [u8]> {
-        let len = self.take_u16()?;
-        self.take(len)
-    }
-
-    fn take_u32(&mut self) -> Option<u32> {
-        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
-    }
-}
-
-impl<'a> Iterator for Ops<'a> {
-    type Item = Op<'a>;
-
-    fn next(&mut self) -> Option<Op<'a>> {
-        let code = *self.take(1)?.first()?;
-        let tree = TreeId(self.take_u32()?);
-        match code {
-            OP_CREATE_TREE | OP_CREATE_TREE_TO_LOAD => {
-                let options = decode_options(self.take(OPTIONS_BYTES)?)?;
-                let state = match code {
-                    OP_CREATE_TREE => NewTree::Empty,
-                    _ => NewTree::ToBeLoaded,
-                };
-                Some(Op::CreateTree(tree, options, state))
-            }
-            OP_DROP_TREE => Some(Op::DropTree(tree)),
-            OP_DELETE_RANGE => {
-                let lower = self.take_key()?;
-                let upper = match self.take(1)? {
-                    [0] => None,
-                    _ => Some(self.take_key()?),
-                };
-                Some(Op::DeleteRange { tree, lower, upper })
-            }
-            _ => {
-                let kind = Kind::from_byte(code)?;
-                let key_len = self.take_u16()?;
-                let value_len = self.take_u32()? as usize;
-                Some(Op::Entry {
-                    tree,
-                    kind,
-                    key: self.take(key_len)?,
-                    value: self.take(value_len)?,
-                })
-            }
-        }
-    }
-}
-
-/// Encoded size of [`TreeOptions`].
-pub(crate) const OPTIONS_BYTES: usize = 9;
-
-pub(crate) fn encode_options(options: &TreeOptions, out: &mut Vec<u8>) {
-    out.push(compress::code(options.compression));
-    out.extend_from_slice(&options.node_bytes.to_le_bytes());
-    out.extend_from_slice(&options.page_bytes.to_le_bytes());
-}
-
-pub(crate) fn decode_options(bytes: &[u8]) -> Option<TreeOptions> {
-    let compression: Compression = compress::from_code(*bytes.first()?)?;
-    let node_bytes = u32::from_le_bytes(bytes.get(1..5)?.try_into().ok()?);
-    let page_bytes = u32::from_le_bytes(bytes.get(5..9)?.try_into().ok()?);
-    let options = TreeOptions {
-        compression,
-        node_bytes,
-        page_bytes,
-    };
-    options.check().ok()?;
-    Some(options)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operation::{Op, decode};
+    use crate::options::VALUE_BYTES_MAX;
 
     #[test]
     fn decodes_what_was_encoded() {

@@ -1,6 +1,6 @@
 //! The format of stores: a store that was written earlier is kept in `tests/fixtures`, and today's code must read it.
 //!
-//! `FROND_WRITE_FIXTURE=1` writes it anew. That is right only together with another format version.
+//! `FROND_WRITE_FIXTURE=1` writes it again. That is right only together with a new format version.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -24,7 +24,7 @@ use support::SimDisk;
 use xxhash_rust::xxh3::xxh3_64;
 
 const FORMAT_VERSION: u32 = 3;
-/// The versions that are read.
+/// The supported versions.
 const VERSIONS: [u32; 2] = [2, FORMAT_VERSION];
 
 const CODECS: [Compression; 5] = [
@@ -142,7 +142,7 @@ impl Writer {
         self.model.finish_load(tree, content);
     }
 
-    /// What a checkpoint holds.
+    /// The content of the checkpoint.
     fn checkpoint(&mut self) {
         let trees = (1..6).map(TreeId).zip(CODECS);
         let mut ops: Vec<Op> = trees
@@ -178,7 +178,7 @@ impl Writer {
         self.store.checkpoint().unwrap();
     }
 
-    /// What only the log holds: small groups and a large one that shrinks.
+    /// Commits that are only in the log: small groups and a large one that is compressed.
     fn log(&mut self) {
         let create = vec![
             Op::Create(LOGGED, tree_options(Compression::Lz4)),
@@ -302,7 +302,7 @@ fn check_reads_and_writes(version: u32) {
     }
     loader.finish().unwrap();
     model.finish_load(LOADING, content);
-    store.settle().unwrap();
+    store.compact().unwrap();
     check_store(&store, &model, &mut random).unwrap();
     store.close().unwrap();
     drop(store);
@@ -359,7 +359,7 @@ fn a_store_of_another_format_version_is_refused_and_not_touched() {
                 panic!("version {version} in {slots:?}: {error:?}");
             };
             assert!(
-                what.contains("format that this version does not know"),
+                what.contains("format that this version does not support"),
                 "{what}"
             );
             assert!(files(directory.path()) == before, "version {version}");

@@ -223,7 +223,7 @@ fn run(seed: u64, steps: usize) -> u32 {
     println!("seed {seed}");
     let mut random = SmallRng::seed_from_u64(seed);
     let directory = tempfile::tempdir().unwrap();
-    // Small memtables are fed often; in larger ones many range deletes lie over each other.
+    // Small memtables are flushed often; in larger ones many range deletes overlap.
     let options = || sized_options(directory.path(), 64 << (10 + seed % 2 * 3));
     let mut store = Store::open(options()).unwrap();
     let mut model = Model::new();
@@ -254,7 +254,7 @@ fn run(seed: u64, steps: usize) -> u32 {
             match random.random_range(0..10) {
                 0..5 => {
                     if index == 0 {
-                        // The first tree is mostly filled at its right edge.
+                        // The first tree mostly gets appends.
                         ascending += 1;
                         key = format!("new{ascending:08}").into_bytes();
                     }
@@ -320,7 +320,7 @@ fn run(seed: u64, steps: usize) -> u32 {
             }
         }
         if random.random_bool(0.002) {
-            // Most of a tree goes, in one commit.
+            // One commit deletes most of a tree.
             let index = random.random_range(0..trees.len());
             let map = next.get_mut(&trees[index]).unwrap();
             let keys: Vec<Vec<u8>> = map.keys().skip(map.len() / 10).cloned().collect();
@@ -350,7 +350,7 @@ fn run(seed: u64, steps: usize) -> u32 {
                 height = heights.chain([height]).max().unwrap();
             }
             14 if step % 3 == 0 => {
-                store.settle().unwrap();
+                store.compact().unwrap();
                 for tree in model.keys() {
                     assert_eq!(store.tree_stats(*tree).pending_bytes, 0);
                 }
@@ -453,7 +453,7 @@ fn increments_from_many_threads_are_all_there() {
 }
 
 #[test]
-fn a_store_that_nobody_writes_to_settles_by_itself() {
+fn an_idle_store_compacts_in_the_background() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(options(directory.path())).unwrap();
     let tree = store.allocate_tree();
@@ -600,7 +600,7 @@ fn update_messages_are_written_combined_and_in_batches() {
         set.put(trees[0], &key(number), &1i64.to_le_bytes().repeat(60));
         commit(&mut set);
     }
-    store.settle().unwrap();
+    store.compact().unwrap();
 
     // Messages at random: a leaf is only written again when it gets many of them.
     let messages = 60_000;
@@ -616,17 +616,20 @@ fn update_messages_are_written_combined_and_in_batches() {
     println!("{each} bytes for each message");
     assert!(each < 100, "{each} bytes for each message");
 
-    // Messages for one key: what reaches the tree is one for each memtable.
-    let feeds = store.stats().memtables_fed;
+    // Messages for one key: each flush writes one to the tree.
+    let flushes = store.stats().memtables_flushed;
     for _ in 0..messages {
         set.merge(trees[1], &key(7), &(1i64 << 6).to_le_bytes());
         commit(&mut set);
     }
     store.checkpoint().unwrap();
-    let feeds = store.stats().memtables_fed - feeds;
-    assert!(feeds > 5);
+    let flushes = store.stats().memtables_flushed - flushes;
+    assert!(flushes > 5);
     let pending = store.tree_stats(trees[1]).pending_bytes;
-    assert!(pending <= feeds * 50, "{pending} bytes after {feeds} feeds");
+    assert!(
+        pending <= flushes * 50,
+        "{pending} bytes after {flushes} flushes"
+    );
     let found = store.snapshot().get(trees[1], &key(7)).unwrap().unwrap();
     let sum = i64::from_le_bytes(found[..].try_into().unwrap()) >> 6;
     assert_eq!(sum, messages as i64);

@@ -1,4 +1,4 @@
-//! Range deletes: what they cost, what they free, and what is seen around them.
+//! Range deletes: their cost, the space they free, and reads around them.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

@@ -1,4 +1,4 @@
-//! What is salvaged from damaged stores: all that the report does not call lost.
+//! Salvage of damaged stores: everything is there that the report does not list as lost.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

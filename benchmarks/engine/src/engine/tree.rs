@@ -81,7 +81,7 @@ impl Engine for Tree {
         Ok(true)
     }
 
-    // Not `Store::settle`: what the store does by itself is measured.
+    // Not `Store::compact`: idle compaction is measured.
     fn flush(&self) -> Result<()> {
         self.store.checkpoint().map_err(Error::engine("flushing"))
     }

@@ -58,7 +58,7 @@ pub struct Messages {
     seconds: f64,
 }
 
-/// Messages a second while reads are measured, so that the store does not settle.
+/// Messages a second while reads are measured, so that idle compaction does not start.
 const TRICKLE: u64 = 2000;
 
 /// One of the stores.
@@ -108,7 +108,7 @@ fn measure(options: &Messages, seconds: Duration) -> Result<()> {
     }
     for subject in &subjects {
         let start = subject.now();
-        subject.store.settle().map_err(Error::engine("settling"))?;
+        subject.store.compact().map_err(Error::engine("compacting"))?;
         subject.print("settled", "", 1, start);
         println!(
             "{:12} files of {} MiB",

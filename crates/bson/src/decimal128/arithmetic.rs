@@ -10,16 +10,16 @@ use super::{
     COEFFICIENT_MAX, Class, DIGITS_MAX, Decimal128, EXPONENT_MAX, Parts, SIGN, digit_count,
 };
 
-/// What to do with digits that are cut off.
+/// How to round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
-    /// To the nearest, a half to the even neighbour.
+    /// To the nearest; ties to even.
     HalfEven,
-    /// Cut off.
+    /// Toward zero.
     TowardZero,
-    /// Down to the lesser neighbour.
+    /// Toward minus infinity.
     Floor,
-    /// Up to the greater neighbour.
+    /// Toward plus infinity.
     Ceiling,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Parts {
     pub exponent: i32,
 }
 
-/// What the bits stand for.
+/// A decoded decimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Finite(Parts),

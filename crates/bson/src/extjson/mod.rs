@@ -9,14 +9,16 @@ mod special;
 mod tests;
 mod write;
 
-use crate::{Doc, Value};
+use std::fmt;
+
+use crate::{ArrayBuf, Doc, Value};
 
 pub use base64::{decode as base64_decode, encode as base64_encode};
 pub use date::{format_millis, parse_millis};
 pub use parse::{parse, parse_value};
 pub use scan::ParseError;
 
-/// The relaxed form: numbers and dates as people write them. Some numeric types are lost.
+/// The relaxed form: plain numbers and ISO 8601 dates. Some numeric types are lost.
 pub fn to_relaxed(doc: &Doc) -> String {
     value_to_relaxed(&Value::Document(doc))
 }
@@ -44,4 +46,18 @@ fn written(value: &Value<'_>, canonical: bool) -> String {
     }
     .value(value, 0);
     out
+}
+
+/// Relaxed extended JSON.
+impl fmt::Debug for Doc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&to_relaxed(self))
+    }
+}
+
+/// Relaxed extended JSON.
+impl fmt::Debug for ArrayBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&value_to_relaxed(&self.as_value()))
+    }
 }

@@ -1,11 +1,11 @@
-//! Reading Extended JSON.
+//! Parser of Extended JSON.
 
 use super::scan::{ParseError, Scanner};
 use super::special::special;
 use crate::{ArrayBuf, DocBuf, MAX_DEPTH, OwnedValue};
 
 /// Reads a document, in the relaxed or canonical form or a mix of both, and the older forms of `$date`,
-/// `$binary` and `$timestamp`. `$regex` stays what it is in a query, an operator.
+/// `$binary` and `$timestamp`. `$regex` stays a query operator.
 ///
 /// # Errors
 /// Where the text is not JSON, where the value of a type wrapper such as `$oid` does not fit it, or where

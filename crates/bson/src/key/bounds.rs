@@ -21,8 +21,8 @@ pub fn bracket(value: &Value<'_>, direction: Direction) -> (u8, u8) {
     }
 }
 
-/// Turns `prefix` into the least bytes that are greater than all that start with it. False, with nothing
-/// left in `prefix`, when there are none: it was empty or all 0xFF.
+/// Turns `prefix` into the least bytes that are greater than all that start with it. False, with an empty
+/// `prefix`, when there are none: it was empty or all 0xFF.
 pub fn prefix_end(prefix: &mut Vec<u8>) -> bool {
     while let Some(last) = prefix.pop() {
         if last < 0xFF {

@@ -1,18 +1,17 @@
-//! Reading keys back into values.
+//! Decoding of keys.
 
 use super::number::{Bytes, build_number, split_number};
 use super::type_bits::TypeBitsReader;
 use super::{Direction, tags};
-use crate::array_buf::IndexName;
-use crate::text::write_text;
+use crate::raw::{IndexName, write_text};
 use crate::{
     Doc, DocBuf, Error, ErrorKind, MAX_DEPTH, ObjectId, OwnedValue, Timestamp, Value, tag,
 };
 
 /// Decodes the value at the start of `bytes` and returns it with the bytes that follow.
 ///
-/// `bits` are those that [`encode_typed`](super::encode_typed) collected; for a key of several values they
-/// follow one another in one reader.
+/// `bits` are those that [`encode_typed`](super::encode_typed) collected; for a key of several values one reader
+/// has the bits of all values.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidKey`] when the bytes, or the bits for them, are not those of a key.
@@ -27,10 +26,10 @@ pub fn decode<'a>(
     Ok((value.unwrap_or_default(), rest))
 }
 
-/// As [`decode`], but appends the value to `doc` under `name`: without copying it twice.
+/// As [`decode`], but appends the value to `doc` under `name`, which saves a copy.
 ///
 /// # Errors
-/// As [`decode`]. Then `doc` holds a part of the value and must be thrown away.
+/// As [`decode`]. Then `doc` holds a part of the value and must be discarded.
 pub fn decode_into<'a>(
     bytes: &'a [u8],
     direction: Direction,
@@ -180,7 +179,7 @@ impl Decoder<'_, '_> {
         Some(())
     }
 
-    /// The same array with the names that stand in the type bits.
+    /// The same array with the names from the type bits.
     fn renamed(&mut self, array: &Doc) -> Option<DocBuf> {
         let mut renamed = DocBuf::with_capacity(array.len_bytes());
         let mut name = Vec::new();

@@ -1,10 +1,10 @@
-//! Writing keys.
+//! Encoding of keys.
 
 use super::number::put_number;
 use super::type_bits::TypeBits;
 use super::{Direction, tags};
-use crate::collate::{Bytes, Collate, Foreign, Rules};
-use crate::{Doc, MAX_DEPTH, NotUtf8, ObjectId, Text, Value, tag};
+use crate::collate::{Bytes, Foreign, Rules};
+use crate::{Collator, Doc, MAX_DEPTH, NotUtf8, ObjectId, Text, Value, tag};
 
 /// Appends the ascending encoding of `value`.
 pub fn encode(value: &Value<'_>, out: &mut Vec<u8>) {
@@ -21,7 +21,7 @@ pub fn encode_directed(value: &Value<'_>, direction: Direction, out: &mut Vec<u8
     directed(value, direction, out, None, &Bytes);
 }
 
-/// Appends the encoding of `value`, and to `lost` what is needed to restore it exactly.
+/// Appends the encoding of `value`, and to `lost` the type bits that are needed to restore it exactly.
 pub fn encode_typed(
     value: &Value<'_>,
     direction: Direction,
@@ -31,16 +31,34 @@ pub fn encode_typed(
     directed(value, direction, out, Some(lost), &Bytes);
 }
 
-/// As [`encode_typed`], with strings in the order of `rules`: in the place of the text of a string is
-/// that of its sort key.
-pub(crate) fn encode_by(
-    value: &Value<'_>,
-    direction: Direction,
-    out: &mut Vec<u8>,
-    lost: Option<&mut TypeBits>,
-    rules: &dyn Collate,
-) {
-    directed(value, direction, out, lost, &Foreign(rules));
+/// The text of a string is replaced by its sort key.
+impl Collator {
+    /// As [`encode`], in this order. Such a key of a string cannot be decoded.
+    pub fn encode(&self, value: &Value<'_>, out: &mut Vec<u8>) {
+        self.encode_directed(value, Direction::Ascending, out);
+    }
+
+    /// As [`encode_directed`], in this order.
+    pub fn encode_directed(&self, value: &Value<'_>, direction: Direction, out: &mut Vec<u8>) {
+        match self.rules() {
+            None => encode_directed(value, direction, out),
+            Some(rules) => directed(value, direction, out, None, &Foreign(rules)),
+        }
+    }
+
+    /// As [`encode_typed`], in this order.
+    pub fn encode_typed(
+        &self,
+        value: &Value<'_>,
+        direction: Direction,
+        out: &mut Vec<u8>,
+        lost: &mut TypeBits,
+    ) {
+        match self.rules() {
+            None => encode_typed(value, direction, out, lost),
+            Some(rules) => directed(value, direction, out, Some(lost), &Foreign(rules)),
+        }
+    }
 }
 
 fn directed<R: Rules>(
@@ -73,7 +91,7 @@ struct Encoder<'o, R> {
 impl<R: Rules> Encoder<'_, R> {
     fn value(&mut self, value: &Value<'_>, depth: usize) {
         match value {
-            // These write their first byte themselves: it depends on the value.
+            // The first byte of these depends on the value.
             Value::Int32(_) | Value::Int64(_) | Value::Double(_) | Value::Decimal128(_) => {}
             Value::Bool(b) => self.out.push(if *b { tags::TRUE } else { tags::FALSE }),
             _ => self.out.push(class_tag(value.type_code())),
@@ -161,7 +179,7 @@ impl<R: Rules> Encoder<'_, R> {
         rules.with_key(text, |bytes| self.text(bytes));
     }
 
-    /// Text up to an end byte that sorts before every other byte; 0x00 and 0x01 are escaped.
+    /// Text and an end byte that sorts before every other byte; 0x00 and 0x01 are escaped.
     fn text(&mut self, mut bytes: &[u8]) {
         while let Some(at) = bytes.iter().position(|&b| b <= tags::ESCAPE) {
             let (plain, rest) = bytes.split_at(at);
@@ -185,9 +203,9 @@ impl<R: Rules> Encoder<'_, R> {
         }
     }
 
-    /// Elements as class, name and value, for that is the order in which elements compare.
+    /// Elements as class, name and value: the order in which elements compare.
     fn document(&mut self, doc: &Doc, depth: usize) {
-        // Validated documents are never this deep; damaged ones must not exhaust the stack.
+        // Validated documents are never this deep; damaged ones must not overflow the stack.
         if depth <= MAX_DEPTH {
             for element in doc.iter_raw() {
                 let Some(value) = element.value() else { break };
@@ -222,7 +240,7 @@ fn put_array_names(doc: &Doc, lost: &mut TypeBits) {
     let regular = doc
         .iter_raw()
         .zip(0u32..)
-        .all(|(e, i)| e.name == crate::array_buf::IndexName::new(i).as_str().as_bytes());
+        .all(|(e, i)| e.name == crate::raw::IndexName::new(i).as_str().as_bytes());
     lost.bit(!regular);
     if !regular {
         for element in doc.iter_raw() {

@@ -1,11 +1,10 @@
-//! Values as bytes whose `memcmp` order is MongoDB's order of the values.
+//! Keys: values encoded as bytes whose `memcmp` order is MongoDB's order of the values.
 //!
-//! Every encoding ends by itself: none is the beginning of another. So encodings can be written one after
-//! the other, as a compound index does, and in both directions; a descending one has all bytes inverted.
-//! The README of this crate draws the format byte by byte.
+//! The encoding is prefix-free. So encodings can be concatenated, as a compound index does, and in both directions; a
+//! descending one has all bytes inverted. The README of this crate describes the format byte by byte.
 //!
-//! Numbers compare by value, so their type is not part of the key, nor is a decimal's exponent. What is lost
-//! goes into [`TypeBits`]; with them [`decode`] restores the value exactly.
+//! Numbers compare by value, so their type is not part of the key, nor is a decimal's exponent. The lost
+//! information goes into [`TypeBits`]; with them [`decode`] restores the value exactly.
 
 mod bounds;
 mod decode;
@@ -17,7 +16,6 @@ mod type_bits;
 
 pub use bounds::{bracket, prefix_end};
 pub use decode::{decode, decode_into};
-pub(crate) use encode::encode_by;
 pub use encode::{encode, encode_descending, encode_directed, encode_typed};
 pub use skip::skip;
 pub use type_bits::{TypeBits, TypeBitsReader};

@@ -286,7 +286,7 @@ fn put_digits(n: u128, count: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes of one key, seen through a mask that undoes inversion.
+/// Bytes of one key, with a mask that reverts inversion.
 pub(super) struct Bytes<'a> {
     pub rest: &'a [u8],
     pub mask: u8,
@@ -346,7 +346,7 @@ pub(super) struct Digits {
     point: i32,
 }
 
-/// A number in a key, taken apart.
+/// A number in a key, split into its parts.
 pub(super) enum Magnitude {
     Nan,
     Zero,
@@ -364,7 +364,7 @@ pub(super) enum Magnitude {
     },
 }
 
-/// Takes apart the number that starts with `tag`. `None` when the bytes are not a key.
+/// Splits the number that starts with `tag` into its parts. `None` when the bytes are not a key.
 pub(super) fn split_number(tag: u8, bytes: &mut Bytes<'_>) -> Option<(bool, Magnitude)> {
     let negative = tag < tags::ZERO;
     let outer_mask = bytes.mask;

@@ -70,7 +70,7 @@ fn elements(bytes: &mut Bytes<'_>, depth: usize) -> Option<()> {
     }
 }
 
-/// To the byte after the end of a text. No escape contains an end byte.
+/// Skips to the byte after the end of a text. No escape contains an end byte.
 fn text(bytes: &mut Bytes<'_>) -> Option<()> {
     let end = tags::END ^ bytes.mask;
     let at = bytes.rest.iter().position(|&b| b == end)?;

@@ -1,6 +1,6 @@
-//! What the key encoding loses.
+//! Type bits: the information that the key encoding loses.
 
-/// A stream of bits, one value's after the other's. All zero bits at the end are left out, so that keys of
+/// A stream of bits, value after value. All zero bits at the end are left out, so that keys of
 /// int32, strings and types without loss have no bytes here at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TypeBits {
@@ -15,7 +15,7 @@ impl TypeBits {
         Self::default()
     }
 
-    /// Forgets all bits and keeps the allocation.
+    /// Removes all bits and keeps the allocation.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.len = 0;
@@ -53,7 +53,7 @@ impl TypeBits {
     }
 }
 
-/// Reads type bits; behind the end all bits are zero.
+/// Reads type bits; all bits after the end are zero.
 #[derive(Clone, Debug, Default)]
 pub struct TypeBitsReader<'a> {
     bytes: &'a [u8],

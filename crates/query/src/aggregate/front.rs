@@ -1,12 +1,12 @@
-//! What a collection can do better than the pipeline: filter, sort, skip and limit by its indexes.
+//! The prefix of a pipeline that a collection can execute with its indexes: filter, sort, skip and limit.
 
 use super::Pipeline;
 use super::stages::{Stage, transform::Transform};
 use crate::error::{Error, Result};
 use crate::matcher::Filter;
 use crate::meta::MetaFields;
-use crate::needs::Needs;
 use crate::paths::Path;
+use crate::required_fields::RequiredFields;
 use frond_bson::{ArrayBuf, DocBuf};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ pub struct Front {
 }
 
 impl Front {
-    /// Whether all documents are wanted in any order.
+    /// Whether all documents are requested, in any order.
     pub fn is_everything(&self) -> bool {
         self.filter.is_empty() && self.sort.is_none() && self.skip == 0 && self.limit.is_none()
     }
 }
 
 impl Pipeline {
-    /// Splits the stages at the front that a collection can do itself from the rest. Running the
+    /// Splits off the leading stages that a collection can execute itself. Running the
     /// rest over the result of the query is the same as running the whole pipeline.
     ///
     /// A `$match` behind a `$sort` goes before it. A pipeline with a source of its own has no front.
@@ -57,7 +57,7 @@ impl Pipeline {
             return (front, self);
         }
         if let Some(Stage::GeoNear(near)) = self.stages.first() {
-            // What is behind may ask for the distances that the stage writes.
+            // Later stages may read the distances that the stage writes.
             if let Some((filter, spec)) = near.front() {
                 (front.filter, front.spec) = (filter, spec);
             }
@@ -197,15 +197,15 @@ impl Pipeline {
     ///
     /// No path leads to or below another one in the result.
     pub fn needed_fields(&self) -> Option<BTreeSet<String>> {
-        let mut needs = Needs::none();
+        let mut required = RequiredFields::none();
         let mut ends = false;
         for stage in &self.stages {
-            let mut found = |path: String| needs.add(&path);
+            let mut found = |path: String| required.add(&path);
             match stage {
-                Stage::Filter(stage) => needs.extend(&stage.filter.needs()),
+                Stage::Filter(stage) => required.extend(&stage.filter.required_fields()),
                 Stage::Sort(sort) => {
                     let paths = sort.spec.iter().filter(|(_, order)| order.is_number());
-                    paths.for_each(|(path, _)| needs.add(path));
+                    paths.for_each(|(path, _)| required.add(path));
                 }
                 Stage::Limit(_) | Stage::Skip(_) | Stage::Sample(_) => {}
                 Stage::Unwind(unwind) => found(unwind.path()),
@@ -236,8 +236,8 @@ impl Pipeline {
                 },
                 _ => return None,
             }
-            if ends || needs.is_whole() {
-                return needs.into_set();
+            if ends || required.is_whole() {
+                return required.into_set();
             }
         }
         None

@@ -1,38 +1,32 @@
 //! Aggregation pipelines: `[{$match: ..}, {$group: ..}, {$sort: ..}]`.
 //!
-//! [`Pipeline::parse`] reads the stages once. [`Pipeline::split_front`] takes away what a collection
-//! can do better itself: filter, sort, skip and limit. [`Pipeline::execute`] chains the rest behind a
+//! [`Pipeline::parse`] reads the stages once. [`Pipeline::split_front`] splits off the prefix that a collection
+//! can execute itself: filter, sort, skip and limit. [`Pipeline::execute`] chains the rest behind a
 //! [`DocSource`]; documents are pulled through it one by one. Every stage has one file in `stages/`
-//! and one line in the table there, every accumulator of `$group` one place in `accumulators/`.
+//! and one line in the table there.
 
-mod accumulators;
 mod add_fields;
 mod exec;
 mod front;
 mod optimize;
-mod options;
-mod stages;
+pub(crate) mod stages;
 mod update;
-mod window;
+pub(crate) mod window;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use accumulators::reference as reference_of_accumulators;
-pub(crate) use accumulators::{Percentiles, percentile_number};
 pub use exec::{
     DocSource, Docs, ExecContext, Fault, Host, NoHost, STAGE_MEMORY_BYTES_MAX, Source, StageLimits,
 };
 pub use front::Front;
 pub use stages::Writing;
-pub(crate) use stages::reference as reference_of_stages;
 pub use update::{UpdatePipeline, check_stage_names};
-pub(crate) use window::reference as reference_of_windows;
 
 use crate::environment::Environment;
 use crate::error::{Error, ErrorCode, Result};
 use frond_bson::{Collator, Doc, Value};
-use stages::{Place, Stage};
+use stages::{Position, Stage};
 
 /// Most stages of a pipeline, as in MongoDB.
 pub const MAX_STAGES: usize = 1000;
@@ -47,12 +41,12 @@ pub struct Pipeline {
     collator: Collator,
 }
 
-/// What parsing a stage can refer to.
+/// The context of parsing a stage.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ParseContext<'v> {
     /// Values of `let`, and the time.
     pub(crate) environment: Environment<'v>,
-    /// Pipelines around this one.
+    /// The number of enclosing pipelines.
     pub(crate) depth: usize,
 }
 
@@ -113,20 +107,20 @@ impl Pipeline {
                 ));
             };
             let operator = stages::find(name)?;
-            match operator.place {
-                Place::First if at > 0 => {
+            match operator.position {
+                Position::First if at > 0 => {
                     return Err(Error::location(
                         40602,
                         format!("{name} is only valid as the first stage in a pipeline."),
                     ));
                 }
-                Place::Last if at + 1 < count => {
+                Position::Last if at + 1 < count => {
                     return Err(Error::location(
                         40601,
                         format!("{name} can only be the final stage in the pipeline"),
                     ));
                 }
-                Place::Last if context.depth > 0 => {
+                Position::Last if context.depth > 0 => {
                     return Err(Error::location(
                         51047,
                         format!("{name} is not allowed within a pipeline inside another stage"),
@@ -155,7 +149,7 @@ impl Pipeline {
         &self.collator
     }
 
-    /// The stages of this pipeline, and those of another one behind them.
+    /// The stages of this pipeline followed by those of another one.
     pub fn followed_by(mut self, other: Pipeline) -> Pipeline {
         self.stages.extend(other.stages);
         self
@@ -166,7 +160,7 @@ impl Pipeline {
         self.stages.len()
     }
 
-    /// Whether nothing is done.
+    /// Whether there are no stages.
     pub fn is_empty(&self) -> bool {
         self.stages.is_empty()
     }

@@ -5,7 +5,7 @@ use crate::aggregate::stages::{Stage, transform::Transform};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorCode, Result};
 use crate::expr::Context;
-use crate::needs::Needs;
+use crate::required_fields::RequiredFields;
 use frond_bson::{Doc, DocBuf, Value};
 use std::sync::Arc;
 
@@ -80,30 +80,30 @@ impl UpdatePipeline {
     }
 
     /// The parts of a document that the stages read or write.
-    pub(crate) fn needs(&self) -> Needs {
-        let mut needs = Needs::none();
-        let mut written = Needs::none();
+    pub(crate) fn required_fields(&self) -> RequiredFields {
+        let mut required = RequiredFields::none();
+        let mut written = RequiredFields::none();
         for transform in &self.transforms {
-            let mut writes = Needs::none();
+            let mut writes = RequiredFields::none();
             match &**transform {
                 Transform::Add(fields) => fields.each("", &mut |path, node| {
                     writes.add(path);
-                    node.fields(&mut |path| needs.add(&path.dotted()));
+                    node.fields(&mut |path| required.add(&path.dotted()));
                 }),
                 Transform::Project(projection) => match projection.excluded_paths() {
                     Some(paths) => paths.iter().for_each(|path| writes.add(path)),
-                    None => return Needs::whole(),
+                    None => return RequiredFields::whole(),
                 },
-                Transform::Replace(..) => return Needs::whole(),
+                Transform::Replace(..) => return RequiredFields::whole(),
             }
             // A field that one stage takes away and another one adds moves behind all others.
             if writes.meets(&written) {
-                return Needs::whole();
+                return RequiredFields::whole();
             }
             written.extend(&writes);
         }
-        needs.extend(&written);
-        needs
+        required.extend(&written);
+        required
     }
 
     /// The document after all stages. `now_ms` is `$$NOW` in milliseconds since 1970.

@@ -1,4 +1,4 @@
-//! The locales that MongoDB knows, and what their collations default to.
+//! The locales that MongoDB supports, and their default options.
 
 /// One locale.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 /// Milliseconds of one day.
 pub(crate) const DAY_MS: i64 = 86_400_000;
 
-/// A moment as a clock and a calendar show it.
+/// A moment in calendar fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Civil {
     pub(crate) year: i64,

@@ -1,4 +1,4 @@
-//! Reading dates from text: as people write them, or by a format.
+//! Parsing dates: in common notations, or by a format.
 
 use super::calendar::{Civil, DAY_MS, iso_days, month_days};
 use super::zone::{Zone, offset};
@@ -61,13 +61,13 @@ enum Written {
     Name(i64, &'static str),
 }
 
-/// A text that is being read.
+/// The parser's state.
 struct Reader<'t> {
     whole: &'t str,
     rest: &'t str,
 }
 
-/// What was read of a date. Parts that the text does not have are `None`.
+/// The parsed parts of a date. Parts that the text does not have are `None`.
 #[derive(Default)]
 struct Parts {
     year: Option<i64>,
@@ -262,7 +262,7 @@ impl<'t> Reader<'t> {
         self.digits(least, most)?.parse().ok()
     }
 
-    /// How many digits come next.
+    /// The number of digits that follow.
     fn digits_ahead(&self) -> usize {
         self.rest.bytes().take_while(u8::is_ascii_digit).count()
     }

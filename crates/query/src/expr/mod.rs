@@ -19,7 +19,7 @@ pub use node::Context;
 pub use value::Val;
 
 pub(crate) use node::{FieldPath, Frame, Node, check_bytes};
-pub(crate) use operators::reference;
+pub(crate) use operators::percentile::{Percentiles, number as percentile_number};
 pub(crate) use parse::{MISSING, Parser, check_variable_name, field_path};
 
 use crate::environment::Environment;

@@ -33,12 +33,12 @@ pub(crate) enum Node {
     Call(&'static Operator, Vec<Node>),
     /// An operator that compares values, its arguments, and how strings compare.
     Collated(&'static Operator, Vec<Node>, Collator),
-    /// An operator that has a form of its own, such as those that bind variables.
-    Special(Box<dyn Special>),
+    /// An operator with a custom node, such as those that bind variables.
+    Custom(Box<dyn CustomOperator>),
 }
 
-/// An operator with a form of its own.
-pub(crate) trait Special: std::fmt::Debug + Send + Sync {
+/// The custom node of an operator.
+pub(crate) trait CustomOperator: std::fmt::Debug + Send + Sync {
     fn eval<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>>;
 
     /// The expressions inside, for finding the fields that are used.
@@ -49,7 +49,7 @@ pub(crate) trait Special: std::fmt::Debug + Send + Sync {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct FieldPath(pub(crate) Box<[Box<str>]>);
 
-/// What an expression is evaluated over.
+/// The context of an evaluation.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// `$$ROOT`.
@@ -59,7 +59,7 @@ pub struct Context<'a> {
     pub(crate) frame: Option<&'a Frame<'a>>,
     /// The document that `root` is a part of, if it is a part: what `$redact` calls `$$ROOT`.
     pub(crate) whole: Option<&'a Doc>,
-    /// What `$meta` looks at.
+    /// The metadata for `$meta`.
     pub(crate) meta: Option<&'a Metadata>,
 }
 
@@ -173,7 +173,7 @@ impl Node {
                 Eval::Collated(function) => function(&all(arguments, context)?, collator),
                 _ => Err(misparsed(operator, arguments)),
             },
-            Node::Special(special) => special.eval(context),
+            Node::Custom(special) => special.eval(context),
         }
     }
 
@@ -201,7 +201,7 @@ impl Node {
             Node::Array(nodes) | Node::Call(_, nodes) | Node::Collated(_, nodes, _) => {
                 all(&mut nodes.iter())
             }
-            Node::Special(special) => {
+            Node::Custom(special) => {
                 let mut found = MetaFields::default();
                 special.visit(&mut |node| found = found | node.meta());
                 found
@@ -220,7 +220,7 @@ impl Node {
             Node::Array(nodes) | Node::Call(_, nodes) | Node::Collated(_, nodes, _) => {
                 nodes.iter().for_each(|node| node.fields(found));
             }
-            Node::Special(special) => special.visit(&mut |node| node.fields(found)),
+            Node::Custom(special) => special.visit(&mut |node| node.fields(found)),
         }
     }
 }

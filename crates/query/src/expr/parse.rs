@@ -126,7 +126,7 @@ impl<'v> Parser<'v> {
             return Err(operators::unknown(name));
         };
         match operator.arguments {
-            Arguments::Special(parse) => parse(self, operator, argument),
+            Arguments::CustomOperator(parse) => parse(self, operator, argument),
             Arguments::Count { min, max } => self.positional(operator, min, max, argument),
             Arguments::Named(names) => self.named(operator, names, argument),
         }

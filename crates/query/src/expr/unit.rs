@@ -55,7 +55,7 @@ impl Unit {
         }
     }
 
-    /// Moves a date by so many units; the last day of a month counts where the month that is met is
+    /// Adds a number of units to a date; the result is the last day of a month that is
     /// too short.
     ///
     /// Errors: 5976500 for an amount that no date can be moved by, 5166406 and 159 beyond the ends
@@ -113,7 +113,7 @@ impl Unit {
         amount.unsigned_abs() < most.unsigned_abs()
     }
 
-    /// How often a unit begins between two dates. Weeks begin on `week`, 0 for Sunday.
+    /// The number of unit boundaries between two dates. Weeks begin on `week`, 0 for Sunday.
     ///
     /// Error 5166308 if the difference does not fit.
     pub(crate) fn difference(self, start: i64, end: i64, zone: &Zone, week: i64) -> Result<i64> {

@@ -1,5 +1,6 @@
 //! The value of an expression: borrowed where it is part of the document, owned where computed.
 
+use crate::number::Number;
 use frond_bson::{ArrayBuf, Decimal128, Doc, DocBuf, OwnedValue, Value};
 
 /// What an expression evaluates to.
@@ -11,6 +12,12 @@ pub enum Val<'a> {
     Ref(Value<'a>),
     /// A computed value.
     Owned(OwnedValue),
+}
+
+impl From<Number> for Val<'_> {
+    fn from(number: Number) -> Self {
+        Val::Ref(number.into())
+    }
 }
 
 impl<'a> Val<'a> {

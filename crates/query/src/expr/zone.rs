@@ -7,9 +7,9 @@ use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 /// A time zone.
 #[derive(Clone, Debug)]
 pub(crate) enum Zone {
-    /// So many milliseconds ahead of UTC.
+    /// A fixed offset from UTC in milliseconds.
     Fixed(i64),
-    /// A place, whose clocks may change twice a year.
+    /// A place of the IANA database.
     Place(TimeZone),
 }
 

@@ -1,4 +1,4 @@
-//! Many arcs, arranged so that those near a place are found without looking at all of them.
+//! A bounding volume hierarchy over arcs, to find those near a location without a scan.
 //!
 //! Arcs of a chain that follow each other are near each other. So the tree is the chain itself, halved
 //! again and again, with a box of space around each half (a bounding volume hierarchy).

@@ -1,5 +1,5 @@
-//! Places: GeoJSON and legacy pairs, what lies where, how far things are apart, and the cells by which
-//! they are indexed.
+//! Geometry: GeoJSON and legacy pairs, containment, intersection and distance, and the cells of geospatial
+//! indexes.
 //!
 //! On the sphere, lines are the shortest ones ("geodesic"); in the plane of legacy pairs they are
 //! straight. Cells come from the crate `s2`, exact determinants from `robust`; lines, rings and areas are

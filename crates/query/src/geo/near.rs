@@ -12,7 +12,7 @@ use crate::display;
 use crate::error::{Error, Result};
 use crate::paths::{LeafArrays, Path, walk};
 
-/// A point, and the distances between which documents are wanted, the nearest first.
+/// A point, and the minimum and maximum distance of the results, the nearest first.
 #[derive(Clone, Debug)]
 pub struct Near {
     /// The numbers as they were written.
@@ -35,11 +35,11 @@ pub struct Nearest<'a> {
     pub distance: f64,
     /// The geometry that is nearest, as the document has it.
     pub location: Value<'a>,
-    /// Whether the distance is one that is wanted.
+    /// Whether the distance is within the bounds.
     pub is_wanted: bool,
 }
 
-/// The names that begin a query for what is near.
+/// The names of the `$near` operators.
 pub(crate) fn is_near(name: &str) -> bool {
     matches!(name, "$near" | "$nearSphere" | "$geoNear")
 }
@@ -112,7 +112,7 @@ impl Near {
         reach(self.at.x).hypot(reach(self.at.y))
     }
 
-    /// How near the document's geometry at `path` is; the nearest of several. `None` if there is none.
+    /// The distance of the document's geometry at `path`; of several the nearest. `None` if there is none.
     pub fn nearest<'a>(&self, doc: &'a Doc, path: &Path) -> Option<Nearest<'a>> {
         let mut best: Option<Nearest<'a>> = None;
         let mut look = |value: Value<'a>| {

@@ -1,4 +1,4 @@
-//! The areas that `$geoWithin` and `$geoIntersects` ask for.
+//! The areas of `$geoWithin` and `$geoIntersects`.
 
 use frond_bson::{Doc, Value};
 use s2::point::Point;
@@ -9,7 +9,7 @@ use super::shape::Shape;
 use super::sphere::TOLERANCE;
 use crate::display;
 
-/// What is asked about a geometry.
+/// The predicate of a geospatial query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Predicate {
     /// It lies in the area, whose border counts.
@@ -82,12 +82,12 @@ impl GeoQuery {
         Ok(GeoQuery { predicate, region })
     }
 
-    /// Whether it is asked on the sphere, not in the plane.
+    /// Whether the query is on the sphere, not in the plane.
     pub fn is_spherical(&self) -> bool {
         self.region.is_spherical()
     }
 
-    /// What is asked.
+    /// The predicate.
     pub fn predicate(&self) -> Predicate {
         self.predicate
     }

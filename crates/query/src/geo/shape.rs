@@ -1,4 +1,4 @@
-//! What a document stores: points, lines and areas on the sphere.
+//! Stored geometries: points, lines and areas on the sphere.
 
 use s2::point::Point;
 

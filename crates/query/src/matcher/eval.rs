@@ -8,7 +8,7 @@ use super::{Computed, Expr, Leaf, SampleRate, Schema, Text};
 use crate::error::{Error, ErrorCode};
 use crate::paths::walk;
 
-/// What a run finds out besides its result.
+/// The state of a run besides its result.
 #[derive(Default)]
 pub(crate) struct State {
     /// The index of the array element that satisfied the last array condition.
@@ -18,7 +18,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Runs a condition whose array index is of no interest.
+    /// Runs a condition whose array index is not recorded.
     pub(crate) fn aside(&mut self, condition: impl FnOnce(&mut State) -> bool) -> bool {
         let saved = self.positional;
         let result = condition(self);

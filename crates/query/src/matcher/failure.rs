@@ -70,20 +70,20 @@ pub fn explain_failure(filter: &Doc, doc: &Doc, environment: &Environment<'_>) -
     Ok(out)
 }
 
-/// A part of the filter that an explanation speaks of.
+/// A part of the filter that an explanation covers.
 enum Clause<'f> {
     And(Vec<Clause<'f>>),
     Or(Vec<Clause<'f>>),
     Nor(Vec<Clause<'f>>),
     Not(Box<Clause<'f>>),
     Schema(Arc<Schema>),
-    /// Everything without clauses inside.
+    /// A condition without nested clauses.
     Leaf(Box<Leaf<'f>>),
 }
 
 struct Leaf<'f> {
     name: &'f str,
-    /// Where the condition looks; empty for operators that stand in the place of a field.
+    /// The path of the condition; empty for top-level operators.
     path: &'f str,
     specified: DocBuf,
     /// The condition, without the negation that `$ne`, `$nin` and `$exists: false` imply.
@@ -237,7 +237,7 @@ struct Explainer<'d> {
 }
 
 impl Explainer<'_> {
-    /// Whether the document passes; `None` if that cannot be told.
+    /// Whether the document passes; `None` if that is unknown.
     fn holds(&self, clause: &Clause<'_>) -> Option<bool> {
         let mut state = State::default();
         let holds = match clause {
@@ -280,7 +280,7 @@ impl Explainer<'_> {
         }
     }
 
-    /// A logical operator: all of its clauses, or those to blame.
+    /// A logical operator: all of its clauses, or those that failed.
     fn several(&self, name: &str, clauses: &[Clause<'_>], inverted: bool, every: bool) -> DocBuf {
         let mut out = DocBuf::new();
         out.push("operatorName", name);

@@ -8,22 +8,21 @@
 mod canonical;
 mod eval;
 mod failure;
-mod operators;
+pub(crate) mod operators;
 mod parse;
 mod schema;
 
+pub use crate::pattern::{Pattern, Prefix};
 pub use canonical::{canonical, canonical_conditions, together};
 pub use failure::explain_failure;
 pub use operators::array::ElemMatch;
 pub use operators::bits::{BitTest, BitTestKind};
-pub use operators::chance::SampleRate;
 pub use operators::comparison::{Comparison, Relation};
 pub use operators::expr::Computed;
 pub(crate) use operators::javascript::NO_ENGINE;
 pub use operators::membership::InSet;
 pub use operators::modulo::Modulo;
-pub(crate) use operators::reference;
-pub use operators::regex::{Pattern, Prefix};
+pub use operators::sample_rate::SampleRate;
 pub use operators::type_set::TypeSet;
 pub use schema::Schema;
 
@@ -34,8 +33,8 @@ use frond_bson::{Collator, Doc, Value};
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::geo::{GeoQuery, Near};
-use crate::needs::Needs;
 use crate::paths::{LeafArrays, Path};
+use crate::required_fields::RequiredFields;
 use crate::text::{TextMatch, TextQuery, TextSpec};
 use eval::State;
 use parse::Context;
@@ -68,9 +67,9 @@ pub enum Expr {
 /// A `$text`.
 #[derive(Clone, Debug)]
 pub enum Text {
-    /// It is not known which text index answers.
+    /// Not bound to a text index yet.
     Asked(TextQuery),
-    /// With what a text index covers.
+    /// Bound to the specification of a text index.
     Bound(Arc<TextMatch>),
 }
 
@@ -112,7 +111,7 @@ pub enum Op {
 }
 
 impl Expr {
-    /// Calls `found` with every path that the conditions look at; the empty path is the whole document.
+    /// Calls `found` with every path of the conditions; the empty path is the whole document.
     pub(crate) fn paths(&self, found: &mut dyn FnMut(&str)) {
         match self {
             Expr::And(all) | Expr::Or(all) | Expr::Nor(all) => {
@@ -145,7 +144,7 @@ impl Op {
             Op::Type(types) => value.is_some_and(|value| types.contains(&value)),
             Op::Size(size) => operators::array::has_size(value, *size),
             Op::Mod(modulo) => modulo.matches(value),
-            Op::Regex(pattern) => pattern.matches(value, state),
+            Op::Regex(pattern) => operators::regex::matches(pattern, value, state),
             Op::Bits(test) => test.matches(value),
             Op::ElemMatch(condition) => condition.matches(value, state),
             Op::Geo(query) => value.is_some_and(|value| query.matches(&value)),
@@ -201,7 +200,7 @@ impl Filter {
         Ok(Filter { root })
     }
 
-    /// The filter that documents pass for which a query for what is near a point is asked.
+    /// The filter with the `$near` of a query.
     pub fn of_near(path: &str, near: Near) -> Filter {
         Filter {
             root: Expr::Leaf(Leaf {
@@ -211,7 +210,7 @@ impl Filter {
         }
     }
 
-    /// What the filter asks to be near to, and the path of the geometry.
+    /// The `$near` of the filter, and the path of the geometry.
     pub fn near(&self) -> Option<(&Path, &Arc<Near>)> {
         match operators::geo::near_of(&self.root)? {
             Leaf {
@@ -222,14 +221,14 @@ impl Filter {
         }
     }
 
-    /// The filter that every document passes.
+    /// The filter without conditions.
     pub fn all() -> Filter {
         Filter {
             root: Expr::And(Vec::new()),
         }
     }
 
-    /// The filter that documents pass which pass all of `filters`.
+    /// The conjunction of `filters`.
     pub fn all_of<'a>(filters: impl IntoIterator<Item = &'a Filter>) -> Filter {
         let roots = filters.into_iter().map(|filter| filter.root.clone());
         Filter {
@@ -253,16 +252,16 @@ impl Filter {
         }
     }
 
-    /// Whether every document passes because the filter has no condition.
+    /// Whether the filter has no conditions.
     pub fn is_empty(&self) -> bool {
         matches!(&self.root, Expr::And(children) if children.is_empty())
     }
 
     /// The parts of a document that decide whether it passes.
-    pub fn needs(&self) -> Needs {
-        let mut needs = Needs::none();
-        self.root.paths(&mut |path| needs.add(path));
-        needs
+    pub fn required_fields(&self) -> RequiredFields {
+        let mut required = RequiredFields::none();
+        self.root.paths(&mut |path| required.add(path));
+        required
     }
 
     /// The conditions, for the planner and for deriving an upserted document.
@@ -282,7 +281,7 @@ impl Filter {
         find(&self.root)
     }
 
-    /// What `$text` asks of a document, once it is known which index answers.
+    /// The `$text` of the filter, after the index is known.
     pub fn text_match(&self) -> Option<&Arc<TextMatch>> {
         match self.text() {
             Some(Text::Bound(bound)) => Some(bound),
@@ -290,7 +289,7 @@ impl Filter {
         }
     }
 
-    /// The filter with its `$text` over what a text index covers.
+    /// The filter with its `$text` bound to a text index.
     pub fn with_text_index(&self, spec: &Arc<TextSpec>) -> Filter {
         fn bind(expr: &Expr, spec: &Arc<TextSpec>) -> Expr {
             let all = |children: &[Expr]| children.iter().map(|child| bind(child, spec)).collect();

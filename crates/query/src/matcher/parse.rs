@@ -12,13 +12,13 @@ use crate::paths::Path;
 /// the depth limit of BSON documents.
 const MAX_DEPTH: usize = 200;
 
-/// Where in a filter the parser is.
+/// The parser's position in a filter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'e> {
     depth: usize,
     /// Inside `$elemMatch`: fields are those of an array element, not of the document.
     pub(crate) in_element: bool,
-    /// What `$expr` may refer to; without it the operator is refused.
+    /// The environment of `$expr`; without it the operator is refused.
     pub(crate) environment: Option<&'e Environment<'e>>,
     /// How conditions compare strings.
     pub(crate) collator: &'e Collator,

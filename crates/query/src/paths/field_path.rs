@@ -1,11 +1,11 @@
-//! Which paths sorts, projections and expressions accept.
+//! Validation of the paths of sorts, projections and expressions.
 
 use crate::error::{Error, Result};
 
 /// The most components that a path in a sort, a projection or an expression may have.
 pub(crate) const MAX_PATH_COMPONENTS: usize = 200;
 
-/// True for a name that no path may hold: one that begins with `$`, but for those of a DBRef.
+/// Whether a name is reserved: it begins with `$`, except for those of a DBRef.
 pub(crate) fn is_reserved(name: &str) -> bool {
     name.starts_with('$') && !matches!(name, "$id" | "$ref" | "$db")
 }

@@ -8,13 +8,13 @@ use crate::error::{Error, Result};
 /// The most fields that a compound index or a sort may have.
 pub const MAX_KEY_FIELDS: usize = 32;
 
-/// Keys with at most this many fields take less room on the stack.
+/// Keys with at most this many fields take less space on the stack.
 const FEW_FIELDS: usize = 2;
 
-/// Expanding more arrays inside each other than this is refused, which bounds the recursion.
+/// More nested arrays than this are refused, which bounds the recursion.
 const MAX_ARRAY_DEPTH: usize = 200;
 
-/// What to do with a document where two fields of a key lead through different arrays.
+/// The policy for a document where two fields of a key lead through different arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParallelArrays {
     /// Refuse it, as a sort does.

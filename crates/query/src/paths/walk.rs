@@ -1,4 +1,4 @@
-//! The values that a query condition on a path looks at.
+//! The values that a query condition on a path examines.
 
 use std::ops::ControlFlow;
 

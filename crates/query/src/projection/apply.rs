@@ -28,7 +28,7 @@ impl Run<'_> {
                 }
                 continue;
             };
-            // What is copied as it is need not be decoded.
+            // Unchanged fields are copied without decoding.
             let value = match rule {
                 Rule::Include | Rule::Exclude | Rule::Computed(_) => None,
                 _ => element.value(),
@@ -107,7 +107,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The array element that the query matched, as an array of one.
+    /// The array element that the query matched, as an array with one element.
     fn matched_element(&self, name: &str, items: &Doc, out: &mut DocBuf) -> Result<()> {
         let index = self.positional.ok_or_else(|| {
             Error::location(
@@ -124,7 +124,7 @@ impl Run<'_> {
     }
 }
 
-/// The first element that satisfies the condition, as an array of one; nothing if there is none.
+/// The first element that satisfies the condition, as an array with one element; nothing if there is none.
 fn elem_match(
     condition: &ElemMatch,
     name: &str,

@@ -1,4 +1,4 @@
-//! Projections: which fields of a document a query returns, `{name: 1, "tags.$": 1}`.
+//! Projections: the fields of a document that a query returns, `{name: 1, "tags.$": 1}`.
 //!
 //! [`Projection::parse`] turns a specification into a tree of rules, one level for each level of
 //! nesting; [`Projection::apply`] copies a raw document through it.
@@ -16,7 +16,7 @@ use crate::environment::Environment;
 use crate::error::Result;
 use crate::expr::Context;
 use crate::meta::{MetaFields, Metadata};
-use crate::needs::Needs;
+use crate::required_fields::RequiredFields;
 use node::{Node, Rule};
 use parse::{Dialect, Parser};
 
@@ -141,7 +141,7 @@ impl Projection {
         self.root.leads_to_positional()
     }
 
-    /// Whether a field of the document, and all that is in it, comes out as it is.
+    /// Whether a field of the document is returned unchanged, with everything in it.
     pub fn keeps(&self, name: &str) -> bool {
         let rule = self.root.fields().find(|(field, _)| **field == *name);
         match rule {
@@ -151,17 +151,16 @@ impl Projection {
         }
     }
 
-    /// The parts of a document that the result is made of.
-    pub fn needs(&self) -> Needs {
+    /// The parts of a document that the result depends on.
+    pub fn required_fields(&self) -> RequiredFields {
         match self.needed_paths() {
             Some(paths) => paths.iter().map(String::as_str).collect(),
-            None => Needs::whole(),
+            None => RequiredFields::whole(),
         }
     }
 
-    /// The dotted paths of all that the result is made of, for a plan that reads only an index.
-    /// `None` if the whole document is needed: an exclusion, or a field of which not everything
-    /// depends on the path alone.
+    /// The dotted paths that the result depends on, for a covered plan. `None` if the whole document is needed: for an
+    /// exclusion, or a field whose result depends on more than its path.
     pub fn needed_paths(&self) -> Option<Vec<String>> {
         fn collect(node: &Node, prefix: &str, paths: &mut Vec<String>) -> bool {
             node.fields().all(|(name, rule)| {

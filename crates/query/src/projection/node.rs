@@ -1,4 +1,4 @@
-//! The tree of rules that a projection is.
+//! The rules of a projection, as a tree.
 
 use std::sync::Arc;
 
@@ -44,11 +44,11 @@ pub(super) struct Node {
     leads_to_positional: bool,
 }
 
-/// The fields that an inclusion has still to find in a document.
+/// The fields that an inclusion has not found in a document yet.
 pub(super) struct Missing(u64);
 
 impl Missing {
-    /// Notes that a field was found; whether it was the last one.
+    /// Marks a field as found. True if it was the last one.
     pub(super) fn found_last(&mut self, position: usize) -> bool {
         let bit = 1u64.checked_shl(position as u32).unwrap_or(0);
         let found = self.0 & bit != 0;
@@ -111,7 +111,7 @@ impl Node {
         Ok(())
     }
 
-    /// The node for the fields below a path, made if need be.
+    /// The node for the fields below a path, created if missing.
     pub(super) fn descend(&mut self, path: &[&str], full: &str) -> Result<&mut Node> {
         let mut node = self;
         for name in path {
@@ -146,7 +146,7 @@ impl Node {
         self.fields.len() - 1
     }
 
-    /// Prepares everything for use, once all rules are there.
+    /// Prepares the tree for use, after all rules were added.
     pub(super) fn finish(&mut self) {
         if self.fields.len() > LINEAR_FIELDS_MAX {
             self.sorted = (0..self.fields.len()).collect();

@@ -14,7 +14,7 @@ use crate::expr::{self, Expr};
 use crate::matcher::ElemMatch;
 use crate::paths::{MAX_PATH_COMPONENTS, check_field_path, path_too_long};
 
-/// Where a projection stands.
+/// The context of a projection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// In a `find`: with the positional operator, `$elemMatch` and a `$slice` of its own.
@@ -26,7 +26,7 @@ pub(super) enum Dialect {
 /// The parser, with what it has seen so far.
 pub(super) struct Parser<'e> {
     dialect: Dialect,
-    /// What expressions may refer to; without it they are refused.
+    /// The environment of expressions; without it they are refused.
     environment: Option<&'e Environment<'e>>,
     /// The first field but `_id` decides.
     kind: Option<Kind>,
@@ -168,7 +168,7 @@ impl<'e> Parser<'e> {
             self.id_included = Some(include);
             return Ok(());
         }
-        self.settle(
+        self.set_kind(
             if include {
                 Kind::Inclusion
             } else {
@@ -178,8 +178,8 @@ impl<'e> Parser<'e> {
         )
     }
 
-    /// Notes that a field is of this kind; all fields must agree.
-    fn settle(&mut self, kind: Kind, name: &str) -> Result<()> {
+    /// Records that a field is of this kind; all fields must agree.
+    fn set_kind(&mut self, kind: Kind, name: &str) -> Result<()> {
         match (*self.kind.get_or_insert(kind), kind) {
             (Kind::Exclusion, Kind::Inclusion) => Err(Error::location(
                 31253,
@@ -216,7 +216,7 @@ impl<'e> Parser<'e> {
         }
         self.positional = true;
         field.insert_at(path, Rule::Positional)?;
-        self.settle(Kind::Inclusion, name)
+        self.set_kind(Kind::Inclusion, name)
     }
 
     /// `name: "$field"`, `name: "text"`, `name: […]`: an expression that is no document.

@@ -505,7 +505,7 @@ fn many_fields() {
 }
 
 #[test]
-fn needs() {
+fn required_fields() {
     for (spec, expected) in [
         ("{a: 1, 'b.c': 1}", Some(&["a", "b.c", "_id"][..])),
         ("{a: 1, _id: 0}", Some(&["a"])),

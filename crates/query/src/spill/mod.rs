@@ -1,12 +1,12 @@
-//! What blocking stages do with what they cannot hold in memory: files of blocks, which come in from
-//! above. This crate itself touches no file.
+//! Spilling of blocking stages: what they cannot hold in memory goes to files of blocks, which the caller supplies. This
+//! crate itself accesses no files.
 //!
-//! [`Sorter`] puts records in order, [`Shelf`] keeps documents by their position.
+//! [`Sorter`] sorts records, [`SpillBuffer`] keeps documents by position.
 
-mod shelf;
+mod buffer;
 mod sorter;
 
-pub use shelf::Shelf;
+pub use buffer::SpillBuffer;
 pub use sorter::{Record, Sorted, Sorter};
 
 use crate::error::{Error, ErrorCode, Result};
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A place for temporary files.
 pub trait SpillSpace: Debug + Send + Sync {
-    /// A new, empty file that nobody else uses.
+    /// A new, empty file.
     ///
     /// # Errors
     /// Those of the file system.
@@ -26,33 +26,33 @@ pub trait SpillSpace: Debug + Send + Sync {
 
 /// A temporary file of blocks. It is deleted when it is dropped.
 pub trait SpillFile: Send {
-    /// Appends a block. Returns where it is.
+    /// Appends a block. Returns its location.
     ///
     /// # Errors
     /// Those of the file system.
     fn append(&mut self, block: &[u8]) -> io::Result<u64>;
 
-    /// Reads the block at a place that [`SpillFile::append`] returned.
+    /// Reads the block at a location that [`SpillFile::append`] returned.
     ///
     /// # Errors
     /// Those of the file system.
     fn read(&mut self, at: u64) -> io::Result<Vec<u8>>;
 }
 
-/// Whether and where a stage may write, and how much it may hold before.
+/// The memory limit of a stage, and where it may spill.
 #[derive(Clone, Debug)]
 pub struct Budget {
-    /// Names the stage in errors.
+    /// The name of the stage, for errors.
     pub stage: &'static str,
-    /// Bytes that the stage may hold.
+    /// Bytes that the stage may hold in memory.
     pub bytes_max: usize,
-    /// Where to write; `None` if that is not allowed.
+    /// Where to spill; `None` if that is not allowed.
     pub space: Option<Arc<dyn SpillSpace>>,
-    /// What was written.
+    /// Statistics of what was spilled.
     pub spilled: Arc<Spilled>,
 }
 
-/// What an operation has written, over all of its stages.
+/// Statistics of what an operation has spilled, over all of its stages.
 #[derive(Debug, Default)]
 pub struct Spilled {
     times: AtomicU64,
@@ -60,19 +60,19 @@ pub struct Spilled {
 }
 
 impl Spilled {
-    /// How often something was moved out of memory.
+    /// The number of spills.
     pub fn times(&self) -> u64 {
         self.times.load(Ordering::Relaxed)
     }
 
-    /// Bytes that were moved out of memory, before compression.
+    /// Bytes that were spilled, before compression.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 }
 
 impl Budget {
-    /// A budget without a place to write.
+    /// A budget without spilling.
     pub fn in_memory(stage: &'static str, bytes_max: usize) -> Budget {
         Budget {
             stage,
@@ -90,14 +90,14 @@ impl Budget {
         Ok(File(space.create().map_err(failed)?))
     }
 
-    /// Notes that something was written.
+    /// Counts a spill.
     fn note(&self, bytes: usize) {
         self.spilled.times.fetch_add(1, Ordering::Relaxed);
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.spilled.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Error 292: the stage needs more memory than it may have, and may not write.
+    /// Error 292: the stage exceeds its memory limit, and may not spill.
     pub fn exceeded(&self) -> Error {
         let (stage, max) = (self.stage, self.bytes_max);
         let message = match stage {
@@ -139,7 +139,7 @@ fn failed(error: io::Error) -> Error {
     Error::new(code, format!("temporary file of a query: {error}"))
 }
 
-/// The error for a file that does not hold what was written.
+/// The error for a file with malformed content.
 fn corrupt() -> Error {
     failed(io::Error::new(
         io::ErrorKind::InvalidData,

@@ -1,5 +1,5 @@
-//! Sorting records by keys that compare as bytes, in memory or, beyond a budget, by runs on disk that
-//! are merged.
+//! External merge sort of records by keys that compare as bytes: in memory within a budget, else with runs on
+//! disk.
 
 use super::{BLOCK_BYTES, Budget, File, put, take};
 use crate::error::Result;
@@ -10,21 +10,21 @@ use std::collections::BinaryHeap;
 /// Runs that are merged at once; each holds one block in memory.
 const FAN_IN: usize = 32;
 
-/// Bytes beside key and record that one entry takes.
+/// The overhead of an entry, in bytes.
 const ENTRY_BYTES: usize = 64;
 
-/// What is sorted.
+/// A record to be sorted.
 pub trait Record: Send + Sized {
     /// Bytes that the record takes in memory.
     fn memory_bytes(&self) -> usize;
 
-    /// Appends what [`Record::read`] needs.
+    /// Appends the encoded record.
     fn write(&self, out: &mut Vec<u8>);
 
-    /// The record that was written.
+    /// Decodes a record.
     ///
     /// # Errors
-    /// For bytes that [`Record::write`] does not write.
+    /// For malformed bytes.
     fn read(bytes: &[u8]) -> Result<Self>;
 }
 
@@ -42,7 +42,7 @@ impl Record for DocBuf {
     }
 }
 
-/// A record with its key and the number of its arrival, by which it is ordered.
+/// A record with its key and its sequence number, which keeps the sort stable.
 struct Entry<T> {
     key: Vec<u8>,
     number: u64,
@@ -75,11 +75,11 @@ impl<T> Ord for Entry<T> {
     }
 }
 
-/// Takes records in any order and gives them back in order of their keys, those with equal keys in
-/// the order they came in.
+/// Takes records in any order and returns them in the order of their keys; records with equal keys keep their
+/// order.
 pub struct Sorter<T> {
     budget: Budget,
-    /// How many records are wanted at most.
+    /// The limit of records to return.
     limit: usize,
     entries: Entries<T>,
     arrivals: u64,
@@ -150,7 +150,7 @@ impl<T: Record> Sorter<T> {
         Ok(())
     }
 
-    /// Whether a record with this key may be among those that are wanted.
+    /// Whether a record with this key may be within the limit.
     pub fn wants(&self, key: &[u8]) -> bool {
         match &self.entries {
             Entries::First(heap) if heap.len() >= self.limit => {
@@ -165,7 +165,7 @@ impl<T: Record> Sorter<T> {
         self.arrivals
     }
 
-    /// What is in memory, in order.
+    /// The records in memory, in order.
     fn take_sorted(&mut self) -> Vec<Entry<T>> {
         self.bytes = 0;
         match &mut self.entries {
@@ -177,7 +177,7 @@ impl<T: Record> Sorter<T> {
         }
     }
 
-    /// Writes what is in memory as a run.
+    /// Writes the records in memory as a run.
     fn spill(&mut self) -> Result<()> {
         let bytes = self.bytes;
         let entries = self.take_sorted();
@@ -214,12 +214,12 @@ impl<T: Record> Sorter<T> {
     }
 }
 
-/// The runs merged to fewer ones, in a new file.
+/// Merges the runs into fewer ones, in a new file.
 fn merged<T: Record>(runs: Runs, limit: usize, budget: &Budget) -> Result<Runs> {
     let mut file = budget.file()?;
     let mut merged = Vec::new();
     let mut old = runs.file;
-    // Neighbours are merged, so that equal keys stay in order.
+    // Adjacent runs are merged, so that equal keys stay in order.
     for group in runs.places.chunks(FAN_IN) {
         let mut merge = Merge::<T>::new(Runs {
             file: old.take(),
@@ -316,7 +316,7 @@ impl<T: Record> Merge<T> {
         Ok(merge)
     }
 
-    /// Puts the next record of a run on the heap.
+    /// Pushes the next record of a run to the heap.
     fn refill(&mut self, run: usize) -> Result<()> {
         let (Some(reader), Some(file)) = (self.readers.get_mut(run), &mut self.file) else {
             return Ok(());

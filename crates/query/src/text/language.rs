@@ -48,7 +48,7 @@ static OTHERS: [Language; 14] = [
 ];
 
 impl Language {
-    /// English, which indexes take if they name none.
+    /// English, the default of indexes.
     pub fn english() -> &'static Language {
         &ENGLISH
     }
@@ -85,7 +85,7 @@ impl Language {
         self.name == "turkish"
     }
 
-    /// Whether a word in lower case says too little to be searched for.
+    /// Whether a word in lower case is a stop word.
     pub(super) fn is_stop_word(&self, word: &str) -> bool {
         if self.is_english() {
             return english::STOP_WORDS.binary_search(&word).is_ok();

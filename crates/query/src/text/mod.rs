@@ -1,4 +1,4 @@
-//! Text search: what `$text` and text indexes are made of.
+//! Text search, for `$text` and text indexes.
 //!
 //! [`Language`] knows the stop words and stems of a language, [`tokenizer`](self) cuts text into
 //! words, [`TextSpec`] says which fields of a document are searched and scores their terms,

@@ -1,4 +1,4 @@
-//! The argument of `$text`, and what it asks of documents.
+//! The argument of `$text`, and the match of documents.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::tokenizer::{Fold, Tokenizer, fold};
 use super::{Language, TextSpec};
 use crate::error::{Error, ErrorCode, Result};
 
-/// What `$text` was asked for, before it is known which text index answers.
+/// A parsed `$text`, before the text index is known.
 #[derive(Clone, Debug)]
 pub struct TextQuery {
     search: String,
@@ -22,7 +22,7 @@ pub struct TextQuery {
 pub struct TextMatch {
     spec: Arc<TextSpec>,
     fold: Fold,
-    /// What an index is searched for; a document's score is the sum of theirs.
+    /// The terms to search for in the index; a document's score is the sum of theirs.
     terms: BTreeSet<String>,
     /// The same terms with case and diacritics where these matter.
     positive: BTreeSet<String>,
@@ -112,7 +112,7 @@ fn flag(doc: &Doc, name: &str) -> Result<bool> {
     }
 }
 
-/// A search string, taken apart.
+/// A parsed search string.
 #[derive(Default)]
 struct Parts {
     positive: String,

@@ -1,4 +1,4 @@
-//! Which texts of a document are searched, and how much their words weigh.
+//! The searched fields of a document, and their weights.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub const WILDCARD: &str = "$**";
 /// Weights are below this.
 pub const WEIGHT_LIMIT: i32 = 100_000;
 
-/// What a text index covers.
+/// The specification of a text index.
 #[derive(Clone, Debug)]
 pub struct TextSpec {
     weights: BTreeMap<String, f64>,
@@ -80,7 +80,7 @@ impl TextSpec {
         Ok(scores)
     }
 
-    /// Calls `found` with every text of a document, its language and its weight, until it gives
+    /// Calls `found` with every text of a document, its language and its weight, until it returns
     /// false.
     pub(super) fn for_each_text(
         &self,

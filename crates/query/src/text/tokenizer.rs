@@ -1,4 +1,4 @@
-//! Cutting text into words, and folding what should not matter in them.
+//! Splitting text into words, and folding case and diacritics.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -44,7 +44,7 @@ fn is_delimiter(c: char, language: &Language) -> bool {
             && !c.is_ascii_alphanumeric()
             && (c == ' ' || !c.is_control() || c.is_ascii_whitespace());
     }
-    // Most letters of most texts are decided here.
+    // The fast path for most letters.
     if c.is_alphanumeric() {
         return false;
     }
@@ -60,7 +60,7 @@ fn lower(c: char, language: &Language) -> char {
     }
 }
 
-/// Folds case and drops diacritics, as far as they are not to be kept.
+/// Folds case and drops diacritics, unless they are to be kept.
 pub(super) fn fold(text: &str, fold: Fold, language: &Language) -> String {
     let cased: Cow<'_, str> = if fold.keep_case {
         text.into()
@@ -70,7 +70,7 @@ pub(super) fn fold(text: &str, fold: Fold, language: &Language) -> String {
     if fold.keep_diacritics || cased.is_ascii() {
         return cased.into_owned();
     }
-    // The dotless i of Turkish is a letter, not an i without something.
+    // The dotless i of Turkish is a letter of its own.
     cased
         .nfd()
         .filter(|c| c.is_ascii() || !is_one_of(&DIACRITIC, *c))
@@ -92,8 +92,8 @@ impl Tokenizer {
         }
     }
 
-    /// Calls `found` with the stem of every word, until it gives false. `skip_stop_words` leaves
-    /// out words that say too little.
+    /// Calls `found` with the stem of every word, until it returns false. `skip_stop_words` leaves
+    /// out stop words.
     pub(super) fn for_each(
         &self,
         text: &str,

@@ -22,7 +22,7 @@ pub(crate) fn apply(
     filters: &ArrayFilters,
     scope: &Scope<'_>,
 ) -> Result<Option<Vec<u8>>> {
-    // Also where the path does not lead to the array.
+    // Even if the path does not lead to the array.
     if scope.context.positional.is_none() && fields.has_positional() {
         return Err(no_match());
     }
@@ -53,7 +53,7 @@ struct Rewriter<'a> {
     scope: &'a Scope<'a>,
     filters: &'a ArrayFilters,
     source: &'a [u8],
-    /// Bytes of `source` that are dealt with: copied, replaced or left out.
+    /// Bytes of `source` that were copied, replaced or left out.
     copied: usize,
     out: Vec<u8>,
     scratch: Vec<u8>,
@@ -94,7 +94,7 @@ impl Way<'_> {
 
 /// An element of the source and where it is: offsets of `Element` count from `base`.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct Location<'a> {
     element: Element<'a>,
     base: usize,
     in_array: bool,
@@ -126,7 +126,7 @@ impl<'a> Rewriter<'a> {
     }
 
     /// Applies a node to an existing element. True if it changed.
-    fn existing(&mut self, node: &Node, place: Place<'a>, way: &Way<'_>) -> Result<bool> {
+    fn existing(&mut self, node: &Node, place: Location<'a>, way: &Way<'_>) -> Result<bool> {
         match node {
             Node::Leaf(leaf) => self.leaf(leaf, place, way),
             Node::Fields(fields) => match place.element.value() {
@@ -167,7 +167,7 @@ impl<'a> Rewriter<'a> {
         )
     }
 
-    fn leaf(&mut self, leaf: &Leaf, place: Place<'a>, way: &Way<'_>) -> Result<bool> {
+    fn leaf(&mut self, leaf: &Leaf, place: Location<'a>, way: &Way<'_>) -> Result<bool> {
         let element = place.element;
         let target = Target {
             scope: self.scope,
@@ -190,7 +190,7 @@ impl<'a> Rewriter<'a> {
     }
 
     /// Puts a value in the place of an element's. False if it is the same, bit by bit.
-    fn replace(&mut self, place: Place<'a>, value: &Value<'_>) -> bool {
+    fn replace(&mut self, place: Location<'a>, value: &Value<'_>) -> bool {
         let element = place.element;
         self.scratch.clear();
         value.write_to(&mut self.scratch);
@@ -234,7 +234,7 @@ impl<'a> Rewriter<'a> {
                 continue;
             };
             missing -= 1;
-            let place = Place {
+            let place = Location {
                 element,
                 base,
                 in_array: false,
@@ -278,7 +278,7 @@ impl<'a> Rewriter<'a> {
         &mut self,
         fields: &Fields,
         array: &'a Doc,
-        place: Place<'a>,
+        place: Location<'a>,
         way: &Way<'_>,
     ) -> Result<bool> {
         let fields = &*self.resolve_positional(fields, way)?;
@@ -305,7 +305,7 @@ impl<'a> Rewriter<'a> {
         for (index, element) in raw::elements(array).enumerate() {
             length = index + 1;
             if let Some((_, name, node)) = wanted.next_if(|(at, _, _)| *at == index) {
-                let place = Place {
+                let place = Location {
                     element,
                     base,
                     in_array: true,
@@ -356,7 +356,7 @@ impl<'a> Rewriter<'a> {
         &mut self,
         elements: &Elements,
         array: &'a Doc,
-        place: Place<'a>,
+        place: Location<'a>,
         way: &Way<'_>,
     ) -> Result<bool> {
         let base = place.base + place.element.value_start;
@@ -377,7 +377,7 @@ impl<'a> Rewriter<'a> {
                 });
             }
             if let Some(node) = chosen {
-                let place = Place {
+                let place = Location {
                     element,
                     base,
                     in_array: true,

@@ -1,11 +1,11 @@
-//! `arrayFilters`: which elements `$[name]` stands for.
+//! `arrayFilters`: the elements that `$[name]` selects.
 
 use crate::error::{Error, Result};
 use crate::matcher::Filter;
 use frond_bson::{Collator, Doc, DocBuf, Value};
 use std::collections::BTreeMap;
 
-/// The array filters of an update, by the name they give the element.
+/// The array filters of an update, by identifier.
 #[derive(Default)]
 pub(crate) struct ArrayFilters {
     by_name: BTreeMap<String, Filter>,

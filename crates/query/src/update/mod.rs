@@ -6,7 +6,7 @@
 
 mod apply;
 mod array_filters;
-mod operators;
+pub(crate) mod operators;
 mod path;
 mod replacement;
 mod storable;
@@ -17,7 +17,6 @@ mod upsert;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use operators::reference;
 pub use storable::check_id;
 pub use touched::{Paths, Touched};
 pub use upsert::{upsert_base, upsert_base_for_replacement};
@@ -25,7 +24,7 @@ pub use upsert::{upsert_base, upsert_base_for_replacement};
 use crate::aggregate::UpdatePipeline;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
-use crate::needs::Needs;
+use crate::required_fields::RequiredFields;
 use array_filters::ArrayFilters;
 use frond_bson::{Collator, Doc, DocBuf, MAX_DOCUMENT_BYTES, ObjectId, Timestamp, Value};
 use operators::{Argument, Scope};
@@ -33,7 +32,7 @@ use path::Component;
 use std::sync::Arc;
 use tree::{Fields, Leaf, Node};
 
-/// What an update takes from outside; the query language itself has no clock.
+/// The inputs of an update besides the document; the query language itself has no clock.
 #[derive(Clone, Debug)]
 pub struct ApplyContext {
     /// Now, in milliseconds since 1970, for `$currentDate` and `$$NOW`.
@@ -73,7 +72,7 @@ impl ApplyContext {
 pub struct Applied<'a> {
     /// The document after the update.
     pub doc: DocBuf,
-    /// Whether it differs from before in any bit.
+    /// Whether it differs from the original in any bit.
     pub modified: bool,
     /// The paths that may have changed, for indexes. Meaningless if nothing was modified.
     pub paths_touched: Touched<'a>,
@@ -194,28 +193,28 @@ impl Update {
 
     /// The parts of a document that [`Update::apply`] reads or writes: the paths of the operators up to
     /// the first positional component, and `_id`, which errors name.
-    pub fn needs(&self) -> Needs {
-        self.needs_of(|_, _| true)
+    pub fn required_fields(&self) -> RequiredFields {
+        self.required_fields_of(|_, _| true)
     }
 
     /// [`Update::needs`] without the paths of [`Update::increments`].
-    pub fn needs_besides_increments(&self) -> Needs {
-        self.needs_of(|leaf, is_fixed| !is_fixed || leaf.increment().is_none())
+    pub fn required_fields_except_increments(&self) -> RequiredFields {
+        self.required_fields_of(|leaf, is_fixed| !is_fixed || leaf.increment().is_none())
     }
 
-    /// The needs, of the operators only of those that `counts` takes.
-    fn needs_of(&self, counts: impl Fn(&Leaf, bool) -> bool) -> Needs {
+    /// The required fields; of the operators only those for which `counts` is true.
+    fn required_fields_of(&self, counts: impl Fn(&Leaf, bool) -> bool) -> RequiredFields {
         match &self.kind {
-            Kind::Replacement(_) => Needs::whole(),
+            Kind::Replacement(_) => RequiredFields::whole(),
             Kind::Pipeline(pipeline) => {
-                let mut needs = pipeline.needs();
-                needs.add("_id");
-                needs
+                let mut required = pipeline.required_fields();
+                required.add("_id");
+                required
             }
             Kind::Operators { fields, .. } => {
                 // Such a field may be written at its place in a reference only, behind the field before it.
                 if fields.has_prefixed() {
-                    return Needs::whole();
+                    return RequiredFields::whole();
                 }
                 let mut paths = vec!["_id"];
                 fields.each_leaf(&mut |leaf, is_fixed| match is_fixed {
@@ -385,7 +384,7 @@ fn apply_pipeline(pipeline: &UpdatePipeline, doc: &Doc, context: &ApplyContext) 
     }
 }
 
-/// An upserted document with its `_id` in front, made up if it has none.
+/// An upserted document with its `_id` first; without one it gets the new one.
 fn with_id_first(doc: &Doc, context: &ApplyContext) -> Result<DocBuf> {
     let id = match (doc.get("_id"), context.new_id) {
         (Some(id), _) => {

@@ -18,7 +18,7 @@ pub(crate) enum Component<'a> {
     Filtered(&'a str),
 }
 
-/// Splits and checks the path of an update operator; what was in `components` goes away.
+/// Splits and checks the path of an update operator; `components` is replaced.
 ///
 /// Names that begin with `$` and are no positional component are names like others. Errors: 56 for empty names, 2
 /// for misplaced positional components.
@@ -114,8 +114,8 @@ pub(crate) fn fixed(path: &str) -> &str {
     end.and_then(|(at, _)| path.get(..at)).unwrap_or(path)
 }
 
-/// The path up to its first array index. The index may be behind the end of the array: then elements are made
-/// up to it, whose other fields are missing, and that is seen by all indexes below the array.
+/// The path up to its first array index. The index may be beyond the end of the array: then elements are added
+/// up to it, whose other fields are missing, which affects all indexes below the array.
 pub(crate) fn up_to_index(path: &str) -> &str {
     let mut at = 0;
     for (position, name) in path.split('.').enumerate() {
@@ -127,7 +127,7 @@ pub(crate) fn up_to_index(path: &str) -> &str {
     path
 }
 
-/// The path without array indexes and positional components: what an index would call it.
+/// The path without array indexes and positional components, as in an index specification.
 pub(crate) fn canonical(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     for (position, name) in path.split('.').enumerate() {

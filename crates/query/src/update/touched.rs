@@ -1,16 +1,16 @@
-//! Which indexes an update can affect.
+//! The paths that an update may change, to find the indexes that it affects.
 
 use super::path::canonical;
-use crate::needs::leads_to;
 use crate::paths::names;
+use crate::required_fields::leads_to;
 use std::sync::Arc;
 
 /// The paths that an update may change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Touched<'a> {
-    /// Any: the update replaces the document or computes it.
+    /// Any path: the update replaces the document or computes it.
     All,
-    /// Only these and what is below them.
+    /// Only these paths and those below them.
     Paths(&'a Paths),
 }
 
@@ -31,7 +31,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// `canonical` are paths as an index would call them.
+    /// `canonical` are paths as in an index specification.
     pub(super) fn new(mut canonical: Vec<Arc<str>>) -> Paths {
         canonical.sort_unstable();
         canonical.dedup();

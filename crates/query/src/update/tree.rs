@@ -75,7 +75,7 @@ impl Fields {
         (self.children.iter()).any(|(name, _)| storable::is_prefixed(name))
     }
 
-    /// Whether a `$` has to be resolved in every document, whatever is in it.
+    /// Whether a `$` has to be resolved in every document, whatever its content.
     pub(crate) fn has_positional(&self) -> bool {
         self.positional.is_some() || self.children.iter().any(|(_, node)| node.has_positional())
     }
@@ -111,7 +111,7 @@ impl Fields {
         }
     }
 
-    /// Notes where the children are, if there are many.
+    /// Builds the lookup of the children, if there are many.
     fn index(&mut self) {
         if self.children.len() > LINEAR_CHILDREN {
             let places =

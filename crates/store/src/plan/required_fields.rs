@@ -2,19 +2,19 @@
 
 use frond_bson::Value;
 use frond_query::matcher::Filter;
-use frond_query::needs::Needs;
+use frond_query::required_fields::RequiredFields;
 use frond_query::sort::SortSpec;
 use frond_query::update::Update;
 
 use crate::catalog::Collection;
-use crate::record::field_set::{EVERYTHING, FieldSet, Increment, RequiredFields};
+use crate::record::field_set::{ChangeFields, EVERYTHING, FieldSet, Increment};
 
 /// Adds required fields. False if the whole document is required.
-fn add(needs: &Needs, fields: &mut FieldSet) -> bool {
-    if needs.is_whole() {
+fn add(required: &RequiredFields, fields: &mut FieldSet) -> bool {
+    if required.is_whole() {
         return false;
     }
-    needs.paths().for_each(|path| fields.add(path));
+    required.paths().for_each(|path| fields.add(path));
     true
 }
 
@@ -26,8 +26,8 @@ pub fn of_query<'a>(
 ) -> FieldSet {
     let mut fields = FieldSet::paths(shown);
     fields.add("_id");
-    let by_parts = add(&filter.needs(), &mut fields)
-        && sort.is_none_or(|sort| add(&sort.needs(), &mut fields));
+    let by_parts = add(&filter.required_fields(), &mut fields)
+        && sort.is_none_or(|sort| add(&sort.required_fields(), &mut fields));
     if by_parts { fields } else { EVERYTHING.clone() }
 }
 
@@ -46,7 +46,7 @@ fn of_indexes(collection: &Collection, touches: &dyn Fn(&str) -> bool) -> Option
             fields.add(&field.path);
         }
         if let Some(partial) = &spec.partial
-            && !add(&partial.filter.needs(), &mut fields)
+            && !add(&partial.filter.required_fields(), &mut fields)
         {
             return None;
         }
@@ -55,14 +55,14 @@ fn of_indexes(collection: &Collection, touches: &dyn Fn(&str) -> bool) -> Option
 }
 
 /// The fields that an update requires. `whole` if the result is the whole document.
-pub fn of_update(update: &Update, collection: &Collection, whole: bool) -> RequiredFields {
+pub fn of_update(update: &Update, collection: &Collection, whole: bool) -> ChangeFields {
     let touched = update.paths_touched();
     let Some(mut fields) = of_indexes(collection, &|path| touched.affects(path)) else {
-        return RequiredFields::everything();
+        return ChangeFields::everything();
     };
     let is_validated = collection.settings.validation.validator.is_some();
-    if whole || is_validated || !add(&update.needs_besides_increments(), &mut fields) {
-        return RequiredFields::everything();
+    if whole || is_validated || !add(&update.required_fields_except_increments(), &mut fields) {
+        return ChangeFields::everything();
     }
     let mut increments = Vec::new();
     for (path, value) in update.increments() {
@@ -80,13 +80,13 @@ pub fn of_update(update: &Update, collection: &Collection, whole: bool) -> Requi
             increments.push(one);
         }
     }
-    RequiredFields::new(fields, increments)
+    ChangeFields::new(fields, increments)
 }
 
 /// The fields that a delete requires.
-pub fn of_delete(collection: &Collection) -> RequiredFields {
+pub fn of_delete(collection: &Collection) -> ChangeFields {
     match of_indexes(collection, &|_| true) {
-        Some(fields) => RequiredFields::parts(fields),
-        None => RequiredFields::everything(),
+        Some(fields) => ChangeFields::parts(fields),
+        None => ChangeFields::everything(),
     }
 }

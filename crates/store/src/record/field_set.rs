@@ -133,7 +133,7 @@ impl Increment {
 
 /// The fields that an operation requires of each document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequiredFields {
+pub struct ChangeFields {
     /// The fields, without those that `increments` add to.
     pub want: FieldSet,
     /// Additions that may be possible without reading the field.
@@ -142,15 +142,15 @@ pub struct RequiredFields {
     blind: (FieldSet, Arc<BTreeSet<Vec<u8>>>),
 }
 
-impl RequiredFields {
+impl ChangeFields {
     /// These fields, and those that these additions may require.
-    pub fn new(want: FieldSet, increments: Vec<Increment>) -> RequiredFields {
+    pub fn new(want: FieldSet, increments: Vec<Increment>) -> ChangeFields {
         let mut blind = want.clone();
         for one in &increments {
             blind.add_presence(one.parent());
         }
         let paths = increments.iter().map(|one| one.path.clone()).collect();
-        RequiredFields {
+        ChangeFields {
             want,
             increments,
             blind: (blind, Arc::new(paths)),
@@ -158,13 +158,13 @@ impl RequiredFields {
     }
 
     /// The whole document.
-    pub fn everything() -> RequiredFields {
-        RequiredFields::parts(EVERYTHING.clone())
+    pub fn everything() -> ChangeFields {
+        ChangeFields::parts(EVERYTHING.clone())
     }
 
     /// These fields.
-    pub fn parts(want: FieldSet) -> RequiredFields {
-        RequiredFields::new(want, Vec::new())
+    pub fn parts(want: FieldSet) -> ChangeFields {
+        ChangeFields::new(want, Vec::new())
     }
 
     /// The fields if the additions that `is_blind` accepts are made without reading, and the paths of these.

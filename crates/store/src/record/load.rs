@@ -9,7 +9,7 @@ use std::sync::Arc;
 use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES, RawElement, tag};
 
 use super::edit;
-use super::field_set::{EVERYTHING, FieldSet, Increment, NOTHING, RequiredFields};
+use super::field_set::{ChangeFields, EVERYTHING, FieldSet, Increment, NOTHING};
 use super::header::{self, Container, Header};
 use super::segment;
 use crate::error::{Error, Result, corrupt};
@@ -72,7 +72,7 @@ impl DocumentReader<'_> {
         &self,
         key: &[u8],
         stored: &[u8],
-        wanted: &RequiredFields,
+        wanted: &ChangeFields,
     ) -> Result<(DocBuf, Parts)> {
         let (want, blind) = if wanted.increments.is_empty() {
             (Cow::Borrowed(&wanted.want), Arc::default())

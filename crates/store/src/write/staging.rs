@@ -1,7 +1,7 @@
 //! One commit in the making: documents and index entries go into one write set.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::index::keys::IndexKeys;
 use crate::index::{Index, entry, side};
 use crate::keyspace::after_prefix;
 use crate::keyspace::{
-    COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Direction, Durability, Engine, KEY_BYTES_MAX, Snapshot,
-    TreeId, WriteSet,
+    COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Direction, Durability, Engine, IdentityHasher,
+    KEY_BYTES_MAX, Snapshot, TreeId, WriteSet,
 };
 use crate::merge::Counts;
 use crate::options::Invalid;
@@ -50,26 +50,7 @@ pub struct Buffers {
     pub(super) value: Vec<u8>,
 }
 
-/// The hasher of sets of hashes: keys are already hashes, so hashing is the identity.
-#[derive(Default)]
-pub struct IdentityHasher(u64);
-
-impl Hasher for IdentityHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
-
+/// Keys are already hashes, so hashing is the identity.
 type HashSet64 = HashSet<u64, BuildHasherDefault<IdentityHasher>>;
 
 /// The change of a document.
@@ -176,7 +157,7 @@ impl<'a> Staging<'a> {
         let room = (bytes + entries * ENTRY_BYTES).min(COMMIT_BYTES_MAX + bytes / documents);
         self.batch = self.engine.write_set(&self.snapshot, room);
         if !self.collection.is_by_record() {
-            self.last_stored = self.snapshot.last_key_at_most(self.collection.primary)?;
+            self.last_stored = self.snapshot.key_upper_bound(self.collection.primary)?;
         }
         Ok(self)
     }

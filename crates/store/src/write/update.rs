@@ -17,7 +17,7 @@ use crate::find::Question;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
 use crate::plan::required_fields;
-use crate::record::field_set::RequiredFields;
+use crate::record::field_set::ChangeFields;
 
 /// Retries of an upsert after another upsert inserted the document.
 const UPSERT_ATTEMPTS_MAX: u32 = 10;
@@ -70,7 +70,7 @@ pub(super) struct Apply<'a> {
     /// The document after the last change, if it is returned.
     pub result: Option<DocBuf>,
     /// The parts of large documents that are required, and the collection version they were computed for.
-    wanted: Option<(u64, RequiredFields)>,
+    wanted: Option<(u64, ChangeFields)>,
 }
 
 impl<'a> Apply<'a> {
@@ -126,7 +126,7 @@ impl<'a> Apply<'a> {
                 .update(&row.key, &doc, Some(&parts), &applied.doc, &touches)?
                 .into()
         } else {
-            let everything = RequiredFields::everything();
+            let everything = ChangeFields::everything();
             let (doc, parts) =
                 staging
                     .document_reader()

@@ -1,4 +1,4 @@
-//! Entries in memory that wait to be sorted.
+//! Unsorted entries in memory.
 
 use std::cmp::Ordering;
 
@@ -7,9 +7,9 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// Bytes before an entry's key: the lengths of the key (2) and of the value (4).
 const HEADER_BYTES: usize = 6;
 
-/// Where an entry is. Ordered by the time it was added.
+/// The location of an entry. Ordered by the time it was added.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct EntryRef {
     block: u32,
     at: u32,
 }
@@ -18,7 +18,7 @@ struct Place {
 #[derive(Default)]
 pub(super) struct Chunk {
     blocks: Vec<Vec<u8>>,
-    places: Vec<Place>,
+    entries: Vec<EntryRef>,
     block_bytes: usize,
     /// Whether each key so far was above the one before.
     in_order: bool,
@@ -34,8 +34,8 @@ impl Chunk {
 
     /// Bytes of memory that this takes.
     pub(super) fn bytes(&self) -> usize {
-        let sorted = self.places.len() * size_of::<(u64, Place)>();
-        self.block_bytes + self.places.capacity() * size_of::<Place>() + sorted
+        let sorted = self.entries.len() * size_of::<(u64, EntryRef)>();
+        self.block_bytes + self.entries.capacity() * size_of::<EntryRef>() + sorted
     }
 
     /// Whether the entries were added in ascending order, without equal keys.
@@ -44,18 +44,18 @@ impl Chunk {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.entries.is_empty()
     }
 
     /// The key that was added last.
     pub(super) fn last_key(&self) -> &[u8] {
-        self.places.last().map_or(&[], |last| self.key(*last))
+        self.entries.last().map_or(&[], |last| self.key(*last))
     }
 
-    /// Adds an entry. `spare` has blocks to be used again.
+    /// Adds an entry. `spare` has blocks for reuse.
     pub(super) fn add(&mut self, key: &[u8], value: &[u8], spare: &mut Vec<Vec<u8>>) {
         if self.in_order
-            && let Some(last) = self.places.last()
+            && let Some(last) = self.entries.last()
         {
             self.in_order = self.key(*last) < key;
         }
@@ -71,7 +71,7 @@ impl Chunk {
         }
         let index = self.blocks.len() - 1;
         let block = &mut self.blocks[index];
-        self.places.push(Place {
+        self.entries.push(EntryRef {
             block: index as u32,
             at: block.len() as u32,
         });
@@ -81,8 +81,8 @@ impl Chunk {
         block.extend_from_slice(value);
     }
 
-    fn entry(&self, place: Place) -> (&[u8], &[u8]) {
-        let bytes = &self.blocks[place.block as usize][place.at as usize..];
+    fn entry(&self, entry_ref: EntryRef) -> (&[u8], &[u8]) {
+        let bytes = &self.blocks[entry_ref.block as usize][entry_ref.at as usize..];
         let (header, bytes) = bytes.split_at(HEADER_BYTES);
         let key_len = u16::from_le_bytes([header[0], header[1]]) as usize;
         let value_len = u32::from_le_bytes([header[2], header[3], header[4], header[5]]) as usize;
@@ -90,12 +90,12 @@ impl Chunk {
         (key, &bytes[..value_len])
     }
 
-    fn key(&self, place: Place) -> &[u8] {
-        self.entry(place).0
+    fn key(&self, entry_ref: EntryRef) -> &[u8] {
+        self.entry(entry_ref).0
     }
 
-    /// Calls `visit` for each entry in key order, those of equal keys in the order in which they were added, and
-    /// forgets them all. The last argument is whether another entry with the same key follows.
+    /// Calls `visit` for each entry in key order, entries with equal keys in the order in which they were added, and
+    /// empties the chunk. The last argument is whether another entry with the same key follows.
     pub(super) fn drain<E>(
         &mut self,
         spare: &mut Vec<Vec<u8>>,
@@ -105,18 +105,18 @@ impl Chunk {
             true => None,
             false => Some(self.sorted()),
         };
-        let place = |index: usize| match &sorted {
-            Some(sorted) => sorted.get(index).map(|(_, place)| *place),
-            None => self.places.get(index).copied(),
+        let entry_ref = |index: usize| match &sorted {
+            Some(sorted) => sorted.get(index).map(|(_, entry_ref)| *entry_ref),
+            None => self.entries.get(index).copied(),
         };
-        let mut next = place(0).map(|place| self.entry(place));
+        let mut next = entry_ref(0).map(|entry_ref| self.entry(entry_ref));
         let mut index = 0;
         while let Some((key, value)) = next {
             index += 1;
-            next = place(index).map(|place| self.entry(place));
+            next = entry_ref(index).map(|entry_ref| self.entry(entry_ref));
             visit(key, value, next.is_some_and(|(next, _)| next == key))?;
         }
-        self.places.clear();
+        self.entries.clear();
         for mut block in self.blocks.drain(..) {
             if block.capacity() == BLOCK_BYTES {
                 block.clear();
@@ -127,21 +127,21 @@ impl Chunk {
         Ok(())
     }
 
-    /// The places in key order, each with the eight bytes behind what all keys share: they decide most
-    /// comparisons without a look at the key.
-    fn sorted(&self) -> Vec<(u64, Place)> {
+    /// The entries in key order, each with the eight bytes after the prefix that all keys share. Those decide most
+    /// comparisons without an access to the key.
+    fn sorted(&self) -> Vec<(u64, EntryRef)> {
         let shared = self.shared_prefix();
-        let head = |place: Place| {
-            let rest = &self.key(place)[shared..];
+        let head = |entry_ref: EntryRef| {
+            let rest = &self.key(entry_ref)[shared..];
             let mut head = [0; 8];
             let len = rest.len().min(8);
             head[..len].copy_from_slice(&rest[..len]);
             u64::from_be_bytes(head)
         };
-        let mut sorted: Vec<(u64, Place)> = self
-            .places
+        let mut sorted: Vec<(u64, EntryRef)> = self
+            .entries
             .iter()
-            .map(|&place| (head(place), place))
+            .map(|&entry_ref| (head(entry_ref), entry_ref))
             .collect();
         sorted.sort_unstable_by(|(head_a, a), (head_b, b)| match head_a.cmp(head_b) {
             Ordering::Equal => self.key(*a).cmp(self.key(*b)).then(a.cmp(b)),
@@ -151,13 +151,13 @@ impl Chunk {
     }
 
     fn shared_prefix(&self) -> usize {
-        let Some(first) = self.places.first() else {
+        let Some(first) = self.entries.first() else {
             return 0;
         };
         let first = self.key(*first);
         let mut shared = first.len();
-        for place in &self.places {
-            let key = self.key(*place);
+        for entry_ref in &self.entries {
+            let key = self.key(*entry_ref);
             if !key.starts_with(&first[..shared]) {
                 let same = first.iter().zip(key).take_while(|(a, b)| a == b);
                 shared = same.count();

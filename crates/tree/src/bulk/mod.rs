@@ -1,12 +1,11 @@
-//! The bulk loader: fills trees at the speed of sorting.
+//! The bulk loader: builds trees by an external merge sort.
 //!
-//! Entries come in any order. They are gathered in memory; when the budget is used up, the largest chunk is
-//! sorted and written as a run to the data file. At the end the runs are merged into leaves, filled
-//! to the size of a node, and the nodes above are built over them. Keys that come in order are
-//! written as leaves at once.
+//! Entries may come in any order. They are gathered in memory; when the loader's memory is full, the largest chunk is
+//! sorted and written as a run to the data file. At the end the runs are merged into full leaves, and the nodes above
+//! are built over them. Keys that come in order are written as leaves directly.
 //!
-//! Runs and leaves are extents that no version and no checkpoint reaches before the load is finished. If the
-//! loader is dropped they are free again, and after a crash they were never used.
+//! Until the load is finished, no version and no checkpoint refers to its runs and leaves. Their extents are free
+//! again when the loader is dropped, and after a crash.
 
 mod chunk;
 
@@ -15,22 +14,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use chunk::Chunk;
 
-use crate::budget::Lent;
+use crate::budget::Reservation;
+use crate::engine::Engine;
 use crate::merger::{Direction, Merger, Source};
 use crate::range::RangeSet;
 use crate::run::{Fetch, PartsCursor, Run, RunStore, RunWriter};
-use crate::store::{Inner, Store};
+use crate::store::Store;
 use crate::version::Version;
-use crate::{Compression, Error, Kind, Result, TreeId, TreeOptions, write_set};
+use crate::{Compression, Error, Kind, Result, TreeId, TreeOptions, operation};
 
 /// The least memory of a loader for each of its trees, in bytes.
 const MEMORY_BYTES_MIN: usize = 128 << 10;
-/// The largest memory that a loader takes by itself, in bytes.
+/// The default limit of a loader's memory, in bytes.
 const MEMORY_BYTES_DEFAULT_MAX: usize = 128 << 20;
 /// Page size and size of a part of a sorted run, in bytes.
 const RUN_PAGE_BYTES: usize = 64 << 10;
 const RUN_PART_BYTES: u64 = 2 << 20;
-/// What reading one run takes while runs are merged, in bytes: read-ahead, a page, its place in the index.
+/// The memory for reading one run during a merge, in bytes: read-ahead, a page, its index entry.
 const MERGE_BYTES: usize = 256 << 10;
 /// Bounds of the number of runs that are merged at once.
 const FAN_IN_MIN: usize = 4;
@@ -48,13 +48,13 @@ pub enum Duplicates {
     Fail,
 }
 
-/// Called now and then with the entries merged so far and those to be merged; `false` ends the work.
+/// Called at intervals with the number of entries merged so far and the total; `false` stops the merge.
 pub type Watcher<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
 
-/// Fills trees that were created with [`crate::WriteSet::create_tree_to_load`]. Commits to them go on meanwhile.
+/// Fills trees that were created with [`crate::WriteSet::create_tree_to_load`]. Commits to them continue meanwhile.
 ///
-/// Its memory is taken from the store's budget; besides, each tree whose keys come in order holds the leaf that is being
-/// written. A loader that is dropped without [`BulkLoader::finish`] leaves nothing behind.
+/// Its memory is reserved from the store's budget; in addition, each tree whose keys come in order holds the leaf that
+/// is being written. A loader that is dropped without [`BulkLoader::finish`] leaves nothing behind.
 ///
 /// ```
 /// # use frond_tree::{Duplicates, Durability, Options, Store, TreeOptions, WriteSet};
@@ -79,10 +79,10 @@ pub struct BulkLoader {
     store: Store,
     loads: Vec<Load>,
     /// Memory for chunks in bytes, and how much of it is used.
-    memory: Lent,
+    memory: Reservation,
     used: usize,
     spare: Vec<Vec<u8>>,
-    /// Set when something failed or was stopped: then it cannot be finished.
+    /// Set when the load failed or was stopped: then it cannot be finished.
     broken: bool,
 }
 
@@ -108,7 +108,7 @@ struct OpenRun {
 /// A sorted run in parts that follow each other.
 struct Sorted {
     parts: Vec<Arc<Run>>,
-    /// Whether the parts are fit to be leaves of the tree.
+    /// Whether the parts can be leaves of the tree.
     is_leaves: bool,
 }
 
@@ -118,7 +118,7 @@ impl Sorted {
     }
 }
 
-/// How far a merge has come, and whether it is to end.
+/// The progress of a merge, and whether it was stopped.
 struct Progress<'a> {
     watcher: Watcher<'a>,
     merged: AtomicU64,
@@ -140,9 +140,9 @@ impl Progress<'_> {
 }
 
 impl Store {
-    /// A loader for trees that are waiting to be loaded, and what it does with duplicate keys of each. `memory_bytes`
-    /// is for all of them together; `None` takes an eighth of the store's budget, at most 128 MiB. It
-    /// gets less than it asks for when the budget is small or other loaders are at work.
+    /// A loader for trees that wait for a load, each with its policy for duplicate keys. `memory_bytes` is the total
+    /// for all trees; `None` takes an eighth of the store's budget, at most 128 MiB. The loader gets less than it
+    /// asks for when the budget is small or other loaders are active.
     ///
     /// # Errors
     /// [`Error::UnknownTree`], [`Error::NotLoading`].
@@ -151,9 +151,9 @@ impl Store {
         trees: &[(TreeId, Duplicates)],
         memory_bytes: Option<usize>,
     ) -> Result<BulkLoader> {
-        let inner = &self.inner.inner;
-        inner.check_running()?;
-        let known = inner.trees();
+        let engine = self.engine();
+        engine.check_running()?;
+        let known = engine.trees();
         let mut loads = Vec::with_capacity(trees.len());
         for (id, duplicates) in trees {
             let tree = known.get(*id).ok_or(Error::UnknownTree(*id))?;
@@ -164,41 +164,41 @@ impl Store {
                 tree: *id,
                 options: tree.options.clone(),
                 duplicates: *duplicates,
-                runs: inner.runs.clone(),
+                runs: engine.runs.clone(),
                 chunk: Chunk::new(),
                 open: None,
                 done: Vec::new(),
             });
         }
-        let default = (inner.options.cache_bytes / 8).min(MEMORY_BYTES_DEFAULT_MAX);
+        let default = (engine.options.cache_bytes / 8).min(MEMORY_BYTES_DEFAULT_MAX);
         let least = MEMORY_BYTES_MIN * loads.len().max(1);
         let wanted = memory_bytes.unwrap_or(default).max(least);
         Ok(BulkLoader {
             store: self.clone(),
             loads,
-            memory: inner.runs.budget.lend_up_to(wanted, least),
+            memory: engine.runs.budget.reserve_up_to(wanted, least),
             used: 0,
             spare: Vec::new(),
             broken: false,
         })
     }
 
-    /// Whether a tree waits for a bulk loader to finish. After a crash such a tree has lost its load: it is to
-    /// be loaded again, or dropped.
+    /// Whether a tree waits for a bulk load to finish. After a crash such a tree has lost its load: load it
+    /// again, or drop it.
     pub fn is_loading(&self, tree: TreeId) -> bool {
-        let trees = self.inner.inner.trees();
+        let trees = self.engine().trees();
         trees.get(tree).is_some_and(|tree| tree.loading)
     }
 }
 
 impl BulkLoader {
-    /// Adds an entry to the tree at `place` in the list that the loader was made with.
+    /// Adds an entry to the tree at index `place` of the list that the loader was created with.
     ///
     /// # Errors
     /// [`Error::TooLarge`], [`Error::Duplicate`] if one is found this early, errors of the disk. The load cannot
-    /// go on afterwards.
+    /// continue after an error.
     pub fn add(&mut self, place: usize, key: &[u8], value: &[u8]) -> Result<()> {
-        write_set::check_sizes(key.len(), value.len())?;
+        operation::check_sizes(key.len(), value.len())?;
         let Some(load) = self.loads.get_mut(place) else {
             return Err(Error::InvalidOption(format!(
                 "tree {place} of a bulk loader that has {}",
@@ -226,7 +226,7 @@ impl BulkLoader {
     }
 
     /// Merges what was added until only the leaves are left. [`BulkLoader::finish`] does it too, but cannot be stopped.
-    /// Returns false if the watcher ended it; then the load cannot be finished.
+    /// Returns false if the watcher stopped it; then the load cannot be finished.
     ///
     /// # Errors
     /// [`Error::Duplicate`], errors of the disk.
@@ -237,7 +237,7 @@ impl BulkLoader {
             load.close_run()?;
         }
         (self.spare, self.used) = (Vec::new(), 0);
-        let options = &self.store.inner.inner.options;
+        let options = &self.store.engine().options;
         let threads = match options.inline {
             true => 1,
             false => options.flush_threads.min(self.loads.len()).max(1),
@@ -274,13 +274,13 @@ impl BulkLoader {
         Ok(!self.broken)
     }
 
-    /// Puts what was loaded below everything that was committed to the trees since they were created, all
-    /// trees at one moment, and makes it durable.
+    /// Puts the load below everything that was committed to the trees since they were created, in all
+    /// trees atomically, and makes it durable.
     ///
     /// # Errors
     /// [`Error::Duplicate`], [`Error::UnknownTree`] if a tree was dropped meanwhile, [`Error::NotLoading`] if another loader
-    /// was faster: then none of the trees is changed. Errors of the disk: then they may be loaded or
-    /// not, as [`Store::is_loading`] says.
+    /// finished first: then none of the trees is changed. After an error of the disk the trees may be loaded or
+    /// not; [`Store::is_loading`] tells.
     pub fn finish(mut self) -> Result<()> {
         if self.broken {
             return Err(Error::Closed("the load failed or was stopped".to_owned()));
@@ -290,18 +290,18 @@ impl BulkLoader {
             let leaves = load.done.pop().map_or_else(Vec::new, |run| run.parts);
             (load.tree, leaves)
         });
-        self.store.inner.inner.install(leaves.collect())
+        self.store.engine().install(leaves.collect())
     }
 }
 
 impl Load {
-    /// Sorts the chunk and writes it: behind the last run if it fits there, or else as a new one.
+    /// Sorts the chunk and writes it: appended to the last run if all its keys are greater, else as a new run.
     fn write_chunk(&mut self, spare: &mut Vec<Vec<u8>>) -> Result<()> {
         if self.chunk.is_empty() {
             return Ok(());
         }
         let mut chunk = std::mem::take(&mut self.chunk);
-        // Only then is it likely that the next chunk fits behind this one.
+        // Only then are the keys of the next chunk likely to be greater than these.
         let next_may_follow = chunk.is_in_order();
         let last_key = chunk.last_key().to_vec();
         let (tree, fail) = (self.tree, self.duplicates == Duplicates::Fail);
@@ -329,7 +329,7 @@ impl Load {
         }
     }
 
-    /// The open run if `key` is above all of its keys, or else a new one.
+    /// The open run if `key` is greater than all of its keys, else a new one.
     fn run_from(&mut self, key: &[u8]) -> Result<OpenRun> {
         match self.open.take() {
             Some(open) if open.last_key.as_slice() < key => return Ok(open),
@@ -367,7 +367,7 @@ impl Load {
         RunWriter::new(&self.runs, compression, RUN_PAGE_BYTES, RUN_PART_BYTES)
     }
 
-    /// About how many entries [`Load::merge`] will pass on.
+    /// The approximate number of entries that [`Load::merge`] will write.
     fn entries_to_merge(&self, fan_in: usize) -> u64 {
         let entries: u64 = self.done.iter().map(Sorted::entries).sum();
         let (mut runs, mut passes) = (self.done.len(), u64::from(self.done.len() > 1));
@@ -383,7 +383,7 @@ impl Load {
         while self.done.len() > fan_in {
             let mut runs = std::mem::take(&mut self.done);
             for left in (1..=runs.len().div_ceil(fan_in)).rev() {
-                // Neighbours are merged, so that the order of age is kept.
+                // Adjacent runs are merged, which keeps the order by age.
                 let group = runs.drain(..runs.len().div_ceil(left)).collect();
                 let merged = self.merge_runs(group, false, progress)?;
                 self.done.push(merged);
@@ -450,12 +450,12 @@ impl Load {
     }
 }
 
-impl Inner {
+impl Engine {
     /// Puts leaves under the messages of trees that are being loaded, and makes that durable.
     fn install(&self, loads: Vec<(TreeId, Vec<Arc<Run>>)>) -> Result<()> {
         self.check_running()?;
-        // Nothing is fed meanwhile, so the roots stay as they are; trees can only be dropped.
-        let mut owes_checkpoint = self.feeder.working.lock();
+        // Nothing is flushed meanwhile, so the roots do not change; trees can only be dropped.
+        let mut checkpoint_due = self.flusher.working.lock();
         let trees = self.trees();
         let mut roots = Vec::with_capacity(loads.len());
         for (id, leaves) in loads {
@@ -479,7 +479,7 @@ impl Inner {
                 ..(*version).clone()
             }));
         }
-        *owes_checkpoint = true;
-        self.feed_sealed(&mut owes_checkpoint)
+        *checkpoint_due = true;
+        self.flush_sealed(&mut checkpoint_due)
     }
 }

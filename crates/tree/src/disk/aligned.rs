@@ -24,12 +24,12 @@ impl AlignedBuf {
         self.storage.len() - self.start
     }
 
-    /// Whether there are none.
+    /// Whether the buffer is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Empties the buffer and keeps its room.
+    /// Empties the buffer and keeps its capacity.
     pub fn clear(&mut self) {
         self.storage.truncate(self.start);
     }
@@ -40,13 +40,13 @@ impl AlignedBuf {
         self.storage.extend_from_slice(bytes);
     }
 
-    /// Cuts the buffer, or fills it up with zeros.
+    /// Truncates the buffer, or extends it with zeros.
     pub fn resize(&mut self, len: usize) {
         self.make_room(len.saturating_sub(self.len()));
         self.storage.resize(self.start + len, 0);
     }
 
-    /// Fills up with zeros to the next multiple of [`ALIGNMENT`].
+    /// Pads with zeros to the next multiple of [`ALIGNMENT`].
     pub fn pad(&mut self) {
         self.resize(self.len().next_multiple_of(ALIGNMENT));
     }

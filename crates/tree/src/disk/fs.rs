@@ -27,7 +27,7 @@ impl FsDisk {
         }
     }
 
-    /// A disk over a directory that nothing is created, changed or deleted in: such calls fail.
+    /// A read-only disk over a directory: calls that would change it fail.
     pub fn read_only(path: PathBuf) -> FsDisk {
         FsDisk {
             path,
@@ -48,7 +48,7 @@ impl Disk for FsDisk {
         }
         if direct && self.direct_io {
             let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
-            // Some file systems (tmpfs before Linux 6.6) refuse the flag: buffered then.
+            // Some file systems (tmpfs before Linux 6.6) refuse the flag; then I/O is buffered.
             match options.clone().custom_flags(flags).open(&path) {
                 Ok(file) => return Ok(Arc::new(FsFile(file))),
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}

@@ -1,4 +1,4 @@
-//! What the engine asks of a disk: one small trait, so that a simulated disk can stand below it.
+//! The interface to storage: one small trait, so that tests can simulate a disk.
 
 mod aligned;
 mod fs;
@@ -34,13 +34,13 @@ pub trait DiskFile: Send + Sync {
     fn sync(&self) -> io::Result<()>;
     /// The length in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// Whether the file has no bytes.
+    /// Whether the file is empty.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
-    /// Cuts or extends the file.
+    /// Truncates or extends the file.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Says that nobody needs these bytes any more: afterwards they may be zeros and take no space.
+    /// Punches a hole: the bytes are not needed any more, and may read as zeros and take no space.
     fn punch_hole(&self, _offset: u64, _len: u64) -> io::Result<()> {
         Ok(())
     }

@@ -8,8 +8,7 @@ use parking_lot::Mutex;
 
 use super::{ALIGNMENT, AlignedBuf, Disk, DiskFile};
 
-/// A disk above another one that is only read. What is written is kept in memory, and gone
-/// with the last handle.
+/// A disk over another one that is only read. Writes stay in memory and are lost with the last handle.
 pub struct OverlayDisk {
     below: Arc<dyn Disk>,
     state: Mutex<State>,
@@ -36,7 +35,7 @@ struct Content {
 }
 
 impl OverlayDisk {
-    /// A disk that shows what `below` has until something is written.
+    /// An overlay without writes yet.
     pub fn new(below: Arc<dyn Disk>) -> OverlayDisk {
         OverlayDisk {
             below,
@@ -44,7 +43,7 @@ impl OverlayDisk {
         }
     }
 
-    /// How many bytes of the files below were cut off.
+    /// How many bytes of the files below were truncated.
     pub(crate) fn cut_bytes(&self) -> u64 {
         let state = self.state.lock();
         let cut = |file: &Arc<OverlayFile>| {
@@ -105,7 +104,7 @@ impl Disk for OverlayDisk {
 }
 
 impl OverlayFile {
-    /// A block as it is now.
+    /// The current content of a block.
     fn block(&self, content: &Content, number: u64) -> io::Result<AlignedBuf> {
         let mut block = AlignedBuf::with_capacity(ALIGNMENT);
         if let Some(bytes) = content.blocks.get(&number) {

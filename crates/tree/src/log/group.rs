@@ -1,6 +1,6 @@
-//! A group: frames that were written to the log with one call. FORMAT.md draws it.
+//! A group: frames that were written to the log with one call. FORMAT.md describes it.
 //!
-//! The position of the group is covered by the checksum of its header, so bytes of an older log are never taken
+//! The checksum of the header covers the position of the group, so bytes of an older log are never mistaken
 //! for a group. A frame is a length (4 bytes, little-endian) and a write set's payload.
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -9,22 +9,22 @@ use crate::bytes::{Reader, Writer};
 use crate::options::WRITE_SET_BYTES_MAX;
 use crate::{Compression, compress};
 
-/// Bytes in front of a group's frames.
+/// Size of a group's header in bytes.
 pub(super) const HEADER_BYTES: usize = 52;
-/// Bytes in front of a frame's payload.
+/// Size of a frame's header in bytes.
 pub(super) const FRAME_HEADER_BYTES: usize = 4;
-/// The longest payload of a frame: a write set, and what its last operation has besides key and value.
+/// The longest payload of a frame: a write set, and the header of its last operation.
 pub(super) const PAYLOAD_BYTES_MAX: usize = WRITE_SET_BYTES_MAX + 64;
-/// Committers wait while the frames that are not handed to the system have more bytes than this.
+/// Committers wait while more bytes of frames than this are not written yet.
 pub(super) const BUFFER_BYTES_MAX: usize = 8 << 20;
-/// The most bytes of frames in a group: a full buffer, and the write set that fitted last.
+/// The most bytes of frames in a group: a full buffer and one more write set.
 pub(super) const GROUP_BYTES_MAX: usize = BUFFER_BYTES_MAX + FRAME_HEADER_BYTES + PAYLOAD_BYTES_MAX;
 /// Large buffers grow by this.
 pub(super) const GROWTH_BYTES: usize = 2 << 20;
 /// Smaller groups are stored as they are, and so are larger ones, whose compressed copy would take much memory.
 const COMPRESS_BYTES: std::ops::RangeInclusive<usize> = 513..=2 * BUFFER_BYTES_MAX;
 
-/// What stands in front of a group's frames.
+/// The header of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     /// Position of the first frame.
@@ -33,17 +33,17 @@ pub(super) struct Header {
     pub(super) durable: u64,
     /// Sequence number of the first operation.
     pub(super) sequence: u64,
-    /// Bytes of the frames.
+    /// Bytes of the frames, uncompressed.
     pub(super) bytes: u32,
-    /// Bytes of the frames in the file.
+    /// Bytes of the frames as stored.
     pub(super) stored_bytes: u32,
     pub(super) codec: Compression,
-    /// Checksum of the frames as they are in the file.
+    /// Checksum of the frames as stored.
     pub(super) checksum: u64,
 }
 
 impl Header {
-    /// The header in the first bytes of `bytes`, if a sound one stands there.
+    /// The header at the start of `bytes`, if it is valid.
     pub(super) fn decode(bytes: &[u8]) -> Option<Header> {
         let mut reader = Reader(bytes.get(..HEADER_BYTES)?);
         let checksum = reader.u64()?;
@@ -63,7 +63,7 @@ impl Header {
         (is_bounded && header.stored_bytes <= header.bytes).then_some(header)
     }
 
-    /// The position of the header in the first bytes of `bytes`, sound or not.
+    /// The position field of the header at the start of `bytes`, valid or not.
     pub(super) fn claimed_position(bytes: &[u8]) -> Option<u64> {
         Reader(bytes.get(8..)?).u64()
     }
@@ -81,12 +81,12 @@ impl Header {
         out[8..HEADER_BYTES].copy_from_slice(&fields);
     }
 
-    /// Position behind the last frame.
+    /// Position after the last frame.
     pub(super) fn end(&self) -> u64 {
         self.position + u64::from(self.bytes)
     }
 
-    /// The frames, from the bytes behind the header in the file.
+    /// The frames, from the bytes after the header in the file.
     pub(super) fn frames(&self, stored: Vec<u8>) -> Option<Vec<u8>> {
         if stored.len() != self.stored_bytes as usize || xxh3_64(&stored) != self.checksum {
             return None;
@@ -110,7 +110,7 @@ pub(super) fn push_frame(buffer: &mut Vec<u8>, payload: &[u8]) -> usize {
     }
     let more = FRAME_HEADER_BYTES + payload.len();
     if buffer.capacity() - buffer.len() < more && buffer.len() + more > GROWTH_BYTES {
-        // Twice as much each time would be too much for a buffer that is kept.
+        // Doubling would waste too much memory in a buffer that is kept.
         let wanted = (buffer.len() + more).next_multiple_of(GROWTH_BYTES);
         buffer.reserve_exact(wanted - buffer.len());
     }
@@ -119,7 +119,7 @@ pub(super) fn push_frame(buffer: &mut Vec<u8>, payload: &[u8]) -> usize {
     FRAME_HEADER_BYTES + payload.len()
 }
 
-/// The payloads of a group's frames. `None` stands for bytes that are no frame.
+/// The payloads of a group's frames. `None` marks malformed bytes.
 pub(super) fn payloads(frames: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut reader = Reader(frames);
     std::iter::from_fn(move || {

@@ -1,7 +1,7 @@
 //! The write-ahead log: one frame per commit, written in groups and synced by one thread for all committers.
 //!
 //! A position in the log is the number of bytes of frames since the store was created, before compression.
-//! The log lies in segments, files named by the position of their first group.
+//! The log is stored in segments: files named by the position of their first group.
 
 mod group;
 mod replay;
@@ -16,27 +16,28 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::disk::Disk;
+use crate::error::PANICKED;
 use crate::{Error, Result};
 use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
 pub(crate) use replay::{check_passed, oldest_position, replay};
 use segment::SegmentWriter;
 
-/// The log thread writes at the latest when it has this many bytes.
+/// The log thread writes as soon as it has this many bytes.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// A larger buffer is not kept for the next frames.
+/// A larger buffer is not kept for reuse.
 const SPARE_BYTES_MAX: usize = BUFFER_BYTES_MAX + group::GROWTH_BYTES;
 
-/// Large buffers are kept for so long while nobody commits.
+/// Large buffers are freed after this time without commits.
 const KEPT_FOR: Duration = Duration::from_secs(1);
 
-/// Without a log thread the committer of each such frame writes.
+/// Without a log thread, the log is written with every commit of this number.
 const INLINE_FRAMES: u64 = 16;
 
 /// The open log.
 pub(crate) struct Log {
     shared: Arc<Shared>,
-    /// The log thread has it, if there is one.
+    /// `None` while the log thread, if there is one, owns it.
     writer: Mutex<Option<SegmentWriter>>,
     is_inline: bool,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -47,26 +48,26 @@ struct Shared {
     state: Mutex<State>,
     /// Wakes the log thread.
     work: Condvar,
-    /// Wakes committers that wait for room or for a sync.
+    /// Wakes committers that wait for space in the buffer or for a sync.
     progress: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// The group of the frames that are not written yet, and the number of its first operation.
+    /// The frames that are not written yet, as a group, and the sequence number of the first operation.
     buffer: Vec<u8>,
     sequence: u64,
     /// Frames in it.
     frames: u64,
-    /// Position behind the last frame in `buffer`.
+    /// Position after the last frame in `buffer`.
     end: u64,
     /// Everything before this position is durable.
     durable: u64,
-    /// Somebody waits for this position to be durable.
+    /// A committer waits until this position is durable.
     wanted: u64,
-    /// Segments older than this position can go.
+    /// Segments before this position can be deleted.
     keep_from: u64,
-    /// The current segment is to be left if it is not needed any more.
+    /// Whether to start a new segment, so that the current one can be deleted when it is not needed any more.
     leave_segment: bool,
     failure: Option<String>,
     stop: bool,
@@ -74,7 +75,7 @@ struct State {
 
 impl Log {
     /// Opens the log for appending at `end`, in a new segment of about `segment_bytes`. It is synced at each
-    /// `interval`; without one there is no log thread, and committers do all.
+    /// `interval`; without one there is no log thread, and committers write and sync.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         end: u64,
@@ -109,7 +110,7 @@ impl Log {
                 let work = AssertUnwindSafe(|| run(&for_thread, &mut writer, interval));
                 // A panic here would leave committers waiting for ever.
                 if catch_unwind(work).is_err() {
-                    for_thread.state.lock().failure = Some("a defect of the engine".to_owned());
+                    for_thread.state.lock().failure = Some(PANICKED.to_owned());
                     for_thread.progress.notify_all();
                 }
             })
@@ -123,7 +124,7 @@ impl Log {
         })
     }
 
-    /// Appends a frame and returns the position behind it. Called in the order of sequence numbers.
+    /// Appends a frame and returns the position after it. Called in the order of sequence numbers.
     pub(crate) fn append(&self, payload: &[u8], sequence: u64) -> Result<u64> {
         if payload.len() > PAYLOAD_BYTES_MAX {
             return Err(Error::TooLarge {
@@ -154,13 +155,13 @@ impl Log {
         }
         drop(state);
         if self.is_inline && is_due {
-            // The frame is in the log, so the commit goes on; the next one will be told.
+            // The frame is in the buffer, so this commit continues; the next one gets the error.
             let _ = self.write_inline(false);
         }
         Ok(end)
     }
 
-    /// Writes what is in the buffer, syncs, deletes old segments: what the log thread does if there is one.
+    /// Writes the buffer, syncs and deletes old segments, in place of the log thread.
     fn write_inline(&self, must_sync: bool) -> Result<()> {
         let mut slot = self.writer.lock();
         let Some(writer) = &mut *slot else {
@@ -192,7 +193,7 @@ impl Log {
         result
     }
 
-    /// The position behind the last frame.
+    /// The position after the last frame.
     pub(crate) fn end(&self) -> u64 {
         self.shared.state.lock().end
     }
@@ -229,12 +230,12 @@ impl Log {
         drop(state);
         self.shared.work.notify_one();
         if self.is_inline {
-            // A failure is remembered for the next commit.
+            // The next commit gets a failure.
             let _ = self.write_inline(false);
         }
     }
 
-    /// Deletes also the current segment if it is not needed any more.
+    /// Deletes the current segment too, if it is not needed any more.
     pub(crate) fn leave_segment(&self) {
         self.shared.state.lock().leave_segment = true;
         self.shared.work.notify_one();
@@ -243,7 +244,7 @@ impl Log {
         }
     }
 
-    /// Writes and syncs what is left, and ends the thread.
+    /// Writes and syncs the rest, and ends the thread.
     pub(crate) fn close(&self) -> Result<()> {
         let end = self.end();
         let synced = self.wait_durable(end);
@@ -292,7 +293,7 @@ fn run(shared: &Shared, writer: &mut SegmentWriter, interval: Duration) {
             } else if spare.capacity().max(state.buffer.capacity()) > WRITE_BYTES {
                 let waited = shared.work.wait_for(&mut state, KEPT_FOR);
                 if waited.timed_out() && state.buffer.is_empty() {
-                    // Nobody writes any more, so large buffers are given back.
+                    // There were no commits for a while, so large buffers are freed.
                     (spare, state.buffer) = (Vec::new(), Vec::new());
                 }
                 next_sync = Instant::now() + interval;

@@ -1,22 +1,22 @@
-//! Reading the log after a start.
+//! Replay of the log when a store is opened.
 
 use std::sync::Arc;
 
 use super::group::{self, HEADER_BYTES, Header};
 use super::segment::{open_segment, segment_name, segments};
 use crate::disk::{Disk, DiskFile};
-use crate::write_set::numbers_of;
+use crate::operation::numbers_of;
 use crate::{Error, Result};
 
-/// How many bytes are read at once while a sound header is looked for.
+/// How many bytes are read at once in the search for a valid header.
 const SCAN_BYTES: usize = 1 << 20;
 
-/// Calls `visit` with position, first sequence number and payload of every frame from `from` on; it answers the
-/// next sequence number. Cuts a torn end off, and returns the position behind the last whole frame.
-/// What was visited is durable then.
+/// Calls `visit` with position, first sequence number and payload of every frame from `from` on; it returns the
+/// next sequence number. Truncates a torn end, and returns the position after the last complete frame.
+/// All visited frames are durable then.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if frames are missing or damaged anywhere but at the end, where they were never durable.
+/// [`Error::Corrupt`] if frames are missing or damaged anywhere but at the end, where they were not durable yet.
 pub(crate) fn replay(
     disk: &dyn Disk,
     from: u64,
@@ -46,11 +46,11 @@ pub(crate) fn replay(
             if index + 1 < starts.len() {
                 return Err(segment.corrupt(at, MISSING));
             }
-            let context = format!("cutting {} to {at}", segment_name(*start));
+            let context = format!("truncating {} to {at}", segment_name(*start));
             segment.file.set_len(at).map_err(Error::io(context))?;
         }
         if index + 1 == starts.len() {
-            // After a crash of the process alone, what it had not synced is read here but is not durable.
+            // After a crash of the process alone, unsynced frames can be read here but are not durable.
             let context = format!("syncing {}", segment_name(*start));
             segment.file.sync().map_err(Error::io(context))?;
         }
@@ -58,9 +58,9 @@ pub(crate) fn replay(
     Ok(walk.position.max(from))
 }
 
-/// Checks the groups in front of `start`, which a replay from there passes over. Each segment stands for itself: a crash
-/// may bring back some of those that were deleted. Calls `note` for damaged groups that were durable once, and
-/// returns how many bytes are no groups, but may never have been durable.
+/// Checks the groups before `start`, which a replay skips. Each segment is checked on its own: after a crash some deleted
+/// segments may be back. Calls `note` for damaged groups that were durable once, and returns the number of bytes
+/// that are no groups and may never have been durable.
 pub(crate) fn check_passed(disk: &dyn Disk, start: u64, mut note: impl FnMut(Error)) -> u64 {
     let mut lost = 0;
     let starts = segments(disk).unwrap_or_else(|error| {
@@ -77,7 +77,7 @@ pub(crate) fn check_passed(disk: &dyn Disk, start: u64, mut note: impl FnMut(Err
     lost
 }
 
-/// Where the oldest segment starts, if there is one.
+/// The position at which the oldest segment starts, if there is one.
 pub(crate) fn oldest_position(disk: &dyn Disk) -> Result<Option<u64>> {
     Ok(segments(disk)?.first().copied())
 }
@@ -94,7 +94,7 @@ struct Segment {
 impl Segment {
     fn open(disk: &dyn Disk, start: u64) -> Result<Segment> {
         let file = open_segment(disk, start)?;
-        let context = format!("asking for the length of {}", segment_name(start));
+        let context = format!("getting the length of {}", segment_name(start));
         let len = file.len().map_err(Error::io(context))?;
         Ok(Segment { start, file, len })
     }
@@ -110,7 +110,7 @@ impl Segment {
         Ok(bytes)
     }
 
-    /// The header at `at`, if a sound one of a group that may stand here does.
+    /// The header at `at`, if it is valid and its position is possible here.
     fn header(&self, at: u64) -> Result<Option<Header>> {
         if self.len.saturating_sub(at) < HEADER_BYTES as u64 {
             return Ok(None);
@@ -118,7 +118,7 @@ impl Segment {
         Ok(Header::decode(&self.read(at, HEADER_BYTES)?))
     }
 
-    /// The frames of the group at `at`, if all of it is there.
+    /// The frames of the group at `at`, if it is complete.
     fn frames(&self, at: u64, header: &Header) -> Result<Option<Vec<u8>>> {
         let end = at + HEADER_BYTES as u64 + u64::from(header.stored_bytes);
         if end > self.len {
@@ -128,7 +128,7 @@ impl Segment {
         Ok(header.frames(stored))
     }
 
-    /// The first sound header from `at` on whose position is above `above`, and where it stands.
+    /// The first valid header from `at` on whose position is above `above`, and its offset.
     fn find_header(&self, mut at: u64, above: u64) -> Result<Option<(u64, Header)>> {
         while at + HEADER_BYTES as u64 <= self.len {
             let wanted = (self.len - at).min(SCAN_BYTES as u64) as usize;
@@ -136,7 +136,7 @@ impl Segment {
             let starts = bytes.len() - HEADER_BYTES + 1;
             for start in 0..starts {
                 let bytes = &bytes[start..];
-                // Looking at the position first saves most of the checksums.
+                // Checking the position first avoids most of the checksums.
                 let position = Header::claimed_position(bytes).unwrap_or(0);
                 if position > above
                     && position - above < 1 << 40
@@ -150,7 +150,7 @@ impl Segment {
         Ok(None)
     }
 
-    /// Reads the groups in front of `end`, and returns how many bytes are none.
+    /// Reads the groups before `end`, and returns the number of bytes that are no groups.
     fn check_passed(&self, end: u64) -> Result<u64> {
         let (mut at, mut position, mut lost) = (0, self.start, 0);
         while at < self.len && position < end {
@@ -188,10 +188,10 @@ impl Segment {
     }
 }
 
-/// Where the next group stands in a segment.
+/// The result of reading one group of a segment.
 enum Step {
     To(u64),
-    /// The segment's sound groups are over.
+    /// There are no more valid groups in the segment.
     End,
 }
 
@@ -243,17 +243,17 @@ impl<F: FnMut(u64, u64, &[u8]) -> Result<u64>> Walk<'_, F> {
         Ok(Step::To(end))
     }
 
-    /// Decides what a damaged group at `at` means, and looks for later ones from `scan` on.
+    /// Decides whether a damaged group at `at` is a torn end or a loss, and searches for later groups from `scan` on.
     fn resume(&mut self, segment: &Segment, at: u64, mut scan: u64) -> Result<Step> {
         let lost = self.position.max(self.from);
         while let Some((found_at, header)) = segment.find_header(scan, self.position)? {
             if header.position <= self.from {
-                // Nobody needs what is lost.
+                // The lost groups are before the start of the replay.
                 self.position = header.position;
                 return Ok(Step::To(found_at));
             }
-            // Unsynced writes may reach the disk in any order, so a later group proves nothing unless
-            // it was written after a sync of the lost one.
+            // Unsynced writes may reach the disk in any order, so a later group proves a loss only if it was
+            // written after a sync of the damaged one.
             if header.durable > lost {
                 return Err(segment.corrupt(at, MISSING));
             }
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
     use crate::disk::FsDisk;
     use crate::log::segment::SegmentWriter;
-    use crate::{TreeId, WriteSet, write_set};
+    use crate::{TreeId, WriteSet, operation};
 
     /// Positions and sequence numbers.
     type Frames = Vec<(u64, u64)>;
@@ -313,7 +313,7 @@ mod tests {
                 let payload = payload(group * 3 + frame);
                 log.frames.push((log.end, sequence));
                 log.end += group::push_frame(&mut buffer, &payload) as u64;
-                sequence += write_set::numbers_of(&payload);
+                sequence += operation::numbers_of(&payload);
             }
             writer.write(&mut buffer, first).unwrap();
             if synced {
@@ -345,7 +345,7 @@ mod tests {
             let mut frames = Vec::new();
             let end = replay(&self.disk(), from, |position, sequence, payload| {
                 frames.push((position, sequence));
-                Ok(sequence + write_set::numbers_of(payload))
+                Ok(sequence + operation::numbers_of(payload))
             });
             match end {
                 Ok(end) => Ok((frames, end)),

@@ -1,4 +1,4 @@
-//! Segments: the files that the log lies in, named by the position of their first group.
+//! Segments: the files of the log, named by the position of their first group.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use super::group;
 use crate::disk::{Disk, DiskFile};
 use crate::{Error, Result};
 
-/// The largest size at which a new segment is started.
+/// The upper limit of the segment size, in bytes.
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 /// A compressed group's buffer is not kept when it is larger than this.
 const PACKED_BYTES_MAX: usize = 4 << 20;
@@ -102,7 +102,7 @@ impl SegmentWriter {
             return Ok(());
         }
         if self.len >= self.segment_bytes {
-            // What a segment holds is durable before the next one exists, so only the last
+            // A segment is durable before the next one is created, so only the last
             // segment may end in a torn group.
             self.sync()?;
             self.file = open_segment(&*self.disk, self.end)?;
@@ -142,13 +142,13 @@ impl SegmentWriter {
                 (self.start, self.len) = (self.end, 0);
                 self.delete();
             }
-            // The new file may be there. A replay would start with it, so the next group must stand in it.
+            // The new file may exist. A replay would read it, so the next group must be written to it.
             Err(_) => self.len = u64::MAX,
         }
     }
 
-    /// Deletes the segments that end at or before `position`. One that cannot be deleted only costs its space,
-    /// and the next call tries again.
+    /// Deletes the segments that end at or before `position`. One that cannot be deleted only costs space,
+    /// and the next call retries.
     pub(super) fn delete_before(&mut self, position: u64) {
         if position > self.kept_from {
             self.kept_from = position;

@@ -1,8 +1,8 @@
-//! A fixed block of memory that hands out pieces and frees them all at once.
+//! An arena: a fixed block of memory that is allocated in pieces and freed as a whole.
 //!
-//! Blocks of dropped arenas are used again: memory that is freed and taken again at this rate
-//! would stay with the allocator twice. One of the crate's two modules with `unsafe`. Pieces are addressed by their offset in the
-//! block, so links are four bytes and a link of 0 is "none" (offset 0 is never handed out).
+//! Blocks of dropped arenas are reused: at this rate of frees and allocations, the allocator would hold the
+//! memory twice. This is one of the crate's two modules with `unsafe`. Pieces are addressed by their offset in the
+//! block, so links are four bytes and a link of 0 is "none" (offset 0 is never allocated).
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::any::Any;
@@ -16,11 +16,11 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 /// Every piece starts at a multiple of this.
 const PIECE_ALIGN: usize = 8;
 
-/// Smaller blocks keep to small pages.
+/// Smaller blocks use small pages.
 #[cfg(target_os = "linux")]
 const HUGE_PAGES_MIN: usize = 8 << 20;
 
-/// Most blocks that wait to be used again.
+/// Most blocks that are kept for reuse.
 const SPARE_MAX: usize = 2;
 
 /// A block of memory. All of it is initialised: it begins as zeros.
@@ -54,14 +54,14 @@ impl Block {
         }
     }
 
-    /// Entries are met in the order of their keys, all over the block: with small pages each of them costs a walk through
-    /// the tables of pages. A block is filled before it is dropped, so no memory is wasted.
+    /// Entries are accessed in the order of their keys, all over the block: with small pages almost every access misses the
+    /// TLB. A block is filled before it is dropped, so no memory is wasted.
     #[cfg(target_os = "linux")]
     fn prefer_huge_pages(base: NonNull<u8>, capacity: usize) {
         if capacity >= HUGE_PAGES_MIN {
             let advice = rustix::mm::Advice::LinuxHugepage;
             // SAFETY: the range is the mapping just made; the advice changes no byte of it.
-            // A system without huge pages says so, and nothing is lost.
+            // A system without huge pages returns an error, which is harmless.
             let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), capacity, advice) };
         }
     }
@@ -78,19 +78,19 @@ impl Drop for Block {
     }
 }
 
-/// Whatever a block holds on to of the memory budget.
+/// A block's reservation of the memory budget.
 type Share = Box<dyn Any + Send + Sync>;
 
 /// Blocks of dropped arenas.
 #[derive(Default)]
 pub(crate) struct SpareBlocks {
     blocks: Mutex<Vec<Block>>,
-    /// Takes a block's bytes from the budget.
+    /// Reserves a block's bytes in the budget.
     take_share: Option<Box<dyn Fn(usize) -> Share + Send + Sync>>,
 }
 
 impl SpareBlocks {
-    /// None yet; `take_share` takes the bytes of a new block from the memory budget until its answer is dropped.
+    /// No blocks yet; `take_share` reserves the bytes of a new block in the memory budget until its result is dropped.
     pub(crate) fn new<T: Any + Send + Sync>(
         take_share: impl Fn(usize) -> T + Send + Sync + 'static,
     ) -> Arc<SpareBlocks> {
@@ -100,7 +100,7 @@ impl SpareBlocks {
         })
     }
 
-    /// Gives the memory of all blocks back.
+    /// Frees all blocks.
     pub(crate) fn clear(&self) {
         self.blocks.lock().clear();
     }
@@ -146,7 +146,7 @@ impl Arena {
         }
     }
 
-    /// Bytes handed out so far.
+    /// Bytes allocated so far.
     pub(super) fn used(&self) -> usize {
         self.next.load(Ordering::Relaxed).min(self.capacity)
     }

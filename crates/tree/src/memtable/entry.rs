@@ -1,4 +1,4 @@
-//! An entry of a memtable, as it lies in the arena. One of the crate's two modules with `unsafe`.
+//! An entry of a memtable in the arena. This is one of the crate's two modules with `unsafe`.
 //!
 //! Sequence number (8 bytes), then in 8 bytes, from the lowest bit on: length of the value (32 bits), of the key (16),
 //! kind (2), whether it is whole (1), depth (13). Then key and value.
@@ -13,7 +13,7 @@ const KEY_LEN_AT: u32 = 32;
 const KIND_AT: u32 = 48;
 const WHOLE_AT: u32 = 50;
 const DEPTH_AT: u32 = 51;
-/// Deeper entries count on from half of it.
+/// A deeper entry gets half of this and one, so that the depth fits and doubles again.
 const DEPTH_MAX: u16 = (1 << 13) - 1;
 
 /// The offset of an entry in the arena; 0 stands for none.
@@ -25,9 +25,9 @@ pub(crate) struct Entry<'a> {
     pub(crate) sequence: u64,
     pub(crate) kind: Kind,
     pub(crate) value: &'a [u8],
-    /// An update message that has those below it folded in: no older version of its key in the memtable matters.
+    /// The older update messages are folded into this one: no older version of its key in the memtable matters.
     pub(crate) whole: bool,
-    /// About how many update messages lie on top of each other here, this one included; 0 if they were not counted.
+    /// The approximate number of consecutive update messages of the key, up to this one; 0 if not counted.
     pub(crate) depth: u16,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Writes the entry into the arena; `None` if that is full. Nobody knows the link yet.
+    /// Writes the entry into the arena; `None` if that is full. The link is not shared yet.
     pub(super) fn store(&self, arena: &Arena) -> Option<Link> {
         let (key_len, value_len) = (self.key.len(), self.value.len());
         let link = arena.allocate(HEADER_BYTES as usize + key_len + value_len)?;
@@ -92,7 +92,7 @@ impl<'a> Entry<'a> {
             | u64::from(self.depth) << DEPTH_AT
     }
 
-    /// Notes the depth of an entry above one with the depth `below`, and returns it. Nobody else knows the link yet.
+    /// Sets the depth of an entry whose next older version has the depth `below`, and returns it. The link is not shared yet.
     pub(super) fn set_depth(arena: &Arena, link: Link, below: u16) -> u16 {
         let mut entry = Entry::at(arena, link);
         entry.depth = match below {

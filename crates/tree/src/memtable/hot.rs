@@ -1,29 +1,29 @@
-//! Hot keys: where many update messages of one key lie on top of each other, they are folded into one, so that readers
-//! need not go through all of them.
+//! Hot keys: where a key has many consecutive update messages, they are folded into one, so that readers need not
+//! apply all of them.
 //!
-//! Only what is visible is folded: no message can come in between any more. The newest of the folded messages is replaced
-//! in the index by one with its sequence number that says what all of them say. Snapshots from before it find the
-//! others below it, and those that find it need not look further.
+//! Only visible messages are folded: no message can be inserted between them any more. The newest of them is replaced
+//! in the index by an entry with the same sequence number that has the effect of all. Older snapshots still find the
+//! other messages after it; readers that find it stop there.
 
 use std::sync::Arc;
 
 use super::entry::{Entry, Link};
-use super::{Memtable, TreeList};
+use super::{Memtable, TreeIndex};
 use crate::merge::{Fold, Resolver};
 use crate::{Kind, TreeId};
 
-/// This many update messages of a key on top of each other are folded.
+/// This many consecutive update messages of a key are folded.
 const FOLD_MIN: u16 = 16;
 
-/// A key on which many update messages lie.
+/// A key with many consecutive update messages.
 pub(crate) struct HotKey {
     pub(crate) tree: TreeId,
-    list: Arc<TreeList>,
+    tree_index: Arc<TreeIndex>,
     /// One of its entries.
     link: Link,
 }
 
-/// What the visible messages of a hot key amount to.
+/// The visible messages of a hot key, folded.
 pub(crate) struct Folded {
     hot: HotKey,
     sequence: u64,
@@ -32,17 +32,17 @@ pub(crate) struct Folded {
 }
 
 impl HotKey {
-    pub(super) fn new(tree: TreeId, list: &Arc<TreeList>, link: Link) -> HotKey {
+    pub(super) fn new(tree: TreeId, tree_index: &Arc<TreeIndex>, link: Link) -> HotKey {
         HotKey {
             tree,
-            list: list.clone(),
+            tree_index: tree_index.clone(),
             link,
         }
     }
 }
 
 impl Memtable {
-    /// Counts how many update messages lie on top of each other at a new entry, which comes before `behind`. True if they
+    /// Counts the consecutive update messages up to a new entry, which comes before `behind`. True if they
     /// should be folded. The caller holds the lock of the index.
     pub(super) fn count_depth(&self, link: Link, behind: Link) -> bool {
         let entry = Entry::at(&self.arena, link);
@@ -57,18 +57,18 @@ impl Memtable {
                 if counts { older.depth } else { 0 }
             }
         };
-        // If it is not worth it yet, it is tried again when there are twice as many.
+        // If folding does not pay off yet, it is retried when there are twice as many.
         let depth = Entry::set_depth(&self.arena, link, below);
         depth >= FOLD_MIN && depth.is_power_of_two()
     }
 
-    /// Folds the messages of a hot key up to `visible`: all commits up to there have been inserted. `None` if that is not
-    /// worth it.
+    /// Folds the messages of a hot key up to `visible`: all commits up to there have been inserted. `None` if that does not
+    /// pay off.
     pub(crate) fn fold(&self, hot: HotKey, visible: u64, resolver: &Resolver) -> Option<Folded> {
         let key = Entry::at(&self.arena, hot.link).key;
-        let floor = hot.list.ranges.floor(key, visible);
+        let floor = hot.tree_index.ranges.floor(key, visible);
         let mut more = Vec::new();
-        let newest = (hot.list).versions(&self.arena, key, visible, floor, &mut more)?;
+        let newest = (hot.tree_index).versions(&self.arena, key, visible, floor, &mut more)?;
         let top = Entry::at(&self.arena, newest);
         let bottom = Entry::at(&self.arena, *more.last()?);
         let is_delta = |entry: &Entry<'_>| entry.kind == Kind::Merge && !entry.whole;
@@ -76,7 +76,7 @@ impl Memtable {
             let links = std::iter::once(newest).chain(more.iter().copied());
             links.map(|link| Entry::at(&self.arena, link))
         };
-        // A large base must get many bytes of deltas before it is written again.
+        // A large base is rewritten only for as many bytes of deltas.
         let bytes = entries().filter(is_delta).map(|entry| entry.value.len());
         if !is_delta(&bottom) && bottom.value.len() > bytes.sum() {
             return None;
@@ -98,13 +98,13 @@ impl Memtable {
         })
     }
 
-    /// Room that a folded message takes.
+    /// Bytes that a folded message takes.
     pub(crate) fn folded_bytes(&self, folded: &Folded) -> usize {
         let key = Entry::at(&self.arena, folded.hot.link).key;
         Memtable::op_bytes_max(key.len(), folded.value.len())
     }
 
-    /// Puts a folded message, for which `reserved` bytes are reserved, in its place.
+    /// Inserts a folded message, for which `reserved` bytes are reserved, in the place of the newest one.
     pub(crate) fn insert_folded(&self, folded: &Folded, reserved: usize) {
         let entry = Entry {
             whole: true,
@@ -116,7 +116,12 @@ impl Memtable {
             )
         };
         if let Some(link) = entry.store(&self.arena) {
-            folded.hot.list.index.write().replace(&self.arena, link);
+            folded
+                .hot
+                .tree_index
+                .index
+                .write()
+                .replace(&self.arena, link);
         }
         self.cancel(reserved);
     }

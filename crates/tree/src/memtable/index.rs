@@ -1,9 +1,9 @@
-//! The order of one tree's entries in a memtable: a B+-tree in memory over entries that lie in the arena.
+//! The order of one tree's entries in a memtable: a B+-tree in memory over entries in the arena.
 //!
-//! A node keeps eight bytes of each key beside the link to its entry, so that a search looks at few cache
-//! lines and at hardly any entry. The eight bytes are taken behind the prefix that all keys of the list share; when a key
-//! comes that does not share it, all of them are taken anew. Entries are never removed. Where keys ascend,
-//! nodes are filled to the brim.
+//! A node keeps a head of each key (eight bytes; PostgreSQL calls this an abbreviated key) beside the link to its entry,
+//! so that a search touches few cache lines and hardly any entry. Heads are taken after the prefix that all keys of the
+//! tree share; when a key comes that does not share it, all heads are recomputed. Entries are never removed. Where keys
+//! ascend, nodes are filled completely.
 //!
 //! Order: key ascending, then sequence number descending, so that the newest version of a key comes first.
 
@@ -18,16 +18,16 @@ use super::entry::{Entry, HEADER_BYTES, Link};
 const WIDTH: usize = 32;
 /// Nodes that are allocated at once.
 const CHUNK: usize = 32;
-/// More levels than any memtable can have: entries are addressed with 32 bits.
+/// More levels than a memtable can have: entries are addressed with 32 bits.
 const HEIGHT_MAX: usize = 9;
 
-/// The most bytes that an entry takes: in the arena, and in nodes that are half full.
+/// The most bytes that an entry takes: in the arena, and in half full nodes.
 pub(super) fn entry_bytes_max(key_len: usize, value_len: usize) -> usize {
     HEADER_BYTES as usize + key_len + value_len + 8 + 2 * (size_of::<Leaf>() / WIDTH + 1)
 }
 
-/// What an empty list takes.
-pub(super) const LIST_BYTES: usize = size_of::<Leaf>() + size_of::<Index>() + 128;
+/// Bytes of an empty index.
+pub(super) const EMPTY_BYTES: usize = size_of::<Leaf>() + size_of::<Index>() + 128;
 
 /// Eight bytes of a key, for comparisons without the key.
 type Head = u64;
@@ -59,9 +59,9 @@ struct Inner {
 
 const NONE: u32 = u32::MAX;
 
-/// A place among the entries.
+/// A position among the entries.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct Position {
     leaf: u32,
     slot: usize,
 }
@@ -110,7 +110,7 @@ pub(super) struct Index {
     height: usize,
     /// The last leaf, where ascending keys go.
     last: u32,
-    /// The prefix that all keys share; heads are taken behind it. `None` while there are no keys.
+    /// The prefix that all keys share; heads are taken after it. `None` while there are no keys.
     prefix: Option<Box<[u8]>>,
 }
 
@@ -133,10 +133,10 @@ impl Index {
         self.leaves.bytes() + self.inners.bytes()
     }
 
-    /// The first entry at or behind (`key`, `sequence`).
-    pub(super) fn seek(&self, arena: &Arena, key: &[u8], sequence: u64) -> Place {
+    /// The first entry at or after (`key`, `sequence`).
+    pub(super) fn seek(&self, arena: &Arena, key: &[u8], sequence: u64) -> Position {
         let Some(head) = self.head(key) else {
-            // The key does not share the prefix, so it lies before or behind all others.
+            // The key does not share the prefix, so it comes before or after all others.
             return match self.first_link() {
                 Some(link) if key < Entry::at(arena, link).key => self.first(),
                 _ => self.end(),
@@ -149,22 +149,22 @@ impl Index {
         };
         let node = self.leaf_of(arena, target);
         let slot = self.leaves.get(node).search(arena, target);
-        Place { leaf: node, slot }
+        Position { leaf: node, slot }
     }
 
     /// The first entry.
-    pub(super) fn first(&self) -> Place {
+    pub(super) fn first(&self) -> Position {
         let mut leaf = self.root;
         for _ in 0..self.height {
             leaf = self.inners.get(leaf).children[0];
         }
-        Place { leaf, slot: 0 }
+        Position { leaf, slot: 0 }
     }
 
-    /// Behind the last entry.
-    pub(super) fn end(&self) -> Place {
+    /// The position after the last entry.
+    pub(super) fn end(&self) -> Position {
         let (leaf, slot) = (self.last, self.leaves.get(self.last).count);
-        Place { leaf, slot }
+        Position { leaf, slot }
     }
 
     /// The first entry.
@@ -179,8 +179,8 @@ impl Index {
         leaf.links[..leaf.count].last().copied()
     }
 
-    /// Replaces `links` with some entries from a place on: none only at the end.
-    pub(super) fn copy_from(&self, place: Place, links: &mut Vec<Link>) {
+    /// Replaces `links` with some entries from a position on: none only at the end.
+    pub(super) fn copy_from(&self, place: Position, links: &mut Vec<Link>) {
         links.clear();
         let leaf = self.leaves.get(place.leaf);
         links.extend_from_slice(&leaf.links[place.slot..leaf.count]);
@@ -190,26 +190,26 @@ impl Index {
         }
     }
 
-    /// Replaces `links` with at least `count` entries from a place on, or all that are left. Returns where those behind
-    /// them begin.
+    /// Replaces `links` with at least `count` entries from a position on, or all that are left. Returns the position
+    /// after them.
     pub(super) fn copy_many(
         &self,
-        place: Place,
+        place: Position,
         count: usize,
         links: &mut Vec<Link>,
-    ) -> Option<Place> {
+    ) -> Option<Position> {
         links.clear();
-        let Place { mut leaf, mut slot } = place;
+        let Position { mut leaf, mut slot } = place;
         while leaf != NONE && links.len() < count {
             let node = self.leaves.get(leaf);
             links.extend_from_slice(&node.links[slot..node.count]);
             (leaf, slot) = (node.next, 0);
         }
-        (leaf != NONE).then_some(Place { leaf, slot })
+        (leaf != NONE).then_some(Position { leaf, slot })
     }
 
-    /// Replaces `links` with some entries before a place, the nearest first: none only at the start.
-    pub(super) fn copy_before(&self, place: Place, links: &mut Vec<Link>) {
+    /// Replaces `links` with some entries before a position, the nearest first: none only at the start.
+    pub(super) fn copy_before(&self, place: Position, links: &mut Vec<Link>) {
         links.clear();
         let leaf = self.leaves.get(place.leaf);
         links.extend(leaf.links[..place.slot].iter().rev());
@@ -219,8 +219,8 @@ impl Index {
         }
     }
 
-    /// Calls `visit` with the entries from a place on, until it returns false.
-    pub(super) fn walk(&self, place: Place, mut visit: impl FnMut(Link) -> bool) {
+    /// Calls `visit` with the entries from a position on, until it returns false.
+    pub(super) fn walk(&self, place: Position, mut visit: impl FnMut(Link) -> bool) {
         let (mut node, mut slot) = (place.leaf, place.slot);
         while node != NONE {
             let leaf = self.leaves.get(node);
@@ -233,8 +233,8 @@ impl Index {
         }
     }
 
-    /// Adds an entry that lies in the arena. Its key and sequence number together are new. Returns the entry that
-    /// comes behind it, or 0.
+    /// Adds an entry of the arena. No other entry has the same key and sequence number. Returns the entry that
+    /// comes after it, or 0.
     pub(super) fn insert(&mut self, arena: &Arena, link: Link) -> Link {
         let entry = Entry::at(arena, link);
         let head = match self.head(entry.key) {
@@ -284,10 +284,10 @@ impl Index {
         behind
     }
 
-    /// Puts an entry in the place of the one with its key and sequence number, which must be there.
+    /// Replaces the entry with the same key and sequence number, which must exist.
     pub(super) fn replace(&mut self, arena: &Arena, link: Link) {
         let entry = Entry::at(arena, link);
-        let Place { leaf, slot } = self.seek(arena, entry.key, entry.sequence);
+        let Position { leaf, slot } = self.seek(arena, entry.key, entry.sequence);
         let leaf = self.leaves.get_mut(leaf);
         if let Some(there) = leaf.links[..leaf.count].get_mut(slot) {
             let old = Entry::at(arena, *there);
@@ -326,7 +326,7 @@ impl Index {
         right
     }
 
-    /// Adds a child behind the path's one, from the lowest level up.
+    /// Adds a child after the one on the path, from the lowest level up.
     fn insert_child(
         &mut self,
         path: &[(u32, usize); HEIGHT_MAX],
@@ -358,7 +358,7 @@ impl Index {
             (head, link) = (new.heads[0], new.links[0]);
             child = self.inners.push(new);
         }
-        // The root was split. What is said of its first child is never looked at.
+        // The root was split. The head and the link of its first child are never read.
         let mut root = Inner::new();
         root.insert(0, 0, 0, self.root);
         root.insert(1, head, link, child);
@@ -371,7 +371,7 @@ impl Index {
         key.strip_prefix(&**self.prefix.as_ref()?).map(head_of)
     }
 
-    /// Takes all heads anew, behind the prefix that `key` shares with the others. Returns the key's head.
+    /// Recomputes all heads, after the prefix that `key` shares with the others. Returns the key's head.
     fn share_less(&mut self, arena: &Arena, key: &[u8]) -> Head {
         let shared = match &self.prefix {
             Some(prefix) => prefix.iter().zip(key).take_while(|(a, b)| a == b).count(),
@@ -396,7 +396,7 @@ impl Index {
     }
 }
 
-/// The first eight bytes, filled up with zeros: of two keys with different heads the one with the lower head is lower.
+/// The first eight bytes, padded with zeros: of two keys with different heads the one with the lower head is lower.
 fn head_of(key: &[u8]) -> Head {
     match key.first_chunk() {
         Some(bytes) => u64::from_be_bytes(*bytes),
@@ -433,7 +433,7 @@ impl Leaf {
             .then_with(|| compare_entry(arena, self.links[slot], target))
     }
 
-    /// The first slot at or behind the target.
+    /// The first slot at or after the target.
     fn search(&self, arena: &Arena, target: Target<'_>) -> usize {
         let (mut low, mut high) = (0, self.count);
         while low < high {

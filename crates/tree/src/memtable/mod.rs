@@ -1,14 +1,14 @@
-//! The memtable: what was committed since the last one was sealed, for all trees of the store.
+//! The memtable: the commits since the last one was sealed, for all trees of the store.
 //!
-//! Entries are versioned by sequence number, so that a snapshot sees exactly what was committed before it.
-//! A sealed memtable no longer changes; background threads feed it to the trees.
+//! Entries are versioned by sequence number, so that a snapshot sees exactly the commits before it.
+//! A sealed memtable no longer changes; background threads flush it to the trees.
 
 mod arena;
 mod entry;
 mod hot;
 mod index;
 mod ranges;
-mod room;
+mod reservations;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 
+use crate::operation::Op;
 use crate::range::KeyRange;
-use crate::write_set::Op;
 use crate::{Kind, TreeId};
 use arena::Arena;
 pub(crate) use arena::SpareBlocks;
@@ -29,34 +29,34 @@ pub(crate) use hot::HotKey;
 use index::Index;
 use index::batch::{self, GROUP, Waiting};
 use ranges::Ranges;
-use room::Room;
+use reservations::Reservations;
 pub(crate) use source::MemSource;
 
 /// One memtable.
 pub(crate) struct Memtable {
     arena: Arena,
-    lists: RwLock<HashMap<TreeId, Arc<TreeList>>>,
-    room: Room,
+    tree_indexes: RwLock<HashMap<TreeId, Arc<TreeIndex>>>,
+    reservations: Reservations,
     /// Whether a write set for this memtable creates or drops trees.
     changes_trees: AtomicBool,
     /// Bytes of the nodes that order the entries.
     node_bytes: AtomicUsize,
-    /// What range deletes count for, beside the arena.
+    /// Bytes that range deletes count as, outside of the arena.
     range_bytes: AtomicUsize,
     /// Position in the log of the first frame whose entries are here.
     pub(crate) log_start: u64,
 }
 
 /// The entries of one tree.
-pub(crate) struct TreeList {
+pub(crate) struct TreeIndex {
     index: RwLock<Index>,
     ranges: Ranges,
     entries: AtomicU64,
     bytes: AtomicU64,
 }
 
-/// Figures of one tree's entries in a memtable.
-pub(crate) struct TreeFigures {
+/// Statistics of one tree's entries in a memtable.
+pub(crate) struct MemtableStats {
     /// Messages.
     pub(crate) entries: u64,
     /// Bytes of their keys and values.
@@ -65,14 +65,14 @@ pub(crate) struct TreeFigures {
     pub(crate) node_bytes: u64,
 }
 
-/// So many operations of a write set are worth to be sorted.
+/// From this many operations on, sorting a write set pays off.
 const MANY: usize = 64;
 
 /// The operations of a write set on one tree.
 struct Part {
     tree: TreeId,
-    list: Arc<TreeList>,
-    /// Stored, but not in the tree's order yet.
+    tree_index: Arc<TreeIndex>,
+    /// Stored in the arena, but not in the index yet.
     waiting: Vec<Waiting>,
     entries: u64,
     bytes: u64,
@@ -83,8 +83,8 @@ impl Memtable {
     pub(crate) fn new(bytes: usize, log_start: u64, spare: &Arc<SpareBlocks>) -> Memtable {
         Memtable {
             arena: Arena::new(bytes, spare),
-            lists: RwLock::default(),
-            room: Room::new(),
+            tree_indexes: RwLock::default(),
+            reservations: Reservations::new(),
             changes_trees: AtomicBool::new(false),
             node_bytes: AtomicUsize::new(0),
             range_bytes: AtomicUsize::new(0),
@@ -92,38 +92,38 @@ impl Memtable {
         }
     }
 
-    /// Bytes that an operation may take.
+    /// The most bytes that an operation takes.
     pub(crate) fn op_bytes_max(key_len: usize, value_len: usize) -> usize {
         index::entry_bytes_max(key_len, value_len)
     }
 
-    /// About how many bytes operations take whose encoding has `encoded` bytes.
+    /// The approximate number of bytes of operations whose encoding has `encoded` bytes.
     pub(crate) fn ops_bytes(ops: usize, encoded: usize) -> usize {
         encoded + ops * 14
     }
 
-    /// What a range delete counts for. It takes less, but the number of them is to be bounded too.
+    /// Bytes that a range delete counts as. It takes less, but this bounds the number of range deletes too.
     pub(crate) fn range_bytes(lower: &[u8], upper: Option<&[u8]>) -> usize {
         4096 + lower.len() + upper.map_or(0, <[u8]>::len)
     }
 
-    /// Bytes that the first operation on a tree takes besides.
-    pub(crate) const LIST_BYTES: usize = index::LIST_BYTES;
+    /// Further bytes of the first operation on a tree.
+    pub(crate) const TREE_INDEX_BYTES: usize = index::EMPTY_BYTES;
 
     /// Reserves room and registers a writer; called under the commit lock. False if it is full.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
         let capacity = self.arena.capacity();
-        self.room.reserve(bytes, || self.bytes(), capacity)
+        self.reservations.reserve(bytes, || self.bytes(), capacity)
     }
 
-    /// Gives a reservation back that is not used.
+    /// Releases an unused reservation.
     pub(crate) fn cancel(&self, bytes: usize) {
-        self.room.leave(bytes);
+        self.reservations.leave(bytes);
     }
 
     /// Called under the commit lock, for each write set.
     pub(crate) fn note_last_sequence(&self, sequence: u64) {
-        self.room.note_last_sequence(sequence);
+        self.reservations.note_last_sequence(sequence);
     }
 
     /// Called under the commit lock, for a write set that creates or drops trees.
@@ -137,11 +137,11 @@ impl Memtable {
 
     /// The last sequence number in a sealed memtable.
     pub(crate) fn last_sequence(&self) -> u64 {
-        self.room.last_sequence()
+        self.reservations.last_sequence()
     }
 
     /// Inserts the `count` operations of a write set that has reserved `reserved` bytes. The first of them has the
-    /// sequence number `sequence`. Returns the keys on which enough update messages lie that they should be folded.
+    /// sequence number `sequence`. Returns the keys whose update messages should be folded.
     pub(crate) fn insert<'a>(
         &self,
         ops: impl Iterator<Item = Op<'a>>,
@@ -174,28 +174,32 @@ impl Memtable {
                     part.bytes += (key.len() + value.len()) as u64;
                     if are_many && kind != Kind::Merge {
                         part.waiting.push(Waiting::new(link));
-                    } else if self.insert_link(&part.list, link) {
-                        hot.push(HotKey::new(tree, &part.list, link));
+                    } else if self.insert_link(&part.tree_index, link) {
+                        hot.push(HotKey::new(tree, &part.tree_index, link));
                     }
                 }
                 Op::DeleteRange { lower, upper, .. } => {
-                    self.insert_range(&part.list, lower, upper, sequence);
+                    self.insert_range(&part.tree_index, lower, upper, sequence);
                 }
                 Op::CreateTree(..) | Op::DropTree(_) => {}
             }
             sequence += 1;
         }
         for mut part in parts {
-            self.insert_waiting(&part.list, &mut part.waiting);
-            part.list.entries.fetch_add(part.entries, Ordering::Relaxed);
-            part.list.bytes.fetch_add(part.bytes, Ordering::Relaxed);
+            self.insert_waiting(&part.tree_index, &mut part.waiting);
+            part.tree_index
+                .entries
+                .fetch_add(part.entries, Ordering::Relaxed);
+            part.tree_index
+                .bytes
+                .fetch_add(part.bytes, Ordering::Relaxed);
         }
         self.cancel(reserved);
         hot
     }
 
-    /// Where the part of a tree is; made if it is not there. The trees of a write set often come in turns, so the part
-    /// behind that at `before` is likely.
+    /// The index of a tree's part, which is added if missing. The trees of a write set often alternate, so the part
+    /// after the one at `before` is likely.
     fn part_of(&self, parts: &mut Vec<Part>, before: usize, tree: TreeId) -> usize {
         let is_of = |at: &usize| parts.get(*at).is_some_and(|part| part.tree == tree);
         let likely = [before, before + 1, 0].into_iter().find(is_of);
@@ -204,7 +208,7 @@ impl Memtable {
         }
         parts.push(Part {
             tree,
-            list: self.list_or_new(tree),
+            tree_index: self.tree_index_or_new(tree),
             waiting: Vec::new(),
             entries: 0,
             bytes: 0,
@@ -212,23 +216,25 @@ impl Memtable {
         parts.len() - 1
     }
 
-    /// Puts entries in the order of their tree.
-    fn insert_waiting(&self, list: &TreeList, waiting: &mut [Waiting]) {
+    /// Inserts entries into the index of their tree.
+    fn insert_waiting(&self, tree_index: &TreeIndex, waiting: &mut [Waiting]) {
         if waiting.is_empty() {
             return;
         }
-        let taken = self.change_index(list, |index| index.take_heads(&self.arena, waiting));
+        let taken = self.change_index(tree_index, |index| index.take_heads(&self.arena, waiting));
         if waiting.len() > 1 {
             batch::sort(&self.arena, waiting);
         }
         for group in waiting.chunks_mut(GROUP) {
-            self.change_index(list, |index| index.insert_group(&self.arena, group, taken));
+            self.change_index(tree_index, |index| {
+                index.insert_group(&self.arena, group, taken)
+            });
         }
     }
 
     /// Changes the order of a tree's entries under its lock.
-    fn change_index<T>(&self, list: &TreeList, change: impl FnOnce(&mut Index) -> T) -> T {
-        let mut index = list.index.write();
+    fn change_index<T>(&self, tree_index: &TreeIndex, change: impl FnOnce(&mut Index) -> T) -> T {
+        let mut index = tree_index.index.write();
         let before = index.bytes();
         let answer = change(&mut index);
         let more = index.bytes() - before;
@@ -239,30 +245,36 @@ impl Memtable {
         answer
     }
 
-    /// True for an update message that should be folded with those below it.
-    fn insert_link(&self, list: &TreeList, link: Link) -> bool {
-        self.change_index(list, |index| {
+    /// True for an update message that should be folded with the older ones.
+    fn insert_link(&self, tree_index: &TreeIndex, link: Link) -> bool {
+        self.change_index(tree_index, |index| {
             let behind = index.insert(&self.arena, link);
             self.count_depth(link, behind)
         })
     }
 
-    fn insert_range(&self, list: &TreeList, lower: &[u8], upper: Option<&[u8]>, sequence: u64) {
+    fn insert_range(
+        &self,
+        tree_index: &TreeIndex,
+        lower: &[u8],
+        upper: Option<&[u8]>,
+        sequence: u64,
+    ) {
         if let Some(range) = KeyRange::new(lower, upper) {
-            list.ranges.insert(range, sequence);
+            tree_index.ranges.insert(range, sequence);
             let bytes = Memtable::range_bytes(lower, upper);
             self.range_bytes.fetch_add(bytes, Ordering::AcqRel);
         }
     }
 
     /// Whether no write set is being inserted.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.room.is_quiet()
+    pub(crate) fn has_no_writers(&self) -> bool {
+        self.reservations.has_no_writers()
     }
 
     /// Whether nothing was inserted.
     pub(crate) fn is_empty(&self) -> bool {
-        self.lists.read().is_empty()
+        self.tree_indexes.read().is_empty()
     }
 
     /// The share that is used, 0 to 1.
@@ -270,7 +282,7 @@ impl Memtable {
         self.bytes() as f64 / self.arena.capacity() as f64
     }
 
-    /// Bytes used, and what range deletes count for.
+    /// Bytes used, range deletes included.
     pub(crate) fn bytes(&self) -> usize {
         let others = [&self.node_bytes, &self.range_bytes];
         let others = others.map(|bytes| bytes.load(Ordering::Acquire));
@@ -279,33 +291,35 @@ impl Memtable {
 
     /// The trees that have entries here, with the number of entries and their bytes.
     pub(crate) fn trees(&self) -> Vec<(TreeId, u64, u64)> {
-        let lists = self.lists.read();
-        let figures = |list: &TreeList| {
+        let tree_indexes = self.tree_indexes.read();
+        let sizes = |tree_index: &TreeIndex| {
             (
-                list.entries.load(Ordering::Relaxed),
-                list.bytes.load(Ordering::Relaxed),
+                tree_index.entries.load(Ordering::Relaxed),
+                tree_index.bytes.load(Ordering::Relaxed),
             )
         };
-        lists
+        tree_indexes
             .iter()
-            .map(|(id, list)| (*id, figures(list).0, figures(list).1))
+            .map(|(id, tree_index)| (*id, sizes(tree_index).0, sizes(tree_index).1))
             .collect()
     }
 
-    /// Figures of one tree's entries.
-    pub(crate) fn tree_figures(&self, tree: TreeId) -> Option<TreeFigures> {
-        let list = self.list(tree)?;
-        Some(TreeFigures {
-            entries: list.entries.load(Ordering::Relaxed),
-            bytes: list.bytes.load(Ordering::Relaxed),
-            node_bytes: list.index.read().bytes() as u64,
+    /// Statistics of one tree's entries.
+    pub(crate) fn tree_stats(&self, tree: TreeId) -> Option<MemtableStats> {
+        let tree_index = self.tree_index(tree)?;
+        Some(MemtableStats {
+            entries: tree_index.entries.load(Ordering::Relaxed),
+            bytes: tree_index.bytes.load(Ordering::Relaxed),
+            node_bytes: tree_index.index.read().bytes() as u64,
         })
     }
 
-    /// Replaces `last` by the last key of a tree here, if that is behind it.
+    /// Raises `last` to the last key of a tree here.
     pub(crate) fn raise_to_last_key(&self, tree: TreeId, last: &mut Vec<u8>) {
-        let Some(list) = self.list(tree) else { return };
-        let link = list.index.read().last_link();
+        let Some(tree_index) = self.tree_index(tree) else {
+            return;
+        };
+        let link = tree_index.index.read().last_link();
         let key = link.map(|link| Entry::at(&self.arena, link).key);
         if let Some(key) = key.filter(|key| *key > last.as_slice()) {
             last.clear();
@@ -313,38 +327,38 @@ impl Memtable {
         }
     }
 
-    fn list(&self, tree: TreeId) -> Option<Arc<TreeList>> {
-        // Every list has a node. A snapshot that sees an entry also sees that there is one.
+    fn tree_index(&self, tree: TreeId) -> Option<Arc<TreeIndex>> {
+        // Every tree index has a node. A snapshot that sees an entry also sees that there is one.
         if self.node_bytes.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.lists.read().get(&tree).cloned()
+        self.tree_indexes.read().get(&tree).cloned()
     }
 
-    fn list_or_new(&self, tree: TreeId) -> Arc<TreeList> {
-        if let Some(list) = self.list(tree) {
-            return list;
+    fn tree_index_or_new(&self, tree: TreeId) -> Arc<TreeIndex> {
+        if let Some(tree_index) = self.tree_index(tree) {
+            return tree_index;
         }
-        let mut lists = self.lists.write();
-        if let Some(list) = lists.get(&tree) {
-            return list.clone();
+        let mut tree_indexes = self.tree_indexes.write();
+        if let Some(tree_index) = tree_indexes.get(&tree) {
+            return tree_index.clone();
         }
         let index = Index::new();
         (self.node_bytes).fetch_add(index.bytes(), Ordering::AcqRel);
-        let new = Arc::new(TreeList {
+        let new = Arc::new(TreeIndex {
             index: RwLock::new(index),
             ranges: Ranges::default(),
             entries: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         });
-        lists.insert(tree, new.clone());
+        tree_indexes.insert(tree, new.clone());
         new
     }
 }
 
-impl TreeList {
-    /// The newest version of `key` up to `sequence`, and in `more` the older ones down to the first on which nothing
-    /// older matters. Those below `floor` are deleted.
+impl TreeIndex {
+    /// The newest version of `key` up to `sequence`, and in `more` the older ones down to the first put or delete.
+    /// Versions below `floor` are deleted.
     fn versions(
         &self,
         arena: &Arena,
@@ -379,13 +393,13 @@ pub(crate) fn for_versions(
     sequence: u64,
     mut visit: impl FnMut(Kind, &[u8]) -> bool,
 ) {
-    let Some(list) = memtable.list(tree) else {
+    let Some(tree_index) = memtable.tree_index(tree) else {
         return;
     };
-    let floor = list.ranges.floor(key, sequence);
+    let floor = tree_index.ranges.floor(key, sequence);
     let mut more = Vec::new();
-    // What `visit` does with an update message may take long, so it is not called under the lock.
-    let newest = list.versions(&memtable.arena, key, sequence, floor, &mut more);
+    // `visit` may take long with an update message, so it is not called under the lock.
+    let newest = tree_index.versions(&memtable.arena, key, sequence, floor, &mut more);
     for link in newest.into_iter().chain(more) {
         let entry = Entry::at(&memtable.arena, link);
         if !visit(entry.kind, entry.value) {

@@ -1,7 +1,7 @@
 //! The range deletes of one tree in a memtable.
 //!
-//! They are few as a rule, so readers first look at a counter. Where there are many, most of them are
-//! kept resolved: as ranges that do not overlap, each with the newest sequence number over it.
+//! Usually there are few, so readers first check a counter. Where there are many, most of them are
+//! kept resolved: as ranges that do not overlap, each with its newest sequence number.
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 
 use crate::range::{KeyRange, RangeSet};
 
-/// This many range deletes may wait unresolved, and an eighth of the others.
+/// This many range deletes may be unresolved, and an eighth as many as are resolved.
 const TAIL_MAX: usize = 32;
 
 /// Range deletes in the order they came in.
@@ -145,7 +145,7 @@ impl View {
     }
 }
 
-/// Cuts deletes that may overlap into pieces that do not, each with the newest number over it.
+/// Splits overlapping deletes into disjoint pieces, each with the newest number over it.
 fn fragments(mut deletes: Vec<&Fragment>) -> Vec<Fragment> {
     deletes.sort_unstable_by(|a, b| a.range.lower.cmp(&b.range.lower));
     let mut bounds: Vec<&Arc<[u8]>> = deletes
@@ -155,7 +155,7 @@ fn fragments(mut deletes: Vec<&Fragment>) -> Vec<Fragment> {
     bounds.sort_unstable();
     bounds.dedup();
     let mut pieces: Vec<Fragment> = Vec::with_capacity(deletes.len());
-    // The deletes that began, newest on top; those that ended are taken off when they come up.
+    // A heap of the deletes that have begun, newest on top; ended ones are popped when they reach the top.
     let mut begun: BinaryHeap<(u64, usize)> = BinaryHeap::new();
     let mut next = 0;
     for (index, start) in bounds.iter().enumerate() {

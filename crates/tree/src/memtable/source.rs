@@ -1,44 +1,44 @@
-//! A walk over one tree's keys in a memtable, as a snapshot sees them.
+//! An iterator over one tree's keys in a memtable, as a snapshot sees them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::arena::Arena;
 use super::entry::{Entry, Link};
-use super::index::batch::warm;
-use super::index::{Index, Place};
+use super::index::batch::prefetch;
+use super::index::{Index, Position};
 use super::ranges::View;
-use super::{Memtable, TreeList};
+use super::{Memtable, TreeIndex};
 use crate::merge::{Fold, Resolver};
 use crate::range::RangeSet;
 use crate::{Kind, TreeId};
 
-/// So many versions of one key are passed one by one; then the walk searches for the next key.
+/// Versions of one key that are skipped one by one before the iterator searches for the next key.
 const STEPS_MAX: usize = 8;
 
-/// So many entries of a sealed memtable are taken at once.
+/// Entries that are copied from the index of a sealed memtable at once.
 const AHEAD: usize = 128;
 
 /// A position at a key, with its newest message that the snapshot sees. Messages that a newer range delete covers
-/// are passed over.
+/// are skipped.
 ///
-/// Links are taken out of the index some at a time: entries never move, and what is inserted later is too new
+/// Links are copied from the index in batches: entries never move, and entries inserted later are too new
 /// for the snapshot.
 pub(crate) struct MemSource {
     memtable: Arc<Memtable>,
-    list: Arc<TreeList>,
+    tree_index: Arc<TreeIndex>,
     sequence: u64,
     resolver: Resolver,
     /// The visible range deletes, if there are any.
     ranges: Option<Arc<View>>,
-    /// Entries that follow each other in the direction of the walk. Forward, `links[next]` is `at`;
-    /// backward, it is the first one that was not looked at.
+    /// Consecutive entries in the direction of the walk. Forward, `links[next]` is `at`;
+    /// backward, it is the first one that was not visited.
     links: Vec<Link>,
     next: usize,
     /// The newest visible version of the key here; 0 past either end.
     at: Link,
-    /// Where a forward walk over a sealed memtable goes on behind `links`.
-    behind: Option<Place>,
+    /// Where a forward walk over a sealed memtable continues after `links`.
+    behind: Option<Position>,
     is_sealed: bool,
 }
 
@@ -50,12 +50,12 @@ impl MemSource {
         sequence: u64,
         resolver: Resolver,
     ) -> Option<MemSource> {
-        let list = memtable.list(tree)?;
+        let tree_index = memtable.tree_index(tree)?;
         let memtable = memtable.clone();
-        let ranges = list.ranges.view(sequence);
+        let ranges = tree_index.ranges.view(sequence);
         Some(MemSource {
             memtable,
-            list,
+            tree_index,
             sequence,
             resolver,
             ranges,
@@ -67,8 +67,8 @@ impl MemSource {
         })
     }
 
-    /// A source over all of a tree's entries in a memtable into which nobody inserts any more: faster over all of
-    /// them, slower for a few.
+    /// A source over all of a tree's entries in a sealed memtable: faster for a walk over all of them, slower for a
+    /// few.
     pub(crate) fn of_sealed(
         memtable: &Arc<Memtable>,
         tree: TreeId,
@@ -81,7 +81,7 @@ impl MemSource {
         })
     }
 
-    /// The visible range deletes: what older sources have there is gone.
+    /// The visible range deletes, which cover the entries of older sources.
     pub(crate) fn ranges(&self) -> RangeSet {
         let view = self.ranges.as_ref();
         view.map_or_else(RangeSet::default, |view| view.set().clone())
@@ -120,7 +120,7 @@ impl MemSource {
         }
         let floor = self.floor(key);
         let (arena, mut more) = (&self.memtable.arena, Vec::new());
-        let newest = (self.list).versions(arena, key, sequence, floor, &mut more);
+        let newest = (self.tree_index).versions(arena, key, sequence, floor, &mut more);
         for link in newest.into_iter().chain(more) {
             let entry = Entry::at(arena, link);
             if fold.add(&self.resolver, key, entry.kind, entry.value) {
@@ -130,7 +130,7 @@ impl MemSource {
         floor > 0 && fold.add(&self.resolver, key, Kind::Delete, &[])
     }
 
-    /// What the messages of the key here amount to; only called at a key.
+    /// The messages of the key here, folded; only called at a key.
     pub(crate) fn folded(&self) -> (Kind, Cow<'_, [u8]>) {
         let (kind, value) = self.message();
         if kind != Kind::Merge {
@@ -148,12 +148,12 @@ impl MemSource {
             Some(key) => index.seek(arena, key, u64::MAX),
             None => index.first(),
         });
-        self.settle_forward();
+        self.find_forward();
     }
 
     /// Goes to the last key, or the last one below `key`.
     pub(crate) fn seek_before(&mut self, key: Option<&[u8]>) {
-        let index = self.list.index.read();
+        let index = self.tree_index.index.read();
         let place = match key {
             Some(key) => index.seek(&self.memtable.arena, key, u64::MAX),
             None => index.end(),
@@ -161,19 +161,19 @@ impl MemSource {
         index.copy_before(place, &mut self.links);
         drop(index);
         self.next = 0;
-        self.settle_backward();
+        self.find_backward();
     }
 
     pub(crate) fn step(&mut self) {
         if self.at != 0 {
             self.leave_key();
-            self.settle_forward();
+            self.find_forward();
         }
     }
 
     pub(crate) fn step_back(&mut self) {
         if self.at != 0 {
-            self.settle_backward();
+            self.find_backward();
         }
     }
 
@@ -196,32 +196,32 @@ impl MemSource {
             None if self.is_sealed => self.links.clear(),
             None => self.take_from(|index, arena| {
                 let entry = Entry::at(arena, last);
-                // Behind an entry is where the next older version of its key would be.
+                // The position after an entry is that of the next older version of its key.
                 index.seek(arena, entry.key, entry.sequence - 1)
             }),
         }
     }
 
-    /// Takes links out of the index from a place on.
-    fn take_from(&mut self, find: impl FnOnce(&Index, &Arena) -> Place) {
+    /// Copies links from the index from a position on.
+    fn take_from(&mut self, find: impl FnOnce(&Index, &Arena) -> Position) {
         let arena = &self.memtable.arena;
-        let index = self.list.index.read();
+        let index = self.tree_index.index.read();
         let place = find(&index, arena);
         if self.is_sealed {
             self.behind = index.copy_many(place, AHEAD, &mut self.links);
-            warm(arena, &self.links);
+            prefetch(arena, &self.links);
         } else {
             index.copy_from(place, &mut self.links);
         }
         self.next = 0;
     }
 
-    /// Moves a forward walk to the first entry that is at or behind `sequence` of the key of `link`.
+    /// Moves a forward walk to the first entry at or after version `sequence` of the key of `link`.
     fn jump(&mut self, link: Link, sequence: u64) {
         self.take_from(|index, arena| index.seek(arena, Entry::at(arena, link).key, sequence));
     }
 
-    /// Moves a forward walk behind all versions of the key that it is at.
+    /// Moves a forward walk past all versions of the current key.
     fn leave_key(&mut self) {
         let from = self.here();
         for _ in 0..STEPS_MAX {
@@ -236,7 +236,7 @@ impl MemSource {
     }
 
     /// Skips versions that are too new, and keys that are deleted.
-    fn settle_forward(&mut self) {
+    fn find_forward(&mut self) {
         let mut steps = 0;
         loop {
             let here = self.here();
@@ -262,7 +262,7 @@ impl MemSource {
     }
 
     /// Finds the newest visible version of the next key before. Older versions of a key come first here.
-    fn settle_backward(&mut self) {
+    fn find_backward(&mut self) {
         let (mut found, mut steps) = (0, 0);
         loop {
             if self.next == self.links.len() && !self.refill_backward() {
@@ -296,7 +296,7 @@ impl MemSource {
         let key = Entry::at(arena, link).key;
         let floor = self.floor(key);
         let mut newest = 0;
-        let index = self.list.index.read();
+        let index = self.tree_index.index.read();
         index.walk(index.seek(arena, key, self.sequence), |link| {
             let entry = Entry::at(arena, link);
             if entry.key == key && entry.sequence >= floor {
@@ -310,14 +310,14 @@ impl MemSource {
         newest
     }
 
-    /// False at the start of the list.
+    /// False at the start.
     fn refill_backward(&mut self) -> bool {
         let Some(last) = self.links.last() else {
             return false;
         };
         let arena = &self.memtable.arena;
         let entry = Entry::at(arena, *last);
-        let index = self.list.index.read();
+        let index = self.tree_index.index.read();
         let place = index.seek(arena, entry.key, entry.sequence);
         index.copy_before(place, &mut self.links);
         drop(index);

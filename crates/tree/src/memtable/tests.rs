@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{HotKey, MemSource, Memtable, for_versions};
 use crate::merge::{Fold, Resolver};
-use crate::write_set::decode;
+use crate::operation::decode;
 use crate::{Kind, MergeOperator, TreeId, WriteSet};
 
 const TREE: TreeId = TreeId(1);

@@ -1,5 +1,4 @@
-//! Trees that are being loaded: messages gather in a root without anything below it, until a bulk
-//! loader brings the leaves.
+//! Trees that are being loaded: messages gather in a root without children until a bulk loader supplies the leaves.
 
 use std::sync::Arc;
 
@@ -13,8 +12,12 @@ use crate::run::Run;
 
 impl Builder {
     /// The root of a tree that is being loaded, after all messages of a sealed memtable. Deletes and update
-    /// messages are kept: what they are about may still come from the loader.
-    pub(crate) fn feed_loading(&self, root: &Subtree, memtable: &Arc<Memtable>) -> Result<Subtree> {
+    /// messages are kept: their keys may still come from the loader.
+    pub(crate) fn flush_memtable_while_loading(
+        &self,
+        root: &Subtree,
+        memtable: &Arc<Memtable>,
+    ) -> Result<Subtree> {
         let (tree, resolver) = (self.resolver.tree, self.resolver.clone());
         let Some(mut source) = MemSource::of_sealed(memtable, tree, resolver) else {
             return Ok(root.clone());
@@ -26,7 +29,7 @@ impl Builder {
         };
         self.gather(&mut node, vec![Source::memtable(source)])?;
         if node.runs.len() > RUNS_MAX {
-            // Nothing can be flushed, so the buffer is kept short by making one run of all.
+            // Nothing can be flushed, so the runs are merged into one to keep the buffer short.
             let sources = pending_sources(&node, &node.children[0], None)?;
             node = gathering();
             self.gather(&mut node, sources)?;
@@ -41,7 +44,7 @@ impl Builder {
         self.push_messages(node, &mut messages, &ranges, ranges.clone(), None)
     }
 
-    /// The tree with `leaves` at the bottom and the messages that `gathered` in its root on top of them.
+    /// The tree with `leaves` at the bottom, and on top of them the messages that `gathered` in its root.
     pub(crate) fn put_under(&self, gathered: &Subtree, leaves: Vec<Arc<Run>>) -> Subtree {
         let mut children = self.children_of(leaves, 0);
         if let Some(first) = children.first_mut() {

@@ -1,4 +1,4 @@
-//! How nodes stand in the data file. FORMAT.md draws it.
+//! The encoding of nodes in the data file. FORMAT.md describes it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -24,7 +24,7 @@ pub(crate) struct NodeWriter<'a> {
 }
 
 impl NodeWriter<'_> {
-    /// Makes sure that a subtree's internal nodes are on disk.
+    /// Writes a subtree's internal nodes that are not on disk yet.
     pub(crate) fn write(&self, subtree: &Subtree) -> Result<()> {
         let Subtree::Internal(node) = subtree else {
             return Ok(());
@@ -36,7 +36,7 @@ impl NodeWriter<'_> {
             self.write(&child.subtree)?;
         }
         let stored = self.write_block(&encode_internal(node))?;
-        // Only the one checkpoint at a time sets this.
+        // There is one checkpoint at a time, so nobody else sets this.
         let _ = node.stored.set(stored);
         Ok(())
     }
@@ -123,7 +123,7 @@ fn encode_run(run: &Run, out: &mut Vec<u8>) {
     out.put_key(&info.max_key);
 }
 
-/// A reference to a run as it stands on disk.
+/// A stored reference to a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunRef {
     pub(crate) offset: u64,
@@ -132,7 +132,7 @@ pub(crate) struct RunRef {
 }
 
 impl RunRef {
-    /// `None` for bytes that are none.
+    /// `None` if the bytes are malformed.
     fn parse(reader: &mut Reader<'_>) -> Option<RunRef> {
         let (offset, len) = (reader.u64()?, reader.u64()?);
         let info = RunInfo {
@@ -162,11 +162,11 @@ fn parse_ranges(reader: &mut Reader<'_>) -> Option<RangeSet> {
     }
     let count = ranges.len();
     let set = RangeSet::new(ranges);
-    // Ranges that overlap or touch were written by nobody.
+    // The encoder never writes ranges that overlap or touch.
     (set.ranges().len() == count).then_some(set)
 }
 
-/// A reference to a subtree as it stands on disk, not followed.
+/// A stored reference to a subtree, not followed.
 #[derive(Debug)]
 pub(crate) enum SubtreeRef {
     Empty,
@@ -176,7 +176,7 @@ pub(crate) enum SubtreeRef {
 }
 
 impl SubtreeRef {
-    /// `None` for bytes that are none.
+    /// `None` if the bytes are malformed.
     pub(crate) fn parse(reader: &mut Reader<'_>) -> Option<SubtreeRef> {
         Some(match reader.u8()? {
             TAG_EMPTY => SubtreeRef::Empty,
@@ -187,7 +187,7 @@ impl SubtreeRef {
     }
 }
 
-/// An internal node as it stands on disk, its references not followed.
+/// A stored internal node, its references not followed.
 pub(crate) struct NodeRef {
     pub(crate) next_number: u64,
     pub(crate) children: Vec<ChildRef>,
@@ -199,7 +199,7 @@ pub(crate) struct NodeRef {
 pub(crate) struct BufferRef {
     pub(crate) number: u64,
     pub(crate) parts: Vec<RunRef>,
-    /// Range deletes over everything that is older than the run.
+    /// Range deletes that cover everything older than the run.
     pub(crate) ranges: RangeSet,
 }
 
@@ -212,7 +212,7 @@ pub(crate) struct ChildRef {
 }
 
 impl NodeRef {
-    /// `None` for bytes that are no node.
+    /// `None` if the bytes are malformed.
     pub(crate) fn parse(payload: &[u8]) -> Option<NodeRef> {
         let mut reader = Reader(payload);
         let next_number = reader.u64()?;
@@ -257,7 +257,7 @@ impl NodeRef {
 /// Reads the nodes of a store while it is opened, and claims their extents.
 pub(crate) struct Decoder<'a> {
     pub(crate) store: &'a Arc<RunStore>,
-    /// Runs that were met already: siblings may share one.
+    /// Runs that were read already: siblings may share one.
     runs: HashMap<u64, Arc<Run>>,
 }
 
@@ -269,10 +269,10 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Follows a reference. `at` is where it stands, for error messages.
+    /// Follows a reference. `at` is its offset, for error messages.
     pub(crate) fn subtree(&mut self, subtree: SubtreeRef, at: u64, depth: u32) -> Result<Subtree> {
         if depth > DEPTH_MAX {
-            return Err(corrupt(at, "a tree is deeper than any tree can be"));
+            return Err(corrupt(at, "a tree is deeper than possible"));
         }
         Ok(match subtree {
             SubtreeRef::Empty => Subtree::Empty,
@@ -328,7 +328,7 @@ impl<'a> Decoder<'a> {
         Ok(handle)
     }
 
-    /// Claims the extent of a block that stands alone in it, and reads its payload.
+    /// Claims the extent of a block that has one of its own, and reads its payload.
     pub(crate) fn block(&self, offset: u64, len: u32) -> Result<(Arc<Extent>, Vec<u8>)> {
         let extent = self.claim(offset, u64::from(len).next_multiple_of(ALIGNMENT as u64))?;
         let payload = self
@@ -344,7 +344,7 @@ impl<'a> Decoder<'a> {
         claimed.ok_or_else(|| {
             corrupt(
                 offset,
-                "two nodes claim the same place, or an impossible one",
+                "the extent of a node is impossible, or overlaps another one",
             )
         })
     }

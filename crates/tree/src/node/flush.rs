@@ -1,4 +1,4 @@
-//! Feeding a memtable to a tree, and moving pending messages down.
+//! Flushing: a memtable to a tree, and pending messages of a node to its children.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,12 +13,14 @@ use crate::{Compression, Kind, Result, TreeOptions, filter};
 
 /// The most runs in a node's buffer. More runs make flushes larger, and reads look at more filters.
 pub(super) const RUNS_MAX: usize = 16;
-/// From this many on, each feed flushes a share of the children, so that the limit is not hit by all at once.
+/// From this many runs on, each memtable flush also flushes a share of the children, so that they do not all reach
+/// the limit at once.
 const RUNS_SMOOTH: usize = RUNS_MAX / 2;
-/// So many runs only gather while flushes are put off.
+/// Up to this many runs gather while flushes are deferred.
 const RUNS_HARD: usize = RUNS_MAX * 2;
-/// Bytes that the flushes of a feed may read and write for each byte that is fed, and besides. On average they need
-/// about half of that; without a limit the trees' large flushes fall into the same feed now and then.
+/// Bytes that one memtable flush may read and write in the nodes below: this many for each byte of the memtable, and
+/// as much again as this many nodes hold. On average it needs about half of that. Without a limit, large flushes of
+/// several trees would sometimes coincide.
 const ALLOWANCE: u64 = 10;
 const ALLOWANCE_NODES: u64 = 4;
 
@@ -28,13 +30,13 @@ pub(crate) struct Builder {
     pub(crate) options: TreeOptions,
     pub(crate) resolver: Resolver,
     pub(crate) fanout: usize,
-    /// About how many bytes flushes may still read and write, unless they must.
+    /// About how many bytes flushes may still read and write before they are deferred.
     pub(crate) allowance: Cell<u64>,
 }
 
 impl Builder {
     /// The tree after all messages of a sealed memtable; `bytes` is about how many there are.
-    pub(crate) fn feed(
+    pub(crate) fn flush_memtable(
         &self,
         root: &Subtree,
         memtable: &Arc<Memtable>,
@@ -54,8 +56,8 @@ impl Builder {
             first.is_none_or(|first| last.is_some_and(|last| last < first))
         };
         if !messages.ranges.is_empty() && behind(&root, &messages) {
-            // The messages that are left are newer than the range deletes, so these can go first; they
-            // do not keep the others from the right edge.
+            // The remaining messages are newer than the range deletes, so the range deletes can go first. They
+            // then do not prevent the fast path at the right edge.
             let none = PartsCursor::new(Vec::new(), Fetch::Stream, None);
             let deletes = Source::runs(none, std::mem::take(&mut messages.ranges));
             root = self.push_to_root(&root, deletes, 0)?;
@@ -76,7 +78,7 @@ impl Builder {
                 let last = node.children.remove(0);
                 self.append_to_leaf(&node, &last, leaf, &mut messages, bytes)?
             }
-            // Nothing lies behind the last key of an empty tree: it has none.
+            // An empty tree has no last key, so there is no right edge.
             Subtree::Empty => return Ok(root),
         };
         Ok(self.grow(pieces))
@@ -103,12 +105,12 @@ impl Builder {
         let mut messages = Merger::new(vec![messages], Direction::Forward)?;
         self.push_run(&mut node, &mut messages, &ranges, None)?;
         drop(messages);
-        let pieces = self.settle(node, None)?;
+        let pieces = self.rebalance(node, None)?;
         Ok(self.grow(pieces))
     }
 
-    /// Whether a leaf that is all of a tree is so large that it is not to be written again for so few bytes: an index
-    /// on a short field beside long documents gets little of each memtable.
+    /// Whether the only leaf of a tree is too large to be rewritten for so few bytes: an index on a short field of long
+    /// documents gets a small share of each memtable.
     fn is_large_for(&self, leaf: &Run, bytes: u64) -> bool {
         let leaf_bytes = leaf.info.logical_bytes;
         leaf_bytes >= u64::from(self.options.node_bytes) / 4 && bytes < leaf_bytes / 2
@@ -154,8 +156,8 @@ impl Builder {
                 pieces
             }
             Subtree::Leaf(leaf) => self.append_to_leaf(&node, &last, leaf, messages, bytes)?,
-            // `max_key` says nothing for a tree that ends in an empty child, so this is not reached
-            // through `feed`; a leaf there would be right all the same.
+            // `max_key` is `None` for a tree that ends in an empty child, so `flush_memtable` does not come here; a
+            // new leaf would be correct all the same.
             Subtree::Empty => self.leaves(messages, None, bytes, node.next_number)?,
         };
         if let Some(first) = pieces.first_mut() {
@@ -200,13 +202,13 @@ impl Builder {
         Ok(pieces)
     }
 
-    /// Flushes what should be, merges small leaves, and splits the node if it has too many children.
-    pub(super) fn settle(&self, mut node: Internal, upper: Option<&[u8]>) -> Result<Vec<Child>> {
+    /// Flushes the children that are due, merges small leaves, and splits the node if it has too many children.
+    pub(super) fn rebalance(&self, mut node: Internal, upper: Option<&[u8]>) -> Result<Vec<Child>> {
         let mut quota = match node.runs.len() > RUNS_SMOOTH {
             true => node.children.len().div_ceil(RUNS_MAX - RUNS_SMOOTH),
             false => 0,
         };
-        // What is put off is done by the next feeds.
+        // Later memtable flushes do what is deferred here.
         while self.allowance.get() > 0 || node.runs.len() > RUNS_HARD {
             let is_due = |(index, pending): &(usize, u64)| {
                 quota > 0 || *pending >= self.flush_bytes(&node.children[*index])
@@ -236,13 +238,13 @@ impl Builder {
             .set(self.allowance.get().saturating_sub(bytes));
     }
 
-    /// How many pending bytes make a flush worth its cost. It differs by up to a quarter between
-    /// children, so that those that fill alike are not all due in one feed.
+    /// The pending bytes from which a flush is worth its cost. It differs by up to a quarter between
+    /// children, so that children that fill at the same rate are not all due at once.
     fn flush_bytes(&self, child: &Child) -> u64 {
         let node_bytes = u64::from(self.options.node_bytes);
         let worth_it = match &child.subtree {
             Subtree::Empty => return 1,
-            // The whole leaf is written again, so a good part of it should be new.
+            // The whole leaf is rewritten, so a good part of it should be new.
             Subtree::Leaf(_) => node_bytes / 4 * 3,
             Subtree::Internal(_) => node_bytes,
         };
@@ -269,7 +271,7 @@ impl Builder {
         self.push_run(&mut below, &mut messages, &ranges, bound.as_deref())?;
         // Their read-ahead must not stay in memory while the levels below are flushed.
         drop(messages);
-        let mut pieces = self.settle(below, bound.as_deref())?;
+        let mut pieces = self.rebalance(below, bound.as_deref())?;
         node.received(index..index + 1, &mut pieces);
         Ok(())
     }
@@ -322,7 +324,7 @@ impl Builder {
             }
             let pending = &mut node.children[child].pending_bytes;
             let mut add = |key: &[u8], kind, value: &[u8]| {
-                // A delete says nothing more where a range delete lies below it.
+                // A delete is redundant above a range delete.
                 if kind == Kind::Delete && ranges.covering(key).is_some() {
                     return Ok(());
                 }
@@ -367,8 +369,8 @@ impl Builder {
     ) -> Result<()> {
         let mut bytes = newer_bytes;
         let mut sources = newer;
-        // The oldest pending run may differ between the children. A run that one of them has received
-        // already must not be seen again in its range, so each child merges by itself.
+        // The oldest pending run may differ between the children. A child must not see a run again that it has
+        // received already, so each child is merged separately.
         let mut streams = Vec::new();
         for index in range.clone() {
             let child = node.children[index].clone();
@@ -378,7 +380,7 @@ impl Builder {
             if let Subtree::Leaf(leaf) = &child.subtree {
                 let deleted = sources.iter().chain(&own).map(|source| &source.ranges);
                 let deleted = RangeSet::union(deleted);
-                // A leaf without a live key is not even read.
+                // A leaf without live keys is not read at all.
                 if !deleted.covers_keys(&leaf.info.min_key, &leaf.info.max_key) {
                     let mut cursor = PartsCursor::new(vec![leaf.clone()], Fetch::Stream, None);
                     cursor.seek(&child.pivot)?;
@@ -419,7 +421,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Cuts a node into as many as it needs.
+    /// Splits a node with too many children.
     pub(super) fn split(&self, node: Internal) -> Vec<Child> {
         let (count, most) = (node.children.len(), self.fanout * 2);
         let pieces = if count > most {
@@ -469,7 +471,7 @@ impl Builder {
             true => 1,
             false => bytes.div_ceil(node_bytes * 3 / 4),
         };
-        // The last page of a leaf may overshoot; one more page keeps the last leaf from being a crumb.
+        // The last page of a leaf may overshoot; one more page avoids a tiny last leaf.
         let run_bytes = bytes / leaves + u64::from(self.options.page_bytes);
         self.writer(self.options.compression, run_bytes)
     }
@@ -486,7 +488,7 @@ impl Builder {
         Ok(self.children_of(output.finish()?, next_number))
     }
 
-    /// Writes what the messages amount to when nothing is below them.
+    /// Writes the values that result from the messages when nothing is below them.
     fn write_leaves(
         &self,
         messages: &mut Merger,
@@ -540,7 +542,7 @@ impl Child {
 }
 
 impl Internal {
-    /// Puts `pieces` in the place of children that have received all their pending messages.
+    /// Replaces children that have received all their pending messages by `pieces`.
     pub(super) fn received(&mut self, range: std::ops::Range<usize>, pieces: &mut Vec<Child>) {
         let pivot = self.children[range.start].pivot.clone();
         if pieces.is_empty() {
@@ -554,7 +556,7 @@ impl Internal {
         self.drop_received();
     }
 
-    /// Forgets what runs hold that no child waits for.
+    /// Drops the parts of runs that no child waits for.
     fn drop_received(&mut self) {
         let children = &self.children;
         for run in &mut self.runs {

@@ -1,15 +1,15 @@
-//! Nodes: immutable once published; a root is a version of its tree.
+//! Nodes. They are immutable once published, so a root is a version of its tree.
 //!
 //! An internal node holds pivots, children and a buffer of pending messages. The buffer is a list of
-//! runs, oldest first; each child remembers which of them it has not received yet. So a flush into an internal node
-//! adds one run to it and rewrites nothing that is there (the size-tiered buffers of A. Conway et al.,
+//! runs, oldest first; each child records which of them it has not received yet. So a flush into an internal node
+//! adds one run to it and rewrites no other (the size-tiered buffers of A. Conway et al.,
 //! "SplinterDB: Closing the Bandwidth Gap for NVMe Key-Value Stores", USENIX ATC 2020).
 
 mod bulk;
 mod codec;
+mod compact;
 mod flush;
 mod ranges;
-mod settle;
 
 use std::sync::{Arc, OnceLock};
 
@@ -58,11 +58,11 @@ pub(crate) struct Child {
     pub(crate) subtree: Subtree,
     /// Runs from this number on hold messages that it has not received.
     pub(crate) pending_from: u64,
-    /// About how many bytes of messages those are.
+    /// The approximate size of those messages in bytes.
     pub(crate) pending_bytes: u64,
 }
 
-/// A run of a buffer: range deletes, and above them messages in parts that follow each other in key order.
+/// A run of a buffer: range deletes, and above them messages in parts with ascending key ranges.
 #[derive(Clone)]
 pub(crate) struct BufferRun {
     pub(crate) number: u64,
@@ -82,7 +82,7 @@ impl Internal {
         }
     }
 
-    /// A copy to be edited: it is not on disk.
+    /// A copy for changes: it is not on disk.
     fn edit(&self) -> Internal {
         Internal {
             children: self.children.clone(),
@@ -153,7 +153,7 @@ impl BufferRun {
     }
 }
 
-/// Figures about a tree.
+/// Statistics of a tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TreeStats {
     /// Keys in leaves and messages in buffers; an estimate, as messages may replace keys.
@@ -170,16 +170,16 @@ pub struct TreeStats {
     pub internal_nodes: u64,
     /// Bytes of pending messages.
     pub pending_bytes: u64,
-    /// Bytes of the keys and values of messages in memtables: they are in memory and in the log, and go to the data
-    /// file with the next feed.
+    /// Bytes of the keys and values of messages in memtables: they are in memory and in the log, and the next memtable
+    /// flush writes them to the data file.
     pub memtable_bytes: u64,
-    /// Bytes by which keys are found rather than held: on disk internal nodes, indexes of runs and filters, which
-    /// `disk_bytes` counts too, and the nodes that order the entries of memtables.
+    /// Bytes of search structures: internal nodes, indexes of runs and filters on disk, which `disk_bytes` counts
+    /// too, and the index nodes of memtables.
     pub search_bytes: u64,
 }
 
 impl Subtree {
-    /// Adds this part's figures to `stats`.
+    /// Adds the statistics of this part to `stats`.
     pub(crate) fn collect(&self, depth: u32, stats: &mut TreeStats) {
         match self {
             Subtree::Empty => {}
@@ -208,7 +208,7 @@ impl Subtree {
         }
     }
 
-    /// The largest key in leaves and buffers, if it is cheap to say: `None` also when the last leaf is empty.
+    /// The largest key in leaves and buffers, if it is cheap to find: `None` also when the last leaf is empty.
     pub(crate) fn max_key(&self) -> Option<&[u8]> {
         match self {
             Subtree::Empty => None,

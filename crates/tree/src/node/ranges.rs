@@ -1,9 +1,9 @@
-//! What range deletes do to a node: children that they cover go at once, the others keep them pending.
+//! Range deletes in a node: children that they cover are dropped at once, the others keep them pending.
 
 use super::{Child, Internal, Subtree};
 use crate::range::{KeyRange, RangeSet};
 
-/// What a pending range delete counts for besides its bounds. It stays in memory, so there must not be many.
+/// Bytes that a pending range delete counts as besides its bounds. It stays in memory, so there must not be many.
 const PENDING_BYTES: u64 = 4096;
 
 impl Internal {
@@ -14,8 +14,8 @@ impl Internal {
         RangeSet::union(&ranged.map(clip).collect::<Vec<_>>())
     }
 
-    /// Applies range deletes that are newer than everything here, in the name of the next run. Returns those that
-    /// children have to wait for. `is_due` says how many pending bytes make a child due.
+    /// Applies range deletes that are newer than everything here, as part of the next run. Returns those that
+    /// stay pending for children. `is_due` says how many pending bytes make a child due.
     pub(super) fn delete_ranges(
         &mut self,
         ranges: &RangeSet,
@@ -27,7 +27,7 @@ impl Internal {
             let child = &self.children[index];
             let bound = self.upper_of(index, upper);
             if ranges.covers(&child.pivot, bound) {
-                // Nothing that is older matters, wherever it is.
+                // Nothing older in the child matters.
                 let child = &mut self.children[index];
                 child.subtree = Subtree::Empty;
                 (child.pending_from, child.pending_bytes) = (self.next_number, 0);
@@ -37,8 +37,8 @@ impl Internal {
             if own.is_empty() {
                 continue;
             }
-            // The subtree is older than all that is pending. It goes when that covers it, and
-            // what is pending stays.
+            // The subtree is older than all pending messages. It is dropped when they cover it, and
+            // the pending messages stay.
             let all = RangeSet::union([&own, &self.pending_ranges(child, bound)]);
             let is_dead = all.covers(&child.pivot, bound)
                 || matches!(&child.subtree, Subtree::Leaf(leaf)
@@ -67,7 +67,7 @@ impl Internal {
         }
     }
 
-    /// Forgets range deletes where no child waits for them.
+    /// Drops range deletes where no child waits for them.
     pub(super) fn drop_received_ranges(&mut self) {
         for index in 0..self.runs.len() {
             let run = &self.runs[index];
@@ -87,8 +87,8 @@ impl Internal {
 }
 
 impl Subtree {
-    /// Whether new leaves from `first` on can stand behind this subtree: range deletes that are pending on the way
-    /// to its last leaf would cover them, although they are older.
+    /// Whether new leaves from `first` on can be appended to this subtree. Range deletes that are pending on the path
+    /// to its last leaf would cover the new leaves, although they are older.
     pub(super) fn takes_leaves_from(&self, first: &[u8]) -> bool {
         let Subtree::Internal(node) = self else {
             return true;
@@ -105,7 +105,7 @@ impl Subtree {
     }
 }
 
-/// How many pending bytes a range delete counts for.
+/// The pending bytes that a range delete counts as.
 fn weight(range: &KeyRange) -> u64 {
     let upper = range.upper.as_ref().map_or(0, |upper| upper.len());
     PENDING_BYTES + (range.lower.len() + upper) as u64

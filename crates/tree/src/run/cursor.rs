@@ -1,30 +1,31 @@
-//! A walk over a list of runs that follow each other in key order.
+//! A cursor over a list of runs with ascending key ranges.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Run, RunIndex};
-use crate::budget::Lent;
+use super::Run;
+use crate::budget::Reservation;
 use crate::data_file::{corrupt, decode_block};
 use crate::disk::AlignedBuf;
 use crate::page::Page;
+use crate::run_index::RunIndex;
 use crate::{Kind, Result};
 
-/// How many bytes a streaming walk reads at once.
+/// How many bytes a streaming cursor reads at once.
 const STREAM_BYTES: usize = 128 << 10;
-/// What a cached walk reads at first: a short scan of small entries needs one read.
+/// The first read of a cached cursor, in bytes: a short scan of small entries needs one read.
 const FIRST_BYTES: usize = 16 << 10;
-/// Each further read of a cached walk is twice as long, up to this.
+/// Each further read of a cached cursor is twice as long, up to this.
 const AHEAD_BYTES_MAX: usize = 512 << 10;
-/// Pages of longer reads than this are not kept in the cache: a long scan must not empty it.
+/// Pages of longer reads are not cached: a long scan must not evict everything.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// How pages are fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fetch {
-    /// From the cache, else with reads that grow while the walk goes on.
+    /// From the cache, else with reads that grow while the scan continues.
     Cached,
-    /// Many with one read, past the cache: for flushes and other walks over everything.
+    /// Many with one read, bypassing the cache: for flushes and other scans over everything.
     Stream,
 }
 
@@ -32,22 +33,22 @@ pub(crate) enum Fetch {
 #[derive(Default)]
 struct Ahead {
     buffer: AlignedBuf,
-    /// Offsets in the file of the buffer's first byte, and behind its last one.
+    /// Offsets in the file of the buffer's start and end.
     start: u64,
     end: u64,
-    /// How much the next read asks for.
+    /// The size of the next read.
     bytes: usize,
-    /// The buffer's part of the memory budget.
-    memory: Option<Lent>,
+    /// The buffer's reservation of the memory budget.
+    memory: Option<Reservation>,
 }
 
 impl Ahead {
-    /// Whether the page that lies there is in the buffer.
+    /// Whether the page at this range is in the buffer.
     fn holds(&self, place: &Range<u64>) -> bool {
         self.start <= place.start && place.end <= self.end
     }
 
-    /// A page out of the buffer.
+    /// A page from the buffer.
     fn decode(&self, place: &Range<u64>) -> Result<Page> {
         let range = (place.start - self.start) as usize..(place.end - self.start) as usize;
         let block = self.buffer.get(range).unwrap_or_default();
@@ -57,12 +58,12 @@ impl Ahead {
 
     /// Reads a range of the file.
     fn read(&mut self, run: &Run, range: Range<u64>) -> Result<()> {
-        // Whatever happens, the buffer does not hold what it held before.
+        // Even after an error the buffer has lost its previous content.
         self.end = 0;
         let len = (range.end - range.start) as usize;
         if self.memory.as_ref().is_none_or(|memory| memory.bytes < len) {
             self.memory = None;
-            self.memory = Some(run.store.budget.lend(len));
+            self.memory = Some(run.store.budget.reserve(len));
         }
         let skip = run.store.data.read(range.start, len, &mut self.buffer)?;
         self.start = range.start - skip as u64;
@@ -76,7 +77,7 @@ pub(crate) struct PartsCursor {
     parts: Vec<Arc<Run>>,
     fetch: Fetch,
     ahead: Ahead,
-    /// Where a walk may stop: pages that start at or after this key are not read ahead.
+    /// A bound for read-ahead: pages that start at or after this key are not read ahead.
     upper: Option<Vec<u8>>,
     part: usize,
     index: Option<Arc<RunIndex>>,
@@ -86,7 +87,7 @@ pub(crate) struct PartsCursor {
 }
 
 impl PartsCursor {
-    /// A cursor that stands nowhere yet. `upper` only limits read-ahead.
+    /// A cursor without a position yet. `upper` only limits read-ahead.
     pub(crate) fn new(parts: Vec<Arc<Run>>, fetch: Fetch, upper: Option<&[u8]>) -> PartsCursor {
         let bytes = match fetch {
             Fetch::Cached => FIRST_BYTES,
@@ -230,14 +231,14 @@ impl PartsCursor {
         Ok(())
     }
 
-    /// A walk that jumps reads no more at once than one that has just begun.
+    /// Resets read-ahead after a seek to the size of the first read.
     fn start_over(&mut self) {
         if self.fetch == Fetch::Cached {
             self.ahead.bytes = FIRST_BYTES;
         }
     }
 
-    /// False past the last part; then the cursor stands nowhere.
+    /// False past the last part; then the cursor has no position.
     fn open_part(&mut self, part: usize) -> Result<bool> {
         self.page = None;
         let Some(run) = self.parts.get(part) else {
@@ -284,7 +285,7 @@ impl PartsCursor {
         Ok(())
     }
 
-    /// The place of a page, with as many behind or before it as one read takes and the walk may need.
+    /// The range of a page in the file, extended by the pages after or before it that fit one read and may be needed.
     fn range_ahead(&self, run: &Run, index: &RunIndex, page: usize, backward: bool) -> Range<u64> {
         let mut range = place(run, index, page);
         let bytes = self.ahead.bytes as u64;
@@ -313,9 +314,9 @@ impl PartsCursor {
     }
 }
 
-/// Where a page lies in the data file.
+/// The range of a page in the data file.
 fn place(run: &Run, index: &RunIndex, page: usize) -> Range<u64> {
-    let (at, len) = index.place(page);
+    let (at, len) = index.block(page);
     let start = run.extent.offset + u64::from(at);
     start..start + u64::from(len)
 }

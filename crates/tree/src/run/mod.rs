@@ -1,11 +1,10 @@
 //! A run: sorted messages in pages, in one extent of the data file.
 //!
-//! Leaves and the parts of buffers have this one form. A leaf holds puts only; a buffer's run also holds
-//! deletes and update messages. The pages follow each other, then come the index, which says where each page is,
+//! Leaves and the parts of buffers have the same format. A leaf holds puts only; a buffer's run also holds
+//! deletes and update messages. The pages are followed by the index, which locates them,
 //! and a filter over all keys.
 
 mod cursor;
-mod index;
 mod writer;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,22 +14,22 @@ use crate::budget::Budget;
 use crate::cache::PageCache;
 use crate::data_file::{DataFile, corrupt};
 use crate::page::Page;
+use crate::run_index::RunIndex;
 use crate::space::Extent;
 use crate::{Result, filter};
 pub(crate) use cursor::{Fetch, PartsCursor};
-pub(crate) use index::RunIndex;
 pub(crate) use writer::RunWriter;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// What all readers and writers of runs share.
+/// The state that all readers and writers of runs share.
 pub(crate) struct RunStore {
     pub(crate) data: DataFile,
     pub(crate) cache: PageCache,
     pub(crate) budget: Arc<Budget>,
 }
 
-/// The figures of a run that are kept in its parent.
+/// The metadata of a run that is kept in its parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunInfo {
     /// Offset of the index block in the extent, and its length, in bytes.
@@ -52,7 +51,7 @@ impl RunInfo {
         u64::from(self.index_len) + u64::from(self.filter_len)
     }
 
-    /// Offset in the extent behind the last block.
+    /// Offset in the extent after the last block.
     pub(crate) fn end(&self) -> u64 {
         u64::from(self.index_at) + u64::from(self.index_len) + u64::from(self.filter_len)
     }
@@ -65,7 +64,7 @@ pub(crate) struct Run {
     pub(crate) extent: Arc<Extent>,
     pub(crate) info: RunInfo,
     store: Arc<RunStore>,
-    /// Set once they were used, unless the cache has no room for it.
+    /// Pinned on first use, unless the budget has no room.
     index: OnceLock<Arc<RunIndex>>,
     filter: OnceLock<Arc<[u8]>>,
 }
@@ -83,17 +82,17 @@ impl Run {
         })
     }
 
-    /// Where it lies.
+    /// The files and caches of the run.
     pub(crate) fn store(&self) -> &RunStore {
         &self.store
     }
 
-    /// Whether the run's keys reach into `lower..upper`; `None` is no upper bound.
+    /// Whether the run's key range overlaps `lower..upper`; `None` is no upper bound.
     pub(crate) fn overlaps(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
         &*self.info.max_key >= lower && upper.is_none_or(|upper| &*self.info.min_key < upper)
     }
 
-    /// Places of the pages.
+    /// The index of the pages.
     pub(crate) fn index(&self) -> Result<Arc<RunIndex>> {
         if let Some(index) = self.index.get() {
             return Ok(index.clone());
@@ -132,7 +131,7 @@ impl Run {
         Ok(filter)
     }
 
-    /// Keeps something with the run. False if there is no room for it.
+    /// Pins an object in the run. False if the budget has no room for it.
     fn pin<T: Clone>(&self, slot: &OnceLock<T>, value: &T, bytes: usize) -> bool {
         if !self.store.budget.pin(bytes) {
             return false;
@@ -148,7 +147,7 @@ impl Run {
         if let Some(page) = self.cached_page(page) {
             return Ok(page);
         }
-        let (at, len) = index.place(page);
+        let (at, len) = index.block(page);
         let offset = self.extent.offset + u64::from(at);
         let data = &self.store.data;
         let decoded = data.read_block(offset, len as usize, Page::decode)?;
@@ -161,7 +160,7 @@ impl Run {
         self.store.cache.page(self.id, page as u32)
     }
 
-    /// As `cached_page`, for a walk that does not come back.
+    /// As `cached_page`, for a scan that does not return to the page.
     fn peek_page(&self, page: usize) -> Option<Arc<Page>> {
         self.store.cache.peek_page(self.id, page as u32)
     }

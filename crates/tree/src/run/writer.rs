@@ -3,18 +3,18 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::index::{RunIndex, separator};
 use super::{Run, RunInfo, RunStore};
-use crate::budget::Lent;
+use crate::budget::Reservation;
 use crate::data_file::{push_block, seal_block};
 use crate::page::{Page, PageBuilder};
+use crate::run_index::{RunIndex, separator};
 use crate::{Compression, Kind, Result, filter};
 
-/// Larger buffers than this are not kept for the next writer of a thread.
+/// Larger buffers are not kept for the next writer of a thread.
 const SPARE_BYTES_MAX: usize = 8 << 20;
 
 thread_local! {
-    /// The buffer of a thread's last writer: it has grown to the size of a leaf.
+    /// The buffer of a thread's last writer, which has the size of a leaf.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct RunWriter {
     kept: Vec<Arc<Page>>,
     done: Vec<Arc<Run>>,
     /// For the blocks, the hashes of keys and the index.
-    _memory: Lent,
+    _memory: Reservation,
 }
 
 impl RunWriter {
@@ -68,11 +68,11 @@ impl RunWriter {
             separator: Vec::new(),
             kept: Vec::new(),
             done: Vec::new(),
-            _memory: store.budget.lend(run_bytes as usize / 2 * 3),
+            _memory: store.budget.reserve(run_bytes as usize / 2 * 3),
         }
     }
 
-    /// Adds a message; its key is above that of the one before.
+    /// Adds a message; its key is greater than the previous one.
     pub(crate) fn add(&mut self, key: &[u8], kind: Kind, value: &[u8]) -> Result<()> {
         debug_assert!(self.page.is_empty() || self.page.last_key() < key);
         let bytes = key.len() + value.len();
@@ -92,7 +92,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Ends the last run and returns all of them in key order.
+    /// Finishes the last run and returns all of them in key order.
     pub(crate) fn finish(mut self) -> Result<Vec<Arc<Run>>> {
         self.finish_run()?;
         if self.blocks.capacity() <= SPARE_BYTES_MAX {
@@ -119,7 +119,7 @@ impl RunWriter {
         self.starts.push(start);
     }
 
-    /// Keeps the page for the cache while that has room: then nobody has to read it.
+    /// Keeps the page for the cache while that has room, so that it need not be read.
     fn keep_page(&mut self) {
         if self.kept.len() == self.starts.len()
             && self.store.cache.has_room()

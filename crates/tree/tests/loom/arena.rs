@@ -1,5 +1,5 @@
-//! The arena, with its contract checked: whoever reads bytes that were not written before, in the
-//! sense of the memory model, or writes bytes that somebody may be reading, fails the model.
+//! The arena, with its contract checked: a model fails that reads bytes without a write that happens before, or writes
+//! bytes that another thread may be reading.
 
 #[path = "../../src/memtable/arena.rs"]
 #[allow(dead_code, unused_imports, reason = "the models do not call all of it")]
@@ -7,7 +7,7 @@ mod real;
 
 use loom::cell::UnsafeCell;
 
-/// Bytes that one cell stands for.
+/// Bytes per cell.
 const CELL_BYTES: usize = 4;
 
 pub(crate) struct Arena {
@@ -41,7 +41,7 @@ impl Arena {
     /// As the arena's.
     pub(crate) unsafe fn write(&self, offset: u32, bytes: &[u8]) {
         for cell in self.cells(offset, bytes.len()) {
-            // SAFETY: the cell has just checked that nobody else is here.
+            // SAFETY: the cell has just checked that no other thread accesses it.
             cell.with_mut(|written| unsafe { *written = true });
         }
         // SAFETY: the caller's promise.
@@ -52,7 +52,7 @@ impl Arena {
     /// As the arena's.
     pub(crate) unsafe fn bytes(&self, offset: u32, len: usize) -> &[u8] {
         for cell in self.cells(offset, len) {
-            // SAFETY: the cell has just checked that nobody is writing.
+            // SAFETY: the cell has just checked that no thread writes.
             let written = cell.with(|written| unsafe { *written });
             assert!(written, "bytes are read that nobody wrote");
         }

@@ -1,4 +1,4 @@
-//! Models of how commits, the sealing of a memtable and its feeding work together.
+//! Models of how commits, the sealing of a memtable and its flush work together.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -6,18 +6,18 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
 use crate::publisher::Publisher;
-use crate::room::Room;
+use crate::reservations::Reservations;
 use crate::sync::Mutex;
 
 /// A memtable with a slot for each sequence number; the checker sees every access to a slot.
 struct Table {
-    room: Room,
+    reservations: Reservations,
     slots: [UnsafeCell<bool>; 4],
-    /// What folds have put in the place of slots.
+    /// The slots that folds replaced.
     folded: [UnsafeCell<bool>; 4],
 }
 
-/// The parts of a store that take part, as `commit.rs`, `feeder.rs` and `store.rs` use them. Version 0
+/// The parts of a store that take part, as `commit.rs`, `engine.rs` and `memtable_flush.rs` use them. Version 0
 /// has the first memtable active, version 1 has it sealed, version 2 has it in the trees.
 struct Store {
     tables: [Table; 2],
@@ -29,7 +29,7 @@ struct Store {
 impl Table {
     fn new() -> Table {
         Table {
-            room: Room::new(),
+            reservations: Reservations::new(),
             slots: [0; 4].map(|_| UnsafeCell::new(false)),
             folded: [0; 4].map(|_| UnsafeCell::new(false)),
         }
@@ -45,15 +45,15 @@ impl Table {
         self.folded[sequence as usize].with_mut(|slot| unsafe { *slot = true });
     }
 
-    /// How many folds there were.
+    /// The number of folds.
     fn folds(&self) -> usize {
-        // SAFETY: asked when nobody folds any more; the checker would object.
+        // SAFETY: called after the last fold; the checker would object.
         let is_set = |slot: &&UnsafeCell<bool>| slot.with(|slot| unsafe { *slot });
         self.folded.iter().filter(is_set).count()
     }
 
     fn has(&self, sequence: u64) -> bool {
-        // SAFETY: only asked for numbers whose commits are over; the checker would object.
+        // SAFETY: only called for finished commits; the checker would object.
         self.slots[sequence as usize].with(|slot| unsafe { *slot })
     }
 }
@@ -72,23 +72,23 @@ impl Store {
         &self.tables[self.version.load(Ordering::Acquire).min(1)]
     }
 
-    /// One operation: `Inner::commit`. Returns the index of the table, and the sequence number.
+    /// One operation: `Engine::commit`. Returns the index of the table, and the sequence number.
     fn commit(&self) -> (usize, u64) {
         let mut next = self.next_sequence.lock();
         let table = self.active();
         let index = usize::from(std::ptr::eq(table, &self.tables[1]));
-        assert!(table.room.reserve(1, || 0, 8));
+        assert!(table.reservations.reserve(1, || 0, 8));
         *next += 1;
         let sequence = *next;
-        table.room.note_last_sequence(sequence);
+        table.reservations.note_last_sequence(sequence);
         drop(next);
         table.insert(sequence);
-        table.room.leave(1);
+        table.reservations.leave(1);
         self.publisher.publish(sequence, sequence);
         (index, sequence)
     }
 
-    /// `Inner::fold_hot`, after a commit to the table with this index.
+    /// `Engine::fold_hot`, after a commit to the table with this index.
     fn fold(&self, index: usize, sequence: u64) {
         let visible = self.publisher.visible();
         assert!(visible >= sequence);
@@ -98,29 +98,29 @@ impl Store {
         }
         let state = self.next_sequence.lock();
         let table = self.active();
-        if !std::ptr::eq(table, &self.tables[index]) || !table.room.reserve(1, || 0, 8) {
+        if !std::ptr::eq(table, &self.tables[index]) || !table.reservations.reserve(1, || 0, 8) {
             return;
         }
         drop(state);
         table.insert_folded(sequence);
-        table.room.leave(1);
+        table.reservations.leave(1);
     }
 
-    /// `Inner::seal`, then the start of `Inner::feed`. Returns how many folds the feeder met.
-    fn seal_and_feed(&self) -> usize {
+    /// `Engine::seal`, then the start of `Engine::flush_memtable`. Returns the number of folds that the flush found.
+    fn seal_and_flush(&self) -> usize {
         let sealed = &self.tables[0];
         let state = self.next_sequence.lock();
         self.version.store(1, Ordering::Release);
         drop(state);
-        while !sealed.room.is_quiet() {
+        while !sealed.reservations.has_no_writers() {
             thread::yield_now();
         }
-        let last = sealed.room.last_sequence();
+        let last = sealed.reservations.last_sequence();
         self.publisher.wait(last);
         for sequence in 1..=last {
             assert!(
                 sealed.has(sequence),
-                "commit {sequence} of {last} was not fed"
+                "commit {sequence} of {last} was not flushed"
             );
         }
         let folds = sealed.folds();
@@ -130,7 +130,7 @@ impl Store {
         folds
     }
 
-    /// `Inner::snapshot`: a version and a number that agree.
+    /// `Engine::snapshot`: a version and a number that agree.
     fn snapshot(&self) -> (usize, u64) {
         let mut version = self.version.load(Ordering::Acquire);
         loop {
@@ -160,7 +160,7 @@ pub(crate) fn become_visible_in_order() {
     }
 }
 
-pub(crate) fn a_feeder_sees_all_of_a_sealed_memtable() {
+pub(crate) fn a_flush_sees_all_of_a_sealed_memtable() {
     let store = Store::new();
     let writers = [(), ()].map(|()| {
         let store = store.clone();
@@ -168,7 +168,7 @@ pub(crate) fn a_feeder_sees_all_of_a_sealed_memtable() {
             store.commit();
         })
     });
-    store.seal_and_feed();
+    store.seal_and_flush();
     for writer in writers {
         writer.join().unwrap();
     }
@@ -176,26 +176,26 @@ pub(crate) fn a_feeder_sees_all_of_a_sealed_memtable() {
     assert_eq!(found(&store.tables[0]) + found(&store.tables[1]), 2);
 }
 
-/// While one writer uses its reservation and leaves, the next must not take room that is used.
+/// While one writer uses its reservation and leaves, the next must not take space that is used.
 pub(crate) fn a_reservation_is_never_counted_too_low() {
-    let room = Arc::new(Room::new());
+    let reservations = Arc::new(Reservations::new());
     let used = Arc::new(AtomicUsize::new(0));
-    assert!(room.reserve(6, || 0, 10));
-    let (its_room, its_used) = (room.clone(), used.clone());
+    assert!(reservations.reserve(6, || 0, 10));
+    let (its_reservations, its_used) = (reservations.clone(), used.clone());
     let writer = thread::spawn(move || {
         its_used.fetch_add(6, Ordering::Relaxed);
-        its_room.leave(6);
+        its_reservations.leave(6);
     });
     let reserver = thread::spawn(move || {
-        let entered = room.reserve(5, || used.load(Ordering::Relaxed), 10);
+        let entered = reservations.reserve(5, || used.load(Ordering::Relaxed), 10);
         assert!(!entered, "6 and 5 are more than 10");
     });
     writer.join().unwrap();
     reserver.join().unwrap();
 }
 
-/// A fold sees all that is visible, and it is over before the feeder begins.
-pub(crate) fn a_fold_sees_all_that_is_visible_and_the_feeder_waits_for_it() {
+/// A fold sees all visible commits, and is finished before the flush begins.
+pub(crate) fn a_fold_sees_all_that_is_visible_and_the_flush_waits_for_it() {
     let store = Store::new();
     let writers = [(), ()].map(|()| {
         let store = store.clone();
@@ -204,7 +204,7 @@ pub(crate) fn a_fold_sees_all_that_is_visible_and_the_feeder_waits_for_it() {
             store.fold(index, sequence);
         })
     });
-    let folds = store.seal_and_feed();
+    let folds = store.seal_and_flush();
     for writer in writers {
         writer.join().unwrap();
     }
@@ -222,7 +222,7 @@ pub(crate) fn a_snapshot_holds_all_that_is_visible() {
     let reader = thread::spawn(move || {
         let (version, sequence) = other.snapshot();
         let in_trees = if version == 2 {
-            other.tables[0].room.last_sequence()
+            other.tables[0].reservations.last_sequence()
         } else {
             0
         };
@@ -233,7 +233,7 @@ pub(crate) fn a_snapshot_holds_all_that_is_visible() {
             assert!(there, "version {version} lacks commit {sequence}");
         }
     });
-    store.seal_and_feed();
+    store.seal_and_flush();
     writer.join().unwrap();
     reader.join().unwrap();
 }

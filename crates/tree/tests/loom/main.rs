@@ -1,9 +1,9 @@
 //! The lock-free parts under a model checker: every interleaving of a few threads, with all values that
 //! the memory model allows a load to return.
 //!
-//! `FROND_PREEMPTIONS` is how often a thread may be interrupted in one run (2); `all` takes that
-//! bound away, which takes minutes. The files under test are compiled into this
-//! program again, with the model checker's atomics and locks in the place of the system's.
+//! `FROND_PREEMPTIONS` is the number of preemptions per run (2); `all` removes the
+//! bound, which takes minutes. The files under test are compiled into this
+//! program again, with the atomics and locks of the model checker instead of the system's.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -21,10 +21,10 @@ mod entry;
 #[path = "../../src/publisher.rs"]
 #[allow(dead_code, unused_imports, reason = "the models do not call all of it")]
 mod publisher;
-#[path = "../../src/memtable/room.rs"]
-mod room;
+#[path = "../../src/memtable/reservations.rs"]
+mod reservations;
 
-/// The kinds of messages, as far as an entry knows them.
+/// The kinds of messages, for the entries of the models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Put,
@@ -53,12 +53,12 @@ const MODELS: &[Model] = &[
         commits::become_visible_in_order,
     ),
     (
-        "commits::a_feeder_sees_all_of_a_sealed_memtable",
-        commits::a_feeder_sees_all_of_a_sealed_memtable,
+        "commits::a_flush_sees_all_of_a_sealed_memtable",
+        commits::a_flush_sees_all_of_a_sealed_memtable,
     ),
     (
-        "commits::a_fold_sees_all_that_is_visible_and_the_feeder_waits_for_it",
-        commits::a_fold_sees_all_that_is_visible_and_the_feeder_waits_for_it,
+        "commits::a_fold_sees_all_that_is_visible_and_the_flush_waits_for_it",
+        commits::a_fold_sees_all_that_is_visible_and_the_flush_waits_for_it,
     ),
     (
         "commits::a_reservation_is_never_counted_too_low",

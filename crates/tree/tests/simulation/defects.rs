@@ -1,4 +1,4 @@
-//! Single situations: defects that were found, and what a failing disk leads to.
+//! Regression tests: bugs that the simulation found, and the effects of a failing disk.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,7 +52,7 @@ fn fault(kind: Kind, file: &'static str, code: i32) -> Fault {
     }
 }
 
-/// A checkpoint while the commit that created a tree was not fed yet kept the tree without the rest of the commit.
+/// A checkpoint while the commit that created a tree was not flushed yet kept the tree without the rest of the commit.
 #[test]
 fn a_created_tree_is_not_durable_before_the_rest_of_its_commit() {
     let mut reached = 0;
@@ -92,7 +92,7 @@ fn a_created_tree_is_not_durable_before_the_rest_of_its_commit() {
     assert!(reached > 5);
 }
 
-/// The number of the next superblock rose with a failure, and the next try wrote over the only good one.
+/// A failed checkpoint incremented the generation, so that the retry overwrote the only valid superblock.
 #[test]
 fn a_superblock_that_could_not_be_written_does_not_cost_the_last_one() {
     for seed in 0..200 {
@@ -109,7 +109,7 @@ fn a_superblock_that_could_not_be_written_does_not_cost_the_last_one() {
             ..fault(Kind::Write, "data", ENOSPC)
         });
         assert!(matches!(store.checkpoint(), Err(Error::Io { .. })));
-        // The next try is cut short; most seeds hit the write of its superblock.
+        // The retry is interrupted; most seeds hit the write of its superblock.
         disk.crash_after(2 + seed % 4);
         let _ = store.checkpoint();
         disk.crash_after(0);
@@ -120,7 +120,7 @@ fn a_superblock_that_could_not_be_written_does_not_cost_the_last_one() {
     }
 }
 
-/// What a killed process had written but not synced was read, counted as durable, and built upon.
+/// Unsynced writes of a killed process were read and taken for durable.
 #[test]
 fn what_a_killed_process_did_not_sync_is_synced_before_it_counts() {
     for seed in 0..200 {
@@ -153,7 +153,7 @@ fn what_a_killed_process_did_not_sync_is_synced_before_it_counts() {
     }
 }
 
-/// Its feeder and its log stayed in memory for ever.
+/// The threads and the log of a failed store stayed in memory.
 #[test]
 fn a_store_that_failed_ends_its_threads_when_it_is_closed() {
     let disk = SimDisk::new(1);
@@ -252,7 +252,7 @@ fn a_full_disk_stalls_commits_and_they_go_on_when_there_is_room() {
     }
 }
 
-/// A failed try left its half-written extents behind, and the next one took more room.
+/// A failed flush leaked its half-written extents, and the retry used more space.
 #[test]
 fn tries_on_a_full_disk_take_no_more_room() {
     let disk = SimDisk::new(4);
@@ -320,7 +320,7 @@ fn several_threads_may_commit_and_read_without_background_threads() {
     assert!((1..5).all(synced));
 }
 
-/// They were called damage, because others between them stayed deleted.
+/// Such segments were reported as damage, because others between them stayed deleted.
 #[test]
 fn segments_that_a_crash_brings_back_are_no_problem() {
     let disk = SimDisk::new(7);
@@ -362,7 +362,7 @@ fn segments_that_a_crash_brings_back_are_no_problem() {
     }
 }
 
-/// Its trees were merged on several threads, so that a simulation did not replay.
+/// Trees were merged on several threads, so that a simulation was not deterministic.
 #[test]
 fn a_load_of_several_trees_replays_without_background_threads() {
     let run = || {
@@ -391,7 +391,7 @@ fn a_load_of_several_trees_replays_without_background_threads() {
     assert!((0..5).all(|_| run() == first));
 }
 
-/// A new segment that was there but could not be made durable stayed behind empty, and a replay began with it.
+/// A new segment that could not be made durable was left empty, and a replay began with it.
 #[test]
 fn the_log_goes_on_in_a_segment_that_could_not_be_begun() {
     for kind in [Kind::Open, Kind::SyncDirectory] {
@@ -402,8 +402,8 @@ fn the_log_goes_on_in_a_segment_that_could_not_be_begun() {
         }
         let file = if kind == Kind::Open { "log" } else { "" };
         disk.add_fault(fault(kind, file, EIO));
-        // Settling leaves the log's current segment behind.
-        store.settle().unwrap();
+        // Compaction starts a new segment of the log.
+        store.compact().unwrap();
         for number in 40..50 {
             put(&store, number, Durability::Synced).unwrap();
         }

@@ -1,5 +1,5 @@
-//! Every bit of a small store is flipped, one at a time: each flip is named, or changes no answer. A verification
-//! names each one that is not in free space.
+//! Every bit of a small store is flipped, one at a time: each flip is reported, or changes no result. A verification
+//! reports each one that is not in free space.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,7 +50,7 @@ fn build(seed: u64) -> (SimDisk, Vec<Model>, usize) {
     (disk.after_kill(), models, synced)
 }
 
-/// The content of a damaged store is right, or the damage is named.
+/// The content of a damaged store is right, or the damage is reported.
 fn check(disk: &SimDisk, name: &str, models: &[Model], synced: usize) -> Result<()> {
     let mut random = SmallRng::seed_from_u64(0);
     let is_log = name.starts_with("log");

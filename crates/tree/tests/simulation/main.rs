@@ -1,6 +1,6 @@
 //! The engine on a simulated disk: crashes at any operation, torn, lost and reordered writes, failing
-//! operations, full disks, flipped bits. After each crash the content is compared with a model, and some of what crashes
-//! leave is verified.
+//! operations, full disks, flipped bits. After each crash the content is compared with a model, and some of
+//! the stores are verified.
 //!
 //! `FROND_CRASHES` sets the number of crashes, `FROND_SEED` the first seed, `FROND_FLIP_STEP` which bits are flipped:
 //! each one, or each so many. A failure names the seed; `FROND_SEED=<seed> FROND_CRASHES=1` runs it again.

@@ -1,4 +1,4 @@
-//! What a store must hold, and random work for it.
+//! The expected content of a store, and random work for it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Included, Unbounded};
@@ -123,7 +123,7 @@ impl Model {
         }
     }
 
-    /// What a loader brought lies below everything that was committed.
+    /// A load goes below everything that was committed.
     pub fn finish_load(&mut self, tree: TreeId, mut content: Tree) {
         for op in self.loading.remove(&tree).unwrap() {
             change(tree, &mut content, &op);

@@ -1,4 +1,4 @@
-//! One store through many lives: each opens it, works, and ends in a crash, mostly.
+//! A store that is opened many times: each life works on it, and mostly ends in a crash.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::model::{
 };
 use crate::support::{EIO, Fault, Kind, SimDisk};
 
-/// What a seed led to.
+/// The result of a seed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub crashes: u64,
@@ -35,7 +35,7 @@ struct World {
     journal: bool,
     fanout: usize,
     memtable_bytes: usize,
-    /// Whether what a crash leaves is verified.
+    /// Whether the store is verified after a crash.
     verifies: bool,
     /// What was found at the last look, and is durable.
     base: Model,
@@ -52,7 +52,7 @@ struct World {
     outcome: Outcome,
 }
 
-/// How a life goes wrong.
+/// The fault of a life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     /// A crash at an operation of the work.
@@ -187,7 +187,7 @@ impl World {
         self.end(store, trouble, end);
     }
 
-    /// Makes the trouble happen from now on, if it is one that the disk makes.
+    /// Activates the fault, if it is one of the disk.
     fn arm(&mut self, trouble: Trouble, after: u64) {
         let fault = |kind, file, after, times, place| Fault {
             kind,
@@ -285,7 +285,7 @@ impl World {
             let outcome = match self.random.random_range(0..100) {
                 0..86 => self.commit(store),
                 86 => self.load(store),
-                87 => self.saved(store.settle()),
+                87 => self.saved(store.compact()),
                 88..90 => self.saved(store.checkpoint()),
                 90..92 => store.flush_log().map(|()| self.safe = self.pending.len()),
                 92..94 => {
@@ -455,7 +455,7 @@ impl World {
         self.doubt
     }
 
-    /// Readers go on, whatever happened to writers.
+    /// Reads continue after failed writes.
     fn check_reads(&mut self, store: &Store, trouble: Trouble) {
         let snapshot = store.snapshot();
         let outcome = commits_in(&snapshot).and_then(|commits| {
@@ -475,12 +475,12 @@ impl World {
         }
     }
 
-    /// The trouble goes away, and the store goes on by itself.
+    /// The fault ends, and the store recovers without a restart.
     fn recover(&mut self, store: &Store) {
         self.disk.clear_faults();
         for _ in 0..20 {
             let mut outcome = self.commit(store);
-            // A feeder tries again after a pause of two seconds at most.
+            // The flusher retries after a pause of two seconds at most.
             let start = std::time::Instant::now();
             while !self.inline && matches!(outcome, Err(Error::Stalled { .. })) {
                 assert!(start.elapsed().as_secs() < 60, "not recovered");
@@ -509,7 +509,7 @@ impl World {
             }
         }
         self.outcome.crashes += 1;
-        // The kernel forgets what it could not write only when the machine goes down.
+        // The kernel loses unwritten data only when the machine crashes.
         let is_kill = trouble != Trouble::Changes && trouble != Trouble::Full && self.chance(0.2);
         self.disk.crash_after(0);
         drop(store);

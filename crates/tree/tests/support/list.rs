@@ -1,5 +1,5 @@
-//! Update messages whose order counts: changes of a list of named numbers. A change that is lost, doubled, or applied
-//! in another order is seen in the list.
+//! Update messages whose order matters: changes of a list of named numbers. The list shows a change that was lost,
+//! doubled, or applied in another order.
 
 use frond_tree::{MergeOperator, TreeId};
 
@@ -100,7 +100,7 @@ fn change(elements: &mut Vec<Change>, change: Change) {
     }
 }
 
-/// Changes lists.
+/// The merge operator of lists.
 pub struct Lists;
 
 impl MergeOperator for Lists {

@@ -1,4 +1,4 @@
-//! A disk in memory with faults. What happened on it depends on its calls and its seed alone.
+//! A simulated disk in memory with faults. Its behaviour depends only on its calls and its seed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -36,12 +36,12 @@ impl Change {
 
 #[derive(Clone, Default)]
 struct File {
-    /// What reads see.
+    /// The content that reads see.
     current: Vec<u8>,
-    /// What is on the platter, and what was done since the last sync.
+    /// The durable content, and the changes since the last sync.
     durable: Vec<u8>,
     unsynced: Vec<Change>,
-    /// The change that the crash hit: a crash of the machine may leave it, in part.
+    /// The change during which the crash happened: a crash of the machine may apply it in part.
     last: Option<Change>,
 }
 
@@ -68,19 +68,19 @@ pub struct Fault {
     pub kind: Kind,
     /// The start of the names of the files that it hits.
     pub file: &'static str,
-    /// Operations that are spared before, and those that fail then.
+    /// The number of operations that succeed first, and of those that fail then.
     pub after: u64,
     pub times: u64,
     /// Only reads and writes that touch this part of the file.
     pub place: Option<std::ops::Range<u64>>,
-    /// What the system says: `EIO` or `ENOSPC`.
+    /// The error: `EIO` or `ENOSPC`.
     pub code: i32,
 }
 
 #[derive(Clone, Default)]
 struct State {
     files: Vec<File>,
-    /// The directory as it is, and as it is on the platter.
+    /// The current directory, and the durable one.
     names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
     operations: u64,

@@ -1,4 +1,4 @@
-//! `$lookup` and the `$unwind` of what it found become one stage: no array is built.
+//! `$lookup` absorbs an `$unwind` of its result, so that no array is built.
 
 use crate::aggregate::stages::Stage;
 

@@ -1,8 +1,8 @@
-//! A `$match` goes before stages that leave what it looks at as it is, so that indexes can serve it
-//! and fewer documents are worked on.
+//! A `$match` moves before stages that do not change the fields it requires, so that indexes can serve it
+//! and fewer documents are processed.
 
 use crate::aggregate::stages::{Stage, transform::Transform};
-use crate::needs::{Needs, Share};
+use crate::required_fields::{RequiredFields, Requirement};
 
 pub(super) fn apply(stages: &mut [Stage]) {
     for start in 1..stages.len() {
@@ -11,7 +11,7 @@ pub(super) fn apply(stages: &mut [Stage]) {
             && let (Some(earlier), Some(Stage::Filter(filter))) =
                 (stages.get(before), stages.get(at))
         {
-            if !leaves(earlier, &filter.filter.needs()) {
+            if !leaves(earlier, &filter.filter.required_fields()) {
                 break;
             }
             stages.swap(before, at);
@@ -24,13 +24,12 @@ fn first_name(path: &str) -> &str {
     path.split('.').next().unwrap_or_default()
 }
 
-/// Whether a stage leaves the fields that are needed as they are, and passes or drops documents
-/// whole.
-fn leaves(stage: &Stage, needs: &Needs) -> bool {
-    if needs.is_whole() {
+/// Whether a stage does not change the required fields, and only passes or drops documents.
+fn leaves(stage: &Stage, required: &RequiredFields) -> bool {
+    if required.is_whole() {
         return false;
     }
-    let untouched = |path: &str| needs.share(first_name(path)) == Share::Nothing;
+    let untouched = |path: &str| required.requirement(first_name(path)) == Requirement::None;
     match stage {
         Stage::Sort(sort) => sort.limit.is_none(),
         Stage::Unwind(unwind) => {
@@ -40,7 +39,7 @@ fn leaves(stage: &Stage, needs: &Needs) -> bool {
         Stage::Transform(transform) => match &**transform {
             Transform::Add(fields) => fields.names().all(untouched),
             Transform::Project(projection) => {
-                (needs.paths()).all(|path| projection.keeps(first_name(path)))
+                (required.paths()).all(|path| projection.keeps(first_name(path)))
             }
             Transform::Replace(..) => false,
         },

@@ -1,4 +1,4 @@
-//! Rules that change a pipeline so that it does the same with less work: one file each.
+//! Optimization rules of pipelines: one file each.
 
 mod count;
 mod lookup_unwind;

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, canonical_class, doc};
 use std::sync::Arc;
 
-/// Becomes `$group` by a `$switch` over the boundaries, and `$sort` by `_id`.
+/// Desugars to `$group` by a `$switch` over the boundaries, and `$sort` by `_id`.
 pub(super) fn parse(
     argument: Value<'_>,
     context: &ParseContext<'_>,

@@ -1,16 +1,16 @@
-//! `$densify`: makes documents where a sequence of numbers or dates has gaps.
+//! `$densify`: adds documents where a sequence of numbers or dates has gaps.
 
 use super::Stage;
 use super::sort::Sort;
 use super::unwind::with_value;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{DocSource, ExecContext, Fault, Source};
-use crate::aggregate::options::{Options, Type};
 use crate::error::{Error, Result};
 use crate::expr::unit::Unit;
 use crate::expr::zone::Zone;
 use crate::expr::{FieldPath, field_path};
 use crate::number::Number;
+use crate::options::{Options, Type};
 use crate::paths::check_field_path;
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, compare, key};
 use std::collections::{HashMap, VecDeque};

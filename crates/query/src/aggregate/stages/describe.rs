@@ -3,8 +3,8 @@
 use super::Stage;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{ExecContext, Fault, Source};
-use crate::aggregate::options::{Options, Type};
 use crate::error::{Error, Result};
+use crate::options::{Options, Type};
 use frond_bson::{DocBuf, Value};
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use crate::aggregate::exec::{Deferred, DocSource, Docs, ExecContext, Fault, Sour
 use crate::aggregate::{ParseContext, Pipeline};
 use crate::error::{Error, Result};
 use crate::expr::check_bytes;
-use crate::spill::Shelf;
+use crate::spill::SpillBuffer;
 use frond_bson::{ArrayBuf, DocBuf, Value};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -76,16 +76,16 @@ pub(super) fn open<E: Fault>(
     let stage = stage.clone();
     let context = context.clone();
     Box::new(Deferred::new(input, move |mut input: Source<E>| {
-        let mut shelf = Shelf::new(context.budget("$facet", context.limits.facet));
+        let mut buffer = SpillBuffer::new(context.budget("$facet", context.limits.facet));
         while let Some(doc) = input.next()? {
-            shelf.push(doc)?;
+            buffer.push(doc)?;
         }
         drop(input);
-        let shelf = Arc::new(Mutex::new(shelf));
+        let buffer = Arc::new(Mutex::new(buffer));
         let mut result = DocBuf::new();
         for (name, pipeline) in &stage.facets {
             let input: Source<E> = Box::new(Reading {
-                shelf: shelf.clone(),
+                buffer: buffer.clone(),
                 position: 0,
             });
             let mut source = pipeline.execute(input, &context)?;
@@ -102,18 +102,18 @@ pub(super) fn open<E: Fault>(
 
 /// Reads the documents that all facets share.
 struct Reading {
-    shelf: Arc<Mutex<Shelf>>,
+    buffer: Arc<Mutex<SpillBuffer>>,
     position: usize,
 }
 
 impl<E: Fault> DocSource<E> for Reading {
     fn next(&mut self) -> Result<Option<DocBuf>, E> {
         // A facet that panicked leaves the documents as they were.
-        let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.position >= shelf.len() {
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.position >= buffer.len() {
             return Ok(None);
         }
-        let doc = shelf.get(self.position)?.clone();
+        let doc = buffer.get(self.position)?.clone();
         self.position += 1;
         Ok(Some(doc))
     }

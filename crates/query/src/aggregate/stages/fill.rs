@@ -2,12 +2,12 @@
 
 use super::Stage;
 use super::transform;
-use crate::aggregate::options::{Options, Type};
 use crate::aggregate::{ParseContext, window};
 use crate::error::{Error, Result};
+use crate::options::{Options, Type};
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
 
-/// Becomes `$setWindowFields` for what is filled from neighbours, and `$addFields` for the rest.
+/// Desugars to `$setWindowFields` for fields filled from neighbours, and `$addFields` for the rest.
 pub(super) fn parse(
     argument: Value<'_>,
     context: &ParseContext<'_>,

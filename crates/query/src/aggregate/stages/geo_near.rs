@@ -1,6 +1,6 @@
 //! `$geoNear`: documents near a point, the nearest first, with their distances.
 //!
-//! The collection finds them in order, see `Pipeline::split_front`; the stage writes the distances.
+//! The collection returns them in order, see `Pipeline::split_front`; the stage adds the distances.
 
 use super::Stage;
 use super::unwind::with_value;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(crate) struct GeoNear {
     near: Near,
-    /// The query operator that asks the same, for `explain`.
+    /// The equivalent query operator, for `explain`.
     operator: DocBuf,
     distance_field: Vec<Box<str>>,
     locations_field: Option<Vec<Box<str>>>,

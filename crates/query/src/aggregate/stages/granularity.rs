@@ -1,4 +1,4 @@
-//! Preferred numbers: the series that boundaries of `$bucketAuto` are rounded to.
+//! Preferred numbers: the series to which `$bucketAuto` rounds boundaries.
 //!
 //! Renard series (ISO 3), E series (IEC 60063), 1-2-5, and powers of two.
 

@@ -2,8 +2,8 @@
 
 use super::Stage;
 use super::sort::Sort;
+use crate::accumulators::{self, Plan};
 use crate::aggregate::ParseContext;
-use crate::aggregate::accumulators::{self, Plan};
 use crate::error::{Error, Result};
 use crate::expr::{Node, Parser};
 use crate::meta::MetaFields;

@@ -2,7 +2,7 @@
 //! their groups on disk and added afterwards, in the order they came in.
 
 use super::group::Group;
-use crate::aggregate::accumulators::Accumulator;
+use crate::accumulators::Accumulator;
 use crate::aggregate::exec::{Deferred, DocSource, Docs, ExecContext, Fault, Source};
 use crate::display;
 use crate::error::{Error, ErrorCode, Result};

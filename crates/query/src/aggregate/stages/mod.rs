@@ -32,7 +32,7 @@ use crate::meta::MetaFields;
 use frond_bson::Value;
 use std::sync::Arc;
 
-/// A parsed stage. What it holds is shared, so that running it borrows nothing.
+/// A parsed stage. Its content is shared, so that its execution borrows nothing.
 #[derive(Clone, Debug)]
 pub(crate) enum Stage {
     BucketAuto(Arc<bucket_auto::BucketAuto>),
@@ -60,7 +60,7 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    /// The metadata that a stage asks for which does not see any.
+    /// The metadata that is requested by a stage that has none.
     pub(crate) fn blind_meta(&self) -> MetaFields {
         match self {
             Stage::BucketAuto(stage) => stage.meta(),
@@ -103,15 +103,15 @@ impl Stage {
         })
     }
 
-    /// Whether the stage makes its documents itself.
+    /// Whether the stage is a source of documents.
     pub(crate) fn is_source(&self) -> bool {
         matches!(self, Stage::Describe(_) | Stage::Documents(_))
     }
 }
 
-/// Where in a pipeline a stage may be.
+/// The allowed position of a stage in a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum Position {
     Any,
     First,
     Last,
@@ -121,7 +121,7 @@ pub(crate) enum Place {
 #[derive(Debug)]
 pub(crate) struct Operator {
     pub(crate) name: &'static str,
-    pub(crate) place: Place,
+    pub(crate) position: Position,
     /// Whether an update's pipeline may have it.
     pub(crate) in_updates: bool,
     /// Whether a pipeline inside `$facet` may have it.
@@ -130,13 +130,13 @@ pub(crate) struct Operator {
     pub(crate) parse: Parse,
 }
 
-/// Reads a stage's argument and adds what it stands for.
+/// Parses a stage's argument and appends the resulting stages.
 pub(crate) type Parse = fn(Value<'_>, &ParseContext<'_>, &mut Vec<Stage>) -> Result<()>;
 
 const fn stage(name: &'static str, parse: Parse) -> Operator {
     Operator {
         name,
-        place: Place::Any,
+        position: Position::Any,
         in_updates: false,
         in_facets: true,
         parse,
@@ -151,9 +151,9 @@ const fn transforms(name: &'static str, parse: Parse) -> Operator {
     }
 }
 
-const fn placed(name: &'static str, place: Place, parse: Parse) -> Operator {
+const fn placed(name: &'static str, position: Position, parse: Parse) -> Operator {
     Operator {
-        place,
+        position,
         in_facets: false,
         ..stage(name, parse)
     }
@@ -166,42 +166,42 @@ pub(crate) const OPERATORS: &[Operator] = &[
     }),
     stage("$bucket", bucket::parse),
     stage("$bucketAuto", bucket_auto::parse),
-    placed("$collStats", Place::First, |v, c, out| {
+    placed("$collStats", Position::First, |v, c, out| {
         describe::parse("$collStats", v, c, out)
     }),
     stage("$count", group::parse_count),
     stage("$densify", densify::parse),
-    placed("$currentOp", Place::First, |v, c, out| {
+    placed("$currentOp", Position::First, |v, c, out| {
         describe::parse("$currentOp", v, c, out)
     }),
-    placed("$documents", Place::First, documents::parse),
+    placed("$documents", Position::First, documents::parse),
     Operator {
         in_facets: false,
         ..stage("$facet", facet::parse)
     },
     stage("$fill", fill::parse),
-    placed("$geoNear", Place::First, geo_near::parse),
+    placed("$geoNear", Position::First, geo_near::parse),
     stage("$graphLookup", graph_lookup::parse),
     stage("$group", group::parse),
-    placed("$indexStats", Place::First, |v, c, out| {
+    placed("$indexStats", Position::First, |v, c, out| {
         describe::parse("$indexStats", v, c, out)
     }),
     stage("$limit", range::parse_limit),
-    placed("$listLocalSessions", Place::First, |v, c, out| {
+    placed("$listLocalSessions", Position::First, |v, c, out| {
         describe::parse("$listLocalSessions", v, c, out)
     }),
-    placed("$listSessions", Place::First, |v, c, out| {
+    placed("$listSessions", Position::First, |v, c, out| {
         describe::parse("$listSessions", v, c, out)
     }),
     stage("$lookup", lookup::parse),
     stage("$match", filter::parse),
-    placed("$merge", Place::Last, |v, c, out| {
+    placed("$merge", Position::Last, |v, c, out| {
         write::parse("$merge", v, c, out)
     }),
-    placed("$out", Place::Last, |v, c, out| {
+    placed("$out", Position::Last, |v, c, out| {
         write::parse("$out", v, c, out)
     }),
-    placed("$planCacheStats", Place::First, |v, c, out| {
+    placed("$planCacheStats", Position::First, |v, c, out| {
         describe::parse("$planCacheStats", v, c, out)
     }),
     transforms("$project", transform::project),
@@ -220,7 +220,7 @@ pub(crate) const OPERATORS: &[Operator] = &[
 ];
 
 /// Stages that MongoDB has and this server does not.
-const UNSUPPORTED: &[&str] = &[
+pub(crate) const UNSUPPORTED: &[&str] = &[
     "$changeStream",
     "$changeStreamSplitLargeEvent",
     "$listSampledQueries",
@@ -268,11 +268,7 @@ pub(crate) fn find(name: &str) -> Result<&'static Operator> {
     ))
 }
 
-/// The stages, for the page on compatibility.
-pub(crate) fn reference() -> crate::reference::Family {
-    crate::reference::Family {
-        title: "Aggregation stages",
-        names: OPERATORS.iter().map(|operator| operator.name).collect(),
-        lacking: UNSUPPORTED.to_vec(),
-    }
+/// The names of the stages.
+pub(crate) fn names() -> Vec<&'static str> {
+    OPERATORS.iter().map(|operator| operator.name).collect()
 }

@@ -1,4 +1,4 @@
-//! `$out` and `$merge`: the host writes what the pipeline gives.
+//! `$out` and `$merge`: the host writes the results of the pipeline.
 
 use super::Stage;
 use crate::aggregate::ParseContext;
@@ -20,7 +20,7 @@ pub(crate) struct Write {
     outer: Option<DocBuf>,
 }
 
-/// What [`super::Host::write`] writes, and how.
+/// The argument of [`super::Host::write`].
 #[derive(Clone, Copy, Debug)]
 pub struct Writing<'w> {
     write: &'w Write,

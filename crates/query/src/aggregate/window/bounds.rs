@@ -1,4 +1,4 @@
-//! Which documents a window holds.
+//! The bounds of windows.
 
 use super::Order;
 use crate::error::{Error, Result};
@@ -11,9 +11,9 @@ use frond_bson::{Doc, OwnedValue, Value, compare};
 /// The bounds of a window.
 #[derive(Clone, Debug)]
 pub(super) enum Bounds {
-    /// By position: so many documents before or behind the current one.
+    /// By position: offsets from the current document.
     Documents { lower: End<i64>, upper: End<i64> },
-    /// By the value of the sort order: so much below or above that of the current document.
+    /// By the value of the sort field: offsets from that of the current document.
     Range {
         lower: End<OwnedValue>,
         upper: End<OwnedValue>,

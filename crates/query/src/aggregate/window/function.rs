@@ -1,8 +1,8 @@
-//! What is computed over a window: the functions, read from `{$sum: "$x", window: {..}}`.
+//! The functions over windows, parsed from `{$sum: "$x", window: {..}}`.
 
 use super::Order;
 use super::bounds::Bounds;
-use crate::aggregate::accumulators::{self, Plan};
+use crate::accumulators::{self, Plan};
 use crate::error::{Error, Result};
 use crate::expr::unit::Unit;
 use crate::expr::{Context, FieldPath, Node, Parser};
@@ -17,19 +17,19 @@ pub(super) enum Function {
     Covariance { input: Node, sample: bool },
     /// The number of the document in its partition, or its rank.
     Rank(Rank),
-    /// The value of another document, so many further.
+    /// The value of another document at an offset.
     Shift {
         output: Node,
         by: i64,
         default: OwnedValue,
     },
-    /// How fast a value changes between the ends of the window.
+    /// The rate of change of a value between the ends of the window.
     Derivative { input: Node, unit_ms: Option<i64> },
     /// The area below the values of the window.
     Integral { input: Node, unit_ms: Option<i64> },
-    /// An average in which older values count less.
+    /// An exponential moving average.
     ExpMovingAvg { input: Node, alpha: Decimal128 },
-    /// Gaps filled by lines between their neighbours.
+    /// Gaps filled by linear interpolation.
     LinearFill(Node),
     /// Gaps filled by the last value before them.
     Locf(Node),
@@ -37,11 +37,11 @@ pub(super) enum Function {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Rank {
-    /// Every document has its own.
+    /// Every document has its own number.
     Number,
-    /// Equal ones have the same, and leave out as many behind them.
+    /// Equal documents have the same rank, with gaps after them.
     Sparse,
-    /// Equal ones have the same, and nothing is left out.
+    /// Equal documents have the same rank, without gaps.
     Dense,
 }
 
@@ -114,8 +114,8 @@ const OTHERS: &[&str] = &[
     "$shift",
 ];
 
-/// The names of all functions, for the page on compatibility.
-pub(super) fn names() -> Vec<&'static str> {
+/// The names of all functions.
+pub(crate) fn names() -> Vec<&'static str> {
     ACCUMULATORS.iter().chain(OTHERS).copied().collect()
 }
 

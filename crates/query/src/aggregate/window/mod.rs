@@ -4,7 +4,7 @@
 //! states that documents can also leave again, [`run`] walks through the partitions.
 
 mod bounds;
-mod function;
+pub(crate) mod function;
 mod run;
 mod sliding;
 
@@ -12,11 +12,11 @@ pub(crate) use run::open;
 
 use crate::aggregate::ParseContext;
 use crate::aggregate::add_fields::AddFields;
-use crate::aggregate::options::{Options, Type};
 use crate::aggregate::stages::Stage;
 use crate::error::{Error, Result};
 use crate::expr::{FieldPath, Node, Parser, field_path};
 use crate::meta::MetaFields;
+use crate::options::{Options, Type};
 use crate::sort::SortSpec;
 use bounds::Bounds;
 use frond_bson::{Collator, Doc, Value};
@@ -135,15 +135,6 @@ pub(crate) fn parse(
         fields: tree,
     })));
     Ok(())
-}
-
-/// The functions, for the page on compatibility.
-pub(crate) fn reference() -> crate::reference::Family {
-    crate::reference::Family {
-        title: "Window functions",
-        names: function::names(),
-        lacking: Vec::new(),
-    }
 }
 
 /// Error 14 for a partition that is an array.

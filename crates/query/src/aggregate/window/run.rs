@@ -5,12 +5,12 @@ use super::bounds::{Bounds, End, shifted};
 use super::function::{Function, Rank, sort_value};
 use super::sliding::{Area, Covariance, Folded, Sliding, decimal, of_accumulator};
 use super::{Output, SetWindowFields, partition_is_array};
-use crate::aggregate::accumulators::{Accumulator, Plan};
+use crate::accumulators::{Accumulator, Plan};
 use crate::aggregate::exec::{Deferred, DocSource, ExecContext, Fault, Source};
 use crate::error::{Error, Result};
 use crate::expr::{Context, FieldPath, Frame, Node, Val};
 use crate::number::Number;
-use crate::spill::{Budget, Shelf, Sorted, Sorter};
+use crate::spill::{Budget, Sorted, Sorter, SpillBuffer};
 use frond_bson::key::{Direction, skip};
 use frond_bson::{Decimal128, Doc, DocBuf, OwnedValue, Value, compare};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) fn open<E: Fault>(
             Input::Sorted(sorter.finish()?)
         };
         let walk = Walk {
-            shelf: Shelf::new(budget.clone()),
+            buffer: SpillBuffer::new(budget.clone()),
             budget,
             now_ms,
             docs,
@@ -90,7 +90,7 @@ struct Walk<E> {
     /// The first document of the next partition.
     next: Option<(Vec<u8>, DocBuf)>,
     /// The documents of a partition.
-    shelf: Shelf,
+    buffer: SpillBuffer,
     /// The document that comes next.
     position: usize,
     windows: Vec<Window>,
@@ -98,9 +98,9 @@ struct Walk<E> {
 
 impl<E: Fault> DocSource<E> for Walk<E> {
     fn next(&mut self) -> Result<Option<DocBuf>, E> {
-        if self.position >= self.shelf.len() {
+        if self.position >= self.buffer.len() {
             self.read_partition()?;
-            if self.shelf.is_empty() {
+            if self.buffer.is_empty() {
                 return Ok(None);
             }
         }
@@ -111,15 +111,15 @@ impl<E: Fault> DocSource<E> for Walk<E> {
 }
 
 impl<E: Fault> Walk<E> {
-    /// Reads the next partition; the shelf is empty after the last.
+    /// Reads the next partition; the buffer is empty after the last.
     fn read_partition(&mut self) -> Result<(), E> {
-        self.shelf.clear();
+        self.buffer.clear();
         self.position = 0;
         self.windows.clear();
         match &mut self.docs {
             Input::Unsorted(source) => {
                 while let Some(doc) = source.next()? {
-                    self.shelf.push(doc)?;
+                    self.buffer.push(doc)?;
                 }
             }
             Input::Sorted(sorted) => {
@@ -132,13 +132,13 @@ impl<E: Fault> Walk<E> {
                 };
                 let length = self.stage.partition_bytes(&key);
                 let partition = key.get(..length).unwrap_or_default();
-                self.shelf.push(doc)?;
+                self.buffer.push(doc)?;
                 while let Some((key, doc)) = sorted.next()? {
                     if !key.starts_with(partition) || self.stage.partition_bytes(&key) != length {
                         self.next = Some((key, doc));
                         break;
                     }
-                    self.shelf.push(doc)?;
+                    self.buffer.push(doc)?;
                 }
             }
         }
@@ -150,10 +150,10 @@ impl<E: Fault> Walk<E> {
 
     /// The next document with its fields.
     fn step(&mut self) -> Result<DocBuf> {
-        let doc = self.shelf.get(self.position)?.clone();
+        let doc = self.buffer.get(self.position)?.clone();
         let order = self.stage.order.as_ref();
         let mut view = View {
-            shelf: &mut self.shelf,
+            buffer: &mut self.buffer,
             order: order.and_then(|order| order.only.as_ref()),
             now_ms: self.now_ms,
         };
@@ -192,7 +192,7 @@ impl<E: Fault> Walk<E> {
 
 /// The partition as windows see it.
 struct View<'v> {
-    shelf: &'v mut Shelf,
+    buffer: &'v mut SpillBuffer,
     order: Option<&'v FieldPath>,
     now_ms: i64,
 }
@@ -200,7 +200,7 @@ struct View<'v> {
 impl View<'_> {
     fn eval(&mut self, node: &Node, position: usize) -> Result<Option<OwnedValue>> {
         let now_ms = self.now_ms;
-        let doc = self.shelf.get(position)?;
+        let doc = self.buffer.get(position)?;
         Ok(node.eval(&Context::new(doc, now_ms))?.into_value())
     }
 
@@ -209,7 +209,7 @@ impl View<'_> {
         let Some(order) = self.order else {
             return Ok(OwnedValue::Null);
         };
-        let doc = self.shelf.get(position)?;
+        let doc = self.buffer.get(position)?;
         Ok(sort_value(order, doc).to_owned())
     }
 }
@@ -337,7 +337,7 @@ impl Window {
                     .ok()
                     .and_then(|at| at.checked_add(*by));
                 match other.and_then(|at| usize::try_from(at).ok()) {
-                    Some(at) if at < view.shelf.len() => {
+                    Some(at) if at < view.buffer.len() => {
                         Ok(Some(view.eval(output, at)?.unwrap_or(OwnedValue::Null)))
                     }
                     _ => Ok(Some(default.clone())),
@@ -393,7 +393,7 @@ impl Window {
                     OwnedValue::Null
                 };
                 let now_ms = view.now_ms;
-                let doc = view.shelf.get(self.high)?;
+                let doc = view.buffer.get(self.high)?;
                 let context = Context::new(doc, now_ms);
                 self.bytes += match &mut self.state {
                     State::Growing(state) if !state.wants_more() => 0,
@@ -433,7 +433,7 @@ impl Window {
         position: usize,
         view: &mut View<'_>,
     ) -> Result<(usize, usize)> {
-        let len = view.shelf.len();
+        let len = view.buffer.len();
         match bounds {
             Bounds::Documents { lower, upper } => {
                 let at = |end: &End<i64>, unbounded: usize, behind: i64| match end {
@@ -532,7 +532,7 @@ impl Window {
         };
         let mut at = after.unwrap_or(0).max(position + 1);
         let found = loop {
-            if at >= view.shelf.len() {
+            if at >= view.buffer.len() {
                 break None;
             }
             let value = view.eval(input, at)?.unwrap_or(OwnedValue::Null);

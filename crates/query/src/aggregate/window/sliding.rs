@@ -1,21 +1,20 @@
-//! States of windows that documents enter at one end and leave at the other.
+//! States of sliding windows: documents enter at one end and leave at the other.
 
-use crate::accumulate::{Average, Deviation, Sum};
-use crate::aggregate::accumulators::{Percentiles, Plan, Start, percentile_number};
+use crate::accumulators::{Plan, Start};
 use crate::error::{Error, Result};
-use crate::expr::{Context, Val};
+use crate::expr::{Context, Percentiles, Val, percentile_number};
 use crate::number::Number;
+use crate::statistics::{Average, StdDev, Sum};
 use frond_bson::{ArrayBuf, Collator, Decimal128, Doc, OwnedValue, Value};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// The state of one function over a window.
 pub(super) trait Sliding: Send {
-    /// A document enters: what the function takes of it. Returns about how many bytes are held for
-    /// it.
+    /// Adds the value of a document that enters. Returns the approximate number of bytes held for it.
     fn push(&mut self, value: &Val<'_>, context: &Context<'_>) -> Result<usize>;
 
-    /// The oldest document leaves.
+    /// Removes the oldest document.
     fn pop(&mut self);
 
     /// The result.
@@ -186,12 +185,12 @@ impl Fold for Average {
 }
 
 #[derive(Clone, Default)]
-struct Population(Deviation);
+struct Population(StdDev);
 #[derive(Clone, Default)]
-struct Sample(Deviation);
+struct Sample(StdDev);
 
-fn deviation(value: &Val<'_>) -> Deviation {
-    let mut deviation = Deviation::default();
+fn deviation(value: &Val<'_>) -> StdDev {
+    let mut deviation = StdDev::default();
     if let Some(value) = value.get() {
         deviation.add(&value);
     }

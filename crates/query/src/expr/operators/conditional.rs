@@ -1,6 +1,6 @@
 //! `$cond`, `$ifNull`, `$switch`.
 
-use super::{Arguments, Eval, Operator, lazy, special};
+use super::{Arguments, Eval, Operator, custom, lazy};
 use crate::error::{Error, Result};
 use crate::expr::node::{Context, Node};
 use crate::expr::parse::{Parser, required};
@@ -8,7 +8,7 @@ use crate::expr::value::Val;
 use frond_bson::Value;
 
 pub(super) const OPERATORS: &[Operator] = &[
-    special("$cond", parse_cond, Eval::Lazy(cond)),
+    custom("$cond", parse_cond, Eval::Lazy(cond)),
     lazy(
         "$ifNull",
         Arguments::Count {
@@ -17,7 +17,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         },
         if_null,
     ),
-    special("$switch", parse_switch, Eval::Lazy(switch)),
+    custom("$switch", parse_switch, Eval::Lazy(switch)),
 ];
 
 fn parse_cond(

@@ -1,6 +1,6 @@
 //! Dates: their parts, and dates from parts.
 
-use super::{Eval, Operator, given, one, special};
+use super::{Eval, Operator, custom, given, one};
 use crate::error::{Error, Result};
 use crate::expr::calendar::{Civil, DAY_MS, iso_days};
 use crate::expr::node::Node;
@@ -46,7 +46,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         &[required("date"), optional("timezone"), optional("iso8601")],
         to_parts,
     ),
-    special("$dateFromParts", parse_from_parts, Eval::Given(from_parts)),
+    custom("$dateFromParts", parse_from_parts, Eval::Given(from_parts)),
     one("$tsSecond", |v| timestamp_part("$tsSecond", v, |t| t.time)),
     one("$tsIncrement", |v| {
         timestamp_part("$tsIncrement", v, |t| t.increment)
@@ -55,7 +55,7 @@ pub(super) const OPERATORS: &[Operator] = &[
 
 /// An operator on a date: the date itself, or `{date: .., timezone: ..}`.
 const fn part(name: &'static str, f: for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>) -> Operator {
-    special(name, parse_part, Eval::Given(f))
+    custom(name, parse_part, Eval::Given(f))
 }
 
 fn parse_part(

@@ -1,17 +1,17 @@
 //! `$filter`, `$map`, `$reduce`: expressions evaluated for each element of an array.
 
-use super::{Eval, Operator, special};
+use super::{Eval, Operator, custom};
 use crate::error::{Error, Result};
-use crate::expr::node::{Context, Frame, Node, Special, check_bytes};
+use crate::expr::node::{Context, CustomOperator, Frame, Node, check_bytes};
 use crate::expr::parse::Parser;
 use crate::expr::value::Val;
 use crate::raw;
 use frond_bson::{ArrayBuf, Doc, MAX_DEPTH, Value};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    special("$filter", parse_filter, Eval::Never),
-    special("$map", parse_map, Eval::Never),
-    special("$reduce", parse_reduce, Eval::Never),
+    custom("$filter", parse_filter, Eval::Never),
+    custom("$map", parse_map, Eval::Never),
+    custom("$reduce", parse_reduce, Eval::Never),
 ];
 
 fn argument_doc<'v>(name: &str, code: i32, argument: Value<'v>) -> Result<&'v Doc> {
@@ -67,7 +67,7 @@ fn parse_filter(
         None => Node::Absent,
     };
     parser.binding(&[variable_name("$filter", doc)?], |parser, variable| {
-        Ok(Node::Special(Box::new(Filter {
+        Ok(Node::Custom(Box::new(Filter {
             input,
             variable,
             condition: parser.parse(condition)?,
@@ -84,7 +84,7 @@ struct Filter {
     limit: Node,
 }
 
-impl Special for Filter {
+impl CustomOperator for Filter {
     fn eval<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
         let input = self.input.eval(context)?;
         if input.is_nullish() {
@@ -173,7 +173,7 @@ fn parse_map(
     let body = (doc.get("in")).ok_or_else(|| missing_parameter("$map", "in", 16882))?;
     let input = parser.parse(input)?;
     parser.binding(&[variable_name("$map", doc)?], |parser, variable| {
-        Ok(Node::Special(Box::new(Map {
+        Ok(Node::Custom(Box::new(Map {
             input,
             variable,
             body: parser.parse(body)?,
@@ -188,7 +188,7 @@ struct Map {
     body: Node,
 }
 
-impl Special for Map {
+impl CustomOperator for Map {
     fn eval<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
         let input = self.input.eval(context)?;
         if input.is_nullish() {
@@ -228,7 +228,7 @@ fn parse_reduce(
     let input = parser.parse(part("input", 40077)?)?;
     let initial = parser.parse(part("initialValue", 40078)?)?;
     parser.binding(&["value", "this"], |parser, first| {
-        Ok(Node::Special(Box::new(Reduce {
+        Ok(Node::Custom(Box::new(Reduce {
             input,
             initial,
             first,
@@ -246,7 +246,7 @@ struct Reduce {
     body: Node,
 }
 
-impl Special for Reduce {
+impl CustomOperator for Reduce {
     fn eval<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
         let input = self.input.eval(context)?;
         if input.is_nullish() {

@@ -13,11 +13,11 @@ mod date_text;
 mod hash;
 mod iteration;
 mod meta;
+mod misc;
 mod object;
-mod percentile;
+pub(crate) mod percentile;
 mod regex;
 mod set;
-mod special;
 mod statistics;
 mod string;
 mod trigonometry;
@@ -25,8 +25,8 @@ mod types;
 mod variables;
 
 pub(crate) use array::positive_n;
-pub(crate) use object::merge;
-pub(crate) use special::no_javascript;
+pub(crate) use misc::no_javascript;
+pub(crate) use object::{merge, merge_input};
 
 use super::node::{Context, Node};
 use super::parse::{Named, Parser};
@@ -44,17 +44,17 @@ pub(crate) struct Operator {
     pub(crate) eval: Eval,
 }
 
-/// How an operator's argument is read.
+/// The form of an operator's argument.
 pub(crate) enum Arguments {
     /// A list; one argument may be given without a list.
     Count { min: usize, max: usize },
     /// A document of named arguments.
     Named(&'static [Named]),
-    /// A form of its own.
-    Special(ParseSpecial),
+    /// A custom form.
+    CustomOperator(ParseSpecial),
 }
 
-/// Reads an operator's argument in a form of its own.
+/// Parses an operator's argument in its custom form.
 pub(crate) type ParseSpecial = fn(&mut Parser<'_>, &'static Operator, Value<'_>) -> Result<Node>;
 
 impl Arguments {
@@ -181,10 +181,10 @@ const fn named_collated(
     }
 }
 
-const fn special(name: &'static str, parse: ParseSpecial, eval: Eval) -> Operator {
+const fn custom(name: &'static str, parse: ParseSpecial, eval: Eval) -> Operator {
     Operator {
         name,
-        arguments: Arguments::Special(parse),
+        arguments: Arguments::CustomOperator(parse),
         eval,
     }
 }
@@ -207,7 +207,7 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
     percentile::OPERATORS,
     regex::OPERATORS,
     set::OPERATORS,
-    special::OPERATORS,
+    misc::OPERATORS,
     statistics::OPERATORS,
     string::OPERATORS,
     trigonometry::OPERATORS,
@@ -216,7 +216,7 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
 ];
 
 /// Operators that run JavaScript, which is off.
-const JAVASCRIPT: &[&str] = &["$accumulator", "$function"];
+pub(crate) const JAVASCRIPT: &[&str] = &["$accumulator", "$function"];
 
 /// The operator with this name.
 pub(crate) fn find(name: &str) -> Option<&'static Operator> {
@@ -238,15 +238,11 @@ pub(crate) fn unknown(name: &str) -> Error {
     )
 }
 
-/// The expression operators, for the page on compatibility.
-pub(crate) fn reference() -> crate::reference::Family {
-    crate::reference::Family {
-        title: "Expression operators",
-        names: FAMILIES
-            .iter()
-            .flat_map(|family| family.iter())
-            .map(|o| o.name)
-            .collect(),
-        lacking: JAVASCRIPT.to_vec(),
-    }
+/// The names of the expression operators.
+pub(crate) fn names() -> Vec<&'static str> {
+    FAMILIES
+        .iter()
+        .flat_map(|family| family.iter())
+        .map(|o| o.name)
+        .collect()
 }

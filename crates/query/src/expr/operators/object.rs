@@ -1,6 +1,6 @@
 //! Documents: merging them, and fields whose names are computed or unusual.
 
-use super::{Arguments, Eval, Operator, many, named, special};
+use super::{Arguments, Eval, Operator, custom, many, named};
 use crate::error::{Error, Result};
 use crate::expr::node::{Node, check_bytes};
 use crate::expr::parse::{Parser, required};
@@ -9,7 +9,7 @@ use frond_bson::{Doc, DocBuf, Value};
 
 pub(super) const OPERATORS: &[Operator] = &[
     many("$mergeObjects", 0, Arguments::MANY, merge_objects),
-    special("$getField", parse_get_field, Eval::Many(get_field)),
+    custom("$getField", parse_get_field, Eval::Many(get_field)),
     named(
         "$setField",
         &[required("field"), required("input"), required("value")],
@@ -25,23 +25,31 @@ pub(super) const OPERATORS: &[Operator] = &[
 fn merge_objects<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     let mut merged = DocBuf::new();
     for value in values {
-        if value.is_nullish() {
+        let Some(doc) = merge_input(value)? else {
             continue;
-        }
-        let Some(doc) = value.as_doc() else {
-            return Err(Error::location(
-                40400,
-                format!(
-                    "$mergeObjects requires object inputs, but input {} is of type {}",
-                    crate::display::value(&value.or_null()),
-                    value.type_name()
-                ),
-            ));
         };
         merged = merge(&merged, doc);
         check_bytes(merged.len_bytes())?;
     }
     Ok(Val::doc(merged))
+}
+
+/// The document of an input of `$mergeObjects`; `None` for null and missing values.
+pub(crate) fn merge_input<'v>(value: &'v Val<'_>) -> Result<Option<&'v Doc>> {
+    if value.is_nullish() {
+        return Ok(None);
+    }
+    match value.as_doc() {
+        Some(doc) => Ok(Some(doc)),
+        None => Err(Error::location(
+            40400,
+            format!(
+                "$mergeObjects requires object inputs, but input {} is of type {}",
+                crate::display::value(&value.or_null()),
+                value.type_name()
+            ),
+        )),
+    }
 }
 
 /// The fields of both; those of `over` win and keep the place that `base` gave them.

@@ -1,25 +1,25 @@
 //! `$regexMatch`, `$regexFind`, `$regexFindAll`.
 
-use super::{Eval, Operator, special};
+use super::{Eval, Operator, custom};
 use crate::error::{Error, Result};
-use crate::expr::node::{Context, Node, Special, check_bytes};
+use crate::expr::node::{Context, CustomOperator, Node, check_bytes};
 use crate::expr::parse::{Named, Parser, constant, optional, required};
 use crate::expr::value::Val;
-use crate::matcher::Pattern;
+use crate::pattern::Pattern;
 use frond_bson::{ArrayBuf, DocBuf, Value};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    special(
+    custom(
         "$regexMatch",
         |p, o, v| parse(p, o, v, Mode::Match),
         Eval::Never,
     ),
-    special(
+    custom(
         "$regexFind",
         |p, o, v| parse(p, o, v, Mode::Find),
         Eval::Never,
     ),
-    special(
+    custom(
         "$regexFindAll",
         |p, o, v| parse(p, o, v, Mode::FindAll),
         Eval::Never,
@@ -73,7 +73,7 @@ fn parse(
         },
         _ => None,
     };
-    Ok(Node::Special(Box::new(Search {
+    Ok(Node::Custom(Box::new(Search {
         name,
         mode,
         nodes,
@@ -178,7 +178,7 @@ impl Search {
     }
 }
 
-impl Special for Search {
+impl CustomOperator for Search {
     fn eval<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
         let [input, regex, options] = &*self.nodes else {
             return Ok(Val::NULL);

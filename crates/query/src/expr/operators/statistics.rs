@@ -1,9 +1,9 @@
 //! `$sum`, `$avg`, `$min`, `$max` and deviations over the arguments, or over one array.
 
 use super::{Arguments, Operator, collated, many};
-use crate::accumulate::{Average, Deviation, Sum};
 use crate::error::Result;
 use crate::expr::value::Val;
+use crate::statistics::{Average, StdDev, Sum};
 use frond_bson::{Collator, Value};
 use std::cmp::Ordering;
 
@@ -45,8 +45,8 @@ fn each<'v>(arguments: &'v [Val<'_>], mut visit: impl FnMut(Value<'v>)) {
     arguments.iter().filter_map(Val::get).for_each(&mut visit);
 }
 
-fn deviation(arguments: &[Val<'_>]) -> Deviation {
-    let mut deviation = Deviation::default();
+fn deviation(arguments: &[Val<'_>]) -> StdDev {
+    let mut deviation = StdDev::default();
     each(arguments, |v| deviation.add(&v));
     deviation
 }

@@ -1,6 +1,6 @@
 //! Strings: joining, case, parts by bytes and by code points, trimming, searching.
 //!
-//! Text need not be UTF-8. All works by bytes then, and gives the bytes that are there; what needs code points is an error, as
+//! Text need not be UTF-8. Operators then work on its bytes and return them unchanged; operators that need code points fail, as
 //! in MongoDB.
 
 use super::array::search_bounds;

@@ -1,20 +1,20 @@
 //! `$let` and `$literal`.
 
-use super::{Eval, Operator, special};
+use super::{Eval, Operator, custom};
 use crate::error::{Error, Result};
-use crate::expr::node::{Context, Frame, Node, Special};
+use crate::expr::node::{Context, CustomOperator, Frame, Node};
 use crate::expr::parse::Parser;
 use crate::expr::value::Val;
 use frond_bson::Value;
 
 pub(super) const OPERATORS: &[Operator] = &[
-    special("$let", parse_let, Eval::Never),
-    special(
+    custom("$let", parse_let, Eval::Never),
+    custom(
         "$literal",
         |_, _, value| Ok(Node::Constant(value.into())),
         Eval::Never,
     ),
-    special(
+    custom(
         "$const",
         |_, _, value| Ok(Node::Constant(value.into())),
         Eval::Never,
@@ -58,7 +58,7 @@ fn parse_let(
         values.push(parser.parse(value)?);
     }
     parser.binding(&names, |parser, first| {
-        Ok(Node::Special(Box::new(Let {
+        Ok(Node::Custom(Box::new(Let {
             first,
             values,
             body: parser.parse(body)?,
@@ -73,7 +73,7 @@ struct Let {
     body: Node,
 }
 
-impl Special for Let {
+impl CustomOperator for Let {
     fn eval<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
         let mut values = Vec::with_capacity(self.values.len());
         for node in &self.values {

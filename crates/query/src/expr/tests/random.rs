@@ -136,7 +136,7 @@ fn expression(rng: &mut StdRng, pool: &[OwnedValue], depth: usize) -> DocBuf {
             }
             doc.push(operator.name, &arguments);
         }
-        (operators::Arguments::Special(_), 2..) => {
+        (operators::Arguments::CustomOperator(_), 2..) => {
             let mut arguments = DocBuf::new();
             for _ in 0..rng.random_range(1..5) {
                 let name = NAMES[rng.random_range(0..NAMES.len())];

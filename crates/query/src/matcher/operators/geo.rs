@@ -19,7 +19,7 @@ pub(crate) fn parse_intersects(field: &Field<'_>, argument: Value<'_>) -> Result
 }
 
 fn parse(field: &Field<'_>, predicate: Predicate, argument: &Value<'_>) -> Result<Option<Expr>> {
-    // The operator stands alone.
+    // The operator must be the only one.
     if let Some((name, value)) = field.operators.iter().nth(1) {
         return Err(Error::bad_value(format!(
             "can't parse extra field: {}",
@@ -69,7 +69,7 @@ pub(crate) fn near_of(expr: &Expr) -> Option<&Leaf> {
     }
 }
 
-/// How often a filter asks for what is near.
+/// The number of `$near` conditions of a filter.
 fn count(expr: &Expr) -> usize {
     match expr {
         Expr::And(children) | Expr::Or(children) | Expr::Nor(children) => {
@@ -87,7 +87,7 @@ fn count(expr: &Expr) -> usize {
     }
 }
 
-/// Documents come in the order of distance, so a query can ask only once, and only at its top.
+/// Documents come in the order of distance, so a query can have only one `$near`, and only at its top level.
 pub(crate) fn check_query(root: &Expr) -> Result<()> {
     match count(root) {
         0 => Ok(()),

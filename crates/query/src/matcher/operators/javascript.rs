@@ -1,4 +1,4 @@
-//! `$where`: there is no JavaScript in this server. It answers as a mongod that has it switched off.
+//! `$where`: this server has no JavaScript. The error is that of a mongod with JavaScript disabled.
 
 use frond_bson::Value;
 

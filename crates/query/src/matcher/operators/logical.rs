@@ -66,7 +66,7 @@ pub(crate) fn parse_not(field: &Field<'_>, argument: Value<'_>) -> Result<Option
     }
 }
 
-/// `$comment` says nothing about documents.
+/// `$comment` has no effect on matching.
 pub(crate) fn parse_comment(_: Context<'_>, _: Value<'_>) -> Result<Option<Expr>> {
     Ok(None)
 }

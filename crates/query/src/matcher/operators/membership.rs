@@ -5,8 +5,9 @@ use frond_bson::{Collator, OwnedValue, Value};
 use super::super::eval::State;
 use super::super::parse::{Field, operators_of};
 use super::super::{Expr, Op};
-use super::regex::Pattern;
+use super::regex;
 use crate::error::{Error, Result};
+use crate::pattern::Pattern;
 
 /// The values and regular expressions of an `$in`.
 #[derive(Clone, Debug)]
@@ -49,7 +50,7 @@ impl InSet {
             || self
                 .patterns
                 .iter()
-                .any(|pattern| pattern.matches(Some(value), state))
+                .any(|pattern| regex::matches(pattern, Some(value), state))
     }
 }
 

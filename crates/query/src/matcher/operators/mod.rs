@@ -4,7 +4,7 @@
 
 pub(crate) mod array;
 pub(crate) mod bits;
-pub(crate) mod chance;
+
 pub(crate) mod comparison;
 pub(crate) mod element;
 pub(crate) mod expr;
@@ -15,7 +15,7 @@ pub(crate) mod logical;
 pub(crate) mod membership;
 pub(crate) mod modulo;
 pub(crate) mod regex;
-pub(crate) mod regex_syntax;
+pub(crate) mod sample_rate;
 pub(crate) mod schema;
 pub(crate) mod text;
 pub(crate) mod type_set;
@@ -75,12 +75,12 @@ const DOCUMENT_OPERATORS: &[(&str, DocumentParser)] = &[
     ("$jsonSchema", schema::parse),
     ("$nor", logical::parse_nor),
     ("$or", logical::parse_or),
-    ("$sampleRate", chance::parse),
+    ("$sampleRate", sample_rate::parse),
     ("$text", text::parse),
 ];
 
 /// Operators that MongoDB knows in the place of a field and this server does not.
-const UNSUPPORTED_DOCUMENT_OPERATORS: &[&str] = &["$where"];
+pub(crate) const UNSUPPORTED_DOCUMENT_OPERATORS: &[&str] = &["$where"];
 
 fn lookup<P: Copy>(table: &[(&str, P)], name: &str) -> Option<P> {
     table
@@ -132,14 +132,10 @@ pub(crate) fn parse_document_operator(
     )))
 }
 
-/// The query operators, for the page on compatibility.
-pub(crate) fn reference() -> crate::reference::Family {
+/// The names of the query operators.
+pub(crate) fn names() -> Vec<&'static str> {
     let field = FIELD_OPERATORS.iter().map(|(name, _)| *name);
-    crate::reference::Family {
-        title: "Query operators",
-        names: field
-            .chain(DOCUMENT_OPERATORS.iter().map(|(name, _)| *name))
-            .collect(),
-        lacking: UNSUPPORTED_DOCUMENT_OPERATORS.to_vec(),
-    }
+    field
+        .chain(DOCUMENT_OPERATORS.iter().map(|(name, _)| *name))
+        .collect()
 }

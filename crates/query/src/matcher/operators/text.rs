@@ -19,7 +19,7 @@ pub(crate) fn parse(context: Context<'_>, argument: Value<'_>) -> Result<Option<
     Ok(Some(Expr::Text(Text::Asked(TextQuery::parse(argument)?))))
 }
 
-/// Checks where `$text` stands: once, and not under a `$nor`.
+/// Checks that `$text` occurs once, and not under a `$nor`.
 pub(crate) fn check(root: &Expr) -> Result<()> {
     fn count(expr: &Expr, in_nor: bool) -> Result<usize> {
         match expr {

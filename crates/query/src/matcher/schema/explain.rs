@@ -5,6 +5,7 @@ use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
 use super::{Allowed, Dependency, Needs, Otherwise, Rule, Schema, duplicate, lookup};
 use crate::matcher::eval::State;
 use crate::matcher::failure::Detail;
+use crate::matcher::operators::regex;
 
 impl Schema {
     /// The explanation for `$jsonSchema` as a whole. `matched` asks why a document passed that
@@ -336,7 +337,8 @@ impl Allowed {
         let mut details = Vec::new();
         for (pattern, schema) in &self.patterns {
             let failing = doc.iter().find(|(name, value)| {
-                pattern.matches(Some(Value::String(name)), state) && !schema.accepts(*value, state)
+                regex::matches(pattern, Some(Value::String(name)), state)
+                    && !schema.accepts(*value, state)
             });
             if let Some((name, value)) = failing {
                 let mut out = DocBuf::new();

@@ -14,6 +14,7 @@ use std::cmp::Ordering;
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, compare};
 
 use super::eval::State;
+use super::operators::regex;
 use super::{Comparison, Pattern, TypeSet};
 use crate::characters::code_points;
 use crate::number::Number;
@@ -64,7 +65,7 @@ enum Rule {
     Type(&'static str, TypeSet),
 }
 
-/// What holds for what no other keyword speaks of.
+/// The rule for items and properties that no other keyword covers.
 #[derive(Clone, Debug)]
 enum Otherwise {
     Anything,
@@ -146,7 +147,7 @@ impl Rule {
     fn accepts_text(&self, text: Value<'_>, state: &mut State) -> bool {
         let length = || code_points(text.string_bytes().unwrap_or_default()) as u64;
         match self {
-            Rule::Pattern(pattern) => pattern.matches(Some(text), state),
+            Rule::Pattern(pattern) => regex::matches(pattern, Some(text), state),
             Rule::MaxLength(most) => length() <= *most,
             Rule::MinLength(least) => length() >= *least,
             _ => true,
@@ -213,7 +214,7 @@ impl Allowed {
     fn accepts(&self, name: &str, value: Value<'_>, state: &mut State) -> bool {
         let mut is_named = self.names.iter().any(|known| known == name);
         for (pattern, schema) in &self.patterns {
-            if pattern.matches(Some(Value::String(name)), state) {
+            if regex::matches(pattern, Some(Value::String(name)), state) {
                 if !schema.accepts(value, state) {
                     return false;
                 }
@@ -223,12 +224,12 @@ impl Allowed {
         is_named || self.otherwise.accepts(value, state)
     }
 
-    /// Whether neither `properties` nor a pattern speaks of a property.
+    /// Whether neither `properties` nor a pattern covers a property.
     fn is_additional(&self, name: &str) -> bool {
         let state = &mut State::default();
         !self.names.iter().any(|known| known == name)
             && !(self.patterns.iter())
-                .any(|(pattern, _)| pattern.matches(Some(Value::String(name)), state))
+                .any(|(pattern, _)| regex::matches(pattern, Some(Value::String(name)), state))
     }
 }
 

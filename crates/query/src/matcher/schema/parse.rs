@@ -10,7 +10,7 @@ use crate::matcher::operators::integer;
 use crate::matcher::{Comparison, Pattern, Relation, TypeSet};
 use crate::number::Number;
 
-/// The keywords that say something about values.
+/// The keywords that constrain values.
 const KEYWORDS: &[&str] = &[
     "additionalItems",
     "additionalProperties",
@@ -129,7 +129,7 @@ fn wrong(keyword: &str, reason: impl std::fmt::Display) -> Error {
     Error::type_mismatch(format!("$jsonSchema keyword '{keyword}' {reason}"))
 }
 
-/// A value of the right type that means nothing (9).
+/// An invalid value of the right type (9).
 fn invalid(keyword: &str, reason: impl std::fmt::Display) -> Error {
     Error::failed_to_parse(format!("$jsonSchema keyword '{keyword}' {reason}"))
 }

@@ -108,24 +108,20 @@ pub(crate) struct Target<'a> {
     pub(crate) value: Option<Value<'a>>,
 }
 
-/// What becomes of a field. Writing the value it has already counts as no change.
+/// The result of an operator for a field. Writing the value that it already has counts as no change.
 #[derive(Debug)]
 pub(crate) enum Change<'a> {
-    /// Stays as it is, also if missing.
+    /// The field stays as it is, even if missing.
     Keep,
-    /// Goes away; an array element becomes null.
+    /// The field is removed; an array element becomes null.
     Remove,
-    /// Becomes this value.
+    /// The field gets this value.
     Value(Value<'a>),
-    /// Becomes an array that the modifier built.
+    /// The field becomes an array that the modifier built.
     Array(DocBuf),
 }
 
-/// The update operators, for the page on compatibility.
-pub(crate) fn reference() -> crate::reference::Family {
-    crate::reference::Family {
-        title: "Update operators",
-        names: OPERATORS.iter().map(|operator| operator.name).collect(),
-        lacking: Vec::new(),
-    }
+/// The names of the update operators.
+pub(crate) fn names() -> Vec<&'static str> {
+    OPERATORS.iter().map(|operator| operator.name).collect()
 }

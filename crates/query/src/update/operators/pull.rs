@@ -74,7 +74,7 @@ fn parse_pull_all<'a>(argument: &Argument<'a>) -> Result<Placed<'a>> {
     })
 }
 
-/// Which elements go.
+/// Which elements are removed.
 enum Condition {
     /// Those equal to one of the values.
     Equals(Vec<OwnedValue>, Collator),
@@ -132,7 +132,7 @@ impl Modifier for Pull {
             }
         };
         let mut values = array.values();
-        // Most often nothing goes; then nothing is built.
+        // Mostly no element is removed; then no array is built.
         let Some(first) = values.position(|v| self.condition.takes(&v)) else {
             return Ok(Change::Keep);
         };

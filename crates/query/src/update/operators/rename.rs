@@ -8,7 +8,7 @@ use crate::update::path::{self, Component, MAX_DEPTH};
 use frond_bson::{Doc, Value};
 use std::sync::Arc;
 
-/// `{$rename: {<path>: <new path>}}`: takes the value away from one path and sets it at the other.
+/// `{$rename: {<path>: <new path>}}`: moves the value from one path to the other.
 pub(super) const RENAME: Operator = Operator {
     name: "$rename",
     parse,

@@ -282,8 +282,8 @@ fn the_whole_document_is_needed_for_names_of_the_first_level() {
     let needs = |update: &str| Update::parse(&json(update), &[]).unwrap();
     let update = needs("{$inc: {$p: 1}}");
     assert_eq!(update.increments().count(), 0);
-    assert!(update.needs_besides_increments().is_whole());
+    assert!(update.required_fields_except_increments().is_whole());
     let update = needs("{$inc: {'n.$p': 1}}");
     assert_eq!(update.increments().count(), 1);
-    assert!(!update.needs().is_whole());
+    assert!(!update.required_fields().is_whole());
 }

@@ -1,22 +1,22 @@
-//! Many entries of one commit at once.
+//! Inserting many entries of one commit.
 //!
-//! What an insert of a random key costs is the wait for memory: nodes and entries are rarely in the processor's cache.
-//! So the entries of a large commit are sorted, which keeps the upper nodes in the cache, and go in by groups: first
-//! all leaves of a group are found and looked at, so that the processor waits for all of them side by side.
+//! Cache misses dominate the cost of inserting a random key: nodes and entries are rarely in the processor's cache.
+//! So the entries of a large commit are sorted, which keeps the upper nodes in the cache, and inserted in groups: first
+//! all leaves of a group are found and prefetched, so that their cache misses overlap.
 
 use std::hint::black_box;
 
 use super::{Entry, Head, Index, Link, NONE, Target, WIDTH, head_of};
 use crate::memtable::arena::Arena;
 
-/// Entries that are put into the index under one lock.
+/// Entries that are inserted while the lock is held once.
 pub(in crate::memtable) const GROUP: usize = 32;
 
-/// An entry on its way into the index.
+/// An entry that is not in the index yet.
 #[derive(Clone, Copy)]
 pub(in crate::memtable) struct Waiting {
     head: Head,
-    /// The eight bytes behind the head. The sort needs them where many keys begin alike, as names do.
+    /// The eight bytes after the head. The sort needs them where many keys have long common prefixes, as names do.
     next: Head,
     link: Link,
 }
@@ -28,11 +28,11 @@ impl Waiting {
     }
 }
 
-/// How long the prefix was behind which the heads of waiting entries are taken.
+/// The length of the prefix after which the heads of waiting entries are taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::memtable) struct PrefixLen(usize);
 
-/// Puts entries in order whose heads are taken.
+/// Sorts entries whose heads are set.
 pub(in crate::memtable) fn sort(arena: &Arena, batch: &mut [Waiting]) {
     batch.sort_unstable_by(|a, b| {
         (a.head, a.next).cmp(&(b.head, b.next)).then_with(|| {
@@ -42,14 +42,14 @@ pub(in crate::memtable) fn sort(arena: &Arena, batch: &mut [Waiting]) {
     });
 }
 
-/// Looks at entries, so that they are in the processor's cache when they are needed one after another.
-pub(in crate::memtable) fn warm(arena: &Arena, links: &[Link]) {
+/// Reads entries ahead into the processor's cache, so that their cache misses overlap.
+pub(in crate::memtable) fn prefetch(arena: &Arena, links: &[Link]) {
     let ends = links.iter().map(|link| Entry::at(arena, *link).key.last());
     black_box(ends.fold(0, |sum, end| sum ^ end.copied().unwrap_or(0)));
 }
 
 impl Index {
-    /// Takes the heads of entries that are going to be inserted, behind the prefix that all of them and those here share.
+    /// Sets the heads of entries to be inserted, after the prefix that they share with the entries in the index.
     pub(in crate::memtable) fn take_heads(
         &mut self,
         arena: &Arena,
@@ -79,15 +79,15 @@ impl Index {
         self.prefix.as_ref().map_or(0, |prefix| prefix.len())
     }
 
-    /// Adds at most [`GROUP`] entries, in their order. `taken` is what [`Index::take_heads`] said. Others may have inserted
-    /// since.
+    /// Adds at most [`GROUP`] entries, in their order. `taken` is the result of [`Index::take_heads`]. Others may have
+    /// inserted since.
     pub(in crate::memtable) fn insert_group(
         &mut self,
         arena: &Arena,
         group: &mut [Waiting],
         taken: PrefixLen,
     ) {
-        // The prefix only gets shorter, so these keys have it still.
+        // The shared prefix only gets shorter, so these keys still have it.
         if taken != PrefixLen(self.prefix_len()) {
             self.retake_heads(arena, group);
         }

@@ -1,0 +1,66 @@
+//! The background thread: it flushes sealed memtables, and compacts while the store is idle.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::Engine;
+use crate::error::PANICKED;
+use crate::idle_compaction::{IDLE_CHECK, IdleWatch};
+use crate::{Error, Result};
+
+/// The pause before a flush that failed is retried, at first and at most.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Starts the threads of a store.
+pub(crate) fn start(engine: &Arc<Engine>) -> Result<()> {
+    if engine.options.inline {
+        return Ok(());
+    }
+    let workers = engine.options.flush_threads - 1;
+    engine.flusher.pool.start("flusher", workers)?;
+    let for_thread = engine.clone();
+    let thread = std::thread::Builder::new()
+        .name("flusher".to_owned())
+        .spawn(move || run(&for_thread))
+        .map_err(Error::io("starting the flusher thread"))?;
+    *engine.flusher.thread.lock() = Some(thread);
+    Ok(())
+}
+
+fn run(engine: &Engine) {
+    let mut watch = IdleWatch::new();
+    // A store that was just opened is compacted only after commits.
+    let mut compacted = true;
+    let mut pause: Option<Duration> = None;
+    loop {
+        let signal = match pause {
+            Some(pause) => engine.flusher.pause(pause),
+            None => engine.flusher.wait((!compacted).then_some(IDLE_CHECK)),
+        };
+        if signal.stop {
+            return;
+        }
+        // A panic here would leave committers waiting for ever.
+        let outcome = catch_unwind(AssertUnwindSafe(|| match signal.work || pause.is_some() {
+            true => engine.flush_all().map(|()| false),
+            false => engine.compact_when_idle(&mut watch),
+        }));
+        pause = match outcome {
+            Ok(Ok(done)) => {
+                compacted = done;
+                None
+            }
+            Ok(Err(error)) if !engine.is_retryable(&error) => {
+                engine.fail(format!("flushing a memtable failed: {error}"));
+                return;
+            }
+            Ok(Err(_)) => Some(pause.map_or(PAUSE_MIN, |pause| (pause * 2).min(PAUSE_MAX))),
+            Err(_) => {
+                engine.fail(PANICKED.to_owned());
+                return;
+            }
+        };
+    }
+}

@@ -1,0 +1,217 @@
+//! The state of an open store, and the steps on it that commits and background work share: snapshots, sealing of
+//! memtables, and publication of new versions.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use parking_lot::{Condvar, Mutex};
+
+use crate::checkpoint::Checkpointer;
+use crate::conflicts::RecentCommits;
+use crate::flusher::Flusher;
+use crate::log::Log;
+use crate::memtable::{Memtable, SpareBlocks};
+use crate::merge::Resolver;
+use crate::node::{Builder, Subtree};
+use crate::operation::{self, NewTree, Op};
+use crate::publisher::Publisher;
+use crate::run::RunStore;
+use crate::snapshot::Snapshot;
+use crate::version::{Tree, Trees, Version};
+use crate::write_throttle::WriteThrottle;
+use crate::{Error, Options, Result, TreeId, WriteSet};
+
+/// What the commit lock protects.
+pub(crate) struct CommitState {
+    pub(crate) next_sequence: u64,
+    pub(crate) recent: RecentCommits,
+    pub(crate) throttle: WriteThrottle,
+}
+
+impl CommitState {
+    pub(crate) fn new(next_sequence: u64) -> CommitState {
+        CommitState {
+            next_sequence,
+            recent: RecentCommits::default(),
+            throttle: WriteThrottle::new(),
+        }
+    }
+}
+
+/// An open store.
+pub(crate) struct Engine {
+    pub(crate) options: Options,
+    pub(crate) runs: Arc<RunStore>,
+    pub(crate) version: ArcSwap<Version>,
+    /// Arena blocks of dropped memtables, for reuse.
+    pub(crate) spare_blocks: Arc<SpareBlocks>,
+    /// Buffers of committed write sets, for reuse.
+    pub(crate) spare_sets: Mutex<Vec<WriteSet>>,
+    pub(crate) commit_lock: Mutex<CommitState>,
+    /// Wakes committers that wait for a memtable to be flushed; used with the commit lock.
+    pub(crate) flushed: Condvar,
+    pub(crate) publisher: Publisher,
+    /// Set once the replay is over, unless the journal is off.
+    pub(crate) log: OnceLock<Log>,
+    pub(crate) checkpointer: Mutex<Checkpointer>,
+    pub(crate) flusher: Flusher,
+    pub(crate) next_tree: AtomicU32,
+    pub(crate) counters: Counters,
+    pub(crate) failure: OnceLock<String>,
+    pub(crate) is_closed: Mutex<bool>,
+}
+
+/// Counters of what the store did since it was opened.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) commits: AtomicU64,
+    pub(crate) memtables_flushed: AtomicU64,
+    pub(crate) checkpoints: AtomicU64,
+}
+
+impl Engine {
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let mut version = self.version.load_full();
+        loop {
+            let sequence = self.publisher.visible();
+            let again = self.version.load_full();
+            // If the version is the same before and after the number was read, all commits up to the number are in
+            // the version's memtables, and none of its trees holds a later commit.
+            if version.trees.changed_at > sequence {
+                // Trees come and go with their commit, which is about to become visible.
+                self.publisher.wait(version.trees.changed_at);
+            } else if Arc::ptr_eq(&version, &again) {
+                let operator = self.options.merge.clone();
+                return Snapshot {
+                    version,
+                    sequence,
+                    operator,
+                };
+            }
+            version = again;
+        }
+    }
+
+    /// Fails when the store was closed or a background thread failed.
+    pub(crate) fn check_running(&self) -> Result<()> {
+        match self.failure.get() {
+            Some(failure) => Err(Error::Closed(failure.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Stops the store, with this reason.
+    pub(crate) fn fail(&self, reason: String) {
+        let _ = self.failure.set(reason);
+        // Under the lock, so that no committer misses it between its check and its wait.
+        let _state = self.commit_lock.lock();
+        self.flushed.notify_all();
+    }
+
+    /// The current trees.
+    pub(crate) fn trees(&self) -> Arc<Trees> {
+        self.version.load().trees.clone()
+    }
+
+    /// Seals the active memtable if it has more than `bytes` bytes.
+    pub(crate) fn seal_if_over(&self, bytes: usize) {
+        let _state = self.commit_lock.lock();
+        let version = self.version.load();
+        if !version.active.is_empty() && version.active.bytes() > bytes {
+            self.seal(0);
+        }
+    }
+
+    /// Seals the active memtable and puts a new one in its place. The caller holds the commit lock.
+    pub(crate) fn seal(&self, bytes: usize) {
+        let version = self.version.load();
+        let size = self.options.memtable_size().max(bytes + 4096);
+        let log_start = self
+            .log
+            .get()
+            .map_or(version.active.log_start, |log| log.end());
+        let mut sealed = vec![version.active.clone()];
+        sealed.extend_from_slice(&version.sealed);
+        self.version.store(Arc::new(Version {
+            active: Arc::new(Memtable::new(size, log_start, &self.spare_blocks)),
+            sealed,
+            trees: version.trees.clone(),
+        }));
+        self.runs.cache.share();
+        self.flusher.wake();
+    }
+
+    /// Applies the tree creations and drops of a write set whose last sequence number is `last`. The caller holds
+    /// the commit lock.
+    pub(crate) fn change_trees(&self, version: &Version, payload: &[u8], last: u64) {
+        let mut trees = (*version.trees).clone();
+        trees.changed_at = last;
+        for op in operation::decode(payload) {
+            match op {
+                Op::CreateTree(id, options, state) => {
+                    self.next_tree.fetch_max(id.0 + 1, Ordering::AcqRel);
+                    let root = Subtree::Empty;
+                    let loading = state == NewTree::ToBeLoaded;
+                    let tree = Tree {
+                        options,
+                        root,
+                        loading,
+                    };
+                    trees.insert(id, tree);
+                }
+                Op::DropTree(id) => {
+                    trees.remove(id);
+                }
+                Op::Entry { .. } | Op::DeleteRange { .. } => {}
+            }
+        }
+        self.version.store(Arc::new(Version {
+            trees: Arc::new(trees),
+            ..version.clone()
+        }));
+    }
+
+    /// Publishes new roots.
+    pub(crate) fn publish_roots(&self, roots: impl IntoIterator<Item = (TreeId, Subtree)>) {
+        self.publish(roots, false);
+    }
+
+    /// Publishes the roots that hold all of the oldest sealed memtable, and drops that memtable.
+    pub(crate) fn publish_flushed(&self, roots: impl IntoIterator<Item = (TreeId, Subtree)>) {
+        self.publish(roots, true);
+    }
+
+    fn publish(&self, roots: impl IntoIterator<Item = (TreeId, Subtree)>, flushed: bool) {
+        let _state = self.commit_lock.lock();
+        let version = self.version.load_full();
+        let mut trees = (*version.trees).clone();
+        for (id, root) in roots {
+            // A tree that was dropped in the meantime stays dropped.
+            trees.set_root(id, root);
+        }
+        let mut sealed = version.sealed.clone();
+        if flushed {
+            sealed.pop();
+        }
+        self.version.store(Arc::new(Version {
+            active: version.active.clone(),
+            sealed,
+            trees: Arc::new(trees),
+        }));
+    }
+
+    pub(crate) fn builder(&self, id: TreeId, tree: &Tree) -> Builder {
+        Builder {
+            store: self.runs.clone(),
+            options: tree.options.clone(),
+            resolver: Resolver {
+                tree: id,
+                operator: self.options.merge.clone(),
+            },
+            fanout: self.options.fanout,
+            allowance: Cell::new(u64::MAX),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Flushing sealed memtables to the trees, each flush followed by a checkpoint.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+
+use crate::checkpoint::Position;
+use crate::engine::Engine;
+use crate::error::PANICKED;
+use crate::flusher::Stall;
+use crate::memtable::Memtable;
+use crate::node::{Builder, Subtree};
+use crate::worker_pool::Work;
+use crate::{Error, Result, TreeId};
+
+/// Bytes that idle compaction may write for each byte that was flushed.
+const COMPACTION_CREDIT: u64 = 3;
+
+/// The flush of one memtable.
+struct MemtableFlush {
+    memtable: Arc<Memtable>,
+    parts: Mutex<Vec<Part>>,
+    flushed: Mutex<HashMap<TreeId, Subtree>>,
+    failure: Mutex<Option<Error>>,
+}
+
+/// The share of one tree.
+struct Part {
+    id: TreeId,
+    bytes: u64,
+    root: Subtree,
+    loading: bool,
+    builder: Builder,
+}
+
+impl MemtableFlush {
+    fn fail(&self, error: Error) {
+        self.failure.lock().get_or_insert(error);
+        self.parts.lock().clear();
+    }
+}
+
+impl Work for MemtableFlush {
+    fn run(&self) {
+        let take = || self.parts.lock().pop();
+        while let Some(part) = take() {
+            let Part { builder, root, .. } = &part;
+            let flushed = match part.loading {
+                true => builder.flush_memtable_while_loading(root, &self.memtable),
+                false => builder.flush_memtable(root, &self.memtable, part.bytes),
+            };
+            match flushed {
+                Ok(root) => {
+                    self.flushed.lock().insert(part.id, root);
+                }
+                Err(error) => self.fail(error),
+            }
+        }
+    }
+
+    fn panicked(&self) {
+        self.fail(Error::Closed(PANICKED.to_owned()));
+    }
+}
+
+impl Engine {
+    /// Flushes every sealed memtable, each followed by a checkpoint.
+    pub(crate) fn flush_all(&self) -> Result<()> {
+        let mut checkpoint_due = self.flusher.working.lock();
+        let result = self.flush_sealed(&mut checkpoint_due);
+        drop(checkpoint_due);
+        self.note_outcome(&result);
+        result
+    }
+
+    /// Flushes every sealed memtable, and writes a checkpoint after each and if one is due. The caller holds the
+    /// lock on `working`.
+    pub(crate) fn flush_sealed(&self, checkpoint_due: &mut bool) -> Result<()> {
+        let mut flushed = None;
+        loop {
+            if *checkpoint_due && self.write_checkpoint()? {
+                *checkpoint_due = false;
+                if let Some(bytes) = flushed.take() {
+                    self.flusher.rate.end(bytes);
+                    let credit = bytes as u64 * COMPACTION_CREDIT;
+                    (self.flusher.compaction_credit).fetch_add(credit, Ordering::Relaxed);
+                }
+            }
+            let Some(memtable) = self.version.load().sealed.last().cloned() else {
+                return Ok(());
+            };
+            self.flusher.rate.begin();
+            self.flush_memtable(&memtable)?;
+            *checkpoint_due = true;
+            flushed = Some(memtable.bytes());
+        }
+    }
+
+    /// Whether a flush or a checkpoint that failed may succeed later. Nothing was published then, what was
+    /// written is released, and the memtables are still there.
+    pub(crate) fn is_retryable(&self, error: &Error) -> bool {
+        matches!(error, Error::Io { .. } | Error::Corrupt { .. })
+            && self.runs.data.failure().is_none()
+    }
+
+    /// Stops the store after a permanent failure, and records a retryable one as a stall.
+    fn note_outcome(&self, result: &Result<()>) {
+        let stall = match result {
+            Ok(()) => None,
+            Err(error) if self.is_retryable(error) => Some(Stall {
+                disk_full: error.is_disk_full(),
+                reason: error.to_string(),
+            }),
+            Err(error) => {
+                self.fail(format!("flushing a memtable failed: {error}"));
+                None
+            }
+        };
+        let is_stalled = stall.is_some();
+        self.flusher.set_stall(stall);
+        if is_stalled {
+            // Under the lock, so that no committer misses it between its check and its wait.
+            let _state = self.commit_lock.lock();
+            self.flushed.notify_all();
+        }
+    }
+
+    /// Seals the active memtable, flushes all sealed ones and writes a checkpoint.
+    pub(crate) fn checkpoint_all(&self) -> Result<()> {
+        self.check_running()?;
+        self.seal_if_over(0);
+        self.checkpoint_trees()
+    }
+
+    /// Flushes all sealed memtables and writes a checkpoint, even if there are none.
+    pub(crate) fn checkpoint_trees(&self) -> Result<()> {
+        let mut checkpoint_due = self.flusher.working.lock();
+        *checkpoint_due = true;
+        let result = self.flush_sealed(&mut checkpoint_due);
+        drop(checkpoint_due);
+        self.note_outcome(&result);
+        result
+    }
+
+    /// Flushes the oldest sealed memtable to all its trees and publishes the new roots.
+    fn flush_memtable(&self, memtable: &Arc<Memtable>) -> Result<()> {
+        // No insert begins in a sealed memtable. Those that have begun are finished when the memtable's last
+        // commit is visible, or were cancelled.
+        while !memtable.has_no_writers() {
+            std::thread::yield_now();
+        }
+        self.publisher.wait(memtable.last_sequence());
+        let trees = self.trees();
+        let mut parts: Vec<Part> = memtable
+            .trees()
+            .into_iter()
+            .filter_map(|(id, _, bytes)| {
+                let tree = trees.get(id)?;
+                Some(Part {
+                    id,
+                    bytes,
+                    root: tree.root.clone(),
+                    loading: tree.loading,
+                    builder: self.builder(id, tree),
+                })
+            })
+            .collect();
+        // The largest tree is flushed first, so that the threads finish at about the same time.
+        parts.sort_by_key(|part| (part.bytes, part.id));
+        let flush = Arc::new(MemtableFlush {
+            memtable: memtable.clone(),
+            parts: Mutex::new(parts),
+            flushed: Mutex::default(),
+            failure: Mutex::default(),
+        });
+        self.flusher.pool.run(flush.clone());
+        if let Some(error) = flush.failure.lock().take() {
+            return Err(error);
+        }
+
+        let flushed: Vec<_> = flush.flushed.lock().drain().collect();
+        self.publish_flushed(flushed);
+        self.flushed.notify_all();
+        self.counters
+            .memtables_flushed
+            .fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes the current trees durable and lets the log before them go. False if that has to wait for a flush.
+    fn write_checkpoint(&self) -> Result<bool> {
+        let (version, position, unflushed) = {
+            let state = self.commit_lock.lock();
+            let version = self.version.load_full();
+            let changes_trees = version.memtables().any(|memtable| memtable.changes_trees());
+            if changes_trees && !self.options.journal {
+                // The checkpoint would make the created and dropped trees durable without the rest of their
+                // commits, which are not flushed yet.
+                if version.active.changes_trees() {
+                    self.seal(0);
+                }
+                return Ok(false);
+            }
+            let position = Position {
+                log_start: version.log_start(),
+                sequence: state.next_sequence - 1,
+                next_tree: self.next_tree.load(Ordering::Acquire),
+            };
+            let log = self.log.get().filter(|_| changes_trees);
+            (version, position, log.map(|log| (log, log.end())))
+        };
+        if let Some((log, end)) = unflushed {
+            // For the same reason the log of these commits, and of those before them, must be durable.
+            log.wait_durable(end)?;
+        }
+        let trees = version.trees.clone();
+        drop(version);
+        self.checkpointer.lock().write(&trees, position)?;
+        if let Some(log) = self.log.get() {
+            // With its log, the previous checkpoint can replace this one if it is damaged.
+            let before = self
+                .flusher
+                .last_log_start
+                .swap(position.log_start, Ordering::Relaxed);
+            log.release_before(before);
+        }
+        self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+}

@@ -1,0 +1,33 @@
+//! The kinds of messages.
+
+/// What a message does to its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Sets the value.
+    Put,
+    /// Removes the key.
+    Delete,
+    /// Applies a delta to the value through the merge operator (an update message).
+    Merge,
+}
+
+impl Kind {
+    #[inline]
+    pub(crate) fn to_byte(self) -> u8 {
+        match self {
+            Kind::Put => 0,
+            Kind::Delete => 1,
+            Kind::Merge => 2,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn from_byte(byte: u8) -> Option<Kind> {
+        Some(match byte {
+            0 => Kind::Put,
+            1 => Kind::Delete,
+            2 => Kind::Merge,
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,74 @@
+//! Replay of the log when a store is opened.
+
+use std::sync::Arc;
+
+use crate::Result;
+use crate::engine::Engine;
+use crate::memtable::Memtable;
+use crate::operation;
+use crate::version::Version;
+
+impl Engine {
+    /// Applies a frame of the log, before anything else runs. Returns the next sequence number.
+    pub(crate) fn replay_frame(&self, at: u64, sequence: u64, payload: &[u8]) -> Result<u64> {
+        let bytes = operation::decode(payload)
+            .map(|op| match op {
+                operation::Op::Entry { key, value, .. } => {
+                    Memtable::op_bytes_max(key.len(), value.len()) + Memtable::TREE_INDEX_BYTES
+                }
+                operation::Op::DeleteRange { lower, upper, .. } => {
+                    Memtable::range_bytes(lower, upper) + Memtable::TREE_INDEX_BYTES
+                }
+                _ => 0,
+            })
+            .sum();
+        if !self.version.load().active.reserve(bytes) {
+            self.seal_replayed(at);
+            self.flush_all()?;
+            // The new memtable has room for one frame of any size.
+            let size = self.options.memtable_size().max(bytes + 4096);
+            let version = self.version.load_full();
+            let active = Arc::new(Memtable::new(size, at, &self.spare_blocks));
+            active.reserve(bytes);
+            self.version.store(Arc::new(Version {
+                active,
+                ..(*version).clone()
+            }));
+        }
+        let version = self.version.load_full();
+        self.change_trees_replayed(&version, payload);
+        let numbers = operation::numbers_of(payload);
+        let last = sequence + numbers - 1;
+        version.active.note_last_sequence(last);
+        let ops = operation::decode(payload);
+        let hot = (version.active).insert(ops, numbers as usize, sequence, bytes);
+        self.commit_lock.lock().next_sequence = last + 1;
+        self.publisher.reset(last);
+        self.fold_hot(&version.active, hot);
+        Ok(last + 1)
+    }
+
+    fn change_trees_replayed(&self, version: &Version, payload: &[u8]) {
+        let changes = |op: operation::Op<'_>| {
+            matches!(
+                op,
+                operation::Op::CreateTree(..) | operation::Op::DropTree(_)
+            )
+        };
+        if operation::decode(payload).any(changes) {
+            // There is no snapshot before the replay ends.
+            self.change_trees(version, payload, 0);
+        }
+    }
+
+    /// Seals the active memtable during a replay; the log continues at `position`.
+    pub(crate) fn seal_replayed(&self, position: u64) {
+        let version = self.version.load_full();
+        let size = self.options.memtable_size();
+        self.version.store(Arc::new(Version {
+            active: Arc::new(Memtable::new(size, position, &self.spare_blocks)),
+            sealed: vec![version.active.clone()],
+            trees: version.trees.clone(),
+        }));
+    }
+}
