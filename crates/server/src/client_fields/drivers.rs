@@ -1,4 +1,4 @@
-//! Drivers and what is built on them: the Node.js driver 7.9, Mongoose 8 and 9, PyMongo 4.20, the Java driver with Spring
+//! Drivers and libraries on top of them: the Node.js driver 7.9, Mongoose 8 and 9, PyMongo 4.20, the Java driver with Spring
 //! Data MongoDB, Django's backend.
 
 use frond_bson::{DocBuf, ObjectId, Value, doc};
@@ -60,7 +60,7 @@ fn handshakes() -> Vec<Sent> {
                 &first,
             ),
         ),
-        // A client polls with the version that it was told; one of another process is answered at once.
+        // A client polls with the version of the last reply; a version of another process gets a reply at once.
         takes(
             "admin",
             with(
@@ -202,7 +202,7 @@ fn reads() -> Vec<Sent> {
             "test",
             doc! {"killCursors": "c", "cursors": [1i64], "comment": "x", "lsid": lsid()},
         ),
-        // A cursor that is gone: the fields were read before.
+        // A cursor that does not exist: the fields are read before.
         fails(
             "test",
             doc! {"getMore": 1i64, "collection": "c", "batchSize": 5, "maxTimeMS": 10, "comment": "x", "lsid": lsid()},
@@ -439,7 +439,7 @@ fn administration() -> Vec<Sent> {
     ]
 }
 
-/// Mongoose 8 and 9: what goes beyond the driver's own use.
+/// Mongoose 8 and 9: commands that the driver itself does not send.
 fn mongoose() -> Vec<Sent> {
     vec![
         takes(
@@ -533,7 +533,7 @@ fn django() -> Vec<Sent> {
     ]
 }
 
-/// Fields of features that docs/compatibility.md says are not there: the error names the feature.
+/// Fields of features that docs/compatibility.md lists as not supported: the error names the feature.
 fn unsupported_features() -> Vec<Sent> {
     let transaction =
         doc! {"lsid": lsid(), "txnNumber": 1i64, "startTransaction": true, "autocommit": false};

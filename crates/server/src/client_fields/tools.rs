@@ -48,7 +48,7 @@ fn dump() -> Vec<Sent> {
 
 fn restore() -> Vec<Sent> {
     vec![
-        // By this update of nothing the tools ask whether the server takes the field.
+        // With this empty update the tools detect whether the server accepts the field.
         takes(
             "_mongorestore_dummy",
             doc! {
@@ -280,7 +280,7 @@ fn compass() -> Vec<Sent> {
             "admin",
             doc! {"killSessions": [{"id": Value::Binary { subtype: 4, bytes: &[7; 16] }}]},
         ),
-        // It names the operation by `id`, which no server knows: MongoDB's error, and not one for the field.
+        // It names the operation by `id`, an unknown field: MongoDB's error is the one for the missing `op`.
         fails("admin", doc! {"killOp": 1, "id": 12345, "comment": "x"}, 4),
     ]
 }

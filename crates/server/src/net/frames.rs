@@ -1,4 +1,4 @@
-//! Splitting a stream of bytes into messages.
+//! Cutting a stream of bytes into messages.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,27 +7,27 @@ use std::time::Duration;
 use frond_wire::{HEADER_BYTES, Header, MAX_MESSAGE_BYTES};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Capacity for a first read; most requests fit.
+/// Room for a first read; most requests fit.
 const READ_BYTES: usize = 8 << 10;
 
 /// While a message arrives the buffer grows by at most this much beyond what has arrived, so that
-/// a client that announces a large message and sends nothing holds little memory.
+/// a client that announces a large message and sends nothing holds little.
 const GROWTH_BYTES: usize = 1 << 20;
 
-/// A larger buffer is freed as soon as its message is handled, if other connections keep many: clients that each send a
-/// large message now and then must not keep one large buffer each.
+/// A buffer larger than this is given back as soon as its message is handled, if others keep many, so that clients
+/// that each send a large message now and then do not keep as many large buffers.
 const KEPT_BYTES: usize = 256 << 10;
 
-/// Bytes of all large buffers that may be kept while their connections are busy.
+/// What large buffers may take that are kept while their connections are busy.
 const LARGE_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes of the large buffers that all connections keep now.
+/// What they take now, all connections together.
 static LARGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// After this time without a byte a connection counts as idle and frees its buffer.
+/// After this time without a byte a connection counts as idle and gives its buffer back.
 const IDLE_AFTER: Duration = Duration::from_millis(500);
 
-/// Capacity for the first read of an idle connection.
+/// Room for the first read of an idle connection.
 const IDLE_BYTES: usize = 64;
 
 /// Why there is no next message.
@@ -35,13 +35,13 @@ const IDLE_BYTES: usize = 64;
 pub enum Ended {
     /// The client closed the connection.
     Closed,
-    /// Reading or writing failed.
+    /// It broke.
     Io(io::Error),
     /// The bytes are not a message.
     Malformed(frond_wire::Error),
 }
 
-/// The bytes that have arrived and are not handled yet. One read of the socket may return several
+/// The bytes that have arrived and are not used yet. One read of the socket may bring several
 /// messages.
 #[derive(Default)]
 pub struct Frames {
@@ -49,7 +49,7 @@ pub struct Frames {
     start: usize,
     /// Bytes of the message that [`Frames::next`] found.
     current: usize,
-    /// The part of [`LARGE_BYTES`] that is this buffer.
+    /// What the buffer counts for in [`LARGE_BYTES`].
     large: usize,
 }
 
@@ -60,7 +60,7 @@ impl Drop for Frames {
 }
 
 impl Frames {
-    /// Waits for the next whole message, and drops the one before it.
+    /// Waits for the next whole message; the one before it is gone afterwards.
     pub async fn next<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Result<(), Ended> {
         self.consume();
         loop {
@@ -86,12 +86,12 @@ impl Frames {
             .unwrap_or_default()
     }
 
-    /// Reads on while the current message is still in use. Returns only when the client disconnects, and stops
-    /// reading when the client has sent too much without waiting for a reply.
+    /// Reads on while the current message is still in use; ends only when the client does, or has
+    /// sent more than it may without an answer.
     pub async fn watch<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Ended {
         loop {
             if self.buffer.len() - self.start > self.current + READ_BYTES {
-                // Enough has arrived for the next message; do not buffer without bound.
+                // Enough arrived to go on with; do not read without bound.
                 std::future::pending::<()>().await;
             }
             if self.buffer.capacity() == self.buffer.len() {
@@ -146,13 +146,13 @@ impl Frames {
             .map_err(Ended::Malformed)
     }
 
-    /// Makes room to read at least one byte, and more if the message is known to be longer.
+    /// Makes room to read at least one byte, and more if more is known to come.
     fn make_room(&mut self, missing: usize) {
         if self.start > 0 {
             self.buffer.drain(..self.start);
             self.start = 0;
         }
-        // Grow in proportion to what has arrived, so that copying stays linear.
+        // Grow with what has arrived, so that the copying stays linear.
         let most = GROWTH_BYTES.max(self.buffer.len());
         let room = missing.clamp(if missing == 0 { READ_BYTES } else { 1 }, most);
         if self.buffer.capacity() - self.buffer.len() < room {
