@@ -9,7 +9,6 @@ mod characters;
 pub mod collation;
 mod display;
 mod environment;
-mod error;
 pub mod expr;
 pub mod geo;
 mod hash;

@@ -4,7 +4,7 @@ use std::ops::BitOr;
 
 use frond_bson::{Doc, DocBuf, OwnedValue, Value};
 
-use crate::error::{Error, Result};
+use frond_error::{Error, Result};
 
 /// One kind of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

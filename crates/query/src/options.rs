@@ -1,7 +1,7 @@
 //! Reading the options of a stage with the errors of MongoDB's command parser.
 
-use crate::error::{Error, ErrorCode, Result};
 use frond_bson::{Doc, Value};
+use frond_error::{Error, ErrorCode, Result};
 
 /// The type of an option.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,10 +6,10 @@ use frond_bson::key::Direction;
 use frond_bson::{ArrayBuf, Collator, Doc, Value};
 
 use crate::display;
-use crate::error::{Error, Result};
 use crate::meta::{MetaField, MetaFields, Metadata};
 use crate::paths::{KeyPaths, ParallelArrays, Path, check_field_path};
 use crate::required_fields::RequiredFields;
+use frond_error::{Error, Result};
 
 /// A parsed sort specification.
 #[derive(Clone, Debug)]

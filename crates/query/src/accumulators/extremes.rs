@@ -1,9 +1,9 @@
 //! `$min`, `$max`, `$minN`, `$maxN`.
 
 use super::{Accumulator, Operator, collated, counted_collated};
-use crate::error::Result;
 use crate::expr::{Context, Val};
 use frond_bson::{ArrayBuf, Collator, OwnedValue};
+use frond_error::Result;
 use std::cmp::Ordering;
 
 pub(super) const OPERATORS: &[Operator] = &[

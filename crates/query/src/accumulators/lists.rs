@@ -1,9 +1,9 @@
 //! `$push`, `$addToSet`, `$first`, `$last`, `$firstN`, `$lastN`.
 
 use super::{Accumulator, Operator, collated, counted, plain};
-use crate::error::Result;
 use crate::expr::{Context, Val};
 use frond_bson::{ArrayBuf, Collator, OwnedValue, Value};
+use frond_error::Result;
 use std::collections::{HashSet, VecDeque};
 
 pub(super) const OPERATORS: &[Operator] = &[

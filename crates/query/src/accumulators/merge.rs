@@ -1,10 +1,10 @@
 //! `$mergeObjects`.
 
 use super::{Accumulator, Operator, plain};
-use crate::error::Result;
 use crate::expr::operators::{merge, merge_input};
 use crate::expr::{Context, Val};
 use frond_bson::{DocBuf, OwnedValue};
+use frond_error::Result;
 
 pub(super) const OPERATORS: &[Operator] = &[Operator {
     name: "$mergeObjects",

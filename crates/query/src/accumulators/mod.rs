@@ -7,9 +7,9 @@ mod order;
 mod percentile;
 mod sums;
 
-use crate::error::{Error, Result};
 use crate::expr::{Context, Node, Parser, Percentiles, Val};
 use frond_bson::{Collator, Doc, OwnedValue, Value};
+use frond_error::{Error, Result};
 use std::fmt::Debug;
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! `$top`, `$bottom`, `$topN`, `$bottomN`: the output of the documents that sort first or last.
 
 use super::{Accumulator, Count, Operator, Plan, Start, check_names, number};
-use crate::error::{Error, Result};
 use crate::expr::{Context, Parser, Val};
 use crate::sort::SortSpec;
 use frond_bson::{ArrayBuf, Doc, OwnedValue, Value};
+use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
     Operator {

@@ -1,9 +1,9 @@
 //! `$median`, `$percentile`.
 
 use super::{Accumulator, Operator, Plan, Start};
-use crate::error::Result;
 use crate::expr::{Context, Parser, Percentiles, Val, percentile_number};
 use frond_bson::{OwnedValue, Value};
+use frond_error::Result;
 use std::sync::Arc;
 
 pub(super) const OPERATORS: &[Operator] = &[

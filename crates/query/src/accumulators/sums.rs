@@ -1,10 +1,10 @@
 //! `$sum`, `$avg`, `$count`, `$stdDevPop`, `$stdDevSamp`.
 
 use super::{Accumulator, Operator, Plan, Start, plain};
-use crate::error::{Error, Result};
 use crate::expr::{Context, Node, Val};
 use crate::statistics::{Average, StdDev, Sum};
 use frond_bson::{OwnedValue, Value};
+use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
     Operator {

@@ -1,12 +1,12 @@
 //! Adding computed fields to documents: `$addFields` and `$set`.
 
 use crate::environment::Environment;
-use crate::error::{Error, Result};
 use crate::expr::{Context, Node, Parser};
 use crate::meta::MetaFields;
 use crate::paths::check_field_path;
 use crate::raw;
 use frond_bson::{ArrayBuf, Doc, DocBuf, MAX_DEPTH, Value};
+use frond_error::{Error, Result};
 
 /// A parsed specification: the fields of one level, in their order.
 #[derive(Debug, Default)]

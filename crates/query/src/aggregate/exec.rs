@@ -1,10 +1,10 @@
 //! Running a pipeline: each stage pulls documents from the one before it.
 
 use crate::aggregate::{Pipeline, Writing};
-use crate::error::{Error, Result};
 use crate::meta::Metadata;
 use crate::spill::{Budget, Sorted, SpillSpace, Spilled};
 use frond_bson::{Doc, DocBuf};
+use frond_error::{Error, Result};
 use std::sync::Arc;
 
 /// Documents one after the other.

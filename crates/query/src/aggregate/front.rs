@@ -2,12 +2,12 @@
 
 use super::Pipeline;
 use super::stages::{Stage, transform::Transform};
-use crate::error::{Error, Result};
 use crate::matcher::Filter;
 use crate::meta::MetaFields;
 use crate::paths::Path;
 use crate::required_fields::RequiredFields;
 use frond_bson::{ArrayBuf, DocBuf};
+use frond_error::{Error, Result};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

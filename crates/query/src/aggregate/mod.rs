@@ -24,8 +24,8 @@ pub use stages::Writing;
 pub use update::{UpdatePipeline, check_stage_names};
 
 use crate::environment::Environment;
-use crate::error::{Error, ErrorCode, Result};
 use frond_bson::{Collator, Doc, Value};
+use frond_error::{Error, ErrorCode, Result};
 use stages::{Position, Stage};
 
 /// Most stages of a pipeline, as in MongoDB.

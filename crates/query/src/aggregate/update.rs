@@ -3,10 +3,10 @@
 use super::{ParseContext, stages};
 use crate::aggregate::stages::{Stage, transform::Transform};
 use crate::environment::Environment;
-use crate::error::{Error, ErrorCode, Result};
 use crate::expr::Context;
 use crate::required_fields::RequiredFields;
 use frond_bson::{Doc, DocBuf, Value};
+use frond_error::{Error, ErrorCode, Result};
 use std::sync::Arc;
 
 /// The stages that an update may have: `$addFields`, `$set`, `$project`, `$unset`, `$replaceRoot` and

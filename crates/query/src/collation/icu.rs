@@ -21,7 +21,7 @@ use icu_normalizer::provider::{
 use icu_provider::prelude::{DataError, DataPayload, DataProvider, DataRequest, DataResponse};
 
 use super::{Alternate, CaseFirst, Options};
-use crate::error::{Error, Result};
+use frond_error::{Error, Result};
 
 /// Rules for strings and the specification that they come from.
 pub(super) struct Icu {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use frond_bson::{Collator, Doc, DocBuf, Value};
 
 use crate::display;
-use crate::error::{Error, ErrorCode, Result};
+use frond_error::{Error, ErrorCode, Result};
 use icu::Icu;
 use locales::{Defaults, Locale};
 

@@ -2,7 +2,7 @@
 
 use super::calendar::{Civil, DAY_MS, iso_days, month_days};
 use super::zone::{Zone, offset};
-use crate::error::{Error, ErrorCode, Result};
+use frond_error::{Error, ErrorCode, Result};
 
 pub(crate) const MONTHS: [&str; 12] = [
     "January",

@@ -23,9 +23,9 @@ pub(crate) use operators::percentile::{Percentiles, number as percentile_number}
 pub(crate) use parse::{MISSING, Parser, check_variable_name, field_path};
 
 use crate::environment::Environment;
-use crate::error::{Error, Result};
 use crate::meta::MetaFields;
 use frond_bson::{Collator, Doc, DocBuf, OwnedValue, Value};
+use frond_error::{Error, Result};
 
 /// The values of a command's `let`: each expression is evaluated once, without a document, and may
 /// use the variables before it. A missing value is held as `undefined`, which a variable gives back

@@ -2,9 +2,9 @@
 
 use super::operators::{Eval, Operator};
 use super::value::Val;
-use crate::error::{Error, Result};
 use crate::meta::{MetaField, MetaFields, Metadata};
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Value};
+use frond_error::{Error, Result};
 
 /// One node of an expression. Nesting is bounded by that of the document it was parsed from.
 #[derive(Debug)]
@@ -291,7 +291,7 @@ pub(crate) fn check_bytes(bytes: usize) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(
-        crate::error::ErrorCode::BSONObjectTooLarge,
+        frond_error::ErrorCode::BSONObjectTooLarge,
         format!(
             "An expression built a value of {bytes} bytes; the limit is {MAX_VALUE_BYTES} bytes"
         ),

@@ -3,9 +3,9 @@
 use super::node::{FieldPath, Node};
 use super::operators::{self, Arguments, Eval, Operator};
 use crate::environment::Environment;
-use crate::error::{Error, ErrorCode, Result};
 use crate::paths::is_reserved;
 use frond_bson::{Collator, Doc, DocBuf, OwnedValue, Value};
+use frond_error::{Error, ErrorCode, Result};
 
 /// How a variable without a value is held among the values of `let`. Nothing else needs this old
 /// type there: drivers no longer send it.

@@ -5,7 +5,7 @@
 
 use super::calendar::{Civil, DAY_MS, days, month_days};
 use super::zone::Zone;
-use crate::error::{Error, ErrorCode, Result};
+use frond_error::{Error, ErrorCode, Result};
 
 /// A unit of time.
 #[derive(Clone, Copy, Debug, PartialEq)]

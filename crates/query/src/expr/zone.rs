@@ -1,6 +1,6 @@
 //! Time zones: offsets from UTC and the places of the IANA database, which is built in.
 
-use crate::error::{Error, Result};
+use frond_error::{Error, Result};
 use jiff::Timestamp;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 

@@ -7,7 +7,7 @@ use super::flat::FlatPoint;
 use super::grid::Grid;
 use super::parse::{Geometry, Parsed};
 use crate::display;
-use crate::error::{Error, Result};
+use frond_error::{Error, Result};
 
 /// The keys of a value in a `2dsphere` index. Fails with the reason, without the document's name, if it
 /// is no geometry that can be indexed.

@@ -9,8 +9,8 @@ use super::grid::Grid;
 use super::parse::{Geometry, Parsed, flat_point};
 use super::sphere::{EARTH_RADIUS_METRES, from_lng_lat, is_lng_lat};
 use crate::display;
-use crate::error::{Error, Result};
 use crate::paths::{LeafArrays, Path, walk};
+use frond_error::{Error, Result};
 
 /// A point, and the minimum and maximum distance of the results, the nearest first.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use frond_bson::{Doc, Value};
 
 use super::{Computed, Expr, Leaf, SampleRate, Schema, Text};
-use crate::error::{Error, ErrorCode};
 use crate::paths::walk;
+use frond_error::{Error, ErrorCode};
 
 /// The state of a run besides its result.
 #[derive(Default)]

@@ -13,9 +13,9 @@ use super::eval::{State, matches_document};
 use super::parse::{self, Context, operators_of};
 use super::{Expr, Schema};
 use crate::environment::Environment;
-use crate::error::Result;
 use crate::paths::{LeafArrays, Path, walk};
 use crate::raw;
+use frond_error::Result;
 
 /// How many values an explanation lists; MongoDB's limit.
 const MAX_CONSIDERED: usize = 10;

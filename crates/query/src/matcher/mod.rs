@@ -31,12 +31,12 @@ use std::sync::Arc;
 use frond_bson::{Collator, Doc, Value};
 
 use crate::environment::Environment;
-use crate::error::{Error, Result};
 use crate::geo::{GeoQuery, Near};
 use crate::paths::{LeafArrays, Path};
 use crate::required_fields::RequiredFields;
 use crate::text::{TextMatch, TextQuery, TextSpec};
 use eval::State;
+use frond_error::{Error, Result};
 use parse::Context;
 
 /// A condition on a document, as a tree.

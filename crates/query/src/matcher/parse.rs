@@ -5,8 +5,8 @@ use frond_bson::{Collator, Doc, Value};
 use super::operators::{self, comparison, regex};
 use super::{Expr, Leaf, Op, Relation};
 use crate::environment::Environment;
-use crate::error::{Error, Result};
 use crate::paths::Path;
+use frond_error::{Error, Result};
 
 /// A filter may not nest deeper than this, which bounds every recursion over its tree. It is also
 /// the depth limit of BSON documents.

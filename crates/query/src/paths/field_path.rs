@@ -1,6 +1,6 @@
 //! Validation of the paths of sorts, projections and expressions.
 
-use crate::error::{Error, Result};
+use frond_error::{Error, Result};
 
 /// The most components that a path in a sort, a projection or an expression may have.
 pub(crate) const MAX_PATH_COMPONENTS: usize = 200;

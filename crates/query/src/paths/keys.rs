@@ -3,7 +3,7 @@
 use frond_bson::{Doc, Value};
 
 use super::{Component, MultikeyPaths, Path};
-use crate::error::{Error, Result};
+use frond_error::{Error, Result};
 
 /// The most fields that a compound index or a sort may have.
 pub const MAX_KEY_FIELDS: usize = 32;

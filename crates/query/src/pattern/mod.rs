@@ -7,7 +7,7 @@ use std::fmt;
 use fancy_regex::{Regex, RegexBuilder};
 use frond_bson::Value;
 
-use crate::error::{Error, ErrorCode, Result};
+use frond_error::{Error, ErrorCode, Result};
 
 /// The longest pattern, in bytes; the limit of MongoDB's regular expression library.
 const MAX_PATTERN_BYTES: usize = 32_764;

@@ -4,9 +4,9 @@ use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
 
 use super::Kind;
 use super::node::{Node, Rule};
-use crate::error::{Error, Result};
 use crate::expr::Context;
 use crate::matcher::ElemMatch;
+use frond_error::{Error, Result};
 
 /// One application of a projection.
 pub(super) struct Run<'a> {

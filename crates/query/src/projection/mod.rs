@@ -13,10 +13,10 @@ mod tests;
 use frond_bson::{Doc, DocBuf};
 
 use crate::environment::Environment;
-use crate::error::Result;
 use crate::expr::Context;
 use crate::meta::{MetaFields, Metadata};
 use crate::required_fields::RequiredFields;
+use frond_error::Result;
 use node::{Node, Rule};
 use parse::{Dialect, Parser};
 

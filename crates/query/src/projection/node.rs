@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::slice::Slice;
-use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::matcher::ElemMatch;
+use frond_error::{Error, Result};
 
 /// Above this many fields a node looks names up in sorted order.
 const LINEAR_FIELDS_MAX: usize = 8;

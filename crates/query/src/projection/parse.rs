@@ -9,10 +9,10 @@ use super::slice::Slice;
 use super::{Kind, Projection};
 use crate::display;
 use crate::environment::Environment;
-use crate::error::{Error, ErrorCode, Result};
 use crate::expr::{self, Expr};
 use crate::matcher::ElemMatch;
 use crate::paths::{MAX_PATH_COMPONENTS, check_field_path, path_too_long};
+use frond_error::{Error, ErrorCode, Result};
 
 /// The context of a projection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

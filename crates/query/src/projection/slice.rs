@@ -2,7 +2,7 @@
 
 use frond_bson::{ArrayBuf, Doc, Value};
 
-use crate::error::{Error, Result};
+use frond_error::{Error, Result};
 
 /// Which elements of an array to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! A buffer of documents by position, of which blocks may be spilled to disk.
 
 use super::{BLOCK_BYTES, Budget, File, put, take};
-use crate::error::{Error, Result};
 use frond_bson::DocBuf;
+use frond_error::{Error, Result};
 use std::collections::VecDeque;
 
 /// Spilled blocks that are cached in memory.

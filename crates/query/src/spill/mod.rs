@@ -9,7 +9,7 @@ mod sorter;
 pub use buffer::SpillBuffer;
 pub use sorter::{Record, Sorted, Sorter};
 
-use crate::error::{Error, ErrorCode, Result};
+use frond_error::{Error, ErrorCode, Result};
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 //! disk.
 
 use super::{BLOCK_BYTES, Budget, File, put, take};
-use crate::error::Result;
 use frond_bson::DocBuf;
+use frond_error::Result;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 

@@ -3,7 +3,7 @@
 use rust_stemmers::{Algorithm, Stemmer};
 
 use super::english;
-use crate::error::{Error, Result};
+use frond_error::{Error, Result};
 
 /// A language whose words text search knows, or `none`.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use frond_bson::{Doc, DocBuf, Value};
 
 use super::tokenizer::{Fold, Tokenizer, fold};
 use super::{Language, TextSpec};
-use crate::error::{Error, ErrorCode, Result};
+use frond_error::{Error, ErrorCode, Result};
 
 /// A parsed `$text`, before the text index is known.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use frond_bson::{Doc, Value};
 use super::Language;
 use super::tokenizer::{Fold, Tokenizer};
 use crate::characters::spaced;
-use crate::error::{Error, Result};
+use frond_error::{Error, Result};
 
 /// The name that stands for every field.
 pub const WILDCARD: &str = "$**";

@@ -5,10 +5,10 @@ use super::operators::{Change, Scope, Target};
 use super::storable;
 use super::tree::{Elements, Fields, Leaf, Node, join, merge};
 use crate::display;
-use crate::error::{Error, ErrorCode, Result};
 use crate::paths::array_index;
 use crate::raw::{self, Element};
 use frond_bson::{Doc, Value};
+use frond_error::{Error, ErrorCode, Result};
 use std::borrow::Cow;
 
 /// Missing array elements that one update may fill with null, as in MongoDB.

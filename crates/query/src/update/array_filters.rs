@@ -1,8 +1,8 @@
 //! `arrayFilters`: the elements that `$[name]` selects.
 
-use crate::error::{Error, Result};
 use crate::matcher::Filter;
 use frond_bson::{Collator, Doc, DocBuf, Value};
+use frond_error::{Error, Result};
 use std::collections::BTreeMap;
 
 /// The array filters of an update, by identifier.

@@ -23,10 +23,10 @@ pub use upsert::{upsert_base, upsert_base_for_replacement};
 
 use crate::aggregate::UpdatePipeline;
 use crate::environment::Environment;
-use crate::error::{Error, Result};
 use crate::required_fields::RequiredFields;
 use array_filters::ArrayFilters;
 use frond_bson::{Collator, Doc, DocBuf, MAX_DOCUMENT_BYTES, ObjectId, Timestamp, Value};
+use frond_error::{Error, Result};
 use operators::{Argument, Scope};
 use path::Component;
 use std::sync::Arc;

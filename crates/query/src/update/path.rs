@@ -1,7 +1,7 @@
 //! The path of one update, such as `a.b.0.c`, `a.$.b`, `a.$[].b` or `a.$[item].b`.
 
-use crate::error::{Error, ErrorCode, Result};
 use crate::paths::names;
+use frond_error::{Error, ErrorCode, Result};
 use std::cmp::Ordering;
 
 /// Components of a path; with documents nested at most this deep a longer path cannot exist.

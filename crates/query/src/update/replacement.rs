@@ -2,8 +2,8 @@
 
 use super::ApplyContext;
 use crate::display;
-use crate::error::{Error, ErrorCode, Result};
 use frond_bson::{Doc, DocBuf, Timestamp, Value, compare};
+use frond_error::{Error, ErrorCode, Result};
 
 /// The document after the replacement: `_id` first and unchanged, empty timestamps filled in unless
 /// the context keeps them.

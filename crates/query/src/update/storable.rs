@@ -4,8 +4,8 @@
 //! inserts or a pipeline makes; an operator or a replacement that writes to a stored document may only write those
 //! of a reference: `$ref`, `$id` and `$db`, in this order. In `_id` only references are allowed, at every level.
 
-use crate::error::{Error, ErrorCode, Result};
 use frond_bson::{Doc, Text, Value, tag};
+use frond_error::{Error, ErrorCode, Result};
 
 /// Whether a field of this name has to be checked at the first level of a document.
 pub(super) fn is_prefixed(name: &str) -> bool {

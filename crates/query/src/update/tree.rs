@@ -3,8 +3,8 @@
 use super::operators::{Modifier, Scope};
 use super::path::{Component, compare_names};
 use super::storable;
-use crate::error::{Error, ErrorCode, Result};
 use crate::number::Number;
+use frond_error::{Error, ErrorCode, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 

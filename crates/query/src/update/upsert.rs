@@ -1,8 +1,8 @@
 //! The document that an upsert starts from: the equality conditions of its filter.
 
 use super::path::MAX_DEPTH;
-use crate::error::{Error, ErrorCode, Result};
 use frond_bson::{Doc, DocBuf, OwnedValue, Value};
+use frond_error::{Error, ErrorCode, Result};
 
 /// Builds the document made of a filter's equality conditions: `{a: 1}`, `$eq`, `$in` and `$all`
 /// with one element, below `$and`, and below `$or` with one branch.

@@ -4,8 +4,8 @@ use super::sort::Sort;
 use super::{Stage, group};
 use crate::aggregate::ParseContext;
 use crate::display;
-use crate::error::{Error, Result};
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, canonical_class, doc};
+use frond_error::{Error, Result};
 use std::sync::Arc;
 
 /// Desugars to `$group` by a `$switch` over the boundaries, and `$sort` by `_id`.

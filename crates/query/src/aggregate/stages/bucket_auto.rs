@@ -6,11 +6,11 @@ use super::group::{self, Group};
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{Deferred, DocSource, ExecContext, Fault, Source};
 use crate::display;
-use crate::error::{Error, Result};
 use crate::expr::{Context, Node, Parser};
 use crate::meta::MetaFields;
 use crate::spill::{Sorted, Sorter};
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, compare, doc};
+use frond_error::{Error, Result};
 use std::sync::Arc;
 
 /// `{$bucketAuto: {groupBy: .., buckets: .., output: {..}, granularity: ..}}`.

@@ -5,7 +5,6 @@ use super::sort::Sort;
 use super::unwind::with_value;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{DocSource, ExecContext, Fault, Source};
-use crate::error::{Error, Result};
 use crate::expr::unit::Unit;
 use crate::expr::zone::Zone;
 use crate::expr::{FieldPath, field_path};
@@ -13,6 +12,7 @@ use crate::number::Number;
 use crate::options::{Options, Type};
 use crate::paths::check_field_path;
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, compare, key};
+use frond_error::{Error, Result};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 

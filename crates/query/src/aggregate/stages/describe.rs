@@ -3,9 +3,9 @@
 use super::Stage;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{ExecContext, Fault, Source};
-use crate::error::{Error, Result};
 use crate::options::{Options, Type};
 use frond_bson::{DocBuf, Value};
+use frond_error::{Error, Result};
 use std::sync::Arc;
 
 /// A stage whose documents come from the host.

@@ -3,9 +3,9 @@
 use super::Stage;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{Docs, ExecContext, Fault, Source};
-use crate::error::{Error, Result};
 use crate::expr::{Context, Node, Parser};
 use frond_bson::{Doc, DocBuf, Value};
+use frond_error::{Error, Result};
 use std::sync::Arc;
 
 /// `{$documents: <expression that gives an array of documents>}`.

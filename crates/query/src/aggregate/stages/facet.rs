@@ -3,10 +3,10 @@
 use super::Stage;
 use crate::aggregate::exec::{Deferred, DocSource, Docs, ExecContext, Fault, Source};
 use crate::aggregate::{ParseContext, Pipeline};
-use crate::error::{Error, Result};
 use crate::expr::check_bytes;
 use crate::spill::SpillBuffer;
 use frond_bson::{ArrayBuf, DocBuf, Value};
+use frond_error::{Error, Result};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// `{$facet: {<field>: [<stage>, ..], ..}}`.

@@ -3,9 +3,9 @@
 use super::Stage;
 use super::transform;
 use crate::aggregate::{ParseContext, window};
-use crate::error::{Error, Result};
 use crate::options::{Options, Type};
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
+use frond_error::{Error, Result};
 
 /// Desugars to `$setWindowFields` for fields filled from neighbours, and `$addFields` for the rest.
 pub(super) fn parse(

@@ -3,10 +3,10 @@
 use super::Stage;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{DocSource, Fault, Source};
-use crate::error::{Error, Result};
 use crate::matcher::{Filter, NO_ENGINE};
 use crate::meta::Metadata;
 use frond_bson::{DocBuf, Value};
+use frond_error::{Error, Result};
 use std::sync::Arc;
 
 /// `{$match: <filter>}`.

@@ -7,12 +7,12 @@ use super::unwind::with_value;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{DocSource, Fault, Source};
 use crate::display;
-use crate::error::{Error, Result};
 use crate::geo::Near;
 use crate::matcher::Filter;
 use crate::meta::Metadata;
 use crate::paths::{Path, check_field_path};
 use frond_bson::{ArrayBuf, DocBuf, Value, doc};
+use frond_error::{Error, Result};
 use std::sync::Arc;
 
 /// `{$geoNear: {near: .., distanceField: .., …}}`.

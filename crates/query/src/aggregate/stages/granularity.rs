@@ -2,9 +2,9 @@
 //!
 //! Renard series (ISO 3), E series (IEC 60063), 1-2-5, and powers of two.
 
-use crate::error::{Error, Result};
 use crate::number::Number;
 use frond_bson::{Decimal128, Value};
+use frond_error::{Error, Result};
 
 const RENARD_5: &[u16] = &[10, 16, 25, 40, 63];
 const RENARD_10: &[u16] = &[100, 125, 160, 200, 250, 315, 400, 500, 630, 800];

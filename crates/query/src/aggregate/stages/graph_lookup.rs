@@ -5,10 +5,10 @@ use super::unwind::with_value;
 use crate::aggregate::exec::{DocSource, ExecContext, Fault, Source};
 use crate::aggregate::{ParseContext, Pipeline};
 use crate::environment::Environment;
-use crate::error::{Error, Result};
 use crate::expr::{Context, FieldPath, Node, Parser, field_path};
 use crate::paths::check_field_path;
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Value, doc, key};
+use frond_error::{Error, Result};
 use std::collections::HashSet;
 use std::sync::Arc;
 

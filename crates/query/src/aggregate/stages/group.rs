@@ -4,10 +4,10 @@ use super::Stage;
 use super::sort::Sort;
 use crate::accumulators::{self, Plan};
 use crate::aggregate::ParseContext;
-use crate::error::{Error, Result};
 use crate::expr::{Node, Parser};
 use crate::meta::MetaFields;
 use frond_bson::{Collator, Doc, OwnedValue, Value, doc};
+use frond_error::{Error, Result};
 use std::sync::Arc;
 
 /// `{$group: {_id: <expression>, <field>: {<accumulator>: <argument>}, ..}}`.

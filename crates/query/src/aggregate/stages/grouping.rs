@@ -5,11 +5,11 @@ use super::group::Group;
 use crate::accumulators::Accumulator;
 use crate::aggregate::exec::{Deferred, DocSource, Docs, ExecContext, Fault, Source};
 use crate::display;
-use crate::error::{Error, ErrorCode, Result};
 use crate::expr::Context;
 use crate::meta::Metadata;
 use crate::spill::{Budget, Sorted, Sorter};
 use frond_bson::{Doc, DocBuf, OwnedValue, Value};
+use frond_error::{Error, ErrorCode, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -5,10 +5,10 @@ use super::unwind::Unwind;
 use crate::aggregate::exec::{DocSource, Docs, ExecContext, Fault, Source};
 use crate::aggregate::{ParseContext, Pipeline};
 use crate::environment::Environment;
-use crate::error::{Error, Result};
 use crate::expr::{Context, FieldPath, Node, Parser, Val, check_bytes, field_path};
 use crate::paths::{array_index, check_field_path};
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value};
+use frond_error::{Error, Result};
 use std::sync::Arc;
 
 /// `{$lookup: {from: .., localField: .., foreignField: .., let: .., pipeline: [..], as: ..}}`.

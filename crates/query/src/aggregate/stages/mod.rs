@@ -27,9 +27,9 @@ pub use write::Writing;
 
 use super::exec::{ExecContext, Fault, Source};
 use super::{ParseContext, add_fields, window};
-use crate::error::{Error, Result};
 use crate::meta::MetaFields;
 use frond_bson::Value;
+use frond_error::{Error, Result};
 use std::sync::Arc;
 
 /// A parsed stage. Its content is shared, so that its execution borrows nothing.

@@ -4,9 +4,9 @@ use super::Stage;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{DocSource, Fault, Source};
 use crate::display;
-use crate::error::{Error, Result};
 use crate::meta::Metadata;
 use frond_bson::{DocBuf, Value};
+use frond_error::{Error, Result};
 
 pub(super) fn parse_limit(
     argument: Value<'_>,

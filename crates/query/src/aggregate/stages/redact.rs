@@ -3,10 +3,10 @@
 use super::Stage;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{DocSource, ExecContext, Fault, Source};
-use crate::error::{Error, Result};
 use crate::expr::{Context, Node, Parser};
 use crate::meta::MetaFields;
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
+use frond_error::{Error, Result};
 use std::sync::Arc;
 
 /// `{$redact: <expression that gives $$KEEP, $$PRUNE or $$DESCEND>}`.

@@ -3,10 +3,10 @@
 use super::Stage;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{Deferred, ExecContext, Fault, InOrder, Source};
-use crate::error::{Error, Result};
 use crate::random::Random;
 use crate::spill::Sorter;
 use frond_bson::Value;
+use frond_error::{Error, Result};
 
 pub(super) fn parse(
     argument: Value<'_>,

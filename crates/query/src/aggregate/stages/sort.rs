@@ -3,11 +3,11 @@
 use super::Stage;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{Deferred, ExecContext, Fault, InOrder, Source};
-use crate::error::{Error, Result};
 use crate::meta::MetaFields;
 use crate::sort::SortSpec;
 use crate::spill::Sorter;
 use frond_bson::{Collator, DocBuf, Value};
+use frond_error::{Error, Result};
 use std::sync::Arc;
 
 /// `{$sort: <specification>}`.

@@ -6,11 +6,11 @@ use super::add_fields::{AddFields, check_depth};
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{DocSource, ExecContext, Fault, Source};
 use crate::display;
-use crate::error::{Error, Result};
 use crate::expr::{Context, Node, Parser};
 use crate::meta::{MetaFields, Metadata};
 use crate::projection::Projection;
 use frond_bson::{Doc, DocBuf, OwnedValue, Value};
+use frond_error::{Error, Result};
 use std::sync::Arc;
 
 /// A function from documents to documents.

@@ -3,8 +3,8 @@
 use super::Stage;
 use crate::aggregate::exec::{DocSource, Docs, ExecContext, Fault, Source};
 use crate::aggregate::{ParseContext, Pipeline};
-use crate::error::{Error, ErrorCode, Result};
 use frond_bson::{Doc, DocBuf, Value};
+use frond_error::{Error, ErrorCode, Result};
 use std::sync::Arc;
 
 /// `{$unionWith: "collection"}` or `{$unionWith: {coll: .., pipeline: [..]}}`.

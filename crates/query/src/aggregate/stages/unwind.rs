@@ -3,10 +3,10 @@
 use super::Stage;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{DocSource, Fault, Source};
-use crate::error::{Error, Result};
 use crate::expr::{FieldPath, field_path};
 use crate::paths::check_field_path;
 use frond_bson::{Doc, DocBuf, OwnedValue, Value};
+use frond_error::{Error, Result};
 use std::sync::Arc;
 
 /// `{$unwind: "$path"}` or the form with options.

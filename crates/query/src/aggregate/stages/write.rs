@@ -3,9 +3,9 @@
 use super::Stage;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{Deferred, Docs, ExecContext, Fault, Source};
-use crate::error::{Error, ErrorCode, Result};
 use crate::expr::{Context, MISSING, Node, Parser, check_variable_name};
 use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
 use std::sync::Arc;
 
 /// A stage that writes to a collection.

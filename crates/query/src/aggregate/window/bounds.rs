@@ -1,12 +1,12 @@
 //! The bounds of windows.
 
 use super::Order;
-use crate::error::{Error, Result};
 use crate::expr::unit::Unit;
 use crate::expr::zone::Zone;
 use crate::expr::{Context, Parser};
 use crate::number::Number;
 use frond_bson::{Doc, OwnedValue, Value, compare};
+use frond_error::{Error, Result};
 
 /// The bounds of a window.
 #[derive(Clone, Debug)]

@@ -3,10 +3,10 @@
 use super::Order;
 use super::bounds::Bounds;
 use crate::accumulators::{self, Plan};
-use crate::error::{Error, Result};
 use crate::expr::unit::Unit;
 use crate::expr::{Context, FieldPath, Node, Parser};
 use frond_bson::{Decimal128, Doc, OwnedValue, Value};
+use frond_error::{Error, Result};
 
 /// One window function.
 #[derive(Debug)]

@@ -13,13 +13,13 @@ pub(crate) use run::open;
 use crate::aggregate::ParseContext;
 use crate::aggregate::add_fields::AddFields;
 use crate::aggregate::stages::Stage;
-use crate::error::{Error, Result};
 use crate::expr::{FieldPath, Node, Parser, field_path};
 use crate::meta::MetaFields;
 use crate::options::{Options, Type};
 use crate::sort::SortSpec;
 use bounds::Bounds;
 use frond_bson::{Collator, Doc, Value};
+use frond_error::{Error, Result};
 use function::Function;
 use std::sync::Arc;
 

@@ -7,12 +7,12 @@ use super::sliding::{Area, Covariance, Folded, Sliding, decimal, of_accumulator}
 use super::{Output, SetWindowFields, partition_is_array};
 use crate::accumulators::{Accumulator, Plan};
 use crate::aggregate::exec::{Deferred, DocSource, ExecContext, Fault, Source};
-use crate::error::{Error, Result};
 use crate::expr::{Context, FieldPath, Frame, Node, Val};
 use crate::number::Number;
 use crate::spill::{Budget, Sorted, Sorter, SpillBuffer};
 use frond_bson::key::{Direction, skip};
 use frond_bson::{Decimal128, Doc, DocBuf, OwnedValue, Value, compare};
+use frond_error::{Error, Result};
 use std::sync::Arc;
 
 pub(crate) fn open<E: Fault>(

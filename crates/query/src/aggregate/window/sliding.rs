@@ -1,11 +1,11 @@
 //! States of sliding windows: documents enter at one end and leave at the other.
 
 use crate::accumulators::{Plan, Start};
-use crate::error::{Error, Result};
 use crate::expr::{Context, Percentiles, Val, percentile_number};
 use crate::number::Number;
 use crate::statistics::{Average, StdDev, Sum};
 use frond_bson::{ArrayBuf, Collator, Decimal128, Doc, OwnedValue, Value};
+use frond_error::{Error, Result};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! Arithmetic: `$add`, `$subtract`, `$multiply`, `$divide`, `$mod`, rounding, powers, logarithms, bits.
 
 use super::{Arguments, Operator, many, one, two};
-use crate::error::{Error, Result};
 use crate::expr::value::Val;
 use crate::number::Number;
 use frond_bson::{Decimal128, Rounding, Value};
+use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
     many("$add", 0, Arguments::MANY, add),

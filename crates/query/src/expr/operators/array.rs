@@ -2,12 +2,12 @@
 
 use super::object::invalid_field_name;
 use super::{Arguments, Operator, collated, many, named, named_collated, one, two};
-use crate::error::{Error, Result};
 use crate::expr::node::check_bytes;
 use crate::expr::parse::{optional, required};
 use crate::expr::value::Val;
 use crate::sort::SortSpec;
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value};
+use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
     two("$arrayElemAt", array_elem_at),
@@ -277,7 +277,7 @@ fn range<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     }
     if (end - start) / step > MAX_RANGE {
         return Err(Error::new(
-            crate::error::ErrorCode::ExceededMemoryLimit,
+            frond_error::ErrorCode::ExceededMemoryLimit,
             format!("$range would exceed the limit of {MAX_RANGE} numbers"),
         ));
     }

@@ -1,7 +1,7 @@
 //! Conversions between text and binData in `$convert`, `$toUUID` and `$toString`, as of MongoDB 8.0.
 
-use crate::error::{Error, ErrorCode, Result};
 use frond_bson::extjson::{base64_decode, base64_encode};
+use frond_error::{Error, ErrorCode, Result};
 
 /// The subtype of UUIDs.
 pub(super) const UUID: u8 = 4;

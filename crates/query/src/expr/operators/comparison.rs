@@ -1,9 +1,9 @@
 //! `$cmp`, `$eq`, `$ne`, `$gt`, `$gte`, `$lt`, `$lte`: MongoDB's order across all types.
 
 use super::{Operator, collated};
-use crate::error::Result;
 use crate::expr::value::Val;
 use frond_bson::Collator;
+use frond_error::Result;
 use std::cmp::Ordering;
 
 pub(super) const OPERATORS: &[Operator] = &[

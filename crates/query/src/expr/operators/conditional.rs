@@ -1,11 +1,11 @@
 //! `$cond`, `$ifNull`, `$switch`.
 
 use super::{Arguments, Eval, Operator, custom, lazy};
-use crate::error::{Error, Result};
 use crate::expr::node::{Context, Node};
 use crate::expr::parse::{Parser, required};
 use crate::expr::value::Val;
 use frond_bson::Value;
+use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
     custom("$cond", parse_cond, Eval::Lazy(cond)),

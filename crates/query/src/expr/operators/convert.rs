@@ -2,7 +2,6 @@
 
 use super::binary::{self, Format};
 use super::{Arguments, Operator, lazy, one};
-use crate::error::{Error, ErrorCode, Result};
 use crate::expr::node::{Context, Node};
 use crate::expr::parse::{optional, required};
 use crate::expr::value::Val;
@@ -10,6 +9,7 @@ use crate::expr::zone::Zone;
 use frond_bson::{
     Decimal128, ObjectId, OwnedValue, Value, tag, type_code_of_name, type_name_of_code,
 };
+use frond_error::{Error, ErrorCode, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
     lazy(

@@ -1,13 +1,13 @@
 //! Dates: their parts, and dates from parts.
 
 use super::{Eval, Operator, custom, given, one};
-use crate::error::{Error, Result};
 use crate::expr::calendar::{Civil, DAY_MS, iso_days};
 use crate::expr::node::Node;
 use crate::expr::parse::{Named, Parser, optional, required};
 use crate::expr::value::Val;
 use crate::expr::zone::Zone;
 use frond_bson::{DocBuf, Timestamp, Value};
+use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
     part("$year", |a| one_part(a, |c| Value::Int32(c.year as i32))),
@@ -389,7 +389,7 @@ fn from_parts<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     match ms.and_then(|ms| zone.to_utc(ms)) {
         Some(ms) => Ok(Val::Ref(Value::DateTime(ms))),
         None => Err(Error::new(
-            crate::error::ErrorCode::DurationOverflow,
+            frond_error::ErrorCode::DurationOverflow,
             "$dateFromParts overflows the range of dates",
         )),
     }

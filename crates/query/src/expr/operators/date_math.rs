@@ -2,11 +2,11 @@
 
 use super::date::zone;
 use super::{Operator, given};
-use crate::error::{Error, Result};
 use crate::expr::parse::{Named, optional, required};
 use crate::expr::unit::Unit;
 use crate::expr::value::Val;
 use frond_bson::Value;
+use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
     given("$dateAdd", SHIFT, |a| shift("$dateAdd", a, 1)),

@@ -2,13 +2,13 @@
 
 use super::date::{moment, zone};
 use super::{Arguments, Operator, lazy};
-use crate::error::{Error, ErrorCode, Result};
 use crate::expr::calendar::Civil;
 use crate::expr::date_parse::{MONTHS, check_format, parse, parse_by};
 use crate::expr::node::{Context, Node};
 use crate::expr::parse::{optional, required};
 use crate::expr::value::Val;
 use frond_bson::Value;
+use frond_error::{Error, ErrorCode, Result};
 use std::fmt::Write;
 
 pub(super) const OPERATORS: &[Operator] = &[

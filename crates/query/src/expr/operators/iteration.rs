@@ -1,12 +1,12 @@
 //! `$filter`, `$map`, `$reduce`: expressions evaluated for each element of an array.
 
 use super::{Eval, Operator, custom};
-use crate::error::{Error, Result};
 use crate::expr::node::{Context, CustomOperator, Frame, Node, check_bytes};
 use crate::expr::parse::Parser;
 use crate::expr::value::Val;
 use crate::raw;
 use frond_bson::{ArrayBuf, Doc, MAX_DEPTH, Value};
+use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
     custom("$filter", parse_filter, Eval::Never),

@@ -1,12 +1,12 @@
 //! `$rand`, `$binarySize`, `$bsonSize`, and the operators that run JavaScript, which is off.
 
 use super::{Eval, Operator, custom, one};
-use crate::error::{Error, Result};
 use crate::expr::node::{Context, CustomOperator, Node};
 use crate::expr::parse::Parser;
 use crate::expr::value::Val;
 use crate::random::Random;
 use frond_bson::Value;
+use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
     one("$binarySize", binary_size),

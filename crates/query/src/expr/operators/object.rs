@@ -1,11 +1,11 @@
 //! Documents: merging them, and fields whose names are computed or unusual.
 
 use super::{Arguments, Eval, Operator, custom, many, named};
-use crate::error::{Error, Result};
 use crate::expr::node::{Node, check_bytes};
 use crate::expr::parse::{Parser, required};
 use crate::expr::value::Val;
 use frond_bson::{Doc, DocBuf, Value};
+use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
     many("$mergeObjects", 0, Arguments::MANY, merge_objects),

@@ -1,12 +1,12 @@
 //! `$median`, `$percentile` of the numbers in an array.
 
 use super::{Eval, Operator, custom};
-use crate::error::{Error, Result};
 use crate::expr::node::{Context, CustomOperator, Node};
 use crate::expr::parse::Parser;
 use crate::expr::value::Val;
 use crate::options::{Options, Type};
 use frond_bson::{ArrayBuf, Doc, OwnedValue, Value};
+use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
     custom("$median", parse, Eval::Never),

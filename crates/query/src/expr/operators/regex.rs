@@ -1,12 +1,12 @@
 //! `$regexMatch`, `$regexFind`, `$regexFindAll`.
 
 use super::{Eval, Operator, custom};
-use crate::error::{Error, Result};
 use crate::expr::node::{Context, CustomOperator, Node, check_bytes};
 use crate::expr::parse::{Named, Parser, constant, optional, required};
 use crate::expr::value::Val;
 use crate::pattern::Pattern;
 use frond_bson::{ArrayBuf, DocBuf, Value};
+use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
     custom(

@@ -1,9 +1,9 @@
 //! Sets: arrays compared without order and repetition.
 
 use super::{Arguments, Operator, collated, one};
-use crate::error::{Error, Result};
 use crate::expr::value::Val;
 use frond_bson::{ArrayBuf, Collator, Value};
+use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
     collated("$setUnion", 0, Arguments::MANY, union),

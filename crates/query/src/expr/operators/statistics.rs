@@ -1,10 +1,10 @@
 //! `$sum`, `$avg`, `$min`, `$max` and deviations over the arguments, or over one array.
 
 use super::{Arguments, Operator, collated, many};
-use crate::error::Result;
 use crate::expr::value::Val;
 use crate::statistics::{Average, StdDev, Sum};
 use frond_bson::{Collator, Value};
+use frond_error::Result;
 use std::cmp::Ordering;
 
 pub(super) const OPERATORS: &[Operator] = &[

@@ -6,11 +6,11 @@
 use super::array::search_bounds;
 use super::{Arguments, Operator, many, named, one, two};
 use crate::characters::{self, code_points, is_continuation};
-use crate::error::{Error, Result};
 use crate::expr::node::check_bytes;
 use crate::expr::parse::{Named, optional, required};
 use crate::expr::value::Val;
 use frond_bson::{ArrayBuf, OwnedValue, Text, Value};
+use frond_error::{Error, Result};
 use std::borrow::Cow;
 
 pub(super) const OPERATORS: &[Operator] = &[

@@ -1,10 +1,10 @@
 //! Trigonometry. Decimals are computed with the precision of a double.
 
 use super::{Operator, one, two};
-use crate::error::{Error, Result};
 use crate::expr::value::Val;
 use crate::number::Number;
 use frond_bson::Decimal128;
+use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
     one("$sin", |v| finite("$sin", v, f64::sin)),

@@ -1,11 +1,11 @@
 //! `$let` and `$literal`.
 
 use super::{Eval, Operator, custom};
-use crate::error::{Error, Result};
 use crate::expr::node::{Context, CustomOperator, Frame, Node};
 use crate::expr::parse::Parser;
 use crate::expr::value::Val;
 use frond_bson::Value;
+use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
     custom("$let", parse_let, Eval::Never),

@@ -6,8 +6,8 @@ use super::super::eval::{self, State};
 use super::super::parse::{self, Context, Field};
 use super::super::{Expr, Op, Relation};
 use super::{comparison, integer, is_document_operator, is_field_operator, regex};
-use crate::error::{Error, Result};
 use crate::paths::Path;
+use frond_error::{Error, Result};
 
 /// The condition of an `$elemMatch`, which one element of an array must satisfy.
 #[derive(Clone, Debug)]

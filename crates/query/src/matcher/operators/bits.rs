@@ -5,7 +5,7 @@ use frond_bson::Value;
 use super::super::parse::Field;
 use super::super::{Expr, Op};
 use super::integer;
-use crate::error::{Error, Result};
+use frond_error::{Error, Result};
 
 /// What must be true of the bits at the positions of a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use frond_bson::{Collator, OwnedValue, Value, canonical_class};
 
 use super::super::parse::Field;
 use super::super::{Expr, Op};
-use crate::error::{Error, Result};
+use frond_error::{Error, Result};
 
 /// How a value must compare with the operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

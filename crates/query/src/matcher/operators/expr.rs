@@ -7,8 +7,8 @@ use frond_bson::{Collator, Doc, OwnedValue, Value};
 use super::super::eval::State;
 use super::super::parse::Context;
 use super::super::{Expr, Relation};
-use crate::error::{Error, ErrorCode, Result};
 use crate::expr;
+use frond_error::{Error, ErrorCode, Result};
 
 /// An aggregation expression that must be true of the document.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@ use frond_bson::Value;
 use super::super::parse::Field;
 use super::super::{ElemMatch, Expr, Leaf, Op};
 use crate::display;
-use crate::error::{Error, Result};
 use crate::geo::{GeoQuery, Near, Predicate, is_near};
+use frond_error::{Error, Result};
 
 pub(crate) fn parse_within(field: &Field<'_>, argument: Value<'_>) -> Result<Option<Expr>> {
     parse(field, Predicate::Within, &argument)

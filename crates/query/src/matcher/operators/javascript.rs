@@ -4,7 +4,7 @@ use frond_bson::Value;
 
 use super::super::Expr;
 use super::super::parse::Context;
-use crate::error::{Error, Result};
+use frond_error::{Error, Result};
 
 /// The code of a `$where` without an engine for JavaScript.
 pub(crate) const NO_ENGINE: i32 = 6_108_304;

@@ -5,7 +5,7 @@ use frond_bson::Value;
 use super::super::Expr;
 use super::super::parse::{self, Context, Field};
 use super::regex;
-use crate::error::{Error, Result};
+use frond_error::{Error, Result};
 
 fn clauses(name: &str, context: Context<'_>, argument: Value<'_>) -> Result<Vec<Expr>> {
     let Value::Array(items) = argument else {

@@ -6,8 +6,8 @@ use super::super::eval::State;
 use super::super::parse::{Field, operators_of};
 use super::super::{Expr, Op};
 use super::regex;
-use crate::error::{Error, Result};
 use crate::pattern::Pattern;
+use frond_error::{Error, Result};
 
 /// The values and regular expressions of an `$in`.
 #[derive(Clone, Debug)]

@@ -24,7 +24,7 @@ use frond_bson::Value;
 
 use super::Expr;
 use super::parse::{Context, Field};
-use crate::error::{Error, Result};
+use frond_error::{Error, Result};
 
 /// Parses the argument of an operator on a field. `None` if the operator adds no condition.
 type FieldParser = fn(&Field<'_>, Value<'_>) -> Result<Option<Expr>>;

@@ -4,7 +4,7 @@ use frond_bson::Value;
 
 use super::super::parse::Field;
 use super::super::{Expr, Op};
-use crate::error::{Error, Result};
+use frond_error::{Error, Result};
 
 /// The numbers whose remainder after division is as given. The remainder has the sign of the
 /// dividend; fractions are cut off first.

@@ -5,8 +5,8 @@ use frond_bson::Value;
 use super::super::eval::State;
 use super::super::parse::Field;
 use super::super::{Expr, Op};
-use crate::error::{Error, Result};
 use crate::pattern::Pattern;
+use frond_error::{Error, Result};
 
 /// Whether a value is a string that contains a match, or the pattern's expression itself. A string that is not
 /// UTF-8 contains none, as in MongoDB.

@@ -9,7 +9,7 @@ use frond_bson::Value;
 
 use super::super::Expr;
 use super::super::parse::Context;
-use crate::error::{Error, ErrorCode, Result};
+use frond_error::{Error, ErrorCode, Result};
 
 /// The share of documents that pass, and what decides.
 #[derive(Clone, Debug)]

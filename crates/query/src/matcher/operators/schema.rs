@@ -7,7 +7,7 @@ use frond_bson::Value;
 use super::super::Expr;
 use super::super::parse::Context;
 use super::super::schema::Schema;
-use crate::error::{Error, ErrorCode, Result};
+use frond_error::{Error, ErrorCode, Result};
 
 pub(crate) fn parse(context: Context<'_>, argument: Value<'_>) -> Result<Option<Expr>> {
     if context.environment.is_none() {

@@ -4,8 +4,8 @@ use frond_bson::Value;
 
 use super::super::parse::Context;
 use super::super::{Expr, Text};
-use crate::error::{Error, Result};
 use crate::text::TextQuery;
+use frond_error::{Error, Result};
 
 pub(crate) fn parse(context: Context<'_>, argument: Value<'_>) -> Result<Option<Expr>> {
     if context.in_element {

@@ -5,7 +5,7 @@ use frond_bson::{Value, tag, type_code_of_name};
 use super::super::parse::Field;
 use super::super::{Expr, Op};
 use crate::display;
-use crate::error::{Error, Result};
+use frond_error::{Error, Result};
 
 /// A set of BSON types.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use frond_bson::{Collator, Doc, OwnedValue, Value, tag};
 
 use super::{Allowed, Dependency, Needs, Otherwise, Property, Rule, Schema, same};
-use crate::error::{Error, Result};
 use crate::matcher::operators::integer;
 use crate::matcher::{Comparison, Pattern, Relation, TypeSet};
 use crate::number::Number;
+use frond_error::{Error, Result};
 
 /// The keywords that constrain values.
 const KEYWORDS: &[&str] = &[

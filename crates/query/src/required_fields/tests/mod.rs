@@ -7,13 +7,13 @@ mod random;
 
 use super::*;
 use crate::environment::Environment;
-use crate::error::Result;
 use crate::matcher::Filter;
 use crate::projection::Projection;
 use crate::sort::SortSpec;
 use crate::testing::{json, value};
 use crate::update::Update;
 use frond_bson::Collator;
+use frond_error::Result;
 
 fn environment() -> Environment<'static> {
     Environment {

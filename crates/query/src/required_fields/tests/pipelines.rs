@@ -3,7 +3,7 @@
 use super::random::{Random, outcome, text};
 use super::*;
 use crate::aggregate::{Docs, ExecContext, Pipeline};
-use crate::error::Error;
+use frond_error::Error;
 
 impl Random {
     fn accumulator(&mut self) -> String {

@@ -2,9 +2,9 @@
 
 use super::{Argument, Change, Modifier, Operator, Placed, Target};
 use crate::display;
-use crate::error::{Error, Result};
 use crate::raw;
 use frond_bson::{Collator, Doc, OwnedValue, Value};
+use frond_error::{Error, Result};
 
 /// `{$addToSet: {<path>: <value> | {$each: [<value>, ..]}}}`.
 pub(super) const ADD_TO_SET: Operator = Operator {

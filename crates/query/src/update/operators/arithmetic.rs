@@ -2,8 +2,8 @@
 
 use super::{Argument, Change, Modifier, Operator, Placed, Target};
 use crate::display;
-use crate::error::{Error, Result};
 use crate::number::Number;
+use frond_error::{Error, Result};
 
 /// `{$inc: {<path>: <number>}}`.
 pub(super) const INC: Operator = Operator {

@@ -2,8 +2,8 @@
 
 use super::{Argument, Change, Modifier, Operator, Placed, Target};
 use crate::display;
-use crate::error::{Error, Result};
 use frond_bson::Value;
+use frond_error::{Error, Result};
 
 /// `{$bit: {<path>: {and | or | xor: <integer>, ..}}}`.
 pub(super) const BIT: Operator = Operator {

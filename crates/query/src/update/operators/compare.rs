@@ -1,8 +1,8 @@
 //! `$min` and `$max`.
 
 use super::{Change, Modifier, Operator, Target};
-use crate::error::Result;
 use frond_bson::{Collator, OwnedValue};
+use frond_error::Result;
 use std::cmp::Ordering;
 
 /// `{$min: {<path>: <value>}}`: sets the value if it is less in the order of all types.

@@ -2,8 +2,8 @@
 
 use super::{Argument, Change, Modifier, Operator, Placed, Target};
 use crate::display;
-use crate::error::{Error, Result};
 use frond_bson::Value;
+use frond_error::{Error, Result};
 
 /// `{$currentDate: {<path>: true | {$type: "date" | "timestamp"}}}`.
 pub(super) const CURRENT_DATE: Operator = Operator {

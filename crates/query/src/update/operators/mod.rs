@@ -13,9 +13,9 @@ mod set;
 mod unset;
 
 use super::ApplyContext;
-use crate::error::Result;
 use crate::number::Number;
 use frond_bson::{Collator, Doc, DocBuf, Value};
+use frond_error::Result;
 use std::fmt::Debug;
 use std::sync::Arc;
 

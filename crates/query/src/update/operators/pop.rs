@@ -2,8 +2,8 @@
 
 use super::{Argument, Change, Modifier, Operator, Placed, Scope, Target};
 use crate::display;
-use crate::error::{Error, Result};
 use frond_bson::{ArrayBuf, Value};
+use frond_error::{Error, Result};
 
 /// `{$pop: {<path>: 1 | -1}}`: removes the last or the first element.
 pub(super) const POP: Operator = Operator {

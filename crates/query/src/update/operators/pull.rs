@@ -1,9 +1,9 @@
 //! `$pull` and `$pullAll`.
 
 use super::{Argument, Change, Modifier, Operator, Placed, Scope, Target};
-use crate::error::{Error, Result};
 use crate::matcher::Filter;
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Value};
+use frond_error::{Error, Result};
 use std::fmt;
 
 /// `{$pull: {<path>: <value> | <condition>}}`: removes the elements that equal or match.

@@ -2,9 +2,9 @@
 
 use super::{Argument, Change, Modifier, Operator, Placed, Target};
 use crate::display;
-use crate::error::{Error, Result};
 use crate::raw;
 use frond_bson::{ArrayBuf, Collator, Doc, OwnedValue, Value};
+use frond_error::{Error, Result};
 use std::cmp::Ordering;
 
 /// `{$push: {<path>: <value> | {$each: [..], $position: n, $sort: .., $slice: n}}}`.

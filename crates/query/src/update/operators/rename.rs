@@ -2,10 +2,10 @@
 
 use super::{Argument, Change, Modifier, Operator, Placed, Scope, Target};
 use crate::display;
-use crate::error::{Error, ErrorCode, Result};
 use crate::paths::array_index;
 use crate::update::path::{self, Component, MAX_DEPTH};
 use frond_bson::{Doc, Value};
+use frond_error::{Error, ErrorCode, Result};
 use std::sync::Arc;
 
 /// `{$rename: {<path>: <new path>}}`: moves the value from one path to the other.

@@ -1,8 +1,8 @@
 //! `$set` and `$setOnInsert`.
 
 use super::{Change, Modifier, Operator, Scope, Target};
-use crate::error::Result;
 use frond_bson::OwnedValue;
+use frond_error::Result;
 
 /// `{$set: {<path>: <value>}}`.
 pub(super) const SET: Operator = Operator {

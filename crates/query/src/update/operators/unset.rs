@@ -1,7 +1,7 @@
 //! `$unset`.
 
 use super::{Change, Modifier, Operator, Scope, Target};
-use crate::error::Result;
+use frond_error::Result;
 
 /// `{$unset: {<path>: <anything>}}`.
 pub(super) const UNSET: Operator = Operator {

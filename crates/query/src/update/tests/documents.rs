@@ -1,8 +1,8 @@
 //! Conflicts, `_id`, upserts, limits and random updates.
 
 use super::*;
-use crate::error::ErrorCode;
 use frond_bson::doc;
+use frond_error::ErrorCode;
 
 #[test]
 fn conflicts_and_bad_updates() {
