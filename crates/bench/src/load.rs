@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use crate::document::Source;
+use crate::documents::Source;
 use crate::error::Result;
 use crate::meter::Meter;
 use crate::system::{Batch, Session};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::report::thousands;
+use crate::format::thousands;
 
 /// A progress bar on a terminal, now and then a line elsewhere, nothing when quiet.
 pub struct Progress {

@@ -12,9 +12,10 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 
 use crate::client::{Client, first_of_batch};
 use crate::collection::Collection;
-use crate::document::{Generator, Source};
+use crate::documents::Source;
+use crate::documents::insertion::Generator;
 use crate::error::{Error, Result};
-use crate::report::thousands;
+use crate::format::thousands;
 use crate::system::WriteConcern;
 use crate::uri::Uri;
 
@@ -128,12 +129,8 @@ fn gcd(a: u64, b: u64) -> u64 {
 fn fill(options: &Options, uri: &Uri, generator: &Generator, stop: &Arc<AtomicBool>) -> Result<()> {
     let mut client = Client::connect(uri, Arc::clone(stop))?;
     let collection = Collection::new(&options.db, &options.collection)?;
-    collection.drop(&mut client)?;
-    let concern = WriteConcern {
-        acknowledged: true,
-        journal: false,
-    };
-    let target = client.write_target(&options.db, &options.collection, concern);
+    client.drop_collection(&collection)?;
+    let target = client.write_target(&collection, WriteConcern::ACKNOWLEDGED);
     let (mut documents, mut message) = (Vec::new(), Vec::new());
     let mut first = 0;
     while first < options.documents {

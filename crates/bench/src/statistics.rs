@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::monitor::{OPERATIONS, Status};
 use crate::system::Session;
+use crate::system::{OPERATIONS, Status};
 
 /// Lines between two heads on the terminal.
 const HEAD_EVERY: usize = 20;
@@ -32,7 +32,7 @@ pub struct Row {
     pub network_in: Option<f64>,
     /// Bytes sent, a second.
     pub network_out: Option<f64>,
-    /// The server's figures at its end.
+    /// The server's status at its end.
     pub now: Status,
 }
 
@@ -89,9 +89,9 @@ impl Row {
             number(self.data_bytes),
             number(self.network_in),
             number(self.network_out),
-            number(self.now.figures.resident_mib),
+            number(self.now.memory.resident_mib),
             number(self.now.virtual_mib),
-            number(self.now.figures.cache_mib),
+            number(self.now.memory.cache_mib),
             number(self.now.connections),
         ]);
         values
@@ -109,7 +109,7 @@ impl Row {
         for value in [
             short(self.log_bytes),
             short(self.data_bytes),
-            mib(self.now.figures.resident_mib),
+            mib(self.now.memory.resident_mib),
             short(self.network_in),
             short(self.network_out),
             short(self.now.connections),

@@ -113,15 +113,6 @@ impl FromStr for Uri {
 }
 
 impl Uri {
-    /// The database: that of an option, else that of the connection string, else a default.
-    #[must_use]
-    pub fn database_or(&self, asked: Option<&str>) -> String {
-        asked
-            .or(self.database.as_deref())
-            .unwrap_or("frond_bench")
-            .to_owned()
-    }
-
     /// Acts on one option. Names are compared without regard to case, as drivers do.
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
         match name.to_ascii_lowercase().as_str() {

@@ -6,6 +6,7 @@
 //! is acknowledged.
 
 pub mod check;
+mod collections;
 mod find;
 mod request;
 mod write;

@@ -6,7 +6,8 @@ use std::time::Instant;
 use frond_bson::{Doc, Value};
 
 use crate::collection::Collection;
-use crate::document::{Generator, Source};
+use crate::documents::Source;
+use crate::documents::insertion::Generator;
 use crate::error::Result;
 use crate::meter::Meter;
 use crate::random::SplitMix64;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use frond_bson::{Doc, DocBuf, Value};
 
-use super::document::{Documents, Purpose, random_text};
-use super::updates::Update;
+use crate::documents::manykeys::{Documents, Purpose, random_text};
+use crate::documents::updates::Update;
 use crate::error::{Error, Result};
 
 /// A plain model of one collection.
@@ -233,9 +233,9 @@ fn check_keys(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::document::Source;
-    use crate::manykeys::document::Schema;
-    use crate::manykeys::updates::{KEYS, round};
+    use crate::documents::Source;
+    use crate::documents::manykeys::Schema;
+    use crate::documents::updates::{KEYS, round};
 
     /// The document after the updates, computed by hand.
     fn updated(documents: &Documents, number: u64, updates: &[Update]) -> DocBuf {

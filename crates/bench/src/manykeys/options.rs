@@ -2,27 +2,15 @@
 
 use clap::ValueEnum;
 
-use super::document::Schema;
-use crate::contest::{Servers, scale};
+use crate::documents::manykeys::Schema;
 use crate::error::{Error, Result};
+use crate::harness::scale;
 use crate::system::Defaults;
 
 /// Documents of the original run.
 const DOCUMENTS: u64 = 2000;
 /// Updates of the original run.
 const UPDATES: u64 = 10_000;
-
-/// Command line of `frond bench manykeys`.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Options {
-    /// Whom to measure.
-    #[command(flatten)]
-    pub servers: Servers,
-
-    /// What to do.
-    #[command(flatten)]
-    pub work: Work,
-}
 
 /// What a run does.
 #[derive(Clone, Debug, clap::Args)]
@@ -42,7 +30,7 @@ pub struct Work {
 
     /// Keys of each document
     #[arg(long, default_value_t = 20_000, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(super::updates::KEYS as i64..=1_000_000))]
+          value_parser = clap::value_parser!(u32).range(crate::documents::updates::KEYS as i64..=1_000_000))]
     pub keys: u32,
 
     /// All keys side by side, or each in a bucket named by two digits of its MD5
@@ -227,12 +215,13 @@ impl Work {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::harness::Options;
     use clap::Parser;
 
     #[derive(Parser)]
     struct Cli {
         #[command(flatten)]
-        options: Options,
+        options: Options<Work>,
     }
 
     fn parse(args: &[&str]) -> std::result::Result<Work, String> {
@@ -304,7 +293,9 @@ mod tests {
             (&["--schema", "hashed"][..], "schema"),
             (&["--write-concern", "2"][..], "write-concern"),
             (&["--verify", "some"][..], "verify"),
-            (&["--settle=-1"][..], "settle"),
+            (&["--compaction-wait=-1"][..], "compaction-wait"),
+            // Its former name, which kept runs have in their command lines.
+            (&["--settle=-1"][..], "compaction-wait"),
             (&["--connections", "0"][..], "connections"),
             (&["--scale", "1", "--documents", "3"][..], "--documents"),
             (&["--journal", "--write-concern", "0"][..], "--journal"),

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::document::Schema;
-use crate::contest::Ending;
+use crate::documents::manykeys::Schema;
+use crate::harness::Ending;
 use crate::meter::{Outcome, Percentiles};
-use crate::monitor::Status;
 use crate::statistics::Row;
+use crate::system::Status;
 
 /// Bytes that the server wrote for each of what was done, if it tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -3,12 +3,12 @@
 use frond_bson::{Doc, DocBuf, doc};
 
 use super::Connection;
+use super::status::{self, ServerFacts};
 use crate::client::Dialect;
-use crate::collection::{Collection, check_batch};
+use crate::collection::Collection;
 use crate::error::{Error, Result};
-use crate::monitor::{ServerFacts, Status};
-use crate::report::thousands;
-use crate::system::{Compression, Definition, Description, Setup, Sizes};
+use crate::format::thousands;
+use crate::system::{Compression, Definition, Description, Setup, Sizes, Status};
 
 /// A server below this wire version does not know `indexOptionDefaults`.
 const WIRE_VERSION_INDEX_DEFAULTS: i32 = 4;
@@ -35,11 +35,11 @@ impl Setup for Connection {
     }
 
     fn check_batch(&self, acknowledged: bool, batch: u32, document_bytes: usize) -> Result<()> {
-        check_batch(&self.client, acknowledged, batch, document_bytes)
+        self.client.check_batch(acknowledged, batch, document_bytes)
     }
 
     fn drop_collection(&mut self, collection: &Collection) -> Result<()> {
-        collection.drop(&mut self.client)
+        self.client.drop_collection(collection)
     }
 
     fn create(&mut self, collection: &Collection, definition: &Definition) -> Result<()> {
@@ -61,11 +61,12 @@ impl Setup for Connection {
             .iter()
             .map(|index| index.fields)
             .collect();
-        collection.create_indexes_with(&mut self.client, &fields, &index_options)
+        self.client
+            .create_indexes(collection, &fields, &index_options)
     }
 
     fn count(&mut self, collection: &Collection) -> Result<u64> {
-        collection.count(&mut self.client)
+        self.client.count(collection)
     }
 
     fn sizes(&mut self, collection: &Collection) -> Result<Sizes> {
@@ -80,7 +81,7 @@ impl Setup for Connection {
     }
 
     fn status(&mut self) -> Result<Status> {
-        Status::ask(&mut self.client)
+        status::status(&mut self.client)
     }
 
     fn write_all(&mut self) -> Result<()> {

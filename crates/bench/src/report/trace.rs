@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result};
-use crate::monitor::Figures;
+use crate::system::MemoryUsage;
 
 /// One interval of a workload on one server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,8 +22,8 @@ pub struct Row {
     pub p99_ms: f64,
     /// The slowest.
     pub max_ms: f64,
-    /// What the server said at its end.
-    pub figures: Figures,
+    /// Memory of the server at its end.
+    pub memory: MemoryUsage,
 }
 
 /// Names of the columns.
@@ -69,8 +69,8 @@ impl TraceFile {
                 &format!("{:.3}", row.p50_ms),
                 &format!("{:.3}", row.p99_ms),
                 &format!("{:.3}", row.max_ms),
-                &mib(row.figures.resident_mib),
-                &mib(row.figures.cache_mib),
+                &mib(row.memory.resident_mib),
+                &mib(row.memory.cache_mib),
             ],
         )
     }
@@ -80,7 +80,7 @@ impl TraceFile {
 #[must_use]
 pub fn resident_max_mib(rows: &[Row]) -> Option<f64> {
     rows.iter()
-        .filter_map(|row| row.figures.resident_mib)
+        .filter_map(|row| row.memory.resident_mib)
         .max_by(f64::total_cmp)
 }
 
@@ -109,7 +109,7 @@ mod tests {
             count: 2000,
             per_s: 2000.0,
             p99_ms: 1.5,
-            figures: Figures {
+            memory: MemoryUsage {
                 resident_mib: resident,
                 cache_mib: None,
             },

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::tally::Tally;
-use super::transaction::{Tables, Worker};
+use super::transaction::{Dataset, Worker};
 use crate::error::{Error, Result};
 use crate::random::SplitMix64;
 use crate::system::Session;
@@ -17,7 +17,7 @@ const STACK_BYTES: usize = 512 * 1024;
 /// A slice of a level.
 pub struct Slice<'a> {
     /// What transactions run over.
-    pub tables: &'a Tables,
+    pub dataset: &'a Dataset,
     /// Where they are counted.
     pub tally: &'a Tally,
     /// How long.
@@ -102,7 +102,7 @@ impl Shared<'_> {
         let slice = self.slice;
         // A thread's numbers are its own, however many threads a slice has.
         let stream = (slice.number << 16) | index as u64;
-        let mut worker = Worker::new(slice.tables, SplitMix64::new(slice.seed, stream));
+        let mut worker = Worker::new(slice.dataset, SplitMix64::new(slice.seed, stream));
         while self.started.elapsed() < slice.time
             && !slice.stop.load(Ordering::Relaxed)
             && !self.failed.load(Ordering::Relaxed)

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::status::Status;
 use crate::collection::Collection;
 use crate::error::Result;
-use crate::monitor::Status;
 
 /// Who a system is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,23 +104,24 @@ pub trait Setup {
     fn drain(&mut self) -> Result<()>;
 }
 
-/// Asks the system to write everything, and waits until it has written nothing for two seconds, or
-/// until `longest` has passed. A system that does not tell what it writes is not waited for.
-pub fn settle(
+/// Waits for idle compaction: asks the system to write everything, then returns when it has written
+/// nothing for two seconds or `longest` has passed. Returns at once for a system that does not report
+/// what it writes.
+pub fn wait_until_idle(
     session: &mut dyn super::Session,
     longest: Duration,
     go_on: &dyn Fn() -> Result<()>,
 ) -> Result<Status> {
-    const NAP: Duration = Duration::from_millis(250);
-    const REST: Duration = Duration::from_secs(2);
+    const POLL: Duration = Duration::from_millis(250);
+    const IDLE: Duration = Duration::from_secs(2);
     if !longest.is_zero() {
         session.write_all()?;
     }
     let start = std::time::Instant::now();
     let mut status = session.status()?;
     let mut since = start;
-    while status.data_bytes.is_some() && start.elapsed() < longest && since.elapsed() < REST {
-        std::thread::sleep(NAP.min(longest));
+    while status.data_bytes.is_some() && start.elapsed() < longest && since.elapsed() < IDLE {
+        std::thread::sleep(POLL.min(longest));
         go_on()?;
         let now = session.status()?;
         if (now.data_bytes, now.log_bytes) != (status.data_bytes, status.log_bytes) {

@@ -480,7 +480,7 @@ pub fn bench(workload: &str, ports: &[u16], folder: &Path, more: &[&str]) -> Exi
         args.push(format!("--uri=mongodb://127.0.0.1:{port}/test"));
     }
     args.push(format!("--out={}", folder.to_str().unwrap()));
-    args.extend(["--settle=0", "--report-every=0.05"].map(str::to_owned));
+    args.extend(["--compaction-wait=0", "--report-every=0.05"].map(str::to_owned));
     args.extend(more.iter().map(|arg| (*arg).to_owned()));
     run(Cli::parse_from(args).command)
 }

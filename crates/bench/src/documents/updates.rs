@@ -2,7 +2,7 @@
 
 use frond_bson::DocBuf;
 
-use super::document::{DEPLOY_TYPE, Documents, Purpose, TIMESLICE, random_text, stream};
+use super::manykeys::{DEPLOY_TYPE, Documents, Purpose, TIMESLICE, random_text, stream};
 
 /// Keys that each update increments.
 pub const KEYS: usize = 5;
@@ -96,8 +96,8 @@ impl Update {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Source;
-    use crate::manykeys::document::Schema;
+    use crate::documents::Source;
+    use crate::documents::manykeys::Schema;
     use frond_bson::{Doc, Value, doc};
     use std::collections::{HashMap, HashSet};
 
