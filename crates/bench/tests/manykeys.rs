@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashSet;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use std::thread;
 use clap::Parser;
 use frond_bench::{Command, run};
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, doc};
-use frond_wire::{Flags, HEADER_BYTES, Header, OpCode, Request};
+use frond_wire::{Flags, Header, MAX_MESSAGE_BYTES, OpCode, Request};
 
 /// What goes wrong on a played server.
 #[derive(Clone, Copy, PartialEq)]
@@ -69,14 +69,7 @@ fn play(age: Age) -> (u16, Arc<Mutex<State>>) {
 }
 
 fn serve(mut socket: TcpStream, age: Age, state: &Mutex<State>) {
-    loop {
-        let mut message = vec![0; HEADER_BYTES];
-        if socket.read_exact(&mut message).is_err() {
-            return;
-        }
-        let length = Header::parse(&message).unwrap().length as usize;
-        message.resize(length, 0);
-        socket.read_exact(&mut message[HEADER_BYTES..]).unwrap();
+    while let Ok(Some(message)) = frond_wire::read_message(&mut socket, MAX_MESSAGE_BYTES) {
         let header = Header::parse(&message).unwrap();
         let mut state = state.lock().unwrap();
         state.opcodes.insert(header.opcode);

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashSet;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use std::thread;
 use clap::Parser;
 use frond_bench::{Command, run};
 use frond_bson::{Doc, DocBuf, Value, doc};
-use frond_wire::{Compressor, Flags, HEADER_BYTES, Header, OpCode, Request};
+use frond_wire::{Compressor, Flags, Header, MAX_MESSAGE_BYTES, OpCode, Request};
 
 /// How a played server behaves.
 #[derive(Clone, Copy)]
@@ -72,18 +72,13 @@ fn play(age: Age) -> Played {
 
 fn serve(mut socket: TcpStream, age: Age, seen: &Mutex<Seen>) {
     let mut failed_before = false;
-    loop {
-        let mut message = vec![0; HEADER_BYTES];
-        if socket.read_exact(&mut message).is_err() {
-            return;
-        }
-        let length = Header::parse(&message).unwrap().length as usize;
-        message.resize(length, 0);
-        socket.read_exact(&mut message[HEADER_BYTES..]).unwrap();
+    while let Ok(Some(mut message)) = frond_wire::read_message(&mut socket, MAX_MESSAGE_BYTES) {
         let mut header = Header::parse(&message).unwrap();
         let compressed = header.op() == Ok(OpCode::Compressed);
         if compressed {
-            message = frond_wire::decompress(&message, 48_000_000).unwrap().0;
+            message = frond_wire::decompress(&message, MAX_MESSAGE_BYTES)
+                .unwrap()
+                .0;
             header = Header::parse(&message).unwrap();
         }
         let mut seen = seen.lock().unwrap();

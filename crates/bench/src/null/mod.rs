@@ -11,7 +11,6 @@ mod counts;
 mod documents;
 mod failure;
 mod find;
-mod frames;
 mod listen;
 
 pub use listen::{NullServer, start};

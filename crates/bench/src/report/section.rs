@@ -299,11 +299,8 @@ impl Section {
             return format!("{}: no figures", self.title);
         };
         let value = |server: usize| figure.values.get(server).copied().flatten();
-        let result = |server: usize| {
-            let value = value(server)?;
-            let value = show_with_unit(value, figure.unit);
-            Some(format!("{} {value}", columns.label(server)))
-        };
+        let shown = |server: usize| Some(show_with_unit(value(server)?, figure.unit));
+        let result = |server: usize| Some(format!("{} {}", columns.label(server), shown(server)?));
         let mut line = format!("{}, {}: ", self.title, figure.name);
         let Some(winner) = figure.winner(&real) else {
             let results: Vec<String> = real.iter().filter_map(|n| result(*n)).collect();
@@ -317,11 +314,12 @@ impl Section {
         let times: Vec<String> = others
             .filter_map(|other| {
                 let ratio = show_ratio(figure.times_better(winner, other)?);
-                Some(format!("{ratio} times better than {}", result(other)?))
+                let (label, value) = (columns.label(other), shown(other)?);
+                Some(format!("{ratio} times better than {label} ({value})"))
             })
             .collect();
-        line.push_str(&result(winner).unwrap_or_default());
-        line.push_str(" wins, ");
+        let value = shown(winner).unwrap_or_default();
+        line.push_str(&format!("{} wins with {value}, ", columns.label(winner)));
         line + &times.join(", ")
     }
 }
@@ -380,9 +378,12 @@ mod tests {
         for (headline, line) in [
             (
                 "",
-                "W1, speed: B 300 /s wins, 15.0 times better than A 20 /s, 3.00 times better than C 100 /s",
+                "W1, speed: B wins with 300 /s, 15.0 times better than A (20 /s), 3.00 times better than C (100 /s)",
             ),
-            ("time", "W1, time: A 2 s wins, 1.50 times better than B 3 s"),
+            (
+                "time",
+                "W1, time: A wins with 2 s, 1.50 times better than B (3 s)",
+            ),
             ("even", "W1, even: A 7, B 7, C 1"),
             ("one", "W1, one: B 7"),
         ] {

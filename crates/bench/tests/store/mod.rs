@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, dead_code)]
 
 use std::collections::{BTreeMap, HashSet};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use std::thread;
 use clap::Parser;
 use frond_bench::{Command, run};
 use frond_bson::{Doc, DocBuf, Value, compare, doc};
-use frond_wire::{Flags, HEADER_BYTES, Header, OpCode, Request};
+use frond_wire::{Flags, MAX_MESSAGE_BYTES, OpCode, Request};
 
 /// What is wrong with a server.
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -212,13 +212,7 @@ pub fn play(age: Age) -> (u16, Arc<Mutex<State>>) {
 fn serve(mut socket: TcpStream, age: Age, state: &Mutex<State>) {
     // What getLastError tells of the last write of this connection.
     let mut last = doc! { "ok": 1.0, "err": Value::Null, "n": 0 };
-    loop {
-        let mut message = vec![0; HEADER_BYTES];
-        if socket.read_exact(&mut message).is_err() {
-            return;
-        }
-        message.resize(Header::parse(&message).unwrap().length as usize, 0);
-        socket.read_exact(&mut message[HEADER_BYTES..]).unwrap();
+    while let Ok(Some(message)) = frond_wire::read_message(&mut socket, MAX_MESSAGE_BYTES) {
         let (header, request) = Request::parse(&message).unwrap();
         let mut state = state.lock().unwrap();
         state.opcodes.insert(header.opcode);
