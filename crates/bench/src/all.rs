@@ -66,8 +66,8 @@ impl Name {
     }
 }
 
-/// Runs the workloads. The report is written after each of them. An error of one does not keep the
-/// others from running; the user's wish to stop does.
+/// Runs the workloads. The report is written after each of them. An error of one does not stop the
+/// others; a stop by the user does.
 pub fn run(options: &Options, schemes: &[&dyn Scheme]) -> Result<()> {
     let workloads = options.workloads()?;
     let mut run = Run::open(&options.common, "all", schemes)?;
@@ -137,7 +137,7 @@ impl Options {
         Ok(work)
     }
 
-    /// The options of a workload: its defaults, and what `--with` says.
+    /// The options of a workload: its defaults, and those of `--with`.
     fn parse<T: Args + FromArgMatches>(&self, workload: Name) -> Result<T> {
         let mut words = vec![workload.name()];
         for with in &self.with {

@@ -70,12 +70,12 @@ pub enum Command {
     All(AllOptions),
     /// Find documents by their `_id`, in turns with bare pings
     Roundtrip(RoundtripOptions),
-    /// Serve as the limit of client and loopback: take every message, store nothing, answer
+    /// Serve as the limit of client and loopback: accept every message, store nothing, answer
     Null(NullOptions),
 }
 
 /// Runs a workload to its end, with its progress and its report. The code is 0 when all was done,
-/// 130 when the user stopped it, 1 on an error; a report of what was done is left in every case.
+/// 130 when the user stopped it, 1 on an error; the report is written in every case.
 #[must_use]
 pub fn run(command: Command) -> ExitCode {
     run_with(command, &[])

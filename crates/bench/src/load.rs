@@ -1,4 +1,4 @@
-//! One connection that inserts: make a batch, send it, make the next one while the system works.
+//! Inserting on one connection: the next batch is prepared while the system works on the last one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! Requests a second: a `find` by `_id` of documents in memory against a bare `ping`, in turns.
 //!
-//! A ping costs what the client, the loopback and the server's framing cost. So the ratio of the
-//! two says what finding a document adds to that, on this machine at this moment.
+//! A ping costs as much as the client, the loopback and the server's framing. So the ratio of the
+//! two is the cost that finding a document adds, on this machine at this moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Looks on while connections insert: a trace, progress, and an end when the time is up.
+//! Samples a load while connections insert: the trace, progress, and the end when the time is up.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub struct Sampler<'a> {
 }
 
 impl Sampler<'_> {
-    /// Looks on until all threads are done.
+    /// Samples until all threads are done.
     pub fn until(&mut self, meter: &Meter, all_done: &dyn Fn() -> bool) -> Result<()> {
         let every = self.run.options.every();
         let (started, counted) = (meter.elapsed(), meter.documents());

@@ -15,12 +15,12 @@ use crate::system::{OPERATIONS, Status};
 /// Lines between two heads on the terminal.
 const HEAD_EVERY: usize = 20;
 
-/// What happened in an interval, by what the server says.
+/// One interval, as the server reports it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
     /// End of the interval, in seconds since the start.
     pub elapsed_s: f64,
-    /// What went on; a row ends with its phase.
+    /// The phase of the run; a row ends with its phase.
     pub phase: Arc<str>,
     /// Operations a second, in the order of [`OPERATIONS`].
     pub operations: [Option<f64>; 6],
@@ -187,7 +187,7 @@ impl Statistics {
         })
     }
 
-    /// Says what goes on from now on.
+    /// Sets the phase of the run.
     pub fn phase(&self, name: &str) {
         let mut phase = self
             .shared
@@ -224,13 +224,13 @@ struct Poller {
 }
 
 impl Poller {
-    /// Statistics are a help, not what is measured: an error ends them and nothing else.
+    /// Statistics are additional information: an error ends them and nothing else.
     fn run(mut self) -> Vec<Row> {
         let mut rows = Vec::new();
         if let Err(error) = self.poll(&mut rows)
             && !matches!(error, Error::Stopped)
         {
-            eprintln!("frond bench: no more statistics: {error}");
+            eprintln!("frond bench: statistics end: {error}");
         }
         rows
     }
@@ -273,7 +273,7 @@ impl Poller {
         Arc::clone(&phase)
     }
 
-    /// Waits for a moment or for the end of the phase. True when this is the end of all.
+    /// Waits until a moment or the end of the phase. True at the end of the run.
     fn wait(&self, start: Instant, at: Duration, phase: &Arc<str>) -> bool {
         const NAP: Duration = Duration::from_millis(20);
         loop {

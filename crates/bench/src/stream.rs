@@ -86,7 +86,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Reads what there is, at least a byte, and returns how many bytes it was.
+    /// Reads the bytes that are there, at least one, and returns how many.
     pub fn receive_some(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let mut wait = Wait::new(self.timeout, &self.stop);
         loop {

@@ -1,5 +1,4 @@
-//! Requests that are written into buffers which are kept, and answers that are looked at where they
-//! came in. What is measured is the server, not this.
+//! Requests encoded into reused buffers, and replies read in place, so that the client costs little.
 
 use frond_bson::{Doc, DocBuf, doc};
 use frond_wire::{Flags, MsgBuilder, OpReply, Query, Reply};
@@ -214,8 +213,8 @@ impl Client {
         Ok(count)
     }
 
-    /// Sends a write that nobody answers, given its number and the namespace, and asks what came
-    /// of it.
+    /// Sends a legacy write, given its request id and the namespace, and asks for its result by
+    /// `getLastError`.
     pub fn write_by_opcode(
         &mut self,
         collection: &Collection,

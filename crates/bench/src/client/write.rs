@@ -1,4 +1,4 @@
-//! Writes: how they reach a server of this age, and what they wait for.
+//! Writes: messages for servers of every version, and write concerns.
 
 use frond_bson::{Doc, DocBuf, doc};
 use frond_wire::{Flags, MsgBuilder, Update};
@@ -23,7 +23,7 @@ impl WriteConcern {
     }
 }
 
-/// How writes reach this server.
+/// The messages that carry writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// A command in an OP_MSG.
@@ -35,7 +35,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// The newest way that the server knows.
+    /// The newest dialect that the server knows.
     #[must_use]
     pub fn choose(wire_version: i32, acknowledged: bool) -> Dialect {
         if wire_version >= WIRE_VERSION_MSG {
@@ -58,7 +58,7 @@ impl Dialect {
     }
 }
 
-/// Where documents go and how.
+/// The collection and write concern of writes.
 #[derive(Clone, Debug)]
 pub struct WriteTarget {
     collection: Collection,

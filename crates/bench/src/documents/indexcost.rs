@@ -1,5 +1,4 @@
-//! The documents of the workload that asks what an index costs: 2,400 bytes, of which the name is
-//! indexed.
+//! The documents of the workload on the cost of an index: 2,400 bytes with an indexed name.
 
 use super::{Source, Template, object_id, put};
 use crate::random::SplitMix64;

@@ -41,7 +41,7 @@ pub struct Generator {
 
 impl Generator {
     /// A generator of documents `{_id, URI, name, origin, creation, expiration}`. `URI` is a string
-    /// if `elements` is 0, else an array of so many short strings.
+    /// if `elements` is 0, else an array of `elements` short strings.
     #[must_use]
     pub fn new(seed: u64, elements: usize) -> Self {
         let mut template = Template::new();

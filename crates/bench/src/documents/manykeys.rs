@@ -1,5 +1,5 @@
 //! Documents with very many keys: `stats.eventnames` holds thousands of integers, whose names share
-//! long prefixes so that comparing two of them is dear.
+//! long prefixes so that comparing two of them is expensive.
 //!
 //! All documents of a schema have the same layout, so document *n* is a template with its own values
 //! patched in.

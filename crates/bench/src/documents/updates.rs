@@ -1,4 +1,4 @@
-//! The updates: which documents in which order, which keys, and what they look like.
+//! The updates of documents with very many keys: their order, filters and changes.
 
 use frond_bson::DocBuf;
 
@@ -57,7 +57,7 @@ impl Update {
         random_text(seed, Purpose::Text, self.number)
     }
 
-    /// What finds its document.
+    /// The filter that finds its document.
     #[must_use]
     pub fn filter(&self, documents: &Documents) -> DocBuf {
         let identity = documents.identity(self.document);
@@ -74,7 +74,7 @@ impl Update {
         filter
     }
 
-    /// What it does.
+    /// The change.
     #[must_use]
     pub fn change(&self, documents: &Documents) -> DocBuf {
         let mut change = DocBuf::new();

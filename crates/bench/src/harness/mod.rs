@@ -123,7 +123,7 @@ impl Run {
         Some(Duration::from_secs_f64(minutes * 60.0))
     }
 
-    /// Fails when the user asked to stop.
+    /// Returns an error once the user asked to stop.
     pub fn go_on(&self) -> Result<()> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Error::Stopped);
@@ -154,7 +154,7 @@ impl Run {
         self.limit().unwrap_or(Duration::MAX).saturating_sub(used)
     }
 
-    /// Compares the number of documents with what must be there.
+    /// Compares the number of documents with the expected one.
     pub fn check_count(
         &self,
         session: &mut dyn Session,
@@ -174,7 +174,7 @@ impl Run {
         self.wait_until_idle_or(session, 10.0)
     }
 
-    /// The same for a workload with a default of its own, in seconds.
+    /// The same with another default, in seconds.
     pub fn wait_until_idle_or(&self, session: &mut dyn Session, seconds: f64) -> Result<Status> {
         let seconds = self.options.compaction_wait.unwrap_or(seconds);
         wait_until_idle(session, Duration::from_secs_f64(seconds), &|| self.go_on())

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where a server is when nobody says.
+/// The server when no `--uri` is given.
 const LOCAL: &str = "mongodb://127.0.0.1:27017/";
 
 /// Command line of a workload.
@@ -57,7 +57,7 @@ pub struct CommonOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub turns: Option<u32>,
 
-    /// End a workload on a server after so many minutes of its own time
+    /// End a workload on a server after this many minutes of its own time
     #[arg(long, value_name = "MINUTES", value_parser = minutes)]
     pub minutes: Option<f64>,
 

@@ -1,4 +1,4 @@
-//! Targets take turns.
+//! Running the targets in turns.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

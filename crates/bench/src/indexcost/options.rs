@@ -1,4 +1,4 @@
-//! The settings of the workload that asks what an index costs.
+//! The settings of the workload on the cost of an index.
 
 use crate::error::{Error, Result};
 use crate::format::thousands;

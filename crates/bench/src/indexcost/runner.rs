@@ -1,4 +1,4 @@
-//! One server's part of a run without and with an index.
+//! One target's part of a run without and with an index.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ impl Batch {
     }
 }
 
-/// What a runner leaves.
+/// The results of a target.
 #[derive(Default)]
 pub struct Results {
     /// How it ended.
@@ -57,7 +57,7 @@ pub struct Results {
     pub acknowledged: bool,
     /// Each batch without and with the index.
     pub batches: Vec<[Batch; 2]>,
-    /// What the collections take when the server is at rest.
+    /// Sizes of the collections after idle compaction.
     pub at_rest: Option<[Sizes; 2]>,
 }
 
@@ -67,7 +67,7 @@ struct Side {
     meter: Meter,
 }
 
-/// Connections, and what was done so far.
+/// Connections, and the results so far.
 pub struct IndexcostRunner<'a> {
     run: &'a Run,
     target: &'a Target,
@@ -136,7 +136,7 @@ impl<'a> IndexcostRunner<'a> {
         })
     }
 
-    /// What is left of it.
+    /// The results.
     #[must_use]
     pub fn into_results(self) -> Results {
         self.progress.finish();
@@ -193,7 +193,7 @@ impl<'a> IndexcostRunner<'a> {
         })
     }
 
-    /// Finds by name, each find counted and timed, and asks what the collection takes.
+    /// Finds by name, each find counted and timed, and reads the sizes of the collection.
     fn look(&mut self, which: usize, expected: u64, batch: &mut Batch) -> Result<()> {
         if self.target.is_null() {
             return Ok(());
@@ -243,7 +243,7 @@ impl Runner for IndexcostRunner<'_> {
         self.next += 1;
         let numbers = self.work.numbers(number);
         let size = numbers.end - numbers.start;
-        // The one that comes first does so in every other batch, so that both have the same luck.
+        // The one that comes first does so in every other batch, so that drift affects both alike.
         let order = if number.is_multiple_of(2) {
             [0, 1]
         } else {

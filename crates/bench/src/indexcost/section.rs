@@ -1,4 +1,4 @@
-//! What a run without and with an index has to say.
+//! The section of a run without and with an index.
 
 use super::options::Work;
 use super::runner::{Batch, Results};

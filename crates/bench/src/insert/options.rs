@@ -64,7 +64,7 @@ pub struct Work {
           value_parser = clap::value_parser!(u8).range(0..=INDEXED_FIELDS.len() as i64))]
     pub indexes: u8,
 
-    /// Insert into the collection as it is, with what it holds
+    /// Insert into the collection as it is, with its documents
     #[arg(long)]
     pub keep: bool,
 

@@ -1,4 +1,4 @@
-//! One server's part of an insertion run.
+//! One target's part of an insertion run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,14 +23,14 @@ use crate::threads::with_each;
 /// Keeps the random numbers of reads apart from those of documents.
 const READS: u64 = 0x5245_4144;
 
-/// Connections, and what was done so far.
+/// Connections, and the results so far.
 pub struct InsertRunner<'a> {
     run: &'a Run,
     target: &'a Target,
     work: &'a Work,
     source: &'a Generator,
     collection: Collection,
-    /// Looks on and counts.
+    /// Samples and counts.
     watcher: Box<dyn Session>,
     workers: Vec<Worker>,
     meter: Meter,
@@ -48,14 +48,14 @@ pub struct InsertRunner<'a> {
     ending: Ending,
 }
 
-/// A connection and what it does.
+/// A connection, for inserts or for reads.
 struct Worker {
     session: Box<dyn Session>,
     /// Where it reads; `None` for one that inserts.
     reads: Option<SplitMix64>,
 }
 
-/// What a runner leaves.
+/// The results of a target.
 pub struct Results {
     /// How it ended.
     pub ending: Ending,
@@ -135,7 +135,7 @@ impl<'a> InsertRunner<'a> {
         })
     }
 
-    /// What is left of it.
+    /// The results.
     #[must_use]
     pub fn into_results(self) -> Results {
         self.progress.finish();
@@ -149,8 +149,8 @@ impl<'a> InsertRunner<'a> {
         }
     }
 
-    /// Counts, and asks what the collection takes.
-    fn look(&mut self) -> Result<()> {
+    /// Checks the count, and reads the sizes after idle compaction.
+    fn check_and_measure(&mut self) -> Result<()> {
         let expected = self.already + self.meter.documents();
         let watcher = self.watcher.as_mut();
         // Without acknowledgement, the count is the only proof that the documents are in.
@@ -230,7 +230,7 @@ impl Runner for InsertRunner<'_> {
         if !done && !time_is_up {
             return Ok(Turn::More);
         }
-        self.look()?;
+        self.check_and_measure()?;
         let whole = self.meter.documents() == documents;
         Ok(if whole { Turn::Done } else { Turn::TimeUp })
     }

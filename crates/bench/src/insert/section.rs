@@ -1,4 +1,4 @@
-//! What an insertion run has to say.
+//! The section of an insertion run.
 
 use super::Work;
 use super::runner::Results;
@@ -132,7 +132,7 @@ fn figures(work: &Work, results: &[Results]) -> Vec<Figure> {
             each(&|target| resident_max_mib(&target.rows)),
         ),
     ];
-    // What nobody was asked for, or nobody told, is no row.
+    // Figures without any value get no row.
     figures.retain(|figure| figure.values.iter().any(Option::is_some));
     figures
 }

@@ -51,7 +51,7 @@ pub struct Work {
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub rounds: u64,
 
-    /// Updates that nobody answers, answered ones, or both [default: w in the URI, else both]
+    /// Updates without acknowledgement, with it, or both [default: w in the URI, else both]
     #[arg(long, value_name = "0|1|both")]
     pub write_concern: Option<WriteConcerns>,
 
@@ -69,7 +69,7 @@ pub struct Work {
           value_parser = clap::value_parser!(u32).range(1..))]
     pub batch: u32,
 
-    /// Make no index for what the updates find documents by
+    /// Create no index on the fields that updates find documents by
     #[arg(long)]
     pub no_index: bool,
 
@@ -78,7 +78,7 @@ pub struct Work {
           value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub reads: u64,
 
-    /// Documents to compare with what they must hold at the end
+    /// Documents to compare with the expected ones at the end
     #[arg(long, default_value = "100", value_name = "N|all")]
     pub verify: Verify,
 
@@ -101,7 +101,7 @@ pub enum Schemas {
 /// Which write concerns a run measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WriteConcerns {
-    /// Fire and forget.
+    /// No acknowledgement.
     #[value(name = "0")]
     Zero,
     /// Each update waits for its answer.

@@ -1,4 +1,4 @@
-//! The parts of a run on one server: load, update, read, compare.
+//! The phases of a run on one server: load, update, read, compare.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,13 +20,13 @@ use crate::system::Status;
 use crate::system::{Session, WriteConcern};
 use crate::threads::with_each;
 
-/// Longest wait for rest, in seconds, when nobody says.
+/// Default of `--compaction-wait`, in seconds.
 const COMPACTION_WAIT: f64 = 60.0;
 
 /// Speeds kept of a round.
 const SPEEDS: u32 = 40;
 
-/// A collection of a run, with what it must hold.
+/// A collection of a run, with its expected documents.
 pub struct Dataset<'a> {
     /// Where it is.
     pub collection: Collection,
@@ -44,7 +44,7 @@ impl Dataset<'_> {
     }
 }
 
-/// The connections to a server, and what all parts need.
+/// The connections to a server, and what all phases share.
 pub struct Phases<'a> {
     /// The run.
     pub run: &'a Run,
@@ -52,7 +52,7 @@ pub struct Phases<'a> {
     pub work: &'a Work,
     /// The server.
     pub target: &'a Target,
-    /// Looks on, reads and compares.
+    /// Samples, reads and compares.
     pub watcher: Box<dyn Session>,
     /// Load and update.
     pub workers: Vec<Box<dyn Session>>,
@@ -144,7 +144,7 @@ impl Phases<'_> {
         Meter::start(total, Arc::clone(&self.run.stop))
     }
 
-    /// Lets each worker do its part on a thread of its own, and looks on.
+    /// Runs the part of each worker on a thread of its own, and samples them.
     fn run(
         &mut self,
         name: &str,
@@ -220,7 +220,7 @@ impl Phases<'_> {
         })
     }
 
-    /// Compares documents with what they must hold; how many were compared.
+    /// Compares documents with the expected ones. Returns how many were compared.
     pub fn verify(&mut self, dataset: &Dataset<'_>) -> Result<u64> {
         let documents = self.work.documents();
         let collection = &dataset.collection;
@@ -249,7 +249,7 @@ impl Phases<'_> {
         Ok(numbers.len() as u64)
     }
 
-    /// Waits until the server rests.
+    /// Waits for idle compaction.
     pub fn wait_until_idle(&mut self) -> Result<Status> {
         self.run
             .wait_until_idle_or(self.watcher.as_mut(), COMPACTION_WAIT)

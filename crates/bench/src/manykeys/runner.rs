@@ -1,5 +1,5 @@
-//! One server's part of a run. Its work is cut into steps, of which each turn takes one; the steps of
-//! all servers are the same.
+//! One target's part of a run. Its work is divided into steps, one for each turn; the steps of all
+//! targets are the same.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::statistics::Statistics;
 use crate::system::Status;
 use crate::system::{Definition, Index, WriteConcern};
 
-/// What the updates find a document by.
+/// The fields that updates find a document by.
 const INDEX: Index = Index {
     fields: &["appver", "deploytype", "g", "guid", "timeslice"],
     multikey: false,
@@ -77,7 +77,7 @@ fn steps(datasets: usize, concerns: &[bool], rounds: u64, reads: bool) -> VecDeq
     steps
 }
 
-/// Connections, and what was done so far.
+/// Connections, and the results so far.
 pub struct ManykeysRunner<'a> {
     phases: Phases<'a>,
     datasets: Vec<Dataset<'a>>,
@@ -90,7 +90,7 @@ pub struct ManykeysRunner<'a> {
     share: Option<Duration>,
     /// Time that load and updates took.
     spent: Duration,
-    /// Something was not done, or not whole, since there was no time.
+    /// Something was left out or cut short for lack of time.
     cut: bool,
     /// What the server had counted before the rounds under way.
     before: Status,
@@ -161,13 +161,13 @@ impl<'a> ManykeysRunner<'a> {
         })
     }
 
-    /// What is left of it.
+    /// The results.
     #[must_use]
     pub fn into_results(self) -> Results {
         self.results
     }
 
-    /// Names what goes on from now on.
+    /// Sets the phase that the statistics show.
     fn begin(&self, phase: &str) {
         if let Some(statistics) = &self.statistics {
             statistics.phase(phase);
@@ -228,9 +228,9 @@ impl<'a> ManykeysRunner<'a> {
         Ok(whole)
     }
 
-    /// A round of updates. Bytes written are counted from rest to rest, over all rounds of a kind.
-    /// What time is left is shared out to the rounds still to come. What nobody answers may take longer
-    /// than its share, since the server works on all that was sent; that does not cost the others theirs.
+    /// A round of updates. Bytes written are counted between idle moments, over all rounds of a kind.
+    /// The time left is divided among the rounds to come. A round without acknowledgement may exceed its
+    /// share, since the server works on everything that was sent; the others keep theirs.
     fn round(&mut self, round: Rounds) -> Result<()> {
         let schema = self.dataset(round.dataset)?.schema();
         let (name, w) = (schema.name(), u8::from(round.acknowledged));

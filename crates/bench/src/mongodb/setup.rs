@@ -73,7 +73,7 @@ impl Setup for Connection {
         let command = doc! { "collStats": collection.name.as_str() };
         let reply = match self.client.command(&collection.database, &command) {
             Ok(reply) => reply,
-            // Sizes are told where the server tells them; not every server knows the command.
+            // Sizes are optional: not every server knows the command.
             Err(Error::Server { .. }) => return Ok(Sizes::default()),
             Err(error) => return Err(error),
         };
@@ -99,7 +99,7 @@ impl Setup for Connection {
     }
 }
 
-/// How a server is asked to compress what is stored in one place.
+/// The options that ask a server for a compression.
 fn storage_options(compression: Compression, toku: bool) -> DocBuf {
     if toku {
         return doc! { "compression": compression.name() };
@@ -131,7 +131,7 @@ fn sizes_of(reply: &Doc) -> Sizes {
         documents: number("count"),
         logical_bytes: number("size"),
         storage_bytes: number("storageSize"),
-        // TokuMX tells how large its indexes are without compression, and what they take.
+        // TokuMX reports both the uncompressed size of its indexes and the size on disk.
         index_bytes: number("totalIndexStorageSize").or_else(|| number("totalIndexSize")),
     }
 }

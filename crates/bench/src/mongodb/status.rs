@@ -58,7 +58,7 @@ fn number_at(doc: &Doc, path: &[&str]) -> Option<f64> {
     }
 }
 
-/// Who the server is.
+/// Name, version and engine of a server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerFacts {
     /// Its own name and version.
@@ -74,7 +74,7 @@ pub struct ServerFacts {
 }
 
 impl ServerFacts {
-    /// Asks the server; what it does not tell stays empty.
+    /// Asks the server; fields that it does not report stay empty.
     #[must_use]
     pub fn ask(client: &mut Client) -> ServerFacts {
         let mut ask = |command: DocBuf| client.command("admin", &command).unwrap_or_default();
@@ -100,7 +100,7 @@ fn is_null(build: &Doc) -> bool {
         .is_some_and(|null| null.truthy())
 }
 
-/// What a server calls itself: those that are not MongoDB say so in a field of their own.
+/// The name of a server: those other than MongoDB have a version field of their own.
 fn name_of(build: &Doc) -> String {
     let own =
         |name: &str, version: Option<&str>| version.map(|version| format!("{name} {version}"));

@@ -36,7 +36,7 @@ impl From<frond_bson::Error> for Bad {
     }
 }
 
-/// A connection, and what it keeps from one message to the next.
+/// A connection and its state.
 pub struct Connection<'s> {
     answers: Answers<'s>,
     next_id: i32,
@@ -54,7 +54,7 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Answers until the client goes away, or sends bytes that are no message.
+    /// Answers until the client disconnects, or sends bytes that are not a message.
     pub fn serve(&mut self, mut socket: &Socket) {
         let mut frames = Frames::new(MAX_MESSAGE_BYTES);
         let mut largest = 0;

@@ -1,4 +1,4 @@
-//! The chart of a workload: speed, latency and memory over what is done, a curve for each server.
+//! The chart of a workload: speed, latency and memory over the operations done, a curve for each server.
 
 use super::plot::{Curve, Panel, pale};
 use super::{Axis, Chart, Columns, Row};
@@ -9,7 +9,7 @@ const PANEL_HEIGHT: u32 = 230;
 /// Points drawn for a curve, at most; a longer run is averaged.
 const POINTS_MAX: usize = 1000;
 
-/// What a chart of traces is told.
+/// The data of a chart of traces.
 pub struct Traces<'a> {
     /// What stands above it.
     pub title: String,
@@ -21,7 +21,7 @@ pub struct Traces<'a> {
     pub rows: Vec<&'a [Row]>,
 }
 
-/// Draws the traces: over millions of what is done.
+/// Draws the traces over millions of operations.
 #[must_use]
 pub fn over_count(traces: &Traces<'_>) -> Chart {
     let x = |row: &Row| row.count as f64 / 1e6;
@@ -44,12 +44,12 @@ fn panels(traces: &Traces<'_>, x: &dyn Fn(&Row) -> f64, x_unit: String) -> Chart
     }];
     for (title, unit, curves) in [
         (
-            "99 of 100 were faster than",
+            "99th percentile of the latency",
             "milliseconds",
             of_all(&|row| (row.p99_ms > 0.0).then_some(row.p99_ms)),
         ),
         (
-            "Resident memory, as the servers tell it",
+            "Resident memory, reported by the servers",
             "MiB",
             of_all(&|row| row.memory.resident_mib),
         ),
@@ -73,7 +73,7 @@ fn panels(traces: &Traces<'_>, x: &dyn Fn(&Row) -> f64, x_unit: String) -> Chart
     }
 }
 
-/// Each curve pale as it is, and smooth in its own colour.
+/// Each curve twice: raw in a pale shade, and smoothed in its colour.
 fn speed_curves(curves: Vec<Curve>) -> Vec<Curve> {
     let mut out = Vec::new();
     for curve in &curves {

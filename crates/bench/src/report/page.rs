@@ -1,4 +1,4 @@
-//! The parts of a page: tables, charts, what stands around them.
+//! The parts of a page: tables, charts, head and style.
 
 use std::fmt::Write;
 

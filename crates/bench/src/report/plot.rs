@@ -9,7 +9,7 @@ use crate::format::thousands;
 /// Width of a chart.
 const WIDTH: u32 = 1000;
 
-/// Colours of curves, told apart also by those who see few colours (after Okabe and Ito).
+/// Colours of curves, distinguishable for the colour-blind too (after Okabe and Ito).
 const COLORS: [RGBColor; 6] = [
     FIRST,
     SECOND,
@@ -31,7 +31,7 @@ pub fn color(index: usize) -> RGBColor {
     COLORS.get(index % COLORS.len()).copied().unwrap_or(FIRST)
 }
 
-/// A colour made pale, for what varies much.
+/// A paler shade of a colour, for raw values behind a smoothed curve.
 #[must_use]
 pub fn pale(color: RGBColor) -> RGBColor {
     let mix = |part: u8| (u16::from(part) * 9 / 20 + 255 * 11 / 20) as u8;
@@ -66,18 +66,18 @@ pub struct Panel {
     pub curves: Vec<Curve>,
 }
 
-/// What places on the horizontal axis mean.
+/// The scale of the horizontal axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Axis {
-    /// Themselves.
+    /// Linear.
     #[default]
     Linear,
-    /// 2 to the power of the place: 0 is 1, 3 is 8.
+    /// Logarithmic to the base 2: positions are exponents, so 3 is 8.
     Log2,
 }
 
 impl Axis {
-    /// What stands at a place; nothing between two whole powers.
+    /// The label at a position; none between two whole powers.
     fn label(self, x: f64) -> String {
         match self {
             Axis::Linear => trim_number(x),
@@ -87,7 +87,7 @@ impl Axis {
     }
 }
 
-/// Draws the panels, which share their horizontal axis: from 0 to `x_max`, of what `x_unit` names.
+/// Draws the panels, which share their horizontal axis: from 0 to `x_max`, in `x_unit`.
 pub fn svg(panels: &[Panel], x_max: f64, x_unit: &str, axis: Axis) -> Result<String> {
     let height = panels.iter().map(|panel| panel.height).sum();
     let mut text = String::new();
@@ -188,7 +188,7 @@ const RIGHT: i32 = 24;
 const RIGHT_AXIS: i32 = 84;
 /// Width of a letter of the title, and of the legend.
 const LETTERS: (i32, i32) = (10, 7);
-/// A curve's piece of line in the legend, and what is free around it.
+/// Length of a line in the legend, and the space around it.
 const LINE: i32 = 18;
 const SPACE: i32 = 22;
 

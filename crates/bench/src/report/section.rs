@@ -1,4 +1,4 @@
-//! What a workload has to say: figures of each server, tables, charts.
+//! The report of one workload: figures of each server, tables, charts.
 
 use super::page::Table;
 use super::plot::{Axis, Curve, Panel, color};
@@ -145,7 +145,7 @@ pub struct Section {
     pub charts: Vec<Chart>,
 }
 
-/// What the reports of all workloads need to know of the servers.
+/// The servers, as the columns of tables.
 #[derive(Clone, Debug)]
 pub struct Columns {
     /// Their names.

@@ -1,4 +1,4 @@
-//! Threads that run transactions for some seconds, and one that looks on.
+//! Threads that run transactions for some seconds, and one that samples them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -77,7 +77,7 @@ impl Slice<'_> {
                     }
                 }
             }
-            let result = shared.look_on(started, every, &mut watch);
+            let result = shared.sample(started, every, &mut watch);
             if result.is_err() {
                 shared.failed.store(true, Ordering::Relaxed);
             }
@@ -127,7 +127,7 @@ impl Shared<'_> {
         first.get_or_insert(error);
     }
 
-    fn look_on(
+    fn sample(
         &self,
         threads: usize,
         every: Duration,

@@ -12,7 +12,7 @@ const ORIGINAL: f64 = 10_000_000.0;
 /// Documents of a collection when nothing is said.
 const DOCUMENTS: u32 = 100_000;
 
-/// The shortest slice of a level that servers take turns with.
+/// The shortest slice of a level, for servers that take turns.
 const SLICE_MIN: Duration = Duration::from_secs(2);
 
 /// What a run of Sysbench does.

@@ -1,4 +1,4 @@
-//! One server's part of a run of Sysbench: load, transactions at each thread level, sizes.
+//! One target's part of a run of Sysbench: load, transactions at each thread level, sizes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ enum Step {
     Ran,
 }
 
-/// All that is done, each step with its compression.
+/// All steps, each with its compression.
 fn steps(work: &Work, turns: u32) -> Vec<(usize, Step)> {
     let (slices, _) = work.slices(turns);
     let mut steps = Vec::new();
@@ -99,7 +99,7 @@ pub struct Ran {
     pub level: Level,
 }
 
-/// What a runner leaves.
+/// The results of a target.
 #[derive(Default)]
 pub struct Results {
     /// How it ended.
@@ -114,13 +114,13 @@ pub struct Results {
     pub rows: Vec<Row>,
 }
 
-/// Connections, and what was done so far.
+/// Connections, and the results so far.
 pub struct SysbenchRunner<'a> {
     run: &'a Run,
     target: &'a Target,
     work: &'a Work,
     dataset: Dataset,
-    /// Looks on, makes collections, takes sizes.
+    /// Samples, creates collections, reads sizes.
     watcher: Box<dyn Session>,
     loaders: Vec<Box<dyn Session>>,
     threads: Vec<Box<dyn Session>>,
@@ -133,7 +133,7 @@ pub struct SysbenchRunner<'a> {
     own_time: Duration,
     /// Of transactions.
     run_time: Duration,
-    /// The same when what the user sees began.
+    /// `run_time` when the progress bar started.
     shown_from: Duration,
     slices: u64,
     progress: Option<Progress>,
@@ -181,7 +181,7 @@ impl<'a> SysbenchRunner<'a> {
         })
     }
 
-    /// What is left of it.
+    /// The results.
     #[must_use]
     pub fn into_results(mut self) -> Results {
         self.keep_load();
@@ -201,7 +201,7 @@ impl<'a> SysbenchRunner<'a> {
         };
         for (collection, _) in &self.dataset.collections {
             self.run.go_on()?;
-            // What another compression left is this run's own.
+            // Collections of an earlier compression were created by this run.
             if self.run.options.drop || compression > 0 {
                 self.watcher.drop_collection(collection)?;
             }
@@ -273,7 +273,7 @@ impl<'a> SysbenchRunner<'a> {
         }
     }
 
-    /// Puts the load, whole or not, among what is done.
+    /// Adds the load, complete or not, to the results.
     fn keep_load(&mut self) {
         let Some(meter) = self.meter.take() else {
             return;
@@ -372,7 +372,7 @@ impl<'a> SysbenchRunner<'a> {
         self.run.go_on()
     }
 
-    /// Counts, waits until the server is at rest, and takes sizes.
+    /// Checks the counts, waits for idle compaction, and reads sizes.
     fn take_sizes(&mut self, after_run: bool) -> Result<()> {
         if self.target.is_null() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What a run of Sysbench has to say.
+//! The section of a run of Sysbench.
 
 use super::kind::KINDS;
 use super::options::{Work, compression_name};
@@ -60,7 +60,7 @@ pub fn of(run: &Run, work: &Work, results: &[Results]) -> Section {
     section
 }
 
-/// All that the parts of the section are made of.
+/// The data of the section.
 pub(super) struct SectionBuilder<'a> {
     /// The settings.
     pub(super) work: &'a Work,

@@ -12,9 +12,9 @@ use crate::system::Transactions;
 /// Documents of a range.
 pub const RANGE: u32 = 100;
 
-/// What transactions run over.
+/// The collections that transactions run on.
 pub struct Dataset {
-    /// The collections and what is in them.
+    /// The collections and their documents.
     pub collections: Vec<(Collection, Documents)>,
     /// Documents of each: their ids are 1 to this.
     pub documents: u32,
@@ -263,17 +263,17 @@ mod tests {
 
     /// A server in a map.
     #[derive(Default)]
-    struct Played {
+    struct FakeServer {
         documents: BTreeMap<(String, i32), DocBuf>,
         calls: Vec<&'static str>,
         collections: BTreeSet<String>,
-        /// Finds so many documents fewer in each range.
+        /// Documents missing from the result of each range.
         hides: u64,
     }
 
-    impl Played {
-        fn with(dataset: &Dataset) -> Played {
-            let mut played = Played::default();
+    impl FakeServer {
+        fn with(dataset: &Dataset) -> FakeServer {
+            let mut played = FakeServer::default();
             for (collection, documents) in &dataset.collections {
                 for number in 0..u64::from(dataset.documents) {
                     let mut bytes = Vec::new();
@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    impl Transactions for Played {
+    impl Transactions for FakeServer {
         fn point(&mut self, collection: &Collection, id: i32) -> Result<u64> {
             self.call("point", collection);
             Ok(self.found(collection, id..=id))
@@ -380,7 +380,7 @@ mod tests {
     fn a_transaction_is_that_of_the_seed() {
         for documents in [1, 40, 100, 150] {
             let dataset = dataset(documents, Some(0));
-            let mut played = Played::with(&dataset);
+            let mut played = FakeServer::with(&dataset);
             let mut worker = Worker::new(&dataset, SplitMix64::new(1, 1));
             let mut seen = BTreeSet::new();
             for _ in 0..30 {
@@ -416,7 +416,7 @@ mod tests {
             (100, None, Some(0)),
         ] {
             let dataset = dataset(500, allowed);
-            let mut played = Played::with(&dataset);
+            let mut played = FakeServer::with(&dataset);
             played.hides = hides;
             let mut worker = Worker::new(&dataset, SplitMix64::new(1, 1));
             let result = worker.transaction(&mut played);
@@ -431,7 +431,7 @@ mod tests {
     #[test]
     fn a_lost_race_for_a_document_is_counted() {
         let dataset = dataset(1, Some(4));
-        let mut played = Played::default();
+        let mut played = FakeServer::default();
         let mut worker = Worker::new(&dataset, SplitMix64::new(1, 1));
         let first = worker.transaction(&mut played).unwrap().races;
         let pairs: Vec<u64> = first.pairs().iter().map(|(_, count)| *count).collect();

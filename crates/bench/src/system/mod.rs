@@ -1,4 +1,4 @@
-//! What workloads ask of a database system, in their own words.
+//! The operations that workloads need from a database system.
 //!
 //! A workload knows a [`System`] and the [`Session`]s that it opens, and nothing of how they are
 //! reached. So every system is measured by the same code: servers that speak MongoDB's protocol

@@ -12,7 +12,7 @@ use crate::error::Result;
 
 /// What the workload `manykeys` does.
 pub trait KeyUpdates {
-    /// Encodes the updates of a round, so that [`KeyUpdates::execute`] does nothing but send.
+    /// Encodes the updates of a round, so that [`KeyUpdates::execute`] only sends.
     fn encode(
         &mut self,
         collection: &Collection,
@@ -21,7 +21,7 @@ pub trait KeyUpdates {
         updates: &mut dyn Iterator<Item = &Update>,
     ) -> Result<()>;
 
-    /// Sends what was encoded, one update after the other, and tells `done` how long each took; it
+    /// Sends the encoded updates one after the other, and passes the time of each to `done`, which
     /// returns whether to go on. Ends when the system has applied the last one. An update that does
     /// not find its document is an error if it is acknowledged.
     fn execute(&mut self, done: &mut dyn FnMut(Duration) -> bool) -> Result<()>;
