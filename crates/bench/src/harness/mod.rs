@@ -3,6 +3,8 @@
 mod options;
 mod runner;
 
+#[cfg(test)]
+pub use options::parse_work;
 pub use options::{CommonOptions, Options, WriteOptions, scale};
 pub use runner::{Ending, Runner, Turn, alternate};
 

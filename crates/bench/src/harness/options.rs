@@ -18,6 +18,18 @@ pub struct Options<W: clap::Args> {
     pub work: W,
 }
 
+/// The settings of a workload on a command line with these options.
+#[cfg(test)]
+pub fn parse_work<W: clap::Args>(args: &[&str]) -> std::result::Result<W, String> {
+    use clap::FromArgMatches;
+    let command = <Options<W> as clap::Args>::augment_args(clap::Command::new("bench"));
+    command
+        .try_get_matches_from(std::iter::once("bench").chain(args.iter().copied()))
+        .and_then(|matches| Options::from_arg_matches(&matches))
+        .map(|options| options.work)
+        .map_err(|error| error.to_string())
+}
+
 /// Options of workloads that insert with any write concern.
 #[derive(Clone, Debug, clap::Args)]
 pub struct WriteOptions {

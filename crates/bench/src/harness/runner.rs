@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_alternate_until_each_is_done() {
+    fn runners_alternate_until_each_is_done() {
         let (seen, result) = run(vec![
             ("a", vec![Ok(Turn::More), Ok(Turn::Done)]),
             ("b", vec![Ok(Turn::More), Ok(Turn::More), Ok(Turn::TimeUp)]),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_ends_its_lane_only() {
+    fn an_error_ends_its_runner_only() {
         let wrong = || Err(Error::Wrong("five".to_owned()));
         let (seen, result) = run(vec![
             ("a", vec![wrong()]),

@@ -109,20 +109,10 @@ impl Work {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::harness::Options;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        options: Options<Work>,
-    }
+    use crate::harness::parse_work;
 
     fn parse(args: &[&str]) -> std::result::Result<Work, String> {
-        let args = std::iter::once("bench").chain(args.iter().copied());
-        Cli::try_parse_from(args)
-            .map(|cli| cli.options.work)
-            .map_err(|error| error.to_string())
+        parse_work(args)
     }
 
     #[test]

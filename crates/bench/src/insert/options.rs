@@ -147,26 +147,10 @@ impl Work {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::harness::Options;
-    use clap::Parser;
+    use crate::harness::parse_work;
 
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        options: Options<Work>,
-    }
-
-    #[derive(Parser)]
-    struct MultikeyCli {
-        #[command(flatten)]
-        options: Options<MultikeyWork>,
-    }
-
-    fn parse(args: &[&str]) -> std::result::Result<Options<Work>, String> {
-        let args = std::iter::once("bench").chain(args.iter().copied());
-        Cli::try_parse_from(args)
-            .map(|cli| cli.options)
-            .map_err(|error| error.to_string())
+    fn parse(args: &[&str]) -> std::result::Result<Work, String> {
+        parse_work(args)
     }
 
     #[test]
@@ -177,10 +161,10 @@ mod tests {
             (&["--scale", "0.01"][..], 1_980_000),
             (&["--scale", "0.000000001"][..], 1),
         ] {
-            assert_eq!(parse(args).unwrap().work.documents(), documents, "{args:?}");
+            assert_eq!(parse(args).unwrap().documents(), documents, "{args:?}");
         }
-        let multikey = MultikeyCli::try_parse_from(["bench", "--scale", "0.1"]).unwrap();
-        let work = multikey.options.work.into_work();
+        let multikey: MultikeyWork = parse_work(&["--scale", "0.1"]).unwrap();
+        let work = multikey.into_work();
         assert_eq!((work.documents(), work.collection()), (350_000, "w2"));
     }
 
@@ -212,7 +196,7 @@ mod tests {
             (1, 100, 100, vec![true]),
             (0, 100, 0, vec![]),
         ] {
-            let mut work = parse(&[]).unwrap().work;
+            let mut work = parse(&[]).unwrap();
             work.indexes = indexes;
             work.elements = elements;
             assert_eq!(work.index_entries(), entries);
