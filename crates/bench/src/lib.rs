@@ -8,6 +8,7 @@
 mod all;
 mod client;
 mod collection;
+mod csv_file;
 mod descriptors;
 mod documents;
 mod error;

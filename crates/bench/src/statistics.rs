@@ -1,13 +1,13 @@
 //! Statistics each second beside a run, as mongostat shows them, by a connection of their own.
 
 use std::fmt::Write;
-use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::csv_file::CsvFile;
 use crate::error::{Error, Result};
 use crate::system::Session;
 use crate::system::{OPERATIONS, Status};
@@ -163,9 +163,7 @@ impl Statistics {
         every: Duration,
         verbose: bool,
     ) -> Result<Statistics> {
-        let mut file = csv::Writer::from_path(path)
-            .map_err(|error| csv_error(&format!("creating {}", path.display()), error))?;
-        write_record(&mut file, Row::columns())?;
+        let file = CsvFile::create(path, Row::columns())?;
         let shared = Arc::new(Shared {
             end: AtomicBool::new(false),
             phase: Mutex::default(),
@@ -217,7 +215,7 @@ impl Drop for Statistics {
 
 struct Poller {
     session: Box<dyn Session>,
-    file: csv::Writer<File>,
+    file: CsvFile,
     every: Duration,
     verbose: bool,
     shared: Arc<Shared>,
@@ -248,7 +246,7 @@ impl Poller {
             let seconds = (elapsed_s - before_s).max(1e-9);
             let mut row = Row::between(&before, now, elapsed_s, seconds);
             row.phase = phase;
-            write_record(&mut self.file, row.values())?;
+            self.file.add(row.values())?;
             if self.verbose {
                 if rows.len().is_multiple_of(HEAD_EVERY) {
                     eprintln!("{}", Row::head());
@@ -287,16 +285,6 @@ impl Poller {
             std::thread::sleep(left.min(NAP));
         }
     }
-}
-
-fn write_record(file: &mut csv::Writer<File>, record: Vec<String>) -> Result<()> {
-    file.write_record(record)
-        .and_then(|()| file.flush().map_err(csv::Error::from))
-        .map_err(|error| csv_error("writing statistics.csv", error))
-}
-
-fn csv_error(doing: &str, error: csv::Error) -> Error {
-    Error::Io(doing.to_owned(), std::io::Error::other(error))
 }
 
 #[cfg(test)]

@@ -182,9 +182,16 @@ impl Run {
         wait_until_idle(session, Duration::from_secs_f64(seconds), &|| self.go_on())
     }
 
-    /// Runs the runners in turns until all have ended. Returns the first error, after all have ended.
-    pub fn alternate(&self, runners: &mut [impl Runner]) -> Result<()> {
-        alternate(runners, &self.stop)
+    /// Opens a runner for each target and runs them in turns until all have ended. Returns the results
+    /// by target, and the first error of a runner.
+    pub fn measure<'r, R: Runner>(
+        &'r self,
+        open: impl Fn(&'r Target) -> Result<R>,
+    ) -> Result<(Vec<R::Results>, Result<()>)> {
+        let mut runners: Vec<R> = self.targets.iter().map(open).collect::<Result<_>>()?;
+        let result = alternate(&mut runners, &self.stop);
+        let results = runners.into_iter().map(Runner::into_results);
+        Ok((results.collect(), result))
     }
 
     /// The columns of tables: the targets.

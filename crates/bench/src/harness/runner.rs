@@ -51,6 +51,12 @@ pub trait Runner {
 
     /// Called once, after the last turn.
     fn ended(&mut self, ending: Ending);
+
+    /// What it measured.
+    type Results;
+
+    /// Ends it.
+    fn into_results(self) -> Self::Results;
 }
 
 /// Calls the runners in turns until all have ended. An error ends its runner; a stop by the user ends
@@ -102,6 +108,10 @@ mod tests {
     }
 
     impl Runner for Fake<'_> {
+        type Results = ();
+
+        fn into_results(self) {}
+
         fn turn(&mut self) -> Result<Turn> {
             self.seen.borrow_mut().push(self.name.to_owned());
             if self.turns.is_empty() {

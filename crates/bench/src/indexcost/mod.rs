@@ -33,13 +33,8 @@ impl Workload for Work {
 
     fn measure(&self, run: &Run) -> Result<(Section, Result<()>)> {
         let source = Documents::new(run.options.seed);
-        let open = |target| IndexcostRunner::open(run, target, self, &source);
-        let mut runners: Vec<_> = run.targets.iter().map(open).collect::<Result<_>>()?;
-        let result = run.alternate(&mut runners);
-        let results: Vec<_> = runners
-            .into_iter()
-            .map(IndexcostRunner::into_results)
-            .collect();
+        let (results, result) =
+            run.measure(|target| IndexcostRunner::open(run, target, self, &source))?;
         Ok((section::of(run, self, &results), result))
     }
 }

@@ -136,13 +136,6 @@ impl<'a> IndexcostRunner<'a> {
         })
     }
 
-    /// The results.
-    #[must_use]
-    pub fn into_results(self) -> Results {
-        self.progress.finish();
-        self.results
-    }
-
     /// Inserts a batch into one of the collections, and returns when the server has worked on all
     /// of it.
     fn insert(&mut self, batch: u32, which: usize) -> Result<Batch> {
@@ -238,6 +231,13 @@ impl<'a> IndexcostRunner<'a> {
 }
 
 impl Runner for IndexcostRunner<'_> {
+    type Results = Results;
+
+    fn into_results(self) -> Results {
+        self.progress.finish();
+        self.results
+    }
+
     fn turn(&mut self) -> Result<Turn> {
         let number = self.next;
         self.next += 1;

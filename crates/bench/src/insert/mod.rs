@@ -35,13 +35,8 @@ impl Workload for Work {
             ));
         }
         let source = Generator::new(run.options.seed, self.elements as usize);
-        let open = |target| InsertRunner::open(run, target, self, &source);
-        let mut runners: Vec<_> = run.targets.iter().map(open).collect::<Result<_>>()?;
-        let result = run.alternate(&mut runners);
-        let results: Vec<_> = runners
-            .into_iter()
-            .map(InsertRunner::into_results)
-            .collect();
+        let (results, result) =
+            run.measure(|target| InsertRunner::open(run, target, self, &source))?;
         Ok((section::of(run, self, &results), result))
     }
 }

@@ -135,20 +135,6 @@ impl<'a> InsertRunner<'a> {
         })
     }
 
-    /// The results.
-    #[must_use]
-    pub fn into_results(self) -> Results {
-        self.progress.finish();
-        Results {
-            ending: self.ending,
-            outcome: self.meter.end(),
-            finds: self.finds.end(),
-            rows: self.rows,
-            sizes: self.sizes,
-            status: [self.before, self.after],
-        }
-    }
-
     /// Checks the count, and reads the sizes after idle compaction.
     fn check_and_measure(&mut self) -> Result<()> {
         let expected = self.already + self.meter.documents();
@@ -162,6 +148,20 @@ impl<'a> InsertRunner<'a> {
 }
 
 impl Runner for InsertRunner<'_> {
+    type Results = Results;
+
+    fn into_results(self) -> Results {
+        self.progress.finish();
+        Results {
+            ending: self.ending,
+            outcome: self.meter.end(),
+            finds: self.finds.end(),
+            rows: self.rows,
+            sizes: self.sizes,
+            status: [self.before, self.after],
+        }
+    }
+
     fn turn(&mut self) -> Result<Turn> {
         let documents = self.work.documents();
         let end = (self.next + documents.div_ceil(u64::from(self.run.turns()))).min(documents);

@@ -42,13 +42,8 @@ impl Workload for Work {
         let seed = run.options.seed;
         let documents = |schema| Documents::new(schema, seed, self.keys, self.random_values);
         let sources: Vec<Documents> = self.schemas().into_iter().map(documents).collect();
-        let open = |target| ManykeysRunner::open(run, target, self, &sources, &concerns);
-        let mut runners: Vec<_> = run.targets.iter().map(open).collect::<Result<_>>()?;
-        let result = run.alternate(&mut runners);
-        let results: Vec<_> = runners
-            .into_iter()
-            .map(ManykeysRunner::into_results)
-            .collect();
+        let (results, result) =
+            run.measure(|target| ManykeysRunner::open(run, target, self, &sources, &concerns))?;
         let written = section::write_rounds(run, &results);
         let section = section::of(run, self, &concerns, &results);
         Ok((section, result.and(written)))

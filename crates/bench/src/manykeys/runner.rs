@@ -161,12 +161,6 @@ impl<'a> ManykeysRunner<'a> {
         })
     }
 
-    /// The results.
-    #[must_use]
-    pub fn into_results(self) -> Results {
-        self.results
-    }
-
     /// Sets the phase that the statistics show.
     fn begin(&self, phase: &str) {
         if let Some(statistics) = &self.statistics {
@@ -308,6 +302,12 @@ fn no_subject() -> Error {
 }
 
 impl Runner for ManykeysRunner<'_> {
+    type Results = Results;
+
+    fn into_results(self) -> Results {
+        self.results
+    }
+
     fn turn(&mut self) -> Result<Turn> {
         let mut time_is_up = false;
         match self.steps.pop_front() {

@@ -3,8 +3,9 @@
 use super::Work;
 use super::results::{Loaded, Read, Results, Updated};
 use super::runner::READS;
+use crate::csv_file::CsvFile;
 use crate::documents::manykeys::Schema;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::harness::Run;
 use crate::meter::Percentiles;
 use crate::report::plot::Panel;
@@ -289,13 +290,7 @@ fn statistics(columns: &Columns, results: &[Results]) -> Option<Chart> {
 
 /// Writes `rounds.csv`: a line for each round of updates on each server.
 pub fn write_rounds(run: &Run, results: &[Results]) -> Result<()> {
-    let path = run.folder.join("rounds.csv");
-    let failed = |error: csv::Error| {
-        let doing = format!("writing {}", path.display());
-        Error::Io(doing, std::io::Error::other(error))
-    };
-    let mut file = csv::Writer::from_path(&path).map_err(failed)?;
-    file.write_record([
+    let columns = [
         "server",
         "schema",
         "w",
@@ -306,8 +301,8 @@ pub fn write_rounds(run: &Run, results: &[Results]) -> Result<()> {
         "p50_ms",
         "p99_ms",
         "max_ms",
-    ])
-    .map_err(failed)?;
+    ];
+    let mut file = CsvFile::create(&run.folder.join("rounds.csv"), columns)?;
     for (target, result) in run.targets.iter().zip(results) {
         for updated in &result.updates {
             for (index, round) in updated.rounds.iter().enumerate() {
@@ -315,7 +310,7 @@ pub fn write_rounds(run: &Run, results: &[Results]) -> Result<()> {
                     let latency = round.latency.as_ref();
                     latency.map_or_else(String::new, |l| format!("{:.3}", pick(l)))
                 };
-                file.write_record([
+                file.add([
                     target.label().to_owned(),
                     updated.schema.name().to_owned(),
                     u8::from(updated.acknowledged).to_string(),
@@ -326,10 +321,9 @@ pub fn write_rounds(run: &Run, results: &[Results]) -> Result<()> {
                     ms(|l| l.p50_ms),
                     ms(|l| l.p99_ms),
                     ms(|l| l.max_ms),
-                ])
-                .map_err(failed)?;
+                ])?;
             }
         }
     }
-    file.flush().map_err(|error| failed(error.into()))
+    Ok(())
 }

@@ -36,13 +36,7 @@ impl Workload for Work {
     }
 
     fn measure(&self, run: &Run) -> Result<(Section, Result<()>)> {
-        let open = |target| SysbenchRunner::open(run, target, self);
-        let mut runners: Vec<_> = run.targets.iter().map(open).collect::<Result<_>>()?;
-        let result = run.alternate(&mut runners);
-        let results: Vec<_> = runners
-            .into_iter()
-            .map(SysbenchRunner::into_results)
-            .collect();
+        let (results, result) = run.measure(|target| SysbenchRunner::open(run, target, self))?;
         Ok((section::of(run, self, &results), result))
     }
 }

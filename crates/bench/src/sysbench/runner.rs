@@ -181,17 +181,6 @@ impl<'a> SysbenchRunner<'a> {
         })
     }
 
-    /// The results.
-    #[must_use]
-    pub fn into_results(mut self) -> Results {
-        self.keep_load();
-        self.keep_level();
-        if let Some(progress) = self.progress.take() {
-            progress.finish();
-        }
-        self.results
-    }
-
     fn create(&mut self, compression: usize) -> Result<()> {
         let asked = self.work.compressions();
         self.compression = asked.get(compression).copied().flatten();
@@ -423,6 +412,17 @@ impl<'a> SysbenchRunner<'a> {
 }
 
 impl Runner for SysbenchRunner<'_> {
+    type Results = Results;
+
+    fn into_results(mut self) -> Results {
+        self.keep_load();
+        self.keep_level();
+        if let Some(progress) = self.progress.take() {
+            progress.finish();
+        }
+        self.results
+    }
+
     fn turn(&mut self) -> Result<Turn> {
         let Some((compression, step)) = self.steps.next() else {
             return Ok(Turn::Done);
