@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every check and every suite, goes on after a failure, and ends with the sum of all:
+# Runs every check and every suite, continues after a failure, and ends with the totals:
 # "N passed, M failed". Exits with 0 only if nothing failed. `make test` calls it after set-up.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
