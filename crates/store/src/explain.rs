@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use frond_bson::{Doc, DocBuf, doc};
+use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_query::matcher::canonical;
 use frond_query::projection::Projection;
 
@@ -17,7 +17,7 @@ use crate::exec::count::RecordCount;
 use crate::exec::describe::{Describer, Room, count};
 use crate::exec::eof::Eof;
 use crate::exec::executor::Executor;
-use crate::exec::operator::{Flow, OpStats, Operator};
+use crate::exec::operator::{Flow, Node, OpStats};
 use crate::exec::trial::TrialRun;
 use crate::find::{FindRequest, Planned, Question, shape_of};
 use crate::namespace::Namespace;
@@ -112,6 +112,18 @@ impl DocumentStore {
         verbosity: Verbosity,
         context: &OpContext,
     ) -> Result<DocBuf> {
+        let natural = doc! {"$natural": 1};
+        let tailing;
+        let request = if request.tailable {
+            // A tailable cursor reads in the order of insertion, whatever indexes there are.
+            tailing = FindRequest {
+                hint: Some(Value::Document(&natural)),
+                ..request.clone()
+            };
+            &tailing
+        } else {
+            request
+        };
         let trials = RefCell::new(Vec::new());
         let (projection, planned) = match purpose.task {
             Task::Count => (None, self.plan_count(ns, request, &trials, context)?),
@@ -146,13 +158,13 @@ impl DocumentStore {
         let mut tree = match &planned {
             _ if purpose.task == Task::Count && filter.is_empty() && request.hint.is_none() => {
                 let documents = self.estimated_count(ns);
-                Tree::Bare(Box::new(RecordCount::new(
+                Tree::Bare(Node::leaf(RecordCount::new(
                     documents,
                     request.skip,
                     request.limit,
                 )))
             }
-            None => Tree::Bare(Box::new(Eof)),
+            None => Tree::Bare(Node::leaf(Eof)),
             Some(planned) => Tree::Plan(query.operators(planned)),
         };
         let mut reply = doc! {"explainVersion": "1"};
@@ -253,15 +265,15 @@ impl DocumentStore {
 /// The operators that are shown.
 enum Tree {
     /// One that reads no collection: there is none, or a counter answers.
-    Bare(Box<dyn Operator>),
+    Bare(Node),
     /// Those of a plan.
     Plan(Executor),
 }
 
 impl Tree {
-    fn root(&self) -> &dyn Operator {
+    fn root(&self) -> &Node {
         match self {
-            Tree::Bare(operator) => &**operator,
+            Tree::Bare(node) => node,
             Tree::Plan(executor) => executor.root(),
         }
     }
@@ -282,7 +294,9 @@ impl Explained<'_> {
     fn operators(&self, planned: &Planned) -> Executor {
         let request = self.request;
         if self.purpose.task == Task::Count {
-            return planned.count(request.skip, request.limit, true, self.context);
+            let mut executor = planned.count(request.skip, request.limit, self.context);
+            executor.take_times();
+            return executor;
         }
         let (wanted, output) = match self.purpose.task {
             Task::Find => shape_of(planned, request, self.projection.clone()),
@@ -294,14 +308,17 @@ impl Explained<'_> {
                     sort,
                     ..Output::default()
                 };
-                (planned.wanted(), output)
+                let wanted = Wanted {
+                    // A writer reads the documents, whatever the index holds.
+                    keys: true,
+                    ..planned.wanted()
+                };
+                (wanted, output)
             }
         };
-        let timed = Wanted {
-            timed: true,
-            ..wanted
-        };
-        planned.query(&timed, output, self.context)
+        let mut executor = planned.query(&wanted, output, self.context);
+        executor.take_times();
+        executor
     }
 
     /// Runs the operators to their end.
@@ -332,12 +349,7 @@ impl Explained<'_> {
     }
 
     /// The operators as stages, with those around them that only `explain` knows.
-    fn describe(
-        &self,
-        root: &dyn Operator,
-        describer: &Describer<'_>,
-        measured: &Measured,
-    ) -> DocBuf {
+    fn describe(&self, root: &Node, describer: &Describer<'_>, measured: &Measured) -> DocBuf {
         let mut stages = describer.stage(root);
         let stats = OpStats {
             ended: true,

@@ -24,7 +24,7 @@ use crate::exec::build::{Builder, Output, Wanted};
 use crate::exec::count::Count;
 use crate::exec::cursor::{QueryCursor, TailOutput};
 use crate::exec::executor::Executor;
-use crate::exec::operator::{Flow, Operator};
+use crate::exec::operator::{Flow, Node};
 use crate::exec::reader::Loading;
 use crate::exec::tail::Tail;
 use crate::exec::trial::{Trial, TrialRun};
@@ -231,7 +231,7 @@ pub(crate) struct Planned {
 
 impl Planned {
     /// Runs operators over the snapshot of the plan.
-    fn run(&self, root: Box<dyn Operator>, wanted: &Wanted, context: &OpContext) -> Executor {
+    fn run(&self, root: Node, wanted: &Wanted, context: &OpContext) -> Executor {
         let (collection, snapshot) = (self.collection.clone(), self.snapshot.clone());
         Executor::new(root, collection, snapshot, context.clone(), wanted.keys)
     }
@@ -270,19 +270,11 @@ impl Planned {
     }
 
     /// The operators that count the rows.
-    pub fn count(
-        &self,
-        skip: u64,
-        limit: Option<u64>,
-        timed: bool,
-        context: &OpContext,
-    ) -> Executor {
-        let wanted = Wanted {
-            timed,
-            ..Wanted::count()
-        };
+    pub fn count(&self, skip: u64, limit: Option<u64>, context: &OpContext) -> Executor {
+        let wanted = Wanted::count();
         let rows = self.builder(&wanted).rows(self.plan.access.clone());
-        self.run(Box::new(Count::new(rows, skip, limit)), &wanted, context)
+        let count = Node::over(Count::new(skip, limit), vec![rows]);
+        self.run(count, &wanted, context)
     }
 
     /// The sort that has to be done, if the plan is not in order.
@@ -413,7 +405,8 @@ impl DocumentStore {
         request: &FindRequest<'_>,
         context: &OpContext,
     ) -> Result<QueryCursor> {
-        let environment = environment(request.variables, Collator::BINARY);
+        let collator = self.catalog().collator(ns, request.collation.as_ref());
+        let environment = environment(request.variables, &collator);
         let projection = request.projection.unwrap_or(Doc::empty());
         let projection = Projection::parse_with(projection, &environment)?;
         let projection = (!projection.is_identity()).then_some(projection);
@@ -461,7 +454,7 @@ impl DocumentStore {
             return Ok(0);
         };
         let mut found = 0;
-        let mut executor = planned.count(request.skip, request.limit, false, context);
+        let mut executor = planned.count(request.skip, request.limit, context);
         executor.for_each(&mut |row| {
             found = row.doc.get_i64("n").unwrap_or(0);
             Ok(Flow::Continue)

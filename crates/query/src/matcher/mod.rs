@@ -236,19 +236,23 @@ impl Filter {
         }
     }
 
-    /// The filter of those conditions, of all that have to hold, that satisfy `keep`.
-    pub fn part(&self, keep: impl Fn(&Expr) -> bool) -> Filter {
-        fn collect(expr: &Expr, keep: &dyn Fn(&Expr) -> bool, kept: &mut Vec<Expr>) {
+    /// The conditions that all have to hold.
+    pub fn conditions(&self) -> Vec<&Expr> {
+        fn collect<'e>(expr: &'e Expr, found: &mut Vec<&'e Expr>) {
             match expr {
-                Expr::And(children) => children.iter().for_each(|one| collect(one, keep, kept)),
-                one if keep(one) => kept.push(one.clone()),
-                _ => {}
+                Expr::And(children) => children.iter().for_each(|one| collect(one, found)),
+                one => found.push(one),
             }
         }
-        let mut kept = Vec::new();
-        collect(&self.root, &keep, &mut kept);
+        let mut found = Vec::new();
+        collect(&self.root, &mut found);
+        found
+    }
+
+    /// The filter of these conditions, which all have to hold.
+    pub fn of_conditions<'e>(conditions: impl IntoIterator<Item = &'e Expr>) -> Filter {
         Filter {
-            root: parse::all_of(kept),
+            root: parse::all_of(conditions.into_iter().cloned().collect()),
         }
     }
 

@@ -19,7 +19,7 @@ use super::index_scan::{Emit, IndexScan};
 use super::limit::Limit;
 use super::metadata::AddMetadata;
 use super::near::NearScan;
-use super::operator::Operator;
+use super::operator::Node;
 use super::projection::{Projection, ReturnKey};
 use super::reader::{Loading, Reader};
 use super::record_id::RecordId;
@@ -27,7 +27,6 @@ use super::skip::Skip;
 use super::sort::Sort;
 use super::sort_merge::SortMerge;
 use super::text_match::TextMatch;
-use super::timed::Timed;
 use super::union::Union;
 use crate::catalog::Collection;
 use crate::plan::merge::{MergeAccess, MergeBranch};
@@ -47,8 +46,6 @@ pub struct Wanted {
     pub meta: MetaFields,
     /// What is put together of large documents.
     pub loading: Loading,
-    /// Whether the operators take their times, for `explain`.
-    pub timed: bool,
 }
 
 impl Wanted {
@@ -60,7 +57,6 @@ impl Wanted {
             index_keys: false,
             meta: MetaFields::default(),
             loading,
-            timed: false,
         }
     }
 
@@ -104,7 +100,7 @@ pub struct Builder<'a> {
 
 impl Builder<'_> {
     /// The operators that find the rows and make what of them is shown.
-    pub fn query(&self, access: Access, output: Output) -> Box<dyn Operator> {
+    pub fn query(&self, access: Access, output: Output) -> Node {
         let covered = match &access {
             Access::Index(access) => access.covered,
             Access::Distinct { .. } => true,
@@ -121,55 +117,44 @@ impl Builder<'_> {
             if limit.is_none()
                 && let Some(shape) = projection.take_if(|shape| shows_order(shape, &spec))
             {
-                rows = self.boxed(Projection::new(rows, shape, covered));
+                rows = Node::over(Projection::new(shape, covered), vec![rows]);
             }
-            rows = self.boxed(Sort::new(rows, spec, limit, budget, self.wanted.keys));
+            let sort = Sort::new(spec, limit, budget, self.wanted.keys);
+            rows = Node::over(sort, vec![rows]);
         }
         if output.skip > 0 {
-            rows = self.boxed(Skip::new(rows, output.skip));
+            rows = Node::over(Skip::new(output.skip), vec![rows]);
         }
         if let Some(limit) = output.limit.filter(|_| !sorts) {
-            rows = self.boxed(Limit::new(rows, limit));
+            rows = Node::over(Limit::new(limit), vec![rows]);
         }
         if output.return_key {
-            rows = self.boxed(ReturnKey::new(rows));
+            rows = Node::over(ReturnKey, vec![rows]);
         } else if let Some(shape) = projection {
-            rows = self.boxed(Projection::new(rows, shape, covered));
+            rows = Node::over(Projection::new(shape, covered), vec![rows]);
         }
         if output.record_id {
-            rows = self.boxed(RecordId::new(rows));
+            rows = Node::over(RecordId, vec![rows]);
         }
         rows
     }
 
     /// The operators that find the rows.
-    pub fn rows(&self, access: Access) -> Box<dyn Operator> {
-        let by_id = matches!(access, Access::Id(_) | Access::IdRange { .. });
+    pub fn rows(&self, access: Access) -> Node {
+        let by_id = reads_id_index(&access);
         let rows = self.access(access);
         let wanted = self.wanted;
         if wanted.meta.is_empty() && !(by_id && wanted.index_keys) {
             return rows;
         }
         let filter = self.filter.clone();
-        self.boxed(AddMetadata::new(
-            rows,
-            filter,
-            wanted.meta,
-            self.sort,
-            by_id && self.shows_keys(),
-        ))
+        let shows_id = by_id && self.shows_keys();
+        let add = AddMetadata::new(filter, wanted.meta, self.sort, shows_id);
+        Node::over(add, vec![rows])
     }
 
     fn shows_keys(&self) -> bool {
         self.wanted.index_keys || self.wanted.meta.has(MetaField::IndexKey)
-    }
-
-    fn boxed(&self, operator: impl Operator + 'static) -> Box<dyn Operator> {
-        let operator = Box::new(operator);
-        match self.wanted.timed {
-            true => Box::new(Timed::new(operator)),
-            false => operator,
-        }
     }
 
     fn reader(&self, test: Option<Arc<Filter>>) -> Reader {
@@ -181,24 +166,19 @@ impl Builder<'_> {
         Reader::new(self.filter.clone(), test, loading)
     }
 
-    fn fetch(
-        &self,
-        rows: Box<dyn Operator>,
-        test: Option<Arc<Filter>>,
-        part: Part,
-    ) -> Box<dyn Operator> {
-        self.boxed(Fetch::new(rows, self.reader(test), part))
+    fn fetch(&self, rows: Node, test: Option<Arc<Filter>>, part: Part) -> Node {
+        Node::over(Fetch::new(self.reader(test), part), vec![rows])
     }
 
-    fn access(&self, access: Access) -> Box<dyn Operator> {
+    fn access(&self, access: Access) -> Node {
         let primary = self.collection.primary;
         let everything = || Some(self.filter.clone());
         match access {
-            Access::Eof => self.boxed(Eof),
-            Access::Id(key) => self.boxed(IdLookup::new(key, self.reader(everything()))),
+            Access::Eof => Node::leaf(Eof),
+            Access::Id(key) => Node::leaf(IdLookup::new(key, self.reader(everything()))),
             Access::CollScan(direction) => {
                 let reader = self.reader(everything());
-                self.boxed(CollScan::new(primary, direction, reader))
+                Node::leaf(CollScan::new(primary, direction, reader))
             }
             Access::IdRange {
                 ranges,
@@ -207,30 +187,30 @@ impl Builder<'_> {
             } => {
                 let scan = IdScan::new(primary, ranges, direction);
                 if exact && !self.wanted.documents {
-                    return self.boxed(scan.counting());
+                    return Node::leaf(scan.counting());
                 }
                 let collator = self.collection.collator();
                 let rest = match exact {
                     true => None,
                     false => part(self.filter, |one| !is_said_by_id(one, collator)),
                 };
-                self.fetch(self.boxed(scan), rest, Part::BesideId)
+                self.fetch(Node::leaf(scan), rest, Part::BesideId)
             }
             Access::Index(access) => self.index(Arc::new(access)),
             Access::Distinct { scan, position } => {
                 let scan = Arc::new(scan);
                 let residual = Residual::of(self.filter, &scan);
                 let reader = self.reader(None);
-                self.boxed(DistinctScan::new(scan, position, residual.on_entry, reader))
+                Node::leaf(DistinctScan::new(scan, position, residual.on_entry, reader))
             }
             Access::Near(access) => {
                 let reader = self.reader(everything());
                 let keys = self.wanted.keys;
-                self.boxed(NearScan::new(*access, reader, keys, self.shows_keys()))
+                Node::leaf(NearScan::new(*access, reader, keys, self.shows_keys()))
             }
             Access::Or(branches) => {
                 let branches = branches.into_iter().map(|branch| self.branch(branch));
-                let union = self.boxed(Union::new(branches.collect()));
+                let union = Node::over(Union::default(), branches.collect());
                 self.fetch(union, everything(), Part::All)
             }
             Access::Merge(access) => self.merge(*access),
@@ -238,13 +218,13 @@ impl Builder<'_> {
     }
 
     /// A branch of a union: its rows are fetched, and tested by the whole filter, behind the union.
-    fn branch(&self, access: Access) -> Box<dyn Operator> {
+    fn branch(&self, access: Access) -> Node {
         match access {
             Access::IdRange {
                 ranges, direction, ..
-            } => self.boxed(IdScan::new(self.collection.primary, ranges, direction)),
+            } => Node::leaf(IdScan::new(self.collection.primary, ranges, direction)),
             Access::Index(access) => {
-                self.boxed(self.scan(Arc::new(access), Emit::Keys(None), Part::Nothing))
+                Node::leaf(self.scan(Arc::new(access), Emit::Keys(None), Part::Nothing))
             }
             other => self.access(other),
         }
@@ -258,7 +238,7 @@ impl Builder<'_> {
         }
     }
 
-    fn index(&self, access: Arc<IndexAccess>) -> Box<dyn Operator> {
+    fn index(&self, access: Arc<IndexAccess>) -> Node {
         let spec = &access.index.spec;
         let is_text = spec.method.as_ref().is_some_and(|one| one.text().is_some());
         if let Some(text) = self.filter.text_match().filter(|_| is_text) {
@@ -269,7 +249,7 @@ impl Builder<'_> {
             let part = Part::Keys(access.clone());
             let is_bare = residual.on_entry.is_none();
             let scan = self.scan(access, Emit::Keys(residual.on_entry), part);
-            return self.boxed(match is_bare {
+            return Node::leaf(match is_bare {
                 true => scan.counting(),
                 false => scan,
             });
@@ -286,28 +266,26 @@ impl Builder<'_> {
                 false => Emit::Clustered(reader),
             };
             let part = Part::BesideBounds(access.clone());
-            return self.boxed(self.scan(access, emit, part));
+            return Node::leaf(self.scan(access, emit, part));
         }
         let on_entry = Part::Keys(access.clone());
         let scan = self.scan(access.clone(), Emit::Keys(residual.on_entry), on_entry);
         let part = Part::Documents(access);
-        self.fetch(self.boxed(scan), residual.on_document, part)
+        self.fetch(Node::leaf(scan), residual.on_document, part)
     }
 
-    fn text(
-        &self,
-        access: &Arc<IndexAccess>,
-        text: Arc<frond_query::text::TextMatch>,
-    ) -> Box<dyn Operator> {
+    fn text(&self, access: &Arc<IndexAccess>, text: Arc<frond_query::text::TextMatch>) -> Node {
         let is_text = |one: &Expr| matches!(one, Expr::Text(_));
         let others = part(self.filter, |one| !is_text(one));
         let scan = self.scan(access.clone(), Emit::Keys(None), Part::Nothing);
-        let documents = self.fetch(self.boxed(scan), others, Part::NotText);
-        let filter = self.filter.part(is_text);
-        self.boxed(TextMatch::new(documents, access.clone(), filter, text))
+        let documents = self.fetch(Node::leaf(scan), others, Part::NotText);
+        let asked = self.filter.conditions().into_iter();
+        let filter = Filter::of_conditions(asked.filter(|one| is_text(one)));
+        let matches = TextMatch::new(access.clone(), filter, text);
+        Node::over(matches, vec![documents])
     }
 
-    fn merge(&self, access: MergeAccess) -> Box<dyn Operator> {
+    fn merge(&self, access: MergeAccess) -> Node {
         let scan = access.exploded.map(Arc::new);
         let (residual, rest, part) = match &scan {
             Some(scan) => {
@@ -327,20 +305,21 @@ impl Builder<'_> {
                 };
                 let emit = Emit::Keys(on_entry.clone());
                 let scan = self.scan(Arc::new(access), emit, part);
-                Some(self.boxed(scan.ordered_by(order)))
+                Some(Node::leaf(scan.ordered_by(order)))
             }
             Access::IdRange {
                 ranges, direction, ..
             } => {
                 let descending = order.first().is_some_and(|part| part.inverted);
                 let scan = IdScan::new(self.collection.primary, ranges, direction);
-                Some(self.boxed(scan.ordered(descending)))
+                Some(Node::leaf(scan.ordered(descending)))
             }
             // Nothing else is in order.
             _ => None,
         });
-        let merge = SortMerge::new(inputs.collect(), access.may_repeat);
-        self.fetch(self.boxed(merge), rest, part)
+        let inputs: Vec<Node> = inputs.collect();
+        let merge = SortMerge::new(inputs.len(), access.may_repeat);
+        self.fetch(Node::over(merge, inputs), rest, part)
     }
 }
 
@@ -350,4 +329,17 @@ fn shows_order(projection: &Shape, sort: &SortSpec) -> bool {
     sort.meta().is_empty()
         && !projection.computes()
         && sort.fields().all(|(path, _)| keeps(path.as_str()))
+}
+
+/// Whether rows come by the index on `_id`, all or some of them.
+fn reads_id_index(access: &Access) -> bool {
+    match access {
+        Access::Id(_) | Access::IdRange { .. } => true,
+        Access::Or(branches) => branches.iter().any(reads_id_index),
+        Access::Merge(merge) => {
+            let mut branches = merge.branches.iter();
+            branches.any(|branch| reads_id_index(&branch.access))
+        }
+        _ => false,
+    }
 }

@@ -4,7 +4,7 @@ use frond_bson::DocBuf;
 
 use super::describe::{Describer, Part, count, direction_text};
 use super::key_scan::KeyScan;
-use super::operator::{ExecContext, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use super::reader::Reader;
 use crate::error::Result;
 use crate::intervals::Intervals;
@@ -18,7 +18,6 @@ pub struct CollScan {
     reader: Reader,
     /// The key of the last document that was looked at, if a tailable cursor will go on behind it.
     position: Option<Vec<u8>>,
-    stats: OpStats,
 }
 
 impl CollScan {
@@ -30,7 +29,6 @@ impl CollScan {
             direction,
             reader,
             position: None,
-            stats: OpStats::default(),
         }
     }
 
@@ -56,12 +54,17 @@ impl CollScan {
 }
 
 impl Operator for CollScan {
-    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
+    fn pull(
+        &mut self,
+        cx: &ExecContext,
+        _: &mut Inputs,
+        stats: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Pulled> {
         let CollScan {
             scan,
             reader,
             position,
-            stats,
             ..
         } = self;
         scan.for_each(cx, stats, |key, record, _, stats| {
@@ -74,27 +77,19 @@ impl Operator for CollScan {
         })
     }
 
-    fn stats(&self) -> OpStats {
-        self.stats
-    }
-
-    fn inputs(&self) -> Vec<&dyn Operator> {
-        Vec::new()
-    }
-
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
         Some("COLLSCAN")
     }
 
-    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, stats: &OpStats, describer: &Describer<'_>) {
         describer.push_filter(stage, &Part::All);
         stage.push("direction", direction_text(self.direction));
         if describer.executed {
-            stage.push("docsExamined", count(self.stats.docs_examined));
+            stage.push("docsExamined", count(stats.docs_examined));
         }
     }
 
-    fn works(&self) -> u64 {
-        self.stats.works
+    fn works(&self, stats: &OpStats, _: u64) -> u64 {
+        stats.works
     }
 }

@@ -3,44 +3,40 @@
 use frond_bson::{DocBuf, doc};
 
 use super::describe::{self, Describer};
-use super::operator::{ExecContext, Flow, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use crate::error::Result;
 
 /// Counts the rows of its input, and hands on one row: `{n: …}`.
 pub struct Count {
-    input: Box<dyn Operator>,
     skip: u64,
     limit: Option<u64>,
     /// Rows met so far, with those passed over.
     met: u64,
-    stats: OpStats,
 }
 
 impl Count {
     /// Counts the rows behind the first `skip` ones, and no more than `limit`.
-    pub fn new(input: Box<dyn Operator>, skip: u64, limit: Option<u64>) -> Count {
+    pub fn new(skip: u64, limit: Option<u64>) -> Count {
         Count {
-            input,
             skip,
             limit,
             met: 0,
-            stats: OpStats::default(),
         }
     }
 }
 
 impl Operator for Count {
-    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
-        let Count {
-            input,
-            skip,
-            limit,
-            met,
-            stats,
-        } = self;
+    fn pull(
+        &mut self,
+        cx: &ExecContext,
+        inputs: &mut Inputs,
+        _: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Pulled> {
+        let Count { skip, limit, met } = self;
         let most = limit.map_or(u64::MAX, |limit| limit.saturating_add(*skip));
         if *met < most {
-            let pulled = input.pull(cx, &mut |_| {
+            let pulled = inputs.pull(cx, &mut |_| {
                 *met += 1;
                 Ok(match *met < most {
                     true => Flow::Continue,
@@ -57,22 +53,14 @@ impl Operator for Count {
             doc: &doc! {"n": n},
             ..RowRef::of_key(&[])
         })?;
-        Ok(stats.end())
-    }
-
-    fn stats(&self) -> OpStats {
-        self.stats
-    }
-
-    fn inputs(&self) -> Vec<&dyn Operator> {
-        vec![&*self.input]
+        Ok(Pulled::End)
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
         Some("COUNT")
     }
 
-    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, _: &OpStats, describer: &Describer<'_>) {
         if describer.executed {
             let found = self.met.saturating_sub(self.skip);
             stage.push("nCounted", describe::count(found));
@@ -105,7 +93,13 @@ impl RecordCount {
 }
 
 impl Operator for RecordCount {
-    fn pull(&mut self, _: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
+    fn pull(
+        &mut self,
+        _: &ExecContext,
+        _: &mut Inputs,
+        _: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Pulled> {
         let n = i64::try_from(self.counted()).unwrap_or(i64::MAX);
         sink(RowRef {
             doc: &doc! {"n": n},
@@ -114,29 +108,14 @@ impl Operator for RecordCount {
         Ok(Pulled::End)
     }
 
-    fn stats(&self) -> OpStats {
-        OpStats {
-            ended: true,
-            ..OpStats::default()
-        }
-    }
-
-    fn inputs(&self) -> Vec<&dyn Operator> {
-        Vec::new()
-    }
-
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
         Some("RECORD_STORE_FAST_COUNT")
     }
 
-    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, _: &OpStats, describer: &Describer<'_>) {
         if describer.executed {
             stage.push("nCounted", describe::count(self.counted()));
             stage.push("nSkipped", describe::count(self.documents.min(self.skip)));
         }
-    }
-
-    fn works(&self) -> u64 {
-        0
     }
 }

@@ -7,7 +7,7 @@ use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc, key};
 use frond_query::Environment;
 use frond_query::matcher::{Filter, canonical_conditions, together};
 
-use super::operator::{OpStats, Operator};
+use super::operator::{Node, OpStats};
 use crate::intervals::{Interval, Intervals, Label};
 use crate::keyspace::Direction;
 use crate::plan::IndexAccess;
@@ -116,20 +116,20 @@ pub struct Describer<'a> {
 
 impl Describer<'_> {
     /// An operator and its inputs.
-    pub fn stage(&self, operator: &dyn Operator) -> DocBuf {
-        let inputs = operator.inputs();
-        let Some(name) = operator.name(self) else {
-            return match inputs.first() {
-                Some(input) => self.stage(*input),
-                None => DocBuf::new(),
-            };
+    pub fn stage(&self, node: &Node) -> DocBuf {
+        let inputs = node.inputs();
+        let Some(name) = node.operator().name(self) else {
+            return inputs
+                .first()
+                .map(|input| self.stage(input))
+                .unwrap_or_default();
         };
-        let mut stage = self.begin(name, &operator.stats(), operator.works());
-        operator.describe(&mut stage, self);
-        match inputs.as_slice() {
+        let mut stage = self.begin(name, node.stats(), node.works());
+        node.operator().describe(&mut stage, node.stats(), self);
+        match inputs {
             [] => {}
             [input] if !matches!(name, "OR" | "SORT_MERGE") => {
-                stage.push("inputStage", &self.stage(*input));
+                stage.push("inputStage", &self.stage(input));
             }
             _ => stage.push_array("inputStages", |stages| {
                 for input in inputs {

@@ -8,7 +8,7 @@ use frond_query::matcher::Filter;
 use super::describe::{Describer, Part, count};
 use super::index_scan::{damaged, orphan, parts_of};
 use super::key_scan::{KeyScan, Step};
-use super::operator::{ExecContext, Flow, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use super::reader::Reader;
 use crate::error::Result;
 use crate::index::covered;
@@ -34,7 +34,6 @@ pub struct DistinctScan {
     last: Vec<u8>,
     /// How many entries with it were passed over.
     repeated: u32,
-    stats: OpStats,
 }
 
 impl DistinctScan {
@@ -53,7 +52,6 @@ impl DistinctScan {
             reader,
             last: Vec::new(),
             repeated: 0,
-            stats: OpStats::default(),
         }
     }
 }
@@ -69,7 +67,13 @@ fn ends_at(spec: &IndexSpec, fields: &[u8], position: usize) -> Option<(usize, u
 }
 
 impl Operator for DistinctScan {
-    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
+    fn pull(
+        &mut self,
+        cx: &ExecContext,
+        _: &mut Inputs,
+        stats: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Pulled> {
         let DistinctScan {
             scan,
             access,
@@ -78,7 +82,6 @@ impl Operator for DistinctScan {
             reader,
             last,
             repeated,
-            stats,
         } = self;
         let index = &*access.index;
         let forward = access.direction == Direction::Forward;
@@ -134,29 +137,21 @@ impl Operator for DistinctScan {
         })
     }
 
-    fn stats(&self) -> OpStats {
-        self.stats
-    }
-
-    fn inputs(&self) -> Vec<&dyn Operator> {
-        Vec::new()
-    }
-
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
         Some("DISTINCT_SCAN")
     }
 
-    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, stats: &OpStats, describer: &Describer<'_>) {
         describer.push_filter(stage, &Part::Keys(self.access.clone()));
         describer.push_index(stage, &self.access);
-        describer.push_scan_figures(stage, &self.stats);
-        if describer.executed && self.stats.docs_examined > 0 {
-            stage.push("docsExamined", count(self.stats.docs_examined));
+        describer.push_scan_figures(stage, stats);
+        if describer.executed && stats.docs_examined > 0 {
+            stage.push("docsExamined", count(stats.docs_examined));
         }
     }
 
-    fn works(&self) -> u64 {
-        self.stats.works
+    fn works(&self, stats: &OpStats, _: u64) -> u64 {
+        stats.works
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::ExecStats;
 use super::coll_scan::CollScan;
-use super::operator::{ExecContext, Flow, Operator, Pulled, Row, Sink};
+use super::operator::{ExecContext, Flow, Inputs, Node, OpStats, Operator, Pulled, Row, Sink};
 use crate::catalog::Collection;
 use crate::context::OpContext;
 use crate::error::Result;
@@ -12,7 +12,7 @@ use crate::keyspace::Snapshot;
 
 /// Pulls rows out of a collection.
 pub struct Executor {
-    root: Box<dyn Operator>,
+    root: Node,
     cx: ExecContext,
     keeps_keys: bool,
     ended: bool,
@@ -21,7 +21,7 @@ pub struct Executor {
 impl Executor {
     /// Operators over a snapshot; nothing is read yet. Rows that are taken one by one keep their keys if `keeps_keys`.
     pub fn new(
-        root: Box<dyn Operator>,
+        root: Node,
         collection: Arc<Collection>,
         snapshot: Snapshot,
         limits: OpContext,
@@ -64,22 +64,22 @@ impl Executor {
 
     /// What was looked at so far.
     pub fn stats(&self) -> ExecStats {
-        ExecStats::of(&*self.root)
+        ExecStats::of(&self.root)
     }
 
     /// The outermost operator.
-    pub fn root(&self) -> &dyn Operator {
-        &*self.root
+    pub fn root(&self) -> &Node {
+        &self.root
+    }
+
+    /// From here on operators take their times, for `explain`.
+    pub fn take_times(&mut self) {
+        self.cx.take_times();
     }
 
     /// Lets a trial run pause after this much work.
     pub fn set_work_max(&self, work_max: u64) {
         self.cx.set_work_max(work_max);
-    }
-
-    /// Whether a trial run paused.
-    pub fn is_out_of_work(&self) -> bool {
-        self.cx.is_out_of_work()
     }
 
     /// Sets the limits for what follows.
@@ -92,6 +92,7 @@ impl Executor {
 pub struct TailScan {
     scan: CollScan,
     cx: ExecContext,
+    stats: OpStats,
     keeps_keys: bool,
 }
 
@@ -106,6 +107,7 @@ impl TailScan {
     ) -> TailScan {
         TailScan {
             scan,
+            stats: OpStats::default(),
             cx: ExecContext::new(collection, snapshot, limits),
             keeps_keys,
         }
@@ -118,7 +120,8 @@ impl TailScan {
     pub fn next_row(&mut self) -> Result<Option<Row>> {
         let keeps_keys = self.keeps_keys;
         let mut next = None;
-        self.scan.pull(&self.cx, &mut |row| {
+        let (inputs, stats) = (&mut Inputs::default(), &mut self.stats);
+        self.scan.pull(&self.cx, inputs, stats, &mut |row| {
             next = Some(row.to_row(keeps_keys));
             Ok(Flow::Pause)
         })?;
@@ -132,7 +135,7 @@ impl TailScan {
 
     /// What was looked at so far.
     pub fn stats(&self) -> ExecStats {
-        ExecStats::of(&self.scan)
+        ExecStats::from(&self.stats)
     }
 
     /// Sets the limits for what follows.

@@ -3,7 +3,7 @@
 use frond_bson::DocBuf;
 
 use super::describe::{Describer, count};
-use super::operator::{ExecContext, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use super::reader::Reader;
 use crate::error::Result;
 
@@ -12,7 +12,6 @@ pub struct IdLookup {
     /// The encoded `_id`; taken when it is looked up.
     key: Option<Vec<u8>>,
     reader: Reader,
-    stats: OpStats,
 }
 
 impl IdLookup {
@@ -21,47 +20,44 @@ impl IdLookup {
         IdLookup {
             key: Some(key),
             reader,
-            stats: OpStats::default(),
         }
     }
 }
 
 impl Operator for IdLookup {
-    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
+    fn pull(
+        &mut self,
+        cx: &ExecContext,
+        _: &mut Inputs,
+        stats: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Pulled> {
         if let Some(key) = self.key.take() {
             cx.collection.id_uses().add();
-            self.stats.works += 1;
-            self.stats.keys_examined += 1;
+            stats.works += 1;
+            stats.keys_examined += 1;
             cx.spend();
             if let Some(record) = cx.snapshot.get(cx.collection.primary, &key)? {
                 let row = RowRef::of_key(&key);
                 // It is the only row, so it does not matter whether more are wanted.
-                self.reader.read(cx, row, &record, &mut self.stats, sink)?;
+                self.reader.read(cx, row, &record, stats, sink)?;
             }
         }
-        Ok(self.stats.end())
-    }
-
-    fn stats(&self) -> OpStats {
-        self.stats
-    }
-
-    fn inputs(&self) -> Vec<&dyn Operator> {
-        Vec::new()
+        Ok(Pulled::End)
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
         Some("IDHACK")
     }
 
-    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, stats: &OpStats, describer: &Describer<'_>) {
         if describer.executed {
-            stage.push("keysExamined", count(self.stats.keys_examined));
-            stage.push("docsExamined", count(self.stats.docs_examined));
+            stage.push("keysExamined", count(stats.keys_examined));
+            stage.push("docsExamined", count(stats.docs_examined));
         }
     }
 
-    fn works(&self) -> u64 {
-        self.stats.works
+    fn works(&self, stats: &OpStats, _: u64) -> u64 {
+        stats.works
     }
 }

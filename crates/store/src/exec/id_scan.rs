@@ -5,7 +5,7 @@ use frond_bson::{DocBuf, doc, key};
 
 use super::describe::Describer;
 use super::key_scan::KeyScan;
-use super::operator::{ExecContext, Flow, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use crate::error::Result;
 use crate::index::spec::ID_INDEX_NAME;
 use crate::intervals::{Intervals, invert};
@@ -28,7 +28,6 @@ pub struct IdScan {
     order: Option<bool>,
     /// Whether rows are only counted.
     counts: bool,
-    stats: OpStats,
 }
 
 impl IdScan {
@@ -48,7 +47,6 @@ impl IdScan {
             direction,
             order: None,
             counts: false,
-            stats: OpStats::default(),
         }
     }
 }
@@ -104,13 +102,14 @@ impl IdScan {
 }
 
 impl Operator for IdScan {
-    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
-        let IdScan {
-            search,
-            order,
-            stats,
-            ..
-        } = self;
+    fn pull(
+        &mut self,
+        cx: &ExecContext,
+        _: &mut Inputs,
+        stats: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Pulled> {
+        let IdScan { search, order, .. } = self;
         if stats.works == 0 {
             cx.collection.id_uses().add();
         }
@@ -134,17 +133,9 @@ impl Operator for IdScan {
                         return Ok(Pulled::Paused);
                     }
                 }
-                Ok(stats.end())
+                Ok(Pulled::End)
             }
         }
-    }
-
-    fn stats(&self) -> OpStats {
-        self.stats
-    }
-
-    fn inputs(&self) -> Vec<&dyn Operator> {
-        Vec::new()
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
@@ -154,7 +145,7 @@ impl Operator for IdScan {
         })
     }
 
-    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, stats: &OpStats, describer: &Describer<'_>) {
         stage.push("keyPattern", &doc! {"_id": 1});
         stage.push("indexName", ID_INDEX_NAME);
         describer.push_collation(stage, describer.id_collator);
@@ -166,10 +157,10 @@ impl Operator for IdScan {
         let bounds = [("_id", &self.ranges, key::Direction::Ascending)];
         let collator = describer.id_collator;
         describer.push_bounds(stage, self.direction, bounds.into_iter(), collator);
-        describer.push_scan_figures(stage, &self.stats);
+        describer.push_scan_figures(stage, stats);
     }
 
-    fn works(&self) -> u64 {
-        self.stats.works
+    fn works(&self, stats: &OpStats, _: u64) -> u64 {
+        stats.works
     }
 }

@@ -7,7 +7,7 @@ use frond_query::matcher::Filter;
 
 use super::describe::{Describer, Part, count};
 use super::key_scan::KeyScan;
-use super::operator::{ExecContext, Flow, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use super::reader::Reader;
 use super::seen::Seen;
 use crate::error::{Error, Result, corrupt};
@@ -40,7 +40,6 @@ pub struct IndexScan {
     order: Vec<OrderPart>,
     /// Whether rows are only counted.
     counts: bool,
-    stats: OpStats,
 }
 
 impl IndexScan {
@@ -55,7 +54,6 @@ impl IndexScan {
             shows_key: false,
             order: Vec::new(),
             counts: false,
-            stats: OpStats::default(),
         }
     }
 
@@ -93,7 +91,13 @@ pub(super) fn parts_of<'a>(
 }
 
 impl Operator for IndexScan {
-    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
+    fn pull(
+        &mut self,
+        cx: &ExecContext,
+        _: &mut Inputs,
+        stats: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Pulled> {
         let IndexScan {
             scan,
             access,
@@ -101,7 +105,6 @@ impl Operator for IndexScan {
             seen,
             shows_key,
             order,
-            stats,
             ..
         } = self;
         let index = &*access.index;
@@ -160,14 +163,6 @@ impl Operator for IndexScan {
         })
     }
 
-    fn stats(&self) -> OpStats {
-        self.stats
-    }
-
-    fn inputs(&self) -> Vec<&dyn Operator> {
-        Vec::new()
-    }
-
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
         Some(match self.counts {
             true => "COUNT_SCAN",
@@ -175,18 +170,18 @@ impl Operator for IndexScan {
         })
     }
 
-    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, stats: &OpStats, describer: &Describer<'_>) {
         describer.push_filter(stage, &self.part);
         describer.push_index(stage, &self.access);
-        describer.push_scan_figures(stage, &self.stats);
-        if describer.executed && self.stats.docs_examined > 0 {
+        describer.push_scan_figures(stage, stats);
+        if describer.executed && stats.docs_examined > 0 {
             // A field that is null in its entry may be missing from the document.
-            stage.push("docsExamined", count(self.stats.docs_examined));
+            stage.push("docsExamined", count(stats.docs_examined));
         }
     }
 
-    fn works(&self) -> u64 {
-        self.stats.works
+    fn works(&self, stats: &OpStats, _: u64) -> u64 {
+        stats.works
     }
 }
 

@@ -131,7 +131,7 @@ impl KeyScan {
             self.open(&cx.snapshot, range, stats)?;
         }
         let Some(cursor) = &mut self.cursor else {
-            return Ok(stats.end());
+            return Ok(Pulled::End);
         };
         while let Some((key, value)) = cursor.next()? {
             if cx.is_out_of_work() {
@@ -167,7 +167,7 @@ impl KeyScan {
             cursor.seek(&target)?;
         }
         self.cursor = None;
-        Ok(stats.end())
+        Ok(Pulled::End)
     }
 }
 

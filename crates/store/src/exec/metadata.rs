@@ -8,25 +8,22 @@ use frond_query::meta::{MetaField, MetaFields, Metadata};
 use frond_query::sort::SortSpec;
 
 use super::describe::Describer;
-use super::operator::{ExecContext, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use crate::error::Result;
 
 /// Adds metadata, and the `_id` as the fields of the index where that is on `_id`.
 pub struct AddMetadata {
-    input: Box<dyn Operator>,
     filter: Arc<Filter>,
     wanted: MetaFields,
     /// What rows show as `$meta: "sortKey"`.
     sort: Option<SortSpec>,
     /// Whether the rows come by the index on `_id`.
     by_id: bool,
-    stats: OpStats,
 }
 
 impl AddMetadata {
     /// Adds what is `wanted`. The filter says which text and which point are meant.
     pub fn new(
-        input: Box<dyn Operator>,
         filter: Arc<Filter>,
         wanted: MetaFields,
         sort: &SortSpec,
@@ -34,12 +31,10 @@ impl AddMetadata {
     ) -> AddMetadata {
         let shows_sort = wanted.has(MetaField::SortKey) && !sort.is_empty();
         AddMetadata {
-            input,
             filter,
             wanted,
             sort: shows_sort.then(|| sort.clone()),
             by_id,
-            stats: OpStats::default(),
         }
     }
 }
@@ -79,16 +74,20 @@ fn of_row(
 }
 
 impl Operator for AddMetadata {
-    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
+    fn pull(
+        &mut self,
+        cx: &ExecContext,
+        inputs: &mut Inputs,
+        stats: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Pulled> {
         let AddMetadata {
-            input,
             filter,
             wanted,
             sort,
             by_id,
-            stats,
         } = self;
-        let pulled = input.pull(cx, &mut |row| {
+        inputs.pull(cx, &mut |row| {
             stats.advanced += 1;
             let mut id_key = DocBuf::new();
             let mut row = row;
@@ -109,22 +108,10 @@ impl Operator for AddMetadata {
                 meta: Some(&meta),
                 ..row
             })
-        })?;
-        stats.ended = pulled == Pulled::End;
-        Ok(pulled)
-    }
-
-    fn stats(&self) -> OpStats {
-        self.stats
-    }
-
-    fn inputs(&self) -> Vec<&dyn Operator> {
-        vec![&*self.input]
+        })
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
         None
     }
-
-    fn describe(&self, _: &mut DocBuf, _: &Describer<'_>) {}
 }

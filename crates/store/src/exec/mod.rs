@@ -36,11 +36,10 @@ pub mod sort;
 pub mod sort_merge;
 pub mod tail;
 pub mod text_match;
-pub mod timed;
 pub mod trial;
 pub mod union;
 
-use operator::Operator;
+use operator::{Node, OpStats};
 
 /// What a plan has looked at, for `explain` and the profiler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,24 +52,28 @@ pub struct ExecStats {
     pub large_examined: u64,
 }
 
+impl From<&OpStats> for ExecStats {
+    fn from(stats: &OpStats) -> ExecStats {
+        ExecStats {
+            keys_examined: stats.keys_examined,
+            docs_examined: stats.docs_examined,
+            large_examined: stats.large_examined,
+        }
+    }
+}
+
 impl ExecStats {
     /// The sum over an operator and its inputs.
-    pub fn of(operator: &dyn Operator) -> ExecStats {
-        let own = operator.stats();
-        let own = ExecStats {
-            keys_examined: own.keys_examined,
-            docs_examined: own.docs_examined,
-            large_examined: own.large_examined,
-        };
-        let inputs = operator.inputs();
-        inputs.iter().fold(own, |sum, input| {
-            let one = ExecStats::of(*input);
-            ExecStats {
+    pub fn of(node: &Node) -> ExecStats {
+        let own = ExecStats::from(node.stats());
+        node.inputs()
+            .iter()
+            .map(ExecStats::of)
+            .fold(own, |sum, one| ExecStats {
                 keys_examined: sum.keys_examined + one.keys_examined,
                 docs_examined: sum.docs_examined + one.docs_examined,
                 large_examined: sum.large_examined + one.large_examined,
-            }
-        })
+            })
     }
 
     /// Units of work: keys and documents looked at.

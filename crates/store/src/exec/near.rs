@@ -14,7 +14,7 @@ use frond_error::ErrorCode;
 use super::describe::{Describer, Part, count};
 use super::index_scan::{damaged, orphan, parts_of};
 use super::key_scan::{KeyScan, Step};
-use super::operator::{ExecContext, Flow, OpStats, Operator, Pulled, Row, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Row, RowRef, Sink};
 use super::reader::Reader;
 use super::seen::Seen;
 use crate::error::{Result, command};
@@ -91,7 +91,6 @@ pub struct NearScan {
     scanned: OpStats,
     /// The figures of the documents that were read.
     fetched: OpStats,
-    stats: OpStats,
 }
 
 impl NearScan {
@@ -117,8 +116,38 @@ impl NearScan {
             ended: from > end,
             scanned: OpStats::default(),
             fetched: OpStats::default(),
-            stats: OpStats::default(),
             access,
+        }
+    }
+
+    /// Reads ring by ring, and hands the documents of each on.
+    fn read_rings(
+        &mut self,
+        cx: &ExecContext,
+        stats: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Pulled> {
+        loop {
+            while let Some(found) = self.ready.pop() {
+                stats.advanced += 1;
+                if sink(found.row.as_ref())? == Flow::Pause {
+                    return Ok(Pulled::Paused);
+                }
+            }
+            if self.scan.is_none() {
+                if self.ended {
+                    return Ok(Pulled::End);
+                }
+                if stats.works == 0 {
+                    self.access.scan.index.uses().add();
+                }
+                stats.works += 1;
+                self.open_ring(cx)?;
+            }
+            if self.read_ring(cx)? == Pulled::Paused {
+                return Ok(Pulled::Paused);
+            }
+            self.close_ring();
         }
     }
 
@@ -290,54 +319,26 @@ impl NearScan {
 }
 
 impl Operator for NearScan {
-    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
-        loop {
-            while let Some(found) = self.ready.pop() {
-                self.stats.advanced += 1;
-                if sink(found.row.as_ref())? == Flow::Pause {
-                    return Ok(Pulled::Paused);
-                }
-            }
-            if self.scan.is_none() {
-                if self.ended {
-                    return Ok(self.stats.end());
-                }
-                if self.stats.works == 0 {
-                    self.access.scan.index.uses().add();
-                }
-                self.stats.works += 1;
-                self.open_ring(cx)?;
-            }
-            if self.read_ring(cx)? == Pulled::Paused {
-                return Ok(Pulled::Paused);
-            }
-            self.close_ring();
-        }
-    }
-
-    /// Its own figures with those of its scans and of what they fetched.
-    fn stats(&self) -> OpStats {
-        OpStats {
-            keys_examined: self.scanned.keys_examined,
-            seeks: self.scanned.seeks,
-            dups_tested: self.scanned.dups_tested,
-            dups_dropped: self.scanned.dups_dropped,
-            docs_examined: self.fetched.docs_examined,
-            large_examined: self.fetched.large_examined,
-            memory_bytes: self.held_bytes as u64,
-            ..self.stats
-        }
-    }
-
-    fn inputs(&self) -> Vec<&dyn Operator> {
-        Vec::new()
+    fn pull(
+        &mut self,
+        cx: &ExecContext,
+        _: &mut Inputs,
+        stats: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Pulled> {
+        let pulled = self.read_rings(cx, stats, sink)?;
+        // Its own figures are those of its scans and of what they fetched.
+        stats.keys_examined = self.scanned.keys_examined;
+        stats.docs_examined = self.fetched.docs_examined;
+        stats.large_examined = self.fetched.large_examined;
+        Ok(pulled)
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
         Some(self.access.field.stage())
     }
 
-    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, _: &OpStats, describer: &Describer<'_>) {
         let spec = &self.access.scan.index.spec;
         stage.push("keyPattern", &spec.key);
         stage.push("indexName", spec.name.as_str());
@@ -355,7 +356,7 @@ impl Operator for NearScan {
         stage.push_array("inputStages", |stages| stages.push(&fetch));
     }
 
-    fn works(&self) -> u64 {
-        self.scanned.works + self.stats.advanced
+    fn works(&self, stats: &OpStats, _: u64) -> u64 {
+        self.scanned.works + stats.advanced
     }
 }

@@ -8,7 +8,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf};
 use frond_query::meta::Metadata;
@@ -157,12 +157,6 @@ pub struct OpStats {
 }
 
 impl OpStats {
-    /// Notes the end, and reports it.
-    pub fn end(&mut self) -> Pulled {
-        self.ended = true;
-        Pulled::End
-    }
-
     /// Counts a document, by its record.
     pub fn examine(&mut self, record: &[u8]) {
         self.docs_examined += 1;
@@ -180,6 +174,8 @@ pub struct ExecContext {
     steps: Cell<u32>,
     /// Keys and documents that a trial run may still look at; without limit otherwise.
     work_left: Cell<u64>,
+    /// Whether operators take their times, for `explain`: only that pays for the clock.
+    takes_times: bool,
 }
 
 impl ExecContext {
@@ -191,6 +187,7 @@ impl ExecContext {
             limits,
             steps: Cell::new(0),
             work_left: Cell::new(u64::MAX),
+            takes_times: false,
         }
     }
 
@@ -226,6 +223,11 @@ impl ExecContext {
         self.work_left.set(work_max);
     }
 
+    /// From here on operators take their times.
+    pub fn take_times(&mut self) {
+        self.takes_times = true;
+    }
+
     /// Sets the limits for what follows.
     pub fn set_limits(&mut self, limits: OpContext) {
         self.limits = limits;
@@ -234,29 +236,136 @@ impl ExecContext {
 
 /// A step of a plan: makes rows, or does something with those of its inputs.
 pub trait Operator: Send {
-    /// Hands rows to the sink until it asks for a pause or there are no more. After an error, and after the end, an
-    /// operator is not pulled again.
+    /// Hands rows to the sink until it asks for a pause or there are no more. It counts what it does in `stats`. After
+    /// an error, and after the end, an operator is not pulled again.
     ///
     /// # Errors
     /// The limits of the context; errors of the sink, the query and the engine.
-    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled>;
-
-    /// Its figures so far.
-    fn stats(&self) -> OpStats;
-
-    /// What it pulls from.
-    fn inputs(&self) -> Vec<&dyn Operator>;
+    fn pull(
+        &mut self,
+        cx: &ExecContext,
+        inputs: &mut Inputs,
+        stats: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Pulled>;
 
     /// MongoDB's name of the stage; `None` if `explain` shows only its input.
     fn name(&self, describer: &Describer<'_>) -> Option<&'static str>;
 
     /// Adds what `explain` shows of the stage besides the figures that all stages have.
-    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>);
+    fn describe(&self, _stage: &mut DocBuf, _stats: &OpStats, _describer: &Describer<'_>) {}
 
     /// Units of work, as MongoDB counts them, without the last one that meets the end: rows, and pulls on which there
-    /// was none to give.
-    fn works(&self) -> u64 {
-        let inputs = self.inputs();
-        inputs.iter().map(|input| input.works()).sum()
+    /// was none to give. `inputs` are those of its inputs.
+    fn works(&self, _stats: &OpStats, inputs: u64) -> u64 {
+        inputs
+    }
+}
+
+/// An operator in a tree: with its inputs and its figures.
+pub struct Node {
+    operator: Box<dyn Operator>,
+    inputs: Inputs,
+    stats: OpStats,
+}
+
+impl Node {
+    /// An operator without inputs.
+    pub fn leaf(operator: impl Operator + 'static) -> Node {
+        Node::over(operator, Vec::new())
+    }
+
+    /// An operator over these inputs.
+    pub fn over(operator: impl Operator + 'static, inputs: Vec<Node>) -> Node {
+        Node {
+            operator: Box::new(operator),
+            inputs: Inputs(inputs),
+            stats: OpStats::default(),
+        }
+    }
+
+    /// Hands rows to the sink until it asks for a pause or there are no more.
+    ///
+    /// # Errors
+    /// As [`Operator::pull`].
+    pub fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
+        let pulled = match cx.takes_times {
+            false => (self.operator).pull(cx, &mut self.inputs, &mut self.stats, sink),
+            true => self.pull_timed(cx, sink),
+        }?;
+        self.stats.ended = pulled == Pulled::End;
+        Ok(pulled)
+    }
+
+    /// Takes the time of the operator and its inputs, without that of the operators that get its rows.
+    fn pull_timed(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
+        let start = Instant::now();
+        let mut of_consumer = Duration::ZERO;
+        let pulled = (self.operator).pull(cx, &mut self.inputs, &mut self.stats, &mut |row| {
+            let start = Instant::now();
+            let flow = sink(row);
+            of_consumer += start.elapsed();
+            flow
+        });
+        self.stats.time += start.elapsed().saturating_sub(of_consumer);
+        pulled
+    }
+
+    /// The operator.
+    pub fn operator(&self) -> &dyn Operator {
+        &*self.operator
+    }
+
+    /// What it pulls from.
+    pub fn inputs(&self) -> &[Node] {
+        &self.inputs.0
+    }
+
+    /// Its figures so far.
+    pub fn stats(&self) -> &OpStats {
+        &self.stats
+    }
+
+    /// Units of work, see [`Operator::works`].
+    pub fn works(&self) -> u64 {
+        let inputs = self.inputs().iter().map(Node::works).sum();
+        self.operator.works(&self.stats, inputs)
+    }
+}
+
+/// The inputs of an operator.
+#[derive(Default)]
+pub struct Inputs(Vec<Node>);
+
+impl Inputs {
+    /// Pulls from the only input. There is nothing to pull without one.
+    ///
+    /// # Errors
+    /// As [`Operator::pull`].
+    #[inline]
+    pub fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
+        self.pull_from(0, cx, sink)
+    }
+
+    /// Pulls from the input at a position; there is nothing to pull beyond the last one.
+    ///
+    /// # Errors
+    /// As [`Operator::pull`].
+    #[inline]
+    pub fn pull_from(
+        &mut self,
+        position: usize,
+        cx: &ExecContext,
+        sink: Sink<'_>,
+    ) -> Result<Pulled> {
+        match self.0.get_mut(position) {
+            Some(input) => input.pull(cx, sink),
+            None => Ok(Pulled::End),
+        }
+    }
+
+    /// The number of inputs.
+    pub fn len(&self) -> usize {
+        self.0.len()
     }
 }

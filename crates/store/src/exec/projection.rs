@@ -4,27 +4,20 @@ use frond_bson::{Doc, DocBuf, Value};
 use frond_query::projection::Projection as Shape;
 
 use super::describe::Describer;
-use super::operator::{ExecContext, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use crate::error::Result;
 
 /// Applies a projection.
 pub struct Projection {
-    input: Box<dyn Operator>,
     shape: Shape,
-    stats: OpStats,
     /// Whether the rows of the input are made of index entries.
     covered: bool,
 }
 
 impl Projection {
     /// Shows of each row what `shape` says; `covered` if rows are made of index entries.
-    pub fn new(input: Box<dyn Operator>, shape: Shape, covered: bool) -> Projection {
-        Projection {
-            input,
-            shape,
-            covered,
-            stats: OpStats::default(),
-        }
+    pub fn new(shape: Shape, covered: bool) -> Projection {
+        Projection { shape, covered }
     }
 }
 
@@ -36,28 +29,19 @@ fn is_simple(projection: &Doc) -> bool {
 }
 
 impl Operator for Projection {
-    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
-        let Projection {
-            input,
-            shape,
-            stats,
-            ..
-        } = self;
-        let pulled = input.pull(cx, &mut |row| {
+    fn pull(
+        &mut self,
+        cx: &ExecContext,
+        inputs: &mut Inputs,
+        stats: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Pulled> {
+        let shape = &self.shape;
+        inputs.pull(cx, &mut |row| {
             let doc = shape.apply_with(row.doc, row.positional, row.meta)?;
             stats.advanced += 1;
             sink(RowRef { doc: &doc, ..row })
-        })?;
-        stats.ended = pulled == Pulled::End;
-        Ok(pulled)
-    }
-
-    fn stats(&self) -> OpStats {
-        self.stats
-    }
-
-    fn inputs(&self) -> Vec<&dyn Operator> {
-        vec![&*self.input]
+        })
     }
 
     fn name(&self, describer: &Describer<'_>) -> Option<&'static str> {
@@ -70,7 +54,7 @@ impl Operator for Projection {
         })
     }
 
-    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, _: &OpStats, describer: &Describer<'_>) {
         describer
             .room
             .push(stage, "transformBy", describer.projection);
@@ -78,44 +62,24 @@ impl Operator for Projection {
 }
 
 /// Shows the fields of the index that led to each row, empty if none did: `returnKey`.
-pub struct ReturnKey {
-    input: Box<dyn Operator>,
-    stats: OpStats,
-}
-
-impl ReturnKey {
-    /// Shows the fields of the index of each row.
-    pub fn new(input: Box<dyn Operator>) -> ReturnKey {
-        ReturnKey {
-            input,
-            stats: OpStats::default(),
-        }
-    }
-}
+pub struct ReturnKey;
 
 impl Operator for ReturnKey {
-    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
-        let ReturnKey { input, stats } = self;
-        let pulled = input.pull(cx, &mut |row| {
+    fn pull(
+        &mut self,
+        cx: &ExecContext,
+        inputs: &mut Inputs,
+        stats: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Pulled> {
+        inputs.pull(cx, &mut |row| {
             stats.advanced += 1;
             let doc = row.index_key.unwrap_or(Doc::empty());
             sink(RowRef { doc, ..row })
-        })?;
-        stats.ended = pulled == Pulled::End;
-        Ok(pulled)
-    }
-
-    fn stats(&self) -> OpStats {
-        self.stats
-    }
-
-    fn inputs(&self) -> Vec<&dyn Operator> {
-        vec![&*self.input]
+        })
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
         Some("RETURN_KEY")
     }
-
-    fn describe(&self, _: &mut DocBuf, _: &Describer<'_>) {}
 }

@@ -1,56 +1,35 @@
 //! Record ids, as `showRecordId` shows them.
 
-use frond_bson::DocBuf;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::describe::Describer;
-use super::operator::{ExecContext, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use crate::catalog::record_of_key;
 use crate::error::Result;
 
 /// Adds `$recordId` to each document.
-pub struct RecordId {
-    input: Box<dyn Operator>,
-    stats: OpStats,
-}
-
-impl RecordId {
-    /// Adds the record ids of the rows of `input`, which come with their keys.
-    pub fn new(input: Box<dyn Operator>) -> RecordId {
-        RecordId {
-            input,
-            stats: OpStats::default(),
-        }
-    }
-}
+pub struct RecordId;
 
 impl Operator for RecordId {
-    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
-        let RecordId { input, stats } = self;
+    fn pull(
+        &mut self,
+        cx: &ExecContext,
+        inputs: &mut Inputs,
+        stats: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Pulled> {
         let by_record = cx.collection.is_by_record();
-        let pulled = input.pull(cx, &mut |row| {
+        inputs.pull(cx, &mut |row| {
             let mut doc = row.doc.to_owned();
             doc.push("$recordId", record_id(row.key, by_record));
             stats.advanced += 1;
             sink(RowRef { doc: &doc, ..row })
-        })?;
-        stats.ended = pulled == Pulled::End;
-        Ok(pulled)
-    }
-
-    fn stats(&self) -> OpStats {
-        self.stats
-    }
-
-    fn inputs(&self) -> Vec<&dyn Operator> {
-        vec![&*self.input]
+        })
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
         None
     }
-
-    fn describe(&self, _: &mut DocBuf, _: &Describer<'_>) {}
 }
 
 /// The record id of a document, by its key. Where documents lie under their `_id`, a number is made of that: the same

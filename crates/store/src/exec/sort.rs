@@ -7,7 +7,7 @@ use frond_query::sort::SortSpec;
 use frond_query::spill::{Budget, Record, Sorted, Sorter};
 
 use super::describe::{Describer, count};
-use super::operator::{ExecContext, Flow, OpStats, Operator, Pulled, Row, Sink};
+use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Row, Sink};
 use crate::error::Result;
 
 /// What one row costs beside its bytes.
@@ -23,7 +23,6 @@ enum State {
 /// Pulls all rows and gives the first `limit` of them in order, all if there is no limit. With a limit, no more than
 /// `limit` rows are held at any time; beyond the budget they go to temporary files.
 pub struct Sort {
-    input: Box<dyn Operator>,
     spec: SortSpec,
     limit: Option<u64>,
     budget: Budget,
@@ -31,21 +30,13 @@ pub struct Sort {
     state: State,
     /// Bytes of the documents that were sorted.
     sorted_bytes: u64,
-    stats: OpStats,
 }
 
 impl Sort {
     /// Sorts the rows of `input`; they keep their keys if `keeps_keys`.
-    pub fn new(
-        input: Box<dyn Operator>,
-        spec: SortSpec,
-        limit: Option<u64>,
-        budget: Budget,
-        keeps_keys: bool,
-    ) -> Sort {
+    pub fn new(spec: SortSpec, limit: Option<u64>, budget: Budget, keeps_keys: bool) -> Sort {
         let rows = limit.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
         Sort {
-            input,
             spec,
             limit,
             state: match limit {
@@ -55,25 +46,28 @@ impl Sort {
             budget,
             keeps_keys,
             sorted_bytes: 0,
-            stats: OpStats::default(),
         }
     }
 }
 
 impl Operator for Sort {
-    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
+    fn pull(
+        &mut self,
+        cx: &ExecContext,
+        inputs: &mut Inputs,
+        stats: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Pulled> {
         let Sort {
-            input,
             spec,
             keeps_keys,
             state,
             sorted_bytes,
-            stats,
             ..
         } = self;
         if let State::Reading(sorter) = state {
             let mut key = Vec::new();
-            let pulled = input.pull(cx, &mut |row| {
+            let pulled = inputs.pull(cx, &mut |row| {
                 spec.key_with(row.doc, row.meta, &mut key)?;
                 if sorter.wants(&key) {
                     *sorted_bytes += row.doc.len_bytes() as u64;
@@ -97,22 +91,14 @@ impl Operator for Sort {
             }
             *state = State::Done;
         }
-        Ok(stats.end())
-    }
-
-    fn stats(&self) -> OpStats {
-        self.stats
-    }
-
-    fn inputs(&self) -> Vec<&dyn Operator> {
-        vec![&*self.input]
+        Ok(Pulled::End)
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
         Some("SORT")
     }
 
-    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, _: &OpStats, describer: &Describer<'_>) {
         describer.room.push(stage, "sortPattern", describer.sort);
         stage.push("memLimit", count(self.budget.bytes_max as u64));
         if let Some(limit) = self.limit {
@@ -128,9 +114,9 @@ impl Operator for Sort {
         }
     }
 
-    fn works(&self) -> u64 {
+    fn works(&self, stats: &OpStats, inputs: u64) -> u64 {
         // One for the turn from reading to giving.
-        self.input.works() + 1 + self.stats.advanced
+        inputs + 1 + stats.advanced
     }
 }
 

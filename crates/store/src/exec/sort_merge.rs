@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use frond_bson::DocBuf;
 
 use super::describe::{Describer, count};
-use super::operator::{ExecContext, Flow, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use super::seen::Seen;
 use crate::error::Result;
 
@@ -25,35 +25,28 @@ struct Head {
 /// The rows of its inputs, always the smallest of all heads first. They are rows of indexes: documents are fetched
 /// behind it.
 pub struct SortMerge {
-    inputs: Vec<Box<dyn Operator>>,
     heads: BinaryHeap<Reverse<Head>>,
     /// The inputs whose next row is wanted.
     wanted: Vec<usize>,
     /// Set if inputs can find the same document.
     seen: Option<Seen>,
-    stats: OpStats,
 }
 
 impl SortMerge {
-    /// The merge of `inputs`, whose rows come with what they are ordered by.
-    pub fn new(inputs: Vec<Box<dyn Operator>>, may_repeat: bool) -> SortMerge {
+    /// The merge of so many inputs, whose rows come with what they are ordered by.
+    pub fn new(inputs: usize, may_repeat: bool) -> SortMerge {
         SortMerge {
-            heads: BinaryHeap::with_capacity(inputs.len()),
-            wanted: (0..inputs.len()).collect(),
-            inputs,
+            heads: BinaryHeap::with_capacity(inputs),
+            wanted: (0..inputs).collect(),
             seen: may_repeat.then(Seen::default),
-            stats: OpStats::default(),
         }
     }
 
     /// Reads the next row of each input that is without. False if a trial run is out of work.
-    fn fill(&mut self, cx: &ExecContext) -> Result<bool> {
+    fn fill(&mut self, cx: &ExecContext, inputs: &mut Inputs) -> Result<bool> {
         while let Some(&position) = self.wanted.last() {
             let mut head = None;
-            let Some(input) = self.inputs.get_mut(position) else {
-                break;
-            };
-            let pulled = input.pull(cx, &mut |row| {
+            let pulled = inputs.pull_from(position, cx, &mut |row| {
                 head = Some(Head {
                     order: row.order.to_vec(),
                     input: position,
@@ -74,21 +67,27 @@ impl SortMerge {
 }
 
 impl Operator for SortMerge {
-    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
+    fn pull(
+        &mut self,
+        cx: &ExecContext,
+        inputs: &mut Inputs,
+        stats: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Pulled> {
         loop {
-            if !self.fill(cx)? {
+            if !self.fill(cx, inputs)? {
                 return Ok(Pulled::Paused);
             }
             let Some(Reverse(head)) = self.heads.pop() else {
-                return Ok(self.stats.end());
+                return Ok(Pulled::End);
             };
             self.wanted.push(head.input);
             if let Some(seen) = &mut self.seen
-                && !seen.is_new(&head.key, &mut self.stats)?
+                && !seen.is_new(&head.key, stats)?
             {
                 continue;
             }
-            self.stats.advanced += 1;
+            stats.advanced += 1;
             let index_key = head.index_key.map(DocBuf::from_vec_trusted);
             let row = RowRef {
                 index_key: index_key.as_deref(),
@@ -100,28 +99,19 @@ impl Operator for SortMerge {
         }
     }
 
-    fn stats(&self) -> OpStats {
-        self.stats
-    }
-
-    fn inputs(&self) -> Vec<&dyn Operator> {
-        self.inputs.iter().map(|input| &**input).collect()
-    }
-
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
         Some("SORT_MERGE")
     }
 
-    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, stats: &OpStats, describer: &Describer<'_>) {
         stage.push("sortPattern", describer.sort);
         if describer.executed {
-            stage.push("dupsTested", count(self.stats.dups_tested));
-            stage.push("dupsDropped", count(self.stats.dups_dropped));
+            stage.push("dupsTested", count(stats.dups_tested));
+            stage.push("dupsDropped", count(stats.dups_dropped));
         }
     }
 
-    fn works(&self) -> u64 {
-        let inputs = self.inputs.iter();
-        inputs.map(|input| input.works()).sum::<u64>() + self.stats.advanced
+    fn works(&self, stats: &OpStats, inputs: u64) -> u64 {
+        inputs + stats.advanced
     }
 }

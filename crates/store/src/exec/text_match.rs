@@ -7,48 +7,40 @@ use frond_query::matcher::Filter;
 use frond_query::text::TextMatch as Matcher;
 
 use super::describe::Describer;
-use super::operator::{ExecContext, Flow, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use crate::error::Result;
 use crate::intervals::Interval;
 use crate::plan::IndexAccess;
 
 /// Hands on the documents that satisfy `$text`.
 pub struct TextMatch {
-    input: Box<dyn Operator>,
     access: Arc<IndexAccess>,
     /// The `$text` of the query alone.
     filter: Filter,
     text: Arc<Matcher>,
-    stats: OpStats,
 }
 
 impl TextMatch {
     /// Tests the documents of `input`, which the text index of `access` found, by `filter`.
-    pub fn new(
-        input: Box<dyn Operator>,
-        access: Arc<IndexAccess>,
-        filter: Filter,
-        text: Arc<Matcher>,
-    ) -> TextMatch {
+    pub fn new(access: Arc<IndexAccess>, filter: Filter, text: Arc<Matcher>) -> TextMatch {
         TextMatch {
-            input,
             access,
             filter,
             text,
-            stats: OpStats::default(),
         }
     }
 }
 
 impl Operator for TextMatch {
-    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
-        let TextMatch {
-            input,
-            filter,
-            stats,
-            ..
-        } = self;
-        let pulled = input.pull(cx, &mut |row| {
+    fn pull(
+        &mut self,
+        cx: &ExecContext,
+        inputs: &mut Inputs,
+        stats: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Pulled> {
+        let filter = &self.filter;
+        inputs.pull(cx, &mut |row| {
             let (matches, positional) = filter.run(row.doc)?;
             if !matches {
                 return Ok(Flow::Continue);
@@ -58,24 +50,14 @@ impl Operator for TextMatch {
                 positional: row.positional.or(positional),
                 ..row
             })
-        })?;
-        stats.ended = pulled == Pulled::End;
-        Ok(pulled)
-    }
-
-    fn stats(&self) -> OpStats {
-        self.stats
-    }
-
-    fn inputs(&self) -> Vec<&dyn Operator> {
-        vec![&*self.input]
+        })
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
         Some("TEXT_MATCH")
     }
 
-    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, _: &OpStats, describer: &Describer<'_>) {
         let spec = &self.access.index.spec;
         let mut prefix = DocBuf::new();
         let fields = spec.fields.iter().zip(&self.access.bounds.fields);

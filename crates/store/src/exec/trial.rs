@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use frond_error::ErrorCode;
 use frond_query::matcher::Filter;
 use frond_query::sort::SortSpec;
 
@@ -92,10 +93,7 @@ impl Trial<'_> {
 
     /// Runs one candidate. If it comes to its end, the others have no more work than it needed.
     fn run(&self, position: usize, candidate: &Candidate, work_max: &mut u64) -> Result<TrialRun> {
-        let wanted = Wanted {
-            timed: self.kept.is_some(),
-            ..Wanted::documents(Loading::ForFilter(None))
-        };
+        let wanted = Wanted::documents(Loading::ForFilter(None));
         let builder = Builder {
             collection: self.collection,
             filter: self.filter,
@@ -105,6 +103,9 @@ impl Trial<'_> {
         let (collection, snapshot) = (self.collection.clone(), self.snapshot.clone());
         let rows = builder.rows(candidate.access.clone());
         let mut executor = Executor::new(rows, collection, snapshot, self.context.clone(), false);
+        if self.kept.is_some() {
+            executor.take_times();
+        }
         executor.set_work_max(*work_max);
         let mut found = 0;
         let pulled = executor.for_each(&mut |_| {
@@ -116,6 +117,9 @@ impl Trial<'_> {
         });
         let ended = match pulled {
             Ok(pulled) => pulled == Pulled::End,
+            Err(Error::Command(error)) if is_limit(error.code()) => {
+                return Err(Error::Command(error));
+            }
             // A document on which the filter fails says nothing about the plan.
             Err(Error::Command(_)) => false,
             Err(error) => return Err(error),
@@ -137,4 +141,12 @@ impl Trial<'_> {
             score,
         })
     }
+}
+
+/// Whether an error says that the operation must end.
+fn is_limit(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::MaxTimeMSExpired | ErrorCode::Interrupted | ErrorCode::InterruptedAtShutdown
+    )
 }

@@ -3,36 +3,29 @@
 use frond_bson::DocBuf;
 
 use super::describe::{Describer, count};
-use super::operator::{ExecContext, Flow, OpStats, Operator, Pulled, Sink};
+use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Sink};
 use super::seen::Seen;
 use crate::error::Result;
 
 /// The union of its inputs; a document that several of them find counts once.
+#[derive(Default)]
 pub struct Union {
-    inputs: Vec<Box<dyn Operator>>,
     /// How many of the inputs, at the front, have come to their end.
     ended: usize,
     seen: Seen,
-    stats: OpStats,
-}
-
-impl Union {
-    /// The union of these inputs, in this order.
-    pub fn new(inputs: Vec<Box<dyn Operator>>) -> Union {
-        Union {
-            inputs,
-            ended: 0,
-            seen: Seen::default(),
-            stats: OpStats::default(),
-        }
-    }
 }
 
 impl Operator for Union {
-    fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
-        while let Some(input) = self.inputs.get_mut(self.ended) {
-            let (seen, stats) = (&mut self.seen, &mut self.stats);
-            let pulled = input.pull(cx, &mut |row| {
+    fn pull(
+        &mut self,
+        cx: &ExecContext,
+        inputs: &mut Inputs,
+        stats: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Pulled> {
+        let seen = &mut self.seen;
+        while self.ended < inputs.len() {
+            let pulled = inputs.pull_from(self.ended, cx, &mut |row| {
                 if !seen.is_new(row.key, stats)? {
                     return Ok(Flow::Continue);
                 }
@@ -44,25 +37,17 @@ impl Operator for Union {
             }
             self.ended += 1;
         }
-        Ok(self.stats.end())
-    }
-
-    fn stats(&self) -> OpStats {
-        self.stats
-    }
-
-    fn inputs(&self) -> Vec<&dyn Operator> {
-        self.inputs.iter().map(|input| &**input).collect()
+        Ok(Pulled::End)
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
         Some("OR")
     }
 
-    fn describe(&self, stage: &mut DocBuf, describer: &Describer<'_>) {
+    fn describe(&self, stage: &mut DocBuf, stats: &OpStats, describer: &Describer<'_>) {
         if describer.executed {
-            stage.push("dupsTested", count(self.stats.dups_tested));
-            stage.push("dupsDropped", count(self.stats.dups_dropped));
+            stage.push("dupsTested", count(stats.dups_tested));
+            stage.push("dupsDropped", count(stats.dups_dropped));
         }
     }
 }

@@ -40,6 +40,8 @@ pub fn can_rebuild(spec: &IndexSpec) -> bool {
             .fields
             .iter()
             .all(|a| !has_number(&a.path) && !spec.fields.iter().any(|b| leads_to(a, b)))
+        // The `_id` behind the fields is shown, too.
+        && !spec.fields.iter().any(|field| field.path.starts_with("_id."))
 }
 
 /// The document that an entry shows: its fields at their paths and, unless keys are record ids, the `_id`. The

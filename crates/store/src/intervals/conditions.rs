@@ -400,7 +400,7 @@ impl Conditions {
     /// Whether ranges of these paths, in an index without arrays, hold nothing that does not pass.
     pub fn are_exact_for(&self, has: impl Fn(&str) -> bool) -> bool {
         let mut list = self.list.iter();
-        !self.says_more && list.all(|one| one.is_exact && has(&one.path))
+        !self.impossible && !self.says_more && list.all(|one| one.is_exact && has(&one.path))
     }
 
     /// The conditions on one path.

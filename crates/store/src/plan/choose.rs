@@ -37,7 +37,7 @@ pub struct Query<'a> {
     pub id_collator: &'a Collator,
     /// The index to use.
     pub hint: Option<&'a Hint>,
-    /// The top-level fields that the result shows, if it shows only some and not `None` for all.
+    /// The dotted paths that the result shows; `None` if it shows whole documents.
     pub shown: Option<&'a BTreeSet<String>>,
     /// Bounds of the hinted index.
     pub limits: &'a KeyLimits,
@@ -70,7 +70,7 @@ const RANK_POINT: f64 = 5.0;
 const RANK_BEHIND_RANGE: f64 = 0.25;
 /// Rank of a unique index bounded to one entry.
 const RANK_ONE_ENTRY: f64 = 1000.0;
-/// Rank of one entry for each distinct value.
+/// Rank of one entry for each distinct value, if no condition lets entries be read in vain.
 const RANK_DISTINCT: f64 = RANK_ONE_ENTRY;
 
 /// Picks the plan. `trial` decides between several candidates, ordered by rank.
@@ -88,6 +88,17 @@ pub fn choose(
     if query.filter.text().is_some() {
         return text::choose(collection, query);
     }
+    if !query.limits.is_empty()
+        && !matches!(
+            query.hint,
+            Some(Hint::Name(_) | Hint::Key(_) | Hint::Tree(_))
+        )
+    {
+        return Err(command(
+            ErrorCode::Location(51173),
+            "When using min()/max() a hint of which index to use must be provided",
+        ));
+    }
     if query.hint.is_none()
         && !query.by_record
         && query.sort.natural().is_none()
@@ -100,20 +111,8 @@ pub fn choose(
             return Ok(simple(Access::Id(encoded)));
         }
         let conditions = Conditions::of(query.filter.predicates(), query.id_collator);
-        return Ok(simple(
-            through_id(&query, &conditions, true).map_or(Access::Eof, |found| found.access),
-        ));
-    }
-    if !query.limits.is_empty()
-        && !matches!(
-            query.hint,
-            Some(Hint::Name(_) | Hint::Key(_) | Hint::Tree(_))
-        )
-    {
-        return Err(command(
-            ErrorCode::Location(51173),
-            "When using min()/max() a hint of which index to use must be provided",
-        ));
+        let found = through_id(&query, &conditions, true).filter(|_| !conditions.impossible);
+        return Ok(simple(found.map_or(Access::Eof, |found| found.access)));
     }
     if let Some(access) = hinted_scan(&query)? {
         return Ok(Plan {
@@ -357,7 +356,7 @@ pub(super) fn through_index(
     };
     let routes = routes.into_iter();
     routes
-        .filter_map(|route| by_route(index, query, route, hinted))
+        .filter_map(|route| by_route(index, query, filters, route, hinted))
         .collect()
 }
 
@@ -365,6 +364,7 @@ pub(super) fn through_index(
 fn by_route(
     index: &Arc<Index>,
     query: &Query<'_>,
+    filters: &[&Expr],
     route: Route,
     hinted: bool,
 ) -> Option<Candidate> {
@@ -372,11 +372,9 @@ fn by_route(
     let bounds = &route.bounds;
     if let Some(partial) = &spec.partial
         && !hinted
-        && !partial::implies(
-            query.filter.predicates(),
-            partial.filter.predicates(),
-            &spec.collator,
-        )
+        && !filters
+            .iter()
+            .any(|filter| partial::implies(filter, partial.filter.predicates(), &spec.collator))
     {
         return None;
     }
@@ -418,9 +416,13 @@ fn by_route(
             rank,
         });
     }
-    let has_face = route.expanded.is_some();
+    let is_expanded = route.expanded.is_some();
     let merged = |access: &IndexAccess| {
-        let may_explode = direction.is_none() && spec.method.is_none() && !has_face;
+        let may_explode = direction.is_none()
+            && spec.method.is_none()
+            && !is_expanded
+            // What is read without fetches is rather sorted: a merge fetches each document.
+            && !reads_no_more;
         let access = may_explode.then(|| merge::of_index(access, query.sort, &order))?;
         access.map(Box::new)
     };
@@ -438,13 +440,21 @@ fn by_route(
     if let Some(position) = distinct
         && is_told_by_entries(query.filter.predicates(), &access)
     {
+        let mut behind = access.bounds.fields.iter().skip(position + 1);
+        let mut conditions = query.filter.conditions().into_iter();
+        let reads_nothing_in_vain = behind.all(Intervals::is_all)
+            && conditions.all(|one| checked(one, &access) == Checked::ByBounds);
         return Some(Candidate {
             access: Access::Distinct {
                 scan: access,
                 position,
             },
             sorted: true,
-            rank: rank + RANK_DISTINCT,
+            rank: rank
+                + match reads_nothing_in_vain {
+                    true => RANK_DISTINCT,
+                    false => RANK_COVERED,
+                },
         });
     }
     if !hinted && !is_bounded && !gives_order && !is_smaller {
@@ -621,9 +631,11 @@ pub(super) fn union(
             .into_iter()
             .map(|part| merge::branches(part.access, query.sort, query.by_record))
             .collect();
-        if let Some(branches) = branches {
+        let branches = branches.into_iter().flatten().flatten();
+        let branches: Vec<_> = branches.take(merge::SCANS_MAX + 1).collect();
+        if !branches.is_empty() && branches.len() <= merge::SCANS_MAX {
             let merge = merge::MergeAccess {
-                branches: branches.into_iter().flatten().collect(),
+                branches,
                 exploded: None,
                 may_repeat: true,
             };

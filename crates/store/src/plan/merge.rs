@@ -16,6 +16,9 @@ use crate::intervals::{Intervals, invert};
 /// Most scans that one scan is taken apart into, as in MongoDB (`internalQueryMaxScansToExplode`).
 pub const SCANS_MAX: usize = 200;
 
+/// Most intervals of all these scans together: each has a copy of those that it does not take apart.
+const INTERVALS_MAX: usize = 10_000;
+
 /// Scans whose rows are merged.
 #[derive(Clone, Debug)]
 pub struct MergeAccess {
@@ -111,6 +114,11 @@ fn explode(
         order.get_mut(points.len())?.is_point = true;
         points.push(ranges);
     };
+    let rest = access.bounds.fields.iter().skip(points.len());
+    let intervals = rest.map(|ranges| ranges.as_slice().len()).sum::<usize>();
+    if scans.saturating_mul(points.len() + intervals) > INTERVALS_MAX {
+        return None;
+    }
     let mut branches = vec![IndexAccess {
         direction,
         covered: false,

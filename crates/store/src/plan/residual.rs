@@ -31,12 +31,7 @@ pub fn checked(condition: &Expr, access: &IndexAccess) -> Checked {
             false => Checked::OnDocument,
         };
     }
-    let is_field = |path: &str| spec.value_fields().any(|field| field.path == path);
-    if access.multikey.is_empty()
-        && Conditions::of(condition, &spec.collator).are_exact_for(is_field)
-    {
-        return Checked::ByBounds;
-    }
+    // A field without arrays has one value in a document, which all conditions on it bound together.
     let is_single = |path: &str| {
         let mut fields = spec.fields.iter().enumerate();
         fields.any(|(position, field)| {
@@ -45,6 +40,9 @@ pub fn checked(condition: &Expr, access: &IndexAccess) -> Checked {
                 && !access.multikey.has_array(position)
         })
     };
+    if Conditions::of(condition, &spec.collator).are_exact_for(is_single) {
+        return Checked::ByBounds;
+    }
     match covered::can_rebuild(spec) && is_told_by_entry(condition, &is_single) {
         true => Checked::OnEntry,
         false => Checked::OnDocument,
@@ -107,18 +105,34 @@ impl Residual {
                 on_document: None,
             };
         }
-        let part = |wanted| part(filter, |one| checked(one, access) == wanted);
+        let (mut on_entry, mut on_document) = (Vec::new(), Vec::new());
+        let conditions = filter.conditions();
+        for condition in &conditions {
+            match checked(condition, access) {
+                Checked::ByBounds => {}
+                Checked::OnEntry => on_entry.push(*condition),
+                Checked::OnDocument => on_document.push(*condition),
+            }
+        }
+        let all = conditions.len();
+        let filter_of = |part: Vec<&Expr>| match part.len() {
+            0 => None,
+            // Nothing has to be copied.
+            len if len == all => Some(filter.clone()),
+            _ => Some(Arc::new(Filter::of_conditions(part))),
+        };
         Residual {
-            on_entry: part(Checked::OnEntry),
-            on_document: part(Checked::OnDocument),
+            on_entry: filter_of(on_entry),
+            on_document: filter_of(on_document),
         }
     }
 }
 
 /// The conditions of a filter that satisfy `keep`; `None` if there are none.
 pub fn part(filter: &Arc<Filter>, keep: impl Fn(&Expr) -> bool) -> Option<Arc<Filter>> {
-    let part = filter.part(keep);
-    (!part.is_empty()).then(|| Arc::new(part))
+    let mut kept = filter.conditions();
+    kept.retain(|condition| keep(condition));
+    (!kept.is_empty()).then(|| Arc::new(Filter::of_conditions(kept)))
 }
 
 /// Whether ranges of `_id` by this collator say all of a condition.

@@ -130,6 +130,10 @@ impl Random {
         }
         // Hashed fields hold no arrays.
         out.push("h", &self.scalar());
+        if self.one_in(12) {
+            // A name that reads like a path.
+            out.push(self.pick(&["a.b", "b.a", "a.a.b"]), &self.scalar());
+        }
         out
     }
 
@@ -366,9 +370,12 @@ impl Random {
                     let operator = self.pick(&["$eq", "$gt", "$gte", "$lt", "$lte"]);
                     out.push("$expr", &doc! {operator: operands});
                 }
+                16 if self.one_in(6) && !out.contains_key("$alwaysFalse") => {
+                    out.push("$alwaysFalse", 1);
+                }
                 4 if !out.contains_key("_id") => {
                     let id = self.below(40) as i32;
-                    let operator = self.pick(&["$gt", "$lte", "$ne"]);
+                    let operator = self.pick(&["$gt", "$lte", "$ne", "$eq"]);
                     out.push("_id", &doc! {operator: id});
                 }
                 5 if !out.contains_key("h") => self.push_condition(&mut out, "h", 0),

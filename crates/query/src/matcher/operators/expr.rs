@@ -35,7 +35,8 @@ impl Computed {
                 "$lte" => Relation::Lte,
                 "$gt" => Relation::Gt,
                 "$gte" => Relation::Gte,
-                _ => Relation::Eq,
+                "$eq" => Relation::Eq,
+                _ => return,
             };
             found(path, relation, value, collator);
         });

@@ -4,7 +4,6 @@
 
 pub(crate) mod array;
 pub(crate) mod bits;
-
 pub(crate) mod comparison;
 pub(crate) mod element;
 pub(crate) mod expr;

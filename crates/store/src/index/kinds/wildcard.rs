@@ -319,6 +319,11 @@ impl<'a> Walk<'_, 'a> {
                 self.path.push('.');
             }
             self.path.push_str(name);
+            if name.contains('.') {
+                // Its path is also that of a field inside of documents, so entries with it do not tell which of the
+                // two they are of. As with arrays, the document decides.
+                self.out.set_multikey(self.value_part);
+            }
             let coverage = match inside {
                 true => Coverage::Inside,
                 false => self.scope.coverage(&self.path),
