@@ -5,6 +5,8 @@
 
 #[path = "tidy/layers.rs"]
 mod layers;
+#[path = "tidy/walks.rs"]
+mod walks;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -254,11 +256,7 @@ fn arrows_between_modules_go_down_only() {
     let problems = crates
         .iter()
         .filter_map(|folder| {
-            let of_crate = sources.iter().filter_map(|(path, text)| {
-                let path = path.strip_prefix(folder.as_str())?;
-                path.ends_with(".rs").then_some((path, text.as_str()))
-            });
-            let of_crate: layers::Sources<'_> = of_crate.collect();
+            let of_crate = sources_below(&sources, folder);
             assert!(!of_crate.is_empty(), "{folder} has sources");
             Some(format!("{folder}: {}", layers::circle(&of_crate)?))
         })
@@ -267,6 +265,36 @@ fn arrows_between_modules_go_down_only() {
         problems,
         "modules import each other in a circle; give what they share a module below both",
     );
+}
+
+/// The Rust sources below a folder, by their paths in it.
+fn sources_below<'a>(sources: &'a BTreeMap<String, String>, folder: &str) -> layers::Sources<'a> {
+    let below = sources.iter().filter_map(|(path, text)| {
+        let path = path.strip_prefix(folder)?;
+        path.ends_with(".rs").then_some((path, text.as_str()))
+    });
+    below.collect()
+}
+
+#[test]
+fn walks_in_the_architecture_name_files_that_exist_and_go_down_only() {
+    let sources = sources();
+    let page = &sources["ARCHITECTURE.md"];
+    let mut problems: Vec<String> = walks::paths(page)
+        .into_iter()
+        .filter(|path| !walks::exists(&root(), path))
+        .map(|path| format!("{path} does not exist"))
+        .collect();
+    let crates = ["server", "store", "tree"].map(|name| {
+        let of_crate = sources_below(&sources, &format!("crates/{name}/src/"));
+        (name, layers::arrows(&of_crate).unwrap())
+    });
+    let walks = walks::walks(page);
+    assert!(walks.len() > 1 && walks.iter().all(|walk| walk.len() > 3));
+    for walk in &walks {
+        problems.extend(walks::steps_up(walk, &crates));
+    }
+    assert_none(problems, "ARCHITECTURE.md describes another tree");
 }
 
 #[test]
