@@ -30,6 +30,7 @@ const PAGES: &[&str] = &[
     "docs/large-documents.md",
     "docs/natural-order.md",
     "docs/operations.md",
+    "docs/query-plans.md",
 ];
 
 fn root() -> PathBuf {
