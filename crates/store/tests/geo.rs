@@ -78,7 +78,7 @@ impl Worlds {
     }
 }
 
-/// Places all over the world and many near one city; lines and areas too.
+/// Points all over the world and many near one city; lines and areas too.
 fn places(rng: &mut StdRng, count: i32) -> Vec<DocBuf> {
     (0..count)
         .map(|id| {

@@ -25,13 +25,13 @@ pub enum Loading {
 }
 
 /// What is read of large documents: for the filter, and then for the row.
-struct Wants {
+struct RequiredFields {
     filter: FieldSet,
     row: FieldSet,
 }
 
-impl Wants {
-    fn new(filter: &Filter, loading: &Loading) -> Wants {
+impl RequiredFields {
+    fn new(filter: &Filter, loading: &Loading) -> RequiredFields {
         let filter_only = required_fields::of_query(filter, None, []);
         let row = match loading {
             Loading::Everything => EVERYTHING.clone(),
@@ -41,7 +41,7 @@ impl Wants {
             }
             Loading::ForFilter(sort) => required_fields::of_query(filter, sort.as_ref(), []),
         };
-        Wants {
+        RequiredFields {
             filter: filter_only,
             row,
         }
@@ -56,7 +56,7 @@ pub struct Reader {
     test: Option<Arc<Filter>>,
     loading: Loading,
     /// Made when the first large document is met.
-    wants: OnceLock<Wants>,
+    required: OnceLock<RequiredFields>,
 }
 
 impl Reader {
@@ -66,7 +66,7 @@ impl Reader {
             query,
             test: test.filter(|test| !test.is_empty()),
             loading,
-            wants: OnceLock::new(),
+            required: OnceLock::new(),
         }
     }
 
@@ -124,16 +124,17 @@ impl Reader {
         stats: &mut OpStats,
         sink: Sink<'_>,
     ) -> Result<Flow> {
-        let wants = (self.wants).get_or_init(|| Wants::new(&self.query, &self.loading));
-        let place = cx.collection.document_reader(&cx.snapshot);
+        let required =
+            (self.required).get_or_init(|| RequiredFields::new(&self.query, &self.loading));
+        let documents = cx.collection.document_reader(&cx.snapshot);
         if let Some(test) = &self.test
-            && wants.filter != wants.row
+            && required.filter != required.row
         {
-            let part = place.parts(row.key, record, &wants.filter)?;
+            let part = documents.parts(row.key, record, &required.filter)?;
             let (true, positional) = test.run(&part)? else {
                 return Ok(Flow::Continue);
             };
-            let doc = place.parts(row.key, record, &wants.row)?;
+            let doc = documents.parts(row.key, record, &required.row)?;
             stats.advanced += 1;
             return sink(RowRef {
                 doc: &doc,
@@ -141,7 +142,7 @@ impl Reader {
                 ..row
             });
         }
-        let doc = place.parts(row.key, record, &wants.row)?;
+        let doc = documents.parts(row.key, record, &required.row)?;
         self.test(RowRef { doc: &doc, ..row }, stats, sink)
     }
 }

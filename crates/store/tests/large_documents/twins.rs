@@ -266,8 +266,8 @@ fn question(random: &mut Random, doc: &Doc, docs: &Docs, shape: Shape) -> DocBuf
 }
 
 fn path(random: &mut Random, doc: &Doc) -> String {
-    match random.place(doc) {
-        Some(place) if !place.path.is_empty() => place.path,
+    match random.field(doc) {
+        Some(field) if !field.path.is_empty() => field.path,
         _ => "n.k1".to_owned(),
     }
 }

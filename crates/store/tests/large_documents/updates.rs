@@ -19,7 +19,7 @@ pub struct Shape {
 
 /// A path in a document, with the type at its end.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct FieldAt {
     pub path: String,
     pub tag: u8,
     /// Whether an array was passed.
@@ -59,8 +59,8 @@ fn is_conflict(path: &str, other: &str) -> bool {
 }
 
 impl Random {
-    /// A place in a document, reached by steps into what is there.
-    pub fn place(&mut self, doc: &Doc) -> Option<Place> {
+    /// A field in a document, reached by steps into what is there.
+    pub fn field(&mut self, doc: &Doc) -> Option<FieldAt> {
         let mut path = String::new();
         let mut in_array = false;
         let mut at = doc;
@@ -83,7 +83,7 @@ impl Random {
                     at = inner;
                 }
                 _ => {
-                    return Some(Place {
+                    return Some(FieldAt {
                         path,
                         tag: element.tag(),
                         in_array,
@@ -94,12 +94,12 @@ impl Random {
         }
     }
 
-    /// A place of one of these types, any without types. Seldom another one.
-    fn place_of(&mut self, doc: &Doc, tags: &[u8]) -> Option<Place> {
+    /// A field of one of these types, any without types. Seldom another one.
+    fn field_of(&mut self, doc: &Doc, tags: &[u8]) -> Option<FieldAt> {
         for _ in 0..20 {
-            let place = self.place(doc)?;
-            if tags.is_empty() || tags.contains(&place.tag) || self.one_in(100) {
-                return Some(place);
+            let field = self.field(doc)?;
+            if tags.is_empty() || tags.contains(&field.tag) || self.one_in(100) {
+                return Some(field);
             }
         }
         None
@@ -107,10 +107,10 @@ impl Random {
 
     /// A path to change: one that is there, one beside it, or a new one.
     fn path(&mut self, doc: &Doc, tags: &[u8]) -> String {
-        let Some(place) = self.place_of(doc, tags) else {
+        let Some(field) = self.field_of(doc, tags) else {
             return self.name(20);
         };
-        let mut path = place.path;
+        let mut path = field.path;
         match self.below(14) {
             0 => {
                 let name = self.name(200);
@@ -127,7 +127,7 @@ impl Random {
             _ => {}
         }
         // The operators that stand for elements of arrays.
-        if place.in_array && self.one_in(3) {
+        if field.in_array && self.one_in(3) {
             let with = self.pick(&["$[]", "$", "$[e]"]);
             let mut parts: Vec<&str> = path.split('.').collect();
             let numbers: Vec<usize> = (1..parts.len())
@@ -267,11 +267,11 @@ impl Random {
     fn pipeline(&mut self, doc: &Doc) -> OwnedValue {
         let mut stages = ArrayBuf::new();
         for _ in 0..1 + self.below(2) {
-            let path = match self.place(doc) {
-                Some(place) if !self.one_in(3) => place.path,
+            let path = match self.field(doc) {
+                Some(field) if !self.one_in(3) => field.path,
                 _ => self.name(30),
             };
-            let other = self.place(doc).map_or("a".to_owned(), |place| place.path);
+            let other = self.field(doc).map_or("a".to_owned(), |field| field.path);
             let expression = match self.below(4) {
                 0 => doc! {"$literal": self.value(1)}.into(),
                 1 => doc! {"$add": [1, {"$ifNull": [format!("${other}"), 0]}]}.into(),
@@ -327,8 +327,8 @@ impl Random {
 
     /// Changes a few fields of a sub-document, mostly the same few again.
     fn hot_update(&mut self, doc: &Doc) -> DocBuf {
-        let parent = match self.place(doc) {
-            Some(place) => place
+        let parent = match self.field(doc) {
+            Some(field) => field
                 .path
                 .rsplit_once('.')
                 .map(|(parent, _)| parent.to_owned()),
@@ -410,13 +410,13 @@ impl Random {
         out
     }
 
-    /// A condition on a place of a document: one that it meets, or nearly.
+    /// A condition on a field of a document: one that it meets, or nearly.
     pub fn condition(&mut self, doc: &Doc, out: &mut DocBuf) {
-        let Some(place) = self.place(doc) else { return };
-        if out.contains_key(&place.path) {
+        let Some(field) = self.field(doc) else { return };
+        if out.contains_key(&field.path) {
             return;
         }
-        let (path, value) = (&place.path, &place.value);
+        let (path, value) = (&field.path, &field.value);
         let operator = self.pick(&["$gt", "$gte", "$lt", "$lte", "$ne"]);
         match self.below(12) {
             0..=3 => out.push(path, value),
@@ -468,8 +468,8 @@ impl Random {
             return out;
         }
         for _ in 0..1 + self.below(3) {
-            let Some(place) = self.place(doc) else { break };
-            let mut path = place.path;
+            let Some(field) = self.field(doc) else { break };
+            let mut path = field.path;
             if out.contains_key(&path) {
                 continue;
             }
@@ -496,10 +496,10 @@ impl Random {
 
     pub fn sort(&mut self, doc: Option<&DocBuf>) -> DocBuf {
         let mut out = DocBuf::new();
-        if let Some(place) = doc.and_then(|doc| self.place(doc))
+        if let Some(field) = doc.and_then(|doc| self.field(doc))
             && self.one_in(2)
         {
-            out.push(&place.path, [1, -1][self.below(2)]);
+            out.push(&field.path, [1, -1][self.below(2)]);
         }
         if !out.contains_key("_id") {
             out.push("_id", [1, -1][self.below(2)]);
