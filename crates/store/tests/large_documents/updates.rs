@@ -1,4 +1,4 @@
-//! Random operations on documents that are there: updates with every operator, filters, projections.
+//! Random operations on stored documents: updates with every operator, filters, projections.
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, OwnedValue, Value, doc, tag};
 
@@ -6,14 +6,14 @@ use crate::model::Docs;
 use crate::operations::{Op, UpdateOp, names_one};
 use crate::values::{Random, id_of};
 
-/// How work looks like.
+/// The shape of random operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// How many different `_id`s there are.
+    /// The number of different `_id`s.
     pub ids: usize,
-    /// The size of documents is about this.
+    /// The approximate size of documents.
     pub bytes: usize,
-    /// Whether most updates change few fields, and again the same ones, so that changes pile up on each other.
+    /// Whether most updates change the same few fields, so that pending changes of one field accumulate.
     pub hot: bool,
 }
 
@@ -22,7 +22,7 @@ pub struct Shape {
 pub struct FieldAt {
     pub path: String,
     pub tag: u8,
-    /// Whether an array was passed.
+    /// Whether the path passes through an array.
     pub in_array: bool,
     pub value: OwnedValue,
 }
@@ -48,7 +48,7 @@ const EACH_OPERATOR: &[&str] = &[
     "$addToSet",
 ];
 
-/// Whether a path is another one, or leads to it.
+/// Whether two paths are equal, or one is the beginning of the other.
 fn is_conflict(path: &str, other: &str) -> bool {
     let (short, long) = match path.len() < other.len() {
         true => (path, other),
@@ -59,7 +59,7 @@ fn is_conflict(path: &str, other: &str) -> bool {
 }
 
 impl Random {
-    /// A field in a document, reached by steps into what is there.
+    /// A random field of a document, at any level.
     pub fn field(&mut self, doc: &Doc) -> Option<FieldAt> {
         let mut path = String::new();
         let mut in_array = false;
@@ -94,7 +94,7 @@ impl Random {
         }
     }
 
-    /// A field of one of these types, any without types. Seldom another one.
+    /// A field of one of these types, or of any type if there are none; rarely of another type.
     fn field_of(&mut self, doc: &Doc, tags: &[u8]) -> Option<FieldAt> {
         for _ in 0..20 {
             let field = self.field(doc)?;
@@ -105,7 +105,7 @@ impl Random {
         None
     }
 
-    /// A path to change: one that is there, one beside it, or a new one.
+    /// A path to change: that of a field, one beside it, or a new one.
     fn path(&mut self, doc: &Doc, tags: &[u8]) -> String {
         let Some(field) = self.field_of(doc, tags) else {
             return self.name(20);
@@ -193,7 +193,7 @@ impl Random {
             "$pullAll" => self.list().into(),
             "$pop" => [1, -1][self.below(2)].into(),
             "$set" => match self.below(12) {
-                // What is there already, or something large.
+                // The stored value, or a large one.
                 0 => doc.path(path).map_or(OwnedValue::Null, Into::into),
                 1 | 2 => {
                     let content = self.content();
@@ -211,7 +211,7 @@ impl Random {
         }
     }
 
-    /// A document of operators, with the filters that its paths name.
+    /// A document of update operators, with the array filters that its paths name.
     fn operators(&mut self, doc: &Doc, bytes: usize) -> (DocBuf, Vec<DocBuf>) {
         let mut update = DocBuf::new();
         let mut has_filter = false;
@@ -279,7 +279,7 @@ impl Random {
                 _ => OwnedValue::from(format!("${other}")),
             };
             if self.one_in(4) && !path.is_empty() {
-                // To the end of its place.
+                // To the end of its document.
                 stages.push(&doc! {"$unset": [&path]});
                 stages.push(&doc! {"$set": {path: {"$literal": self.value(1)}}});
                 continue;
@@ -295,7 +295,7 @@ impl Random {
         stages.into()
     }
 
-    /// A document with some field of it, or of a document in it, at the end of its place or in front.
+    /// The document with one field, at any level, moved to the end or to the front.
     fn reordered(&mut self, doc: &Doc) -> DocBuf {
         let at = 1 + self.below(doc.count().saturating_sub(1));
         let mut out = DocBuf::new();
@@ -410,7 +410,7 @@ impl Random {
         out
     }
 
-    /// A condition on a field of a document: one that it meets, or nearly.
+    /// A condition on a field of a document: one that it meets, or almost meets.
     pub fn condition(&mut self, doc: &Doc, out: &mut DocBuf) {
         let Some(field) = self.field(doc) else { return };
         if out.contains_key(&field.path) {
@@ -427,7 +427,7 @@ impl Random {
             8 => out.push(path, &doc! {"$elemMatch": {"$gte": self.number()}}),
             9 => out.push(path, &doc! {"$size": self.below(4) as i32}),
             10 => {
-                // The field around it, or the array whose element it is.
+                // The field that contains it, or the array that it is an element of.
                 if let Some((front, _)) = path.rsplit_once('.')
                     && !out.contains_key(front)
                 {
@@ -544,7 +544,7 @@ impl Random {
         }
     }
 
-    /// Something to do.
+    /// A random operation.
     pub fn operation(&mut self, docs: &Docs, shape: Shape) -> Op {
         if let Some(doc) = self.some_doc(docs)
             && shape.hot
@@ -572,7 +572,7 @@ impl Random {
                     }
                     let mut doc = random.document(&id, bytes);
                     if random.one_in(10) {
-                        // Its place is in front, wherever a client puts it.
+                        // It is stored in front, wherever a client puts it.
                         let mut moved = DocBuf::new();
                         for element in doc.iter_raw().skip(1) {
                             moved.push_raw(&element);
