@@ -1,4 +1,4 @@
-//! What a query shows of its documents.
+//! Projections: the fields of its documents that a query returns.
 
 use frond_bson::{Doc, DocBuf, Value};
 use frond_query::projection::Projection as Shape;
@@ -17,7 +17,7 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// Shows of each row what `shape` says; `covered` if rows are made of index entries.
+    /// Applies `shape` to each row; `covered` if rows are made of index entries.
     pub fn new(input: Box<dyn Operator>, shape: Shape, covered: bool) -> Projection {
         Projection {
             input,
@@ -77,14 +77,14 @@ impl Operator for Projection {
     }
 }
 
-/// Shows the fields of the index that led to each row, empty if none did: `returnKey`.
+/// `returnKey`: returns the fields of the index that led to each row, empty if none did.
 pub struct ReturnKey {
     input: Box<dyn Operator>,
     stats: OpStats,
 }
 
 impl ReturnKey {
-    /// Shows the fields of the index of each row.
+    /// Returns the fields of the index of each row.
     pub fn new(input: Box<dyn Operator>) -> ReturnKey {
         ReturnKey {
             input,

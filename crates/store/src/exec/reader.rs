@@ -1,4 +1,4 @@
-//! From a record to the document that a query looks at, tested by a filter.
+//! Reads the document of a record as far as a query needs it, and tests it by a filter.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -13,18 +13,18 @@ use crate::plan::required_fields;
 use crate::record;
 use crate::record::field_set::{EVERYTHING, FieldSet};
 
-/// What is put together of large documents that pass.
+/// The parts of large documents that are loaded if they pass.
 #[derive(Clone, Debug)]
 pub enum Loading {
     /// All of them.
     Everything,
-    /// These fields, and what the sort looks at.
+    /// These fields, and those of the sort.
     Shown(Arc<BTreeSet<String>>, Option<SortSpec>),
-    /// No more than what the filter and the sort look at.
+    /// Only the fields of the filter and the sort.
     ForFilter(Option<SortSpec>),
 }
 
-/// What is read of large documents: for the filter, and then for the row.
+/// The fields of large documents that are read: for the filter, and then for the row.
 struct RequiredFields {
     filter: FieldSet,
     row: FieldSet,
@@ -50,12 +50,12 @@ impl RequiredFields {
 
 /// Reads documents and tests them.
 pub struct Reader {
-    /// The whole filter of the query: what is read of large documents covers it, whatever is tested here.
+    /// The whole filter of the query: the fields read of large documents cover it, also if only a part is tested here.
     query: Arc<Filter>,
-    /// What is tested here; `None` if every document passes.
+    /// The conditions that are tested here; `None` if every document passes.
     test: Option<Arc<Filter>>,
     loading: Loading,
-    /// Made when the first large document is met.
+    /// Computed for the first large document.
     required: OnceLock<RequiredFields>,
 }
 
@@ -70,7 +70,7 @@ impl Reader {
         }
     }
 
-    /// Reads the document of a record, and hands it on if it passes.
+    /// Reads the document of a record, and passes it to the sink if it matches.
     #[inline]
     pub fn read(
         &self,
@@ -99,7 +99,7 @@ impl Reader {
         )
     }
 
-    /// Hands a row on if its document passes.
+    /// Passes a row to the sink if its document matches.
     #[inline]
     pub fn test(&self, row: RowRef<'_>, stats: &mut OpStats, sink: Sink<'_>) -> Result<Flow> {
         let Some(test) = &self.test else {
@@ -115,7 +115,7 @@ impl Reader {
         }
     }
 
-    /// Reads the parts of a large document that the filter looks at, and then those of the row.
+    /// Reads the parts of a large document that the filter needs, and then those of the row.
     fn read_parts(
         &self,
         cx: &ExecContext,

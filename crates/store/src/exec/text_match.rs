@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::intervals::Interval;
 use crate::plan::IndexAccess;
 
-/// Hands on the documents that satisfy `$text`.
+/// Returns the documents that satisfy `$text`.
 pub struct TextMatch {
     input: Box<dyn Operator>,
     access: Arc<IndexAccess>,

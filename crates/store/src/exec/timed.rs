@@ -1,4 +1,4 @@
-//! The time of an operator, without that of the operators that it hands its rows to.
+//! Measures the time of an operator, without that of the operators above it.
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,14 @@ use super::describe::Describer;
 use super::operator::{ExecContext, OpStats, Operator, Pulled, Sink};
 use crate::error::Result;
 
-/// An operator whose time is taken, with that of its inputs. Only `explain` pays for the clock.
+/// An operator whose time is measured, with that of its inputs. Only `explain` uses it.
 pub struct Timed {
     inner: Box<dyn Operator>,
     time: Duration,
 }
 
 impl Timed {
-    /// Takes the time of an operator.
+    /// Measures the time of an operator.
     pub fn new(inner: Box<dyn Operator>) -> Timed {
         Timed {
             inner,

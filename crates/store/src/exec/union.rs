@@ -7,10 +7,10 @@ use super::operator::{ExecContext, Flow, OpStats, Operator, Pulled, Sink};
 use super::seen::Seen;
 use crate::error::Result;
 
-/// The union of its inputs; a document that several of them find counts once.
+/// The union of its inputs; a document that several of them find is returned once.
 pub struct Union {
     inputs: Vec<Box<dyn Operator>>,
-    /// How many of the inputs, at the front, have come to their end.
+    /// How many inputs, from the first on, have reached their end.
     ended: usize,
     seen: Seen,
     stats: OpStats,
