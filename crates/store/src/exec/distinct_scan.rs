@@ -17,7 +17,7 @@ use crate::keyspace::Direction;
 use crate::keyspace::after_prefix;
 use crate::plan::IndexAccess;
 
-/// Entries with equal values that are skipped one by one before the scan seeks: a step is a few times cheaper than a seek.
+/// Entries with equal values that are skipped one by one before the scan seeks: a step is a few times cheaper.
 const STEPS_BEFORE_SEEK: u32 = 4;
 
 /// Reads the first passing entry for each value of one field.
