@@ -1,5 +1,5 @@
-//! The house rules, held by a test: arrows between crates, no stubs, `unsafe` only where listed,
-//! short files, no machine's own paths, a README beside each crate.
+//! Checks the house rules: arrows between crates and modules go down, no stubs, `unsafe` only where listed, short
+//! files, no absolute paths of a machine, a README beside each crate, paths in ARCHITECTURE.md exist.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("bench", &["bson", "wire"]),
 ];
 
-/// What the binary may name: it glues the server and the benchmarks together.
+/// What the binary may name: it joins the server and the benchmarks.
 const BINARY_ARROWS: &[&str] = &["server", "bench"];
 
 /// Further crates that the binary's own tests may name.
@@ -32,12 +32,12 @@ const BINARY_TEST_ARROWS: &[&str] = &["server", "bench", "bson", "wire"];
 
 /// The only files that may hold `unsafe` code.
 const UNSAFE_FILES: &[&str] = &[
-    // Bindings of the benchmark, which nobody who builds Frond builds.
+    // Bindings of the benchmark, which a build of Frond does not compile.
     "benchmarks/engine/src/engine/lmdb.rs",
     "benchmarks/engine/src/engine/rocksdb/library.rs",
     "crates/tree/src/memtable/arena.rs",
     "crates/tree/src/memtable/entry.rs",
-    // Models of the two for the model checker; in no build of ours.
+    // Models of the two for the model checker.
     "crates/tree/tests/loom/arena.rs",
     "crates/tree/tests/loom/commits.rs",
 ];
@@ -45,7 +45,7 @@ const UNSAFE_FILES: &[&str] = &[
 /// Direct dependencies that the engine crate may have.
 const ENGINE_DEPENDENCIES_MAX: usize = 10;
 
-/// What the engine crate must not depend on: it is synchronous and reads bytes itself.
+/// Crates that the engine must not depend on: it is synchronous and decodes bytes itself.
 const ENGINE_FORBIDDEN: &[&str] = &["tokio", "async-std", "smol", "futures", "serde", "bincode"];
 
 const FILE_LINES_MAX: usize = 800;
@@ -176,7 +176,7 @@ fn opens_unsafe(line: &str) -> bool {
     })
 }
 
-/// Marks of unfinished work. Written in two halves so that this file does not hold them.
+/// Marks of unfinished work. Written in two halves so that this file does not contain them.
 fn stub_marks() -> Vec<String> {
     [
         ("todo", "!"),
@@ -190,7 +190,7 @@ fn stub_marks() -> Vec<String> {
     .collect()
 }
 
-/// Whether a line names a folder of somebody's machine.
+/// Whether a line has an absolute path of a machine.
 fn names_machine_path(line: &str) -> bool {
     [
         ("/wo", "rk/"),
@@ -202,7 +202,7 @@ fn names_machine_path(line: &str) -> bool {
     .any(|(a, b)| {
         let needle = format!("{a}{b}");
         line.match_indices(&needle).any(|(at, _)| {
-            // After a name it is a relative path or part of a URL; alone it is a machine's.
+            // After a name it is a relative path or part of a URL; otherwise it is absolute.
             let before = line[..at].chars().next_back();
             before.is_none_or(|c| !c.is_alphanumeric() && !"_.-/}*$)".contains(c))
         })
@@ -294,7 +294,7 @@ fn walks_in_the_architecture_name_files_that_exist_and_go_down_only() {
     for walk in &walks {
         problems.extend(walks::steps_up(walk, &crates));
     }
-    assert_none(problems, "ARCHITECTURE.md describes another tree");
+    assert_none(problems, "ARCHITECTURE.md and the sources differ");
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn engine_has_few_dependencies_and_none_that_are_async() {
     assert_none(forbidden, "the engine must not depend on these");
 }
 
-/// These are outside of the workspace: no build here would notice that a lock of theirs is old.
+/// These are outside of the workspace: no build here would notice that their lock is out of date.
 #[test]
 fn the_locks_of_the_benchmarks_know_the_dependencies_of_our_crates() {
     for (benchmark, ours) in [
@@ -393,7 +393,10 @@ fn every_crate_has_a_readme_and_the_shared_lints() {
             problems.push(format!("crates/{name} does not take the workspace's lints"));
         }
     }
-    assert_none(problems, "a crate lacks part of its house");
+    assert_none(
+        problems,
+        "every crate has a README and the lints of the workspace",
+    );
 }
 
 #[test]
@@ -410,7 +413,7 @@ fn no_stubs_and_no_ignored_tests() {
             })
         })
         .collect();
-    assert_none(problems, "unfinished work does not land");
+    assert_none(problems, "unfinished work is not merged");
 }
 
 #[test]
@@ -440,7 +443,7 @@ fn files_are_short() {
         .collect();
     assert_none(
         problems,
-        "split these by idea: more than 800 lines is more than one",
+        "split these files by idea: none has more than 800 lines",
     );
 }
 
@@ -461,7 +464,7 @@ fn no_paths_of_a_machine() {
     );
 }
 
-/// The checks above must be able to fail.
+/// Checks that the checks above can fail.
 #[test]
 fn the_checks_see_what_they_look_for() {
     for (line, expected) in [

@@ -1,4 +1,4 @@
-//! The layers inside of a crate: its top-level modules import each other without circles.
+//! The layers inside a crate: its top-level modules import each other without circles.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -150,7 +150,7 @@ fn names_of_root(code: &str, depth: usize) -> Vec<(usize, String)> {
                 continue;
             }
             let mut names = first_names(rest);
-            // All that a module around has, which may be an inner one.
+            // A glob import of an enclosing module, which may be an inner one.
             names.retain(|name| !name.is_empty() || prefix == "crate::");
             found.extend(names.into_iter().map(|name| (line, name)));
         }

@@ -2,8 +2,8 @@
 //!
 //! [`choose`] picks an index for the conditions of the filter, [`sorted`] finds the order that an index gives,
 //! [`merge`] the order that several scans give together, [`partial`] whether a partial index has all matching documents,
-//! [`residual`] the conditions that the bounds do not decide. [`key_range`] has the keys that are read, [`required_fields`] the
-//! fields of the documents. [`cache`] identifies plans and shapes of queries. Nothing here reads data: operators and
+//! [`residual`] the conditions that the bounds do not decide. [`key_range`] has the keys that are read,
+//! [`required_fields`] the fields of the documents. [`cache`] identifies plans and shapes of queries. Nothing here reads data: operators and
 //! trial runs are in `exec`.
 
 pub mod cache;
