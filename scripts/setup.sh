@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, and nothing that is there. Usage: scripts/setup.sh GROUP...
+# Installs missing dependencies. Usage: scripts/setup.sh GROUP...
 #
 #   build    a Rust toolchain and a C compiler
 #   clients  the drivers and shells of tests/clients
@@ -8,7 +8,7 @@
 #   peers    the server that benchmarks/peers compares Frond with
 #
 # System packages come from apt-get, only when missing, with sudo only if not root. Everything else
-# goes under .cache/clients and tests/clients/node_modules, which git ignores. A second run is quick.
+# goes under .cache/clients and tests/clients/node_modules, which git ignores. A second run installs nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -49,7 +49,7 @@ setup_bench() {
     [ "${#missing[@]}" -eq 0 ] || apt_install "${missing[@]}"
 }
 
-# The package would make and start a cluster of the machine's own, which nobody asked for.
+# By default the package would create and start a system-wide cluster.
 setup_peers() {
     local as_root=() conf=/etc/postgresql-common/createcluster.d/frond.conf
     compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null && return

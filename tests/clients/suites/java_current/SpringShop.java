@@ -117,7 +117,7 @@ public final class SpringShop {
         String getName();
     }
 
-    /** A shop with its location. */
+    /** A place with its location. */
     @org.springframework.data.mongodb.core.mapping.Document("places")
     public record Place(@Id String name, @GeoSpatialIndexed(type = GeoSpatialIndexType.GEO_2DSPHERE) GeoJsonPoint at) {}
 
