@@ -48,7 +48,7 @@ scripts/setup.sh build bench
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target/bench-engine}
 cargo build --release --locked --manifest-path benchmarks/engine/Cargo.toml
 binary=$CARGO_TARGET_DIR/release/frond-bench-engine
-# RocksDB's manual asks for jemalloc; what is written in Rust has its own allocator.
+# RocksDB's manual recommends jemalloc; the engines in Rust have their own allocator.
 jemalloc=$(ldconfig -p | awk '/libjemalloc\.so/ { print $NF; exit }')
 
 data=${DATA:-$(mktemp -d "$out.data-XXXXXX")}

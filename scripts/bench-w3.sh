@@ -4,7 +4,7 @@
 #   scripts/bench-w3.sh OUT
 #
 # Each turn is a run of scripts/bench-workload.sh with a server and data of its own. OUT gets their
-# folders and compare.md, which sets the medians of the turns side by side. From the environment:
+# folders and compare.md, which compares the medians of the turns. From the environment:
 #
 #   TURNS           1          runs of each kind
 #   WHOLE_OPTIONS              options of `frond serve` that store documents whole

@@ -34,7 +34,7 @@ case $workload in
         ;;
     *) echo "WORKLOAD=$workload is none of insert, multikey, manykeys, sysbench, indexcost and all" >&2; exit 2 ;;
 esac
-# A size as a part of the original run's takes the place of a number that nobody asked for.
+# --scale replaces the default number of documents.
 if [ -z "${DOCUMENTS:-}" ] && [[ " ${BENCH_OPTIONS:-} " == *" --scale"* ]]; then documents=; fi
 size=(${documents:+--documents "$documents"})
 memory_mib=${MEMORY_MIB:-512}
@@ -83,7 +83,7 @@ for _ in $(seq 300); do
 done
 [ "$up" = yes ] || { echo "the server does not answer" >&2; exit 1; }
 
-# Samples until the server ends: elapsed seconds, resident MiB, of it not files, the group's MiB.
+# Samples until the server ends: elapsed seconds, resident MiB, the part without files, the group's MiB.
 sample() {
     local began=$EPOCHREALTIME now status usage
     echo elapsed_s,resident_mib,anonymous_mib,cgroup_mib

@@ -4,7 +4,7 @@
 #   scripts/crash-w1.sh OUT
 #
 # Builds for release, starts a server in a memory cgroup, loads it with `frond bench insert`, and kills
-# it (SIGKILL, by its pid) at random moments. Beside the load a writer with j: true records its
+# it (SIGKILL, by its pid) at random moments. A second writer with j: true records its
 # acknowledged writes. After each restart, which is timed, all of them must be there. At the end every
 # index is compared with its collection. OUT gets acknowledged.txt, memory.csv, the reports of the load,
 # server.log and crash.md. From the environment:

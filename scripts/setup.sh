@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs missing dependencies. Usage: scripts/setup.sh GROUP...
+# Installs only what is missing. Usage: scripts/setup.sh GROUP...
 #
 #   build    a Rust toolchain and a C compiler
 #   clients  the drivers and shells of tests/clients
@@ -8,7 +8,7 @@
 #   peers    the server that benchmarks/peers compares Frond with
 #
 # System packages come from apt-get, only when missing, with sudo only if not root. Everything else
-# goes under .cache/clients and tests/clients/node_modules, which git ignores. A second run installs nothing.
+# goes under .cache/clients and tests/clients/node_modules, which git ignores. A second run is quick.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -20,7 +20,7 @@ fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
 apt_updated=no
-# Installs Debian packages, or says which to install when that is not possible here.
+# Installs Debian packages, or prints which to install when that is not possible here.
 apt_install() {
     local as_root=()
     if [ "$(id -u)" -ne 0 ]; then
@@ -49,7 +49,7 @@ setup_bench() {
     [ "${#missing[@]}" -eq 0 ] || apt_install "${missing[@]}"
 }
 
-# By default the package would create and start a system-wide cluster.
+# Otherwise the package would create and start a cluster.
 setup_peers() {
     local as_root=() conf=/etc/postgresql-common/createcluster.d/frond.conf
     compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null && return
@@ -120,7 +120,7 @@ node_packages() {
         --loglevel=error
 }
 
-# Runs Maven; what it says is shown only when it fails.
+# Runs Maven; its output is shown only when it fails.
 maven() {
     # Maven writes colours even when quiet.
     mvn -q -B -Dmaven.repo.local="$PWD/$cache/m2" "$@" >"$cache/maven.log" 2>&1 || {
@@ -142,7 +142,7 @@ java_jars() {
         -DincludeScope=runtime -DoutputDirectory="$PWD/$cache/java"
 }
 
-# Builds the suite once, so that to build it again in the tests is quick.
+# Builds the suite once, so that building it in the tests is quick.
 go_modules() (
     mkdir -p "$cache/go"
     # Without the last flag nobody could delete the folder of modules.

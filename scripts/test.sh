@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every check and every suite, continues after a failure, and ends with the sum of all:
-# "N passed, M failed". Exits with 0 only if nothing failed. `make test` calls it after the set-up.
+# Runs every check and every suite, continues after a failure, and ends with the totals:
+# "N passed, M failed". Exits with 0 only if nothing failed. `make test` calls it after set-up.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -36,7 +36,7 @@ suite() {
     counts=$("$counter" <"$log")
     passed=$((passed + ${counts% *}))
     failed=$((failed + ${counts#* }))
-    # A suite that stopped before it could count its failure has failed as well.
+    # A suite that stopped before it could count its failure has failed all the same.
     if [ "$status" -ne 0 ] && [ "${counts#* }" -eq 0 ]; then
         failed=$((failed + 1))
         printf '== %s failed with status %s\n' "$name" "$status"

@@ -234,7 +234,14 @@ fn documents_with_many_keys_hold_what_the_model_says() {
     ] {
         let out = server.folder.path().join(name);
         let mut args = vec!["--documents", "20", "--keys", "400", "--updates", "300"];
-        args.extend(["--reads", "10", "--verify", "all", "--settle", "0.1"]);
+        args.extend([
+            "--reads",
+            "10",
+            "--verify",
+            "all",
+            "--compaction-wait",
+            "0.1",
+        ]);
         args.extend(more);
         let done = server.bench_of("manykeys", &out, &args).output().unwrap();
         let text = String::from_utf8_lossy(&done.stderr);
@@ -316,7 +323,14 @@ fn ctrl_c_between_rounds_leaves_the_report_of_those_that_were_done() {
     let server = Server::start();
     let out = server.folder.path().join("stopped");
     let mut args = vec!["--documents", "5", "--keys", "50", "--updates", "100"];
-    args.extend(["--rounds", "100000", "--schema", "plain", "--settle", "0"]);
+    args.extend([
+        "--rounds",
+        "100000",
+        "--schema",
+        "plain",
+        "--compaction-wait",
+        "0",
+    ]);
     let mut bench = server.bench_of("manykeys", &out, &args).spawn().unwrap();
     // The clock of each round starts at zero, so a row that goes back belongs to the second round.
     wait_for_trace(&mut bench, &out, "manykeys plain w:0", |rows| {
@@ -350,7 +364,7 @@ fn a_server_that_dies_is_an_error_with_a_report() {
 fn all_workloads_beside_a_server_that_stores_nothing() {
     let server = Server::start();
     let out = server.folder.path().join("all");
-    let mut args = vec!["--null", "--turns", "2", "--settle", "0.1"];
+    let mut args = vec!["--null", "--turns", "2", "--compaction-wait", "0.1"];
     for with in [
         "insert --documents 3000 --batch 300 --readers 1",
         "multikey --documents 200 --batch 50",

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf};
-use frond_wire::{Flags, HEADER_BYTES, Header, MsgBuilder, Reply};
+use frond_wire::{Flags, Header, MsgBuilder, Reply};
 
 /// Longer than any step takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -166,16 +166,8 @@ impl<S: Read + Write> Client<S> {
 
     /// The next whole message; none at the end of the stream.
     pub fn receive(&mut self) -> Option<Vec<u8>> {
-        let mut message = vec![0; HEADER_BYTES];
-        if self.stream.read_exact(&mut message).is_err() {
-            return None;
-        }
-        let length = Header::parse(&message).unwrap().length as usize;
-        message.resize(length, 0);
-        self.stream
-            .read_exact(&mut message[HEADER_BYTES..])
-            .unwrap();
-        Some(message)
+        // A connection that the server resets has ended as well.
+        frond_wire::read_message(&mut self.stream, usize::MAX).ok()?
     }
 
     /// The next OP_MSG: its flags and its document.

@@ -9,13 +9,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Why a measurement ended early.
 #[derive(Debug)]
 pub enum Error {
-    /// An engine returned an error: what was done, and its text.
+    /// An engine returned an error: the operation, and its text.
     Engine(&'static str, String),
-    /// A file could not be read or written: what was done, and why.
+    /// A file could not be read or written: the operation, and the cause.
     File(String, io::Error),
     /// An engine returned something that was not written.
     Wrong(String),
-    /// The command line asks for what cannot be.
+    /// Settings of the command line that cannot work.
     Settings(String),
 }
 

@@ -84,9 +84,9 @@ struct Measure {
     /// Longest time for a full scan
     #[arg(long, default_value_t = 120.0)]
     full_scan_seconds: f64,
-    /// Longest wait for background work
-    #[arg(long, default_value_t = 120.0)]
-    settle_seconds: f64,
+    /// Longest wait for idle compaction
+    #[arg(long, alias = "settle-seconds", default_value_t = 120.0)]
+    compaction_seconds: f64,
     /// Size of a block of RocksDB in KiB
     #[arg(long, default_value_t = 16)]
     rocksdb_block_kib: usize,
@@ -141,7 +141,7 @@ fn measure(options: &Measure) -> Result<()> {
         phase: positive(options.seconds, "--seconds")?,
         write: positive(options.write_seconds, "--write-seconds")?,
         full_scan: positive(options.full_scan_seconds, "--full-scan-seconds")?,
-        settle: positive(options.settle_seconds, "--settle-seconds")?,
+        compaction: positive(options.compaction_seconds, "--compaction-seconds")?,
         warm_up: !limited,
     };
     let template = Record {

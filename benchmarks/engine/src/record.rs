@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// What one phase of one engine measured.
+/// The measurements of one phase of one engine.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Record {
     /// The engine's short name.
     pub engine: String,
     /// `limited` or `memory`.
     pub mode: String,
-    /// What the child process was asked to do, such as `main`.
+    /// The scenario of the child process, such as `main`.
     pub scenario: String,
-    /// What was measured, such as `load`.
+    /// The measured phase, such as `load`.
     pub phase: String,
     /// Threads that worked.
     pub threads: usize,
@@ -78,7 +78,7 @@ impl Record {
 /// Latencies in nanoseconds with three significant digits.
 pub type Latencies = Histogram<u64>;
 
-/// An hour; what takes longer is counted as that.
+/// An hour; longer latencies are counted as this.
 const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
 
 /// An empty histogram.

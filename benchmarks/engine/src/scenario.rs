@@ -1,4 +1,4 @@
-//! What one child process does with one store.
+//! The scenarios: the operations of one child process on one store.
 
 use clap::ValueEnum;
 
@@ -15,15 +15,15 @@ pub enum Scenario {
     Load,
     /// Load, deletion of a random half, reads and scans.
     Delete,
-    /// What `delete` leaves, in a fresh store.
+    /// The content after `delete`, loaded into a fresh store.
     DeleteFresh,
     /// Load, three rounds of replacing everything, reads and scans.
     Replace,
-    /// What `replace` leaves, in a fresh store.
+    /// The content after `replace`, loaded into a fresh store.
     ReplaceFresh,
     /// Load, deletion of 90% of a table in one operation, scans.
     Range,
-    /// What `range` leaves, in a fresh store.
+    /// The content after `range`, loaded into a fresh store.
     RangeFresh,
 }
 
@@ -82,14 +82,14 @@ pub fn run(
         Scenario::Main => main(bench, threads, read_threads),
         Scenario::Load => {
             bench.load(threads)?;
-            bench.settle("settled")
+            bench.wait_until_idle("settled")
         }
         Scenario::Delete => {
             if !load_all(bench, threads)? {
                 return Ok(());
             }
             bench.delete(delete_order(documents), documents / 2)?;
-            bench.settle("settled")?;
+            bench.wait_until_idle("settled")?;
             if bench.content.count() > documents - documents / 2 {
                 return bench.remark("too slow: its store holds more than the fresh one does");
             }
@@ -109,7 +109,7 @@ pub fn run(
             for round in 0..REPLACEMENTS {
                 bench.replace(replace_order(documents, round))?;
             }
-            bench.settle("settled")?;
+            bench.wait_until_idle("settled")?;
             all_reads(bench)
         }
         Scenario::ReplaceFresh => {
@@ -128,7 +128,7 @@ pub fn run(
             if !bench.cut(CUT_TABLE, cut_bound())? {
                 return bench.remark("it has no deletion of a range");
             }
-            bench.settle("settled")?;
+            bench.wait_until_idle("settled")?;
             cut_scans(bench)
         }
         Scenario::RangeFresh => {
@@ -143,7 +143,7 @@ pub fn run(
 
 fn main(bench: &mut Bench, threads: usize, read_threads: &[usize]) -> Result<()> {
     bench.load(threads)?;
-    bench.settle("settled")?;
+    bench.wait_until_idle("settled")?;
     if bench.limits.warm_up {
         bench.warm_up()?;
     }
@@ -155,7 +155,7 @@ fn main(bench: &mut Bench, threads: usize, read_threads: &[usize]) -> Result<()>
     bench.full_scan(1)?;
     let documents = bench.content.documents;
     bench.delete(delete_order(documents), documents / 2)?;
-    bench.settle("settled-delete")?;
+    bench.wait_until_idle("settled-delete")?;
     bench.stage = "half-";
     bench.scans(1)?;
     bench.full_scan(1)
@@ -164,7 +164,7 @@ fn main(bench: &mut Bench, threads: usize, read_threads: &[usize]) -> Result<()>
 /// Loads a store that is to be aged. False if that took too long: then it cannot be compared.
 fn load_all(bench: &mut Bench, threads: usize) -> Result<bool> {
     bench.load(threads)?;
-    bench.settle("settled-load")?;
+    bench.wait_until_idle("settled-load")?;
     let all = bench.content.documents == bench.limits.documents;
     if !all {
         bench.remark("too slow: its store holds less than the fresh one does")?;
@@ -178,7 +178,7 @@ fn load_fresh(bench: &mut Bench, content: Content) -> Result<bool> {
         bench.remark("too slow: it did not get all documents")?;
         return Ok(false);
     }
-    bench.settle("settled")?;
+    bench.wait_until_idle("settled")?;
     Ok(true)
 }
 

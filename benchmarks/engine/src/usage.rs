@@ -1,4 +1,4 @@
-//! What a process and its disk have used, from the kernel's counters.
+//! Resource usage of a process and its disk, from the kernel's counters.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Counters at one moment, or what was used between two.
+/// Counters at one moment, or their difference between two.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Seconds.
@@ -72,7 +72,7 @@ impl Meter {
         }
     }
 
-    /// What was used since `before`.
+    /// The usage since `before`.
     pub fn since(&self, before: Usage) -> Usage {
         let now = self.now();
         Usage {

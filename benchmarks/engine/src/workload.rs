@@ -1,4 +1,4 @@
-//! What is written: keys and values made from a document's number, and which documents a store
+//! Keys and values generated from a document's number, and which documents a store
 //! must hold after deletions and replacements, so that everything read can be checked.
 
 /// Secondary tables; each document has one entry in each.
@@ -19,11 +19,11 @@ pub const VALUE_BYTES: usize = 200;
 pub const DOCUMENT_BYTES: u64 =
     (PRIMARY_KEY_BYTES + VALUE_BYTES + SECONDARIES * SECONDARY_KEY_BYTES) as u64;
 
-/// What the compressible half of each value says.
+/// The text of the compressible half of each value.
 const TEXT: &[u8; 100] = b"name: A. N. Other; origin: the far end of an orchard, \
 colour: green, state: ripe, next harvest: soon";
 
-/// A fast source of numbers that look random (splitmix64); equal seeds give equal numbers.
+/// A fast pseudorandom generator (splitmix64): equal seeds give equal numbers.
 #[derive(Clone)]
 pub struct Random(u64);
 
@@ -197,7 +197,7 @@ impl Done {
     }
 }
 
-/// What a store must hold.
+/// The expected content of a store.
 #[derive(Clone, Default)]
 pub struct Content {
     /// Documents from 0 on were inserted.

@@ -5,127 +5,65 @@
 
 use frond_bench::{Error, Result};
 use frond_bson::{Doc, DocBuf, Value};
+use serde::ser::{Error as _, Serialize, SerializeMap, Serializer};
 
-/// Digits of a byte.
-const HEX: &[u8; 16] = b"0123456789abcdef";
+/// A document; its own `_id`, which has a column, is left out.
+struct Fields<'a> {
+    doc: &'a Doc,
+    without_id: bool,
+}
 
-/// Documents that lie deeper than this in one another are refused.
-const DEPTH_MAX: usize = 100;
+impl Serialize for Fields<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in self.doc.iter() {
+            if !(self.without_id && name == "_id") {
+                map.serialize_entry(name, &Json(value))?;
+            }
+        }
+        map.end()
+    }
+}
 
-/// Appends a document without its `_id`, which has a column of its own.
+/// A value.
+struct Json<'a>(Value<'a>);
+
+impl Serialize for Json<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match &self.0 {
+            Value::String(text) => serializer.serialize_str(text),
+            Value::Int32(number) => serializer.serialize_i32(*number),
+            Value::Int64(number) | Value::DateTime(number) => serializer.serialize_i64(*number),
+            Value::Double(number) if number.is_finite() => serializer.serialize_f64(*number),
+            Value::Bool(value) => serializer.serialize_bool(*value),
+            Value::Null => serializer.serialize_unit(),
+            Value::ObjectId(id) => serializer.collect_str(id),
+            Value::Document(doc) => Fields {
+                doc,
+                without_id: false,
+            }
+            .serialize(serializer),
+            Value::Array(array) => serializer.collect_seq(array.values().map(Json)),
+            other => Err(S::Error::custom(format!(
+                "a value of type {} has no counterpart in jsonb",
+                other.type_name()
+            ))),
+        }
+    }
+}
+
+/// Appends a document without its `_id`.
 pub fn append(doc: &Doc, out: &mut Vec<u8>) -> Result<()> {
-    object(doc, true, 0, out)
+    let fields = Fields {
+        doc,
+        without_id: true,
+    };
+    serde_json::to_writer(out, &fields).map_err(|error| Error::Settings(error.to_string()))
 }
 
 /// Appends a value.
 pub fn append_value(value: &Value<'_>, out: &mut Vec<u8>) -> Result<()> {
-    append_deep(value, 0, out)
-}
-
-fn append_deep(value: &Value<'_>, depth: usize, out: &mut Vec<u8>) -> Result<()> {
-    if depth > DEPTH_MAX {
-        return Err(Error::Settings("a document is too deep".to_owned()));
-    }
-    match value {
-        Value::String(text) => string(text, out),
-        Value::Int32(number) => integer(i64::from(*number), out),
-        Value::Int64(number) | Value::DateTime(number) => integer(*number, out),
-        Value::Double(number) if number.is_finite() => {
-            out.extend_from_slice(number.to_string().as_bytes());
-        }
-        Value::Bool(true) => out.extend_from_slice(b"true"),
-        Value::Bool(false) => out.extend_from_slice(b"false"),
-        Value::Null => out.extend_from_slice(b"null"),
-        Value::ObjectId(id) => {
-            out.push(b'"');
-            for byte in id.bytes() {
-                out.push(HEX[usize::from(byte >> 4)]);
-                out.push(HEX[usize::from(byte & 15)]);
-            }
-            out.push(b'"');
-        }
-        Value::Document(doc) => object(doc, false, depth, out)?,
-        Value::Array(array) => {
-            out.push(b'[');
-            for (index, value) in array.values().enumerate() {
-                if index > 0 {
-                    out.push(b',');
-                }
-                append_deep(&value, depth + 1, out)?;
-            }
-            out.push(b']');
-        }
-        other => {
-            return Err(Error::Settings(format!(
-                "a value of type {} has no counterpart in jsonb",
-                other.type_name()
-            )));
-        }
-    }
-    Ok(())
-}
-
-fn object(doc: &Doc, without_id: bool, depth: usize, out: &mut Vec<u8>) -> Result<()> {
-    out.push(b'{');
-    let mut first = true;
-    for (name, value) in doc.iter() {
-        if without_id && name == "_id" {
-            continue;
-        }
-        if !first {
-            out.push(b',');
-        }
-        first = false;
-        string(name, out);
-        out.push(b':');
-        append_deep(&value, depth + 1, out)?;
-    }
-    out.push(b'}');
-    Ok(())
-}
-
-/// Appends a string with quotes. PostgreSQL refuses the character 0 in it.
-fn string(text: &str, out: &mut Vec<u8>) {
-    out.push(b'"');
-    let mut rest = text.as_bytes();
-    // Nearly every string has nothing to escape.
-    while let Some(at) = rest
-        .iter()
-        .position(|byte| matches!(byte, b'"' | b'\\' | 0..=31))
-    {
-        let (plain, special) = rest.split_at(at);
-        out.extend_from_slice(plain);
-        let (byte, after) = special.split_first().unwrap_or((&0, &[]));
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
-            _ => {
-                out.extend_from_slice(b"\\u00");
-                out.push(HEX[usize::from(byte >> 4)]);
-                out.push(HEX[usize::from(byte & 15)]);
-            }
-        }
-        rest = after;
-    }
-    out.extend_from_slice(rest);
-    out.push(b'"');
-}
-
-fn integer(number: i64, out: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    let mut rest = number.unsigned_abs();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if number < 0 {
-        out.push(b'-');
-    }
-    out.extend_from_slice(&digits[at..]);
+    serde_json::to_writer(out, &Json(*value)).map_err(|error| Error::Settings(error.to_string()))
 }
 
 /// The document that a jsonb's text is, with `id` as its `_id`. jsonb sorts the fields of a document by
@@ -143,9 +81,9 @@ pub fn to_doc(id: &Value<'_>, text: &str) -> Result<DocBuf> {
     Ok(doc)
 }
 
-type Fields = serde_json::Map<String, serde_json::Value>;
+type Map = serde_json::Map<String, serde_json::Value>;
 
-fn push_fields(doc: &mut DocBuf, fields: &Fields) -> Result<()> {
+fn push_fields(doc: &mut DocBuf, fields: &Map) -> Result<()> {
     let mut ordered: Vec<_> = fields.iter().collect();
     ordered.sort_by_cached_key(|(name, value)| smallest_number(name, value));
     ordered
@@ -221,7 +159,7 @@ mod tests {
         };
         assert_eq!(
             text(&doc),
-            r#"{"s":"a\"b\\c\u000ad\u0001é","n":-9223372036854775808,"i":-7,"z":0,"d":1.5,"t":true,"date":1577836800000,"oid":"0a0a0a0a0a0a0a0a0a0a0a0a","inner":{"_id":1},"list":["x",2],"nothing":null}"#
+            r#"{"s":"a\"b\\c\nd\u0001é","n":-9223372036854775808,"i":-7,"z":0,"d":1.5,"t":true,"date":1577836800000,"oid":"0a0a0a0a0a0a0a0a0a0a0a0a","inner":{"_id":1},"list":["x",2],"nothing":null}"#
         );
         assert_eq!(text(Doc::empty()), "{}");
         assert_eq!(text(&doc! { "_id": 1_i32 }), "{}");

@@ -2,21 +2,20 @@
 
 use clap::{Args, FromArgMatches};
 
-use crate::contest::{Contest, Servers, scale};
 use crate::error::{Error, Result};
+use crate::harness::{CommonOptions, Run, Workload, scale};
 use crate::indexcost;
 use crate::insert;
 use crate::manykeys;
-use crate::report::{Book, Chapter};
 use crate::sysbench;
 use crate::system::Scheme;
 
 /// Command line of `frond bench all`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Whom to measure.
+    /// What all workloads share.
     #[command(flatten)]
-    pub servers: Servers,
+    pub common: CommonOptions,
 
     /// Size of each workload as a part of the original run's
     #[arg(long, default_value_t = 0.01, value_name = "PART", value_parser = scale)]
@@ -24,8 +23,8 @@ pub struct Options {
 
     /// Workloads to run, in this order
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_enum,
-          default_values_t = Workload::ALL)]
-    pub only: Vec<Workload>,
+          default_values_t = Name::ALL)]
+    pub only: Vec<Name>,
 
     /// More options for a workload, such as --with "insert --journal --documents 5000000"
     #[arg(long = "with", value_name = "WORKLOAD OPTIONS")]
@@ -34,7 +33,7 @@ pub struct Options {
 
 /// A workload of [`Options::only`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Workload {
+pub enum Name {
     /// W1
     Insert,
     /// W2
@@ -47,62 +46,43 @@ pub enum Workload {
     Indexcost,
 }
 
-impl Workload {
-    const ALL: [Workload; 5] = [
-        Workload::Insert,
-        Workload::Multikey,
-        Workload::Manykeys,
-        Workload::Sysbench,
-        Workload::Indexcost,
+impl Name {
+    const ALL: [Name; 5] = [
+        Name::Insert,
+        Name::Multikey,
+        Name::Manykeys,
+        Name::Sysbench,
+        Name::Indexcost,
     ];
 
     fn name(self) -> &'static str {
         match self {
-            Workload::Insert => "insert",
-            Workload::Multikey => "multikey",
-            Workload::Manykeys => manykeys::NAME,
-            Workload::Sysbench => "sysbench",
-            Workload::Indexcost => "indexcost",
+            Name::Insert => "insert",
+            Name::Multikey => "multikey",
+            Name::Manykeys => manykeys::NAME,
+            Name::Sysbench => "sysbench",
+            Name::Indexcost => "indexcost",
         }
     }
 }
 
-/// A workload, ready to run.
-enum Ready {
-    Insert(insert::Work),
-    Manykeys(manykeys::Work),
-    Sysbench(sysbench::Work),
-    Indexcost(indexcost::Work),
-}
-
-impl Ready {
-    fn measure(&self, contest: &Contest) -> Result<(Chapter, Result<()>)> {
-        match self {
-            Ready::Insert(work) => insert::measure(contest, work),
-            Ready::Manykeys(work) => manykeys::measure(contest, work),
-            Ready::Sysbench(work) => sysbench::measure(contest, work),
-            Ready::Indexcost(work) => indexcost::measure(contest, work),
-        }
-    }
-}
-
-/// Runs the workloads. The report is written after each of them. An error of one does not keep the
-/// others from running; the user's wish to stop does.
+/// Runs the workloads. The report is written after each of them. An error of one does not stop the
+/// others; a stop by the user does.
 pub fn run(options: &Options, schemes: &[&dyn Scheme]) -> Result<()> {
-    let ready = options.ready()?;
-    let mut contest = Contest::open(&options.servers, "all", schemes)?;
-    contest.drop_after = true;
-    let mut book = Book::new(&contest);
+    let workloads = options.workloads()?;
+    let mut run = Run::open(&options.common, "all", schemes)?;
+    run.drop_after = true;
+    let mut report = run.report();
     let mut result = Ok(());
-    for workload in &ready {
-        let measured = match workload.measure(&contest) {
-            Ok((chapter, measured)) => {
-                book.chapters.push(chapter);
+    for workload in &workloads {
+        let measured = match workload.measure(&run) {
+            Ok((section, measured)) => {
+                report.sections.push(section);
                 measured
             }
             Err(error) => Err(error),
         };
-        book.write(&contest.folder)?;
+        report.write(&run.folder)?;
         let stopped = matches!(measured, Err(Error::Stopped));
         if let Err(error) = &measured
             && !stopped
@@ -114,13 +94,13 @@ pub fn run(options: &Options, schemes: &[&dyn Scheme]) -> Result<()> {
             break;
         }
     }
-    print!("{}", book.to_text(&contest.folder));
+    print!("{}", report.to_text(&run.folder));
     result
 }
 
 impl Options {
     /// The workloads with their options.
-    fn ready(&self) -> Result<Vec<Ready>> {
+    fn workloads(&self) -> Result<Vec<Box<dyn Workload>>> {
         for with in &self.with {
             let name = with.split_whitespace().next().unwrap_or_default();
             if !self.only.iter().any(|workload| workload.name() == name) {
@@ -129,53 +109,36 @@ impl Options {
                 )));
             }
         }
-        self.only
-            .iter()
-            .map(|workload| match workload {
-                Workload::Insert => {
-                    let mut work: insert::Work = self.parse(*workload)?;
-                    if work.documents.is_none() {
-                        work.scale.get_or_insert(self.scale);
-                    }
-                    Ok(Ready::Insert(work))
-                }
-                Workload::Multikey => {
-                    let multikey: insert::MultikeyWork = self.parse(*workload)?;
-                    let mut work = multikey.into_work();
-                    if work.documents.is_none() {
-                        work.scale.get_or_insert(self.scale);
-                    }
-                    Ok(Ready::Insert(work))
-                }
-                Workload::Manykeys => {
-                    let mut work: manykeys::Work = self.parse(*workload)?;
-                    if work.documents.is_none() {
-                        work.scale.get_or_insert(self.scale);
-                    }
-                    Ok(Ready::Manykeys(work))
-                }
-                Workload::Sysbench => {
-                    let mut work: sysbench::Work = self.parse(*workload)?;
-                    if work.documents.is_none() {
-                        work.scale.get_or_insert(self.scale);
-                    }
-                    work.check()?;
-                    Ok(Ready::Sysbench(work))
-                }
-                Workload::Indexcost => {
-                    let mut work: indexcost::Work = self.parse(*workload)?;
-                    if work.documents.is_none() {
-                        work.scale.get_or_insert(self.scale);
-                    }
-                    work.check()?;
-                    Ok(Ready::Indexcost(work))
-                }
+        let boxed = |name: &Name| -> Result<Box<dyn Workload>> {
+            Ok(match name {
+                Name::Insert => Box::new(self.insert()?),
+                Name::Multikey => Box::new(self.multikey()?),
+                Name::Manykeys => Box::new(self.prepared(self.parse::<manykeys::Work>(*name)?)?),
+                Name::Sysbench => Box::new(self.prepared(self.parse::<sysbench::Work>(*name)?)?),
+                Name::Indexcost => Box::new(self.prepared(self.parse::<indexcost::Work>(*name)?)?),
             })
-            .collect()
+        };
+        self.only.iter().map(boxed).collect()
     }
 
-    /// The options of a workload: its defaults, and what `--with` says.
-    fn parse<T: Args + FromArgMatches>(&self, workload: Workload) -> Result<T> {
+    fn insert(&self) -> Result<insert::Work> {
+        self.prepared(self.parse(Name::Insert)?)
+    }
+
+    fn multikey(&self) -> Result<insert::Work> {
+        let work: insert::MultikeyWork = self.parse(Name::Multikey)?;
+        self.prepared(work.into_work())
+    }
+
+    /// A workload of the size of this run, unless it has one of its own.
+    fn prepared<W: Workload>(&self, mut work: W) -> Result<W> {
+        work.set_default_scale(self.scale);
+        work.check()?;
+        Ok(work)
+    }
+
+    /// The options of a workload: its defaults, and those of `--with`.
+    fn parse<T: Args + FromArgMatches>(&self, workload: Name) -> Result<T> {
         let mut words = vec![workload.name()];
         for with in &self.with {
             let mut more = with.split_whitespace();
@@ -203,23 +166,14 @@ mod tests {
         options: Options,
     }
 
-    fn ready(args: &[&str]) -> Result<Vec<Ready>> {
+    fn parse(args: &[&str]) -> Options {
         let args = std::iter::once("bench").chain(args.iter().copied());
-        Cli::try_parse_from(args).unwrap().options.ready()
-    }
-
-    fn inserts(args: &[&str]) -> Vec<insert::Work> {
-        let ready = ready(args).unwrap().into_iter();
-        let insert = |ready| match ready {
-            Ready::Insert(work) => Some(work),
-            _ => None,
-        };
-        ready.filter_map(insert).collect()
+        Cli::try_parse_from(args).unwrap().options
     }
 
     #[test]
     fn scale_and_options_reach_the_workloads() {
-        let works = inserts(&[
+        let options = parse(&[
             "--only",
             "multikey,insert",
             "--scale",
@@ -231,19 +185,18 @@ mod tests {
             "--with",
             "multikey --elements 9",
         ]);
-        let [multikey, insert] = &works[..] else {
-            panic!("two workloads were asked for");
-        };
+        let workloads = options.workloads().unwrap();
+        let names: Vec<&str> = workloads.iter().map(|workload| workload.name()).collect();
+        assert_eq!(names, ["multikey", "insert"]);
+        let (multikey, insert) = (options.multikey().unwrap(), options.insert().unwrap());
         assert_eq!((multikey.documents(), multikey.elements), (350_000, 9));
-        assert_eq!((insert.documents(), insert.threads), (7, 3));
-        assert!(insert.journal && !multikey.journal);
+        assert_eq!((insert.documents(), insert.write.threads), (7, 3));
+        assert!(insert.write.journal && !multikey.write.journal);
     }
 
     #[test]
     fn transactions_and_the_cost_of_an_index_have_their_own_sizes() {
-        let ready = ready(&[
-            "--only",
-            "sysbench,indexcost",
+        let options = parse(&[
             "--scale",
             "0.001",
             "--with",
@@ -251,11 +204,14 @@ mod tests {
             "--with",
             "indexcost --documents 70",
         ]);
-        let [Ready::Sysbench(sysbench), Ready::Indexcost(indexcost)] = &ready.unwrap()[..] else {
-            panic!("two workloads were asked for");
-        };
+        let sysbench: sysbench::Work = options
+            .prepared(options.parse(Name::Sysbench).unwrap())
+            .unwrap();
         assert_eq!(sysbench.documents(), 10_000);
         assert_eq!(sysbench.threads, [8, 64]);
+        let indexcost: indexcost::Work = options
+            .prepared(options.parse(Name::Indexcost).unwrap())
+            .unwrap();
         assert_eq!(indexcost.documents(), 70);
     }
 
@@ -271,7 +227,7 @@ mod tests {
             (&["--with", "indexcost --documents 3"][..], "--batches"),
             (&["--with", ""][..], "no workload"),
         ] {
-            let error = ready(args).err().unwrap().to_string();
+            let error = parse(args).workloads().err().unwrap().to_string();
             assert!(error.contains(part), "{error}");
         }
     }

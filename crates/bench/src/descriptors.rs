@@ -1,11 +1,11 @@
-//! As many connections as a run may have need as many open files.
+//! The limit of open files, for runs with many connections.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Twice the connections of the largest run, since a server may be in the same process, and some more.
 const WANTED: u64 = 4096;
 
-/// Raises the limit of open files as far as it may be, if it is low. Where that fails, connecting says so.
+/// Raises the limit of open files as far as allowed. If that fails, connecting reports the error.
 pub fn allow_many() {
     let mut limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(u64::MAX).min(WANTED);

@@ -10,7 +10,7 @@ pub enum Error {
     Uri(String),
     /// A setting cannot work, alone or with this server.
     Settings(String),
-    /// Reading or writing failed; the text says what was being done.
+    /// Reading or writing failed; the text names the operation.
     Io(String, io::Error),
     /// The server sent bytes that are not a valid answer.
     Protocol(String),

@@ -1,9 +1,9 @@
-//! One connection that inserts: make a batch, send it, make the next one while the system works.
+//! Inserting on one connection: the next batch is prepared while the system works on the last one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use crate::document::Source;
+use crate::documents::Source;
 use crate::error::Result;
 use crate::meter::Meter;
 use crate::system::{Batch, Session};

@@ -1,4 +1,4 @@
-//! What the threads of a run report to: documents in, latencies, the first error.
+//! Measurements of the threads of a run: documents in, latencies, the first error.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,7 +58,7 @@ impl Clock {
     }
 }
 
-/// What happened since the last look.
+/// The interval since the last sample.
 pub struct Interval {
     /// Since the start of the run.
     pub elapsed: Duration,
@@ -68,7 +68,7 @@ pub struct Interval {
     pub latencies: Latencies,
 }
 
-/// What a run leaves behind.
+/// The outcome of a run.
 pub struct Outcome {
     /// From the first batch to the last answer.
     pub elapsed: Duration,
@@ -182,7 +182,7 @@ impl Meter {
         }
     }
 
-    /// Speed over the last part of what is in so far, in documents a second.
+    /// Speed over a part of the documents so far, in documents per second.
     #[must_use]
     pub fn speed_of_part(&self, from: f64, to: f64) -> Option<f64> {
         self.state().timeline.speed_of_part(from, to)

@@ -1,13 +1,13 @@
-//! What the user sees while a run goes on.
+//! Progress on the terminal.
 
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::report::thousands;
+use crate::format::thousands;
 
-/// A progress bar on a terminal, now and then a line elsewhere, nothing when quiet.
+/// A progress bar on a terminal, a line for every 5% elsewhere, nothing with `--quiet`.
 pub struct Progress {
     bar: ProgressBar,
     total: u64,
@@ -18,8 +18,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts to show a run of `total` of what `unit` names. The label says whose it is; it may be
-    /// empty.
+    /// Starts to show a run of `total` units. The label names the server; it may be empty.
     pub fn new(label: &str, total: u64, unit: &'static str, quiet: bool) -> Self {
         let label = if label.is_empty() {
             String::new()
@@ -73,7 +72,7 @@ impl Progress {
         self.bar.set_message(text);
     }
 
-    /// Shows how far it is, and a text.
+    /// Shows the position and a text.
     pub fn tell(&mut self, count: u64, text: &str) {
         if self.lines && count >= self.next_line_at {
             let percent = count as f64 * 100.0 / self.total.max(1) as f64;

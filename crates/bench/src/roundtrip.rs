@@ -1,7 +1,7 @@
 //! Requests a second: a `find` by `_id` of documents in memory against a bare `ping`, in turns.
 //!
-//! A ping costs what the client, the loopback and the server's framing cost. So the ratio of the
-//! two says what finding a document adds to that, on this machine at this moment.
+//! A ping costs as much as the client, the loopback and the server's framing. So the ratio of the
+//! two is the cost that finding a document adds, on this machine at this moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,9 +12,10 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 
 use crate::client::{Client, first_of_batch};
 use crate::collection::Collection;
-use crate::document::{Generator, Source};
+use crate::documents::Source;
+use crate::documents::insertion::Generator;
 use crate::error::{Error, Result};
-use crate::report::thousands;
+use crate::format::thousands;
 use crate::system::WriteConcern;
 use crate::uri::Uri;
 
@@ -128,12 +129,8 @@ fn gcd(a: u64, b: u64) -> u64 {
 fn fill(options: &Options, uri: &Uri, generator: &Generator, stop: &Arc<AtomicBool>) -> Result<()> {
     let mut client = Client::connect(uri, Arc::clone(stop))?;
     let collection = Collection::new(&options.db, &options.collection)?;
-    collection.drop(&mut client)?;
-    let concern = WriteConcern {
-        acknowledged: true,
-        journal: false,
-    };
-    let target = client.write_target(&options.db, &options.collection, concern);
+    client.drop_collection(&collection)?;
+    let target = client.write_target(&collection, WriteConcern::ACKNOWLEDGED);
     let (mut documents, mut message) = (Vec::new(), Vec::new());
     let mut first = 0;
     while first < options.documents {

@@ -1,4 +1,4 @@
-//! A run ends by itself when its user asks for it.
+//! Ending a run on SIGINT and SIGTERM.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

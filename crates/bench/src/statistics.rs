@@ -1,26 +1,26 @@
 //! Statistics each second beside a run, as mongostat shows them, by a connection of their own.
 
 use std::fmt::Write;
-use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::csv_file::CsvFile;
 use crate::error::{Error, Result};
-use crate::monitor::{OPERATIONS, Status};
 use crate::system::Session;
+use crate::system::{OPERATIONS, Status};
 
 /// Lines between two heads on the terminal.
 const HEAD_EVERY: usize = 20;
 
-/// What happened in an interval, by what the server says.
+/// One interval, as the server reports it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
     /// End of the interval, in seconds since the start.
     pub elapsed_s: f64,
-    /// What went on; a row ends with its phase.
+    /// The phase of the run; a row ends with its phase.
     pub phase: Arc<str>,
     /// Operations a second, in the order of [`OPERATIONS`].
     pub operations: [Option<f64>; 6],
@@ -32,7 +32,7 @@ pub struct Row {
     pub network_in: Option<f64>,
     /// Bytes sent, a second.
     pub network_out: Option<f64>,
-    /// The server's figures at its end.
+    /// The server's status at its end.
     pub now: Status,
 }
 
@@ -89,9 +89,9 @@ impl Row {
             number(self.data_bytes),
             number(self.network_in),
             number(self.network_out),
-            number(self.now.figures.resident_mib),
+            number(self.now.memory.resident_mib),
             number(self.now.virtual_mib),
-            number(self.now.figures.cache_mib),
+            number(self.now.memory.cache_mib),
             number(self.now.connections),
         ]);
         values
@@ -109,7 +109,7 @@ impl Row {
         for value in [
             short(self.log_bytes),
             short(self.data_bytes),
-            mib(self.now.figures.resident_mib),
+            mib(self.now.memory.resident_mib),
             short(self.network_in),
             short(self.network_out),
             short(self.now.connections),
@@ -163,9 +163,7 @@ impl Statistics {
         every: Duration,
         verbose: bool,
     ) -> Result<Statistics> {
-        let mut file = csv::Writer::from_path(path)
-            .map_err(|error| csv_error(&format!("creating {}", path.display()), error))?;
-        write_record(&mut file, Row::columns())?;
+        let file = CsvFile::create(path, Row::columns())?;
         let shared = Arc::new(Shared {
             end: AtomicBool::new(false),
             phase: Mutex::default(),
@@ -187,7 +185,7 @@ impl Statistics {
         })
     }
 
-    /// Says what goes on from now on.
+    /// Sets the phase of the run.
     pub fn phase(&self, name: &str) {
         let mut phase = self
             .shared
@@ -217,20 +215,20 @@ impl Drop for Statistics {
 
 struct Poller {
     session: Box<dyn Session>,
-    file: csv::Writer<File>,
+    file: CsvFile,
     every: Duration,
     verbose: bool,
     shared: Arc<Shared>,
 }
 
 impl Poller {
-    /// Statistics are a help, not what is measured: an error ends them and nothing else.
+    /// Statistics are additional information: an error ends them and nothing else.
     fn run(mut self) -> Vec<Row> {
         let mut rows = Vec::new();
         if let Err(error) = self.poll(&mut rows)
             && !matches!(error, Error::Stopped)
         {
-            eprintln!("frond bench: no more statistics: {error}");
+            eprintln!("frond bench: statistics end: {error}");
         }
         rows
     }
@@ -248,7 +246,7 @@ impl Poller {
             let seconds = (elapsed_s - before_s).max(1e-9);
             let mut row = Row::between(&before, now, elapsed_s, seconds);
             row.phase = phase;
-            write_record(&mut self.file, row.values())?;
+            self.file.add(row.values())?;
             if self.verbose {
                 if rows.len().is_multiple_of(HEAD_EVERY) {
                     eprintln!("{}", Row::head());
@@ -273,7 +271,7 @@ impl Poller {
         Arc::clone(&phase)
     }
 
-    /// Waits for a moment or for the end of the phase. True when this is the end of all.
+    /// Waits until a moment or the end of the phase. True at the end of the run.
     fn wait(&self, start: Instant, at: Duration, phase: &Arc<str>) -> bool {
         const NAP: Duration = Duration::from_millis(20);
         loop {
@@ -287,16 +285,6 @@ impl Poller {
             std::thread::sleep(left.min(NAP));
         }
     }
-}
-
-fn write_record(file: &mut csv::Writer<File>, record: Vec<String>) -> Result<()> {
-    file.write_record(record)
-        .and_then(|()| file.flush().map_err(csv::Error::from))
-        .map_err(|error| csv_error("writing statistics.csv", error))
-}
-
-fn csv_error(doing: &str, error: csv::Error) -> Error {
-    Error::Io(doing.to_owned(), std::io::Error::other(error))
 }
 
 #[cfg(test)]

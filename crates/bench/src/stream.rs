@@ -86,17 +86,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Fills the buffer.
-    pub fn receive(&mut self, mut buffer: &mut [u8]) -> Result<()> {
-        let mut wait = Wait::new(self.timeout, &self.stop);
-        while !buffer.is_empty() {
-            let read = read_once(&mut self.socket, buffer, &mut wait)?;
-            buffer = buffer.get_mut(read..).unwrap_or_default();
-        }
-        Ok(())
-    }
-
-    /// Reads what there is, at least a byte, and returns how many bytes it was.
+    /// Reads the bytes that are there, at least one, and returns how many.
     pub fn receive_some(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let mut wait = Wait::new(self.timeout, &self.stop);
         loop {

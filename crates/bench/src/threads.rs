@@ -1,4 +1,4 @@
-//! Connections that work at the same time, and one thread that looks on.
+//! Connections that work at the same time, and one thread that samples them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -38,7 +38,7 @@ pub fn with_each<C: Send>(
     })
 }
 
-/// Waits for a moment of the run, or until all threads are done: then true.
+/// Waits until a moment of the run, or until all threads are done. True in the second case.
 pub fn wait_until(meter: &Meter, at: Duration, all_done: impl Fn() -> bool) -> bool {
     const NAP: Duration = Duration::from_millis(20);
     loop {

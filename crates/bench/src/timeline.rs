@@ -1,4 +1,4 @@
-//! When how many documents were in, kept fine enough to give the speed of any part of a run.
+//! Documents over time, with enough points for the speed of any part of a run.
 
 use std::time::Duration;
 

@@ -57,7 +57,7 @@ pub struct Uri {
     pub database: Option<String>,
     /// `appName`: what the client calls itself in the server's log.
     pub app_name: Option<String>,
-    /// `compressors`: what may be negotiated, most wanted first.
+    /// `compressors`: what may be negotiated, in order of preference.
     pub compressors: Vec<Compressor>,
     /// `connectTimeoutMS`; 0 there means no limit, here `None`.
     pub connect_timeout: Option<Duration>,
@@ -113,15 +113,6 @@ impl FromStr for Uri {
 }
 
 impl Uri {
-    /// The database: that of an option, else that of the connection string, else a default.
-    #[must_use]
-    pub fn database_or(&self, asked: Option<&str>) -> String {
-        asked
-            .or(self.database.as_deref())
-            .unwrap_or("frond_bench")
-            .to_owned()
-    }
-
     /// Acts on one option. Names are compared without regard to case, as drivers do.
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
         match name.to_ascii_lowercase().as_str() {
@@ -145,7 +136,7 @@ impl Uri {
                 });
             }
             "journal" => self.journal = Some(boolean(name, value)?),
-            // These say what this client does anyway; the other value is refused.
+            // Only the value that describes this client is accepted.
             "directconnection" => only(name, value, true, "it knows one server only")?,
             "retrywrites" | "retryreads" => only(name, value, false, "nothing is retried")?,
             "tls" | "ssl" => only(name, value, false, "TLS is not supported yet")?,

@@ -8,7 +8,7 @@ mod store;
 use std::process::ExitCode;
 
 use frond_wire::OpCode::{GetMore, Insert, KillCursors, Msg, Query};
-use store::{Age, bench, opcodes, play};
+use store::{Version, bench, opcodes, start};
 
 #[test]
 fn a_limited_find_leaves_no_cursor_behind() {
@@ -18,11 +18,11 @@ fn a_limited_find_leaves_no_cursor_behind() {
         (Some(5), opcodes(&[Query])),
         (Some(21), opcodes(&[Query, Msg])),
     ] {
-        let (port, state) = play(Age {
+        let (port, state) = start(Version {
             wire_version,
             batch: 3,
             unchecked_ids: true,
-            ..Age::default()
+            ..Version::default()
         });
         let folder = tempfile::tempdir().unwrap();
         let more = ["--documents=3000", "--batch=10", "--readers=1"];

@@ -1,4 +1,4 @@
-//! Runs `frond bench indexcost` against servers of every age, played by a small server that keeps the
+//! Runs `frond bench indexcost` against servers of every version, simulated by a small server that keeps the
 //! documents.
 
 #![allow(clippy::unwrap_used)]
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use frond_bson::DocBuf;
 use frond_wire::OpCode;
-use store::{Age, Flaw, bench, ending, figure, opcodes, play, summary};
+use store::{Flaw, Version, bench, ending, figure, opcodes, start, summary};
 
 /// Two blocks of 4,096 names, so that the one that is looked for is there twice.
 const SMALL: [&str; 3] = ["--documents=8192", "--batches=2", "--batch=500"];
@@ -20,12 +20,12 @@ fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
     args
 }
 
-fn age(wire_version: Option<i32>) -> Age {
-    Age {
+fn version(wire_version: Option<i32>) -> Version {
+    Version {
         wire_version,
         batch: 1,
         unchecked_ids: true,
-        ..Age::default()
+        ..Version::default()
     }
 }
 
@@ -48,7 +48,7 @@ fn servers_of_every_age_take_all_documents_and_find_the_name() {
         (Some(21), Some("1"), opcodes(&[Query, Msg])),
     ] {
         let case = format!("wire version {wire_version:?}, w: {concern:?}");
-        let (port, state) = play(age(wire_version));
+        let (port, state) = start(version(wire_version));
         let folder = tempfile::tempdir().unwrap();
         let mut more = small(&["--threads=2"]);
         if let Some(concern) = concern {
@@ -117,9 +117,9 @@ fn lost_documents_and_wrong_finds_are_noticed() {
             "w5_indexed: 1 documents of Shekhar Gulati instead of 2",
         ),
     ] {
-        let (port, _) = play(Age {
+        let (port, _) = start(Version {
             flaw,
-            ..age(Some(21))
+            ..version(Some(21))
         });
         let folder = tempfile::tempdir().unwrap();
         let code = bench("indexcost", &[port], folder.path(), &small(&[]));
@@ -133,8 +133,8 @@ fn lost_documents_and_wrong_finds_are_noticed() {
 
 #[test]
 fn servers_take_turns_and_a_full_collection_is_not_touched() {
-    let (one, first) = play(age(Some(21)));
-    let (other, second) = play(age(Some(3)));
+    let (one, first) = start(version(Some(21)));
+    let (other, second) = start(version(Some(3)));
     let folder = tempfile::tempdir().unwrap();
     let more = small(&["--journal", "--write-concern=1", "--finds=0"]);
     let code = bench("indexcost", &[one, other], folder.path(), &more);

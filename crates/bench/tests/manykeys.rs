@@ -1,22 +1,24 @@
-//! Runs `frond bench manykeys` against servers of every age, played by a small server that keeps the
+//! Runs `frond bench manykeys` against servers of every version, simulated by a small server that keeps the
 //! documents and changes them in place.
 
 #![allow(clippy::unwrap_used)]
 
+mod store;
+
 use std::collections::HashSet;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::Write;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
-use std::thread;
 
 use clap::Parser;
 use frond_bench::{Command, run};
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, doc};
-use frond_wire::{Flags, HEADER_BYTES, Header, OpCode, Request};
+use frond_wire::{Flags, Header, MAX_MESSAGE_BYTES, OpCode, Request};
+use store::{command_of, listen};
 
-/// What goes wrong on a played server.
+/// What goes wrong on a fake server.
 #[derive(Clone, Copy, PartialEq)]
 enum Flaw {
     None,
@@ -27,21 +29,21 @@ enum Flaw {
 }
 
 #[derive(Clone, Copy)]
-struct Age {
+struct Version {
     /// `None` leaves the field out, as servers before 2.6 did.
     wire_version: Option<i32>,
     flaw: Flaw,
 }
 
-const MODERN: Age = Age {
+const MODERN: Version = Version {
     wire_version: Some(21),
     flaw: Flaw::None,
 };
 
-/// What a played server is called: it does not say who it is.
-const PLAYED: &str = "unknown";
+/// What a fake server is called: it does not say who it is.
+const NAME: &str = "unknown";
 
-/// What a played server holds and saw.
+/// What a fake server holds and saw.
 #[derive(Default)]
 struct State {
     /// By collection name and in the order of insertion.
@@ -53,30 +55,15 @@ struct State {
     journaled: u32,
 }
 
-fn play(age: Age) -> (u16, Arc<Mutex<State>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
+fn start(version: Version) -> (u16, Arc<Mutex<State>>) {
     let state = Arc::new(Mutex::new(State::default()));
     let shared = Arc::clone(&state);
-    // The threads end with the test's process.
-    thread::spawn(move || {
-        for socket in listener.incoming() {
-            let state = Arc::clone(&shared);
-            thread::spawn(move || serve(socket.unwrap(), age, &state));
-        }
-    });
+    let port = listen(move |socket| serve(socket, version, &shared));
     (port, state)
 }
 
-fn serve(mut socket: TcpStream, age: Age, state: &Mutex<State>) {
-    loop {
-        let mut message = vec![0; HEADER_BYTES];
-        if socket.read_exact(&mut message).is_err() {
-            return;
-        }
-        let length = Header::parse(&message).unwrap().length as usize;
-        message.resize(length, 0);
-        socket.read_exact(&mut message[HEADER_BYTES..]).unwrap();
+fn serve(mut socket: TcpStream, version: Version, state: &Mutex<State>) {
+    while let Ok(Some(message)) = frond_wire::read_message(&mut socket, MAX_MESSAGE_BYTES) {
         let header = Header::parse(&message).unwrap();
         let mut state = state.lock().unwrap();
         state.opcodes.insert(header.opcode);
@@ -84,27 +71,24 @@ fn serve(mut socket: TcpStream, age: Age, state: &Mutex<State>) {
         let (_, request) = Request::parse(&message).unwrap();
         let reply = match request {
             Request::Msg(msg) => {
-                assert!(age.wire_version >= Some(6), "OP_MSG to an old server");
-                let mut command = Doc::validate(msg.body).unwrap().to_owned();
-                for (name, documents) in msg.sequences {
-                    command.push_array(name, |array| {
-                        for document in documents {
-                            array.push(Doc::validate(document).unwrap());
-                        }
-                    });
-                }
-                let reply = answer(&command, age, &mut state);
-                if msg.flags.has(Flags::MORE_TO_COME) {
+                assert!(version.wire_version >= Some(6), "OP_MSG to an old server");
+                let flags = msg.flags;
+                let command = command_of(msg);
+                let reply = answer(&command, version, &mut state);
+                if flags.has(Flags::MORE_TO_COME) {
                     continue;
                 }
                 frond_wire::msg(1, id, Flags::NONE, reply.as_bytes())
             }
             Request::Query(query) if query.namespace.ends_with(".$cmd") => {
-                let reply = answer(Doc::validate(query.query).unwrap(), age, &mut state);
+                let reply = answer(Doc::validate(query.query).unwrap(), version, &mut state);
                 frond_wire::op_reply(1, id, 0, 0, 0, [reply.as_bytes()])
             }
             Request::Query(query) => {
-                assert!(age.wire_version < Some(4), "there is a command for this");
+                assert!(
+                    version.wire_version < Some(4),
+                    "there is a command for this"
+                );
                 let (_, name) = query.namespace.split_once('.').unwrap();
                 let filter = Doc::validate(query.query).unwrap();
                 let field = query.projection.map(|bytes| {
@@ -124,7 +108,7 @@ fn serve(mut socket: TcpStream, age: Age, state: &Mutex<State>) {
             Request::Update(update) => {
                 let (_, name) = update.namespace.split_once('.').unwrap();
                 let filter = Doc::validate(update.filter).unwrap();
-                state.update(name, filter, Doc::validate(update.update).unwrap(), age);
+                state.update(name, filter, Doc::validate(update.update).unwrap(), version);
                 continue;
             }
             other => unreachable!("{other:?}"),
@@ -162,7 +146,7 @@ impl State {
     }
 
     /// Changes the first document that matches; whether there was one.
-    fn update(&mut self, name: &str, filter: &Doc, update: &Doc, age: Age) -> bool {
+    fn update(&mut self, name: &str, filter: &Doc, update: &Doc, version: Version) -> bool {
         self.updates += 1;
         let found = self.documents.iter_mut().find(|(collection, document)| {
             collection == name && filter.iter().all(|(k, v)| document.get(k) == Some(v))
@@ -176,7 +160,8 @@ impl State {
         }
         for (path, by) in update.get_doc("$inc").unwrap() {
             self.increments += 1;
-            if matches!(age.flaw, Flaw::Loses(one_in) if self.increments.is_multiple_of(one_in)) {
+            if matches!(version.flaw, Flaw::Loses(one_in) if self.increments.is_multiple_of(one_in))
+            {
                 continue;
             }
             let before = document.path(path).unwrap().as_i64_lossless().unwrap();
@@ -202,7 +187,7 @@ fn with(document: &Doc, path: &str, value: &OwnedValue) -> DocBuf {
     out
 }
 
-fn answer(command: &Doc, age: Age, state: &mut State) -> DocBuf {
+fn answer(command: &Doc, version: Version, state: &mut State) -> DocBuf {
     let (name, target) = command.iter().next().unwrap();
     let collection = target.as_str().unwrap_or_default();
     let journaled = command
@@ -219,7 +204,7 @@ fn answer(command: &Doc, age: Age, state: &mut State) -> DocBuf {
     match name {
         "isMaster" | "hello" => {
             let mut reply = doc! { "ismaster": true, "maxBsonObjectSize": 16_777_216 };
-            if let Some(version) = age.wire_version {
+            if let Some(version) = version.wire_version {
                 reply.push("maxWireVersion", version);
             }
             reply.push("ok", 1.0);
@@ -251,8 +236,8 @@ fn answer(command: &Doc, age: Age, state: &mut State) -> DocBuf {
             let updates = elements("updates");
             assert_eq!(updates.len(), 1);
             let (filter, change) = (updates[0].get_doc("q"), updates[0].get_doc("u"));
-            let hit = state.update(collection, filter.unwrap(), change.unwrap(), age);
-            let modified = hit && age.flaw != Flaw::ChangesNothing;
+            let hit = state.update(collection, filter.unwrap(), change.unwrap(), version);
+            let modified = hit && version.flaw != Flaw::ChangesNothing;
             doc! { "n": i32::from(hit), "nModified": i32::from(modified), "ok": 1.0 }
         }
         "find" => {
@@ -342,7 +327,7 @@ fn servers_of_every_age_are_updated() {
         (Some(21), "both", vec![query, msg]),
     ] {
         let flaw = Flaw::None;
-        let (port, state) = play(Age { wire_version, flaw });
+        let (port, state) = start(Version { wire_version, flaw });
         let folder = tempfile::tempdir().unwrap();
         let more = ["--write-concern", concern, "--connections", "2"];
         let code = bench(&[port], folder.path(), &more);
@@ -356,20 +341,20 @@ fn servers_of_every_age_are_updated() {
         assert_eq!(state.indexes, [index, index], "{case}");
         assert_eq!(state.opcodes, opcodes.into_iter().collect(), "{case}");
         let report = Report::read(folder.path());
-        assert_eq!(report.ended(PLAYED), "complete", "{case}");
+        assert_eq!(report.ended(NAME), "complete", "{case}");
         for schema in ["plain", "bucketed"] {
             let compared = format!("{schema}: documents compared, all right");
-            assert_eq!(report.figure(&compared, PLAYED), Some(7.0), "{case}");
+            assert_eq!(report.figure(&compared, NAME), Some(7.0), "{case}");
             for w in ["0", "1"] {
                 if concern != "both" && concern != w {
                     continue;
                 }
                 let of = format!("{schema}, w: {w}");
-                assert!(report.figure(&of, PLAYED) > Some(0.0), "{case}");
-                let updates = report.figure(&format!("{of}: updates"), PLAYED);
+                assert!(report.figure(&of, NAME) > Some(0.0), "{case}");
+                let updates = report.figure(&format!("{of}: updates"), NAME);
                 assert_eq!(updates, Some(40.0), "{case}");
                 // This server counts no bytes, so the report has none.
-                let bytes = report.figure(&format!("{of}: log bytes an update"), PLAYED);
+                let bytes = report.figure(&format!("{of}: log bytes an update"), NAME);
                 assert_eq!(bytes, None, "{case}");
             }
         }
@@ -378,7 +363,7 @@ fn servers_of_every_age_are_updated() {
 
 #[test]
 fn a_run_leaves_its_files() {
-    let (port, _) = play(MODERN);
+    let (port, _) = start(MODERN);
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(bench(&[port], folder.path(), &[]), ExitCode::SUCCESS);
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
@@ -387,7 +372,7 @@ fn a_run_leaves_its_files() {
     assert!(read("statistics.csv").lines().count() > 1);
     let trace = read("trace.csv");
     for name in ["manykeys plain load", "manykeys bucketed w:1"] {
-        let start = format!("{name},{PLAYED},");
+        let start = format!("{name},{NAME},");
         assert!(trace.lines().any(|line| line.starts_with(&start)), "{name}");
     }
     for title in ["Updates: plain, w: 0", "Updates: bucketed, w: 1"] {
@@ -400,7 +385,7 @@ fn a_run_leaves_its_files() {
 
 #[test]
 fn journal_and_no_index_are_passed_on() {
-    let (port, state) = play(MODERN);
+    let (port, state) = start(MODERN);
     let folder = tempfile::tempdir().unwrap();
     let more = [
         "--journal",
@@ -425,20 +410,20 @@ fn wrong_results_are_noticed() {
         (Flaw::Loses(6), "0", "stats.events"),
         (Flaw::ChangesNothing, "1", "nModified: Some(0)"),
     ] {
-        let (port, _) = play(Age { flaw, ..MODERN });
+        let (port, _) = start(Version { flaw, ..MODERN });
         let folder = tempfile::tempdir().unwrap();
         let more = ["--write-concern", concern, "--schema", "plain"];
         let code = bench(&[port], folder.path(), &more);
         assert_eq!(code, ExitCode::FAILURE, "{concern}");
         let report = Report::read(folder.path());
-        let ending = report.ended(PLAYED);
+        let ending = report.ended(NAME);
         assert!(ending.contains(part), "{ending}");
     }
 }
 
 #[test]
 fn a_collection_that_holds_documents_is_not_touched_unasked() {
-    let (port, state) = play(MODERN);
+    let (port, state) = start(MODERN);
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     assert_eq!(bench(&[port], first.path(), &[]), ExitCode::SUCCESS);
     let updates = state.lock().unwrap().updates;
@@ -449,8 +434,8 @@ fn a_collection_that_holds_documents_is_not_touched_unasked() {
 
 #[test]
 fn servers_take_turns_by_rounds_and_each_is_compared_with_its_own_model() {
-    let (good, good_state) = play(MODERN);
-    let (bad, bad_state) = play(Age {
+    let (good, good_state) = start(MODERN);
+    let (bad, bad_state) = start(Version {
         flaw: Flaw::Loses(50),
         ..MODERN
     });
@@ -487,7 +472,7 @@ fn servers_take_turns_by_rounds_and_each_is_compared_with_its_own_model() {
 
 #[test]
 fn a_server_without_time_is_updated_in_part_and_still_compared() {
-    let (port, state) = play(MODERN);
+    let (port, state) = start(MODERN);
     let folder = tempfile::tempdir().unwrap();
     // Too many updates for the time: each kind gets its share, and the model knows which were done.
     let more = [
@@ -507,12 +492,12 @@ fn a_server_without_time_is_updated_in_part_and_still_compared() {
     args.extend(more);
     assert_eq!(run(Cli::parse_from(args).command), ExitCode::SUCCESS);
     let report = Report::read(folder.path());
-    assert_eq!(report.ended(PLAYED), "ended by --minutes");
+    assert_eq!(report.ended(NAME), "ended by --minutes");
     let compared = "plain: documents compared, all right";
-    assert_eq!(report.figure(compared, PLAYED), Some(7.0));
+    assert_eq!(report.figure(compared, NAME), Some(7.0));
     let mut sum = 0.0;
     for w in ["0", "1"] {
-        let updates = report.figure(&format!("plain, w: {w}: updates"), PLAYED);
+        let updates = report.figure(&format!("plain, w: {w}: updates"), NAME);
         assert!(updates > Some(0.0) && updates < Some(6e4), "{updates:?}");
         sum += updates.unwrap();
     }

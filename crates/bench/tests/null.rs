@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use frond_bench::uri::Address;
 use frond_bench::{Command, run};
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_wire::{
-    Compressor, Delete, Flags, HEADER_BYTES, Header, MsgBuilder, OpReply, Query, Reply, Update,
+    Compressor, Delete, Flags, MAX_MESSAGE_BYTES, MsgBuilder, OpReply, Query, Reply, Update,
 };
 
 fn server() -> NullServer {
@@ -35,12 +35,7 @@ impl Client {
 
     /// The next message; `None` if the server closed the connection.
     fn receive(&mut self) -> Option<Vec<u8>> {
-        let mut message = vec![0; HEADER_BYTES];
-        self.0.read_exact(&mut message).ok()?;
-        let length = Header::parse(&message).unwrap().length as usize;
-        message.resize(length, 0);
-        self.0.read_exact(&mut message[HEADER_BYTES..]).ok()?;
-        Some(message)
+        frond_wire::read_message(&mut self.0, MAX_MESSAGE_BYTES).ok()?
     }
 
     fn command(&mut self, body: &Doc) -> DocBuf {

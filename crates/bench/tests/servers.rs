@@ -1,24 +1,26 @@
-//! Runs the workload against servers of every age, played by a small server that answers as they
+//! Runs the workload against servers of every version, simulated by a small server that answers as they
 //! did: which opcodes, which commands, which limits.
 
 #![allow(clippy::unwrap_used)]
 
+mod store;
+
 use std::collections::HashSet;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::Write;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
-use std::thread;
 
 use clap::Parser;
 use frond_bench::{Command, run};
 use frond_bson::{Doc, DocBuf, Value, doc};
-use frond_wire::{Compressor, Flags, HEADER_BYTES, Header, OpCode, Request};
+use frond_wire::{Compressor, Flags, Header, MAX_MESSAGE_BYTES, OpCode, Request};
+use store::{command_of, listen};
 
-/// How a played server behaves.
+/// How a fake server behaves.
 #[derive(Clone, Copy)]
-struct Age {
+struct Version {
     /// `None` leaves the field out, as servers before 2.6 did.
     wire_version: Option<i32>,
     /// It knows `hello` instead of `isMaster`.
@@ -29,7 +31,7 @@ struct Age {
     loses: bool,
 }
 
-const MODERN: Age = Age {
+const MODERN: Version = Version {
     wire_version: Some(21),
     knows_hello: true,
     fails_from: usize::MAX,
@@ -37,9 +39,9 @@ const MODERN: Age = Age {
 };
 
 /// What reports call it.
-const PLAYED: &str = "MongoDB 9.9.9";
+const NAME: &str = "MongoDB 9.9.9";
 
-/// What a played server saw.
+/// What a fake server saw.
 #[derive(Default)]
 struct Seen {
     ids: HashSet<Vec<u8>>,
@@ -50,40 +52,27 @@ struct Seen {
     dropped: bool,
 }
 
-struct Played {
+struct FakeServer {
     port: u16,
     seen: Arc<Mutex<Seen>>,
 }
 
-fn play(age: Age) -> Played {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
+fn start(version: Version) -> FakeServer {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let shared = Arc::clone(&seen);
-    // The threads end with the test's process.
-    thread::spawn(move || {
-        for socket in listener.incoming() {
-            let seen = Arc::clone(&shared);
-            thread::spawn(move || serve(socket.unwrap(), age, &seen));
-        }
-    });
-    Played { port, seen }
+    let port = listen(move |socket| serve(socket, version, &shared));
+    FakeServer { port, seen }
 }
 
-fn serve(mut socket: TcpStream, age: Age, seen: &Mutex<Seen>) {
+fn serve(mut socket: TcpStream, version: Version, seen: &Mutex<Seen>) {
     let mut failed_before = false;
-    loop {
-        let mut message = vec![0; HEADER_BYTES];
-        if socket.read_exact(&mut message).is_err() {
-            return;
-        }
-        let length = Header::parse(&message).unwrap().length as usize;
-        message.resize(length, 0);
-        socket.read_exact(&mut message[HEADER_BYTES..]).unwrap();
+    while let Ok(Some(mut message)) = frond_wire::read_message(&mut socket, MAX_MESSAGE_BYTES) {
         let mut header = Header::parse(&message).unwrap();
         let compressed = header.op() == Ok(OpCode::Compressed);
         if compressed {
-            message = frond_wire::decompress(&message, 48_000_000).unwrap().0;
+            message = frond_wire::decompress(&message, MAX_MESSAGE_BYTES)
+                .unwrap()
+                .0;
             header = Header::parse(&message).unwrap();
         }
         let mut seen = seen.lock().unwrap();
@@ -93,24 +82,18 @@ fn serve(mut socket: TcpStream, age: Age, seen: &Mutex<Seen>) {
         let (_, request) = Request::parse(&message).unwrap();
         let reply = match request {
             Request::Msg(msg) => {
-                assert!(age.wire_version >= Some(6), "OP_MSG to an old server");
-                let mut command = Doc::validate(msg.body).unwrap().to_owned();
-                for (name, documents) in msg.sequences {
-                    command.push_array(name, |array| {
-                        for document in documents {
-                            array.push(Doc::validate(document).unwrap());
-                        }
-                    });
-                }
-                let reply = answer(&command, age, &mut seen);
-                if msg.flags.has(Flags::MORE_TO_COME) {
+                assert!(version.wire_version >= Some(6), "OP_MSG to an old server");
+                let flags = msg.flags;
+                let command = command_of(msg);
+                let reply = answer(&command, version, &mut seen);
+                if flags.has(Flags::MORE_TO_COME) {
                     continue;
                 }
                 frond_wire::msg(1, id, Flags::NONE, reply.as_bytes())
             }
             Request::Query(query) => {
                 let command = Doc::validate(query.query).unwrap();
-                let mut reply = answer(command, age, &mut seen);
+                let mut reply = answer(command, version, &mut seen);
                 if command.get("getlasterror").is_some() && failed_before {
                     reply = doc! { "ok": 1.0, "err": "E11000 duplicate key", "code": 11000 };
                 }
@@ -126,7 +109,7 @@ fn serve(mut socket: TcpStream, age: Age, seen: &Mutex<Seen>) {
                         seen.indexes.push(index.get_str("name").unwrap().to_owned());
                     }
                 } else {
-                    failed_before = take(&documents, age, &mut seen) < documents.len();
+                    failed_before = take(&documents, version, &mut seen) < documents.len();
                 }
                 continue;
             }
@@ -143,15 +126,15 @@ fn serve(mut socket: TcpStream, age: Age, seen: &Mutex<Seen>) {
 }
 
 /// Keeps documents until one fails; how many were kept.
-fn take(documents: &[&Doc], age: Age, seen: &mut Seen) -> usize {
+fn take(documents: &[&Doc], version: Version, seen: &mut Seen) -> usize {
     for (index, document) in documents.iter().enumerate() {
-        if seen.ids.len() >= age.fails_from {
+        if seen.ids.len() >= version.fails_from {
             return index;
         }
         let Some(Value::ObjectId(id)) = document.get("_id") else {
             unreachable!("every document has an _id");
         };
-        if !age.loses || index % 2 == 0 {
+        if !version.loses || index % 2 == 0 {
             let new = seen.ids.insert(id.to_string().into_bytes());
             assert!(new, "an _id came twice");
         }
@@ -159,24 +142,27 @@ fn take(documents: &[&Doc], age: Age, seen: &mut Seen) -> usize {
     documents.len()
 }
 
-fn answer(command: &Doc, age: Age, seen: &mut Seen) -> DocBuf {
+fn answer(command: &Doc, version: Version, seen: &mut Seen) -> DocBuf {
     let (name, _) = command.iter().next().unwrap();
     match name {
-        "hello" | "isMaster" if (name == "hello") == age.knows_hello => {
+        "hello" | "isMaster" if (name == "hello") == version.knows_hello => {
             let mut reply = doc! { "ismaster": true, "maxBsonObjectSize": 16_777_216 };
-            if let Some(version) = age.wire_version {
+            if let Some(version) = version.wire_version {
                 reply.push("maxWireVersion", version);
             }
             reply.push_array("compression", |names| names.push("snappy"));
             reply.push("ok", 1.0);
             reply
         }
-        "count" if seen.ids.is_empty() && age.wire_version.is_none() => {
+        "count" if seen.ids.is_empty() && version.wire_version.is_none() => {
             doc! { "errmsg": "ns missing", "ok": 0.0 }
         }
         "count" => doc! { "n": seen.ids.len() as i32, "ok": 1.0 },
         "createIndexes" => {
-            assert!(age.wire_version >= Some(2), "a command that did not exist");
+            assert!(
+                version.wire_version >= Some(2),
+                "a command that did not exist"
+            );
             for (_, index) in command.get_array("indexes").unwrap().iter() {
                 let Value::Document(index) = index else {
                     unreachable!("an index is a document");
@@ -186,7 +172,10 @@ fn answer(command: &Doc, age: Age, seen: &mut Seen) -> DocBuf {
             doc! { "ok": 1.0 }
         }
         "insert" => {
-            assert!(age.wire_version >= Some(2), "a command that did not exist");
+            assert!(
+                version.wire_version >= Some(2),
+                "a command that did not exist"
+            );
             let concern = command.get_doc("writeConcern").unwrap();
             seen.journaled += usize::from(concern.get_bool("j") == Some(true));
             let array = command.get_array("documents").unwrap();
@@ -197,7 +186,7 @@ fn answer(command: &Doc, age: Age, seen: &mut Seen) -> DocBuf {
                     other => unreachable!("{other:?}"),
                 })
                 .collect();
-            let taken = take(&documents, age, seen);
+            let taken = take(&documents, version, seen);
             let mut reply = doc! { "n": taken as i32, "ok": 1.0 };
             if taken < documents.len() {
                 reply.push_array("writeErrors", |errors| {
@@ -230,8 +219,8 @@ struct Cli {
 }
 
 /// Runs `frond bench insert` with 2,500 documents in batches of 400.
-fn bench(played: &Played, options: &str, folder: &Path, more: &[&str]) -> ExitCode {
-    let uri = format!("mongodb://127.0.0.1:{}/test{options}", played.port);
+fn bench(server: &FakeServer, options: &str, folder: &Path, more: &[&str]) -> ExitCode {
+    let uri = format!("mongodb://127.0.0.1:{}/test{options}", server.port);
     let mut args = vec!["bench", "insert", "--quiet", "--uri", &uri, "--out"];
     args.push(folder.to_str().unwrap());
     args.extend(["--documents", "2500", "--report-every", "0.05"]);
@@ -260,7 +249,7 @@ fn ending(folder: &Path, server: &str) -> String {
 
 #[test]
 fn servers_of_every_age_take_all_documents() {
-    let first = Age {
+    let first = Version {
         wire_version: None,
         knows_hello: false,
         ..MODERN
@@ -278,18 +267,18 @@ fn servers_of_every_age_take_all_documents() {
         (Some(21), true, "1", vec![query, msg]),
         (Some(21), true, "0", vec![query, msg]),
     ] {
-        let age = Age {
+        let version = Version {
             wire_version,
             knows_hello,
             ..first
         };
-        let played = play(age);
+        let server = start(version);
         let folder = tempfile::tempdir().unwrap();
         let more = ["--write-concern", concern, "--threads", "3", "--drop"];
-        let code = bench(&played, "", folder.path(), &more);
+        let code = bench(&server, "", folder.path(), &more);
         let case = format!("wire version {wire_version:?}, w: {concern}");
         assert_eq!(code, ExitCode::SUCCESS, "{case}");
-        let seen = played.seen.lock().unwrap();
+        let seen = server.seen.lock().unwrap();
         assert_eq!(seen.ids.len(), 2500, "{case}");
         assert_eq!(
             seen.indexes,
@@ -299,19 +288,19 @@ fn servers_of_every_age_take_all_documents() {
         assert_eq!(seen.opcodes, opcodes.into_iter().collect(), "{case}");
         assert_eq!(seen.journaled, 0, "{case}");
         assert!(seen.dropped, "{case}");
-        assert_eq!(figure(folder.path(), PLAYED, "documents"), 2500.0, "{case}");
-        assert_eq!(ending(folder.path(), PLAYED), "complete", "{case}");
+        assert_eq!(figure(folder.path(), NAME, "documents"), 2500.0, "{case}");
+        assert_eq!(ending(folder.path(), NAME), "complete", "{case}");
     }
 }
 
 #[test]
 fn journal_and_compression_are_asked_for() {
-    let played = play(MODERN);
+    let server = start(MODERN);
     let folder = tempfile::tempdir().unwrap();
     let more = ["--journal", "--indexes", "1"];
-    let code = bench(&played, "?compressors=zstd,snappy", folder.path(), &more);
+    let code = bench(&server, "?compressors=zstd,snappy", folder.path(), &more);
     assert_eq!(code, ExitCode::SUCCESS);
-    let seen = played.seen.lock().unwrap();
+    let seen = server.seen.lock().unwrap();
     assert_eq!(seen.journaled, 7);
     assert!(seen.compressed);
     assert_eq!(seen.indexes, ["URI_1"]);
@@ -332,17 +321,17 @@ fn journal_and_compression_are_asked_for() {
 #[test]
 fn a_failed_document_ends_the_run_with_a_partial_report() {
     for wire_version in [None, Some(3), Some(21)] {
-        let played = play(Age {
+        let server = start(Version {
             wire_version,
             fails_from: 1000,
             ..MODERN
         });
         let folder = tempfile::tempdir().unwrap();
-        let code = bench(&played, "", folder.path(), &[]);
+        let code = bench(&server, "", folder.path(), &[]);
         assert_eq!(code, ExitCode::FAILURE, "{wire_version:?}");
-        let documents = figure(folder.path(), PLAYED, "documents");
+        let documents = figure(folder.path(), NAME, "documents");
         assert_eq!(documents, 800.0, "{wire_version:?}");
-        let ending = ending(folder.path(), PLAYED);
+        let ending = ending(folder.path(), NAME);
         assert!(ending.contains("E11000"), "{wire_version:?}: {ending}");
         assert!(folder.path().join("insert.svg").exists());
     }
@@ -350,14 +339,14 @@ fn a_failed_document_ends_the_run_with_a_partial_report() {
 
 #[test]
 fn lost_documents_are_noticed() {
-    let played = play(Age {
+    let server = start(Version {
         loses: true,
         ..MODERN
     });
     let folder = tempfile::tempdir().unwrap();
-    let code = bench(&played, "", folder.path(), &["--write-concern", "0"]);
+    let code = bench(&server, "", folder.path(), &["--write-concern", "0"]);
     assert_eq!(code, ExitCode::FAILURE);
-    let ending = ending(folder.path(), PLAYED);
+    let ending = ending(folder.path(), NAME);
     assert!(
         ending.contains("holds 1250 documents instead of 2500"),
         "{ending}"
@@ -366,43 +355,43 @@ fn lost_documents_are_noticed() {
 
 #[test]
 fn a_collection_that_holds_documents_is_not_touched_unasked() {
-    let played = play(MODERN);
+    let server = start(MODERN);
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(bench(&played, "", folder.path(), &[]), ExitCode::SUCCESS);
+    assert_eq!(bench(&server, "", folder.path(), &[]), ExitCode::SUCCESS);
     assert_eq!(
-        bench(&played, "", folder.path(), &["--seed", "2"]),
+        bench(&server, "", folder.path(), &["--seed", "2"]),
         ExitCode::FAILURE
     );
-    assert_eq!(played.seen.lock().unwrap().ids.len(), 2500);
+    assert_eq!(server.seen.lock().unwrap().ids.len(), 2500);
     assert_eq!(
-        bench(&played, "", folder.path(), &["--seed", "2", "--keep"]),
+        bench(&server, "", folder.path(), &["--seed", "2", "--keep"]),
         ExitCode::SUCCESS
     );
-    assert_eq!(played.seen.lock().unwrap().ids.len(), 5000);
+    assert_eq!(server.seen.lock().unwrap().ids.len(), 5000);
     assert_eq!(
-        bench(&played, "", folder.path(), &["--drop", "--keep"]),
+        bench(&server, "", folder.path(), &["--drop", "--keep"]),
         ExitCode::FAILURE
     );
-    assert!(!played.seen.lock().unwrap().dropped);
+    assert!(!server.seen.lock().unwrap().dropped);
 }
 
 #[test]
 fn limits_of_the_server_are_kept() {
-    let played = play(MODERN);
+    let server = start(MODERN);
     let folder = tempfile::tempdir().unwrap();
     // This server names no maxWriteBatchSize, so it is one that takes 1,000.
-    let code = bench(&played, "", folder.path(), &["--batch", "1001"]);
+    let code = bench(&server, "", folder.path(), &["--batch", "1001"]);
     assert_eq!(code, ExitCode::FAILURE);
-    assert!(played.seen.lock().unwrap().ids.is_empty());
+    assert!(server.seen.lock().unwrap().ids.is_empty());
 }
 
 #[test]
 fn several_servers_take_turns_and_an_error_ends_only_its_own() {
-    let bad = play(Age {
+    let bad = start(Version {
         fails_from: 600,
         ..MODERN
     });
-    let good = play(MODERN);
+    let good = start(MODERN);
     let folder = tempfile::tempdir().unwrap();
     let uri = format!("mongodb://127.0.0.1:{}", good.port);
     let more = ["--uri", &uri, "--turns", "5"];
@@ -422,21 +411,21 @@ fn several_servers_take_turns_and_an_error_ends_only_its_own() {
 
 #[test]
 fn connection_strings_of_unknown_kinds_are_refused() {
-    let played = play(MODERN);
+    let server = start(MODERN);
     let folder = tempfile::tempdir().unwrap();
     let more = ["--uri", "mysql://127.0.0.1/"];
-    assert_eq!(bench(&played, "", folder.path(), &more), ExitCode::FAILURE);
-    assert!(played.seen.lock().unwrap().ids.is_empty());
+    assert_eq!(bench(&server, "", folder.path(), &more), ExitCode::FAILURE);
+    assert!(server.seen.lock().unwrap().ids.is_empty());
 }
 
 #[test]
 fn a_server_whose_time_is_up_leaves_what_it_did() {
-    let played = play(MODERN);
+    let server = start(MODERN);
     let folder = tempfile::tempdir().unwrap();
     let more = ["--minutes", "0.00001"];
-    assert_eq!(bench(&played, "", folder.path(), &more), ExitCode::SUCCESS);
-    assert_eq!(ending(folder.path(), PLAYED), "ended by --minutes");
-    let done = figure(folder.path(), PLAYED, "documents");
+    assert_eq!(bench(&server, "", folder.path(), &more), ExitCode::SUCCESS);
+    assert_eq!(ending(folder.path(), NAME), "ended by --minutes");
+    let done = figure(folder.path(), NAME, "documents");
     assert!(done < 2500.0, "{done}");
-    assert_eq!(played.seen.lock().unwrap().ids.len() as f64, done);
+    assert_eq!(server.seen.lock().unwrap().ids.len() as f64, done);
 }

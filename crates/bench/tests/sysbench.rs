@@ -1,4 +1,4 @@
-//! Runs `frond bench sysbench` against servers of every age, played by a small server that keeps the
+//! Runs `frond bench sysbench` against servers of every version, simulated by a small server that keeps the
 //! documents.
 
 #![allow(clippy::unwrap_used)]
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use frond_bson::{DocBuf, Value};
 use frond_wire::OpCode;
-use store::{Age, Flaw, bench, ending, figure, opcodes, play, summary};
+use store::{Flaw, Version, bench, ending, figure, opcodes, start, summary};
 
 /// Two collections of 130 documents.
 const SMALL: [&str; 6] = [
@@ -28,11 +28,11 @@ fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
     args
 }
 
-fn age(wire_version: Option<i32>) -> Age {
-    Age {
+fn version(wire_version: Option<i32>) -> Version {
+    Version {
         wire_version,
         batch: 101,
-        ..Age::default()
+        ..Version::default()
     }
 }
 
@@ -64,9 +64,9 @@ fn servers_of_every_age_run_transactions() {
         (Some(21), 30, opcodes(&[Query, Msg])),
     ] {
         let case = format!("wire version {wire_version:?}, batches of {batch}");
-        let (port, state) = play(Age {
+        let (port, state) = start(Version {
             batch,
-            ..age(wire_version)
+            ..version(wire_version)
         });
         let folder = tempfile::tempdir().unwrap();
         let code = bench("sysbench", &[port], folder.path(), &small(&[]));
@@ -143,9 +143,9 @@ fn servers_of_every_age_run_transactions() {
 #[test]
 fn compressions_are_asked_for_one_after_the_other() {
     for (toku, wire_version) in [(false, Some(21)), (false, Some(3)), (true, None)] {
-        let (port, state) = play(Age {
+        let (port, state) = start(Version {
             toku,
-            ..age(wire_version)
+            ..version(wire_version)
         });
         let folder = tempfile::tempdir().unwrap();
         let more = small(&["--compression=zlib,none"]);
@@ -209,10 +209,10 @@ fn compressions_are_asked_for_one_after_the_other() {
 
 #[test]
 fn several_servers_take_turns_and_one_that_fails_leaves_the_others() {
-    let (good, _) = play(age(Some(21)));
-    let (bad, _) = play(Age {
+    let (good, _) = start(version(Some(21)));
+    let (bad, _) = start(Version {
         flaw: Flaw::Skips,
-        ..age(Some(21))
+        ..version(Some(21))
     });
     let folder = tempfile::tempdir().unwrap();
     let code = bench("sysbench", &[good, bad], folder.path(), &small(&[]));
@@ -242,9 +242,9 @@ fn wrong_answers_are_noticed() {
         (Flaw::Refuses, "insert: 0 documents instead of 1"),
     ] {
         for wire_version in [None, Some(3), Some(21)] {
-            let (port, _) = play(Age {
+            let (port, _) = start(Version {
                 flaw,
-                ..age(wire_version)
+                ..version(wire_version)
             });
             let folder = tempfile::tempdir().unwrap();
             let more = small(&["--threads=1", "--batch=65"]);
@@ -264,7 +264,7 @@ fn wrong_answers_are_noticed() {
 
 #[test]
 fn collections_that_hold_documents_are_not_touched_unasked() {
-    let (port, state) = play(age(Some(21)));
+    let (port, state) = start(version(Some(21)));
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let more = small(&["--minutes=0.001"]);
     assert_eq!(

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use frond_bson::{ArrayBuf, DocBuf};
+use frond_bson::{ArrayBuf, Doc, DocBuf};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{OpContext, QueryCursor, TailSignal};
+use frond_store::{Flow, OpContext, QueryCursor, TailSignal};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -116,52 +116,93 @@ impl Cursor {
         }
     }
 
-    fn next(&mut self) -> Result<Option<DocBuf>> {
-        if let Some(document) = self.pending.take() {
-            return Ok(Some(document));
-        }
-        if self.ended() {
-            return Ok(None);
-        }
-        let next = match &mut self.source {
-            Source::Query(cursor) => cursor.next()?,
-            Source::Fixed(rest) => rest.next(),
-        };
-        self.ended = next.is_none() && !self.is_tailable();
-        Ok(next)
-    }
-
-    /// The next batch: at most `documents` (none: as many as fit) and about [`BATCH_BYTES`]. Each
-    /// document is freed once it is copied, because many small ones need several times their bytes.
+    /// The next batch: at most `documents` (none: as many as fit) and about [`BATCH_BYTES`].
     pub fn batch(&mut self, documents: Option<u64>) -> Result<ArrayBuf> {
-        let mut batch = ArrayBuf::new();
-        let (mut bytes, mut large) = (0, false);
-        let limit = documents.unwrap_or(u64::MAX);
-        while (batch.len() as u64) < limit {
-            let Some(document) = self.next()? else { break };
-            let size = document.len_bytes();
-            if size + REPLY_BYTES > REPLY_BYTES_MAX && batch.is_empty() {
-                return Err(reply_too_large(size));
+        let mut batch = Batch {
+            documents: ArrayBuf::new(),
+            bytes: 0,
+            room: documents
+                .unwrap_or(u64::MAX)
+                .min(self.remaining.unwrap_or(u64::MAX)),
+            pending: None,
+            failure: None,
+        };
+        let pending = self.pending.take_if(|_| batch.room > 0);
+        let mut flow = match (batch.room, &pending) {
+            (0, _) => Flow::Pause,
+            (_, Some(document)) => batch.push(document),
+            (_, None) => Flow::Continue,
+        };
+        while flow == Flow::Continue && !self.ended {
+            match &mut self.source {
+                // The documents are copied from where they lie into the batch.
+                Source::Query(cursor) => {
+                    flow = cursor.for_each(&mut |document| batch.push(document))?;
+                    if flow == Flow::Continue {
+                        self.ended = !cursor.is_tailable();
+                        break;
+                    }
+                }
+                Source::Fixed(rest) => match rest.next() {
+                    Some(document) => flow = batch.push(&document),
+                    None => self.ended = true,
+                },
             }
-            // An element also has a type byte, a number as its name and a zero byte.
-            bytes += size + 12;
-            if bytes > BATCH_BYTES && !batch.is_empty() {
-                self.pending = Some(document);
-                break;
-            }
-            self.returned += 1;
-            if let Some(remaining) = &mut self.remaining {
-                *remaining = remaining.saturating_sub(1);
-            }
-            if bytes > LARGE_BATCH_BYTES && !large {
-                // Memory that is not written to costs nothing, while growing step by step copies.
-                batch.reserve(BATCH_BYTES + REPLY_BYTES - LARGE_BATCH_BYTES);
-                large = true;
-            }
-            batch.push(&document);
+        }
+        if let Some(failure) = batch.failure {
+            return Err(failure);
+        }
+        if batch.pending.is_some() {
+            self.pending = batch.pending;
+        }
+        let returned = batch.documents.len() as u64;
+        self.returned += returned;
+        if let Some(remaining) = &mut self.remaining {
+            *remaining = remaining.saturating_sub(returned);
         }
         self.batches += 1;
-        Ok(batch)
+        Ok(batch.documents)
+    }
+}
+
+/// A batch that is filled.
+struct Batch {
+    documents: ArrayBuf,
+    /// Bytes of its elements.
+    bytes: usize,
+    /// How many more documents it takes.
+    room: u64,
+    /// A document that did not fit.
+    pending: Option<DocBuf>,
+    /// A document that fits into no reply.
+    failure: Option<Error>,
+}
+
+impl Batch {
+    /// Adds a document; `Pause` if the batch takes no more.
+    fn push(&mut self, document: &Doc) -> Flow {
+        let size = document.len_bytes();
+        if size + REPLY_BYTES > REPLY_BYTES_MAX && self.documents.is_empty() {
+            self.failure = Some(reply_too_large(size));
+            return Flow::Pause;
+        }
+        // An element also has a type byte, a number as its name and a zero byte.
+        let was_large = self.bytes > LARGE_BATCH_BYTES;
+        self.bytes += size + 12;
+        if self.bytes > BATCH_BYTES && !self.documents.is_empty() {
+            self.pending = Some(document.to_owned());
+            return Flow::Pause;
+        }
+        if self.bytes > LARGE_BATCH_BYTES && !was_large {
+            // Memory that is not written to costs nothing, while growing step by step copies.
+            (self.documents).reserve(BATCH_BYTES + REPLY_BYTES - LARGE_BATCH_BYTES);
+        }
+        self.documents.push(document);
+        self.room -= 1;
+        match self.room {
+            0 => Flow::Pause,
+            _ => Flow::Continue,
+        }
     }
 }
 

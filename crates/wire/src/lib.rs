@@ -1,11 +1,12 @@
 //! MongoDB's wire protocol: message framing, opcodes and compression.
 //!
-//! Pure functions from bytes to bytes, for a server and for a client: no sockets, and nothing
-//! about what is inside a document but its length prefix. No input makes them panic, and none
-//! makes them allocate more than the size limit given.
+//! Pure functions from bytes to bytes, for a server and for a client: no sockets, and of a document
+//! nothing but its length prefix. No input makes them panic, and none makes them allocate more than
+//! the given size limit.
 
 mod compression;
 mod error;
+mod frames;
 mod header;
 mod legacy;
 mod msg;
@@ -17,6 +18,7 @@ mod tests;
 
 pub use compression::{Compressor, compress, decompress};
 pub use error::Error;
+pub use frames::{Frames, read_message};
 pub use header::{HEADER_BYTES, Header, MAX_MESSAGE_BYTES, OpCode};
 pub use legacy::{
     Delete, GetMore, Insert, KillCursors, Query, Update, op_delete, op_get_more, op_insert,

@@ -1,4 +1,4 @@
-//! What every engine must be able to do, and the engines that can.
+//! The operations of every engine, and the engines.
 
 mod fjall;
 mod lmdb;
@@ -54,7 +54,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// The part of the memory that goes to write buffers: what [`Kind::Tree`] takes by itself.
+    /// The part of the memory that goes to write buffers: the default of [`Kind::Tree`].
     fn write_buffer_bytes(&self) -> u64 {
         (self.cache_bytes / 8).min(64 << 20) * 3
     }
@@ -85,7 +85,7 @@ pub trait Engine: Send + Sync {
     /// Removes the keys of a table from `lower` on and below `upper` in one operation; false if the
     /// engine has none for that.
     fn delete_range(&self, table: usize, lower: &[u8], upper: &[u8]) -> Result<bool>;
-    /// Starts or does what brings the store to rest: write buffers are written out.
+    /// Flushes write buffers, or starts to.
     fn flush(&self) -> Result<()>;
     /// Jobs that run or wait in the background.
     fn background(&self) -> Result<u64>;

@@ -72,7 +72,7 @@ struct Subject {
     meter: Meter,
 }
 
-/// Runs the benchmark and prints what it finds.
+/// Runs the benchmark and prints the results.
 pub fn run(options: &Messages) -> Result<()> {
     if options.documents == 0 || options.batch == 0 || options.threads == 0 || options.rounds == 0 {
         let text = "documents, messages in a batch, threads and rounds must not be 0".to_owned();
@@ -296,7 +296,7 @@ impl Subject {
         Ok((count, sum))
     }
 
-    /// Repeats something for a while, each time with a new snapshot, and prints what it cost.
+    /// Repeats something for a while, each time with a new snapshot, and prints its cost.
     fn timed(
         &self,
         what: &str,
@@ -344,7 +344,7 @@ impl Subject {
         (self.meter.now(), self.store.stats())
     }
 
-    /// Prints what was done since `start`, and what one of `count` things cost.
+    /// Prints the time since `start`, and that of one of `count` operations.
     fn print(&self, what: &str, of: &str, count: u64, start: (Usage, StoreStats)) {
         let used = self.meter.since(start.0);
         let (before, now) = (start.1, self.store.stats());

@@ -1,7 +1,7 @@
 //! The phases of a measurement, each with its record.
 
+mod idle;
 mod read;
-mod settle;
 mod write;
 
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub struct Limits {
     /// Longest time for a full scan.
     pub full_scan: Duration,
     /// Longest wait for the background work.
-    pub settle: Duration,
+    pub compaction: Duration,
     /// Read everything once before reads are measured.
     pub warm_up: bool,
 }
@@ -34,7 +34,7 @@ pub struct Limits {
 pub struct Bench {
     /// The store.
     pub engine: Box<dyn Engine>,
-    /// What it must hold.
+    /// The expected content.
     pub content: Content,
     /// Bounds of the phases.
     pub limits: Limits,
@@ -42,7 +42,7 @@ pub struct Bench {
     pub folder: PathBuf,
     /// Where the records go.
     pub records: PathBuf,
-    /// Holds what all records of this process have in common.
+    /// The fields that all records of this process share.
     pub template: Record,
     /// Stands before the names of phases.
     pub stage: &'static str,

@@ -1,4 +1,4 @@
-//! Phases that read, and check what they read.
+//! Phases that read, and verify the results.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -15,12 +15,12 @@ use crate::workload::{
 
 /// Entries of a short scan.
 const SCAN_ENTRIES: u64 = 100;
-/// One entry in so many is compared in full; of the others the order and the document are looked at.
+/// One entry of this many is compared in full; of the others only the order and the document number.
 const CHECK_EVERY: u64 = 16;
 /// A part of the time of a phase that is spent on the same work before, without measuring.
 const WARM_UP: u32 = 5;
 
-/// What the readers of a phase did.
+/// The results of the readers of a phase.
 struct Done {
     latencies: Latencies,
     entries: u64,
@@ -96,7 +96,7 @@ impl Bench {
         Ok(sum)
     }
 
-    /// Random reads of documents, each compared with what was written.
+    /// Random reads of documents, each compared with the written value.
     pub fn point_reads(&self, threads: usize) -> Result<()> {
         let content = &self.content;
         self.read_phase("point-primary", threads, |reader, random| {
@@ -197,7 +197,7 @@ impl Bench {
         self.keep(&record)
     }
 
-    /// Reads everything once, so that caches hold what they can.
+    /// Reads everything once, to fill the caches.
     pub fn warm_up(&self) -> Result<()> {
         let mut reader = self.engine.reader()?;
         for table in 0..=SECONDARIES {
@@ -219,7 +219,7 @@ impl Bench {
     }
 }
 
-/// Notes what one operation costs.
+/// Records the cost of one operation.
 fn set_costs(record: &mut Record, used: Usage, ops: f64) {
     record.set("cpu_us_per_op", used.cpu_s / ops * 1e6);
     record.set("read_calls_per_op", used.read_calls / ops);

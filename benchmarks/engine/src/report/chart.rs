@@ -89,7 +89,7 @@ fn curve(seconds: &[u64]) -> Vec<Point> {
         .collect()
 }
 
-/// Draws the speed of each engine over what `x` says.
+/// Draws the speed of each engine over `x` of each point.
 fn panel(
     area: &DrawingArea<SVGBackend<'_>, Shift>,
     title: &str,

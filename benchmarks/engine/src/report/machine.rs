@@ -1,4 +1,4 @@
-//! The machine that a run was made on, as far as the system tells.
+//! The machine of a run, as far as the system reports it.
 
 use std::fs;
 

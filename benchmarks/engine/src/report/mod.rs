@@ -156,7 +156,7 @@ fn summary(records: &[Record], groups: &[Group<'_>], engines: &[&str], notes: &[
     text
 }
 
-/// What was cut short, and by whom.
+/// The phases that were cut short, and their engines.
 fn remarks(records: &[Record]) -> String {
     let mut text = String::new();
     let phases = records.iter().filter(|record| record.phase != "settings");

@@ -14,7 +14,7 @@ impl Finds for Connection {
         let multikey = self.is_multikey(&table, find.field)?;
         let (sql, value) = statement(&table, find, multikey)?;
         let mut rows = 0;
-        self.client()?.ask(&sql, &[value], |_| {
+        self.client()?.query(&sql, &[value], |_| {
             rows += 1;
             Ok(())
         })?;
@@ -50,7 +50,7 @@ fn statement<'v>(table: &Table, find: &Find<'v>, multikey: bool) -> Result<(Stri
     };
     let field = expression(find.field);
     let (cast, value) = match (kind_of(find.field), value) {
-        (Kind::Text, Value::String(text)) => ("text", Param::Bytes(text.as_bytes())),
+        (Kind::Text, Value::String(text)) => ("text", Param::text(text)),
         (Kind::Int, Value::Int32(number)) => ("int4", Param::Int4(number)),
         (Kind::Bigint, Value::Int64(number) | Value::DateTime(number)) => {
             ("int8", Param::Int8(number))

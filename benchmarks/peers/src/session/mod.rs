@@ -11,11 +11,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use frond_bench::Result;
 use frond_bench::system::{Defaults, Scheme, Session, System, WriteConcern};
-use frond_bench::{Result, Stream};
 
-use crate::client::{Client, Statement};
-use crate::uri::{CONNECT_TIMEOUT, Uri};
+use crate::client::Client;
+use crate::uri::Uri;
 use pool::Pool;
 
 /// `postgres://`
@@ -50,7 +50,7 @@ impl System for Server {
             in_pool: false,
             journal: None,
             inserts: None,
-            script: updates::Script::default(),
+            encoded: updates::EncodedUpdates::default(),
             multikey: HashMap::new(),
         }))
     }
@@ -71,7 +71,7 @@ struct Connection {
     /// What `synchronous_commit` was set to; `None` leaves it as the server has it.
     journal: Option<bool>,
     inserts: Option<inserts::Inserting>,
-    script: updates::Script,
+    encoded: updates::EncodedUpdates,
     /// Whether a table's field has a GIN index.
     multikey: HashMap<(String, String), bool>,
 }
@@ -84,11 +84,6 @@ impl Drop for Connection {
     }
 }
 
-fn connect(uri: &Uri, stop: &Arc<AtomicBool>) -> Result<Client> {
-    let stream = Stream::open(&uri.address, Some(CONNECT_TIMEOUT), None, Arc::clone(stop))?;
-    Client::connect(stream, &uri.user, &uri.database)
-}
-
 /// The connection in a place, which is opened if there is none.
 fn opened<'c>(
     own: &'c mut Option<Client>,
@@ -97,7 +92,7 @@ fn opened<'c>(
 ) -> Result<&'c mut Client> {
     match own {
         Some(client) => Ok(client),
-        None => Ok(own.insert(connect(uri, stop)?)),
+        None => Ok(own.insert(Client::connect(&uri.config, stop)?)),
     }
 }
 
@@ -117,17 +112,5 @@ impl Connection {
             .run(&format!("SET synchronous_commit = {value}"))?;
         self.journal = Some(concern.journal);
         Ok(())
-    }
-}
-
-/// The statement of a table, prepared when it is first wanted.
-fn prepared<'s>(
-    client: &mut Client,
-    place: &'s mut Option<Statement>,
-    sql: impl FnOnce() -> String,
-) -> Result<&'s Statement> {
-    match place {
-        Some(statement) => Ok(statement),
-        None => Ok(place.insert(client.prepare(&sql())?)),
     }
 }

@@ -1,29 +1,19 @@
 //! Connections that many threads share, as an application's pool or PgBouncer does: a connection is a
 //! process of the server with caches of its own, so that 256 of them take more memory than there is.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use frond_bench::{Collection, Error, Result};
+use frond_bench::{Error, Result};
 
-use super::connect;
-use super::transactions::Statements;
 use crate::client::Client;
 use crate::uri::Uri;
 
 /// How often a thread that waits for a connection looks whether it should end.
 const POLL: Duration = Duration::from_millis(250);
-
-/// A connection of the pool, with what it has prepared.
-pub struct Worker {
-    /// The connection.
-    pub client: Client,
-    /// By table.
-    pub statements: HashMap<Collection, Statements>,
-}
 
 /// The connections. Threads that wait get theirs in the order in which they came.
 pub struct Pool {
@@ -37,9 +27,9 @@ struct State {
     users: usize,
     /// Connections that are open or about to be.
     open: usize,
-    free: Vec<Worker>,
+    free: Vec<Client>,
     /// Each is sent a connection, or `None`: it may open one in place of one that broke.
-    waiting: VecDeque<SyncSender<Option<Worker>>>,
+    waiting: VecDeque<SyncSender<Option<Client>>>,
 }
 
 impl Pool {
@@ -70,20 +60,20 @@ impl Pool {
     pub fn with<R>(
         &self,
         stop: &Arc<AtomicBool>,
-        work: impl FnOnce(&mut Worker) -> Result<R>,
+        work: impl FnOnce(&mut Client) -> Result<R>,
     ) -> Result<R> {
-        let mut worker = self.take(stop)?;
-        let result = work(&mut worker);
+        let mut client = self.take(stop)?;
+        let result = work(&mut client);
         // After an error of the server itself a connection goes on.
         let broken = matches!(&result, Err(error) if !matches!(error, Error::Server { .. }));
-        self.give_back((!broken).then_some(worker));
+        self.give_back((!broken).then_some(client));
         result
     }
 
-    fn take(&self, stop: &Arc<AtomicBool>) -> Result<Worker> {
+    fn take(&self, stop: &Arc<AtomicBool>) -> Result<Client> {
         let mut state = self.state();
-        if let Some(worker) = state.free.pop() {
-            return Ok(worker);
+        if let Some(client) = state.free.pop() {
+            return Ok(client);
         }
         if state.open < self.uri.pool {
             state.open += 1;
@@ -93,7 +83,7 @@ impl Pool {
             drop(state);
             loop {
                 match receiver.recv_timeout(POLL) {
-                    Ok(Some(worker)) => return Ok(worker),
+                    Ok(Some(client)) => return Ok(client),
                     Ok(None) => break,
                     Err(RecvTimeoutError::Timeout) if !stop.load(Ordering::Relaxed) => {}
                     Err(_) => return Err(Error::Stopped),
@@ -102,11 +92,8 @@ impl Pool {
             state = self.state();
         }
         drop(state);
-        match connect(&self.uri, stop) {
-            Ok(client) => Ok(Worker {
-                client,
-                statements: HashMap::new(),
-            }),
+        match Client::connect(&self.uri.config, stop) {
+            Ok(client) => Ok(client),
             Err(error) => {
                 self.give_back(None);
                 Err(error)
@@ -115,22 +102,22 @@ impl Pool {
     }
 
     /// A connection, or the place of one, goes to who waits longest.
-    fn give_back(&self, mut worker: Option<Worker>) {
+    fn give_back(&self, mut client: Option<Client>) {
         let mut state = self.state();
         while let Some(waiting) = state.waiting.pop_front() {
-            match waiting.try_send(worker) {
+            match waiting.try_send(client) {
                 Ok(()) => return,
                 // It has given up.
                 Err(unsent) => {
-                    worker = match unsent {
-                        std::sync::mpsc::TrySendError::Full(worker)
-                        | std::sync::mpsc::TrySendError::Disconnected(worker) => worker,
+                    client = match unsent {
+                        std::sync::mpsc::TrySendError::Full(client)
+                        | std::sync::mpsc::TrySendError::Disconnected(client) => client,
                     }
                 }
             }
         }
-        match worker {
-            Some(worker) => state.free.push(worker),
+        match client {
+            Some(client) => state.free.push(client),
             None => state.open -= 1,
         }
     }
@@ -191,7 +178,7 @@ mod tests {
         let uri = Uri::parse(&format!("postgres://127.0.0.1:{port}/?pool=2")).unwrap();
         let pool = Pool::new(uri);
         let stop = Arc::new(AtomicBool::new(false));
-        let ask = |sql: &str| pool.with(&stop, |worker| worker.client.run(sql));
+        let ask = |sql: &str| pool.with(&stop, |client| client.run(sql));
         thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {

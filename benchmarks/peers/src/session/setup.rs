@@ -1,7 +1,7 @@
 //! Tables, sizes, and who the server is.
 
 use frond_bench::system::{Compression, Definition, Description, Setup, Sizes};
-use frond_bench::{Collection, Figures, Result, Status};
+use frond_bench::{Collection, Result, Status};
 
 use super::Connection;
 use crate::client::Client;
@@ -23,7 +23,7 @@ impl Connection {
     /// The first column of the first row, as a number.
     pub fn number(&mut self, sql: &str) -> Result<Option<i64>> {
         let mut found = None;
-        self.client()?.ask(sql, &[], |row| {
+        self.client()?.query(sql, &[], |row| {
             found = found.or(row.int());
             Ok(())
         })?;
@@ -33,7 +33,7 @@ impl Connection {
     /// The same as a text.
     fn text(&mut self, sql: &str) -> Result<Option<String>> {
         let mut found = None;
-        self.client()?.ask(sql, &[], |row| {
+        self.client()?.query(sql, &[], |row| {
             found = row.text().map(str::to_owned);
             Ok(())
         })?;
@@ -66,7 +66,7 @@ impl Setup for Connection {
             ),
             (
                 "without acknowledgement",
-                "pipelined: up to 8 batches or 64 updates before their answers are read".to_owned(),
+                "pipelined: one batch or up to 64 updates before their answers are read".to_owned(),
             ),
         ];
         facts.push((
@@ -151,7 +151,6 @@ impl Setup for Connection {
             log_bytes: log.map(|n| n as f64),
             data_bytes: pages.ok().flatten().map(|n| n as f64),
             connections: connections.map(|n| n as f64),
-            figures: Figures::default(),
             ..Status::default()
         })
     }

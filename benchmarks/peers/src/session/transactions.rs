@@ -7,26 +7,11 @@ use frond_bench::system::Transactions;
 use frond_bench::{Collection, Result};
 use frond_bson::Doc;
 
+use super::Connection;
 use super::inserts::id_param;
-use super::{Connection, prepared};
-use crate::client::{Param, Statement};
+use crate::client::Param;
 use crate::json;
 use crate::table::Table;
-
-/// The statements of a table, by [`Operation`].
-pub struct Statements {
-    table: String,
-    prepared: [Option<Statement>; 9],
-}
-
-impl Statements {
-    fn of(collection: &Collection) -> Statements {
-        Statements {
-            table: Table::of(collection).full(),
-            prepared: Default::default(),
-        }
-    }
-}
 
 #[derive(Clone, Copy)]
 enum Operation {
@@ -99,25 +84,11 @@ impl Connection {
             self.in_pool = true;
             self.pool.enter();
         }
-        self.pool.with(&self.stop, |worker| {
-            let statements = match worker.statements.get_mut(collection) {
-                Some(statements) => statements,
-                None => worker
-                    .statements
-                    .entry(collection.clone())
-                    .or_insert_with(|| Statements::of(collection)),
-            };
-            let Statements {
-                table,
-                prepared: of,
-            } = statements;
-            let Some(place) = of.get_mut(operation as usize) else {
-                return Ok((0, 0));
-            };
-            let client = &mut worker.client;
-            let statement = prepared(client, place, || operation.sql(table))?;
+        let table = Table::of(collection).full();
+        self.pool.with(&self.stop, |client| {
+            let statement = client.prepare(&operation.sql(&table))?;
             let mut rows = 0;
-            let worked_on = client.execute(statement, operation.name(), values, |row| {
+            let worked_on = client.execute(&statement, operation.name(), values, |row| {
                 rows += 1;
                 *first = row.int();
                 Ok(())
@@ -178,7 +149,7 @@ impl Transactions for Connection {
     }
 
     fn update_c(&mut self, collection: &Collection, id: i32, c: &str) -> Result<u64> {
-        let values = [Param::Int4(id), Param::Bytes(c.as_bytes())];
+        let values = [Param::Int4(id), Param::text(c)];
         self.change(collection, Operation::UpdateC, &values)
     }
 
@@ -189,9 +160,7 @@ impl Transactions for Connection {
     fn insert(&mut self, collection: &Collection, document: &Doc) -> Result<u64> {
         let mut text = Vec::new();
         json::append(document, &mut text)?;
-        id_param(document, |id| {
-            let values = [id, Param::Jsonb(&text)];
-            self.change(collection, Operation::Insert, &values)
-        })?
+        let values = [id_param(document)?, Param::Jsonb(text.as_slice().into())];
+        self.change(collection, Operation::Insert, &values)
     }
 }

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use frond_bench::system::{KeyUpdates, WriteConcern};
 use frond_bench::{Collection, Error, ManykeysDocuments, ManykeysUpdate, Result, Schema};
 use frond_bson::{DocBuf, ObjectId, Value};
+use tokio_postgres::Statement;
 
-use super::{Connection, opened, prepared};
-use crate::client::{Param, Statement, encode};
+use super::{Connection, opened};
+use crate::client::Param;
 use crate::json;
 use crate::table::{Kind, Table, expression, kind_of};
 
@@ -24,14 +25,13 @@ const SEARCH: [&str; 5] = ["appver", "deploytype", "g", "guid", "timeslice"];
 /// Where the keys are.
 const KEYS_AT: &str = "stats.eventnames.";
 
-/// The messages of a round, ready to send.
+/// The updates of a round, ready to send.
 #[derive(Default)]
-pub struct Script {
-    statement: Option<(Collection, Schema, Option<Statement>)>,
+pub struct EncodedUpdates {
+    statement: Option<Statement>,
     acknowledged: bool,
-    bytes: Vec<u8>,
-    /// Where each message ends.
-    ends: Vec<usize>,
+    /// The parameters of each.
+    values: Vec<Vec<Param<'static>>>,
 }
 
 impl KeyUpdates for Connection {
@@ -43,54 +43,45 @@ impl KeyUpdates for Connection {
         updates: &mut dyn Iterator<Item = &ManykeysUpdate>,
     ) -> Result<()> {
         self.set_journal(concern)?;
-        let client = opened(&mut self.own, &self.uri, &self.stop)?;
-        let Script {
-            statement,
-            acknowledged,
-            bytes,
-            ends,
-        } = &mut self.script;
-        *acknowledged = concern.acknowledged;
-        bytes.clear();
-        ends.clear();
-        let mut same = statement
-            .take()
-            .filter(|(of, schema, _)| of == collection && *schema == documents.schema);
+        let mut encoded = EncodedUpdates {
+            acknowledged: concern.acknowledged,
+            ..EncodedUpdates::default()
+        };
         for update in updates {
-            let (_, _, place) =
-                same.get_or_insert_with(|| (collection.clone(), documents.schema, None));
-            let statement = prepared(client, place, || {
+            if encoded.statement.is_none() {
                 let depth = match documents.schema {
                     Schema::Plain => 1,
                     Schema::Bucketed => 2,
                 };
-                sql(&Table::of(collection).full(), update.keys.len(), depth)
-            })?;
-            append(documents, update, statement, bytes)?;
-            ends.push(bytes.len());
+                let sql = sql(&Table::of(collection).full(), update.keys.len(), depth);
+                encoded.statement = Some(self.client()?.prepare(&sql)?);
+            }
+            encoded.values.push(values(documents, update)?);
         }
-        *statement = same;
+        self.encoded = encoded;
         Ok(())
     }
 
-    fn play(&mut self, done: &mut dyn FnMut(Duration) -> bool) -> Result<()> {
-        let mut from = 0;
+    fn execute(&mut self, done: &mut dyn FnMut(Duration) -> bool) -> Result<()> {
         let client = opened(&mut self.own, &self.uri, &self.stop)?;
-        for to in &self.script.ends {
+        let Some(statement) = &self.encoded.statement else {
+            return client.drain();
+        };
+        for values in self.encoded.values.drain(..) {
             let start = Instant::now();
-            let message = self.script.bytes.get(from..*to).unwrap_or_default();
-            client.send_encoded("UPDATE", message)?;
-            if self.script.acknowledged {
-                if client.finish(|_| Ok(()))? != 1 {
+            if self.encoded.acknowledged {
+                if client.execute(statement, "UPDATE", &values, |_| Ok(()))? != 1 {
                     return Err(Error::Wrong("an update found no document".to_owned()));
                 }
-            } else if client.expected() >= UNANSWERED_MAX {
-                client.finish(|_| Ok(()))?;
+            } else {
+                client.send(statement, "UPDATE", values);
+                if client.pending() >= UNANSWERED_MAX {
+                    client.finish()?;
+                }
             }
             if !done(start.elapsed()) {
                 break;
             }
-            from = *to;
         }
         client.drain()
     }
@@ -108,14 +99,15 @@ impl KeyUpdates for Connection {
             Some(_) => format!("doc #> ARRAY[{}]", parameters(2, path.len())),
         };
         let sql = format!("SELECT ({value})::text FROM {table} WHERE id = $1::bytea");
-        let mut values = vec![Param::Bytes(&id)];
+        let mut values = vec![Param::Bytes(id.as_slice().into())];
         if field.is_some() {
-            values.extend(path.iter().map(|name| Param::Bytes(name.as_bytes())));
+            values.extend(path.iter().map(|name| Param::text(name)));
         }
         let mut found = None;
         let client = self.client()?;
+        let statement = client.prepare(&sql)?;
         let start = Instant::now();
-        client.ask(&sql, &values, |row| {
+        client.execute(&statement, "SELECT by id", &values, |row| {
             found = row.text().map(str::to_owned);
             Ok(())
         })?;
@@ -170,36 +162,31 @@ fn sql(table: &str, keys: usize, depth: usize) -> String {
     format!("UPDATE {table} SET doc = {doc} WHERE {conditions}")
 }
 
-/// Appends the messages of an update.
-fn append(
-    documents: &ManykeysDocuments,
-    update: &ManykeysUpdate,
-    statement: &Statement,
-    out: &mut Vec<u8>,
-) -> Result<()> {
+/// The parameters of an update.
+fn values(documents: &ManykeysDocuments, update: &ManykeysUpdate) -> Result<Vec<Param<'static>>> {
     let filter = update.filter(documents);
     let text = update.text(documents.seed);
-    let mut timeslice = Vec::new();
     let mut values = Vec::new();
-    if let Some(value) = filter.get("timeslice") {
-        json::append_value(&value, &mut timeslice)?;
-    }
     for field in SEARCH {
         values.push(match filter.get(field) {
             Some(Value::Int64(number)) => Param::Int8(number),
-            Some(Value::String(text)) => Param::Bytes(text.as_bytes()),
-            _ => Param::Jsonb(&timeslice),
+            Some(Value::String(text)) => Param::text(text).into_owned(),
+            Some(value) => {
+                let mut text = Vec::new();
+                json::append_value(&value, &mut text)?;
+                Param::Jsonb(text.into())
+            }
+            None => return Err(Error::Settings(format!("an update has no {field}"))),
         });
     }
-    values.push(Param::Bytes(text.as_bytes()));
+    values.push(Param::text(&text).into_owned());
     for key in update.keys {
         let path = documents.paths.get(key as usize);
         let path = path.and_then(|path| path.strip_prefix(KEYS_AT));
         let names = path.unwrap_or_default().split('.');
-        values.extend(names.map(|name| Param::Bytes(name.as_bytes())));
+        values.extend(names.map(|name| Param::text(name).into_owned()));
     }
-    encode(out, statement, &values);
-    Ok(())
+    Ok(values)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whether an answer is a full success.
+//! Checks that a reply reports full success.
 
 use frond_bson::{Doc, Value};
 

@@ -58,7 +58,7 @@ impl Client {
         self.send(&message)?;
         self.receive(id)?;
         let elapsed = start.elapsed();
-        let (_, reply) = Reply::parse(&self.reply)?;
+        let (_, reply) = Reply::parse(self.reply()?)?;
         let Some(bytes) = reply.first_document() else {
             return Ok((None, elapsed));
         };

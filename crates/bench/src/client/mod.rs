@@ -6,6 +6,7 @@
 //! is acknowledged.
 
 pub mod check;
+mod collections;
 mod find;
 mod request;
 mod write;
@@ -19,7 +20,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf};
-use frond_wire::{Compressor, Flags, HEADER_BYTES, Header, Query, Reply};
+use frond_wire::{Compressor, Flags, Frames, Header, OpCode, Query, Reply};
 
 use crate::error::{Error, Result};
 use crate::stream::Stream;
@@ -27,6 +28,12 @@ use crate::uri::Uri;
 
 /// Replies longer than this are refused, whatever their header says.
 const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// What a read asks for while no large reply is under way.
+const READ_BYTES: usize = 16 << 10;
+
+/// A buffer for replies larger than this is freed when replies are far smaller.
+const KEPT_BYTES: usize = 4 << 20;
 
 /// A server below this wire version does not know OP_MSG.
 const WIRE_VERSION_MSG: i32 = 6;
@@ -72,7 +79,11 @@ pub struct Client {
     limits: Limits,
     compressor: Option<Compressor>,
     request_id: i32,
-    reply: Vec<u8>,
+    frames: Frames,
+    /// Bytes of the reply in `frames`.
+    reply_bytes: usize,
+    /// The reply, if it came compressed.
+    inflated: Option<Vec<u8>>,
     buffers: request::Buffers,
 }
 
@@ -84,7 +95,9 @@ impl Client {
             limits: Limits::read(&DocBuf::new()),
             compressor: None,
             request_id: 0,
-            reply: Vec::new(),
+            frames: Frames::new(REPLY_BYTES_MAX),
+            reply_bytes: 0,
+            inflated: None,
             buffers: request::Buffers::default(),
         };
         // As drivers do: the old name first, which servers of every age know. Some close the
@@ -191,9 +204,9 @@ impl Client {
         self.document_received(command)
     }
 
-    /// The document of the message in `self.reply`, if it says that all went well.
+    /// The document of the last message, if it says that all went well.
     fn document_received(&self, command: &str) -> Result<DocBuf> {
-        let (_, reply) = Reply::parse(&self.reply)?;
+        let (_, reply) = Reply::parse(self.reply()?)?;
         let bytes = reply
             .first_document()
             .ok_or_else(|| Error::Protocol("a reply without a document".to_owned()))?;
@@ -202,17 +215,26 @@ impl Client {
         Ok(document.to_owned())
     }
 
-    /// Reads the message that answers request `id` into `self.reply`.
+    /// Reads the message that answers request `id`, for [`Client::reply`].
     fn receive(&mut self, id: i32) -> Result<()> {
-        self.reply.resize(HEADER_BYTES, 0);
-        self.stream.receive(&mut self.reply)?;
-        let header = Header::parse(&self.reply)?;
-        let length = header.checked_length(REPLY_BYTES_MAX)?;
-        self.reply.resize(length, 0);
-        let rest = self.reply.get_mut(HEADER_BYTES..).unwrap_or_default();
-        self.stream.receive(rest)?;
-        if header.op() == Ok(frond_wire::OpCode::Compressed) {
-            self.reply = frond_wire::decompress(&self.reply, REPLY_BYTES_MAX)?.0;
+        let last = std::mem::take(&mut self.reply_bytes);
+        self.frames.consume(last);
+        self.inflated = None;
+        let capacity = self.frames.capacity();
+        if capacity > KEPT_BYTES && last < capacity / 4 {
+            self.frames.free();
+        }
+        let message = loop {
+            if let Some(message) = self.frames.message()? {
+                break message;
+            }
+            let bytes = self.stream.receive_some(self.frames.room(READ_BYTES))?;
+            self.frames.add(bytes);
+        };
+        self.reply_bytes = message.len();
+        let header = Header::parse(message)?;
+        if header.op() == Ok(OpCode::Compressed) {
+            self.inflated = Some(frond_wire::decompress(message, REPLY_BYTES_MAX)?.0);
         }
         if header.response_to != id {
             return Err(Error::Protocol(format!(
@@ -221,6 +243,14 @@ impl Client {
             )));
         }
         Ok(())
+    }
+
+    /// The message that was received last.
+    fn reply(&self) -> Result<&[u8]> {
+        match &self.inflated {
+            Some(inflated) => Ok(inflated),
+            None => Ok(self.frames.message()?.unwrap_or_default()),
+        }
     }
 
     fn next_id(&mut self) -> i32 {

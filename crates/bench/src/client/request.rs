@@ -1,5 +1,4 @@
-//! Requests that are written into buffers which are kept, and answers that are looked at where they
-//! came in. What is measured is the server, not this.
+//! Requests encoded into reused buffers, and replies read in place, so that the client costs little.
 
 use frond_bson::{Doc, DocBuf, doc};
 use frond_wire::{Flags, MsgBuilder, OpReply, Query, Reply};
@@ -108,9 +107,9 @@ impl Client {
         self.answer(name_of(&self.buffers.body))
     }
 
-    /// The document of the answer in `self.reply`, if it says that all went well.
+    /// The document of the last message, if it says that all went well.
     fn answer(&self, command: &str) -> Result<&Doc> {
-        let (_, reply) = Reply::parse(&self.reply)?;
+        let (_, reply) = Reply::parse(self.reply()?)?;
         let bytes = reply
             .first_document()
             .ok_or_else(|| Error::Protocol("a reply without a document".to_owned()))?;
@@ -195,7 +194,7 @@ impl Client {
         );
         self.send(&message)?;
         self.receive(id)?;
-        let (mut count, mut cursor_id) = documents_of(&self.reply, each)?;
+        let (mut count, mut cursor_id) = documents_of(self.reply()?, each)?;
         while cursor_id != 0 && (limit == 0 || count < limit) {
             let id = self.next_id();
             let wanted = i32::try_from(limit.saturating_sub(count)).unwrap_or(0);
@@ -203,7 +202,7 @@ impl Client {
             let message = frond_wire::op_get_more(id, &namespace, wanted, cursor_id);
             self.send(&message)?;
             self.receive(id)?;
-            let (more, next) = documents_of(&self.reply, each)?;
+            let (more, next) = documents_of(self.reply()?, each)?;
             count += more;
             cursor_id = next;
         }
@@ -214,8 +213,8 @@ impl Client {
         Ok(count)
     }
 
-    /// Sends a write that nobody answers, given its number and the namespace, and asks what came
-    /// of it.
+    /// Sends a legacy write, given its request id and the namespace, and asks for its result by
+    /// `getLastError`.
     pub fn write_by_opcode(
         &mut self,
         collection: &Collection,

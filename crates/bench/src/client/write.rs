@@ -1,9 +1,10 @@
-//! Writes: how they reach a server of this age, and what they wait for.
+//! Writes: messages for servers of every version, and write concerns.
 
 use frond_bson::{Doc, DocBuf, doc};
 use frond_wire::{Flags, MsgBuilder, Update};
 
 use super::{Client, WIRE_VERSION_MSG, check, command_query};
+use crate::collection::Collection;
 use crate::error::Result;
 use crate::system::WriteConcern;
 
@@ -22,7 +23,7 @@ impl WriteConcern {
     }
 }
 
-/// How writes reach this server.
+/// The messages that carry writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// A command in an OP_MSG.
@@ -34,7 +35,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// The newest way that the server knows.
+    /// The newest dialect that the server knows.
     #[must_use]
     pub fn choose(wire_version: i32, acknowledged: bool) -> Dialect {
         if wire_version >= WIRE_VERSION_MSG {
@@ -57,11 +58,10 @@ impl Dialect {
     }
 }
 
-/// Where documents go and how.
+/// The collection and write concern of writes.
 #[derive(Clone, Debug)]
 pub struct WriteTarget {
-    database: String,
-    collection: String,
+    collection: Collection,
     concern: WriteConcern,
     dialect: Dialect,
     /// The bodies of the commands in an OP_MSG, made once.
@@ -82,34 +82,22 @@ impl WriteTarget {
 impl Client {
     /// Prepares for writes to one collection.
     #[must_use]
-    pub fn write_target(
-        &self,
-        database: &str,
-        collection: &str,
-        concern: WriteConcern,
-    ) -> WriteTarget {
+    pub fn write_target(&self, collection: &Collection, concern: WriteConcern) -> WriteTarget {
         let body = |command: &str| {
             let mut body = DocBuf::new();
-            body.push(command, collection);
+            body.push(command, collection.name.as_str());
             body.push("ordered", true);
             body.push("writeConcern", &concern.to_document());
-            body.push("$db", database);
+            body.push("$db", collection.database.as_str());
             body
         };
         WriteTarget {
-            database: database.to_owned(),
-            collection: collection.to_owned(),
+            collection: collection.clone(),
             concern,
             dialect: Dialect::choose(self.limits.wire_version, concern.acknowledged),
             insert: body("insert"),
             update: body("update"),
         }
-    }
-
-    /// How writes to the target travel.
-    #[must_use]
-    pub fn dialect(target: &WriteTarget) -> Dialect {
-        target.dialect
     }
 
     /// Builds the message that inserts `documents`, BSON documents of `each` bytes one after
@@ -134,7 +122,7 @@ impl Client {
             }
             Dialect::QueryCommand => {
                 let mut body = DocBuf::with_capacity(documents.len() * 17 / 16 + 256);
-                body.push("insert", target.collection.as_str());
+                body.push("insert", target.collection.name.as_str());
                 body.push_array("documents", |array| {
                     for document in documents.chunks_exact(each) {
                         array.push(Doc::from_trusted(document));
@@ -142,11 +130,11 @@ impl Client {
                 });
                 body.push("ordered", true);
                 body.push("writeConcern", &target.concern.to_document());
-                out.extend_from_slice(&command_query(id, &target.database, &body));
+                out.extend_from_slice(&command_query(id, &target.collection.database, &body));
                 Ok(id)
             }
             Dialect::Opcode => {
-                let namespace = format!("{}.{}", target.database, target.collection);
+                let namespace = target.collection.to_string();
                 let documents = documents.chunks_exact(each);
                 out.extend_from_slice(&frond_wire::op_insert(id, 0, &namespace, documents));
                 if !target.concern.acknowledged {
@@ -179,14 +167,14 @@ impl Client {
                 .finish(),
             Dialect::QueryCommand => {
                 let mut body = DocBuf::new();
-                body.push("update", target.collection.as_str());
+                body.push("update", target.collection.name.as_str());
                 body.push_array("updates", |array| array.push(statement.as_doc()));
                 body.push("ordered", true);
                 body.push("writeConcern", &target.concern.to_document());
-                message = command_query(id, &target.database, &body);
+                message = command_query(id, &target.collection.database, &body);
             }
             Dialect::Opcode => {
-                let namespace = format!("{}.{}", target.database, target.collection);
+                let namespace = target.collection.to_string();
                 let update = Update {
                     namespace: &namespace,
                     flags: 0,
@@ -216,7 +204,7 @@ impl Client {
             question.push("j", true);
         }
         let id = self.next_id();
-        out.extend_from_slice(&command_query(id, &target.database, &question));
+        out.extend_from_slice(&command_query(id, &target.collection.database, &question));
         id
     }
 

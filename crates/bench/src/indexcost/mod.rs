@@ -1,31 +1,40 @@
-//! What an index costs: large documents go into a collection without an index and into one with an
-//! index on their name, batch by batch; after each batch some are found by it.
+//! The cost of an index: large documents go into a collection without an index and into one with an
+//! index on their name, batch by batch; after each batch some are found by name.
 //!
-//! The workload is that of a blog of 2011, whose author saw inserts with the index fall to 0.27 of
-//! those without.
+//! The workload of a blog of 2011, whose author saw inserts with the index fall to 0.27 of the rate
+//! without.
 
-mod chapter;
-mod document;
-mod lane;
 mod options;
+mod runner;
+mod section;
 
-pub use options::{Options, Work};
+pub use options::Work;
 
-use crate::contest::Contest;
+use crate::documents::indexcost::Documents;
 use crate::error::Result;
-use crate::report::Chapter;
-use document::Documents;
-use lane::IndexcostLane;
+use crate::harness::{Run, Workload};
+use crate::report::Section;
+use runner::IndexcostRunner;
 
-/// Runs the workload on all servers. What was done is in the chapter, also after an error.
-pub fn measure(contest: &Contest, work: &Work) -> Result<(Chapter, Result<()>)> {
-    work.check()?;
-    let source = Documents::new(contest.servers.seed);
-    let mut lanes = Vec::new();
-    for contestant in &contest.contestants {
-        lanes.push(IndexcostLane::open(contest, contestant, work, &source)?);
+impl Workload for Work {
+    fn name(&self) -> &'static str {
+        "indexcost"
     }
-    let result = contest.alternate(&mut lanes);
-    let ended: Vec<_> = lanes.into_iter().map(IndexcostLane::end).collect();
-    Ok((chapter::of(contest, work, &ended), result))
+
+    fn set_default_scale(&mut self, scale: f64) {
+        if self.documents.is_none() {
+            self.scale.get_or_insert(scale);
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        self.check_settings()
+    }
+
+    fn measure(&self, run: &Run) -> Result<(Section, Result<()>)> {
+        let source = Documents::new(run.options.seed);
+        let (results, result) =
+            run.measure(|target| IndexcostRunner::open(run, target, self, &source))?;
+        Ok((section::of(run, self, &results), result))
+    }
 }

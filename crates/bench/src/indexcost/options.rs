@@ -1,25 +1,13 @@
-//! The settings of the workload that asks what an index costs.
+//! The settings of the workload on the cost of an index.
 
-use crate::contest::{Servers, scale};
 use crate::error::{Error, Result};
-use crate::report::thousands;
+use crate::format::thousands;
+use crate::harness::{WriteOptions, scale};
 
 /// Documents of each collection of the original run.
 const ORIGINAL: f64 = 60_000_000.0;
 /// Documents of each collection when nothing is said.
 const DOCUMENTS: u64 = 500_000;
-
-/// Command line of `frond bench indexcost`.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Options {
-    /// Whom to measure.
-    #[command(flatten)]
-    pub servers: Servers,
-
-    /// What to do.
-    #[command(flatten)]
-    pub work: Work,
-}
 
 /// What a run without and with an index does.
 #[derive(Clone, Debug, clap::Args)]
@@ -41,23 +29,9 @@ pub struct Work {
     #[arg(long, default_value = "w5", value_name = "NAME")]
     pub collection: String,
 
-    /// Connections that insert at the same time
-    #[arg(long, default_value_t = 1, value_name = "N",
-          value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub threads: u16,
-
-    /// Documents in one insert
-    #[arg(long, default_value_t = 1000, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..))]
-    pub batch: u32,
-
-    /// 1 waits for the server's answer to each insert, 0 does not [default: w in the URI, else 0]
-    #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u8).range(0..=1))]
-    pub write_concern: Option<u8>,
-
-    /// Wait until each insert is in the journal on disk (j: true)
-    #[arg(long)]
-    pub journal: bool,
+    /// Connections and write concern.
+    #[command(flatten)]
+    pub write: WriteOptions,
 
     /// Finds by name after each batch, in each collection
     #[arg(long, default_value_t = 2, value_name = "N",
@@ -67,7 +41,7 @@ pub struct Work {
 
 impl Work {
     /// Refuses settings that cannot go together.
-    pub fn check(&self) -> Result<()> {
+    pub fn check_settings(&self) -> Result<()> {
         if u64::from(self.batches) > self.documents() {
             return Err(Error::Settings(format!(
                 "--batches {} of {} documents leave batches without any",
@@ -109,12 +83,12 @@ impl Work {
                 thousands(self.documents() as f64),
             ),
             ("batches", self.batches.to_string()),
-            ("connections", self.threads.to_string()),
-            ("documents in one insert", self.batch.to_string()),
+            ("connections", self.write.threads.to_string()),
+            ("documents in one insert", self.write.batch.to_string()),
             ("w", names.join(", ")),
             (
                 "journal",
-                if self.journal { "yes" } else { "no" }.to_owned(),
+                if self.write.journal { "yes" } else { "no" }.to_owned(),
             ),
             ("finds after each batch", self.finds.to_string()),
         ]
@@ -135,19 +109,10 @@ impl Work {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        options: Options,
-    }
+    use crate::harness::parse_work;
 
     fn parse(args: &[&str]) -> std::result::Result<Work, String> {
-        let args = std::iter::once("bench").chain(args.iter().copied());
-        Cli::try_parse_from(args)
-            .map(|cli| cli.options.work)
-            .map_err(|error| error.to_string())
+        parse_work(args)
     }
 
     #[test]
@@ -159,7 +124,7 @@ mod tests {
             (&["--documents", "10", "--batches", "10"], 10),
         ] {
             let work = parse(args).unwrap();
-            work.check().unwrap();
+            work.check_settings().unwrap();
             assert_eq!(work.documents(), documents, "{args:?}");
             let mut next = 0;
             for batch in 0..work.batches {
@@ -184,7 +149,7 @@ mod tests {
         ] {
             let error = match parse(args) {
                 Err(error) => error,
-                Ok(work) => work.check().unwrap_err().to_string(),
+                Ok(work) => work.check_settings().unwrap_err().to_string(),
             };
             assert!(error.contains(part), "{args:?}: {error}");
         }

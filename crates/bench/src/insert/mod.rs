@@ -1,44 +1,42 @@
 //! Indexed insertion: how fast documents go into a collection with secondary indexes, from empty
 //! until the indexes are far larger than memory.
 
-mod chapter;
-mod lane;
 mod options;
 mod reads;
+mod runner;
+mod section;
 
-pub use options::{MultikeyOptions, MultikeyWork, Options, Work};
+pub use options::{MultikeyWork, Work};
 
-use crate::contest::Contest;
-use crate::document::Generator;
+use crate::documents::insertion::Generator;
 use crate::error::{Error, Result};
-use crate::report::Chapter;
-use lane::InsertLane;
+use crate::harness::{Run, Workload};
+use crate::report::Section;
+use runner::InsertRunner;
 
-impl Work {
-    /// Name on the command line.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        if self.elements == 0 {
-            "insert"
-        } else {
-            "multikey"
+impl Workload for Work {
+    fn name(&self) -> &'static str {
+        match self.elements {
+            0 => "insert",
+            _ => "multikey",
         }
     }
-}
 
-/// Runs the workload on all servers. What was done is in the chapter, also after an error.
-pub fn measure(contest: &Contest, work: &Work) -> Result<(Chapter, Result<()>)> {
-    if contest.servers.drop && work.keep {
-        return Err(Error::Settings(
-            "--drop and --keep ask for opposite things".to_owned(),
-        ));
+    fn set_default_scale(&mut self, scale: f64) {
+        if self.documents.is_none() {
+            self.scale.get_or_insert(scale);
+        }
     }
-    let source = Generator::new(contest.servers.seed, work.elements as usize);
-    let mut lanes = Vec::new();
-    for contestant in &contest.contestants {
-        lanes.push(InsertLane::open(contest, contestant, work, &source)?);
+
+    fn measure(&self, run: &Run) -> Result<(Section, Result<()>)> {
+        if run.options.drop && self.keep {
+            return Err(Error::Settings(
+                "--drop and --keep contradict each other".to_owned(),
+            ));
+        }
+        let source = Generator::new(run.options.seed, self.elements as usize);
+        let (results, result) =
+            run.measure(|target| InsertRunner::open(run, target, self, &source))?;
+        Ok((section::of(run, self, &results), result))
     }
-    let result = contest.alternate(&mut lanes);
-    let ended: Vec<_> = lanes.into_iter().map(InsertLane::end).collect();
-    Ok((chapter::of(contest, work, &ended), result))
 }

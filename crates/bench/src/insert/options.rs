@@ -1,20 +1,8 @@
 //! The settings of the insertion workload.
 
-use crate::contest::{Servers, scale};
-use crate::document::INDEXED_FIELDS;
+use crate::documents::insertion::INDEXED_FIELDS;
+use crate::harness::{WriteOptions, scale};
 use crate::system::{Definition, Index};
-
-/// Command line of `frond bench multikey`.
-#[derive(Clone, Debug, clap::Args)]
-pub struct MultikeyOptions {
-    /// Whom to measure.
-    #[command(flatten)]
-    pub servers: Servers,
-
-    /// What to do.
-    #[command(flatten)]
-    pub work: MultikeyWork,
-}
 
 /// What an insertion run with arrays does.
 #[derive(Clone, Debug, clap::Args)]
@@ -47,18 +35,6 @@ const ORIGINAL_MULTIKEY: f64 = 3.5e6;
 /// Documents when nothing is said.
 const DOCUMENTS: u64 = 1_000_000;
 
-/// Command line of `frond bench insert`.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Options {
-    /// Whom to measure.
-    #[command(flatten)]
-    pub servers: Servers,
-
-    /// What to do.
-    #[command(flatten)]
-    pub work: Work,
-}
-
 /// What an insertion run does.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Work {
@@ -74,35 +50,21 @@ pub struct Work {
     #[arg(long, value_name = "PART", value_parser = scale, conflicts_with = "documents")]
     pub scale: Option<f64>,
 
-    /// Connections that insert at the same time
-    #[arg(long, default_value_t = 1, value_name = "N",
-          value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub threads: u16,
-
     /// Connections that find ten documents at a time by the indexes, as fast as they can, while others insert
     #[arg(long, default_value_t = 0, value_name = "N",
           value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub readers: u16,
 
-    /// Documents in one insert
-    #[arg(long, default_value_t = 1000, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..))]
-    pub batch: u32,
-
-    /// Wait until each batch is in the journal on disk (j: true)
-    #[arg(long)]
-    pub journal: bool,
-
-    /// 1 waits for the server's answer to each batch, 0 does not [default: w in the URI, else 1]
-    #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u8).range(0..=1))]
-    pub write_concern: Option<u8>,
+    /// Connections and write concern.
+    #[command(flatten)]
+    pub write: WriteOptions,
 
     /// Secondary indexes: the first N of URI, name, origin, creation
     #[arg(long, default_value_t = 4, value_name = "N",
           value_parser = clap::value_parser!(u8).range(0..=INDEXED_FIELDS.len() as i64))]
     pub indexes: u8,
 
-    /// Insert into the collection as it is, with what it holds
+    /// Insert into the collection as it is, with its documents
     #[arg(long)]
     pub keep: bool,
 
@@ -163,7 +125,7 @@ impl Work {
     /// The settings as they go into the report.
     #[must_use]
     pub fn settings(&self, turns: u32) -> Vec<(&'static str, String)> {
-        let journal = if self.journal {
+        let journal = if self.write.journal {
             "waited for"
         } else {
             "not waited for"
@@ -172,9 +134,9 @@ impl Work {
             ("documents", self.documents().to_string()),
             ("indexes", self.indexed_fields().join(", ")),
             ("strings in URI", self.elements.max(1).to_string()),
-            ("threads", self.threads.to_string()),
+            ("threads", self.write.threads.to_string()),
             ("threads that read", self.readers.to_string()),
-            ("documents in an insert", self.batch.to_string()),
+            ("documents in an insert", self.write.batch.to_string()),
             ("journal", journal.to_owned()),
             ("turns of each server", turns.to_string()),
         ]
@@ -185,25 +147,10 @@ impl Work {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use clap::Parser;
+    use crate::harness::parse_work;
 
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        options: Options,
-    }
-
-    #[derive(Parser)]
-    struct MultikeyCli {
-        #[command(flatten)]
-        options: MultikeyOptions,
-    }
-
-    fn parse(args: &[&str]) -> std::result::Result<Options, String> {
-        let args = std::iter::once("bench").chain(args.iter().copied());
-        Cli::try_parse_from(args)
-            .map(|cli| cli.options)
-            .map_err(|error| error.to_string())
+    fn parse(args: &[&str]) -> std::result::Result<Work, String> {
+        parse_work(args)
     }
 
     #[test]
@@ -214,10 +161,10 @@ mod tests {
             (&["--scale", "0.01"][..], 1_980_000),
             (&["--scale", "0.000000001"][..], 1),
         ] {
-            assert_eq!(parse(args).unwrap().work.documents(), documents, "{args:?}");
+            assert_eq!(parse(args).unwrap().documents(), documents, "{args:?}");
         }
-        let multikey = MultikeyCli::try_parse_from(["bench", "--scale", "0.1"]).unwrap();
-        let work = multikey.options.work.into_work();
+        let multikey: MultikeyWork = parse_work(&["--scale", "0.1"]).unwrap();
+        let work = multikey.into_work();
         assert_eq!((work.documents(), work.collection()), (350_000, "w2"));
     }
 
@@ -249,7 +196,7 @@ mod tests {
             (1, 100, 100, vec![true]),
             (0, 100, 0, vec![]),
         ] {
-            let mut work = parse(&[]).unwrap().work;
+            let mut work = parse(&[]).unwrap();
             work.indexes = indexes;
             work.elements = elements;
             assert_eq!(work.index_entries(), entries);

@@ -6,7 +6,8 @@ use std::time::Instant;
 use frond_bson::{Doc, Value};
 
 use crate::collection::Collection;
-use crate::document::{Generator, Source};
+use crate::documents::Source;
+use crate::documents::insertion::Generator;
 use crate::error::Result;
 use crate::meter::Meter;
 use crate::random::SplitMix64;
@@ -15,7 +16,7 @@ use crate::system::{Find, From, Session};
 /// Documents that a find asks for.
 const LIMIT: u32 = 10;
 
-/// What the connections that read share.
+/// What the reading connections share.
 pub struct Reads<'a> {
     /// The documents.
     pub source: &'a Generator,
@@ -23,7 +24,7 @@ pub struct Reads<'a> {
     pub collection: &'a Collection,
     /// The indexed fields; with none, finds go by `_id`.
     pub fields: &'a [&'static str],
-    /// Counts what is in.
+    /// Counts inserts.
     pub inserts: &'a Meter,
     /// Counts finds.
     pub finds: &'a Meter,
@@ -32,7 +33,7 @@ pub struct Reads<'a> {
 }
 
 impl Reads<'_> {
-    /// Finds until nobody inserts any more.
+    /// Finds until all inserts are done.
     pub fn run(&self, session: &mut dyn Session, random: &mut SplitMix64) -> Result<()> {
         let mut bytes = Vec::new();
         let mut turn = 0;

@@ -1,51 +1,51 @@
 //! Updates of documents with very many keys: a few integers among thousands are incremented, at
-//! random, in documents whose keys are hard to tell apart.
+//! random, in documents whose keys share long prefixes.
 //!
-//! The workload is that of the TokuMX blog of 2013: with all keys side by side, and with keys spread
-//! over buckets by hand, which servers need that walk a document key by key.
+//! The workload of the TokuMX blog of 2013: with all keys side by side, and with keys spread over
+//! buckets by hand, which helps servers that walk a document key by key.
 
-mod chapter;
-pub mod document;
-mod lane;
 mod model;
 mod options;
-mod phase;
+mod phases;
 mod results;
-pub mod updates;
+mod runner;
+mod section;
 
-pub use options::{Options, Verify, Work};
+pub use options::{Verify, Work};
 
-use crate::contest::Contest;
+use crate::documents::manykeys::Documents;
 use crate::error::{Error, Result};
-use crate::report::Chapter;
-use document::Documents;
-use lane::KeysLane;
+use crate::harness::{Run, Workload};
+use crate::report::Section;
+use runner::ManykeysRunner;
 
 /// Name on the command line.
 pub const NAME: &str = "manykeys";
 
-/// Runs the workload on all servers, which take turns by rounds. What was done is in the chapter, also
-/// after an error.
-pub fn measure(contest: &Contest, work: &Work) -> Result<(Chapter, Result<()>)> {
-    let first = contest
-        .contestants
-        .first()
-        .ok_or_else(|| Error::Settings("no server to measure".to_owned()))?;
-    let concerns = work.concerns(&first.defaults())?;
-    let sources: Vec<Documents> = work
-        .schemas()
-        .into_iter()
-        .map(|schema| Documents::new(schema, contest.servers.seed, work.keys, work.random_values))
-        .collect();
-    let mut lanes = Vec::new();
-    for contestant in &contest.contestants {
-        lanes.push(KeysLane::open(
-            contest, contestant, work, &sources, &concerns,
-        )?);
+impl Workload for Work {
+    fn name(&self) -> &'static str {
+        NAME
     }
-    let result = contest.alternate(&mut lanes);
-    let results: Vec<_> = lanes.into_iter().map(KeysLane::end).collect();
-    let written = chapter::write_rounds(contest, &results);
-    let chapter = chapter::of(contest, work, &concerns, &results);
-    Ok((chapter, result.and(written)))
+
+    fn set_default_scale(&mut self, scale: f64) {
+        if self.documents.is_none() {
+            self.scale.get_or_insert(scale);
+        }
+    }
+
+    fn measure(&self, run: &Run) -> Result<(Section, Result<()>)> {
+        let first = run
+            .targets
+            .first()
+            .ok_or_else(|| Error::Settings("no server to measure".to_owned()))?;
+        let concerns = self.concerns(&first.defaults())?;
+        let seed = run.options.seed;
+        let documents = |schema| Documents::new(schema, seed, self.keys, self.random_values);
+        let sources: Vec<Documents> = self.schemas().into_iter().map(documents).collect();
+        let (results, result) =
+            run.measure(|target| ManykeysRunner::open(run, target, self, &sources, &concerns))?;
+        let written = section::write_rounds(run, &results);
+        let section = section::of(run, self, &concerns, &results);
+        Ok((section, result.and(written)))
+    }
 }

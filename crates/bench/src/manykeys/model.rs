@@ -1,11 +1,11 @@
-//! What the documents must hold after the updates, and whether they do.
+//! The expected documents after the updates, and the comparison with them.
 
 use std::collections::HashMap;
 
 use frond_bson::{Doc, DocBuf, Value};
 
-use super::document::{Documents, Purpose, random_text};
-use super::updates::Update;
+use crate::documents::manykeys::{Documents, Purpose, random_text};
+use crate::documents::updates::Update;
 use crate::error::{Error, Result};
 
 /// A plain model of one collection.
@@ -58,7 +58,7 @@ impl Model {
         }
     }
 
-    /// All that was sent is applied: what comes now is later.
+    /// Marks the end of a round: all its updates are applied before those of the next.
     pub fn next_round(&mut self) {
         self.round += 1;
     }
@@ -180,14 +180,14 @@ fn arrange<'n>(
     }
 }
 
-/// What nobody has written.
+/// Fields that the workload has not written.
 fn arrange_rest(fields: &HashMap<&str, Value<'_>>, out: &mut DocBuf) {
     for (name, value) in fields {
         out.push_value(name, value);
     }
 }
 
-/// Compares all keys, in their order, and returns the sum of what was found.
+/// Compares all keys, in their order, and returns the sum of the values found.
 fn check_keys(
     documents: &Documents,
     eventnames: &Doc,
@@ -200,7 +200,7 @@ fn check_keys(
             None => std::mem::replace(&mut outer, Doc::empty().iter()),
             Some(bucket) => match outer.next() {
                 Some((name, Value::Document(inner))) if name == bucket => inner.iter(),
-                other => return Err(format!("{other:.60?} stands where {bucket} belongs")),
+                other => return Err(format!("{other:.60?} instead of {bucket}")),
             },
         };
         for key in &group.keys {
@@ -216,15 +216,15 @@ fn check_keys(
                     }
                     sum += n;
                 }
-                other => return Err(format!("{other:?} stands where {name}: {value} belongs")),
+                other => return Err(format!("{other:?} instead of {name}: {value}")),
             }
         }
         if let Some((name, _)) = inner.next() {
-            return Err(format!("{name} is too much"));
+            return Err(format!("{name} is unexpected"));
         }
     }
     match outer.next() {
-        Some((name, _)) => Err(format!("{name} is too much")),
+        Some((name, _)) => Err(format!("{name} is unexpected")),
         None => Ok(sum),
     }
 }
@@ -233,9 +233,9 @@ fn check_keys(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::document::Source;
-    use crate::manykeys::document::Schema;
-    use crate::manykeys::updates::{KEYS, round};
+    use crate::documents::Source;
+    use crate::documents::manykeys::Schema;
+    use crate::documents::updates::{KEYS, round};
 
     /// The document after the updates, computed by hand.
     fn updated(documents: &Documents, number: u64, updates: &[Update]) -> DocBuf {
@@ -355,7 +355,7 @@ mod tests {
                 let text = |doc: &Doc| check(doc).unwrap_err().to_string();
                 let right = updated(&documents, 1, &updates);
                 let missing = without(&right, &documents.names[7]);
-                assert!(text(&missing).contains("belongs"), "{}", text(&missing));
+                assert!(text(&missing).contains("instead of"), "{}", text(&missing));
                 let renamed = with_another(&right, "other");
                 assert!(text(&renamed).contains("other"), "{}", text(&renamed));
             }

@@ -2,27 +2,15 @@
 
 use clap::ValueEnum;
 
-use super::document::Schema;
-use crate::contest::{Servers, scale};
+use crate::documents::manykeys::Schema;
 use crate::error::{Error, Result};
+use crate::harness::scale;
 use crate::system::Defaults;
 
 /// Documents of the original run.
 const DOCUMENTS: u64 = 2000;
 /// Updates of the original run.
 const UPDATES: u64 = 10_000;
-
-/// Command line of `frond bench manykeys`.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Options {
-    /// Whom to measure.
-    #[command(flatten)]
-    pub servers: Servers,
-
-    /// What to do.
-    #[command(flatten)]
-    pub work: Work,
-}
 
 /// What a run does.
 #[derive(Clone, Debug, clap::Args)]
@@ -42,7 +30,7 @@ pub struct Work {
 
     /// Keys of each document
     #[arg(long, default_value_t = 20_000, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(super::updates::KEYS as i64..=1_000_000))]
+          value_parser = clap::value_parser!(u32).range(crate::documents::updates::KEYS as i64..=1_000_000))]
     pub keys: u32,
 
     /// All keys side by side, or each in a bucket named by two digits of its MD5
@@ -63,7 +51,7 @@ pub struct Work {
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub rounds: u64,
 
-    /// Updates that nobody answers, answered ones, or both [default: w in the URI, else both]
+    /// Updates without acknowledgement, with it, or both [default: w in the URI, else both]
     #[arg(long, value_name = "0|1|both")]
     pub write_concern: Option<WriteConcerns>,
 
@@ -81,7 +69,7 @@ pub struct Work {
           value_parser = clap::value_parser!(u32).range(1..))]
     pub batch: u32,
 
-    /// Make no index for what the updates find documents by
+    /// Create no index on the fields that updates find documents by
     #[arg(long)]
     pub no_index: bool,
 
@@ -90,7 +78,7 @@ pub struct Work {
           value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub reads: u64,
 
-    /// Documents to compare with what they must hold at the end
+    /// Documents to compare with the expected ones at the end
     #[arg(long, default_value = "100", value_name = "N|all")]
     pub verify: Verify,
 
@@ -113,7 +101,7 @@ pub enum Schemas {
 /// Which write concerns a run measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WriteConcerns {
-    /// Fire and forget.
+    /// No acknowledgement.
     #[value(name = "0")]
     Zero,
     /// Each update waits for its answer.
@@ -227,19 +215,10 @@ impl Work {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        options: Options,
-    }
+    use crate::harness::parse_work;
 
     fn parse(args: &[&str]) -> std::result::Result<Work, String> {
-        let args = std::iter::once("bench").chain(args.iter().copied());
-        Cli::try_parse_from(args)
-            .map(|cli| cli.options.work)
-            .map_err(|error| error.to_string())
+        parse_work(args)
     }
 
     #[test]
@@ -304,7 +283,9 @@ mod tests {
             (&["--schema", "hashed"][..], "schema"),
             (&["--write-concern", "2"][..], "write-concern"),
             (&["--verify", "some"][..], "verify"),
-            (&["--settle=-1"][..], "settle"),
+            (&["--compaction-wait=-1"][..], "compaction-wait"),
+            // Its former name, which kept runs have in their command lines.
+            (&["--settle=-1"][..], "compaction-wait"),
             (&["--connections", "0"][..], "connections"),
             (&["--scale", "1", "--documents", "3"][..], "--documents"),
             (&["--journal", "--write-concern", "0"][..], "--journal"),

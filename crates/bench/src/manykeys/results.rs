@@ -1,14 +1,14 @@
-//! What was found out about one server.
+//! The results of one target.
 
 use std::time::Duration;
 
-use super::document::Schema;
-use crate::contest::Ending;
+use crate::documents::manykeys::Schema;
+use crate::harness::Ending;
 use crate::meter::{Outcome, Percentiles};
-use crate::monitor::Status;
 use crate::statistics::Row;
+use crate::system::Status;
 
-/// Bytes that the server wrote for each of what was done, if it tells.
+/// Bytes written per document or update, if the server reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Written {
     /// To the log.
@@ -50,7 +50,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Of what a meter measured; `each` is the length of a document.
+    /// From the outcome of a meter; `each` is the length of a document.
     #[must_use]
     pub fn new(schema: Schema, outcome: &Outcome, each: usize) -> Self {
         Loaded {
@@ -158,7 +158,7 @@ pub struct Read {
     pub bytes: u64,
 }
 
-/// All that a run found out about a server.
+/// All results of a target.
 #[derive(Default)]
 pub struct Results {
     /// How it ended.

@@ -23,7 +23,7 @@ struct Request {
 impl Inserts for Connection {
     fn insert_into(&mut self, collection: &Collection, concern: WriteConcern) -> Result<()> {
         self.inserts = Some(Inserting {
-            target: self.target(collection, concern),
+            target: self.client.write_target(collection, concern),
             message: Vec::new(),
             ready: None,
             sent: None,

@@ -3,13 +3,14 @@
 mod finds;
 mod inserts;
 mod setup;
+mod status;
 mod transactions;
 mod updates;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::client::{Client, WriteTarget};
+use crate::client::Client;
 use crate::error::Result;
 use crate::system::{Defaults, Scheme, Session, System};
 use crate::uri::Uri;
@@ -36,7 +37,7 @@ impl System for Server {
         Ok(Box::new(Connection {
             client: Client::connect(&self.uri, Arc::clone(stop))?,
             inserts: None,
-            script: updates::Script::default(),
+            encoded: updates::EncodedUpdates::default(),
         }))
     }
 
@@ -53,17 +54,5 @@ impl System for Server {
 struct Connection {
     client: Client,
     inserts: Option<inserts::Inserting>,
-    script: updates::Script,
-}
-
-impl Connection {
-    /// Where writes to a collection go.
-    fn target(
-        &self,
-        collection: &crate::collection::Collection,
-        concern: crate::system::WriteConcern,
-    ) -> WriteTarget {
-        self.client
-            .write_target(&collection.database, &collection.name, concern)
-    }
+    encoded: updates::EncodedUpdates,
 }

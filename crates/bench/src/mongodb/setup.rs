@@ -3,12 +3,12 @@
 use frond_bson::{Doc, DocBuf, doc};
 
 use super::Connection;
+use super::status::{self, ServerFacts};
 use crate::client::Dialect;
-use crate::collection::{Collection, check_batch};
+use crate::collection::Collection;
 use crate::error::{Error, Result};
-use crate::monitor::{ServerFacts, Status};
-use crate::report::thousands;
-use crate::system::{Compression, Definition, Description, Setup, Sizes};
+use crate::format::thousands;
+use crate::system::{Compression, Definition, Description, Setup, Sizes, Status};
 
 /// A server below this wire version does not know `indexOptionDefaults`.
 const WIRE_VERSION_INDEX_DEFAULTS: i32 = 4;
@@ -35,11 +35,11 @@ impl Setup for Connection {
     }
 
     fn check_batch(&self, acknowledged: bool, batch: u32, document_bytes: usize) -> Result<()> {
-        check_batch(&self.client, acknowledged, batch, document_bytes)
+        self.client.check_batch(acknowledged, batch, document_bytes)
     }
 
     fn drop_collection(&mut self, collection: &Collection) -> Result<()> {
-        collection.drop(&mut self.client)
+        self.client.drop_collection(collection)
     }
 
     fn create(&mut self, collection: &Collection, definition: &Definition) -> Result<()> {
@@ -61,18 +61,19 @@ impl Setup for Connection {
             .iter()
             .map(|index| index.fields)
             .collect();
-        collection.create_indexes_with(&mut self.client, &fields, &index_options)
+        self.client
+            .create_indexes(collection, &fields, &index_options)
     }
 
     fn count(&mut self, collection: &Collection) -> Result<u64> {
-        collection.count(&mut self.client)
+        self.client.count(collection)
     }
 
     fn sizes(&mut self, collection: &Collection) -> Result<Sizes> {
         let command = doc! { "collStats": collection.name.as_str() };
         let reply = match self.client.command(&collection.database, &command) {
             Ok(reply) => reply,
-            // Sizes are told where the server tells them; not every server knows the command.
+            // Sizes are optional: not every server knows the command.
             Err(Error::Server { .. }) => return Ok(Sizes::default()),
             Err(error) => return Err(error),
         };
@@ -80,7 +81,7 @@ impl Setup for Connection {
     }
 
     fn status(&mut self) -> Result<Status> {
-        Status::ask(&mut self.client)
+        status::status(&mut self.client)
     }
 
     fn write_all(&mut self) -> Result<()> {
@@ -98,7 +99,7 @@ impl Setup for Connection {
     }
 }
 
-/// How a server is asked to compress what is stored in one place.
+/// The options that ask a server for a compression.
 fn storage_options(compression: Compression, toku: bool) -> DocBuf {
     if toku {
         return doc! { "compression": compression.name() };
@@ -130,7 +131,7 @@ fn sizes_of(reply: &Doc) -> Sizes {
         documents: number("count"),
         logical_bytes: number("size"),
         storage_bytes: number("storageSize"),
-        // TokuMX tells how large its indexes are without compression, and what they take.
+        // TokuMX reports both the uncompressed size of its indexes and the size on disk.
         index_bytes: number("totalIndexStorageSize").or_else(|| number("totalIndexSize")),
     }
 }

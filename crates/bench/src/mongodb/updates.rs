@@ -7,14 +7,14 @@ use frond_bson::DocBuf;
 use super::Connection;
 use crate::client::WriteTarget;
 use crate::collection::Collection;
+use crate::documents::manykeys::Documents;
+use crate::documents::updates::Update;
 use crate::error::Result;
-use crate::manykeys::document::Documents;
-use crate::manykeys::updates::Update;
 use crate::system::{KeyUpdates, Setup, WriteConcern};
 
 /// The messages of a round, ready to send.
 #[derive(Default)]
-pub struct Script {
+pub struct EncodedUpdates {
     target: Option<WriteTarget>,
     bytes: Vec<u8>,
     /// Where each message ends, and the request that is answered.
@@ -29,29 +29,29 @@ impl KeyUpdates for Connection {
         documents: &Documents,
         updates: &mut dyn Iterator<Item = &Update>,
     ) -> Result<()> {
-        let target = self.target(collection, concern);
-        let mut script = std::mem::take(&mut self.script);
-        script.bytes.clear();
-        script.messages.clear();
+        let target = self.client.write_target(collection, concern);
+        let mut encoded = std::mem::take(&mut self.encoded);
+        encoded.bytes.clear();
+        encoded.messages.clear();
         for update in updates {
             let (filter, change) = (update.filter(documents), update.change(documents));
             let id = self
                 .client
-                .build_update(&target, &filter, &change, &mut script.bytes)?;
-            script.messages.push((script.bytes.len(), id));
+                .build_update(&target, &filter, &change, &mut encoded.bytes)?;
+            encoded.messages.push((encoded.bytes.len(), id));
         }
-        script.target = Some(target);
-        self.script = script;
+        encoded.target = Some(target);
+        self.encoded = encoded;
         Ok(())
     }
 
-    fn play(&mut self, done: &mut dyn FnMut(Duration) -> bool) -> Result<()> {
+    fn execute(&mut self, done: &mut dyn FnMut(Duration) -> bool) -> Result<()> {
         let mut from = 0;
-        if let Some(target) = &self.script.target {
-            for (to, id) in &self.script.messages {
+        if let Some(target) = &self.encoded.target {
+            for (to, id) in &self.encoded.messages {
                 let start = Instant::now();
                 self.client
-                    .send_built(self.script.bytes.get(from..*to).unwrap_or_default())?;
+                    .send_built(self.encoded.bytes.get(from..*to).unwrap_or_default())?;
                 self.client.update_reply(target, *id)?;
                 if !done(start.elapsed()) {
                     break;

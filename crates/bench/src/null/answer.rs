@@ -9,7 +9,7 @@ use frond_wire::{Compressor, DocIter, MAX_MESSAGE_BYTES};
 use super::counts::{COLLECTIONS_MAX, Counter};
 use super::documents::text;
 use super::failure::Failure;
-use super::find::{Finds, Wanted};
+use super::find::{Finds, Selection};
 use super::listen::Shared;
 use super::{BUILD_INFO_FIELD, ENGINE, VERSION};
 
@@ -58,7 +58,7 @@ pub struct Answers<'s> {
     finds: Finds,
     /// Small answers are built here.
     reply: DocBuf,
-    /// What the last legacy write did.
+    /// The result of the last legacy write.
     pub last: LastWrite,
     /// What the client may compress with.
     pub compressors: Vec<Compressor>,
@@ -165,8 +165,8 @@ impl<'s> Answers<'s> {
         }
     }
 
-    /// Counts documents out: one, or all if that is what the filter says. Of another filter for more than
-    /// one document nobody knows what it would find: nothing.
+    /// Counts documents out: one, or all if that is what the filter says. For another filter with several
+    /// documents the result is unknown: none.
     pub fn deleted(&mut self, database: &str, collection: &str, filter: &Doc, one: bool) -> u64 {
         let n = match (one, filter.is_empty()) {
             (true, _) => Some(1),
@@ -227,7 +227,7 @@ impl<'s> Answers<'s> {
             },
         };
         let limit = Some(number("limit")?).filter(|limit| *limit > 0);
-        let wanted = Wanted::read(document("filter")?, number("skip")?, limit);
+        let wanted = Selection::read(document("filter")?, number("skip")?, limit);
         let projection = document("projection")?;
         cursor(out, "firstBatch", (to.database, to.collection), |out| {
             let prepared = &self.shared.prepared;
@@ -242,7 +242,7 @@ impl<'s> Answers<'s> {
         let filter = query.get_doc("$query").or_else(|| query.get_doc("query"));
         let limit = Some(u64::from(count.unsigned_abs())).filter(|count| *count > 0);
         let skip = u64::try_from(skip).unwrap_or(0);
-        let wanted = Wanted::read(filter.unwrap_or(query), skip, limit);
+        let wanted = Selection::read(filter.unwrap_or(query), skip, limit);
         let mut array = vec![0; 4];
         let prepared = &self.shared.prepared;
         self.finds.append(prepared, wanted, projection, &mut array);

@@ -4,18 +4,20 @@ use std::io::Write;
 
 use frond_bson::{Doc, Value};
 use frond_wire::{
-    Compressor, Delete, Flags, HEADER_BYTES, Header, Insert, MAX_MESSAGE_BYTES, Msg, MsgBuilder,
-    OpCode, OpReply, Query, Request, Update,
+    Compressor, Delete, Flags, Frames, HEADER_BYTES, Header, Insert, MAX_MESSAGE_BYTES, Msg,
+    MsgBuilder, OpCode, OpReply, Query, Request, Update,
 };
 
 use super::answer::{Answers, Command, LastWrite};
-use super::frames::Frames;
 use super::listen::{Shared, Socket};
 
 /// Answers wait for each other until the client has nothing more to say, or they are this many bytes.
 const FLUSH_BYTES: usize = 64 << 10;
 
-/// A buffer for answers larger than this is given back.
+/// What a read asks for while no large message is under way.
+const READ_BYTES: usize = 16 << 10;
+
+/// Buffers larger than this are freed when they are empty and messages are far smaller.
 const KEPT_BYTES: usize = 1 << 20;
 
 /// The bytes of a message cannot be used: the connection ends.
@@ -34,7 +36,7 @@ impl From<frond_bson::Error> for Bad {
     }
 }
 
-/// A connection, and what it keeps from one message to the next.
+/// A connection and its state.
 pub struct Connection<'s> {
     answers: Answers<'s>,
     next_id: i32,
@@ -52,13 +54,17 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Answers until the client goes away, or sends bytes that are no message.
+    /// Answers until the client disconnects, or sends bytes that are not a message.
     pub fn serve(&mut self, mut socket: &Socket) {
-        let mut frames = Frames::default();
-        while let Ok(true) = frames.read(&mut socket) {
+        let mut frames = Frames::new(MAX_MESSAGE_BYTES);
+        let mut largest = 0;
+        while let Ok(true) = frames.read_from(&mut socket, READ_BYTES) {
             loop {
                 let handled = match frames.take() {
-                    Ok(Some(message)) => self.message(message),
+                    Ok(Some(message)) => {
+                        largest = largest.max(message.len());
+                        self.message(message)
+                    }
                     Ok(None) => break,
                     Err(error) => Err(error.into()),
                 };
@@ -73,6 +79,12 @@ impl<'s> Connection<'s> {
             }
             if !self.flush(socket) {
                 return;
+            }
+            if frames.capacity() > KEPT_BYTES && frames.is_empty() {
+                // Not where messages of that size follow one another.
+                if std::mem::take(&mut largest) < frames.capacity() / 4 {
+                    frames.free();
+                }
             }
         }
     }

@@ -1,4 +1,4 @@
-//! How many documents each collection was given: all that a null server keeps.
+//! The number of documents of each collection: the only state of a null server.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

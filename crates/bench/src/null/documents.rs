@@ -1,4 +1,4 @@
-//! The one document that a null server ever finds, as a projection leaves it.
+//! The one document that every find of a null server returns, with a projection applied.
 
 use frond_bson::{Doc, DocBuf, Value};
 
@@ -57,7 +57,7 @@ impl Shape {
         }
     }
 
-    /// Bytes of a document whose `_id` has so many.
+    /// Bytes of a document whose `_id` has `id_bytes`.
     pub fn document_bytes(&self, id_bytes: usize) -> usize {
         let id = if self.with_id { 1 + 4 + id_bytes } else { 0 };
         4 + id + self.rest.len()

@@ -1,4 +1,4 @@
-//! What a command cannot do, as MongoDB says it.
+//! Errors of commands, with MongoDB's codes and messages.
 
 use frond_bson::DocBuf;
 

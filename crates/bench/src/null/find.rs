@@ -18,7 +18,7 @@ const REPLY_ROOM: usize = 1024;
 
 /// The documents that a filter asks for.
 #[derive(Clone, Debug)]
-pub enum Wanted<'a> {
+pub enum Selection<'a> {
     /// Those of other filters than on `_id`: there are none.
     Nothing,
     /// The one with this `_id`.
@@ -27,22 +27,22 @@ pub enum Wanted<'a> {
     Range(u8, Range<i64>),
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> Selection<'a> {
     /// Reads a filter. A range that is open at one side is as long as the limit, if there is one.
-    pub fn read(filter: &'a Doc, skip: u64, limit: Option<u64>) -> Wanted<'a> {
+    pub fn read(filter: &'a Doc, skip: u64, limit: Option<u64>) -> Selection<'a> {
         let mut elements = filter.iter_raw();
         let (Some(element), None) = (elements.next(), elements.next()) else {
-            return Wanted::Nothing;
+            return Selection::Nothing;
         };
         if element.name_bytes() != b"_id" {
-            return Wanted::Nothing;
+            return Selection::Nothing;
         }
         match element.value() {
             Some(Value::Document(operators)) if is_operator(operators) => {
                 range(operators, skip, limit)
             }
-            Some(_) if skip == 0 => Wanted::One(element),
-            _ => Wanted::Nothing,
+            Some(_) if skip == 0 => Selection::One(element),
+            _ => Selection::Nothing,
         }
     }
 }
@@ -52,16 +52,16 @@ fn is_operator(document: &Doc) -> bool {
     first.is_some_and(|first| first.name_bytes().starts_with(b"$"))
 }
 
-fn range<'a>(operators: &'a Doc, skip: u64, limit: Option<u64>) -> Wanted<'a> {
+fn range<'a>(operators: &'a Doc, skip: u64, limit: Option<u64>) -> Selection<'a> {
     let (mut from, mut to) = (None, None);
     let mut id_tag = tag::INT32;
     for element in operators.iter_raw() {
         if element.name_bytes() == b"$eq" && skip == 0 {
-            return Wanted::One(element);
+            return Selection::One(element);
         }
         let value = element.value();
         let Some(n) = value.and_then(|value| value.as_i64_lossless()) else {
-            return Wanted::Nothing;
+            return Selection::Nothing;
         };
         if element.tag() == tag::INT64 || i32::try_from(n).is_err() {
             id_tag = tag::INT64;
@@ -71,7 +71,7 @@ fn range<'a>(operators: &'a Doc, skip: u64, limit: Option<u64>) -> Wanted<'a> {
             b"$gt" => from = Some(n.saturating_add(1)),
             b"$lt" => to = Some(n),
             b"$lte" => to = Some(n.saturating_add(1)),
-            _ => return Wanted::Nothing,
+            _ => return Selection::Nothing,
         }
     }
     let size = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
@@ -79,12 +79,12 @@ fn range<'a>(operators: &'a Doc, skip: u64, limit: Option<u64>) -> Wanted<'a> {
         (Some(from), Some(to), _) => (from, to),
         (Some(from), None, Some(limit)) => (from, from.saturating_add(size(skip + limit))),
         (None, Some(to), Some(limit)) => (to.saturating_sub(size(skip + limit)), to),
-        _ => return Wanted::Nothing,
+        _ => return Selection::Nothing,
     };
     let from = from.saturating_add(size(skip));
     let to = limit.map_or(to, |limit| to.min(from.saturating_add(size(limit))));
     let fits = i32::try_from(from).is_ok() && i32::try_from(to).is_ok();
-    Wanted::Range(if fits { id_tag } else { tag::INT64 }, from..to)
+    Selection::Range(if fits { id_tag } else { tag::INT64 }, from..to)
 }
 
 /// The first documents of every range, as elements of an array; the `_id`s are put in.
@@ -216,22 +216,22 @@ impl Finds {
         batch
     }
 
-    /// Appends what was wanted as the elements of an array.
+    /// Appends the selected documents as the elements of an array.
     pub fn append(
         &mut self,
         prepared: &Prepared,
-        wanted: Wanted<'_>,
+        wanted: Selection<'_>,
         projection: &Doc,
         out: &mut Vec<u8>,
     ) {
         match wanted {
-            Wanted::Nothing => {}
-            Wanted::One(id) => {
+            Selection::Nothing => {}
+            Selection::One(id) => {
                 out.extend_from_slice(&[tag::DOCUMENT, b'0', 0]);
                 let batch = self.batch(prepared, projection, tag::INT32);
                 batch.shape.append((id.tag(), id.value_bytes()), out);
             }
-            Wanted::Range(tag, range) => {
+            Selection::Range(tag, range) => {
                 self.batch(prepared, projection, tag).append(range, out);
             }
         }
@@ -246,7 +246,7 @@ mod tests {
 
     /// The documents that a filter finds, as an array.
     fn find(filter: &Doc, projection: &Doc, skip: u64, limit: Option<u64>) -> Vec<DocBuf> {
-        let wanted = Wanted::read(filter, skip, limit);
+        let wanted = Selection::read(filter, skip, limit);
         let mut bytes = vec![0; 4];
         Finds::default().append(&Prepared::default(), wanted, projection, &mut bytes);
         bytes.push(0);
@@ -349,7 +349,7 @@ mod tests {
         let filter = doc! {"_id": {"$gte": 0_i64, "$lt": i64::MAX}};
         for projection in [doc! {}, doc! {"_id": 0, "none": 1}] {
             let mut out = Vec::new();
-            let wanted = Wanted::read(&filter, 0, None);
+            let wanted = Selection::read(&filter, 0, None);
             Finds::default().append(&Prepared::default(), wanted, &projection, &mut out);
             assert!(out.len() + REPLY_ROOM <= MAX_DOCUMENT_BYTES);
             assert!(out.len() > MAX_DOCUMENT_BYTES / 2, "{}", out.len());

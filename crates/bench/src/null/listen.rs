@@ -21,7 +21,7 @@ use crate::uri::Address;
 /// Connections at the same time; more are closed as they come.
 const CONNECTIONS_MAX: usize = 1100;
 
-/// Nothing here calls deep; a thousand threads shall hold little.
+/// Calls are shallow, and a thousand threads must take little memory.
 const STACK_BYTES: usize = 256 << 10;
 
 /// One side of a connection.

@@ -1,8 +1,8 @@
-//! A server that stores nothing: what client and loopback can do at most.
+//! A server that stores nothing: the limit of client and loopback.
 //!
-//! It takes the messages of a real server, checks every byte of them as one must, and gives plausible
-//! answers. The one thing that it keeps is how many documents each collection was given, so that a run
-//! without acknowledgement can be checked. [`start`] runs it inside of a process, [`run`] is the command
+//! It accepts the messages of a real server, validates every document, and gives plausible answers. Its
+//! only state is the number of documents of each collection, so that a run without acknowledgement can
+//! be checked. [`start`] runs it inside of a process, [`run`] is the command
 //! `frond bench null`.
 
 mod answer;
@@ -11,7 +11,6 @@ mod counts;
 mod documents;
 mod failure;
 mod find;
-mod frames;
 mod listen;
 
 pub use listen::{NullServer, start};
@@ -31,7 +30,7 @@ pub const BUILD_INFO_FIELD: &str = "nullServer";
 /// The name of its storage engine in `serverStatus`.
 pub const ENGINE: &str = "null";
 
-/// The version of MongoDB whose messages it takes.
+/// The version of MongoDB that it reports.
 const VERSION: &str = "7.0.0";
 
 /// Command line of `frond bench null`.

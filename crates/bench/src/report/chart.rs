@@ -1,7 +1,7 @@
-//! The chart of a workload: speed, latency and memory over what is done, a curve for each server.
+//! The chart of a workload: speed, latency and memory over the operations done, a curve for each server.
 
-use super::plot::{Curve, Panel, color, pale};
-use super::{Axis, Chart, Row};
+use super::plot::{Curve, Panel, pale};
+use super::{Axis, Chart, Columns, Row};
 
 const SPEED_HEIGHT: u32 = 400;
 const PANEL_HEIGHT: u32 = 230;
@@ -9,17 +9,19 @@ const PANEL_HEIGHT: u32 = 230;
 /// Points drawn for a curve, at most; a longer run is averaged.
 const POINTS_MAX: usize = 1000;
 
-/// What a chart of traces is told.
+/// The data of a chart of traces.
 pub struct Traces<'a> {
     /// What stands above it.
     pub title: String,
     /// What is counted, such as "documents".
     pub unit: &'static str,
-    /// By server: its name and its rows.
-    pub servers: Vec<(&'a str, &'a [Row])>,
+    /// The servers.
+    pub columns: &'a Columns,
+    /// The rows of each server.
+    pub rows: Vec<&'a [Row]>,
 }
 
-/// Draws the traces: over millions of what is done.
+/// Draws the traces over millions of operations.
 #[must_use]
 pub fn over_count(traces: &Traces<'_>) -> Chart {
     let x = |row: &Row| row.count as f64 / 1e6;
@@ -27,22 +29,12 @@ pub fn over_count(traces: &Traces<'_>) -> Chart {
 }
 
 fn panels(traces: &Traces<'_>, x: &dyn Fn(&Row) -> f64, x_unit: String) -> Chart {
-    let thinned: Vec<(&str, Vec<Row>)> = traces
-        .servers
-        .iter()
-        .map(|(name, rows)| (*name, thin(rows)))
-        .collect();
+    let thinned: Vec<Vec<Row>> = traces.rows.iter().map(|rows| thin(rows)).collect();
     let of_all = |value: &dyn Fn(&Row) -> Option<f64>| -> Vec<Curve> {
-        let curves = thinned.iter().enumerate().map(|(index, (name, rows))| {
+        traces.columns.curves(&thinned, |rows| {
             let points = rows.iter().filter_map(|row| Some((x(row), value(row)?)));
-            Curve {
-                name: (*name).to_owned(),
-                color: color(index),
-                width: 2,
-                points: points.collect(),
-            }
-        });
-        curves.filter(|curve| !curve.points.is_empty()).collect()
+            points.collect()
+        })
     };
     let mut panels = vec![Panel {
         height: SPEED_HEIGHT,
@@ -52,14 +44,14 @@ fn panels(traces: &Traces<'_>, x: &dyn Fn(&Row) -> f64, x_unit: String) -> Chart
     }];
     for (title, unit, curves) in [
         (
-            "99 of 100 were faster than",
+            "99th percentile of the latency",
             "milliseconds",
             of_all(&|row| (row.p99_ms > 0.0).then_some(row.p99_ms)),
         ),
         (
-            "Resident memory, as the servers tell it",
+            "Resident memory, reported by the servers",
             "MiB",
-            of_all(&|row| row.figures.resident_mib),
+            of_all(&|row| row.memory.resident_mib),
         ),
     ] {
         if !curves.is_empty() {
@@ -72,7 +64,7 @@ fn panels(traces: &Traces<'_>, x: &dyn Fn(&Row) -> f64, x_unit: String) -> Chart
         }
     }
     // A run too short for one interval still gets its axis.
-    let last = thinned.iter().flat_map(|(_, rows)| rows.last()).map(x);
+    let last = thinned.iter().filter_map(|rows| rows.last()).map(x);
     Chart {
         panels,
         x_max: last.fold(1e-6, f64::max),
@@ -81,7 +73,7 @@ fn panels(traces: &Traces<'_>, x: &dyn Fn(&Row) -> f64, x_unit: String) -> Chart
     }
 }
 
-/// Each curve pale as it is, and smooth in its own colour.
+/// Each curve twice: raw in a pale shade, and smoothed in its colour.
 fn speed_curves(curves: Vec<Curve>) -> Vec<Curve> {
     let mut out = Vec::new();
     for curve in &curves {
@@ -89,6 +81,7 @@ fn speed_curves(curves: Vec<Curve>) -> Vec<Curve> {
             name: String::new(),
             color: pale(curve.color),
             width: 1,
+            dashed: curve.dashed,
             points: curve.points.clone(),
         });
     }
@@ -129,9 +122,8 @@ fn thin(rows: &[Row]) -> Vec<Row> {
         for row in rows {
             joined.p50_ms = joined.p50_ms.max(row.p50_ms);
             joined.p99_ms = joined.p99_ms.max(row.p99_ms);
-            joined.figures.resident_mib =
-                worst(joined.figures.resident_mib, row.figures.resident_mib);
-            joined.figures.cache_mib = worst(joined.figures.cache_mib, row.figures.cache_mib);
+            joined.memory.resident_mib = worst(joined.memory.resident_mib, row.memory.resident_mib);
+            joined.memory.cache_mib = worst(joined.memory.cache_mib, row.memory.cache_mib);
         }
         Some(joined)
     };

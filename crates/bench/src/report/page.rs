@@ -1,30 +1,39 @@
-//! The parts of a page: tables, charts, what stands around them.
+//! The parts of a page: tables, charts, head and style.
 
 use std::fmt::Write;
 
 /// A table with its heading.
 #[derive(Clone, Debug)]
-pub struct Section {
+pub struct Table {
     /// What stands above it.
     pub title: String,
     /// The first row names the columns.
     pub rows: Vec<Vec<String>>,
+    /// Cells in bold, by row and column.
+    pub bold: Vec<(usize, usize)>,
 }
 
-impl Section {
+impl Table {
+    /// A table without bold cells.
+    #[must_use]
+    pub fn new(title: impl Into<String>, rows: Vec<Vec<String>>) -> Table {
+        Table {
+            title: title.into(),
+            rows,
+            bold: Vec::new(),
+        }
+    }
+
     /// A table of names and values.
     #[must_use]
-    pub fn of_pairs(title: &str, pairs: &[(&str, String)]) -> Section {
+    pub fn of_pairs(title: &str, pairs: &[(&str, String)]) -> Table {
         let mut rows = vec![vec!["what".to_owned(), "value".to_owned()]];
         rows.extend(
             pairs
                 .iter()
                 .map(|(name, value)| vec![(*name).to_owned(), value.clone()]),
         );
-        Section {
-            title: title.to_owned(),
-            rows,
-        }
+        Table::new(title, rows)
     }
 
     /// As columns of text.
@@ -49,13 +58,20 @@ impl Section {
     }
 }
 
-impl Section {
+impl Table {
     /// As Markdown, under a heading of this level.
     #[must_use]
     pub fn to_markdown(&self, level: usize) -> String {
         let mut out = format!("\n{} {}\n\n", "#".repeat(level), self.title);
         for (index, row) in self.rows.iter().enumerate() {
-            let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            let cell = |(column, cell): (usize, &String)| {
+                let text = cell.replace('|', "\\|");
+                match self.bold.contains(&(index, column)) {
+                    true => format!("**{text}**"),
+                    false => text,
+                }
+            };
+            let cells: Vec<String> = row.iter().enumerate().map(cell).collect();
             // Writing to a string cannot fail.
             let _ = writeln!(out, "| {} |", cells.join(" | "));
             if index == 0 {
@@ -80,7 +96,11 @@ impl Section {
             out.push_str("<tr>");
             for (column, cell) in row.iter().enumerate() {
                 let tag = if head || column == 0 { "th" } else { "td" };
-                let _ = write!(out, "<{tag}>{}</{tag}>", escape(cell));
+                let text = escape(cell);
+                let _ = match self.bold.contains(&(index, column)) {
+                    true => write!(out, "<{tag}><b>{text}</b></{tag}>"),
+                    false => write!(out, "<{tag}>{text}</{tag}>"),
+                };
             }
             out.push_str("</tr>");
             out.push_str(if head { "</thead>\n<tbody>\n" } else { "\n" });
@@ -90,9 +110,9 @@ impl Section {
     }
 }
 
-/// The beginning of a chapter; `</section>` ends it.
+/// The beginning of a section; `</section>` ends it.
 #[must_use]
-pub fn open_chapter(id: &str, title: &str, about: &str) -> String {
+pub fn open_section(id: &str, title: &str, about: &str) -> String {
     let mut out = format!(
         "<section id=\"{}\">\n<h2>{}</h2>\n",
         escape(id),
@@ -102,6 +122,16 @@ pub fn open_chapter(id: &str, title: &str, about: &str) -> String {
         let _ = writeln!(out, "<p>{}</p>", escape(about));
     }
     out
+}
+
+/// A list.
+#[must_use]
+pub fn list(items: &[String]) -> String {
+    let mut out = String::from("<ul>\n");
+    for item in items {
+        let _ = writeln!(out, "<li>{}</li>", escape(item));
+    }
+    out + "</ul>\n"
 }
 
 /// A chart.
@@ -118,9 +148,9 @@ pub fn command(text: &str) -> String {
 
 /// A page around its body. Chapters are (id, title).
 #[must_use]
-pub fn whole(title: &str, under: &str, chapters: &[(&str, &str)], body: &str) -> String {
+pub fn whole(title: &str, under: &str, sections: &[(&str, &str)], body: &str) -> String {
     let mut links = String::new();
-    for (id, title) in chapters {
+    for (id, title) in sections {
         let _ = write!(links, "<a href=\"#{}\">{}</a> ", escape(id), escape(title));
     }
     let (title, under) = (escape(title), escape(under));
@@ -170,17 +200,21 @@ mod tests {
 
     #[test]
     fn tables_are_written_for_both_kinds_of_page() {
-        let section = Section::of_pairs("Result", &[("a|b", "1<2".to_owned())]);
+        let mut table = Table::of_pairs("Result", &[("a|b", "1<2".to_owned())]);
         assert_eq!(
-            section.to_markdown(2),
+            table.to_markdown(2),
             "\n## Result\n\n| what | value |\n| --- | --- |\n| a\\|b | 1<2 |\n"
         );
-        let html = section.to_html();
+        let html = table.to_html();
         assert!(
             html.contains("<tr><th>a|b</th><td>1&lt;2</td></tr>"),
             "{html}"
         );
-        assert_eq!(section.to_text(), "Result\n  what  value\n  a|b   1<2\n");
+        table.bold = vec![(1, 1)];
+        assert!(table.to_markdown(2).contains("| a\\|b | **1<2** |"));
+        assert!(table.to_html().contains("<td><b>1&lt;2</b></td>"));
+        assert_eq!(list(&["x<y".to_owned()]), "<ul>\n<li>x&lt;y</li>\n</ul>\n");
+        assert_eq!(table.to_text(), "Result\n  what  value\n  a|b   1<2\n");
         assert_eq!(escape("a<b>&\"c\""), "a&lt;b&gt;&amp;&quot;c&quot;");
     }
 
@@ -188,7 +222,7 @@ mod tests {
     fn a_page_stands_alone() {
         let body = format!(
             "{}{}</section>",
-            open_chapter("a", "A & B", "x"),
+            open_section("a", "A & B", "x"),
             figure("<svg/>")
         );
         let page = whole("T<", "u", &[("a", "A & B")], &body);

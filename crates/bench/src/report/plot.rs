@@ -3,13 +3,13 @@
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::thousands;
 use crate::error::{Error, Result};
+use crate::format::thousands;
 
 /// Width of a chart.
 const WIDTH: u32 = 1000;
 
-/// Colours of curves, told apart also by those who see few colours (after Okabe and Ito).
+/// Colours of curves, distinguishable for the colour-blind too (after Okabe and Ito).
 const COLORS: [RGBColor; 6] = [
     FIRST,
     SECOND,
@@ -31,7 +31,7 @@ pub fn color(index: usize) -> RGBColor {
     COLORS.get(index % COLORS.len()).copied().unwrap_or(FIRST)
 }
 
-/// A colour made pale, for what varies much.
+/// A paler shade of a colour, for raw values behind a smoothed curve.
 #[must_use]
 pub fn pale(color: RGBColor) -> RGBColor {
     let mix = |part: u8| (u16::from(part) * 9 / 20 + 255 * 11 / 20) as u8;
@@ -47,6 +47,8 @@ pub struct Curve {
     pub color: RGBColor,
     /// Its width.
     pub width: u32,
+    /// Drawn dashed, over the axis on the right: a null server, which may be far above the others.
+    pub dashed: bool,
     /// (place on the horizontal axis, value)
     pub points: Vec<(f64, f64)>,
 }
@@ -64,28 +66,28 @@ pub struct Panel {
     pub curves: Vec<Curve>,
 }
 
-/// What places on the horizontal axis mean.
+/// The scale of the horizontal axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Axis {
-    /// Themselves.
+    /// Linear.
     #[default]
     Linear,
-    /// 2 to the power of the place: 0 is 1, 3 is 8.
-    PowersOfTwo,
+    /// Logarithmic to the base 2: positions are exponents, so 3 is 8.
+    Log2,
 }
 
 impl Axis {
-    /// What stands at a place; nothing between two whole powers.
+    /// The label at a position; none between two whole powers.
     fn label(self, x: f64) -> String {
         match self {
             Axis::Linear => trim_number(x),
-            Axis::PowersOfTwo if (x - x.round()).abs() < 1e-6 => trim_number(x.round().exp2()),
-            Axis::PowersOfTwo => String::new(),
+            Axis::Log2 if (x - x.round()).abs() < 1e-6 => trim_number(x.round().exp2()),
+            Axis::Log2 => String::new(),
         }
     }
 }
 
-/// Draws the panels, which share their horizontal axis: from 0 to `x_max`, of what `x_unit` names.
+/// Draws the panels, which share their horizontal axis: from 0 to `x_max`, in `x_unit`.
 pub fn svg(panels: &[Panel], x_max: f64, x_unit: &str, axis: Axis) -> Result<String> {
     let height = panels.iter().map(|panel| panel.height).sum();
     let mut text = String::new();
@@ -109,16 +111,27 @@ fn draw(
 ) -> Result<()> {
     let curves = &panel.curves;
     let rows = legend_rows(&panel.title, curves);
-    let all = || curves.iter().flat_map(|curve| &curve.points);
-    let y_max = all().map(|(_, y)| *y).fold(0.0, f64::max).max(1e-6) * 1.1;
+    // An axis of their own keeps dashed curves from flattening the others.
+    let right = curves.iter().any(|curve| curve.dashed) && curves.iter().any(|c| !c.dashed);
+    let y_max = |dashed: bool| {
+        let curves = curves.iter().filter(|c| !right || c.dashed == dashed);
+        let points = curves.flat_map(|curve| &curve.points);
+        points.map(|(_, y)| *y).fold(0.0, f64::max).max(1e-6) * 1.1
+    };
     let mut chart = ChartBuilder::on(area)
         .margin(12)
         .margin_top(HEAD + (rows.len() as i32 - 1) * LEGEND_ROW)
-        .margin_right(RIGHT)
+        .margin_right(if right { 8 } else { RIGHT })
         .x_label_area_size(38)
         .y_label_area_size(84)
-        .build_cartesian_2d(0.0..x_max, 0.0..y_max)
-        .map_err(drawing)?;
+        .right_y_label_area_size(if right { RIGHT_AXIS } else { 0 })
+        .build_cartesian_2d(0.0..x_max, 0.0..y_max(false))
+        .map_err(drawing)?
+        .set_secondary_coord(0.0..x_max, 0.0..y_max(true));
+    let label = |y: &f64| match *y >= 1000.0 {
+        true => thousands(*y),
+        false => trim_number(*y),
+    };
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
@@ -128,20 +141,34 @@ fn draw(
         .x_desc(x_unit)
         .y_desc(panel.unit)
         .x_label_formatter(&|x| axis.label(*x))
-        .y_label_formatter(&|y| {
-            if *y >= 1000.0 {
-                thousands(*y)
-            } else {
-                trim_number(*y)
-            }
-        })
+        .y_label_formatter(&label)
         .draw()
         .map_err(drawing)?;
+    if right {
+        chart
+            .configure_secondary_axes()
+            .axis_style(RGBColor(150, 150, 150))
+            .label_style(("sans-serif", 14).into_font().color(&TEXT))
+            .y_desc("dashed: null server")
+            .y_label_formatter(&label)
+            .draw()
+            .map_err(drawing)?;
+    }
     for curve in curves {
         let style = curve.color.stroke_width(curve.width);
-        chart
-            .draw_series(LineSeries::new(curve.points.iter().copied(), style))
-            .map_err(drawing)?;
+        let points = curve.points.iter().copied();
+        let drawn = match (curve.dashed, right) {
+            (true, true) => chart
+                .draw_secondary_series(DashedLineSeries::new(points, 7, 5, style))
+                .map(|_| ()),
+            (true, false) => chart
+                .draw_series(DashedLineSeries::new(points, 7, 5, style))
+                .map(|_| ()),
+            (false, _) => chart
+                .draw_series(LineSeries::new(points, style))
+                .map(|_| ()),
+        };
+        drawn.map_err(drawing)?;
     }
     let font = ("sans-serif", 19).into_font().color(&TEXT);
     area.draw(&Text::new(panel.title.as_str(), (LEFT, 12), font))
@@ -157,9 +184,11 @@ const LEGEND_ROW: i32 = 20;
 const LEFT: i32 = 96;
 /// Left free at the right.
 const RIGHT: i32 = 24;
+/// Width of the labels of the axis on the right.
+const RIGHT_AXIS: i32 = 84;
 /// Width of a letter of the title, and of the legend.
 const LETTERS: (i32, i32) = (10, 7);
-/// A curve's piece of line in the legend, and what is free around it.
+/// Length of a line in the legend, and the space around it.
 const LINE: i32 = 18;
 const SPACE: i32 = 22;
 
@@ -205,8 +234,14 @@ fn legend(area: &DrawingArea<SVGBackend<'_>, Shift>, rows: &[Vec<&Curve>]) -> Re
                 .map_err(drawing)?;
             x -= LINE + 6;
             let style = curve.color.stroke_width(curve.width);
-            area.draw(&PathElement::new([(x, y), (x + LINE, y)], style))
-                .map_err(drawing)?;
+            let mut dashes = match curve.dashed {
+                true => vec![(x, x + 5), (x + 7, x + 11), (x + 13, x + LINE)],
+                false => vec![(x, x + LINE)],
+            };
+            for (from, to) in dashes.drain(..) {
+                area.draw(&PathElement::new([(from, y), (to, y)], style))
+                    .map_err(drawing)?;
+            }
             x -= SPACE - 6;
         }
     }
@@ -228,6 +263,7 @@ fn drawing(error: impl std::fmt::Display) -> Error {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
@@ -243,6 +279,7 @@ mod tests {
             name: "x".repeat(letters),
             color: FIRST,
             width: 1,
+            dashed: false,
             points: Vec::new(),
         };
         for (title, letters, rows) in [
@@ -260,13 +297,40 @@ mod tests {
     }
 
     #[test]
+    fn a_null_server_is_dashed_over_an_axis_of_its_own() {
+        let curve = |dashed: bool, y: f64| Curve {
+            name: format!("at {y}"),
+            color: FIRST,
+            width: 2,
+            dashed,
+            points: vec![(0.0, y), (1.0, y)],
+        };
+        let draw = |curves: Vec<Curve>| {
+            let panel = Panel {
+                height: 230,
+                title: "t".to_owned(),
+                unit: "u",
+                curves,
+            };
+            svg(&[panel], 1.0, "x", Axis::Linear).unwrap()
+        };
+        let both = draw(vec![curve(false, 10.0), curve(true, 1e6)]);
+        assert!(both.contains("dashed: null server"), "{both}");
+        // Each scale ends a little above its own curves.
+        assert!(both.contains(">\n10\n<") && both.contains(">\n1,000,000\n<"));
+        for curves in [vec![curve(false, 10.0)], vec![curve(true, 10.0)]] {
+            assert!(!draw(curves).contains("dashed: null server"));
+        }
+    }
+
+    #[test]
     fn an_axis_of_powers_of_two_names_whole_powers() {
         for (axis, x, text) in [
             (Axis::Linear, 2.5, "2.5"),
-            (Axis::PowersOfTwo, 0.0, "1"),
-            (Axis::PowersOfTwo, 3.0, "8"),
-            (Axis::PowersOfTwo, 2.5, ""),
-            (Axis::PowersOfTwo, 10.0, "1024"),
+            (Axis::Log2, 0.0, "1"),
+            (Axis::Log2, 3.0, "8"),
+            (Axis::Log2, 2.5, ""),
+            (Axis::Log2, 10.0, "1024"),
         ] {
             assert_eq!(axis.label(x), text);
         }

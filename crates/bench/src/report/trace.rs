@@ -1,11 +1,11 @@
 //! The trace of a run: one line for each interval, written as it goes.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use crate::error::{Error, Result};
-use crate::monitor::Figures;
+use crate::csv_file::CsvFile;
+use crate::error::Result;
+use crate::system::MemoryUsage;
 
 /// One interval of a workload on one server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,8 +22,8 @@ pub struct Row {
     pub p99_ms: f64,
     /// The slowest.
     pub max_ms: f64,
-    /// What the server said at its end.
-    pub figures: Figures,
+    /// Memory of the server at its end.
+    pub memory: MemoryUsage,
 }
 
 /// Names of the columns.
@@ -41,38 +41,31 @@ const COLUMNS: [&str; 10] = [
 ];
 
 /// The file `trace.csv`.
-pub struct TraceFile(Mutex<csv::Writer<File>>);
+pub struct TraceFile(Mutex<CsvFile>);
 
 impl TraceFile {
     /// Creates the file in the folder.
     pub fn create(folder: &Path) -> Result<TraceFile> {
-        let path = folder.join("trace.csv");
-        let mut writer = csv::Writer::from_path(&path)
-            .map_err(|error| csv_error(&format!("creating {}", path.display()), error))?;
-        write(&mut writer, &COLUMNS)?;
-        Ok(TraceFile(Mutex::new(writer)))
+        let file = CsvFile::create(&folder.join("trace.csv"), COLUMNS)?;
+        Ok(TraceFile(Mutex::new(file)))
     }
 
-    /// Adds a row. It is in the file when this returns, so that a run that is cut off leaves all
-    /// but its last interval.
+    /// Adds a row. It is in the file when this returns.
     pub fn add(&self, workload: &str, server: &str, row: &Row) -> Result<()> {
         let mib = |value: Option<f64>| value.map_or_else(String::new, |mib| format!("{mib:.1}"));
-        let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        write(
-            &mut writer,
-            &[
-                workload,
-                server,
-                &format!("{:.3}", row.elapsed_s),
-                &row.count.to_string(),
-                &format!("{:.1}", row.per_s),
-                &format!("{:.3}", row.p50_ms),
-                &format!("{:.3}", row.p99_ms),
-                &format!("{:.3}", row.max_ms),
-                &mib(row.figures.resident_mib),
-                &mib(row.figures.cache_mib),
-            ],
-        )
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        file.add([
+            workload,
+            server,
+            &format!("{:.3}", row.elapsed_s),
+            &row.count.to_string(),
+            &format!("{:.1}", row.per_s),
+            &format!("{:.3}", row.p50_ms),
+            &format!("{:.3}", row.p99_ms),
+            &format!("{:.3}", row.max_ms),
+            &mib(row.memory.resident_mib),
+            &mib(row.memory.cache_mib),
+        ])
     }
 }
 
@@ -80,19 +73,8 @@ impl TraceFile {
 #[must_use]
 pub fn resident_max_mib(rows: &[Row]) -> Option<f64> {
     rows.iter()
-        .filter_map(|row| row.figures.resident_mib)
+        .filter_map(|row| row.memory.resident_mib)
         .max_by(f64::total_cmp)
-}
-
-fn write(writer: &mut csv::Writer<File>, record: &[&str]) -> Result<()> {
-    writer
-        .write_record(record)
-        .and_then(|()| writer.flush().map_err(csv::Error::from))
-        .map_err(|error| csv_error("writing trace.csv", error))
-}
-
-fn csv_error(doing: &str, error: csv::Error) -> Error {
-    Error::Io(doing.to_owned(), std::io::Error::other(error))
 }
 
 #[cfg(test)]
@@ -109,7 +91,7 @@ mod tests {
             count: 2000,
             per_s: 2000.0,
             p99_ms: 1.5,
-            figures: Figures {
+            memory: MemoryUsage {
                 resident_mib: resident,
                 cache_mib: None,
             },

@@ -1,4 +1,4 @@
-//! Threads that run transactions for some seconds, and one that looks on.
+//! Threads that run transactions for some seconds, and one that samples them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::tally::Tally;
-use super::transaction::{Tables, Worker};
+use super::transaction::{Dataset, Worker};
 use crate::error::{Error, Result};
 use crate::random::SplitMix64;
 use crate::system::Session;
@@ -17,7 +17,7 @@ const STACK_BYTES: usize = 512 * 1024;
 /// A slice of a level.
 pub struct Slice<'a> {
     /// What transactions run over.
-    pub tables: &'a Tables,
+    pub dataset: &'a Dataset,
     /// Where they are counted.
     pub tally: &'a Tally,
     /// How long.
@@ -77,7 +77,7 @@ impl Slice<'_> {
                     }
                 }
             }
-            let result = shared.look_on(started, every, &mut watch);
+            let result = shared.sample(started, every, &mut watch);
             if result.is_err() {
                 shared.failed.store(true, Ordering::Relaxed);
             }
@@ -102,7 +102,7 @@ impl Shared<'_> {
         let slice = self.slice;
         // A thread's numbers are its own, however many threads a slice has.
         let stream = (slice.number << 16) | index as u64;
-        let mut worker = Worker::new(slice.tables, SplitMix64::new(slice.seed, stream));
+        let mut worker = Worker::new(slice.dataset, SplitMix64::new(slice.seed, stream));
         while self.started.elapsed() < slice.time
             && !slice.stop.load(Ordering::Relaxed)
             && !self.failed.load(Ordering::Relaxed)
@@ -127,7 +127,7 @@ impl Shared<'_> {
         first.get_or_insert(error);
     }
 
-    fn look_on(
+    fn sample(
         &self,
         threads: usize,
         every: Duration,

@@ -1,34 +1,42 @@
 //! Sysbench: transactions of eighteen small operations by many threads, over collections with one
 //! secondary index.
 //!
-//! The workload is that of the Tokutek blog of 2013, after Sysbench for MySQL.
+//! The workload of the Tokutek blog of 2013, after Sysbench for MySQL.
 
-mod chapter;
 mod charts;
-mod document;
 mod drive;
 mod kind;
-mod lane;
 mod options;
+mod runner;
+mod section;
 mod tables;
 mod tally;
 mod transaction;
 
-pub use options::{Options, Work};
+pub use options::Work;
 
-use crate::contest::Contest;
 use crate::error::Result;
-use crate::report::Chapter;
-use lane::SysbenchLane;
+use crate::harness::{Run, Workload};
+use crate::report::Section;
+use runner::SysbenchRunner;
 
-/// Runs the workload on all servers. What was done is in the chapter, also after an error.
-pub fn measure(contest: &Contest, work: &Work) -> Result<(Chapter, Result<()>)> {
-    work.check()?;
-    let mut lanes = Vec::new();
-    for contestant in &contest.contestants {
-        lanes.push(SysbenchLane::open(contest, contestant, work)?);
+impl Workload for Work {
+    fn name(&self) -> &'static str {
+        "sysbench"
     }
-    let result = contest.alternate(&mut lanes);
-    let ended: Vec<_> = lanes.into_iter().map(SysbenchLane::end).collect();
-    Ok((chapter::of(contest, work, &ended), result))
+
+    fn set_default_scale(&mut self, scale: f64) {
+        if self.documents.is_none() {
+            self.scale.get_or_insert(scale);
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        self.check_settings()
+    }
+
+    fn measure(&self, run: &Run) -> Result<(Section, Result<()>)> {
+        let (results, result) = run.measure(|target| SysbenchRunner::open(run, target, self))?;
+        Ok((section::of(run, self, &results), result))
+    }
 }

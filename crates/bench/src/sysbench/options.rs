@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::contest::{Servers, scale};
 use crate::error::{Error, Result};
-use crate::report::thousands;
+use crate::format::thousands;
+use crate::harness::scale;
 use crate::system::Compression;
 
 /// Documents of a collection of the original run.
@@ -12,20 +12,8 @@ const ORIGINAL: f64 = 10_000_000.0;
 /// Documents of a collection when nothing is said.
 const DOCUMENTS: u32 = 100_000;
 
-/// The shortest slice of a level that servers take turns with.
+/// The shortest slice of a level, for servers that take turns.
 const SLICE_MIN: Duration = Duration::from_secs(2);
-
-/// Command line of `frond bench sysbench`.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Options {
-    /// Whom to measure.
-    #[command(flatten)]
-    pub servers: Servers,
-
-    /// What to do.
-    #[command(flatten)]
-    pub work: Work,
-}
 
 /// What a run of Sysbench does.
 #[derive(Clone, Debug, clap::Args)]
@@ -82,7 +70,7 @@ fn seconds(text: &str) -> std::result::Result<f64, String> {
 
 impl Work {
     /// Refuses settings that cannot go together.
-    pub fn check(&self) -> Result<()> {
+    pub fn check_settings(&self) -> Result<()> {
         let twice = |list: &[Compression]| {
             let mut rest = list.iter();
             std::iter::from_fn(|| rest.next().map(|first| rest.clone().any(|x| x == first)))
@@ -150,7 +138,7 @@ impl Work {
         self.compression.iter().copied().map(Some).collect()
     }
 
-    /// How many slices a level has, and how long each is. Servers that take `turns` turns get
+    /// How many slices a level has, and how long each is. CommonOptions that take `turns` turns get
     /// slices of two seconds or more.
     #[must_use]
     pub fn slices(&self, turns: u32) -> (u32, Duration) {
@@ -173,19 +161,10 @@ pub fn compression_name(compression: Option<Compression>) -> &'static str {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        options: Options,
-    }
+    use crate::harness::parse_work;
 
     fn parse(args: &[&str]) -> std::result::Result<Work, String> {
-        let args = std::iter::once("bench").chain(args.iter().copied());
-        Cli::try_parse_from(args)
-            .map(|cli| cli.options.work)
-            .map_err(|error| error.to_string())
+        parse_work(args)
     }
 
     #[test]
@@ -242,7 +221,7 @@ mod tests {
         ] {
             let error = match parse(args) {
                 Err(error) => error,
-                Ok(work) => work.check().unwrap_err().to_string(),
+                Ok(work) => work.check_settings().unwrap_err().to_string(),
             };
             assert!(error.contains(part), "{args:?}: {error}");
         }

@@ -1,45 +1,25 @@
 //! The tables of a run of Sysbench.
 
-use super::chapter::{PERCENTILES, PerDocument, Report};
 use super::kind::{KINDS, OPERATIONS};
-use super::lane::{Ended, Ran, Size};
 use super::options::compression_name;
+use super::runner::{Ran, Results, Size};
+use super::section::{PERCENTILES, PerDocument, SectionBuilder};
+use crate::format::{show, thousands};
 use crate::meter::Percentiles;
-use crate::report::{Section, show, thousands};
+use crate::report::Table;
 
-impl Report<'_> {
-    /// Rows of all servers, each with the server's name first if there are several.
+impl SectionBuilder<'_> {
     fn table(
         &self,
         title: &str,
         head: &[&str],
-        rows: impl Fn(&Ended) -> Vec<Vec<String>>,
-    ) -> Section {
-        let several = self.labels.len() > 1;
-        let mut all = vec![
-            head.iter()
-                .map(|name| (*name).to_owned())
-                .collect::<Vec<_>>(),
-        ];
-        for (label, lane) in self.labels.iter().zip(self.lanes) {
-            for mut row in rows(lane) {
-                if several {
-                    row.insert(0, label.clone());
-                }
-                all.push(row);
-            }
-        }
-        if let (true, Some(head)) = (several, all.first_mut()) {
-            head.insert(0, "server".to_owned());
-        }
-        Section {
-            title: title.to_owned(),
-            rows: all,
-        }
+        rows: impl Fn(&Results) -> Vec<Vec<String>>,
+    ) -> Table {
+        self.columns.table(title, head, self.results, rows)
     }
 
     /// Rates and latencies at each thread level.
-    pub(super) fn levels(&self) -> Section {
+    pub(super) fn levels(&self) -> Table {
         let head = [
             "compression",
             "threads",
@@ -52,25 +32,25 @@ impl Report<'_> {
             "max ms",
             "lost races",
         ];
-        self.table("Transactions", &head, |lane| {
+        self.table("Transactions", &head, |target| {
             let row = |ran: &Ran| {
                 let mut row = vec![
                     compression_name(ran.compression).to_owned(),
                     ran.threads.to_string(),
                     thousands(ran.level.transactions as f64),
-                    show(ran.level.transactions_per_s(), ""),
-                    show(ran.level.operations_per_s(), ""),
+                    show(ran.level.transactions_per_s()),
+                    show(ran.level.operations_per_s()),
                 ];
                 row.extend(milliseconds(&ran.level.whole));
                 row.push(thousands(ran.level.races.total() as f64));
                 row
             };
-            lane.levels.iter().map(row).collect()
+            target.levels.iter().map(row).collect()
         })
     }
 
     /// Latencies of each kind of operation.
-    pub(super) fn kinds(&self) -> Section {
+    pub(super) fn kinds(&self) -> Table {
         let head = [
             "compression",
             "threads",
@@ -81,9 +61,9 @@ impl Report<'_> {
             "max ms",
         ];
         let title = format!("Each of the {OPERATIONS} operations of a transaction, by kind");
-        self.table(&title, &head, |lane| {
+        self.table(&title, &head, |target| {
             let mut rows = Vec::new();
-            for ran in &lane.levels {
+            for ran in &target.levels {
                 for kind in KINDS {
                     let mut row = vec![
                         compression_name(ran.compression).to_owned(),
@@ -99,7 +79,7 @@ impl Report<'_> {
     }
 
     /// What the collections take.
-    pub(super) fn sizes(&self) -> Section {
+    pub(super) fn sizes(&self) -> Table {
         let head = [
             "compression",
             "when",
@@ -110,7 +90,7 @@ impl Report<'_> {
             "together",
             "on disk / logical",
         ];
-        self.table("Sizes", &head, |lane| {
+        self.table("Sizes", &head, |target| {
             let row = |size: &Size| {
                 let each = PerDocument::of(size);
                 let ratio = each
@@ -125,25 +105,25 @@ impl Report<'_> {
                         "after the load"
                     }
                     .to_owned(),
-                    show(size.sizes.documents.map(|n| n as f64), ""),
-                    show(each.logical, ""),
-                    show(each.storage, ""),
-                    show(each.indexes, ""),
-                    show(each.on_disk(), ""),
-                    show(ratio, ""),
+                    show(size.sizes.documents.map(|n| n as f64)),
+                    show(each.logical),
+                    show(each.storage),
+                    show(each.indexes),
+                    show(each.on_disk()),
+                    show(ratio),
                 ]
             };
-            lane.sizes.iter().map(row).collect()
+            target.sizes.iter().map(row).collect()
         })
     }
 
     /// What threads lost to each other, where they did.
-    pub(super) fn losses(&self) -> Section {
+    pub(super) fn losses(&self) -> Table {
         let head = ["compression", "threads", "what found nothing", "times"];
         let title = "Documents that another thread was replacing at the moment";
-        self.table(title, &head, |lane| {
+        self.table(title, &head, |target| {
             let mut rows = Vec::new();
-            for ran in &lane.levels {
+            for ran in &target.levels {
                 for (what, count) in ran.level.races.pairs().into_iter().filter(|(_, n)| *n > 0) {
                     rows.push(vec![
                         compression_name(ran.compression).to_owned(),

@@ -1,4 +1,4 @@
-//! What threads count together at one thread level, in all of its slices.
+//! The shared counters of one thread level, over all of its slices.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,7 +21,7 @@ struct State {
     elapsed: Duration,
 }
 
-/// What happened since the last look.
+/// The interval since the last sample.
 pub struct Interval {
     /// Transactions that ended.
     pub transactions: u64,
@@ -29,7 +29,7 @@ pub struct Interval {
     pub latency: Percentiles,
 }
 
-/// What a level has to say.
+/// The results of a level.
 #[derive(Clone, Debug)]
 pub struct Level {
     /// Transactions that ended.
@@ -95,12 +95,12 @@ impl Tally {
         state.races.add(&timings.races);
     }
 
-    /// Adds the time of a slice: what its threads were at work, on average.
+    /// Adds the time of a slice: the working time of its threads, on average.
     pub fn slice(&self, elapsed: Duration) {
         self.state().elapsed += elapsed;
     }
 
-    /// Takes what happened since the last call.
+    /// Takes the counts since the last call.
     #[must_use]
     pub fn take_interval(&self) -> Interval {
         let mut state = self.state();
@@ -118,7 +118,7 @@ impl Tally {
         self.state().transactions
     }
 
-    /// What came of it so far.
+    /// The results so far.
     #[must_use]
     pub fn level(&self) -> Level {
         let state = self.state();

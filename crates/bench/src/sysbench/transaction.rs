@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::document::{C_CHARACTERS, Documents, random_c};
 use super::kind::{KINDS, Kind, OPERATIONS, POINTS};
 use crate::collection::Collection;
+use crate::documents::sysbench::{C_CHARACTERS, Documents, random_c};
 use crate::error::{Error, Result};
 use crate::random::SplitMix64;
 use crate::system::Transactions;
@@ -12,9 +12,9 @@ use crate::system::Transactions;
 /// Documents of a range.
 pub const RANGE: u32 = 100;
 
-/// What transactions run over.
-pub struct Tables {
-    /// The collections and what is in them.
+/// The collections that transactions run on.
+pub struct Dataset {
+    /// The collections and their documents.
     pub collections: Vec<(Collection, Documents)>,
     /// Documents of each: their ids are 1 to this.
     pub documents: u32,
@@ -23,7 +23,7 @@ pub struct Tables {
     pub missing_allowed: Option<u64>,
 }
 
-impl Tables {
+impl Dataset {
     /// Documents of a range: fewer than 100 only if a collection has fewer.
     fn range(&self) -> u32 {
         RANGE.min(self.documents)
@@ -87,7 +87,7 @@ pub struct Timings {
 
 /// One thread's state.
 pub struct Worker<'a> {
-    tables: &'a Tables,
+    dataset: &'a Dataset,
     random: SplitMix64,
     document: Vec<u8>,
     c: [u8; C_CHARACTERS],
@@ -96,9 +96,9 @@ pub struct Worker<'a> {
 impl<'a> Worker<'a> {
     /// A thread with random numbers of its own.
     #[must_use]
-    pub fn new(tables: &'a Tables, random: SplitMix64) -> Self {
+    pub fn new(dataset: &'a Dataset, random: SplitMix64) -> Self {
         Worker {
-            tables,
+            dataset,
             random,
             document: Vec::new(),
             c: [0; C_CHARACTERS],
@@ -107,9 +107,9 @@ impl<'a> Worker<'a> {
 
     /// Runs a transaction.
     pub fn transaction<T: Transactions + ?Sized>(&mut self, session: &mut T) -> Result<Timings> {
-        let tables = self.tables;
-        let chosen = self.random.below(tables.collections.len() as u64) as usize;
-        let Some((collection, documents)) = tables.collections.get(chosen) else {
+        let dataset = self.dataset;
+        let chosen = self.random.below(dataset.collections.len() as u64) as usize;
+        let Some((collection, documents)) = dataset.collections.get(chosen) else {
             return Err(Error::Settings("no collection to work on".to_owned()));
         };
         let mut clock = Clock::start();
@@ -118,7 +118,7 @@ impl<'a> Worker<'a> {
         for _ in 0..POINTS {
             let id = self.id();
             let found = session.point(collection, id)?;
-            races.lookups += one(tables, Kind::Point, found)?;
+            races.lookups += one(dataset, Kind::Point, found)?;
             clock.done(Kind::Point);
         }
         for kind in [Kind::Range, Kind::Sum, Kind::Ordered, Kind::Distinct] {
@@ -128,28 +128,28 @@ impl<'a> Worker<'a> {
                 Kind::Range => session.range(collection, ids)?,
                 // A `k` is 1 or more, so that the sum says something about how many there were.
                 Kind::Sum => {
-                    let most = u64::from(tables.range());
+                    let most = u64::from(dataset.range());
                     u64::try_from(session.sum(collection, ids)?).map_or(0, |sum| sum.min(most))
                 }
                 Kind::Ordered => session.ordered(collection, ids)?,
                 _ => session.distinct(collection, ids)?,
             };
             clock.done(kind);
-            races.range_documents += missing(tables, kind, u64::from(tables.range()), found)?;
+            races.range_documents += missing(dataset, kind, u64::from(dataset.range()), found)?;
         }
 
         let id = self.id();
         clock.begin();
         let found = session.update_k(collection, id)?;
         clock.done(Kind::UpdateK);
-        races.updates += one(tables, Kind::UpdateK, found)?;
+        races.updates += one(dataset, Kind::UpdateK, found)?;
 
         let id = self.id();
         let c = random_c(&mut self.random, &mut self.c);
         clock.begin();
         let found = session.update_c(collection, id, c)?;
         clock.done(Kind::UpdateC);
-        races.updates += one(tables, Kind::UpdateC, found)?;
+        races.updates += one(dataset, Kind::UpdateC, found)?;
 
         let id = self.id();
         self.document.clear();
@@ -159,28 +159,28 @@ impl<'a> Worker<'a> {
         clock.done(Kind::Delete);
         let inserted = session.insert(collection, frond_bson::Doc::from_trusted(&self.document))?;
         clock.done(Kind::Insert);
-        races.deletes += one(tables, Kind::Delete, found)?;
-        races.inserts += one(tables, Kind::Insert, inserted)?;
+        races.deletes += one(dataset, Kind::Delete, found)?;
+        races.inserts += one(dataset, Kind::Insert, inserted)?;
         Ok(clock.end(races))
     }
 
     /// A random `_id`.
     fn id(&mut self) -> i32 {
-        1 + self.random.below(u64::from(self.tables.documents)) as i32
+        1 + self.random.below(u64::from(self.dataset.documents)) as i32
     }
 
     /// The ids of a random range.
     fn ids(&mut self) -> std::ops::RangeInclusive<i32> {
-        let range = self.tables.range();
-        let last_start = self.tables.documents - range + 1;
+        let range = self.dataset.range();
+        let last_start = self.dataset.documents - range + 1;
         let first = 1 + self.random.below(u64::from(last_start)) as i32;
         first..=first + range as i32 - 1
     }
 }
 
 /// How many of the one document are missing.
-fn one(tables: &Tables, kind: Kind, found: u64) -> Result<u64> {
-    match tables.missing_allowed {
+fn one(dataset: &Dataset, kind: Kind, found: u64) -> Result<u64> {
+    match dataset.missing_allowed {
         None => Ok(0),
         // Lost to another thread, which a thread that is alone cannot have.
         Some(allowed) => missing_of(kind, 1, found, allowed.min(1)),
@@ -188,8 +188,8 @@ fn one(tables: &Tables, kind: Kind, found: u64) -> Result<u64> {
 }
 
 /// How many documents of a range are missing.
-fn missing(tables: &Tables, kind: Kind, expected: u64, found: u64) -> Result<u64> {
-    match tables.missing_allowed {
+fn missing(dataset: &Dataset, kind: Kind, expected: u64, found: u64) -> Result<u64> {
+    match dataset.missing_allowed {
         None => Ok(0),
         Some(allowed) => missing_of(kind, expected, found, allowed),
     }
@@ -259,23 +259,23 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
     use std::ops::RangeInclusive;
 
-    use crate::document::Source;
+    use crate::documents::Source;
 
     /// A server in a map.
     #[derive(Default)]
-    struct Played {
+    struct FakeServer {
         documents: BTreeMap<(String, i32), DocBuf>,
         calls: Vec<&'static str>,
         collections: BTreeSet<String>,
-        /// Finds so many documents fewer in each range.
+        /// Documents missing from the result of each range.
         hides: u64,
     }
 
-    impl Played {
-        fn with(tables: &Tables) -> Played {
-            let mut played = Played::default();
-            for (collection, documents) in &tables.collections {
-                for number in 0..u64::from(tables.documents) {
+    impl FakeServer {
+        fn with(dataset: &Dataset) -> FakeServer {
+            let mut played = FakeServer::default();
+            for (collection, documents) in &dataset.collections {
+                for number in 0..u64::from(dataset.documents) {
                     let mut bytes = Vec::new();
                     documents.append(number, &mut bytes);
                     let doc = Doc::validate(&bytes).unwrap().to_owned();
@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    impl Transactions for Played {
+    impl Transactions for FakeServer {
         fn point(&mut self, collection: &Collection, id: i32) -> Result<u64> {
             self.call("point", collection);
             Ok(self.found(collection, id..=id))
@@ -362,12 +362,12 @@ mod tests {
         }
     }
 
-    fn tables(documents: u32, missing_allowed: Option<u64>) -> Tables {
+    fn dataset(documents: u32, missing_allowed: Option<u64>) -> Dataset {
         let collection = |number: u32| Collection {
             database: "test".to_owned(),
             name: format!("sbtest{number}"),
         };
-        Tables {
+        Dataset {
             collections: (1..=3)
                 .map(|n| (collection(n), Documents::new(1, n, documents)))
                 .collect(),
@@ -379,9 +379,9 @@ mod tests {
     #[test]
     fn a_transaction_is_that_of_the_seed() {
         for documents in [1, 40, 100, 150] {
-            let tables = tables(documents, Some(0));
-            let mut played = Played::with(&tables);
-            let mut worker = Worker::new(&tables, SplitMix64::new(1, 1));
+            let dataset = dataset(documents, Some(0));
+            let mut played = FakeServer::with(&dataset);
+            let mut worker = Worker::new(&dataset, SplitMix64::new(1, 1));
             let mut seen = BTreeSet::new();
             for _ in 0..30 {
                 let timings = worker.transaction(&mut played).unwrap();
@@ -415,10 +415,10 @@ mod tests {
             (17, Some(16), None),
             (100, None, Some(0)),
         ] {
-            let tables = tables(500, allowed);
-            let mut played = Played::with(&tables);
+            let dataset = dataset(500, allowed);
+            let mut played = FakeServer::with(&dataset);
             played.hides = hides;
-            let mut worker = Worker::new(&tables, SplitMix64::new(1, 1));
+            let mut worker = Worker::new(&dataset, SplitMix64::new(1, 1));
             let result = worker.transaction(&mut played);
             let races = result.as_ref().ok().map(|timings| timings.races.total());
             assert_eq!(races, expected, "{hides} hidden, {allowed:?} allowed");
@@ -430,9 +430,9 @@ mod tests {
 
     #[test]
     fn a_lost_race_for_a_document_is_counted() {
-        let tables = tables(1, Some(4));
-        let mut played = Played::default();
-        let mut worker = Worker::new(&tables, SplitMix64::new(1, 1));
+        let dataset = dataset(1, Some(4));
+        let mut played = FakeServer::default();
+        let mut worker = Worker::new(&dataset, SplitMix64::new(1, 1));
         let first = worker.transaction(&mut played).unwrap().races;
         let pairs: Vec<u64> = first.pairs().iter().map(|(_, count)| *count).collect();
         assert_eq!(pairs, [10, 4, 2, 1, 0]);

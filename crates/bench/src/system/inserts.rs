@@ -39,16 +39,16 @@ impl<'a> Batch<'a> {
 /// Inserts. The order of calls is `insert_into`, and then for each batch `prepare`, `send`, `finish`;
 /// the next `prepare` may come before the `finish` of the batch that was sent.
 pub trait Inserts {
-    /// From now on documents go there.
+    /// Sets the collection of the inserts that follow.
     fn insert_into(&mut self, collection: &Collection, concern: WriteConcern) -> Result<()>;
 
-    /// Makes a batch ready to be sent.
+    /// Encodes a batch.
     fn prepare(&mut self, batch: Batch<'_>) -> Result<()>;
 
-    /// Sends what was made ready.
+    /// Sends the prepared batch.
     fn send(&mut self) -> Result<()>;
 
-    /// Takes the answer to what was sent. Anything but all documents inserted is an error. Returns
-    /// at once if nothing is acknowledged.
+    /// Reads the reply to the batch that was sent. Anything but all documents inserted is an error.
+    /// Returns at once if nothing is acknowledged.
     fn finish(&mut self) -> Result<()>;
 }

@@ -1,4 +1,4 @@
-//! What workloads ask of a database system, in their own words.
+//! The operations that workloads need from a database system.
 //!
 //! A workload knows a [`System`] and the [`Session`]s that it opens, and nothing of how they are
 //! reached. So every system is measured by the same code: servers that speak MongoDB's protocol
@@ -7,12 +7,14 @@
 mod finds;
 mod inserts;
 mod setup;
+mod status;
 mod transactions;
 mod updates;
 
 pub use finds::{Find, Finds, From};
 pub use inserts::{Batch, Inserts};
-pub use setup::{Compression, Definition, Description, Index, Setup, Sizes, settle};
+pub use setup::{Compression, Definition, Description, Index, Setup, Sizes, wait_until_idle};
+pub use status::{MemoryUsage, OPERATIONS, Status};
 pub use transactions::Transactions;
 pub use updates::KeyUpdates;
 
@@ -59,6 +61,14 @@ pub struct WriteConcern {
     pub acknowledged: bool,
     /// True is j: true, the answer comes after the journal is on disk.
     pub journal: bool,
+}
+
+impl WriteConcern {
+    /// Acknowledged and not journaled.
+    pub const ACKNOWLEDGED: WriteConcern = WriteConcern {
+        acknowledged: true,
+        journal: false,
+    };
 }
 
 /// One connection, for one thread: one request at a time.

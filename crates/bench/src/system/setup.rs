@@ -1,19 +1,19 @@
-//! Before and after the clock runs: collections, their indexes and sizes, who the system is.
+//! Outside of the measured time: collections, their indexes and sizes, the description of a system.
 
 use std::time::Duration;
 
+use super::status::Status;
 use crate::collection::Collection;
 use crate::error::Result;
-use crate::monitor::Status;
 
-/// Who a system is.
+/// Name and facts of a system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
     /// Name and version, such as "PostgreSQL 15.8".
     pub name: String,
     /// What else a report should say: (what, value).
     pub facts: Vec<(&'static str, String)>,
-    /// It stores nothing, and marks what client and loopback can do at best.
+    /// It stores nothing, and is the limit of client and loopback.
     pub null: bool,
 }
 
@@ -24,9 +24,9 @@ pub enum Compression {
     None,
     /// Fast.
     Snappy,
-    /// As of 1995.
+    /// Slower, of 1995.
     Zlib,
-    /// As of 2016.
+    /// Fast and small, of 2016.
     Zstd,
 }
 
@@ -61,7 +61,7 @@ pub struct Definition {
     pub compression: Option<Compression>,
 }
 
-/// What a collection takes. `None` where the system does not tell.
+/// The sizes of a collection. `None` where the system does not report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sizes {
     /// Documents in it.
@@ -74,9 +74,9 @@ pub struct Sizes {
     pub index_bytes: Option<u64>,
 }
 
-/// What happens around the clock.
+/// Operations outside of the measured time.
 pub trait Setup {
-    /// Who answers.
+    /// The system that answers.
     fn describe(&mut self) -> Description;
 
     /// Refuses batches that this system would refuse.
@@ -91,36 +91,37 @@ pub trait Setup {
     /// Its documents; 0 if it is not there.
     fn count(&mut self, collection: &Collection) -> Result<u64>;
 
-    /// What it takes.
+    /// The sizes of a collection.
     fn sizes(&mut self, collection: &Collection) -> Result<Sizes>;
 
-    /// What the system counted so far. What it does not tell is `None`.
+    /// The counters of the system so far. Those that it does not report are `None`.
     fn status(&mut self) -> Result<Status>;
 
     /// Asks the system to write everything.
     fn write_all(&mut self) -> Result<()>;
 
-    /// Returns when the system has worked on all that this session sent.
+    /// Returns when the system has processed everything that this session sent.
     fn drain(&mut self) -> Result<()>;
 }
 
-/// Asks the system to write everything, and waits until it has written nothing for two seconds, or
-/// until `longest` has passed. A system that does not tell what it writes is not waited for.
-pub fn settle(
+/// Waits for idle compaction: asks the system to write everything, then returns when it has written
+/// nothing for two seconds or `longest` has passed. Returns at once for a system that does not report
+/// what it writes.
+pub fn wait_until_idle(
     session: &mut dyn super::Session,
     longest: Duration,
     go_on: &dyn Fn() -> Result<()>,
 ) -> Result<Status> {
-    const NAP: Duration = Duration::from_millis(250);
-    const REST: Duration = Duration::from_secs(2);
+    const POLL: Duration = Duration::from_millis(250);
+    const IDLE: Duration = Duration::from_secs(2);
     if !longest.is_zero() {
         session.write_all()?;
     }
     let start = std::time::Instant::now();
     let mut status = session.status()?;
     let mut since = start;
-    while status.data_bytes.is_some() && start.elapsed() < longest && since.elapsed() < REST {
-        std::thread::sleep(NAP.min(longest));
+    while status.data_bytes.is_some() && start.elapsed() < longest && since.elapsed() < IDLE {
+        std::thread::sleep(POLL.min(longest));
         go_on()?;
         let now = session.status()?;
         if (now.data_bytes, now.log_bytes) != (status.data_bytes, status.log_bytes) {

@@ -6,13 +6,13 @@ use frond_bson::DocBuf;
 
 use super::WriteConcern;
 use crate::collection::Collection;
+use crate::documents::manykeys::Documents;
+use crate::documents::updates::Update;
 use crate::error::Result;
-use crate::manykeys::document::Documents;
-use crate::manykeys::updates::Update;
 
 /// What the workload `manykeys` does.
 pub trait KeyUpdates {
-    /// Encodes the updates of a round, so that [`KeyUpdates::play`] does nothing but send.
+    /// Encodes the updates of a round, so that [`KeyUpdates::execute`] only sends.
     fn encode(
         &mut self,
         collection: &Collection,
@@ -21,10 +21,10 @@ pub trait KeyUpdates {
         updates: &mut dyn Iterator<Item = &Update>,
     ) -> Result<()>;
 
-    /// Sends what was encoded, one update after the other, and tells `done` how long each took; it
+    /// Sends the encoded updates one after the other, and passes the time of each to `done`, which
     /// returns whether to go on. Ends when the system has applied the last one. An update that does
     /// not find its document is an error if it is acknowledged.
-    fn play(&mut self, done: &mut dyn FnMut(Duration) -> bool) -> Result<()>;
+    fn execute(&mut self, done: &mut dyn FnMut(Duration) -> bool) -> Result<()>;
 
     /// Finds the document with this ObjectId: the whole of it, or `_id` and one field, given by its
     /// path. The time is that from the first byte sent to the last one received.

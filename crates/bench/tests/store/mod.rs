@@ -1,10 +1,10 @@
 //! A small server for tests: keeps documents, finds and changes them, and answers as servers of its
-//! age did.
+//! version did.
 
 #![allow(clippy::unwrap_used, dead_code)]
 
 use std::collections::{BTreeMap, HashSet};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use std::thread;
 use clap::Parser;
 use frond_bench::{Command, run};
 use frond_bson::{Doc, DocBuf, Value, compare, doc};
-use frond_wire::{Flags, HEADER_BYTES, Header, OpCode, Request};
+use frond_wire::{Flags, MAX_MESSAGE_BYTES, Msg, OpCode, Request};
 
 /// What is wrong with a server.
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -33,7 +33,7 @@ pub enum Flaw {
 
 /// How a server behaves.
 #[derive(Clone, Copy, Default)]
-pub struct Age {
+pub struct Version {
     /// `None` leaves the field out, as servers before 2.6 did.
     pub wire_version: Option<i32>,
     /// Documents in a batch of a cursor.
@@ -72,7 +72,12 @@ impl State {
     }
 
     /// Takes documents; an error's code and text if one is there already.
-    fn insert(&mut self, name: &str, documents: &[DocBuf], age: Age) -> Option<(usize, String)> {
+    fn insert(
+        &mut self,
+        name: &str,
+        documents: &[DocBuf],
+        version: Version,
+    ) -> Option<(usize, String)> {
         if name == "system.indexes" {
             for index in documents {
                 let namespace = index.get_str("ns").unwrap();
@@ -82,14 +87,14 @@ impl State {
             return None;
         }
         self.inserts += 1;
-        if age.flaw == Flaw::Refuses && documents.len() == 1 {
+        if version.flaw == Flaw::Refuses && documents.len() == 1 {
             return Some((0, "E11000 duplicate key".to_owned()));
         }
-        let loses = matches!(age.flaw, Flaw::Loses(n) if self.inserts.is_multiple_of(n));
+        let loses = matches!(version.flaw, Flaw::Loses(n) if self.inserts.is_multiple_of(n));
         let held = self.collections.entry(name.to_owned()).or_default();
         for (index, document) in documents.iter().enumerate() {
             let id = document.get("_id");
-            if !age.unchecked_ids && held.iter().any(|other| other.get("_id") == id) {
+            if !version.unchecked_ids && held.iter().any(|other| other.get("_id") == id) {
                 return Some((index, "E11000 duplicate key".to_owned()));
             }
             if !loses || index > 0 {
@@ -171,13 +176,13 @@ fn shape(
     mut documents: Vec<DocBuf>,
     sort: Option<&Doc>,
     projection: Option<&Doc>,
-    age: Age,
+    version: Version,
 ) -> Vec<DocBuf> {
-    if age.flaw == Flaw::Skips && documents.len() > 1 {
+    if version.flaw == Flaw::Skips && documents.len() > 1 {
         documents.pop();
     }
     if let Some((field, _)) = sort.and_then(Doc::first)
-        && age.flaw != Flaw::Unsorted
+        && version.flaw != Flaw::Unsorted
     {
         documents.sort_by(|a, b| compare(&a.get(field).unwrap(), &b.get(field).unwrap()));
     }
@@ -195,30 +200,44 @@ fn shape(
 }
 
 /// Starts a server. Its threads end with the test's process.
-pub fn play(age: Age) -> (u16, Arc<Mutex<State>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
+pub fn start(version: Version) -> (u16, Arc<Mutex<State>>) {
     let state = Arc::new(Mutex::new(State::default()));
     let shared = Arc::clone(&state);
-    thread::spawn(move || {
-        for socket in listener.incoming() {
-            let state = Arc::clone(&shared);
-            thread::spawn(move || serve(socket.unwrap(), age, &state));
-        }
-    });
+    let port = listen(move |socket| serve(socket, version, &shared));
     (port, state)
 }
 
-fn serve(mut socket: TcpStream, age: Age, state: &Mutex<State>) {
+/// Listens on a free port, which is returned, and serves each connection on a thread of its own. The
+/// threads end with the test's process.
+pub fn listen(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for socket in listener.incoming() {
+            let serve = serve.clone();
+            thread::spawn(move || serve(socket.unwrap()));
+        }
+    });
+    port
+}
+
+/// The command of an OP_MSG, its document sequences as arrays.
+pub fn command_of(msg: Msg<'_>) -> DocBuf {
+    let mut command = Doc::validate(msg.body).unwrap().to_owned();
+    for (name, documents) in msg.sequences {
+        command.push_array(name, |array| {
+            for document in documents {
+                array.push(Doc::validate(document).unwrap());
+            }
+        });
+    }
+    command
+}
+
+fn serve(mut socket: TcpStream, version: Version, state: &Mutex<State>) {
     // What getLastError tells of the last write of this connection.
     let mut last = doc! { "ok": 1.0, "err": Value::Null, "n": 0 };
-    loop {
-        let mut message = vec![0; HEADER_BYTES];
-        if socket.read_exact(&mut message).is_err() {
-            return;
-        }
-        message.resize(Header::parse(&message).unwrap().length as usize, 0);
-        socket.read_exact(&mut message[HEADER_BYTES..]).unwrap();
+    while let Ok(Some(message)) = frond_wire::read_message(&mut socket, MAX_MESSAGE_BYTES) {
         let (header, request) = Request::parse(&message).unwrap();
         let mut state = state.lock().unwrap();
         state.opcodes.insert(header.opcode);
@@ -226,17 +245,11 @@ fn serve(mut socket: TcpStream, age: Age, state: &Mutex<State>) {
         let collection = |namespace: &str| namespace.split_once('.').unwrap().1.to_owned();
         let reply = match request {
             Request::Msg(msg) => {
-                assert!(age.wire_version >= Some(6), "OP_MSG to an old server");
-                let mut command = Doc::validate(msg.body).unwrap().to_owned();
-                for (name, documents) in msg.sequences {
-                    command.push_array(name, |array| {
-                        for document in documents {
-                            array.push(Doc::validate(document).unwrap());
-                        }
-                    });
-                }
-                let reply = answer(&command, age, &mut state);
-                if msg.flags.has(Flags::MORE_TO_COME) {
+                assert!(version.wire_version >= Some(6), "OP_MSG to an old server");
+                let flags = msg.flags;
+                let command = command_of(msg);
+                let reply = answer(&command, version, &mut state);
+                if flags.has(Flags::MORE_TO_COME) {
                     state.unanswered += 1;
                     continue;
                 }
@@ -246,26 +259,29 @@ fn serve(mut socket: TcpStream, age: Age, state: &Mutex<State>) {
                 let command = Doc::validate(query.query).unwrap();
                 let reply = match command.first().unwrap().0 {
                     "getlasterror" => {
-                        assert!(age.wire_version < Some(2), "there are write commands");
+                        assert!(version.wire_version < Some(2), "there are write commands");
                         last.clone()
                     }
-                    _ => answer(command, age, &mut state),
+                    _ => answer(command, version, &mut state),
                 };
                 frond_wire::op_reply(1, id, 0, 0, 0, [reply.as_bytes()])
             }
             Request::Query(query) => {
-                assert!(age.wire_version < Some(4), "there is a command for this");
+                assert!(
+                    version.wire_version < Some(4),
+                    "there is a command for this"
+                );
                 let whole = Doc::validate(query.query).unwrap();
                 let filter = whole.get_doc("$query").unwrap_or(whole);
                 let projection = query.projection.map(|bytes| Doc::validate(bytes).unwrap());
                 let found = state.find(&collection(query.namespace), filter);
-                let mut found = shape(found, whole.get_doc("$orderby"), projection, age);
+                let mut found = shape(found, whole.get_doc("$orderby"), projection, version);
                 if query.count == 1 || query.count < 0 {
                     found.truncate(query.count.unsigned_abs() as usize);
                 }
                 let most = match query.count {
-                    0 | 1 => age.batch,
-                    count => age.batch.min(count.unsigned_abs() as usize),
+                    0 | 1 => version.batch,
+                    count => version.batch.min(count.unsigned_abs() as usize),
                 };
                 let (batch, cursor) = state.batch(found, most);
                 let batch = batch.iter().map(|document| document.as_bytes());
@@ -274,8 +290,8 @@ fn serve(mut socket: TcpStream, age: Age, state: &Mutex<State>) {
             Request::GetMore(more) => {
                 let rest = state.cursors.remove(&more.cursor_id).unwrap();
                 let most = match more.count {
-                    0 => age.batch,
-                    count => age.batch.min(count.unsigned_abs() as usize),
+                    0 => version.batch,
+                    count => version.batch.min(count.unsigned_abs() as usize),
                 };
                 let (batch, cursor) = state.batch(rest, most);
                 let batch = batch.iter().map(|document| document.as_bytes());
@@ -293,7 +309,7 @@ fn serve(mut socket: TcpStream, age: Age, state: &Mutex<State>) {
                     .documents
                     .map(|bytes| Doc::validate(bytes).unwrap().to_owned())
                     .collect();
-                last = match state.insert(&name, &documents, age) {
+                last = match state.insert(&name, &documents, version) {
                     None => doc! { "ok": 1.0, "err": Value::Null, "n": 0 },
                     Some((_, text)) => {
                         doc! { "ok": 1.0, "err": text.as_str(), "code": 11000, "n": 0 }
@@ -335,15 +351,21 @@ fn cursor(name: &str, batch: &[DocBuf], id: i64) -> DocBuf {
     reply
 }
 
-fn answer(command: &Doc, age: Age, state: &mut State) -> DocBuf {
+fn answer(command: &Doc, version: Version, state: &mut State) -> DocBuf {
     let (name, target) = command.first().unwrap();
     let collection = target.as_str().unwrap_or_default();
     *state.commands.entry(name.to_owned()).or_default() += 1;
     if matches!(name, "insert" | "update" | "delete" | "createIndexes") {
-        assert!(age.wire_version >= Some(2), "a command that did not exist");
+        assert!(
+            version.wire_version >= Some(2),
+            "a command that did not exist"
+        );
     }
     if matches!(name, "find" | "getMore") {
-        assert!(age.wire_version >= Some(4), "a command that did not exist");
+        assert!(
+            version.wire_version >= Some(4),
+            "a command that did not exist"
+        );
     }
     let concern = command.get_doc("writeConcern");
     state.journaled += usize::from(concern.is_some_and(|c| c.get_bool("j") == Some(true)));
@@ -356,13 +378,13 @@ fn answer(command: &Doc, age: Age, state: &mut State) -> DocBuf {
     match name {
         "isMaster" | "hello" => {
             let mut reply = doc! { "ismaster": true, "maxBsonObjectSize": 16_777_216 };
-            if let Some(version) = age.wire_version {
+            if let Some(version) = version.wire_version {
                 reply.push("maxWireVersion", version);
             }
             reply.push("ok", 1.0);
             reply
         }
-        "buildInfo" if age.toku => {
+        "buildInfo" if version.toku => {
             doc! { "version": "2.4.10", "tokumxVersion": "2.0.1", "ok": 1.0 }
         }
         "buildInfo" => doc! { "version": "9.9.9", "ok": 1.0 },
@@ -393,7 +415,7 @@ fn answer(command: &Doc, age: Age, state: &mut State) -> DocBuf {
         }
         "insert" => {
             let documents = list("documents");
-            match state.insert(collection, &documents, age) {
+            match state.insert(collection, &documents, version) {
                 None => doc! { "n": documents.len() as i32, "ok": 1.0 },
                 Some((index, text)) => doc! {
                     "n": index as i32, "ok": 1.0,
@@ -417,11 +439,11 @@ fn answer(command: &Doc, age: Age, state: &mut State) -> DocBuf {
         "find" => {
             let found = state.find(collection, command.get_doc("filter").unwrap());
             let (sort, projection) = (command.get_doc("sort"), command.get_doc("projection"));
-            let mut found = shape(found, sort, projection, age);
+            let mut found = shape(found, sort, projection, version);
             if let Some(limit) = command.get_i64("limit") {
                 found.truncate(limit as usize);
             }
-            let (batch, id) = state.batch(found, age.batch);
+            let (batch, id) = state.batch(found, version.batch);
             cursor("firstBatch", &batch, id)
         }
         "getMore" => {
@@ -429,21 +451,27 @@ fn answer(command: &Doc, age: Age, state: &mut State) -> DocBuf {
                 .cursors
                 .remove(&target.as_i64_lossless().unwrap())
                 .unwrap();
-            let (batch, id) = state.batch(rest, age.batch);
+            let (batch, id) = state.batch(rest, version.batch);
             cursor("nextBatch", &batch, id)
         }
         "aggregate" => {
             let stages = list("pipeline");
             assert_eq!(stages.len(), 3);
             let found = state.find(collection, stages[0].get_doc("$match").unwrap());
-            let found = shape(found, None, None, age);
+            let found = shape(found, None, None, version);
             let sum: i32 = found.iter().map(|doc| doc.get_i32("k").unwrap()).sum();
             let group = doc! { "_id": Value::Null, "sum": sum };
             if command.contains_key("cursor") {
-                assert!(age.wire_version >= Some(1), "an option that did not exist");
+                assert!(
+                    version.wire_version >= Some(1),
+                    "an option that did not exist"
+                );
                 return cursor("firstBatch", &[group], 0);
             }
-            assert!(age.wire_version.is_none(), "a newer server wants a cursor");
+            assert!(
+                version.wire_version.is_none(),
+                "a newer server wants a cursor"
+            );
             doc! { "result": [&group], "ok": 1.0 }
         }
         "distinct" => {
@@ -451,7 +479,7 @@ fn answer(command: &Doc, age: Age, state: &mut State) -> DocBuf {
             let key = command.get_str("key").unwrap();
             let mut reply = DocBuf::new();
             reply.push_array("values", |values| {
-                for document in shape(found, None, None, age) {
+                for document in shape(found, None, None, version) {
                     values.push(document.get(key).unwrap());
                 }
             });
@@ -480,7 +508,7 @@ pub fn bench(workload: &str, ports: &[u16], folder: &Path, more: &[&str]) -> Exi
         args.push(format!("--uri=mongodb://127.0.0.1:{port}/test"));
     }
     args.push(format!("--out={}", folder.to_str().unwrap()));
-    args.extend(["--settle=0", "--report-every=0.05"].map(str::to_owned));
+    args.extend(["--compaction-wait=0", "--report-every=0.05"].map(str::to_owned));
     args.extend(more.iter().map(|arg| (*arg).to_owned()));
     run(Cli::parse_from(args).command)
 }

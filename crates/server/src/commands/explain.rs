@@ -126,13 +126,18 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
             if key != "_id" {
                 shown.push("_id", 0);
             }
-            run(&FindRequest {
+            let request = FindRequest {
                 filter: args.doc_field("query")?,
                 projection: Some(&shown),
                 hint: find::hint(&args)?,
                 collation: args.collation()?,
                 ..FindRequest::default()
-            })?
+            };
+            let purpose = Purpose {
+                distinct: Some(key),
+                ..Purpose::FIND
+            };
+            run_for(&request, &purpose)?
         }
         "findAndModify" => {
             cx.server.store.catalog().check_writable(&namespace)?;

@@ -1,33 +1,29 @@
-//! Cutting a stream of bytes into messages.
+//! Splitting a stream of bytes into messages.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use frond_wire::{HEADER_BYTES, Header, MAX_MESSAGE_BYTES};
+use frond_wire::MAX_MESSAGE_BYTES;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Room for a first read; most requests fit.
+/// Capacity for a first read; most requests fit.
 const READ_BYTES: usize = 8 << 10;
 
-/// While a message arrives the buffer grows by at most this much beyond what has arrived, so that
-/// a client that announces a large message and sends nothing holds little.
-const GROWTH_BYTES: usize = 1 << 20;
-
-/// A buffer larger than this is given back as soon as its message is handled, if others keep many, so that clients
-/// that each send a large message now and then do not keep as many large buffers.
+/// A larger buffer is freed as soon as its message is handled, if other connections keep many: clients that each send a
+/// large message now and then must not keep one large buffer each.
 const KEPT_BYTES: usize = 256 << 10;
 
-/// What large buffers may take that are kept while their connections are busy.
+/// Bytes of all large buffers that may be kept while their connections are busy.
 const LARGE_BYTES_MAX: usize = 16 << 20;
 
-/// What they take now, all connections together.
+/// Bytes of the large buffers that all connections keep now.
 static LARGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// After this time without a byte a connection counts as idle and gives its buffer back.
+/// After this time without a byte a connection counts as idle and frees its buffer.
 const IDLE_AFTER: Duration = Duration::from_millis(500);
 
-/// Room for the first read of an idle connection.
+/// Capacity for the first read of an idle connection.
 const IDLE_BYTES: usize = 64;
 
 /// Why there is no next message.
@@ -35,22 +31,29 @@ const IDLE_BYTES: usize = 64;
 pub enum Ended {
     /// The client closed the connection.
     Closed,
-    /// It broke.
+    /// Reading or writing failed.
     Io(io::Error),
     /// The bytes are not a message.
     Malformed(frond_wire::Error),
 }
 
-/// The bytes that have arrived and are not used yet. One read of the socket may bring several
-/// messages.
-#[derive(Default)]
+/// The messages of one connection.
 pub struct Frames {
-    buffer: Vec<u8>,
-    start: usize,
+    arrived: frond_wire::Frames,
     /// Bytes of the message that [`Frames::next`] found.
     current: usize,
-    /// What the buffer counts for in [`LARGE_BYTES`].
+    /// The part of [`LARGE_BYTES`] that is this buffer.
     large: usize,
+}
+
+impl Default for Frames {
+    fn default() -> Self {
+        Frames {
+            arrived: frond_wire::Frames::new(MAX_MESSAGE_BYTES),
+            current: 0,
+            large: 0,
+        }
+    }
 }
 
 impl Drop for Frames {
@@ -60,65 +63,51 @@ impl Drop for Frames {
 }
 
 impl Frames {
-    /// Waits for the next whole message; the one before it is gone afterwards.
+    /// Waits for the next whole message, and drops the one before it.
     pub async fn next<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Result<(), Ended> {
         self.consume();
         loop {
-            let have = self.buffer.len() - self.start;
-            let mut missing = 0;
-            if have >= HEADER_BYTES {
-                let length = self.length()?;
-                if have >= length {
-                    self.current = length;
-                    return Ok(());
-                }
-                missing = length - have;
+            let message = self.arrived.message().map_err(Ended::Malformed)?;
+            if let Some(message) = message {
+                self.current = message.len();
+                return Ok(());
             }
-            self.make_room(missing);
             self.read(stream).await?;
         }
     }
 
     /// The message that [`Frames::next`] found.
     pub fn message(&self) -> &[u8] {
-        self.buffer
-            .get(self.start..self.start + self.current)
-            .unwrap_or_default()
+        self.arrived.message().ok().flatten().unwrap_or_default()
     }
 
-    /// Reads on while the current message is still in use; ends only when the client does, or has
-    /// sent more than it may without an answer.
+    /// Reads on while the current message is still in use. Returns only when the client disconnects, and stops
+    /// reading when the client has sent too much without waiting for a reply.
     pub async fn watch<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Ended {
         loop {
-            if self.buffer.len() - self.start > self.current + READ_BYTES {
+            let Some(room) = self.arrived.room_behind(self.current, READ_BYTES) else {
                 // Enough arrived to go on with; do not read without bound.
                 std::future::pending::<()>().await;
-            }
-            if self.buffer.capacity() == self.buffer.len() {
-                self.buffer.reserve(READ_BYTES);
-            }
-            match stream.read_buf(&mut self.buffer).await {
+                continue;
+            };
+            match stream.read(room).await {
                 Ok(0) => return Ended::Closed,
-                Ok(_) => {}
+                Ok(bytes) => self.arrived.add(bytes),
                 Err(error) => return Ended::Io(error),
             }
         }
     }
 
     fn consume(&mut self) {
-        self.start += std::mem::take(&mut self.current);
-        if self.start >= self.buffer.len() {
-            self.start = 0;
-            self.buffer.clear();
-            if !self.may_keep() {
-                self.buffer = Vec::new();
-            }
+        self.arrived.consume(std::mem::take(&mut self.current));
+        if self.arrived.is_empty() && !self.may_keep() {
+            self.arrived.free();
         }
     }
 
     /// Whether the buffer may be kept for the next message.
     fn may_keep(&mut self) -> bool {
-        let bytes = self.buffer.capacity();
+        let bytes = self.arrived.capacity();
         if bytes <= KEPT_BYTES || bytes == self.large {
             return true;
         }
@@ -136,46 +125,26 @@ impl Frames {
         LARGE_BYTES.fetch_sub(std::mem::take(&mut self.large), Ordering::Relaxed);
     }
 
-    fn length(&self) -> Result<usize, Ended> {
-        let header = self.buffer.get(self.start..).unwrap_or_default();
-        Header::parse(header)
-            .and_then(|header| {
-                header.op()?;
-                header.checked_length(MAX_MESSAGE_BYTES)
-            })
-            .map_err(Ended::Malformed)
-    }
-
-    /// Makes room to read at least one byte, and more if more is known to come.
-    fn make_room(&mut self, missing: usize) {
-        if self.start > 0 {
-            self.buffer.drain(..self.start);
-            self.start = 0;
-        }
-        // Grow with what has arrived, so that the copying stays linear.
-        let most = GROWTH_BYTES.max(self.buffer.len());
-        let room = missing.clamp(if missing == 0 { READ_BYTES } else { 1 }, most);
-        if self.buffer.capacity() - self.buffer.len() < room {
-            self.buffer.reserve_exact(room);
-        }
-    }
-
     async fn read<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Result<(), Ended> {
-        let read = if self.buffer.is_empty() {
-            match tokio::time::timeout(IDLE_AFTER, stream.read_buf(&mut self.buffer)).await {
+        let read = if self.arrived.is_empty() {
+            let read = stream.read(self.arrived.room(READ_BYTES));
+            match tokio::time::timeout(IDLE_AFTER, read).await {
                 Ok(read) => read,
                 Err(_) => {
-                    self.buffer = Vec::with_capacity(IDLE_BYTES);
+                    self.arrived.free();
                     self.uncount();
-                    stream.read_buf(&mut self.buffer).await
+                    stream.read(self.arrived.room(IDLE_BYTES)).await
                 }
             }
         } else {
-            stream.read_buf(&mut self.buffer).await
+            stream.read(self.arrived.room(READ_BYTES)).await
         };
         match read {
             Ok(0) => Err(Ended::Closed),
-            Ok(_) => Ok(()),
+            Ok(bytes) => {
+                self.arrived.add(bytes);
+                Ok(())
+            }
             Err(error) => Err(Ended::Io(error)),
         }
     }
@@ -185,7 +154,7 @@ impl Frames {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use frond_wire::{Error, Flags, msg};
+    use frond_wire::{Error, Flags, Header, msg};
     use tokio::io::AsyncWriteExt;
 
     use super::*;
@@ -261,17 +230,17 @@ mod tests {
         let wait = tokio::time::timeout(Duration::from_secs(60), frames.next(&mut near));
         assert!(wait.await.is_err());
         assert!(
-            frames.buffer.capacity() <= 2 * GROWTH_BYTES,
+            frames.arrived.capacity() <= 2 << 20,
             "{}",
-            frames.buffer.capacity()
+            frames.arrived.capacity()
         );
         far.write_all(&vec![0; 4 << 20]).await.unwrap();
         let wait = tokio::time::timeout(Duration::from_secs(60), frames.next(&mut near));
         assert!(wait.await.is_err());
         assert!(
-            frames.buffer.capacity() <= 12 << 20,
+            frames.arrived.capacity() <= 12 << 20,
             "{}",
-            frames.buffer.capacity()
+            frames.arrived.capacity()
         );
     }
 
@@ -284,11 +253,11 @@ mod tests {
         frames.next(&mut near).await.unwrap();
         far.write_all(&large).await.unwrap();
         frames.consume();
-        assert!(frames.buffer.capacity() > KEPT_BYTES, "while it is busy");
+        assert!(frames.arrived.capacity() > KEPT_BYTES, "while it is busy");
         frames.next(&mut near).await.unwrap();
         let wait = tokio::time::timeout(Duration::from_secs(2), frames.next(&mut near));
         assert!(wait.await.is_err());
-        assert!(frames.buffer.capacity() <= READ_BYTES);
+        assert!(frames.arrived.capacity() <= READ_BYTES);
         far.write_all(&large).await.unwrap();
         frames.next(&mut near).await.unwrap();
         assert_eq!(frames.message(), large);

@@ -168,16 +168,25 @@ impl QueryCursor {
         Ok(next)
     }
 
-    /// Hands documents to `visit` until it asks for a pause, or there are none, for now or at all.
+    /// Hands documents to `visit` until it asks for a pause, or there are none, for now or at all: then the result is
+    /// `Continue`.
     ///
     /// # Errors
     /// As [`QueryCursor::next`].
-    pub fn for_each(&mut self, visit: &mut dyn FnMut(&Doc) -> Flow) -> Result<()> {
+    pub fn for_each(&mut self, visit: &mut dyn FnMut(&Doc) -> Flow) -> Result<Flow> {
         let pulled = self.pull(visit);
-        if !matches!(pulled, Ok(Pulled::Paused)) && !(pulled.is_ok() && self.is_tailable()) {
+        let may_have_more = match &pulled {
+            Ok(Pulled::Paused) => true,
+            Ok(Pulled::End) => self.is_tailable(),
+            Err(_) => false,
+        };
+        if !may_have_more {
             self.rows = Rows::Done(self.stats());
         }
-        pulled.map(|_| ())
+        Ok(match pulled? {
+            Pulled::Paused => Flow::Pause,
+            Pulled::End => Flow::Continue,
+        })
     }
 
     fn pull(&mut self, visit: &mut dyn FnMut(&Doc) -> Flow) -> Result<Pulled> {

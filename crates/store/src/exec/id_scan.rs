@@ -16,7 +16,7 @@ use crate::plan::primary_range;
 enum Search {
     /// Look-ups of single keys, the next one last.
     Points(Vec<Vec<u8>>),
-    Ranges(KeyScan),
+    Ranges(Box<KeyScan>),
 }
 
 /// Reads the records in ranges of `_id`, in its order.
@@ -38,11 +38,11 @@ impl IdScan {
             search: if ranges.all_points() {
                 Search::Points(points(&ranges, direction))
             } else {
-                Search::Ranges(KeyScan::new(primary_range(
+                Search::Ranges(Box::new(KeyScan::new(primary_range(
                     primary,
                     ranges.clone(),
                     direction,
-                )))
+                ))))
             },
             ranges,
             direction,

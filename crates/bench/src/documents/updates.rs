@@ -1,8 +1,8 @@
-//! The updates: which documents in which order, which keys, and what they look like.
+//! The updates of documents with very many keys: their order, filters and changes.
 
 use frond_bson::DocBuf;
 
-use super::document::{DEPLOY_TYPE, Documents, Purpose, TIMESLICE, random_text, stream};
+use super::manykeys::{DEPLOY_TYPE, Documents, Purpose, TIMESLICE, random_text, stream};
 
 /// Keys that each update increments.
 pub const KEYS: usize = 5;
@@ -57,7 +57,7 @@ impl Update {
         random_text(seed, Purpose::Text, self.number)
     }
 
-    /// What finds its document.
+    /// The filter that finds its document.
     #[must_use]
     pub fn filter(&self, documents: &Documents) -> DocBuf {
         let identity = documents.identity(self.document);
@@ -74,7 +74,7 @@ impl Update {
         filter
     }
 
-    /// What it does.
+    /// The change.
     #[must_use]
     pub fn change(&self, documents: &Documents) -> DocBuf {
         let mut change = DocBuf::new();
@@ -96,8 +96,8 @@ impl Update {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Source;
-    use crate::manykeys::document::Schema;
+    use crate::documents::Source;
+    use crate::documents::manykeys::Schema;
     use frond_bson::{Doc, Value, doc};
     use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Waits until a store's background work is over, and says what it has cost.
+//! Waits for idle compaction: until a store's background work is done, and measures its cost.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,13 @@ use crate::error::Result;
 use crate::record::Record;
 use crate::usage::{cgroup_peak_mib, disk_bytes, resident_mib};
 
-/// A store is at rest when it has had no job and has written nothing for this long. Frond's engine starts
-/// some of its work only when nobody has committed for a second.
-const QUIET: Duration = Duration::from_secs(2);
+/// A store is idle when it has had no job and has written nothing for this long. Frond's engine starts
+/// some of its work only when there was no commit for a second.
+const IDLE: Duration = Duration::from_secs(2);
 const STEP: Duration = Duration::from_millis(50);
 
 impl Bench {
-    /// Notes the space on disk and in memory.
+    /// Records the space on disk and in memory.
     pub(super) fn set_space(&self, record: &mut Record) {
         let mib = f64::from(1 << 20);
         let disk = disk_bytes(&self.folder) as f64;
@@ -26,16 +26,16 @@ impl Bench {
         }
     }
 
-    /// Brings the store to rest. What is written here is counted with the phase before.
-    pub fn settle(&mut self, phase: &str) -> Result<()> {
+    /// Waits for idle compaction. Its writes are counted with those of the phase before.
+    pub fn wait_until_idle(&mut self, phase: &str) -> Result<()> {
         let before = self.meter.now();
         let start = Instant::now();
         self.engine.flush()?;
         let mut last_work = Instant::now();
         let mut written = self.meter.now().write_bytes;
         let mut at_rest = true;
-        while last_work.elapsed() < QUIET {
-            if start.elapsed() > self.limits.settle {
+        while last_work.elapsed() < IDLE {
+            if start.elapsed() > self.limits.compaction {
                 at_rest = false;
                 break;
             }
@@ -63,7 +63,7 @@ impl Bench {
             record.set(&format!("engine:{name}"), value);
         }
         if !at_rest {
-            let limit = self.limits.settle;
+            let limit = self.limits.compaction;
             record.notes.push(format!("not at rest after {limit:?}"));
         }
         self.keep(&record)

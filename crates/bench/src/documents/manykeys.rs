@@ -1,12 +1,12 @@
 //! Documents with very many keys: `stats.eventnames` holds thousands of integers, whose names share
-//! long prefixes so that comparing two of them is dear.
+//! long prefixes so that comparing two of them is expensive.
 //!
 //! All documents of a schema have the same layout, so document *n* is a template with its own values
 //! patched in.
 
 use clap::ValueEnum;
 
-use crate::document::{Source, field, object_id};
+use super::{Source, Template, object_id, put};
 use crate::random::SplitMix64;
 
 /// What the names of the keys begin with; the number of the key follows.
@@ -118,7 +118,7 @@ pub struct Documents {
     /// How the keys lie in `stats.eventnames`.
     pub groups: Vec<Group>,
     random_values: bool,
-    template: Vec<u8>,
+    template: Template,
     places: Places,
 }
 
@@ -214,35 +214,26 @@ impl Source for Documents {
     }
 
     fn append(&self, number: u64, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend_from_slice(&self.template);
-        let Some(document) = out.get_mut(start..) else {
-            return;
-        };
-        let mut put = |at: usize, bytes: &[u8]| {
-            if let Some(place) = document.get_mut(at..at + bytes.len()) {
-                place.copy_from_slice(bytes);
-            }
-        };
+        let document = self.template.copy_to(out);
         let places = &self.places;
         let identity = self.identity(number);
-        put(places.id, &self.id(number));
-        put(places.appver, &identity.appver.to_le_bytes());
-        put(places.g, &identity.g.to_le_bytes());
-        put(places.guid, identity.guid.as_bytes());
+        put(document, places.id, &self.id(number));
+        put(document, places.appver, &identity.appver.to_le_bytes());
+        put(document, places.g, &identity.g.to_le_bytes());
+        put(document, places.guid, identity.guid.as_bytes());
         for (at, value) in places.timeslice.iter().zip(identity.timeslice) {
-            put(*at, &value.to_le_bytes());
+            put(document, *at, &value.to_le_bytes());
         }
         let text = random_text(self.seed, Purpose::FirstText, number);
-        put(places.random, text.as_bytes());
+        put(document, places.random, text.as_bytes());
         if self.random_values {
             let mut sum = 0;
             for (key, at) in (0..).zip(&places.values) {
                 let value = self.initial_value(number, key);
-                put(*at, &value.to_le_bytes());
+                put(document, *at, &value.to_le_bytes());
                 sum += value;
             }
-            put(places.events, &sum.to_le_bytes());
+            put(document, places.events, &sum.to_le_bytes());
         }
     }
 }
@@ -276,58 +267,39 @@ fn group(schema: Schema, names: &[String]) -> Vec<Group> {
     groups
 }
 
-fn template(names: &[String], groups: &[Group]) -> (Vec<u8>, Places) {
-    let mut out = vec![0; 4];
+fn template(names: &[String], groups: &[Group]) -> (Template, Places) {
+    let mut out = Template::new();
     let mut places = Places {
         values: vec![0; names.len()],
         ..Places::default()
     };
-    places.id = field(&mut out, 0x07, "_id", &[0; 12]);
-    places.appver = field(&mut out, 0x12, "appver", &[0; 8]);
-    text(&mut out, "deploytype", DEPLOY_TYPE);
-    places.g = field(&mut out, 0x12, "g", &[0; 8]);
-    places.guid = text(&mut out, "guid", &"0".repeat(GUID_LETTERS));
-    let timeslice = field(&mut out, 0x03, "timeslice", &[0; 4]);
+    places.id = out.field(0x07, "_id", &[0; 12]);
+    places.appver = out.field(0x12, "appver", &[0; 8]);
+    out.string("deploytype", DEPLOY_TYPE);
+    places.g = out.field(0x12, "g", &[0; 8]);
+    places.guid = out.string("guid", &"0".repeat(GUID_LETTERS));
+    let timeslice = out.open(0x03, "timeslice");
     for (place, name) in places.timeslice.iter_mut().zip(TIMESLICE) {
-        *place = field(&mut out, 0x12, name, &[0; 8]);
+        *place = out.field(0x12, name, &[0; 8]);
     }
-    close(&mut out, timeslice);
-    places.random = text(&mut out, "random", &"0".repeat(RANDOM_LETTERS));
-    let stats = field(&mut out, 0x03, "stats", &[0; 4]);
-    let eventnames = field(&mut out, 0x03, "eventnames", &[0; 4]);
+    out.close(timeslice);
+    places.random = out.string("random", &"0".repeat(RANDOM_LETTERS));
+    let stats = out.open(0x03, "stats");
+    let eventnames = out.open(0x03, "eventnames");
     for group in groups {
-        let inner = group
-            .bucket
-            .as_ref()
-            .map(|bucket| field(&mut out, 0x03, bucket, &[0; 4]));
+        let inner = group.bucket.as_ref().map(|bucket| out.open(0x03, bucket));
         for key in &group.keys {
             let key = *key as usize;
-            places.values[key] = field(&mut out, 0x12, &names[key], &[0; 8]);
+            places.values[key] = out.field(0x12, &names[key], &[0; 8]);
         }
         if let Some(inner) = inner {
-            close(&mut out, inner);
+            out.close(inner);
         }
     }
-    close(&mut out, eventnames);
-    places.events = field(&mut out, 0x12, "events", &[0; 8]);
-    close(&mut out, stats);
-    close(&mut out, 0);
-    (out, places)
-}
-
-/// Ends the document whose length is at `at`.
-fn close(out: &mut Vec<u8>, at: usize) {
-    out.push(0);
-    let length = (out.len() - at) as u32;
-    out[at..at + 4].copy_from_slice(&length.to_le_bytes());
-}
-
-/// Appends a string and returns where its letters begin.
-fn text(out: &mut Vec<u8>, name: &str, letters: &str) -> usize {
-    let mut value = (letters.len() as u32 + 1).to_le_bytes().to_vec();
-    value.extend_from_slice(letters.as_bytes());
-    value.push(0);
-    field(out, 0x02, name, &value) + 4
+    out.close(eventnames);
+    places.events = out.field(0x12, "events", &[0; 8]);
+    out.close(stats);
+    (out.finish(), places)
 }
 
 #[cfg(test)]

@@ -1,36 +1,36 @@
-//! One server's part of an insertion run.
+//! One target's part of an insertion run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use super::Work;
 use super::reads::Reads;
 use crate::collection::Collection;
-use crate::contest::{Contest, Contestant, Ending, Lane, Turn};
-use crate::document::{Generator, Source};
-use crate::error::{Error, Result};
+use crate::documents::Source;
+use crate::documents::insertion::Generator;
+use crate::error::Result;
+use crate::harness::{Ending, Run, Runner, Target, Turn, Workload};
 use crate::load::Load;
 use crate::meter::{Meter, Outcome};
-use crate::monitor::Status;
 use crate::progress::Progress;
 use crate::random::SplitMix64;
 use crate::report::Row;
-use crate::system::{Session, Sizes, settle};
+use crate::sampler::Sampler;
+use crate::system::Status;
+use crate::system::{Session, Sizes};
 use crate::threads::with_each;
-use crate::watch::Watch;
 
 /// Keeps the random numbers of reads apart from those of documents.
 const READS: u64 = 0x5245_4144;
 
-/// Connections, and what was done so far.
-pub struct InsertLane<'a> {
-    contest: &'a Contest,
-    contestant: &'a Contestant,
+/// Connections, and the results so far.
+pub struct InsertRunner<'a> {
+    run: &'a Run,
+    target: &'a Target,
     work: &'a Work,
     source: &'a Generator,
     collection: Collection,
-    /// Looks on and counts.
+    /// Samples and counts.
     watcher: Box<dyn Session>,
     workers: Vec<Worker>,
     meter: Meter,
@@ -48,15 +48,15 @@ pub struct InsertLane<'a> {
     ending: Ending,
 }
 
-/// A connection and what it does.
+/// A connection, for inserts or for reads.
 struct Worker {
     session: Box<dyn Session>,
     /// Where it reads; `None` for one that inserts.
     reads: Option<SplitMix64>,
 }
 
-/// What a lane leaves.
-pub struct Ended {
+/// The results of a target.
+pub struct Results {
     /// How it ended.
     pub ending: Ending,
     /// Documents, times, latencies.
@@ -71,33 +71,28 @@ pub struct Ended {
     pub status: [Status; 2],
 }
 
-impl<'a> InsertLane<'a> {
+impl<'a> InsertRunner<'a> {
     /// Connects, checks the settings against the server's limits, and makes the collection ready.
     pub fn open(
-        contest: &'a Contest,
-        contestant: &'a Contestant,
+        run: &'a Run,
+        target: &'a Target,
         work: &'a Work,
         source: &'a Generator,
     ) -> Result<Self> {
-        let servers = &contest.servers;
-        let collection = contestant.collection(servers.db.as_deref(), work.collection())?;
-        let concern = contestant.concern(work.write_concern, work.journal, 1)?;
-        let mut watcher = contestant.connect(&contest.stop)?;
-        watcher.check_batch(concern.acknowledged, work.batch, source.document_bytes())?;
-        if servers.drop {
-            watcher.drop_collection(&collection)?;
-        }
-        let already = watcher.count(&collection)?;
-        if already > 0 && !work.keep {
-            return Err(Error::Settings(format!(
-                "{collection} of {} holds {already} documents: --drop drops them, --keep keeps them",
-                contestant.label
-            )));
-        }
+        let options = &run.options;
+        let collection = target.collection(options.db.as_deref(), work.collection())?;
+        let concern = target.concern(&work.write, 1)?;
+        let mut watcher = target.connect(&run.stop)?;
+        watcher.check_batch(
+            concern.acknowledged,
+            work.write.batch,
+            source.document_bytes(),
+        )?;
+        let already = target.make_empty(watcher.as_mut(), &collection, options, Some(work.keep))?;
         watcher.create(&collection, &work.definition())?;
         let before = watcher.status()?;
         let mut workers = Vec::new();
-        for session in contestant.connect_all(usize::from(work.threads), &contest.stop)? {
+        for session in target.connect_all(usize::from(work.write.threads), &run.stop)? {
             workers.push(Worker {
                 session,
                 reads: None,
@@ -107,22 +102,22 @@ impl<'a> InsertLane<'a> {
             worker.session.insert_into(&collection, concern)?;
         }
         for (number, session) in
-            (0..).zip(contestant.connect_all(usize::from(work.readers), &contest.stop)?)
+            (0..).zip(target.connect_all(usize::from(work.readers), &run.stop)?)
         {
             workers.push(Worker {
                 session,
-                reads: Some(SplitMix64::new(servers.seed ^ READS, number)),
+                reads: Some(SplitMix64::new(options.seed ^ READS, number)),
             });
         }
         let documents = work.documents();
-        let meter = Meter::start(documents, Arc::clone(&contest.stop));
+        let meter = Meter::start(documents, Arc::clone(&run.stop));
         meter.pause();
-        let finds = Meter::start(0, Arc::clone(&contest.stop));
+        let finds = Meter::start(0, Arc::clone(&run.stop));
         finds.pause();
-        Ok(InsertLane {
-            progress: Progress::new(&contestant.label, documents, "documents", servers.quiet),
-            contest,
-            contestant,
+        Ok(InsertRunner {
+            progress: Progress::new(target.label(), documents, "documents", options.quiet),
+            run,
+            target,
             work,
             source,
             collection,
@@ -140,11 +135,24 @@ impl<'a> InsertLane<'a> {
         })
     }
 
-    /// What is left of it.
-    #[must_use]
-    pub fn end(self) -> Ended {
+    /// Checks the count, and reads the sizes after idle compaction.
+    fn check_and_measure(&mut self) -> Result<()> {
+        let expected = self.already + self.meter.documents();
+        let watcher = self.watcher.as_mut();
+        // Without acknowledgement, the count is the only proof that the documents are in.
+        self.run.check_count(watcher, &self.collection, expected)?;
+        self.after = self.run.wait_until_idle(watcher)?;
+        self.sizes = self.watcher.sizes(&self.collection)?;
+        Ok(())
+    }
+}
+
+impl Runner for InsertRunner<'_> {
+    type Results = Results;
+
+    fn into_results(self) -> Results {
         self.progress.finish();
-        Ended {
+        Results {
             ending: self.ending,
             outcome: self.meter.end(),
             finds: self.finds.end(),
@@ -154,44 +162,18 @@ impl<'a> InsertLane<'a> {
         }
     }
 
-    fn time_is_up(&self) -> bool {
-        let limit = self.contest.limit();
-        limit.is_some_and(|limit| self.meter.elapsed() >= limit)
-    }
-
-    /// Counts, and asks what the collection takes.
-    fn look(&mut self) -> Result<()> {
-        // This is what a run without acknowledgement has to show for itself.
-        let expected = self.already + self.meter.documents();
-        let counted = self.watcher.count(&self.collection)?;
-        if counted != expected {
-            return Err(Error::Wrong(format!(
-                "{} holds {counted} documents instead of {expected}",
-                self.collection
-            )));
-        }
-        let longest = self.contest.servers.longest_settle();
-        let go_on = || self.contest.go_on();
-        self.after = settle(self.watcher.as_mut(), longest, &go_on)?;
-        self.sizes = self.watcher.sizes(&self.collection)?;
-        Ok(())
-    }
-}
-
-impl Lane for InsertLane<'_> {
     fn turn(&mut self) -> Result<Turn> {
         let documents = self.work.documents();
-        let end = (self.next + documents.div_ceil(u64::from(self.contest.turns()))).min(documents);
-        let load = Load::new(self.source, self.next..end, self.work.batch);
+        let end = (self.next + documents.div_ceil(u64::from(self.run.turns()))).min(documents);
+        let load = Load::new(self.source, self.next..end, self.work.write.batch);
         self.next = end;
-        let limit = self.contest.limit();
         let Self {
             workers,
             meter,
             finds,
             watcher,
-            contest,
-            contestant,
+            run,
+            target,
             work,
             progress,
             rows,
@@ -200,18 +182,18 @@ impl Lane for InsertLane<'_> {
             ..
         } = self;
         let own_time = meter.elapsed();
-        let mut watch = Watch {
-            contest,
+        let mut watch = Sampler {
+            run,
             name: work.name(),
-            label: &contestant.label,
+            label: target.label(),
             watcher: watcher.as_mut(),
             progress,
             own_time,
-            time_left: limit.map_or(Duration::MAX, |limit| limit.saturating_sub(own_time)),
+            time_left: run.time_left(own_time),
             others: 0,
             rows: Some(rows),
         };
-        let inserting = AtomicUsize::new(usize::from(work.threads));
+        let inserting = AtomicUsize::new(usize::from(work.write.threads));
         let fields = work.indexed_fields();
         let reads = Reads {
             source,
@@ -242,13 +224,13 @@ impl Lane for InsertLane<'_> {
         if let Some(error) = self.meter.take_error() {
             return Err(error);
         }
-        self.contest.go_on()?;
+        self.run.go_on()?;
         let done = self.next == documents;
-        let time_is_up = self.time_is_up();
+        let time_is_up = self.run.time_left(self.meter.elapsed()).is_zero();
         if !done && !time_is_up {
             return Ok(Turn::More);
         }
-        self.look()?;
+        self.check_and_measure()?;
         let whole = self.meter.documents() == documents;
         Ok(if whole { Turn::Done } else { Turn::TimeUp })
     }
@@ -257,8 +239,7 @@ impl Lane for InsertLane<'_> {
         self.ending = ending;
         // Connections are not needed any more, and the server may want their memory.
         self.workers.clear();
-        if let Err(error) = self.contest.leave(self.watcher.as_mut(), &self.collection) {
-            eprintln!("frond bench: {}: {error}", self.contestant.label);
-        }
+        self.run
+            .drop_collections(self.target, self.watcher.as_mut(), [&self.collection]);
     }
 }

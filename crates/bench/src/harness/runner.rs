@@ -1,25 +1,25 @@
-//! Servers take turns.
+//! Running the targets in turns.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 
-/// Whether a lane has more to do.
+/// What a runner has left to do after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It wants another turn.
+    /// More work.
     More,
-    /// It has done all.
+    /// Nothing.
     Done,
-    /// Its time is up.
+    /// Nothing, since its time is up.
     TimeUp,
 }
 
-/// How a lane ended.
+/// How a runner ended.
 #[derive(Debug, Default)]
 pub enum Ending {
-    /// It has not, yet.
+    /// It has not ended yet.
     #[default]
     Open,
     /// All was done.
@@ -44,29 +44,35 @@ impl fmt::Display for Ending {
     }
 }
 
-/// One server's part in a workload.
-pub trait Lane {
+/// One target's part of a workload.
+pub trait Runner {
     /// Does the next part of the work.
     fn turn(&mut self) -> Result<Turn>;
 
-    /// Is told how it ended. It is not asked for turns any more.
+    /// Called once, after the last turn.
     fn ended(&mut self, ending: Ending);
+
+    /// What it measured.
+    type Results;
+
+    /// Ends it.
+    fn into_results(self) -> Self::Results;
 }
 
-/// Lets lanes take turns until all have ended. An error ends the lane that had it, the user's wish
-/// ends all. Returns the first error.
-pub fn alternate(lanes: &mut [impl Lane], stop: &AtomicBool) -> Result<()> {
-    let mut open: Vec<bool> = vec![true; lanes.len()];
+/// Calls the runners in turns until all have ended. An error ends its runner; a stop by the user ends
+/// all. Returns the first error.
+pub fn alternate(runners: &mut [impl Runner], stop: &AtomicBool) -> Result<()> {
+    let mut open: Vec<bool> = vec![true; runners.len()];
     let mut first_error = None;
     while open.contains(&true) {
-        for (lane, open) in lanes.iter_mut().zip(&mut open) {
+        for (runner, open) in runners.iter_mut().zip(&mut open) {
             if !*open {
                 continue;
             }
             let result = if stop.load(Ordering::Relaxed) {
                 Err(Error::Stopped)
             } else {
-                lane.turn()
+                runner.turn()
             };
             let ending = match result {
                 Ok(Turn::More) => continue,
@@ -81,7 +87,7 @@ pub fn alternate(lanes: &mut [impl Lane], stop: &AtomicBool) -> Result<()> {
                     ending
                 }
             };
-            lane.ended(ending);
+            runner.ended(ending);
             *open = false;
         }
     }
@@ -94,14 +100,18 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    struct Played<'a> {
+    struct Fake<'a> {
         name: &'static str,
         turns: Vec<Result<Turn>>,
         seen: &'a RefCell<Vec<String>>,
         stop: &'a AtomicBool,
     }
 
-    impl Lane for Played<'_> {
+    impl Runner for Fake<'_> {
+        type Results = ();
+
+        fn into_results(self) {}
+
         fn turn(&mut self) -> Result<Turn> {
             self.seen.borrow_mut().push(self.name.to_owned());
             if self.turns.is_empty() {
@@ -118,25 +128,25 @@ mod tests {
         }
     }
 
-    fn play(lanes: Vec<(&'static str, Vec<Result<Turn>>)>) -> (String, Result<()>) {
+    fn run(runners: Vec<(&'static str, Vec<Result<Turn>>)>) -> (String, Result<()>) {
         let (seen, stop) = (RefCell::default(), AtomicBool::new(false));
-        let mut lanes: Vec<Played<'_>> = lanes
+        let mut runners: Vec<Fake<'_>> = runners
             .into_iter()
-            .map(|(name, turns)| Played {
+            .map(|(name, turns)| Fake {
                 name,
                 turns,
                 seen: &seen,
                 stop: &stop,
             })
             .collect();
-        let result = alternate(&mut lanes, &stop);
-        drop(lanes);
+        let result = alternate(&mut runners, &stop);
+        drop(runners);
         (seen.into_inner().join(", "), result)
     }
 
     #[test]
-    fn lanes_alternate_until_each_is_done() {
-        let (seen, result) = play(vec![
+    fn runners_alternate_until_each_is_done() {
+        let (seen, result) = run(vec![
             ("a", vec![Ok(Turn::More), Ok(Turn::Done)]),
             ("b", vec![Ok(Turn::More), Ok(Turn::More), Ok(Turn::TimeUp)]),
         ]);
@@ -145,9 +155,9 @@ mod tests {
     }
 
     #[test]
-    fn an_error_ends_its_lane_only() {
+    fn an_error_ends_its_runner_only() {
         let wrong = || Err(Error::Wrong("five".to_owned()));
-        let (seen, result) = play(vec![
+        let (seen, result) = run(vec![
             ("a", vec![wrong()]),
             ("b", vec![Ok(Turn::More), Ok(Turn::Done)]),
         ]);
@@ -157,7 +167,7 @@ mod tests {
 
     #[test]
     fn the_users_wish_ends_all() {
-        let (seen, result) = play(vec![("a", vec![]), ("b", vec![Ok(Turn::More)])]);
+        let (seen, result) = run(vec![("a", vec![]), ("b", vec![Ok(Turn::More)])]);
         assert_eq!(seen, "a, b: stopped, a: stopped");
         assert!(matches!(result, Err(Error::Stopped)));
     }

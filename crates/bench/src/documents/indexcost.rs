@@ -1,7 +1,6 @@
-//! The documents of the workload that asks what an index costs: 2,400 bytes, of which the name is
-//! indexed.
+//! The documents of the workload on the cost of an index: 2,400 bytes with an indexed name.
 
-use crate::document::{Source, field, object_id};
+use super::{Source, Template, object_id, put};
 use crate::random::SplitMix64;
 
 /// First names of seven letters, so that all documents have the same length.
@@ -47,7 +46,7 @@ const DATE_SPAN_MS: u64 = 20 * 365 * 24 * 3600 * 1000;
 #[derive(Clone, Debug)]
 pub struct Documents {
     seed: u64,
-    template: Vec<u8>,
+    template: Template,
     id_at: usize,
     name_at: usize,
     some_id_at: usize,
@@ -58,19 +57,16 @@ impl Documents {
     /// Documents `{_id, name, someId1, str1, date1, bio}`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let mut template = vec![0; 4];
-        let id_at = field(&mut template, 0x07, "_id", &[0; 12]);
-        let name_at = text(&mut template, "name", WANTED);
-        let some_id_at = field(&mut template, 0x12, "someId1", &[0; 8]);
-        text(&mut template, "str1", "U");
-        let date_at = field(&mut template, 0x09, "date1", &[0; 8]);
-        text(&mut template, "bio", &BIO.repeat(100));
-        template.push(0);
-        let length = template.len() as u32;
-        template[..4].copy_from_slice(&length.to_le_bytes());
+        let mut template = Template::new();
+        let id_at = template.field(0x07, "_id", &[0; 12]);
+        let name_at = template.string("name", WANTED);
+        let some_id_at = template.field(0x12, "someId1", &[0; 8]);
+        template.string("str1", "U");
+        let date_at = template.field(0x09, "date1", &[0; 8]);
+        template.string("bio", &BIO.repeat(100));
         Documents {
             seed,
-            template,
+            template: template.finish(),
             id_at,
             name_at,
             some_id_at,
@@ -105,32 +101,20 @@ impl Source for Documents {
     }
 
     fn append(&self, number: u64, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend_from_slice(&self.template);
-        let Some(document) = out.get_mut(start..) else {
-            return;
-        };
-        let mut put = |at: usize, bytes: &[u8]| {
-            document[at..at + bytes.len()].copy_from_slice(bytes);
-        };
+        let document = self.template.copy_to(out);
         let name = self.name(number);
         let (first, last) = (FIRST[(name / 64) as usize], LAST[(name % 64) as usize]);
         let date = DATE_FROM_MS + SplitMix64::new(self.seed, number).below(DATE_SPAN_MS);
-        put(self.id_at, &object_id(self.seed, number));
-        put(self.name_at, first.as_bytes());
-        put(self.name_at + first.len() + 1, last.as_bytes());
-        put(self.some_id_at, &(1_000_000 + number).to_le_bytes());
-        put(self.date_at, &date.to_le_bytes());
+        put(document, self.id_at, &object_id(self.seed, number));
+        put(document, self.name_at, first.as_bytes());
+        put(document, self.name_at + first.len() + 1, last.as_bytes());
+        put(
+            document,
+            self.some_id_at,
+            &(1_000_000 + number).to_le_bytes(),
+        );
+        put(document, self.date_at, &date.to_le_bytes());
     }
-}
-
-/// Appends a string, and returns where its characters begin.
-fn text(out: &mut Vec<u8>, name: &str, text: &str) -> usize {
-    let mut value = Vec::with_capacity(text.len() + 5);
-    value.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
-    value.extend_from_slice(text.as_bytes());
-    value.push(0);
-    field(out, 0x02, name, &value) + 4
 }
 
 #[cfg(test)]

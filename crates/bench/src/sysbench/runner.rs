@@ -1,23 +1,24 @@
-//! One server's part of a run of Sysbench: load, transactions at each thread level, sizes.
+//! One target's part of a run of Sysbench: load, transactions at each thread level, sizes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::document::Documents;
 use super::drive::Slice;
 use super::options::Work;
 use super::tally::{Level, Tally};
-use super::transaction::Tables;
-use crate::contest::{Contest, Contestant, Ending, Lane, Turn};
-use crate::document::Source;
-use crate::error::{Error, Result};
+use super::transaction::Dataset;
+use crate::documents::Source;
+use crate::documents::sysbench::Documents;
+use crate::error::Result;
+use crate::format::thousands;
+use crate::harness::{Ending, Run, Runner, Target, Turn};
 use crate::load::Load;
 use crate::meter::{Meter, Percentiles};
 use crate::progress::Progress;
-use crate::report::{Row, thousands};
-use crate::system::{Compression, Definition, Index, Session, Sizes, WriteConcern, settle};
+use crate::report::Row;
+use crate::sampler::Sampler;
+use crate::system::{Compression, Definition, Index, Session, Sizes, WriteConcern};
 use crate::threads::with_each;
-use crate::watch::Watch;
 
 /// The index of the original.
 const INDEX: Index = Index {
@@ -40,7 +41,7 @@ enum Step {
     Ran,
 }
 
-/// All that is done, each step with its compression.
+/// All steps, each with its compression.
 fn steps(work: &Work, turns: u32) -> Vec<(usize, Step)> {
     let (slices, _) = work.slices(turns);
     let mut steps = Vec::new();
@@ -98,9 +99,9 @@ pub struct Ran {
     pub level: Level,
 }
 
-/// What a lane leaves.
+/// The results of a target.
 #[derive(Default)]
-pub struct Ended {
+pub struct Results {
     /// How it ended.
     pub ending: Ending,
     /// Loads, by compression.
@@ -113,13 +114,13 @@ pub struct Ended {
     pub rows: Vec<Row>,
 }
 
-/// Connections, and what was done so far.
-pub struct SysbenchLane<'a> {
-    contest: &'a Contest,
-    contestant: &'a Contestant,
+/// Connections, and the results so far.
+pub struct SysbenchRunner<'a> {
+    run: &'a Run,
+    target: &'a Target,
     work: &'a Work,
-    tables: Tables,
-    /// Looks on, makes collections, takes sizes.
+    dataset: Dataset,
+    /// Samples, creates collections, reads sizes.
     watcher: Box<dyn Session>,
     loaders: Vec<Box<dyn Session>>,
     threads: Vec<Box<dyn Session>>,
@@ -132,40 +133,34 @@ pub struct SysbenchLane<'a> {
     own_time: Duration,
     /// Of transactions.
     run_time: Duration,
-    /// The same when what the user sees began.
+    /// `run_time` when the progress bar started.
     shown_from: Duration,
     slices: u64,
     progress: Option<Progress>,
-    ended: Ended,
+    results: Results,
 }
 
-impl<'a> SysbenchLane<'a> {
+impl<'a> SysbenchRunner<'a> {
     /// Connects, and refuses settings that this server would refuse.
-    pub fn open(contest: &'a Contest, contestant: &'a Contestant, work: &'a Work) -> Result<Self> {
-        let servers = &contest.servers;
+    pub fn open(run: &'a Run, target: &'a Target, work: &'a Work) -> Result<Self> {
+        let options = &run.options;
         let documents = work.documents();
-        let mut watcher = contestant.connect(&contest.stop)?;
+        let mut watcher = target.connect(&run.stop)?;
         let mut collections = Vec::new();
         for number in 1..=work.collections {
             let name = format!("sbtest{number}");
-            let collection = contestant.collection(servers.db.as_deref(), &name)?;
-            let already = watcher.count(&collection)?;
-            if already > 0 && !servers.drop {
-                return Err(Error::Settings(format!(
-                    "{collection} of {} holds {already} documents: --drop drops them",
-                    contestant.label
-                )));
-            }
-            collections.push((collection, Documents::new(servers.seed, number, documents)));
+            let collection = target.collection(options.db.as_deref(), &name)?;
+            target.make_empty(watcher.as_mut(), &collection, options, None)?;
+            collections.push((collection, Documents::new(options.seed, number, documents)));
         }
         if let Some((_, documents)) = collections.first() {
             watcher.check_batch(true, work.batch, documents.document_bytes())?;
         }
-        Ok(SysbenchLane {
-            contest,
-            contestant,
+        Ok(SysbenchRunner {
+            run,
+            target,
             work,
-            tables: Tables {
+            dataset: Dataset {
                 collections,
                 documents,
                 missing_allowed: None,
@@ -173,7 +168,7 @@ impl<'a> SysbenchLane<'a> {
             watcher,
             loaders: Vec::new(),
             threads: Vec::new(),
-            steps: steps(work, contest.turns()).into_iter(),
+            steps: steps(work, run.turns()).into_iter(),
             meter: None,
             tally: None,
             compression: None,
@@ -182,29 +177,8 @@ impl<'a> SysbenchLane<'a> {
             shown_from: Duration::ZERO,
             slices: 0,
             progress: None,
-            ended: Ended::default(),
+            results: Results::default(),
         })
-    }
-
-    /// What is left of it.
-    #[must_use]
-    pub fn end(mut self) -> Ended {
-        self.keep_load();
-        self.keep_level();
-        if let Some(progress) = self.progress.take() {
-            progress.finish();
-        }
-        self.ended
-    }
-
-    fn is_null(&self) -> bool {
-        self.contestant.description.null
-    }
-
-    /// What is left of the longest time that a server may take.
-    fn time_left(&self) -> Duration {
-        let limit = self.contest.limit().unwrap_or(Duration::MAX);
-        limit.saturating_sub(self.own_time)
     }
 
     fn create(&mut self, compression: usize) -> Result<()> {
@@ -214,16 +188,16 @@ impl<'a> SysbenchLane<'a> {
             indexes: vec![INDEX],
             compression: self.compression,
         };
-        for (collection, _) in &self.tables.collections {
-            self.contest.go_on()?;
-            // What another compression left is this run's own.
-            if self.contest.servers.drop || compression > 0 {
+        for (collection, _) in &self.dataset.collections {
+            self.run.go_on()?;
+            // Collections of an earlier compression were created by this run.
+            if self.run.options.drop || compression > 0 {
                 self.watcher.drop_collection(collection)?;
             }
             self.watcher.create(collection, &definition)?;
         }
         let total = u64::from(self.work.documents()) * u64::from(self.work.collections);
-        let meter = Meter::start(total, Arc::clone(&self.contest.stop));
+        let meter = Meter::start(total, Arc::clone(&self.run.stop));
         meter.pause();
         self.meter = Some(meter);
         self.show_of(total, "documents");
@@ -235,23 +209,20 @@ impl<'a> SysbenchLane<'a> {
         if let Some(progress) = self.progress.take() {
             progress.finish();
         }
-        let quiet = self.contest.servers.quiet;
-        self.progress = Some(Progress::new(&self.contestant.label, total, unit, quiet));
+        let quiet = self.run.options.quiet;
+        self.progress = Some(Progress::new(self.target.label(), total, unit, quiet));
     }
 
     /// Loads collections, a thread for each.
     fn load(&mut self, first: usize) -> Result<()> {
-        let concern = WriteConcern {
-            acknowledged: true,
-            journal: false,
-        };
+        let concern = WriteConcern::ACKNOWLEDGED;
         let together = usize::from(self.work.load_threads);
-        let collections = self.tables.collections.iter().skip(first).take(together);
+        let collections = self.dataset.collections.iter().skip(first).take(together);
         let documents = 0..u64::from(self.work.documents());
         let mut loads = Vec::new();
         for (index, (collection, source)) in collections.enumerate() {
             if self.loaders.len() <= index {
-                let session = self.contestant.connect(&self.contest.stop)?;
+                let session = self.target.connect(&self.run.stop)?;
                 self.loaders.push(session);
             }
             if let Some(session) = self.loaders.get_mut(index) {
@@ -259,14 +230,14 @@ impl<'a> SysbenchLane<'a> {
             }
             loads.push(Load::new(source, documents.clone(), self.work.batch));
         }
-        let time_left = self.time_left();
+        let time_left = self.run.time_left(self.own_time);
         let (Some(meter), Some(progress)) = (&self.meter, &mut self.progress) else {
             return Ok(());
         };
-        let mut watch = Watch {
-            contest: self.contest,
+        let mut watch = Sampler {
+            run: self.run,
             name: "sysbench load",
-            label: &self.contestant.label,
+            label: self.target.label(),
             watcher: self.watcher.as_mut(),
             progress,
             own_time: self.own_time,
@@ -287,17 +258,17 @@ impl<'a> SysbenchLane<'a> {
         watched?;
         match meter.take_error() {
             Some(error) => Err(error),
-            None => self.contest.go_on(),
+            None => self.run.go_on(),
         }
     }
 
-    /// Puts the load, whole or not, among what is done.
+    /// Adds the load, complete or not, to the results.
     fn keep_load(&mut self) {
         let Some(meter) = self.meter.take() else {
             return;
         };
         let outcome = meter.end();
-        self.ended.loads.push(Loaded {
+        self.results.loads.push(Loaded {
             compression: self.compression,
             documents: outcome.documents,
             elapsed: outcome.elapsed,
@@ -308,7 +279,7 @@ impl<'a> SysbenchLane<'a> {
     /// The same with the thread level.
     fn keep_level(&mut self) {
         if let Some((threads, tally)) = self.tally.take() {
-            self.ended.levels.push(Ran {
+            self.results.levels.push(Ran {
                 compression: self.compression,
                 threads,
                 level: tally.level(),
@@ -323,27 +294,27 @@ impl<'a> SysbenchLane<'a> {
         }
         let count = usize::from(threads);
         while self.threads.len() < count {
-            self.contest.go_on()?;
-            let session = self.contestant.connect(&self.contest.stop)?;
+            self.run.go_on()?;
+            let session = self.target.connect(&self.run.stop)?;
             self.threads.push(session);
         }
         // A document is gone for a moment while a thread replaces it; a thread that is alone sees
         // all of them. Reading 100 takes so long that one thread may replace two meanwhile.
         let others = u64::from(threads - 1);
-        self.tables.missing_allowed = (!self.is_null()).then_some(others * 2);
-        let (_, time) = self.work.slices(self.contest.turns());
-        let time = time.min(self.time_left());
+        self.dataset.missing_allowed = (!self.target.is_null()).then_some(others * 2);
+        let (_, time) = self.work.slices(self.run.turns());
+        let time = time.min(self.run.time_left(self.own_time));
         self.slices += 1;
         let (Some((_, tally)), Some(progress)) = (&self.tally, &mut self.progress) else {
             return Ok(());
         };
         let slice = Slice {
-            tables: &self.tables,
+            dataset: &self.dataset,
             tally,
             time,
-            seed: self.contest.servers.seed,
+            seed: self.run.options.seed,
             number: self.slices,
-            stop: &self.contest.stop,
+            stop: &self.run.stop,
         };
         let name = match threads {
             1 => "sysbench 1 thread".to_owned(),
@@ -353,12 +324,12 @@ impl<'a> SysbenchLane<'a> {
         let shown_from = self.shown_from;
         let mut last = Duration::ZERO;
         let sessions = self.threads.get_mut(..count).unwrap_or_default();
-        let result = slice.run(sessions, self.contest.servers.every(), |elapsed| {
+        let result = slice.run(sessions, self.run.options.every(), |elapsed| {
             let interval = tally.take_interval();
             let seconds = elapsed.saturating_sub(last).as_secs_f64();
             let per_s = interval.transactions as f64 / seconds.max(1e-9);
             last = elapsed;
-            let figures = self.watcher.status().map(|status| status.figures);
+            let memory = self.watcher.status().map(|status| status.memory);
             let row = Row {
                 elapsed_s: (own_before + elapsed).as_secs_f64(),
                 count: tally.transactions(),
@@ -366,15 +337,13 @@ impl<'a> SysbenchLane<'a> {
                 p50_ms: interval.latency.p50_ms,
                 p99_ms: interval.latency.p99_ms,
                 max_ms: interval.latency.max_ms,
-                figures: figures.unwrap_or_default(),
+                memory: memory.unwrap_or_default(),
             };
-            self.contest
-                .trace
-                .add(&name, &self.contestant.label, &row)?;
+            self.run.trace.add(&name, self.target.label(), &row)?;
             // What is left of an interval when all threads are done says little about speed.
-            if seconds > self.contest.servers.report_every / 2.0 {
+            if seconds > self.run.options.report_every / 2.0 {
                 let elapsed_s = (run_before + elapsed).as_secs_f64();
-                self.ended.rows.push(Row { elapsed_s, ..row });
+                self.results.rows.push(Row { elapsed_s, ..row });
             }
             progress.tell(
                 (run_before + elapsed).saturating_sub(shown_from).as_secs(),
@@ -389,35 +358,26 @@ impl<'a> SysbenchLane<'a> {
         self.own_time += last;
         self.run_time += last;
         result?;
-        self.contest.go_on()
+        self.run.go_on()
     }
 
-    /// Counts, waits until the server is at rest, and takes sizes.
+    /// Checks the counts, waits for idle compaction, and reads sizes.
     fn take_sizes(&mut self, after_run: bool) -> Result<()> {
-        if self.is_null() {
+        if self.target.is_null() {
             return Ok(());
         }
         let expected = u64::from(self.work.documents());
-        for (collection, _) in &self.tables.collections {
-            let counted = self.watcher.count(collection)?;
-            if counted != expected {
-                return Err(Error::Wrong(format!(
-                    "{collection} holds {counted} documents instead of {expected}"
-                )));
-            }
+        for (collection, _) in &self.dataset.collections {
+            self.run
+                .check_count(self.watcher.as_mut(), collection, expected)?;
         }
-        let go_on = || self.contest.go_on();
-        settle(
-            self.watcher.as_mut(),
-            self.contest.servers.longest_settle(),
-            &go_on,
-        )?;
+        self.run.wait_until_idle(self.watcher.as_mut())?;
         let mut sum = Sizes::default();
-        for (index, (collection, _)) in self.tables.collections.iter().enumerate() {
+        for (index, (collection, _)) in self.dataset.collections.iter().enumerate() {
             let sizes = self.watcher.sizes(collection)?;
             sum = if index == 0 { sizes } else { add(&sum, &sizes) };
         }
-        self.ended.sizes.push(Size {
+        self.results.sizes.push(Size {
             compression: self.compression,
             after_run,
             sizes: sum,
@@ -451,7 +411,18 @@ impl<'a> SysbenchLane<'a> {
     }
 }
 
-impl Lane for SysbenchLane<'_> {
+impl Runner for SysbenchRunner<'_> {
+    type Results = Results;
+
+    fn into_results(mut self) -> Results {
+        self.keep_load();
+        self.keep_level();
+        if let Some(progress) = self.progress.take() {
+            progress.finish();
+        }
+        self.results
+    }
+
     fn turn(&mut self) -> Result<Turn> {
         let Some((compression, step)) = self.steps.next() else {
             return Ok(Turn::Done);
@@ -460,7 +431,7 @@ impl Lane for SysbenchLane<'_> {
         if self.steps.len() == 0 {
             return Ok(Turn::Done);
         }
-        if !self.time_left().is_zero() {
+        if !self.run.time_left(self.own_time).is_zero() {
             return Ok(Turn::More);
         }
         // What was run without its last slices still has its sizes.
@@ -471,19 +442,16 @@ impl Lane for SysbenchLane<'_> {
     }
 
     fn ended(&mut self, ending: Ending) {
-        self.ended.ending = ending;
+        self.results.ending = ending;
         // Connections are not needed any more, and the server may want their memory.
         self.loaders.clear();
         self.threads.clear();
         if let Some(progress) = self.progress.take() {
             progress.finish();
         }
-        for (collection, _) in &self.tables.collections {
-            if let Err(error) = self.contest.leave(self.watcher.as_mut(), collection) {
-                eprintln!("frond bench: {}: {error}", self.contestant.label);
-                return;
-            }
-        }
+        let collections = self.dataset.collections.iter().map(|(name, _)| name);
+        self.run
+            .drop_collections(self.target, self.watcher.as_mut(), collections);
     }
 }
 

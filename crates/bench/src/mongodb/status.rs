@@ -1,18 +1,11 @@
-//! What the server says about itself while a run goes on.
+//! What `serverStatus`, `buildInfo` and `hostInfo` report.
 
 use frond_bson::{Doc, DocBuf, Value, doc};
 
 use crate::client::Client;
 use crate::error::Result;
-
-/// The server's own figures at one moment. `None` where it does not tell.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Figures {
-    /// Resident memory of the server's process, in MiB.
-    pub resident_mib: Option<f64>,
-    /// What its cache holds, in MiB.
-    pub cache_mib: Option<f64>,
-}
+use crate::null::BUILD_INFO_FIELD;
+use crate::system::{MemoryUsage, OPERATIONS, Status};
 
 /// Where servers report the bytes in their cache, in `serverStatus`.
 const CACHE_BYTES: &[&[&str]] = &[
@@ -20,23 +13,35 @@ const CACHE_BYTES: &[&[&str]] = &[
     &["wiredTiger", "cache", "bytes currently in the cache"],
 ];
 
-impl Figures {
-    /// Asks the server. Figures are a help, not what is measured, so a server that does not
-    /// answer gives none.
-    #[must_use]
-    pub fn ask(client: &mut Client) -> Figures {
-        client
-            .command("admin", &doc! { "serverStatus": 1 })
-            .map(|reply| Figures::read(&reply))
-            .unwrap_or_default()
-    }
+const LOG_BYTES: &[&[&str]] = &[
+    &["frond", "log", "bytes written"],
+    &["wiredTiger", "log", "log bytes written"],
+];
 
-    fn read(status: &Doc) -> Figures {
-        let cache = first_at(status, CACHE_BYTES).map(|bytes| bytes / 1024.0 / 1024.0);
-        Figures {
+const DATA_BYTES: &[&[&str]] = &[
+    &["frond", "disk", "bytes written"],
+    &["wiredTiger", "block-manager", "bytes written"],
+];
+
+/// Asks the server for its counters.
+pub fn status(client: &mut Client) -> Result<Status> {
+    let reply = client.command("admin", &doc! { "serverStatus": 1 })?;
+    Ok(read_status(&reply))
+}
+
+fn read_status(status: &Doc) -> Status {
+    Status {
+        operations: OPERATIONS.map(|name| number_at(status, &["opcounters", name])),
+        log_bytes: first_at(status, LOG_BYTES),
+        data_bytes: first_at(status, DATA_BYTES),
+        network_in: number_at(status, &["network", "bytesIn"]),
+        network_out: number_at(status, &["network", "bytesOut"]),
+        connections: number_at(status, &["connections", "current"]),
+        virtual_mib: number_at(status, &["mem", "virtual"]),
+        memory: MemoryUsage {
             resident_mib: number_at(status, &["mem", "resident"]),
-            cache_mib: cache,
-        }
+            cache_mib: first_at(status, CACHE_BYTES).map(|bytes| bytes / 1024.0 / 1024.0),
+        },
     }
 }
 
@@ -53,62 +58,7 @@ fn number_at(doc: &Doc, path: &[&str]) -> Option<f64> {
     }
 }
 
-/// What the server counted since it started, and what it uses now. `None` where it does not tell.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Status {
-    /// Operations, in the order of [`OPERATIONS`].
-    pub operations: [Option<f64>; 6],
-    /// Bytes written to the log.
-    pub log_bytes: Option<f64>,
-    /// Bytes written to data files.
-    pub data_bytes: Option<f64>,
-    /// Bytes that came over the network.
-    pub network_in: Option<f64>,
-    /// Bytes that went over the network.
-    pub network_out: Option<f64>,
-    /// Connections open now.
-    pub connections: Option<f64>,
-    /// Virtual memory of the process now, in MiB.
-    pub virtual_mib: Option<f64>,
-    /// What [`Figures`] tells.
-    pub figures: Figures,
-}
-
-/// The names in `opcounters`, in the order in which mongostat shows them.
-pub const OPERATIONS: [&str; 6] = ["insert", "query", "update", "delete", "getmore", "command"];
-
-const LOG_BYTES: &[&[&str]] = &[
-    &["frond", "log", "bytes written"],
-    &["wiredTiger", "log", "log bytes written"],
-];
-
-const DATA_BYTES: &[&[&str]] = &[
-    &["frond", "disk", "bytes written"],
-    &["wiredTiger", "block-manager", "bytes written"],
-];
-
-impl Status {
-    /// Asks the server.
-    pub fn ask(client: &mut Client) -> Result<Status> {
-        let reply = client.command("admin", &doc! { "serverStatus": 1 })?;
-        Ok(Status::read(&reply))
-    }
-
-    fn read(status: &Doc) -> Status {
-        Status {
-            operations: OPERATIONS.map(|name| number_at(status, &["opcounters", name])),
-            log_bytes: first_at(status, LOG_BYTES),
-            data_bytes: first_at(status, DATA_BYTES),
-            network_in: number_at(status, &["network", "bytesIn"]),
-            network_out: number_at(status, &["network", "bytesOut"]),
-            connections: number_at(status, &["connections", "current"]),
-            virtual_mib: number_at(status, &["mem", "virtual"]),
-            figures: Figures::read(status),
-        }
-    }
-}
-
-/// Who the server is.
+/// Name, version and engine of a server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerFacts {
     /// Its own name and version.
@@ -124,7 +74,7 @@ pub struct ServerFacts {
 }
 
 impl ServerFacts {
-    /// Asks the server; what it does not tell stays empty.
+    /// Asks the server; fields that it does not report stay empty.
     #[must_use]
     pub fn ask(client: &mut Client) -> ServerFacts {
         let mut ask = |command: DocBuf| client.command("admin", &command).unwrap_or_default();
@@ -146,11 +96,11 @@ impl ServerFacts {
 
 fn is_null(build: &Doc) -> bool {
     build
-        .get(crate::null::BUILD_INFO_FIELD)
+        .get(BUILD_INFO_FIELD)
         .is_some_and(|null| null.truthy())
 }
 
-/// What a server calls itself: those that are not MongoDB say so in a field of their own.
+/// The name of a server: those other than MongoDB have a version field of their own.
 fn name_of(build: &Doc) -> String {
     let own =
         |name: &str, version: Option<&str>| version.map(|version| format!("{name} {version}"));
@@ -201,17 +151,20 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_different_servers() {
+    fn memory_of_different_servers() {
         let wired = doc! {
             "mem": { "resident": 300 },
             "wiredTiger": { "cache": { "bytes currently in the cache": 1_048_576_i64 } },
         };
-        let figures = Figures::read(&wired);
-        assert_eq!(figures.resident_mib, Some(300.0));
-        assert_eq!(figures.cache_mib, Some(1.0));
+        let memory = read_status(&wired).memory;
+        assert_eq!(memory.resident_mib, Some(300.0));
+        assert_eq!(memory.cache_mib, Some(1.0));
         let own = doc! { "frond": { "cache": { "bytes of pages in the cache": 2_097_152_i64 } } };
-        assert_eq!(Figures::read(&own).cache_mib, Some(2.0));
-        assert_eq!(Figures::read(&doc! { "mem": 5 }), Figures::default());
+        assert_eq!(read_status(&own).memory.cache_mib, Some(2.0));
+        assert_eq!(
+            read_status(&doc! { "mem": 5 }).memory,
+            MemoryUsage::default()
+        );
     }
 
     #[test]
@@ -225,13 +178,13 @@ mod tests {
             "wiredTiger": { "log": { "log bytes written": 12 },
                             "block-manager": { "bytes written": 13 } },
         };
-        let status = Status::read(&wired);
+        let status = read_status(&wired);
         assert_eq!(status.operations, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(Some));
         for (value, expected) in [
             (status.network_in, 7.0),
             (status.network_out, 8.0),
             (status.connections, 9.0),
-            (status.figures.resident_mib, 10.0),
+            (status.memory.resident_mib, 10.0),
             (status.virtual_mib, 11.0),
             (status.log_bytes, 12.0),
             (status.data_bytes, 13.0),
@@ -240,11 +193,11 @@ mod tests {
         }
         let own =
             doc! { "frond": { "log": { "bytes written": 1 }, "disk": { "bytes written": 2 } } };
-        let status = Status::read(&own);
+        let status = read_status(&own);
         assert_eq!(
             (status.log_bytes, status.data_bytes),
             (Some(1.0), Some(2.0))
         );
-        assert_eq!(Status::read(&doc! {}), Status::default());
+        assert_eq!(read_status(&doc! {}), Status::default());
     }
 }

@@ -1,22 +1,22 @@
-//! One server's part of a run without and with an index.
+//! One target's part of a run without and with an index.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frond_bson::Value;
 
-use super::document::{Documents, WANTED};
 use super::options::Work;
 use crate::collection::Collection;
-use crate::contest::{Contest, Contestant, Ending, Lane, Turn};
-use crate::document::Source;
+use crate::documents::Source;
+use crate::documents::indexcost::{Documents, WANTED};
 use crate::error::{Error, Result};
+use crate::harness::{Ending, Run, Runner, Target, Turn};
 use crate::load::Load;
 use crate::meter::Meter;
 use crate::progress::Progress;
-use crate::system::{Definition, Find, From, Index, Session, Sizes, WriteConcern, settle};
+use crate::sampler::Sampler;
+use crate::system::{Definition, Find, From, Index, Session, Sizes, WriteConcern};
 use crate::threads::with_each;
-use crate::watch::Watch;
 
 /// The index of the original.
 const INDEX: Index = Index {
@@ -48,16 +48,16 @@ impl Batch {
     }
 }
 
-/// What a lane leaves.
+/// The results of a target.
 #[derive(Default)]
-pub struct Ended {
+pub struct Results {
     /// How it ended.
     pub ending: Ending,
     /// Whether inserts were acknowledged.
     pub acknowledged: bool,
     /// Each batch without and with the index.
     pub batches: Vec<[Batch; 2]>,
-    /// What the collections take when the server is at rest.
+    /// Sizes of the collections after idle compaction.
     pub at_rest: Option<[Sizes; 2]>,
 }
 
@@ -67,10 +67,10 @@ struct Side {
     meter: Meter,
 }
 
-/// Connections, and what was done so far.
-pub struct IndexcostLane<'a> {
-    contest: &'a Contest,
-    contestant: &'a Contestant,
+/// Connections, and the results so far.
+pub struct IndexcostRunner<'a> {
+    run: &'a Run,
+    target: &'a Target,
     work: &'a Work,
     source: &'a Documents,
     concern: WriteConcern,
@@ -82,50 +82,45 @@ pub struct IndexcostLane<'a> {
     progress: Progress,
     next: u32,
     own_time: Duration,
-    ended: Ended,
+    results: Results,
 }
 
-impl<'a> IndexcostLane<'a> {
+impl<'a> IndexcostRunner<'a> {
     /// Connects, checks the settings against the server's limits, and makes the collections.
     pub fn open(
-        contest: &'a Contest,
-        contestant: &'a Contestant,
+        run: &'a Run,
+        target: &'a Target,
         work: &'a Work,
         source: &'a Documents,
     ) -> Result<Self> {
-        let servers = &contest.servers;
-        let concern = contestant.concern(work.write_concern, work.journal, 0)?;
-        let mut watcher = contestant.connect(&contest.stop)?;
-        watcher.check_batch(concern.acknowledged, work.batch, source.document_bytes())?;
+        let options = &run.options;
+        let concern = target.concern(&work.write, 0)?;
+        let mut watcher = target.connect(&run.stop)?;
+        watcher.check_batch(
+            concern.acknowledged,
+            work.write.batch,
+            source.document_bytes(),
+        )?;
         let mut side = |name: &str, indexes: Vec<Index>| -> Result<Side> {
-            let collection = contestant.collection(servers.db.as_deref(), name)?;
-            if servers.drop {
-                watcher.drop_collection(&collection)?;
-            }
-            let already = watcher.count(&collection)?;
-            if already > 0 {
-                return Err(Error::Settings(format!(
-                    "{collection} of {} holds {already} documents: --drop drops them",
-                    contestant.label
-                )));
-            }
+            let collection = target.collection(options.db.as_deref(), name)?;
+            target.make_empty(watcher.as_mut(), &collection, options, None)?;
             let definition = Definition {
                 indexes,
                 compression: None,
             };
             watcher.create(&collection, &definition)?;
-            let meter = Meter::start(work.documents(), Arc::clone(&contest.stop));
+            let meter = Meter::start(work.documents(), Arc::clone(&run.stop));
             meter.pause();
             Ok(Side { collection, meter })
         };
         let [plain, indexed] = work.collections();
         let sides = [side(&plain, Vec::new())?, side(&indexed, vec![INDEX])?];
-        let workers = contestant.connect_all(usize::from(work.threads), &contest.stop)?;
-        let (label, documents) = (&contestant.label, work.documents() * 2);
-        Ok(IndexcostLane {
-            progress: Progress::new(label, documents, "documents", servers.quiet),
-            contest,
-            contestant,
+        let workers = target.connect_all(usize::from(work.write.threads), &run.stop)?;
+        let (label, documents) = (target.label(), work.documents() * 2);
+        Ok(IndexcostRunner {
+            progress: Progress::new(label, documents, "documents", options.quiet),
+            run,
+            target,
             work,
             source,
             concern,
@@ -134,34 +129,17 @@ impl<'a> IndexcostLane<'a> {
             workers,
             next: 0,
             own_time: Duration::ZERO,
-            ended: Ended {
+            results: Results {
                 acknowledged: concern.acknowledged,
-                ..Ended::default()
+                ..Results::default()
             },
         })
-    }
-
-    /// What is left of it.
-    #[must_use]
-    pub fn end(self) -> Ended {
-        self.progress.finish();
-        self.ended
-    }
-
-    fn is_null(&self) -> bool {
-        self.contestant.description.null
-    }
-
-    /// What is left of the longest time that a server may take.
-    fn time_left(&self) -> Duration {
-        let limit = self.contest.limit().unwrap_or(Duration::MAX);
-        limit.saturating_sub(self.own_time)
     }
 
     /// Inserts a batch into one of the collections, and returns when the server has worked on all
     /// of it.
     fn insert(&mut self, batch: u32, which: usize) -> Result<Batch> {
-        let time_left = self.time_left();
+        let time_left = self.run.time_left(self.own_time);
         let others: u64 = self.sides.iter().map(|side| side.meter.documents()).sum();
         let Some(Side { collection, meter }) = self.sides.get(which) else {
             return Ok(Batch::default());
@@ -169,15 +147,15 @@ impl<'a> IndexcostLane<'a> {
         for session in &mut self.workers {
             session.insert_into(collection, self.concern)?;
         }
-        let load = Load::new(self.source, self.work.numbers(batch), self.work.batch);
+        let load = Load::new(self.source, self.work.numbers(batch), self.work.write.batch);
         let before = (meter.elapsed(), meter.documents());
-        let mut watch = Watch {
-            contest: self.contest,
+        let mut watch = Sampler {
+            run: self.run,
             name: ["indexcost without", "indexcost with"]
                 .get(which)
                 .copied()
                 .unwrap_or_default(),
-            label: &self.contestant.label,
+            label: self.target.label(),
             watcher: self.watcher.as_mut(),
             progress: &mut self.progress,
             own_time: self.own_time,
@@ -199,13 +177,8 @@ impl<'a> IndexcostLane<'a> {
         if let Some(error) = meter.take_error() {
             return Err(error);
         }
-        let counted = self.watcher.count(collection)?;
-        if counted != meter.documents() {
-            return Err(Error::Wrong(format!(
-                "{collection} holds {counted} documents instead of {}",
-                meter.documents()
-            )));
-        }
+        self.run
+            .check_count(self.watcher.as_mut(), collection, meter.documents())?;
         Ok(Batch {
             documents: meter.documents() - before.1,
             elapsed,
@@ -213,9 +186,9 @@ impl<'a> IndexcostLane<'a> {
         })
     }
 
-    /// Finds by name, each find counted and timed, and asks what the collection takes.
+    /// Finds by name, each find counted and timed, and reads the sizes of the collection.
     fn look(&mut self, which: usize, expected: u64, batch: &mut Batch) -> Result<()> {
-        if self.is_null() {
+        if self.target.is_null() {
             return Ok(());
         }
         let Some(Side { collection, .. }) = self.sides.get(which) else {
@@ -227,7 +200,7 @@ impl<'a> IndexcostLane<'a> {
             limit: 0,
         };
         for _ in 0..self.work.finds {
-            self.contest.go_on()?;
+            self.run.go_on()?;
             let start = Instant::now();
             batch.found = self.watcher.find(collection, &find)?;
             batch.finds.push(start.elapsed());
@@ -244,61 +217,71 @@ impl<'a> IndexcostLane<'a> {
 
     /// Sizes when the server has written everything.
     fn rest(&mut self) -> Result<()> {
-        if self.is_null() {
+        if self.target.is_null() {
             return Ok(());
         }
-        let longest = self.contest.servers.longest_settle();
-        let go_on = || self.contest.go_on();
-        settle(self.watcher.as_mut(), longest, &go_on)?;
+        self.run.wait_until_idle(self.watcher.as_mut())?;
         let mut sizes = [Sizes::default(); 2];
         for (side, sizes) in self.sides.iter().zip(&mut sizes) {
             *sizes = self.watcher.sizes(&side.collection)?;
         }
-        self.ended.at_rest = Some(sizes);
+        self.results.at_rest = Some(sizes);
         Ok(())
     }
 }
 
-impl Lane for IndexcostLane<'_> {
+impl Runner for IndexcostRunner<'_> {
+    type Results = Results;
+
+    fn into_results(self) -> Results {
+        self.progress.finish();
+        self.results
+    }
+
     fn turn(&mut self) -> Result<Turn> {
         let number = self.next;
         self.next += 1;
         let numbers = self.work.numbers(number);
         let size = numbers.end - numbers.start;
-        // The one that comes first does so in every other batch, so that both have the same luck.
+        // The one that comes first does so in every other batch, so that drift affects both alike.
         let order = if number.is_multiple_of(2) {
             [0, 1]
         } else {
             [1, 0]
         };
-        self.ended.batches.push(Default::default());
+        self.results.batches.push(Default::default());
         let mut whole = true;
         for which in order {
-            if self.time_left().is_zero() {
+            if self.run.time_left(self.own_time).is_zero() {
                 whole = false;
                 break;
             }
             let batch = self.insert(number, which)?;
             whole &= batch.documents == size;
-            if let Some(kept) = self.ended.batches.last_mut().and_then(|b| b.get_mut(which)) {
+            if let Some(kept) = self
+                .results
+                .batches
+                .last_mut()
+                .and_then(|b| b.get_mut(which))
+            {
                 *kept = batch;
             }
-            self.contest.go_on()?;
+            self.run.go_on()?;
         }
         if whole {
             let expected = self.source.wanted(numbers.end);
-            let mut batches = self.ended.batches.pop().unwrap_or_default();
+            let mut batches = self.results.batches.pop().unwrap_or_default();
             let looked = order
                 .into_iter()
                 .try_for_each(|which| match batches.get_mut(which) {
                     Some(batch) => self.look(which, expected, batch),
                     None => Ok(()),
                 });
-            self.ended.batches.push(batches);
+            self.results.batches.push(batches);
             looked?;
         }
         let done = self.next == self.work.batches && whole;
-        if !done && !self.time_left().is_zero() {
+        if !done && !self.run.time_left(self.own_time).is_zero() {
             return Ok(Turn::More);
         }
         self.rest()?;
@@ -306,16 +289,12 @@ impl Lane for IndexcostLane<'_> {
     }
 
     fn ended(&mut self, ending: Ending) {
-        self.ended.ending = ending;
+        self.results.ending = ending;
         // Connections are not needed any more, and the server may want their memory.
         self.workers.clear();
         self.progress.finish();
-        for side in &self.sides {
-            let collection = &side.collection;
-            if let Err(error) = self.contest.leave(self.watcher.as_mut(), collection) {
-                eprintln!("frond bench: {}: {error}", self.contestant.label);
-                return;
-            }
-        }
+        let collections = self.sides.iter().map(|side| &side.collection);
+        self.run
+            .drop_collections(self.target, self.watcher.as_mut(), collections);
     }
 }

@@ -1,23 +1,23 @@
-//! One server's part of a run. Its work is cut into steps, of which each turn takes one; the steps of
-//! all servers are the same.
+//! One target's part of a run. Its work is divided into steps, one for each turn; the steps of all
+//! targets are the same.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::document::Documents;
 use super::model::Model;
-use super::phase::{Bench, Subject};
+use super::phases::{Dataset, Phases};
 use super::results::{Loaded, Results, Updated, Written};
 use super::{NAME, Work};
-use crate::contest::{Contest, Contestant, Ending, Lane, Turn};
-use crate::document::Source;
+use crate::documents::Source;
+use crate::documents::manykeys::Documents;
 use crate::error::{Error, Result};
-use crate::monitor::Status;
-use crate::report::thousands;
+use crate::format::thousands;
+use crate::harness::{Ending, Run, Runner, Target, Turn};
 use crate::statistics::Statistics;
+use crate::system::Status;
 use crate::system::{Definition, Index, WriteConcern};
 
-/// What the updates find a document by.
+/// The fields that updates find a document by.
 const INDEX: Index = Index {
     fields: &["appver", "deploytype", "g", "guid", "timeslice"],
     multikey: false,
@@ -38,27 +38,27 @@ enum Step {
 /// One round among those of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rounds {
-    subject: usize,
+    dataset: usize,
     acknowledged: bool,
-    /// Its number among all rounds of the subject.
+    /// Its number among all rounds of the dataset.
     number: u64,
     first: bool,
     last: bool,
 }
 
 /// All steps of a run.
-fn steps(subjects: usize, concerns: &[bool], rounds: u64, reads: bool) -> VecDeque<Step> {
-    let all = 0..subjects;
+fn steps(datasets: usize, concerns: &[bool], rounds: u64, reads: bool) -> VecDeque<Step> {
+    let all = 0..datasets;
     let mut steps: VecDeque<Step> = all.clone().map(Step::Load).collect();
     let [after_load, after_updates] = READS;
     if reads {
-        steps.extend(all.clone().map(|subject| Step::Read(subject, after_load)));
+        steps.extend(all.clone().map(|dataset| Step::Read(dataset, after_load)));
     }
     for (block, acknowledged) in (0..).zip(concerns) {
-        for subject in all.clone() {
+        for dataset in all.clone() {
             steps.extend((0..rounds).map(|round| {
                 Step::Update(Rounds {
-                    subject,
+                    dataset,
                     acknowledged: *acknowledged,
                     number: block * rounds + round,
                     first: round == 0,
@@ -70,17 +70,17 @@ fn steps(subjects: usize, concerns: &[bool], rounds: u64, reads: bool) -> VecDeq
     if reads {
         steps.extend(
             all.clone()
-                .map(|subject| Step::Read(subject, after_updates)),
+                .map(|dataset| Step::Read(dataset, after_updates)),
         );
     }
     steps.extend(all.map(Step::Verify));
     steps
 }
 
-/// Connections, and what was done so far.
-pub struct KeysLane<'a> {
-    bench: Bench<'a>,
-    subjects: Vec<Subject<'a>>,
+/// Connections, and the results so far.
+pub struct ManykeysRunner<'a> {
+    phases: Phases<'a>,
+    datasets: Vec<Dataset<'a>>,
     journal: bool,
     statistics: Option<Statistics>,
     steps: VecDeque<Step>,
@@ -90,79 +90,68 @@ pub struct KeysLane<'a> {
     share: Option<Duration>,
     /// Time that load and updates took.
     spent: Duration,
-    /// Something was not done, or not whole, since there was no time.
+    /// Something was left out or cut short for lack of time.
     cut: bool,
     /// What the server had counted before the rounds under way.
     before: Status,
     results: Results,
 }
 
-impl<'a> KeysLane<'a> {
+impl<'a> ManykeysRunner<'a> {
     /// Connects, checks the settings against the server's limits, and makes the collections ready.
     pub fn open(
-        contest: &'a Contest,
-        contestant: &'a Contestant,
+        run: &'a Run,
+        target: &'a Target,
         work: &'a Work,
         sources: &'a [Documents],
         concerns: &[bool],
     ) -> Result<Self> {
-        let servers = &contest.servers;
-        let mut watcher = contestant.connect(&contest.stop)?;
+        let options = &run.options;
+        let mut watcher = target.connect(&run.stop)?;
         let definition = Definition {
             indexes: if work.no_index { vec![] } else { vec![INDEX] },
             compression: None,
         };
-        let mut subjects = Vec::new();
+        let mut datasets = Vec::new();
         for documents in sources {
             let name = work.collection(documents.schema);
-            let collection = contestant.collection(servers.db.as_deref(), &name)?;
+            let collection = target.collection(options.db.as_deref(), &name)?;
             watcher.check_batch(true, work.batch, documents.document_bytes())?;
-            if servers.drop {
-                watcher.drop_collection(&collection)?;
-            }
-            let already = watcher.count(&collection)?;
-            if already > 0 {
-                return Err(Error::Settings(format!(
-                    "{collection} of {} holds {already} documents: --drop drops them",
-                    contestant.label
-                )));
-            }
-            subjects.push(Subject {
+            target.make_empty(watcher.as_mut(), &collection, options, None)?;
+            datasets.push(Dataset {
                 collection,
                 documents,
                 model: Model::new(work.documents()),
             });
         }
-        for subject in &subjects {
-            watcher.create(&subject.collection, &definition)?;
+        for dataset in &datasets {
+            watcher.create(&dataset.collection, &definition)?;
         }
-        let workers = contestant.connect_all(usize::from(work.connections), &contest.stop)?;
-        let same = |other: &Contestant| std::ptr::eq(other, contestant);
-        let path = match contest.contestants.iter().position(same) {
-            Some(index) if contest.contestants.len() > 1 => {
-                contest.folder.join(format!("statistics-{}.csv", index + 1))
-            }
-            _ => contest.folder.join("statistics.csv"),
+        let workers = target.connect_all(usize::from(work.connections), &run.stop)?;
+        let same = |other: &Target| std::ptr::eq(other, target);
+        let name = match run.targets.iter().position(same) {
+            Some(index) if run.targets.len() > 1 => format!("statistics-{}.csv", index + 1),
+            _ => "statistics.csv".to_owned(),
         };
-        let session = contestant.connect(&contest.stop)?;
-        let verbose = work.verbose && !servers.quiet;
-        let statistics = Statistics::start(session, &path, servers.every(), verbose)?;
+        let path = run.folder.join(name);
+        let session = target.connect(&run.stop)?;
+        let verbose = work.verbose && !options.quiet;
+        let statistics = Statistics::start(session, &path, options.every(), verbose)?;
         statistics.phase("waiting");
-        let steps = steps(subjects.len(), concerns, work.rounds, work.reads > 0);
+        let steps = steps(datasets.len(), concerns, work.rounds, work.reads > 0);
         let updates = steps.iter().filter(|step| matches!(step, Step::Update(_)));
-        Ok(KeysLane {
+        Ok(ManykeysRunner {
             rounds_left: updates.count() as u32,
-            bench: Bench {
-                contest,
+            phases: Phases {
+                run,
                 work,
-                label: &contestant.label,
-                null: contestant.description.null,
+                target,
                 watcher,
                 workers,
             },
             share: None,
-            subjects,
-            journal: work.journal || contestant.defaults().journal == Some(true),
+            datasets,
+            journal: work.journal || target.defaults().journal == Some(true),
             statistics: Some(statistics),
             steps,
             spent: Duration::ZERO,
@@ -172,13 +161,7 @@ impl<'a> KeysLane<'a> {
         })
     }
 
-    /// What is left of it.
-    #[must_use]
-    pub fn end(self) -> Results {
-        self.results
-    }
-
-    /// Names what goes on from now on.
+    /// Sets the phase that the statistics show.
     fn begin(&self, phase: &str) {
         if let Some(statistics) = &self.statistics {
             statistics.phase(phase);
@@ -186,8 +169,8 @@ impl<'a> KeysLane<'a> {
     }
 
     fn tell(&self, text: &str) {
-        if !self.bench.contest.servers.quiet {
-            eprintln!("{}, {NAME}: {text}", self.bench.label);
+        if !self.phases.run.options.quiet {
+            eprintln!("{}, {NAME}: {text}", self.phases.target.label());
         }
     }
 
@@ -200,53 +183,53 @@ impl<'a> KeysLane<'a> {
 
     /// What is left of the time that the workload may take on this server.
     fn time_left(&self) -> Option<Duration> {
-        let limit = self.bench.contest.limit()?;
+        let limit = self.phases.run.limit()?;
         Some(limit.saturating_sub(self.spent))
     }
 
-    fn settle(&mut self, name: &str) -> Result<Status> {
-        self.begin(&format!("{name}: settling"));
-        self.bench.settle()
+    fn wait_until_idle(&mut self, name: &str) -> Result<Status> {
+        self.begin(&format!("{name}: idle compaction"));
+        self.phases.wait_until_idle()
     }
 
-    fn subject(&self, index: usize) -> Result<&Subject<'a>> {
-        self.subjects.get(index).ok_or_else(no_subject)
+    fn dataset(&self, index: usize) -> Result<&Dataset<'a>> {
+        self.datasets.get(index).ok_or_else(no_subject)
     }
 
     /// Loads a collection. False if the time was too short: then there is nothing to update.
     fn load(&mut self, index: usize) -> Result<bool> {
-        let name = self.subject(index)?.schema().name();
-        let before = self.bench.watcher.status()?;
+        let name = self.dataset(index)?.schema().name();
+        let before = self.phases.watcher.status()?;
         self.begin(&format!("{name}: load"));
         let (concern, allowed) = (self.concern(true), self.time_left());
-        let subject = self.subjects.get(index).ok_or_else(no_subject)?;
-        let outcome = self.bench.load(subject, concern, allowed)?;
+        let dataset = self.datasets.get(index).ok_or_else(no_subject)?;
+        let outcome = self.phases.load(dataset, concern, allowed)?;
         self.spent += outcome.elapsed;
-        let each = subject.documents.document_bytes();
-        let mut loaded = Loaded::new(subject.schema(), &outcome, each);
+        let each = dataset.documents.document_bytes();
+        let mut loaded = Loaded::new(dataset.schema(), &outcome, each);
         self.tell(&format!(
             "{name}: {} documents loaded in {:.1} s, {}/s",
             thousands(loaded.documents as f64),
             loaded.elapsed_s,
             thousands(loaded.documents_per_s()),
         ));
-        let whole = loaded.documents == self.bench.work.documents();
+        let whole = loaded.documents == self.phases.work.documents();
         if whole {
-            let after = self.settle(name)?;
+            let after = self.wait_until_idle(name)?;
             loaded.written = Written::between(&before, &after, loaded.documents);
         }
         self.results.loads.push(loaded);
         Ok(whole)
     }
 
-    /// A round of updates. Bytes written are counted from rest to rest, over all rounds of a kind.
-    /// What time is left is shared out to the rounds still to come. What nobody answers may take longer
-    /// than its share, since the server works on all that was sent; that does not cost the others theirs.
+    /// A round of updates. Bytes written are counted between idle moments, over all rounds of a kind.
+    /// The time left is divided among the rounds to come. A round without acknowledgement may exceed its
+    /// share, since the server works on everything that was sent; the others keep theirs.
     fn round(&mut self, round: Rounds) -> Result<()> {
-        let schema = self.subject(round.subject)?.schema();
+        let schema = self.dataset(round.dataset)?.schema();
         let (name, w) = (schema.name(), u8::from(round.acknowledged));
         if round.first {
-            self.before = self.settle(name)?;
+            self.before = self.wait_until_idle(name)?;
             self.results.updates.push(Updated {
                 schema,
                 acknowledged: round.acknowledged,
@@ -263,11 +246,13 @@ impl<'a> KeysLane<'a> {
         } else {
             self.begin(&format!("{name}: updates w:{w}"));
             let concern = self.concern(round.acknowledged);
-            let subject = self.subjects.get_mut(round.subject);
-            let subject = subject.ok_or_else(no_subject)?;
-            let done = self.bench.update(subject, concern, round.number, allowed)?;
+            let dataset = self.datasets.get_mut(round.dataset);
+            let dataset = dataset.ok_or_else(no_subject)?;
+            let done = self
+                .phases
+                .update(dataset, concern, round.number, allowed)?;
             self.spent += done.elapsed;
-            self.cut |= done.updates < self.bench.work.updates();
+            self.cut |= done.updates < self.phases.work.updates();
             self.tell(&format!(
                 "{name}, w:{w}: {} updates in {:.3} s, {}/s",
                 thousands(done.updates as f64),
@@ -279,7 +264,7 @@ impl<'a> KeysLane<'a> {
             }
         }
         if round.last {
-            let after = self.settle(name)?;
+            let after = self.wait_until_idle(name)?;
             if let Some(updated) = self.results.updates.last_mut() {
                 updated.written = Written::between(&self.before, &after, updated.updates());
             }
@@ -288,10 +273,10 @@ impl<'a> KeysLane<'a> {
     }
 
     fn read(&mut self, index: usize, when: &'static str) -> Result<()> {
-        let subject = self.subjects.get(index).ok_or_else(no_subject)?;
-        self.begin(&format!("{}: reads", subject.schema().name()));
+        let dataset = self.datasets.get(index).ok_or_else(no_subject)?;
+        self.begin(&format!("{}: reads", dataset.schema().name()));
         for whole in [true, false] {
-            let read = self.bench.read(subject, when, whole)?;
+            let read = self.phases.read(dataset, when, whole)?;
             self.results.reads.push(read);
         }
         Ok(())
@@ -299,15 +284,16 @@ impl<'a> KeysLane<'a> {
 
     /// Compares a collection with its model. A null server has nothing to compare.
     fn verify(&mut self, index: usize) -> Result<()> {
-        let subject = self.subjects.get(index).ok_or_else(no_subject)?;
-        let schema = subject.schema();
+        let dataset = self.datasets.get(index).ok_or_else(no_subject)?;
+        let schema = dataset.schema();
         self.begin(&format!("{}: verification", schema.name()));
-        if !self.bench.null {
-            let verified = self.bench.verify(subject)?;
+        if !self.phases.target.is_null() {
+            let verified = self.phases.verify(dataset)?;
             self.results.verified.push((schema, verified));
         }
-        let contest = self.bench.contest;
-        contest.leave(self.bench.watcher.as_mut(), &subject.collection)
+        let Phases { run, target, .. } = self.phases;
+        run.drop_collections(target, self.phases.watcher.as_mut(), [&dataset.collection]);
+        Ok(())
     }
 }
 
@@ -315,14 +301,20 @@ fn no_subject() -> Error {
     Error::Settings("no schema to measure".to_owned())
 }
 
-impl Lane for KeysLane<'_> {
+impl Runner for ManykeysRunner<'_> {
+    type Results = Results;
+
+    fn into_results(self) -> Results {
+        self.results
+    }
+
     fn turn(&mut self) -> Result<Turn> {
         let mut time_is_up = false;
         match self.steps.pop_front() {
-            Some(Step::Load(subject)) => time_is_up = !self.load(subject)?,
-            Some(Step::Read(subject, when)) => self.read(subject, when)?,
+            Some(Step::Load(dataset)) => time_is_up = !self.load(dataset)?,
+            Some(Step::Read(dataset, when)) => self.read(dataset, when)?,
             Some(Step::Update(round)) => self.round(round)?,
-            Some(Step::Verify(subject)) => self.verify(subject)?,
+            Some(Step::Verify(dataset)) => self.verify(dataset)?,
             None => {}
         }
         self.begin("waiting");
@@ -342,7 +334,7 @@ impl Lane for KeysLane<'_> {
             self.results.statistics = statistics.end();
         }
         // Connections are not needed any more, and the server may want their memory.
-        self.bench.workers.clear();
+        self.phases.workers.clear();
     }
 }
 
@@ -362,13 +354,13 @@ mod tests {
             })
             .collect();
         for (index, round) in (0..).zip(&rounds) {
-            assert_eq!(round.subject, index / 3 % 2);
+            assert_eq!(round.dataset, index / 3 % 2);
             assert_eq!(round.acknowledged, index >= 6);
             assert_eq!((round.first, round.last), (index % 3 == 0, index % 3 == 2));
         }
         // No two rounds of a collection make the same updates.
-        for subject in 0..2 {
-            let mine = rounds.iter().filter(|round| round.subject == subject);
+        for dataset in 0..2 {
+            let mine = rounds.iter().filter(|round| round.dataset == dataset);
             let numbers: Vec<u64> = mine.map(|round| round.number).collect();
             assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
         }

@@ -1,16 +1,11 @@
-//! The documents of the insertion workload.
-//!
-//! Document `n` of a seed is always the same bytes, whoever makes it and in whichever order, so
-//! runs can be repeated and compared. Making one copies a template and writes random letters over
-//! it: a small part of a microsecond, so the client is not what is measured.
+//! The documents of the insertion workloads: a template with random letters written over it. One
+//! takes a small part of a microsecond, so the client is not what is measured.
 
+use super::{EPOCH_S, Source, Template, object_id, put};
 use crate::random::SplitMix64;
 
 /// Names of the fields that may be indexed, in the order in which `--indexes` takes them.
 pub const INDEXED_FIELDS: [&str; 4] = ["URI", "name", "origin", "creation"];
-
-/// 2020-01-01T00:00:00Z, from which ids and dates count on.
-const EPOCH_S: u32 = 1_577_836_800;
 
 /// Dates of creation are spread over this time.
 const CREATION_SPAN_MS: u64 = 5 * 365 * 24 * 3600 * 1000;
@@ -20,36 +15,24 @@ const EXPIRATION_MIN_MS: u64 = 24 * 3600 * 1000;
 /// … and at most this much later than that.
 const EXPIRATION_SPAN_MS: u64 = 90 * 24 * 3600 * 1000;
 
-/// Documents that share the second in their `_id`, as if they came at this speed.
-const DOCUMENTS_PER_SECOND: u64 = 10_000;
-
 /// 32 characters, so that five random bits pick one. All may stand in a URL.
 const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 /// Marks a place for a random letter in the templates.
-const ANY: u8 = b'?';
+const ANY: char = '?';
 
 /// A string of an array of the multikey workload, of the length that the workload's authors show.
-const ELEMENT: &[u8] = b"?????????";
+const ELEMENT: &str = "?????????";
 
-const URI: &[u8] = b"https://??????????.example/??????????/???????????????????????";
-const NAME: &[u8] = b"????????? ??????????????";
-const ORIGIN: &[u8] = b"????????.??????.example";
-
-/// Documents by number, all of the same length.
-pub trait Source: Sync {
-    /// Bytes of every document.
-    fn document_bytes(&self) -> usize;
-
-    /// Appends document `number` to `out`.
-    fn append(&self, number: u64, out: &mut Vec<u8>);
-}
+const URI: &str = "https://??????????.example/??????????/???????????????????????";
+const NAME: &str = "????????? ??????????????";
+const ORIGIN: &str = "????????.??????.example";
 
 /// Makes the documents of one seed.
 #[derive(Clone, Debug)]
 pub struct Generator {
     seed: u64,
-    template: Vec<u8>,
+    template: Template,
     id_at: usize,
     creation_at: usize,
     expiration_at: usize,
@@ -58,30 +41,26 @@ pub struct Generator {
 
 impl Generator {
     /// A generator of documents `{_id, URI, name, origin, creation, expiration}`. `URI` is a string
-    /// if `elements` is 0, else an array of so many short strings.
+    /// if `elements` is 0, else an array of `elements` short strings.
     #[must_use]
     pub fn new(seed: u64, elements: usize) -> Self {
-        let mut template = vec![0; 4];
+        let mut template = Template::new();
         let mut letters_at = Vec::new();
-        let id_at = field(&mut template, 0x07, "_id", &[0; 12]);
+        let id_at = template.field(0x07, "_id", &[0; 12]);
         if elements == 0 {
             string(&mut template, "URI", URI, &mut letters_at);
         } else {
-            let array_at = field(&mut template, 0x04, "URI", &[0; 4]);
+            let array = template.open(0x04, "URI");
             for index in 0..elements {
                 string(&mut template, &index.to_string(), ELEMENT, &mut letters_at);
             }
-            template.push(0);
-            let length = (template.len() - array_at) as u32;
-            template[array_at..array_at + 4].copy_from_slice(&length.to_le_bytes());
+            template.close(array);
         }
         string(&mut template, "name", NAME, &mut letters_at);
         string(&mut template, "origin", ORIGIN, &mut letters_at);
-        let creation_at = field(&mut template, 0x09, "creation", &[0; 8]);
-        let expiration_at = field(&mut template, 0x09, "expiration", &[0; 8]);
-        template.push(0);
-        let length = template.len() as u32;
-        template[..4].copy_from_slice(&length.to_le_bytes());
+        let creation_at = template.field(0x09, "creation", &[0; 8]);
+        let expiration_at = template.field(0x09, "expiration", &[0; 8]);
+        let template = template.finish();
         Generator {
             seed,
             template,
@@ -92,24 +71,11 @@ impl Generator {
         }
     }
 
-    /// An ObjectId as a driver would make it: seconds, five bytes of the process, a counter. Ids
-    /// grow with the number (but for the second in which the counter wraps), and no two numbers
-    /// below 2^32 * 10,000 share one.
+    /// The `_id` of document `number`.
+    #[must_use]
     pub fn id(&self, number: u64) -> [u8; 12] {
         object_id(self.seed, number)
     }
-}
-
-/// The id of document `number` of a seed.
-pub fn object_id(seed: u64, number: u64) -> [u8; 12] {
-    let seconds = EPOCH_S.wrapping_add((number / DOCUMENTS_PER_SECOND) as u32);
-    let process = SplitMix64::new(seed, u64::MAX).next().to_be_bytes();
-    let counter = (number as u32).to_be_bytes();
-    let mut id = [0; 12];
-    id[..4].copy_from_slice(&seconds.to_be_bytes());
-    id[4..9].copy_from_slice(&process[..5]);
-    id[9..].copy_from_slice(&counter[1..]);
-    id
 }
 
 impl Source for Generator {
@@ -118,11 +84,7 @@ impl Source for Generator {
     }
 
     fn append(&self, number: u64, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend_from_slice(&self.template);
-        let Some(document) = out.get_mut(start..) else {
-            return;
-        };
+        let document = self.template.copy_to(out);
         let mut random = SplitMix64::new(self.seed, number);
 
         for places in self.letters_at.chunks(12) {
@@ -134,32 +96,16 @@ impl Source for Generator {
         }
         let created = u64::from(EPOCH_S) * 1000 + random.below(CREATION_SPAN_MS);
         let expires = created + EXPIRATION_MIN_MS + random.below(EXPIRATION_SPAN_MS);
-        document[self.creation_at..self.creation_at + 8].copy_from_slice(&created.to_le_bytes());
-        document[self.expiration_at..self.expiration_at + 8]
-            .copy_from_slice(&expires.to_le_bytes());
-        document[self.id_at..self.id_at + 12].copy_from_slice(&self.id(number));
+        put(document, self.creation_at, &created.to_le_bytes());
+        put(document, self.expiration_at, &expires.to_le_bytes());
+        put(document, self.id_at, &self.id(number));
     }
 }
 
-/// Appends a string, and the places of its random letters to `letters_at`.
-fn string(out: &mut Vec<u8>, name: &str, text: &[u8], letters_at: &mut Vec<usize>) {
-    let mut value = Vec::with_capacity(text.len() + 5);
-    value.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
-    value.extend_from_slice(text);
-    value.push(0);
-    let at = field(out, 0x02, name, &value) + 4;
-    let places = text.iter().enumerate().filter(|(_, byte)| **byte == ANY);
-    letters_at.extend(places.map(|(index, _)| at + index));
-}
-
-/// Appends a BSON element and returns where its value starts.
-pub fn field(out: &mut Vec<u8>, tag: u8, name: &str, value: &[u8]) -> usize {
-    out.push(tag);
-    out.extend_from_slice(name.as_bytes());
-    out.push(0);
-    let at = out.len();
-    out.extend_from_slice(value);
-    at
+/// Appends a string, and the offsets of its random letters to `letters_at`.
+fn string(template: &mut Template, name: &str, text: &str, letters_at: &mut Vec<usize>) {
+    let at = template.string(name, text);
+    letters_at.extend(text.match_indices(ANY).map(|(index, _)| at + index));
 }
 
 #[cfg(test)]

@@ -1,14 +1,61 @@
-//! Whom to measure, and what every workload has to know.
+//! Options that the workloads share.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where a server is when nobody says.
+/// The server when no `--uri` is given.
 const LOCAL: &str = "mongodb://127.0.0.1:27017/";
+
+/// Command line of a workload.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options<W: clap::Args> {
+    /// What all workloads share.
+    #[command(flatten)]
+    pub common: CommonOptions,
+
+    /// The settings of this one.
+    #[command(flatten)]
+    pub work: W,
+}
+
+/// The settings of a workload on a command line with these options.
+#[cfg(test)]
+pub fn parse_work<W: clap::Args>(args: &[&str]) -> std::result::Result<W, String> {
+    use clap::FromArgMatches;
+    let command = <Options<W> as clap::Args>::augment_args(clap::Command::new("bench"));
+    command
+        .try_get_matches_from(std::iter::once("bench").chain(args.iter().copied()))
+        .and_then(|matches| Options::from_arg_matches(&matches))
+        .map(|options| options.work)
+        .map_err(|error| error.to_string())
+}
+
+/// Options of workloads that insert with any write concern.
+#[derive(Clone, Debug, clap::Args)]
+pub struct WriteOptions {
+    /// Connections that insert at the same time
+    #[arg(long, default_value_t = 1, value_name = "N",
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: u16,
+
+    /// Documents in one insert
+    #[arg(long, default_value_t = 1000, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub batch: u32,
+
+    /// Wait until each insert is in the journal on disk (j: true)
+    #[arg(long)]
+    pub journal: bool,
+
+    /// 1 waits for the server's answer to each insert, 0 does not [default: w in the URI, else 1 for
+    /// insert and multikey, 0 for indexcost]
+    #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub write_concern: Option<u8>,
+}
 
 /// Options of every workload.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Servers {
+pub struct CommonOptions {
     /// Server to measure: mongodb://host[:port]/[database][?options]. Given several times, the
     /// servers take turns in one run [default: mongodb://127.0.0.1:27017/]
     #[arg(long, value_name = "URI")]
@@ -22,7 +69,7 @@ pub struct Servers {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub turns: Option<u32>,
 
-    /// End a workload on a server after so many minutes of its own time
+    /// End a workload on a server after this many minutes of its own time
     #[arg(long, value_name = "MINUTES", value_parser = minutes)]
     pub minutes: Option<f64>,
 
@@ -38,10 +85,10 @@ pub struct Servers {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
 
-    /// Seconds to wait at most until a server has written everything, before sizes and bytes written
-    /// are read [default: 10, manykeys 60]
-    #[arg(long, value_name = "SECONDS", value_parser = settle)]
-    pub settle: Option<f64>,
+    /// Longest wait in seconds for idle compaction, which ends when a server has written nothing for
+    /// two seconds, before sizes and bytes written are read [default: 10, manykeys 60]
+    #[arg(long, alias = "settle", value_name = "SECONDS", value_parser = compaction_wait)]
+    pub compaction_wait: Option<f64>,
 
     /// Seconds between two lines of the trace
     #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = report_every)]
@@ -56,7 +103,7 @@ pub struct Servers {
     pub quiet: bool,
 }
 
-impl Servers {
+impl CommonOptions {
     /// The connection strings.
     #[must_use]
     pub fn uris(&self) -> Vec<String> {
@@ -64,18 +111,6 @@ impl Servers {
             return vec![LOCAL.to_owned()];
         }
         self.uri.clone()
-    }
-
-    /// The longest wait for a server at rest.
-    #[must_use]
-    pub fn longest_settle(&self) -> Duration {
-        self.longest_settle_or(10.0)
-    }
-
-    /// The same for a workload with a default of its own, in seconds.
-    #[must_use]
-    pub fn longest_settle_or(&self, seconds: f64) -> Duration {
-        Duration::from_secs_f64(self.settle.unwrap_or(seconds))
     }
 
     /// Between two lines of the trace.
@@ -101,7 +136,7 @@ pub fn minutes(text: &str) -> std::result::Result<f64, String> {
     }
 }
 
-fn settle(text: &str) -> std::result::Result<f64, String> {
+fn compaction_wait(text: &str) -> std::result::Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err("it must be from 0 to 3600 seconds".to_owned()),

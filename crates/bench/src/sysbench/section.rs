@@ -1,17 +1,20 @@
-//! What a run of Sysbench has to say.
+//! The section of a run of Sysbench.
 
 use super::kind::KINDS;
-use super::lane::{Ended, Ran, Size};
 use super::options::{Work, compression_name};
-use crate::contest::Contest;
+use super::runner::{Ran, Results, Size};
+use crate::harness::Run;
 use crate::meter::Percentiles;
-use crate::report::{Chapter, Figure};
+use crate::report::{Columns, Figure, Section};
 use crate::system::Compression;
 
 const ABOUT: &str = "Sysbench for MongoDB of 2013. Each thread chooses a collection at random for \
     each transaction: 10 point lookups of c, then over 100 documents each a range of c, a sum of k, \
     an ordered range of c and the different values of c; an update of k, which is indexed, one of c, \
     which is not; a delete, and an insert with the same _id. All is found by _id.";
+
+/// The figure of the summary, where there are several thread levels.
+const BEST: &str = "best thread level";
 
 /// Takes a number out of something.
 type Pick<T, N> = fn(&T) -> N;
@@ -24,47 +27,52 @@ pub(super) const PERCENTILES: [(&str, Pick<Percentiles, f64>); 4] = [
     ("max", |l| l.max_ms),
 ];
 
-/// The chapter of a run.
+/// The section of a run.
 #[must_use]
-pub fn of(contest: &Contest, work: &Work, lanes: &[Ended]) -> Chapter {
-    let mut chapter = Chapter::new("sysbench", "W4: Sysbench", ABOUT);
-    chapter.settings = work.settings(contest.turns());
-    for lane in lanes {
-        chapter.ended(&lane.ending);
+pub fn of(run: &Run, work: &Work, results: &[Results]) -> Section {
+    let mut section = Section::new("sysbench", "W4: Sysbench", ABOUT);
+    section.settings = work.settings(run.turns());
+    for target in results {
+        section.ended(&target.ending);
     }
-    let labels = contest.labels();
-    let report = Report {
+    let columns = run.columns();
+    let builder = SectionBuilder {
         work,
-        lanes,
-        labels: &labels,
+        results,
+        columns: &columns,
     };
-    chapter.figures = report.figures();
-    chapter.details = report.details();
-    chapter.tables = vec![report.levels(), report.kinds(), report.sizes()];
-    let losses = report.losses();
+    section.figures = builder.figures();
+    if builder.runs().len() > 1 {
+        section.headline = BEST.to_owned();
+    } else if let Some((_, _, name)) = builder.runs().first() {
+        section.headline.clone_from(name);
+    }
+    section.details = builder.details();
+    section.tables = vec![builder.levels(), builder.kinds(), builder.sizes()];
+    let losses = builder.losses();
     if losses.rows.len() > 1 {
-        chapter.tables.push(losses);
+        section.tables.push(losses);
     }
     if work.threads.len() > 1 {
-        chapter.charts.push(report.by_threads());
+        section.charts.push(builder.by_threads());
     }
-    chapter.charts.push(report.over_time());
-    chapter
+    section.charts.push(builder.over_time());
+    section
 }
 
-/// All that the parts of the chapter are made of.
-pub(super) struct Report<'a> {
+/// The data of the section.
+pub(super) struct SectionBuilder<'a> {
     /// The settings.
     pub(super) work: &'a Work,
     /// By server.
-    pub(super) lanes: &'a [Ended],
-    /// The servers' names.
-    pub(super) labels: &'a [String],
+    pub(super) results: &'a [Results],
+    /// The servers.
+    pub(super) columns: &'a Columns,
 }
 
-impl Report<'_> {
-    fn each(&self, value: impl Fn(&Ended) -> Option<f64>) -> Vec<Option<f64>> {
-        self.lanes.iter().map(value).collect()
+impl SectionBuilder<'_> {
+    fn each(&self, value: impl Fn(&Results) -> Option<f64>) -> Vec<Option<f64>> {
+        self.results.iter().map(value).collect()
     }
 
     /// Levels of the run by their numbers, each with the words that tell it from others.
@@ -92,53 +100,49 @@ impl Report<'_> {
 
     fn figures(&self) -> Vec<Figure> {
         let first = self.work.compressions().first().copied().flatten();
-        let mut figures = vec![Figure::more(
+        let mut figures = vec![Figure::higher(
             "load",
             "documents/s",
-            self.each(|lane| {
-                let load = lane.loads.iter().find(|load| load.compression == first)?;
+            self.each(|target| {
+                let load = target.loads.iter().find(|load| load.compression == first)?;
                 rate(load.documents, load.elapsed)
             }),
         )];
-        let (runs, ran) = (self.runs(), Ended::ran);
+        let (runs, ran) = (self.runs(), Results::ran);
         for (compression, threads, name) in &runs {
-            figures.push(Figure::more(
+            figures.push(Figure::higher(
                 name.as_str(),
                 "transactions/s",
-                self.each(|lane| {
-                    ran(lane, *compression, *threads)?
+                self.each(|target| {
+                    ran(target, *compression, *threads)?
                         .level
                         .transactions_per_s()
                 }),
             ));
         }
         if runs.len() > 1 {
-            let rates = |lane: &Ended| {
-                let rates = lane
+            let rates = |target: &Results| {
+                let rates = target
                     .levels
                     .iter()
                     .filter_map(|ran| ran.level.transactions_per_s());
                 rates.max_by(f64::total_cmp)
             };
-            figures.push(Figure::more(
-                "best thread level",
-                "transactions/s",
-                self.each(rates),
-            ));
+            figures.push(Figure::higher(BEST, "transactions/s", self.each(rates)));
             let most = self.work.threads.iter().max().copied().unwrap_or(1);
-            figures.push(Figure::told(
+            figures.push(Figure::neutral(
                 format!("{most} threads / best"),
                 "",
-                self.each(|lane| {
-                    Some(ran(lane, first, most)?.level.transactions_per_s()? / rates(lane)?)
+                self.each(|target| {
+                    Some(ran(target, first, most)?.level.transactions_per_s()? / rates(target)?)
                 }),
             ));
         }
         for (compression, threads, name) in &runs {
-            figures.push(Figure::less(
+            figures.push(Figure::lower(
                 format!("{name}: 95% of transactions within"),
                 "ms",
-                self.each(|lane| Some(ran(lane, *compression, *threads)?.level.whole.p95_ms)),
+                self.each(|target| Some(ran(target, *compression, *threads)?.level.whole.p95_ms)),
             ));
         }
         figures.extend(self.size_figures());
@@ -150,8 +154,9 @@ impl Report<'_> {
         let several = self.work.compressions().len() > 1;
         for compression in self.work.compressions() {
             for (after_run, when) in [(false, "after the load"), (true, "after the run")] {
-                let size = |lane: &Ended| lane.size(compression, after_run).map(PerDocument::of);
-                if self.lanes.iter().all(|lane| size(lane).is_none()) {
+                let size =
+                    |target: &Results| target.size(compression, after_run).map(PerDocument::of);
+                if self.results.iter().all(|target| size(target).is_none()) {
                     continue;
                 }
                 let name = match several {
@@ -159,16 +164,16 @@ impl Report<'_> {
                     false => when.to_owned(),
                 };
                 if !after_run && !figures.iter().any(|f: &Figure| f.unit == "logical bytes") {
-                    figures.push(Figure::told(
+                    figures.push(Figure::neutral(
                         "a document",
                         "logical bytes",
-                        self.each(|lane| size(lane)?.logical),
+                        self.each(|target| size(target)?.logical),
                     ));
                 }
-                figures.push(Figure::less(
+                figures.push(Figure::lower(
                     format!("a document and its index entries on disk, {name}"),
                     "bytes",
-                    self.each(|lane| size(lane)?.on_disk()),
+                    self.each(|target| size(target)?.on_disk()),
                 ));
             }
         }
@@ -179,80 +184,81 @@ impl Report<'_> {
     fn details(&self) -> Vec<Figure> {
         let mut details = Vec::new();
         for (compression, threads, name) in self.runs() {
-            let ran = |lane: &Ended| lane.ran(compression, threads).cloned();
-            details.push(Figure::told(
+            let ran = |target: &Results| target.ran(compression, threads).cloned();
+            details.push(Figure::neutral(
                 format!("{name}: transactions"),
                 "",
-                self.each(|lane| Some(ran(lane)?.level.transactions as f64)),
+                self.each(|target| Some(ran(target)?.level.transactions as f64)),
             ));
-            details.push(Figure::more(
+            details.push(Figure::higher(
                 format!("{name}: operations"),
                 "operations/s",
-                self.each(|lane| ran(lane)?.level.operations_per_s()),
+                self.each(|target| ran(target)?.level.operations_per_s()),
             ));
             for (percentile, pick) in PERCENTILES {
-                details.push(Figure::less(
+                details.push(Figure::lower(
                     format!("{name}: transaction {percentile}"),
                     "ms",
-                    self.each(|lane| Some(pick(&ran(lane)?.level.whole))),
+                    self.each(|target| Some(pick(&ran(target)?.level.whole))),
                 ));
             }
             for kind in KINDS {
                 for (percentile, pick) in PERCENTILES {
-                    details.push(Figure::less(
+                    details.push(Figure::lower(
                         format!("{name}: {} {percentile}", kind.name()),
                         "ms",
-                        self.each(|lane| Some(pick(&ran(lane)?.level.kind(kind)))),
+                        self.each(|target| Some(pick(&ran(target)?.level.kind(kind)))),
                     ));
                 }
             }
             for index in 0..5 {
-                let pair = |lane: &Ended| ran(lane)?.level.races.pairs().get(index).copied();
+                let pair = |target: &Results| ran(target)?.level.races.pairs().get(index).copied();
                 let what = self
-                    .lanes
+                    .results
                     .iter()
                     .find_map(pair)
                     .map_or("", |(what, _)| what);
-                details.push(Figure::told(
+                details.push(Figure::neutral(
                     format!("{name}: {what} lost to other threads"),
                     "",
-                    self.each(|lane| Some(pair(lane)?.1 as f64)),
+                    self.each(|target| Some(pair(target)?.1 as f64)),
                 ));
             }
         }
         for compression in self.work.compressions() {
             for (after_run, when) in [(false, "after the load"), (true, "after the run")] {
-                let size = |lane: &Ended| lane.size(compression, after_run).map(PerDocument::of);
-                if self.lanes.iter().all(|lane| size(lane).is_none()) {
+                let size =
+                    |target: &Results| target.size(compression, after_run).map(PerDocument::of);
+                if self.results.iter().all(|target| size(target).is_none()) {
                     continue;
                 }
                 let name = compression_name(compression);
                 for (what, pick) in PerDocument::PARTS {
-                    details.push(Figure::less(
+                    details.push(Figure::lower(
                         format!("{name} {when}: {what}"),
                         "bytes",
-                        self.each(|lane| pick(&size(lane)?)),
+                        self.each(|target| pick(&size(target)?)),
                     ));
                 }
             }
-            let load = |lane: &Ended| {
-                let mut loads = lane.loads.iter();
+            let load = |target: &Results| {
+                let mut loads = target.loads.iter();
                 loads.find(|load| load.compression == compression).cloned()
             };
             let name = compression_name(compression);
-            details.push(Figure::more(
+            details.push(Figure::higher(
                 format!("load, {name}"),
                 "documents/s",
-                self.each(|lane| {
-                    let load = load(lane)?;
+                self.each(|target| {
+                    let load = load(target)?;
                     rate(load.documents, load.elapsed)
                 }),
             ));
             for (percentile, pick) in PERCENTILES {
-                details.push(Figure::less(
+                details.push(Figure::lower(
                     format!("load, {name}: insert {percentile}"),
                     "ms",
-                    self.each(|lane| Some(pick(&load(lane)?.latency))),
+                    self.each(|target| Some(pick(&load(target)?.latency))),
                 ));
             }
         }
@@ -260,7 +266,7 @@ impl Report<'_> {
     }
 }
 
-impl Ended {
+impl Results {
     fn ran(&self, compression: Option<Compression>, threads: u16) -> Option<&Ran> {
         let of = |ran: &&Ran| ran.compression == compression && ran.threads == threads;
         self.levels.iter().find(of)

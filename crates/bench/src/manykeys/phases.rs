@@ -1,33 +1,33 @@
-//! The parts of a run on one server: load, update, read, compare.
+//! The phases of a run on one server: load, update, read, compare.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::document::{Documents, Purpose, Schema, stream};
 use super::model::Model;
 use super::results::{Read, Round};
-use super::updates;
 use super::{NAME, Verify, Work};
 use crate::collection::Collection;
-use crate::contest::Contest;
+use crate::documents::manykeys::{Documents, Purpose, Schema, stream};
+use crate::documents::updates;
 use crate::error::{Error, Result};
+use crate::harness::{Run, Target};
 use crate::load::Load;
 use crate::meter::{Meter, Outcome, Percentiles, latencies, record};
-use crate::monitor::Status;
 use crate::progress::Progress;
-use crate::system::{Session, WriteConcern, settle};
+use crate::sampler::Sampler;
+use crate::system::Status;
+use crate::system::{Session, WriteConcern};
 use crate::threads::with_each;
-use crate::watch::Watch;
 
-/// Longest wait for rest, in seconds, when nobody says.
-const SETTLE: f64 = 60.0;
+/// Default of `--compaction-wait`, in seconds.
+const COMPACTION_WAIT: f64 = 60.0;
 
 /// Speeds kept of a round.
 const SPEEDS: u32 = 40;
 
-/// A collection of a run, with what it must hold.
-pub struct Subject<'a> {
+/// A collection of a run, with its expected documents.
+pub struct Dataset<'a> {
     /// Where it is.
     pub collection: Collection,
     /// What it was loaded with.
@@ -36,7 +36,7 @@ pub struct Subject<'a> {
     pub model: Model,
 }
 
-impl Subject<'_> {
+impl Dataset<'_> {
     /// Its schema.
     #[must_use]
     pub fn schema(&self) -> Schema {
@@ -44,37 +44,35 @@ impl Subject<'_> {
     }
 }
 
-/// The connections to a server, and what all parts need.
-pub struct Bench<'a> {
+/// The connections to a server, and what all phases share.
+pub struct Phases<'a> {
     /// The run.
-    pub contest: &'a Contest,
+    pub run: &'a Run,
     /// The settings.
     pub work: &'a Work,
-    /// How reports call the server.
-    pub label: &'a str,
-    /// It stores nothing.
-    pub null: bool,
-    /// Looks on, reads and compares.
+    /// The server.
+    pub target: &'a Target,
+    /// Samples, reads and compares.
     pub watcher: Box<dyn Session>,
     /// Load and update.
     pub workers: Vec<Box<dyn Session>>,
 }
 
-impl Bench<'_> {
+impl Phases<'_> {
     /// Inserts the documents, as many as the time allows.
     pub fn load(
         &mut self,
-        subject: &Subject<'_>,
+        dataset: &Dataset<'_>,
         concern: WriteConcern,
         allowed: Option<Duration>,
     ) -> Result<Outcome> {
         for worker in &mut self.workers {
-            worker.insert_into(&subject.collection, concern)?;
+            worker.insert_into(&dataset.collection, concern)?;
         }
         let documents = self.work.documents();
-        let load = Load::new(subject.documents, 0..documents, self.work.batch);
+        let load = Load::new(dataset.documents, 0..documents, self.work.batch);
         let meter = self.meter(documents);
-        let name = format!("{NAME} {} load", subject.schema().name());
+        let name = format!("{NAME} {} load", dataset.schema().name());
         let insert = |_, session: &mut Box<dyn Session>| load.insert(session.as_mut(), &meter);
         self.run(&name, &meter, insert, (documents, "documents"), allowed)?;
         self.ended(meter)
@@ -84,14 +82,14 @@ impl Bench<'_> {
     /// clock runs; it stops when the server has applied the last one.
     pub fn update(
         &mut self,
-        subject: &mut Subject<'_>,
+        dataset: &mut Dataset<'_>,
         concern: WriteConcern,
         number: u64,
         allowed: Option<Duration>,
     ) -> Result<Round> {
         let work = self.work;
         let updates = updates::round(
-            self.contest.servers.seed,
+            self.run.options.seed,
             number,
             work.updates(),
             work.documents(),
@@ -100,12 +98,12 @@ impl Bench<'_> {
         let count = self.workers.len();
         for (index, session) in self.workers.iter_mut().enumerate() {
             let mut mine = updates.iter().skip(index).step_by(count);
-            session.encode(&subject.collection, concern, subject.documents, &mut mine)?;
+            session.encode(&dataset.collection, concern, dataset.documents, &mut mine)?;
         }
         let meter = self.meter(work.updates());
         let played: Vec<AtomicU64> = (0..count).map(|_| AtomicU64::new(0)).collect();
-        let play = |index: usize, session: &mut Box<dyn Session>| {
-            session.play(&mut |elapsed| {
+        let execute = |index: usize, session: &mut Box<dyn Session>| {
+            session.execute(&mut |elapsed| {
                 meter.batch(1, elapsed);
                 if let Some(played) = played.get(index) {
                     played.fetch_add(1, Ordering::Relaxed);
@@ -114,17 +112,17 @@ impl Bench<'_> {
             })
         };
         let w = u8::from(concern.acknowledged);
-        let name = format!("{NAME} {} w:{w}", subject.schema().name());
-        self.run(&name, &meter, play, (work.updates(), "updates"), allowed)?;
+        let name = format!("{NAME} {} w:{w}", dataset.schema().name());
+        self.run(&name, &meter, execute, (work.updates(), "updates"), allowed)?;
         let outcome = self.ended(meter)?;
         let mut left: Vec<u64> = played.into_iter().map(AtomicU64::into_inner).collect();
         for (n, update) in updates.iter().enumerate() {
             if let Some(left @ 1..) = left.get_mut(n % count) {
                 *left -= 1;
-                subject.model.apply(n % count, update);
+                dataset.model.apply(n % count, update);
             }
         }
-        subject.model.next_round();
+        dataset.model.next_round();
         let mut round = Round {
             updates: outcome.documents,
             elapsed: outcome.elapsed,
@@ -143,10 +141,10 @@ impl Bench<'_> {
     }
 
     fn meter(&self, total: u64) -> Meter {
-        Meter::start(total, Arc::clone(&self.contest.stop))
+        Meter::start(total, Arc::clone(&self.run.stop))
     }
 
-    /// Lets each worker do its part on a thread of its own, and looks on.
+    /// Runs the part of each worker on a thread of its own, and samples them.
     fn run(
         &mut self,
         name: &str,
@@ -155,13 +153,13 @@ impl Bench<'_> {
         (total, unit): (u64, &'static str),
         allowed: Option<Duration>,
     ) -> Result<()> {
-        let quiet = self.contest.servers.quiet || self.work.verbose;
-        let label = format!("{}, {name}", self.label);
+        let quiet = self.run.options.quiet || self.work.verbose;
+        let label = format!("{}, {name}", self.target.label());
         let mut progress = Progress::new(&label, total, unit, quiet);
-        let mut watch = Watch {
-            contest: self.contest,
+        let mut watch = Sampler {
+            run: self.run,
             name,
-            label: self.label,
+            label: self.target.label(),
             watcher: self.watcher.as_mut(),
             progress: &mut progress,
             own_time: Duration::ZERO,
@@ -184,26 +182,26 @@ impl Bench<'_> {
         if let Some(error) = outcome.error.take() {
             return Err(error);
         }
-        self.contest.go_on()?;
+        self.run.go_on()?;
         Ok(outcome)
     }
 
     /// Finds random documents by `_id`: whole, or one key of each.
-    pub fn read(&mut self, subject: &Subject<'_>, when: &'static str, whole: bool) -> Result<Read> {
+    pub fn read(&mut self, dataset: &Dataset<'_>, when: &'static str, whole: bool) -> Result<Read> {
         let work = self.work;
-        let seed = self.contest.servers.seed;
+        let seed = self.run.options.seed;
         let mut random = stream(seed, Purpose::Reads, u64::from(whole));
         let (mut times, mut bytes) = (latencies(), 0);
         for _ in 0..work.reads {
-            self.contest.go_on()?;
+            self.run.go_on()?;
             let number = random.below(work.documents());
             let key = random.below(u64::from(work.keys)) as usize;
-            let path = subject.documents.paths.get(key).map(String::as_str);
+            let path = dataset.documents.paths.get(key).map(String::as_str);
             let field = if whole { None } else { path };
-            let id = subject.documents.id(number);
-            let (found, elapsed) = self.watcher.find_by_id(&subject.collection, id, field)?;
+            let id = dataset.documents.id(number);
+            let (found, elapsed) = self.watcher.find_by_id(&dataset.collection, id, field)?;
             let found = found.ok_or_else(|| absent(number))?;
-            if !self.null && path.is_none_or(|path| found.path(path).is_none()) {
+            if !self.target.is_null() && path.is_none_or(|path| found.path(path).is_none()) {
                 let path = path.unwrap_or_default();
                 return Err(Error::Wrong(format!("document {number} has no {path}")));
             }
@@ -214,7 +212,7 @@ impl Bench<'_> {
             );
         }
         Ok(Read {
-            schema: subject.schema(),
+            schema: dataset.schema(),
             when,
             whole,
             latency: Percentiles::of(&times),
@@ -222,31 +220,27 @@ impl Bench<'_> {
         })
     }
 
-    /// Compares documents with what they must hold; how many were compared.
-    pub fn verify(&mut self, subject: &Subject<'_>) -> Result<u64> {
+    /// Compares documents with the expected ones. Returns how many were compared.
+    pub fn verify(&mut self, dataset: &Dataset<'_>) -> Result<u64> {
         let documents = self.work.documents();
-        let collection = &subject.collection;
-        let counted = self.watcher.count(collection)?;
-        if counted != documents {
-            return Err(Error::Wrong(format!(
-                "{collection} holds {counted} documents instead of {documents}"
-            )));
-        }
+        let collection = &dataset.collection;
+        self.run
+            .check_count(self.watcher.as_mut(), collection, documents)?;
         let mut numbers: Vec<u64> = (0..documents).collect();
         if let Verify::Some(count) = self.work.verify {
-            let seed = self.contest.servers.seed;
+            let seed = self.run.options.seed;
             stream(seed, Purpose::Order, u64::MAX).shuffle(&mut numbers);
             numbers.truncate(usize::try_from(count).unwrap_or(usize::MAX));
         }
         let exact = self.watcher.keeps_order_and_types();
         for number in &numbers {
-            self.contest.go_on()?;
-            let id = subject.documents.id(*number);
+            self.run.go_on()?;
+            let id = dataset.documents.id(*number);
             let (found, _) = self.watcher.find_by_id(collection, id, None)?;
             let found = found.ok_or_else(|| absent(*number))?;
-            subject
+            dataset
                 .model
-                .check(subject.documents, *number, &found, exact)
+                .check(dataset.documents, *number, &found, exact)
                 .map_err(|error| match error {
                     Error::Wrong(text) => Error::Wrong(format!("{collection}, {text}")),
                     other => other,
@@ -255,11 +249,10 @@ impl Bench<'_> {
         Ok(numbers.len() as u64)
     }
 
-    /// Waits until the server rests.
-    pub fn settle(&mut self) -> Result<Status> {
-        let longest = self.contest.servers.longest_settle_or(SETTLE);
-        let go_on = || self.contest.go_on();
-        settle(self.watcher.as_mut(), longest, &go_on)
+    /// Waits for idle compaction.
+    pub fn wait_until_idle(&mut self) -> Result<Status> {
+        self.run
+            .wait_until_idle_or(self.watcher.as_mut(), COMPACTION_WAIT)
     }
 }
 

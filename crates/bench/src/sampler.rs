@@ -1,9 +1,9 @@
-//! Looks on while connections insert: a trace, progress, and an end when the time is up.
+//! Samples a load while connections insert: the trace, progress, and the end when the time is up.
 
 use std::time::Duration;
 
-use crate::contest::Contest;
 use crate::error::Result;
+use crate::harness::Run;
 use crate::meter::{Meter, Percentiles};
 use crate::progress::Progress;
 use crate::report::Row;
@@ -11,9 +11,9 @@ use crate::system::Session;
 use crate::threads::wait_until;
 
 /// A load that is looked at. Its meter counts from one look to the next, also over several turns.
-pub struct Watch<'a> {
+pub struct Sampler<'a> {
     /// The run.
-    pub contest: &'a Contest,
+    pub run: &'a Run,
     /// How the trace calls it.
     pub name: &'a str,
     /// The server's name.
@@ -32,10 +32,10 @@ pub struct Watch<'a> {
     pub rows: Option<&'a mut Vec<Row>>,
 }
 
-impl Watch<'_> {
-    /// Looks on until all threads are done.
+impl Sampler<'_> {
+    /// Samples until all threads are done.
     pub fn until(&mut self, meter: &Meter, all_done: &dyn Fn() -> bool) -> Result<()> {
-        let every = self.contest.servers.every();
+        let every = self.run.options.every();
         let (started, counted) = (meter.elapsed(), meter.documents());
         let limit = started.saturating_add(self.time_left);
         let mut last = (started, counted);
@@ -63,10 +63,10 @@ impl Watch<'_> {
                 p50_ms: latency.p50_ms,
                 p99_ms: latency.p99_ms,
                 max_ms: latency.max_ms,
-                figures: status.map(|status| status.figures).unwrap_or_default(),
+                memory: status.map(|status| status.memory).unwrap_or_default(),
             };
             if interval.documents > last.1 || !done {
-                self.contest.trace.add(self.name, self.label, &row)?;
+                self.run.trace.add(self.name, self.label, &row)?;
                 if let Some(rows) = &mut self.rows {
                     rows.push(row);
                 }

@@ -1,14 +1,15 @@
 //! What a run has to say: figures, charts, `rounds.csv`.
 
 use super::Work;
-use super::document::Schema;
-use super::lane::READS;
 use super::results::{Loaded, Read, Results, Updated};
-use crate::contest::Contest;
-use crate::error::{Error, Result};
+use super::runner::READS;
+use crate::csv_file::CsvFile;
+use crate::documents::manykeys::Schema;
+use crate::error::Result;
+use crate::harness::Run;
 use crate::meter::Percentiles;
-use crate::report::plot::{Curve, Panel, color};
-use crate::report::{Axis, Chapter, Chart, Figure, Section};
+use crate::report::plot::Panel;
+use crate::report::{Axis, Chart, Columns, Figure, Section, Table};
 use crate::statistics::Row;
 
 const PANEL_HEIGHT: u32 = 230;
@@ -16,10 +17,10 @@ const PANEL_HEIGHT: u32 = 230;
 /// Where updates are in a [`Row`].
 const UPDATES: usize = 2;
 
-/// The chapter of a run.
+/// The section of a run.
 #[must_use]
-pub fn of(contest: &Contest, work: &Work, concerns: &[bool], lanes: &[Results]) -> Chapter {
-    let mut chapter = Chapter::new(
+pub fn of(run: &Run, work: &Work, concerns: &[bool], results: &[Results]) -> Section {
+    let mut section = Section::new(
         super::NAME,
         "W3: documents with very many keys",
         format!(
@@ -30,63 +31,64 @@ pub fn of(contest: &Contest, work: &Work, concerns: &[bool], lanes: &[Results]) 
             work.keys
         ),
     );
-    chapter.settings = work.settings();
-    for lane in lanes {
-        chapter.ended(&lane.ending);
+    section.settings = work.settings();
+    for target in results {
+        section.ended(&target.ending);
     }
     let schemas = work.schemas();
-    let nulls = contest.nulls();
-    chapter.figures = figures(work, &schemas, concerns, lanes, &nulls);
-    let labels = contest.labels();
-    let not_compared: Vec<(&str, String)> = labels
-        .iter()
-        .zip(&nulls)
+    let columns = run.columns();
+    section.figures = figures(work, &schemas, concerns, results, &columns.nulls);
+    let servers = columns.labels.iter().zip(&columns.nulls);
+    let not_compared: Vec<(&str, String)> = servers
         .filter(|(_, null)| **null)
         .map(|(label, _)| (label.as_str(), "it stores nothing".to_owned()))
         .collect();
     if !not_compared.is_empty() {
-        let table = Section::of_pairs("Not compared with what they must hold", &not_compared);
-        chapter.tables.push(table);
+        let table = Table::of_pairs("Not compared with what they must hold", &not_compared);
+        section.tables.push(table);
     }
-    chapter.charts = vec![speeds(work, &schemas, concerns, &labels, lanes)];
-    chapter.charts.extend(statistics(&labels, lanes));
-    chapter
+    section.charts = vec![speeds(work, &schemas, concerns, &columns, results)];
+    section.charts.extend(statistics(&columns, results));
+    section
 }
 
 fn figures(
     work: &Work,
     schemas: &[Schema],
     concerns: &[bool],
-    lanes: &[Results],
+    results: &[Results],
     nulls: &[bool],
 ) -> Vec<Figure> {
     let mut figures = Vec::new();
     for acknowledged in concerns {
         for schema in schemas {
-            update_figures(*schema, *acknowledged, lanes, &mut figures);
+            update_figures(*schema, *acknowledged, results, &mut figures);
         }
         if schemas.len() > 1 {
-            figures.push(Figure::told(
+            figures.push(Figure::neutral(
                 format!("plain / bucketed, w: {}", u8::from(*acknowledged)),
                 "",
-                lanes.iter().map(|lane| lane.ratio(*acknowledged)).collect(),
+                results
+                    .iter()
+                    .map(|target| target.ratio(*acknowledged))
+                    .collect(),
             ));
         }
     }
     for schema in schemas {
-        load_figures(*schema, lanes, &mut figures);
+        load_figures(*schema, results, &mut figures);
     }
     if work.reads > 0 {
         for schema in schemas {
-            read_figures(*schema, lanes, &mut figures);
+            read_figures(*schema, results, &mut figures);
         }
     }
     for schema in schemas {
-        let verified = lanes.iter().zip(nulls).map(|(lane, null)| {
-            let found = lane.verified.iter().find(|(of, _)| of == schema);
+        let verified = results.iter().zip(nulls).map(|(target, null)| {
+            let found = target.verified.iter().find(|(of, _)| of == schema);
             found.filter(|_| !null).map(|(_, count)| *count as f64)
         });
-        figures.push(Figure::told(
+        figures.push(Figure::neutral(
             format!("{}: documents compared, all right", schema.name()),
             "",
             verified.collect(),
@@ -95,41 +97,49 @@ fn figures(
     figures
 }
 
-fn update_figures(schema: Schema, acknowledged: bool, lanes: &[Results], out: &mut Vec<Figure>) {
+fn update_figures(schema: Schema, acknowledged: bool, results: &[Results], out: &mut Vec<Figure>) {
     let of = format!("{}, w: {}", schema.name(), u8::from(acknowledged));
     let each = |value: &dyn Fn(&Updated) -> Option<f64>| -> Vec<Option<f64>> {
-        let value = |lane: &Results| value(lane.updated(schema, acknowledged)?);
-        lanes.iter().map(value).collect()
+        let value = |target: &Results| value(target.updated(schema, acknowledged)?);
+        results.iter().map(value).collect()
     };
     let unit = "updates/s";
-    out.push(Figure::more(
+    out.push(Figure::higher(
         of.clone(),
         unit,
         each(&Updated::updates_per_s),
     ));
     let slowest = each(&|updated| Some(updated.extremes()?.0));
     if slowest.iter().any(Option::is_some) {
-        out.push(Figure::more(format!("{of}: slowest round"), unit, slowest));
+        out.push(Figure::higher(
+            format!("{of}: slowest round"),
+            unit,
+            slowest,
+        ));
         let fastest = each(&|updated| Some(updated.extremes()?.1));
-        out.push(Figure::more(format!("{of}: fastest round"), unit, fastest));
+        out.push(Figure::higher(
+            format!("{of}: fastest round"),
+            unit,
+            fastest,
+        ));
     }
     if acknowledged {
         for (name, pick) in PERCENTILES {
             let values = each(&|updated| Some(pick(&updated.latency()?)));
-            out.push(Figure::less(format!("{of}: latency {name}"), "ms", values));
+            out.push(Figure::lower(format!("{of}: latency {name}"), "ms", values));
         }
     }
-    out.push(Figure::told(
+    out.push(Figure::neutral(
         format!("{of}: updates"),
         "",
         each(&|updated| Some(updated.updates() as f64)),
     ));
-    out.push(Figure::less(
+    out.push(Figure::lower(
         format!("{of}: log bytes an update"),
         "bytes",
         each(&|updated| updated.written.log),
     ));
-    out.push(Figure::less(
+    out.push(Figure::lower(
         format!("{of}: data file bytes an update"),
         "bytes",
         each(&|updated| updated.written.data),
@@ -141,48 +151,51 @@ type Pick = fn(&Percentiles) -> f64;
 /// The percentiles of latencies that are shown.
 const PERCENTILES: [(&str, Pick); 2] = [("p50", |l| l.p50_ms), ("p99", |l| l.p99_ms)];
 
-fn load_figures(schema: Schema, lanes: &[Results], out: &mut Vec<Figure>) {
+fn load_figures(schema: Schema, results: &[Results], out: &mut Vec<Figure>) {
     let of = format!("{}: load", schema.name());
     let each = |value: &dyn Fn(&Loaded) -> Option<f64>| -> Vec<Option<f64>> {
-        lanes.iter().map(|lane| value(lane.load(schema)?)).collect()
+        results
+            .iter()
+            .map(|target| value(target.load(schema)?))
+            .collect()
     };
     let unit = "documents/s";
     let speed = each(&|loaded| Some(loaded.documents_per_s()));
-    out.push(Figure::more(of.clone(), unit, speed));
-    out.push(Figure::told(
+    out.push(Figure::higher(of.clone(), unit, speed));
+    out.push(Figure::neutral(
         format!("{of}, bytes of documents"),
         "MB/s",
         each(&|loaded| Some(loaded.mb_per_s())),
     ));
     let exit = each(&|loaded| loaded.exit_per_s);
-    out.push(Figure::more(format!("{of}, last 5%"), unit, exit));
+    out.push(Figure::higher(format!("{of}, last 5%"), unit, exit));
     for (name, pick) in PERCENTILES {
         let values = each(&|loaded| Some(pick(&loaded.latency)));
-        out.push(Figure::less(format!("{of}, latency {name}"), "ms", values));
+        out.push(Figure::lower(format!("{of}, latency {name}"), "ms", values));
     }
-    out.push(Figure::told(
+    out.push(Figure::neutral(
         format!("{of}, size of a document"),
         "bytes",
         each(&|loaded| (loaded.documents > 0).then(|| (loaded.bytes / loaded.documents) as f64)),
     ));
-    out.push(Figure::less(
+    out.push(Figure::lower(
         format!("{of}, log bytes a document"),
         "bytes",
         each(&|loaded| loaded.written.log),
     ));
-    out.push(Figure::less(
+    out.push(Figure::lower(
         format!("{of}, data file bytes a document"),
         "bytes",
         each(&|loaded| loaded.written.data),
     ));
 }
 
-fn read_figures(schema: Schema, lanes: &[Results], out: &mut Vec<Figure>) {
+fn read_figures(schema: Schema, results: &[Results], out: &mut Vec<Figure>) {
     for when in READS {
         for (whole, what) in [(true, "whole document"), (false, "one key")] {
             let each = |value: &dyn Fn(&Read) -> f64| -> Vec<Option<f64>> {
-                let value = |lane: &Results| Some(value(lane.read(schema, when, whole)?));
-                lanes.iter().map(value).collect()
+                let value = |target: &Results| Some(value(target.read(schema, when, whole)?));
+                results.iter().map(value).collect()
             };
             let of = format!("{}: {what} by _id {when}", schema.name());
             for (name, pick) in [
@@ -191,10 +204,10 @@ fn read_figures(schema: Schema, lanes: &[Results], out: &mut Vec<Figure>) {
                 ("p99", |l| l.p99_ms),
             ] {
                 let values = each(&|read| pick(&read.latency));
-                out.push(Figure::less(format!("{of}, {name}"), "ms", values));
+                out.push(Figure::lower(format!("{of}, {name}"), "ms", values));
             }
             let bytes = each(&|read| read.bytes as f64);
-            out.push(Figure::told(format!("{of}, found"), "bytes", bytes));
+            out.push(Figure::neutral(format!("{of}, found"), "bytes", bytes));
         }
     }
 }
@@ -204,15 +217,15 @@ fn speeds(
     work: &Work,
     schemas: &[Schema],
     concerns: &[bool],
-    labels: &[String],
-    lanes: &[Results],
+    columns: &Columns,
+    results: &[Results],
 ) -> Chart {
     let each = work.updates() as f64;
     let mut panels = Vec::new();
     for acknowledged in concerns {
         for schema in schemas {
-            let of_lane = |lane: &Results| {
-                let rounds = lane.updated(*schema, *acknowledged).map(|u| &u.rounds);
+            let of_target = |target: &Results| {
+                let rounds = target.updated(*schema, *acknowledged).map(|u| &u.rounds);
                 let mut points = Vec::new();
                 for (number, round) in (0..).zip(rounds.into_iter().flatten()) {
                     let start = f64::from(number) * each;
@@ -226,7 +239,7 @@ fn speeds(
                 height: PANEL_HEIGHT,
                 title: format!("Updates: {}, w: {}", schema.name(), u8::from(*acknowledged)),
                 unit: "updates/s",
-                curves: curves(labels, lanes, of_lane),
+                curves: columns.curves(results, of_target),
             });
         }
     }
@@ -239,7 +252,7 @@ fn speeds(
 }
 
 /// What the servers said about themselves, over the time of the run.
-fn statistics(labels: &[String], lanes: &[Results]) -> Option<Chart> {
+fn statistics(columns: &Columns, results: &[Results]) -> Option<Chart> {
     type Value = fn(&Row) -> Option<f64>;
     let values: [(&str, &'static str, Value); 4] = [
         ("Updates, as the servers count them", "updates/s", |row| {
@@ -248,15 +261,15 @@ fn statistics(labels: &[String], lanes: &[Results]) -> Option<Chart> {
         ("Log", "MB/s", |row| Some(row.log_bytes? / 1e6)),
         ("Data files", "MB/s", |row| Some(row.data_bytes? / 1e6)),
         ("Resident memory, as the servers tell it", "MiB", |row| {
-            row.now.figures.resident_mib
+            row.now.memory.resident_mib
         }),
     ];
     let panels = values.map(|(title, unit, value)| Panel {
         height: PANEL_HEIGHT,
         title: title.to_owned(),
         unit,
-        curves: curves(labels, lanes, |lane| {
-            let rows = lane.statistics.iter();
+        curves: columns.curves(results, |target| {
+            let rows = target.statistics.iter();
             rows.filter_map(|row| Some((row.elapsed_s, value(row)?)))
                 .collect()
         }),
@@ -265,7 +278,7 @@ fn statistics(labels: &[String], lanes: &[Results]) -> Option<Chart> {
         .into_iter()
         .filter(|panel| !panel.curves.is_empty())
         .collect();
-    let ends = lanes.iter().filter_map(|lane| lane.statistics.last());
+    let ends = results.iter().filter_map(|target| target.statistics.last());
     let x_max = ends.map(|row| row.elapsed_s).fold(1e-3, f64::max);
     (!panels.is_empty()).then(|| Chart {
         panels,
@@ -275,33 +288,9 @@ fn statistics(labels: &[String], lanes: &[Results]) -> Option<Chart> {
     })
 }
 
-/// A curve for each server that has points.
-fn curves(
-    labels: &[String],
-    lanes: &[Results],
-    points: impl Fn(&Results) -> Vec<(f64, f64)>,
-) -> Vec<Curve> {
-    let curves = labels.iter().zip(lanes).enumerate();
-    curves
-        .map(|(index, (label, lane))| Curve {
-            name: label.clone(),
-            color: color(index),
-            width: 2,
-            points: points(lane),
-        })
-        .filter(|curve| !curve.points.is_empty())
-        .collect()
-}
-
 /// Writes `rounds.csv`: a line for each round of updates on each server.
-pub fn write_rounds(contest: &Contest, lanes: &[Results]) -> Result<()> {
-    let path = contest.folder.join("rounds.csv");
-    let failed = |error: csv::Error| {
-        let doing = format!("writing {}", path.display());
-        Error::Io(doing, std::io::Error::other(error))
-    };
-    let mut file = csv::Writer::from_path(&path).map_err(failed)?;
-    file.write_record([
+pub fn write_rounds(run: &Run, results: &[Results]) -> Result<()> {
+    let columns = [
         "server",
         "schema",
         "w",
@@ -312,17 +301,17 @@ pub fn write_rounds(contest: &Contest, lanes: &[Results]) -> Result<()> {
         "p50_ms",
         "p99_ms",
         "max_ms",
-    ])
-    .map_err(failed)?;
-    for (contestant, lane) in contest.contestants.iter().zip(lanes) {
-        for updated in &lane.updates {
+    ];
+    let mut file = CsvFile::create(&run.folder.join("rounds.csv"), columns)?;
+    for (target, result) in run.targets.iter().zip(results) {
+        for updated in &result.updates {
             for (index, round) in updated.rounds.iter().enumerate() {
                 let ms = |pick: Pick| {
                     let latency = round.latency.as_ref();
                     latency.map_or_else(String::new, |l| format!("{:.3}", pick(l)))
                 };
-                file.write_record([
-                    contestant.label.clone(),
+                file.add([
+                    target.label().to_owned(),
                     updated.schema.name().to_owned(),
                     u8::from(updated.acknowledged).to_string(),
                     (index + 1).to_string(),
@@ -332,10 +321,9 @@ pub fn write_rounds(contest: &Contest, lanes: &[Results]) -> Result<()> {
                     ms(|l| l.p50_ms),
                     ms(|l| l.p99_ms),
                     ms(|l| l.max_ms),
-                ])
-                .map_err(failed)?;
+                ])?;
             }
         }
     }
-    file.flush().map_err(|error| failed(error.into()))
+    Ok(())
 }

@@ -1,11 +1,12 @@
-//! What a run without and with an index has to say.
+//! The section of a run without and with an index.
 
-use super::document::{NAMES, WANTED};
-use super::lane::{Batch, Ended};
 use super::options::Work;
-use crate::contest::Contest;
+use super::runner::{Batch, Results};
+use crate::documents::indexcost::{NAMES, WANTED};
+use crate::format::{show, thousands};
+use crate::harness::Run;
 use crate::report::plot::{self, Curve, Panel};
-use crate::report::{Axis, Chapter, Chart, Figure, Section, show, thousands};
+use crate::report::{Axis, Chart, Columns, Figure, Section, Table};
 use crate::system::Sizes;
 
 /// Takes one of the sizes.
@@ -14,44 +15,45 @@ type PickBytes = fn(&Sizes) -> Option<u64>;
 /// The two collections, in their order.
 const SIDES: [&str; 2] = ["without the index", "with the index"];
 
-/// The chapter of a run.
+/// The section of a run.
 #[must_use]
-pub fn of(contest: &Contest, work: &Work, lanes: &[Ended]) -> Chapter {
+pub fn of(run: &Run, work: &Work, results: &[Results]) -> Section {
     let about = format!(
         "Documents of 2,400 bytes go into a collection without a secondary index and into one with an \
          index on name, batch by batch in turns, each batch timed until the server has worked on all \
          of it. After each batch the name {WANTED}, one of {}, is looked for in both.",
         thousands(NAMES as f64)
     );
-    let mut chapter = Chapter::new("indexcost", "W5: the cost of an index", about);
-    let acknowledged: Vec<bool> = lanes.iter().map(|lane| lane.acknowledged).collect();
-    chapter.settings = work.settings(&acknowledged);
-    for lane in lanes {
-        chapter.ended(&lane.ending);
+    let mut section = Section::new("indexcost", "W5: the cost of an index", about);
+    let acknowledged: Vec<bool> = results.iter().map(|target| target.acknowledged).collect();
+    section.settings = work.settings(&acknowledged);
+    for target in results {
+        section.ended(&target.ending);
     }
-    let labels = contest.labels();
-    let report = Report {
+    let columns = run.columns();
+    let builder = SectionBuilder {
         work,
-        lanes,
-        labels: &labels,
+        results,
+        columns: &columns,
     };
-    chapter.figures = report.figures();
-    chapter.details = report.details();
-    chapter.tables = vec![report.batches(), report.sizes()];
+    section.figures = builder.figures();
+    section.headline = format!("{}, on average", SIDES[1]);
+    section.details = builder.details();
+    section.tables = vec![builder.batches(), builder.sizes()];
     if work.finds > 0 {
-        chapter.tables.insert(1, report.finds());
+        section.tables.insert(1, builder.finds());
     }
-    chapter.charts.push(report.chart());
-    chapter
+    section.charts.push(builder.chart());
+    section
 }
 
-struct Report<'a> {
+struct SectionBuilder<'a> {
     work: &'a Work,
-    lanes: &'a [Ended],
-    labels: &'a [String],
+    results: &'a [Results],
+    columns: &'a Columns,
 }
 
-impl Ended {
+impl Results {
     /// Documents a second in one of the collections, over all batches.
     fn rate(&self, side: usize) -> Option<f64> {
         let mut sum = Batch::default();
@@ -98,56 +100,56 @@ fn each(bytes: Option<u64>, sizes: &Sizes) -> Option<f64> {
     Some(bytes? as f64 / documents as f64)
 }
 
-impl Report<'_> {
-    fn each(&self, value: impl Fn(&Ended) -> Option<f64>) -> Vec<Option<f64>> {
-        self.lanes.iter().map(value).collect()
+impl SectionBuilder<'_> {
+    fn each(&self, value: impl Fn(&Results) -> Option<f64>) -> Vec<Option<f64>> {
+        self.results.iter().map(value).collect()
     }
 
     fn figures(&self) -> Vec<Figure> {
         let rate = "documents/s";
-        let last = |lane: &Ended, side: usize| lane.batches.last()?.get(side)?.rate();
+        let last = |target: &Results, side: usize| target.batches.last()?.get(side)?.rate();
         let mut figures = Vec::new();
         for (side, name) in SIDES.into_iter().enumerate() {
-            figures.push(Figure::more(
+            figures.push(Figure::higher(
                 format!("{name}, on average"),
                 rate,
-                self.each(|lane| lane.rate(side)),
+                self.each(|target| target.rate(side)),
             ));
-            figures.push(Figure::more(
+            figures.push(Figure::higher(
                 format!("{name}, last batch"),
                 rate,
-                self.each(|lane| last(lane, side)),
+                self.each(|target| last(target, side)),
             ));
         }
         figures.extend([
-            Figure::told(
+            Figure::neutral(
                 "with / without, on average",
                 "",
-                self.each(|lane| Some(lane.rate(1)? / lane.rate(0)?)),
+                self.each(|target| Some(target.rate(1)? / target.rate(0)?)),
             ),
-            Figure::told(
+            Figure::neutral(
                 "with / without, worst batch",
                 "",
-                self.each(|lane| lane.ratios().min_by(f64::total_cmp)),
+                self.each(|target| target.ratios().min_by(f64::total_cmp)),
             ),
-            Figure::told(
+            Figure::neutral(
                 "with / without, last batch",
                 "",
-                self.each(|lane| lane.batches.last().and_then(ratio)),
+                self.each(|target| target.batches.last().and_then(ratio)),
             ),
         ]);
         if self.work.finds > 0 {
             for (side, name) in SIDES.into_iter().enumerate() {
-                figures.push(Figure::less(
+                figures.push(Figure::lower(
                     format!("find by name {name}, after the last batch"),
                     "ms",
-                    self.each(|lane| find_ms(lane.last(side)?)),
+                    self.each(|target| find_ms(target.last(side)?)),
                 ));
             }
-            figures.push(Figure::told(
+            figures.push(Figure::neutral(
                 "documents that it finds",
                 "",
-                self.each(|lane| Some(lane.last(1)?.found as f64)),
+                self.each(|target| Some(target.last(1)?.found as f64)),
             ));
         }
         figures.extend(self.size_figures());
@@ -156,23 +158,23 @@ impl Report<'_> {
 
     fn size_figures(&self) -> Vec<Figure> {
         let size = |side: usize, bytes: PickBytes| {
-            self.each(|lane| {
-                let sizes = lane.at_rest.as_ref()?.get(side)?;
+            self.each(|target| {
+                let sizes = target.at_rest.as_ref()?.get(side)?;
                 each(bytes(sizes), sizes)
             })
         };
-        let mut figures = vec![Figure::told(
+        let mut figures = vec![Figure::neutral(
             "logical size of a document",
             "bytes",
             size(0, |sizes| sizes.logical_bytes),
         )];
         for (side, name) in SIDES.into_iter().enumerate() {
-            figures.push(Figure::less(
+            figures.push(Figure::lower(
                 format!("a document on disk, {name}"),
                 "bytes",
                 size(side, |sizes| sizes.storage_bytes),
             ));
-            figures.push(Figure::less(
+            figures.push(Figure::lower(
                 format!("its index entries on disk, {name}"),
                 "bytes",
                 size(side, |sizes| sizes.index_bytes),
@@ -187,17 +189,19 @@ impl Report<'_> {
         for number in 0..self.work.batches as usize {
             let name = format!("batch {}", number + 1);
             for (side, words) in SIDES.into_iter().enumerate() {
-                let batch = |lane: &Ended| lane.batches.get(number)?.get(side).cloned();
-                details.push(Figure::more(
+                let batch = |target: &Results| target.batches.get(number)?.get(side).cloned();
+                details.push(Figure::higher(
                     format!("{name} {words}"),
                     "documents/s",
-                    self.each(|lane| batch(lane)?.rate()),
+                    self.each(|target| batch(target)?.rate()),
                 ));
                 for find in 0..self.work.finds as usize {
-                    details.push(Figure::less(
+                    details.push(Figure::lower(
                         format!("{name} {words}: find {}", find + 1),
                         "ms",
-                        self.each(|lane| Some(batch(lane)?.finds.get(find)?.as_secs_f64() * 1e3)),
+                        self.each(|target| {
+                            Some(batch(target)?.finds.get(find)?.as_secs_f64() * 1e3)
+                        }),
                     ));
                 }
                 let parts: [(&str, PickBytes); 4] = [
@@ -207,51 +211,44 @@ impl Report<'_> {
                     ("index size", |sizes| sizes.index_bytes),
                 ];
                 for (what, pick) in parts {
-                    details.push(Figure::told(
+                    details.push(Figure::neutral(
                         format!("{name} {words}: {what}"),
                         if what == "documents" { "" } else { "bytes" },
-                        self.each(|lane| Some(pick(&batch(lane)?.sizes)? as f64)),
+                        self.each(|target| Some(pick(&batch(target)?.sizes)? as f64)),
                     ));
                 }
             }
-            details.push(Figure::told(
+            details.push(Figure::neutral(
                 format!("{name}: with / without"),
                 "",
-                self.each(|lane| lane.batches.get(number).and_then(ratio)),
+                self.each(|target| target.batches.get(number).and_then(ratio)),
             ));
         }
         details
     }
 
-    /// A row for each batch of each server, with the server's name first if there are several.
+    /// A row for each batch of each server.
     fn table(
         &self,
         title: String,
         head: &[&str],
         row: impl Fn(&[Batch; 2]) -> Option<Vec<String>>,
-    ) -> Section {
-        let several = self.labels.len() > 1;
-        let mut first = vec!["batch".to_owned()];
-        first.extend(head.iter().map(|name| (*name).to_owned()));
-        if several {
-            first.insert(0, "server".to_owned());
-        }
-        let mut rows = vec![first];
-        for (label, lane) in self.labels.iter().zip(self.lanes) {
-            for (number, batch) in lane.batches.iter().enumerate() {
-                let Some(cells) = row(batch) else { continue };
-                let mut whole = vec![(number + 1).to_string()];
-                whole.extend(cells);
-                if several {
-                    whole.insert(0, label.clone());
-                }
-                rows.push(whole);
-            }
-        }
-        Section { title, rows }
+    ) -> Table {
+        let mut columns = vec!["batch"];
+        columns.extend(head);
+        self.columns.table(title, &columns, self.results, |target| {
+            let batches = (1_usize..).zip(&target.batches);
+            batches
+                .filter_map(|(number, batch)| {
+                    let mut whole = vec![number.to_string()];
+                    whole.extend(row(batch)?);
+                    Some(whole)
+                })
+                .collect()
+        })
     }
 
-    fn batches(&self) -> Section {
+    fn batches(&self) -> Table {
         let head = [
             "documents",
             "without the index, documents/s",
@@ -263,14 +260,14 @@ impl Report<'_> {
             let documents = without.documents.max(with.documents);
             Some(vec![
                 thousands(documents as f64),
-                show(without.rate(), ""),
-                show(with.rate(), ""),
-                show(ratio(batch), ""),
+                show(without.rate()),
+                show(with.rate()),
+                show(ratio(batch)),
             ])
         })
     }
 
-    fn finds(&self) -> Section {
+    fn finds(&self) -> Table {
         let mut head = vec!["found".to_owned()];
         for side in SIDES {
             head.extend((1..=self.work.finds).map(|find| format!("{side}, find {find}, ms")));
@@ -281,13 +278,13 @@ impl Report<'_> {
             let mut row = vec![thousands(without.found as f64)];
             for batch in batch {
                 let times = batch.finds.iter().map(|time| time.as_secs_f64() * 1e3);
-                row.extend(times.map(|ms| show(Some(ms), "")));
+                row.extend(times.map(|ms| show(Some(ms))));
             }
             (row.len() == head.len()).then_some(row)
         })
     }
 
-    fn sizes(&self) -> Section {
+    fn sizes(&self) -> Table {
         let head = [
             "documents",
             "size, MB",
@@ -296,7 +293,7 @@ impl Report<'_> {
             "with the index: storage, MB",
             "indexes, MB",
         ];
-        let mb = |bytes: Option<u64>| show(bytes.map(|bytes| bytes as f64 / 1e6), "");
+        let mb = |bytes: Option<u64>| show(bytes.map(|bytes| bytes as f64 / 1e6));
         self.table(
             "What collStats tells after each batch".to_owned(),
             &head,
@@ -317,20 +314,17 @@ impl Report<'_> {
 
     /// A curve for each server from a value of each batch, over millions of documents.
     fn curves(&self, name: &str, value: impl Fn(&[Batch; 2]) -> Option<f64>) -> Vec<Curve> {
-        let servers = self.labels.iter().zip(self.lanes).enumerate();
-        let curves = servers.map(|(index, (label, lane))| {
+        let mut curves = self.columns.curves(self.results, |target| {
             let x = |batch: usize| self.work.numbers(batch as u32).end as f64 / 1e6;
-            let batches = lane.batches.iter().enumerate();
-            Curve {
-                name: format!("{label}{name}"),
-                color: plot::color(index),
-                width: 2,
-                points: batches
-                    .filter_map(|(number, batch)| Some((x(number), value(batch)?)))
-                    .collect(),
-            }
+            let batches = target.batches.iter().enumerate();
+            batches
+                .filter_map(|(number, batch)| Some((x(number), value(batch)?)))
+                .collect()
         });
-        curves.filter(|curve| !curve.points.is_empty()).collect()
+        for curve in &mut curves {
+            curve.name.push_str(name);
+        }
+        curves
     }
 
     fn chart(&self) -> Chart {

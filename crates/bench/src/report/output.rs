@@ -1,54 +1,66 @@
-//! The report of a run: its chapters, for people and for programs.
+//! The report of a run: its sections, for people and for programs.
 
 use std::fs;
 use std::path::Path;
 
 use frond_bson::{DocBuf, extjson};
 
-use super::chapter::{Chapter, Columns};
-use super::page::{self, Section};
-use super::{plot, thousands};
-use crate::contest::Contest;
+use super::page::{self, Table};
+use super::plot;
+use super::section::{Columns, Section};
 use crate::error::{Error, Result};
+use crate::format::thousands;
+use crate::machine::Machine;
+use crate::system::Description;
 
-/// What stands around the chapters.
-pub struct Book {
+/// A measured server.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Its name, with a number if another one has the same.
+    pub label: String,
+    /// Its connection string; empty for a null server inside this process.
+    pub uri: String,
+    /// Its own description.
+    pub description: Description,
+}
+
+/// The report of a run.
+pub struct Report {
     columns: Columns,
     started: jiff::Timestamp,
     command: String,
-    servers: Section,
-    machine: Section,
+    servers: Table,
+    machine: Table,
     /// By workload.
-    pub chapters: Vec<Chapter>,
+    pub sections: Vec<Section>,
 }
 
-impl Book {
-    /// Of a run, still empty.
+impl Report {
+    /// A report without sections.
     #[must_use]
-    pub fn new(contest: &Contest) -> Book {
-        let mut rows = vec![vec!["what".to_owned()]];
-        let mut names: Vec<&'static str> = Vec::new();
-        for contestant in &contest.contestants {
-            for (name, _) in &contestant.description.facts {
-                if !names.contains(name) {
-                    names.push(name);
-                }
-            }
-        }
-        rows[0].extend(contest.labels());
-        let mut uris = vec!["uri".to_owned()];
-        uris.extend(contest.contestants.iter().map(|c| c.uri.clone()));
-        rows.push(uris);
-        for name in names {
+    pub fn new(servers: Vec<Server>, started: jiff::Timestamp, machine: &Machine) -> Report {
+        let row = |name: &str, value: &dyn Fn(&Server) -> String| {
             let mut row = vec![name.to_owned()];
-            for contestant in &contest.contestants {
-                let facts = &contestant.description.facts;
-                let value = facts.iter().find(|(fact, _)| *fact == name);
-                row.push(value.map_or_else(|| "-".to_owned(), |(_, value)| value.clone()));
+            row.extend(servers.iter().map(value));
+            row
+        };
+        let mut names: Vec<&'static str> = Vec::new();
+        for (name, _) in servers.iter().flat_map(|server| &server.description.facts) {
+            if !names.contains(name) {
+                names.push(name);
             }
-            rows.push(row);
         }
-        let machine = &contest.machine;
+        let mut rows = vec![
+            row("what", &|server| server.label.clone()),
+            row("uri", &|server| server.uri.clone()),
+        ];
+        rows.extend(names.into_iter().map(|name| {
+            row(name, &|server| {
+                let mut facts = server.description.facts.iter();
+                let fact = facts.find(|(fact, _)| *fact == name);
+                fact.map_or_else(|| "-".to_owned(), |(_, value)| value.clone())
+            })
+        }));
         let memory = machine.memory_bytes as f64 / 1_048_576.0;
         let machine = [
             ("frond-bench", env!("CARGO_PKG_VERSION").to_owned()),
@@ -57,20 +69,20 @@ impl Book {
             ("memory", format!("{} MiB", thousands(memory))),
             ("system", machine.system.clone()),
         ];
-        Book {
-            columns: Columns::of(contest),
-            started: contest.started,
-            command: command_line(),
-            servers: Section {
-                title: "Servers".to_owned(),
-                rows,
+        Report {
+            columns: Columns {
+                nulls: servers.iter().map(|s| s.description.null).collect(),
+                labels: servers.into_iter().map(|server| server.label).collect(),
             },
-            machine: Section::of_pairs("Client's machine", &machine),
-            chapters: Vec::new(),
+            started,
+            command: command_line(),
+            servers: Table::new("Servers", rows),
+            machine: Table::of_pairs("Client's machine", &machine),
+            sections: Vec::new(),
         }
     }
 
-    /// Writes all files but the trace, which is there already. May be done again with more chapters.
+    /// Writes all files but the trace, which is there already. May be done again with more sections.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let svgs = self.charts()?;
         for (name, text) in [
@@ -87,27 +99,35 @@ impl Book {
         Ok(())
     }
 
-    /// The charts of each chapter: (name of the file, drawing).
+    /// The charts of each section: (name of the file, drawing).
     fn charts(&self) -> Result<Vec<Vec<(String, String)>>> {
-        let drawn = |chapter: &Chapter| {
-            let charts = chapter.charts.iter().enumerate();
+        let drawn = |section: &Section| {
+            let charts = section.charts.iter().enumerate();
             charts
                 .map(|(index, chart)| {
                     let name = match index {
-                        0 => format!("{}.svg", chapter.workload),
-                        _ => format!("{}-{}.svg", chapter.workload, index + 1),
+                        0 => format!("{}.svg", section.workload),
+                        _ => format!("{}-{}.svg", section.workload, index + 1),
                     };
                     let svg = plot::svg(&chart.panels, chart.x_max, &chart.x_unit, chart.axis)?;
                     Ok((name, svg))
                 })
                 .collect::<Result<Vec<_>>>()
         };
-        self.chapters.iter().map(drawn).collect()
+        self.sections.iter().map(drawn).collect()
+    }
+
+    /// A line for each workload.
+    fn summary(&self) -> Vec<String> {
+        let sections = self.sections.iter();
+        sections
+            .map(|section| section.summary(&self.columns))
+            .collect()
     }
 
     fn title(&self) -> String {
-        match self.chapters.as_slice() {
-            [chapter] => chapter.title.clone(),
+        match self.sections.as_slice() {
+            [section] => section.title.clone(),
             _ => "Workloads side by side".to_owned(),
         }
     }
@@ -125,17 +145,21 @@ impl Book {
             self.columns.labels.join(", "),
             self.when()
         );
-        for (chapter, svgs) in self.chapters.iter().zip(svgs) {
-            out.push_str(&format!("\n## {}\n\n{}\n", chapter.title, chapter.about));
-            for section in self.sections(chapter) {
-                out.push_str(&section.to_markdown(3));
+        out.push_str("\n## Summary\n\n");
+        for line in self.summary() {
+            out.push_str(&format!("- {line}\n"));
+        }
+        for (section, svgs) in self.sections.iter().zip(svgs) {
+            out.push_str(&format!("\n## {}\n\n{}\n", section.title, section.about));
+            for table in self.tables(section) {
+                out.push_str(&table.to_markdown(3));
             }
             for (name, _) in svgs {
-                out.push_str(&format!("\n![{}]({name})\n", chapter.title));
+                out.push_str(&format!("\n![{}]({name})\n", section.title));
             }
         }
-        for section in [&self.servers, &self.machine] {
-            out.push_str(&section.to_markdown(2));
+        for table in [&self.servers, &self.machine] {
+            out.push_str(&table.to_markdown(2));
         }
         out.push_str(&format!(
             "\n## How to repeat\n\n```sh\n{}\n```\n",
@@ -147,15 +171,17 @@ impl Book {
     /// As one HTML page that needs nothing else.
     #[must_use]
     fn to_html(&self, svgs: &[Vec<(String, String)>]) -> String {
-        let mut body = String::new();
-        for (chapter, svgs) in self.chapters.iter().zip(svgs) {
-            body.push_str(&page::open_chapter(
-                chapter.workload,
-                &chapter.title,
-                &chapter.about,
+        let mut body = page::open_section("summary", "Summary", "");
+        body.push_str(&page::list(&self.summary()));
+        body.push_str("</section>\n");
+        for (section, svgs) in self.sections.iter().zip(svgs) {
+            body.push_str(&page::open_section(
+                section.workload,
+                &section.title,
+                &section.about,
             ));
-            for (index, section) in self.sections(chapter).iter().enumerate() {
-                body.push_str(&section.to_html());
+            for (index, table) in self.tables(section).iter().enumerate() {
+                body.push_str(&table.to_html());
                 if index == 0 {
                     for (_, svg) in svgs {
                         body.push_str(&page::figure(svg));
@@ -164,27 +190,30 @@ impl Book {
             }
             body.push_str("</section>\n");
         }
-        body.push_str(&page::open_chapter("about", "How it was measured", ""));
-        for section in [&self.servers, &self.machine] {
-            body.push_str(&section.to_html());
+        body.push_str(&page::open_section("about", "How it was measured", ""));
+        for table in [&self.servers, &self.machine] {
+            body.push_str(&table.to_html());
         }
         body.push_str(&page::command(&self.command));
         body.push_str("</section>\n");
-        let chapters: Vec<(&str, &str)> = self
-            .chapters
+        let sections = self
+            .sections
             .iter()
-            .map(|chapter| (chapter.workload, chapter.title.as_str()))
-            .chain([("about", "How it was measured")])
+            .map(|section| (section.workload, section.title.as_str()))
+            .chain([("about", "How it was measured")]);
+        let sections: Vec<(&str, &str)> = [("summary", "Summary")]
+            .into_iter()
+            .chain(sections)
             .collect();
         let under = format!("{} · {}", self.columns.labels.join(" · "), self.when());
-        page::whole(&self.title(), &under, &chapters, &body)
+        page::whole(&self.title(), &under, &sections, &body)
     }
 
-    fn sections(&self, chapter: &Chapter) -> Vec<Section> {
-        let mut sections = vec![chapter.result(&self.columns)];
-        sections.extend(chapter.tables.iter().cloned());
-        sections.push(Section::of_pairs("Settings", &chapter.settings));
-        sections
+    fn tables(&self, section: &Section) -> Vec<Table> {
+        let mut tables = vec![section.result(&self.columns)];
+        tables.extend(section.tables.iter().cloned());
+        tables.push(Table::of_pairs("Settings", &section.settings));
+        tables
     }
 
     /// For programs: plain numbers, in the unit that stands beside them.
@@ -198,9 +227,9 @@ impl Book {
                 servers.push(label.as_str());
             }
         });
-        for section in [&self.servers, &self.machine] {
-            doc.push_array(section.title.as_str(), |rows| {
-                for row in section.rows.iter().skip(1) {
+        for table in [&self.servers, &self.machine] {
+            doc.push_array(table.title.as_str(), |rows| {
+                for row in table.rows.iter().skip(1) {
                     rows.push_array(|cells| {
                         for cell in row {
                             cells.push(cell.as_str());
@@ -210,8 +239,8 @@ impl Book {
             });
         }
         doc.push_doc("workloads", |workloads| {
-            for chapter in &self.chapters {
-                workloads.push_doc(chapter.workload, |out| self.chapter_json(chapter, out));
+            for section in &self.sections {
+                workloads.push_doc(section.workload, |out| self.section_json(section, out));
             }
         });
         let mut json = extjson::to_relaxed(&doc);
@@ -219,19 +248,19 @@ impl Book {
         json
     }
 
-    fn chapter_json(&self, chapter: &Chapter, out: &mut DocBuf) {
+    fn section_json(&self, section: &Section, out: &mut DocBuf) {
         out.push_doc("settings", |settings| {
-            for (name, value) in &chapter.settings {
+            for (name, value) in &section.settings {
                 settings.push(name, value.as_str());
             }
         });
         out.push_doc("ended", |endings| {
-            for (label, ending) in self.columns.labels.iter().zip(&chapter.endings) {
+            for (label, ending) in self.columns.labels.iter().zip(&section.endings) {
                 endings.push(label, ending.as_str());
             }
         });
         out.push_doc("figures", |figures| {
-            for figure in chapter.figures.iter().chain(&chapter.details) {
+            for figure in section.figures.iter().chain(&section.details) {
                 figures.push_doc(&figure.name, |out| {
                     out.push("unit", figure.unit);
                     for (label, value) in self.columns.labels.iter().zip(&figure.values) {
@@ -247,11 +276,11 @@ impl Book {
         let mut writer = csv::Writer::from_writer(Vec::new());
         let mut record = |fields: [&str; 5]| writer.write_record(fields).map_err(csv_error);
         record(["workload", "server", "figure", "unit", "value"])?;
-        for chapter in &self.chapters {
-            for figure in chapter.figures.iter().chain(&chapter.details) {
+        for section in &self.sections {
+            for figure in section.figures.iter().chain(&section.details) {
                 for (label, value) in self.columns.labels.iter().zip(&figure.values) {
                     let value = value.map_or_else(String::new, |value| value.to_string());
-                    record([chapter.workload, label, &figure.name, figure.unit, &value])?;
+                    record([section.workload, label, &figure.name, figure.unit, &value])?;
                 }
             }
         }
@@ -265,13 +294,17 @@ impl Book {
     #[must_use]
     pub fn to_text(&self, folder: &Path) -> String {
         let mut out = String::new();
-        for chapter in &self.chapters {
-            let mut section = chapter.result(&self.columns);
-            section.title.clone_from(&chapter.title);
-            out.push_str(&section.to_text());
-            for table in &chapter.tables {
+        for section in &self.sections {
+            let mut table = section.result(&self.columns);
+            table.title.clone_from(&section.title);
+            out.push_str(&table.to_text());
+            for table in &section.tables {
                 out.push_str(&table.to_text());
             }
+        }
+        out.push_str("Summary\n");
+        for line in self.summary() {
+            out.push_str(&format!("  {line}\n"));
         }
         out.push_str(&format!(
             "report: {}\n",

@@ -3,7 +3,7 @@
 //! A document of a seed is the same bytes whoever makes it. Making one copies a template, and writes
 //! two digits for each multiplication.
 
-use crate::document::{Source, field};
+use super::{Source, Template, put};
 use crate::random::SplitMix64;
 
 /// Digits of a group.
@@ -32,7 +32,7 @@ const PAIRS: [u8; 200] = {
 pub struct Documents {
     seed: u64,
     documents: u32,
-    template: Vec<u8>,
+    template: Template,
     id_at: usize,
     k_at: usize,
     c_at: usize,
@@ -43,19 +43,16 @@ impl Documents {
     /// Those of collection `number` of a run, whose ids are 1 to `documents`.
     #[must_use]
     pub fn new(seed: u64, number: u32, documents: u32) -> Self {
-        let mut template = vec![0; 4];
-        let id_at = field(&mut template, 0x10, "_id", &[0; 4]);
-        let k_at = field(&mut template, 0x10, "k", &[0; 4]);
-        let c_at = text(&mut template, "c", C_CHARACTERS);
-        let pad_at = text(&mut template, "pad", PAD_CHARACTERS);
-        template.push(0);
-        let length = template.len() as u32;
-        template[..4].copy_from_slice(&length.to_le_bytes());
+        let mut template = Template::new();
+        let id_at = template.field(0x10, "_id", &[0; 4]);
+        let k_at = template.field(0x10, "k", &[0; 4]);
+        let c_at = template.string("c", &"0".repeat(C_CHARACTERS));
+        let pad_at = template.string("pad", &"0".repeat(PAD_CHARACTERS));
         Documents {
             // Collections of one run share nothing.
             seed: SplitMix64::new(seed, u64::MAX - u64::from(number)).next(),
             documents,
-            template,
+            template: template.finish(),
             id_at,
             k_at,
             c_at,
@@ -65,14 +62,10 @@ impl Documents {
 
     /// Appends a document with this `_id`, everything else of it random.
     pub fn append_random(&self, id: i32, random: &mut SplitMix64, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend_from_slice(&self.template);
-        let Some(document) = out.get_mut(start..) else {
-            return;
-        };
+        let document = self.template.copy_to(out);
         let k = 1 + random.below(u64::from(self.documents)) as u32;
-        document[self.id_at..self.id_at + 4].copy_from_slice(&id.to_le_bytes());
-        document[self.k_at..self.k_at + 4].copy_from_slice(&k.to_le_bytes());
+        put(document, self.id_at, &id.to_le_bytes());
+        put(document, self.k_at, &k.to_le_bytes());
         fill(&mut document[self.c_at..self.c_at + C_CHARACTERS], random);
         fill(
             &mut document[self.pad_at..self.pad_at + PAD_CHARACTERS],
@@ -90,15 +83,6 @@ impl Source for Documents {
         let mut random = SplitMix64::new(self.seed, number);
         self.append_random((number + 1) as i32, &mut random, out);
     }
-}
-
-/// Appends a string of zeros, and returns where its characters begin.
-fn text(out: &mut Vec<u8>, name: &str, characters: usize) -> usize {
-    let mut value = Vec::with_capacity(characters + 5);
-    value.extend_from_slice(&(characters as u32 + 1).to_le_bytes());
-    value.resize(characters + 4, b'0');
-    value.push(0);
-    field(out, 0x02, name, &value) + 4
 }
 
 /// A new value for `c`, written into a buffer that is kept.

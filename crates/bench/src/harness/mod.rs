@@ -1,0 +1,349 @@
+//! The harness of a run: targets that take turns, so that the machine's drift affects all of them.
+
+mod options;
+mod runner;
+
+#[cfg(test)]
+pub use options::parse_work;
+pub use options::{CommonOptions, Options, WriteOptions, scale};
+pub use runner::{Ending, Runner, Turn, alternate};
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::collection::Collection;
+use crate::error::{Error, Result};
+use crate::machine::Machine;
+use crate::null::{self, NullServer};
+use crate::report::{Columns, Report, Section, Server, TraceFile, make_folder};
+use crate::signals::stop_on_signals;
+use crate::system::{Defaults, Scheme, Session, Status, System, WriteConcern, wait_until_idle};
+
+/// Turns of each target if there are several and `--turns` is not given: 5% of the work each, so
+/// that the last turn is what "exit speed" means.
+const TURNS: u32 = 20;
+
+/// The database when neither command line nor connection string names one.
+const DATABASE: &str = "frond_bench";
+
+/// A workload with its settings.
+pub trait Workload {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// Sets the scale unless the number of documents is given.
+    fn set_default_scale(&mut self, scale: f64);
+
+    /// Refuses settings that contradict each other.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Runs the workload on all targets. The section holds what was measured, also after an error.
+    fn measure(&self, run: &Run) -> Result<(Section, Result<()>)>;
+}
+
+/// A system that is measured.
+pub struct Target {
+    /// What reports say about it.
+    pub server: Server,
+    system: Box<dyn System>,
+}
+
+/// What all workloads of a run share.
+pub struct Run {
+    /// The targets in the order of the command line. Ratios are relative to the first.
+    pub targets: Vec<Target>,
+    /// The settings.
+    pub options: CommonOptions,
+    /// Set when the user asked to stop.
+    pub stop: Arc<AtomicBool>,
+    /// The folder of the report.
+    pub folder: PathBuf,
+    /// The trace of all workloads.
+    pub trace: TraceFile,
+    /// Each workload drops its collections, so that the next one finds the disk as it was.
+    pub drop_after: bool,
+    started: jiff::Timestamp,
+    /// Serves until the run is over.
+    _null: Option<NullServer>,
+}
+
+impl Run {
+    /// Connects to each system once, and makes the folder of the report.
+    pub fn open(options: &CommonOptions, workload: &str, schemes: &[&dyn Scheme]) -> Result<Run> {
+        let stop = stop_on_signals()?;
+        let mut targets = Vec::new();
+        for uri in options.uris() {
+            targets.push(Target::open(&uri, schemes, &stop)?);
+        }
+        let null = match options.null {
+            true => Some(null::start(&null::any_port())?),
+            false => None,
+        };
+        if let Some(null) = &null {
+            let mut target = Target::open(&null.uri(), schemes, &stop)?;
+            // Its port means nothing to a reader of the report.
+            target.server.uri.clear();
+            targets.push(target);
+        }
+        number_labels(&mut targets);
+        let started = jiff::Timestamp::now();
+        let folder = make_folder(options.out.as_deref(), workload, started)?;
+        Ok(Run {
+            trace: TraceFile::create(&folder)?,
+            targets,
+            options: options.clone(),
+            drop_after: false,
+            stop,
+            folder,
+            started,
+            _null: null,
+        })
+    }
+
+    /// An empty report of this run.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let servers = self.targets.iter().map(|target| target.server.clone());
+        Report::new(servers.collect(), self.started, &Machine::read())
+    }
+
+    /// Turns that each server takes.
+    #[must_use]
+    pub fn turns(&self) -> u32 {
+        let default = if self.targets.len() > 1 { TURNS } else { 1 };
+        self.options.turns.unwrap_or(default)
+    }
+
+    /// The longest that a workload may take on one server.
+    #[must_use]
+    pub fn limit(&self) -> Option<Duration> {
+        let minutes = self.options.minutes?;
+        Some(Duration::from_secs_f64(minutes * 60.0))
+    }
+
+    /// Returns an error once the user asked to stop.
+    pub fn go_on(&self) -> Result<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::Stopped);
+        }
+        Ok(())
+    }
+
+    /// In a run of several workloads, drops the collections of one of them. An error is reported only:
+    /// the results are there already.
+    pub fn drop_collections<'c>(
+        &self,
+        target: &Target,
+        session: &mut dyn Session,
+        collections: impl IntoIterator<Item = &'c Collection>,
+    ) {
+        if !self.drop_after {
+            return;
+        }
+        let mut collections = collections.into_iter();
+        if let Err(error) = collections.try_for_each(|name| session.drop_collection(name)) {
+            eprintln!("frond bench: {}: {error}", target.label());
+        }
+    }
+
+    /// What is left of the longest time of a target that has used `used`.
+    #[must_use]
+    pub fn time_left(&self, used: Duration) -> Duration {
+        self.limit().unwrap_or(Duration::MAX).saturating_sub(used)
+    }
+
+    /// Compares the number of documents with the expected one.
+    pub fn check_count(
+        &self,
+        session: &mut dyn Session,
+        collection: &Collection,
+        expected: u64,
+    ) -> Result<()> {
+        match session.count(collection)? {
+            counted if counted == expected => Ok(()),
+            counted => Err(Error::Wrong(format!(
+                "{collection} holds {counted} documents instead of {expected}"
+            ))),
+        }
+    }
+
+    /// Waits for idle compaction, at most as long as `--compaction-wait` says.
+    pub fn wait_until_idle(&self, session: &mut dyn Session) -> Result<Status> {
+        self.wait_until_idle_or(session, 10.0)
+    }
+
+    /// The same with another default, in seconds.
+    pub fn wait_until_idle_or(&self, session: &mut dyn Session, seconds: f64) -> Result<Status> {
+        let seconds = self.options.compaction_wait.unwrap_or(seconds);
+        wait_until_idle(session, Duration::from_secs_f64(seconds), &|| self.go_on())
+    }
+
+    /// Opens a runner for each target and runs them in turns until all have ended. Returns the results
+    /// by target, and the first error of a runner.
+    pub fn measure<'r, R: Runner>(
+        &'r self,
+        open: impl Fn(&'r Target) -> Result<R>,
+    ) -> Result<(Vec<R::Results>, Result<()>)> {
+        let mut runners: Vec<R> = self.targets.iter().map(open).collect::<Result<_>>()?;
+        let result = alternate(&mut runners, &self.stop);
+        let results = runners.into_iter().map(Runner::into_results);
+        Ok((results.collect(), result))
+    }
+
+    /// The columns of tables: the targets.
+    #[must_use]
+    pub fn columns(&self) -> Columns {
+        Columns {
+            labels: self.labels(),
+            nulls: self.nulls(),
+        }
+    }
+
+    /// How reports call the systems.
+    #[must_use]
+    pub fn labels(&self) -> Vec<String> {
+        self.targets
+            .iter()
+            .map(|target| target.server.label.clone())
+            .collect()
+    }
+
+    /// Whether each of them is a null server.
+    #[must_use]
+    pub fn nulls(&self) -> Vec<bool> {
+        self.targets.iter().map(Target::is_null).collect()
+    }
+}
+
+impl Target {
+    /// The system that a connection string leads to, connected once to ask for its name.
+    fn open(uri: &str, schemes: &[&dyn Scheme], stop: &Arc<AtomicBool>) -> Result<Target> {
+        let system = open(uri, schemes)?;
+        let description = system.connect(stop)?.describe();
+        Ok(Target {
+            server: Server {
+                label: description.name.clone(),
+                uri: uri.to_owned(),
+                description,
+            },
+            system,
+        })
+    }
+
+    /// How reports call it: its name, with a number if another target has the same.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        &self.server.label
+    }
+
+    /// Whether it stores nothing.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        self.server.description.null
+    }
+
+    /// Opens a connection.
+    pub fn connect(&self, stop: &Arc<AtomicBool>) -> Result<Box<dyn Session>> {
+        self.system.connect(stop)
+    }
+
+    /// Opens several.
+    pub fn connect_all(
+        &self,
+        count: usize,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Vec<Box<dyn Session>>> {
+        (0..count).map(|_| self.connect(stop)).collect()
+    }
+
+    /// What the connection string says.
+    #[must_use]
+    pub fn defaults(&self) -> Defaults {
+        self.system.defaults()
+    }
+
+    /// A collection: its database is that of the option `--db`, else that of the connection string,
+    /// else a default.
+    pub fn collection(&self, database: Option<&str>, name: &str) -> Result<Collection> {
+        let defaults = self.system.defaults();
+        let database = database.or(defaults.database.as_deref());
+        Collection::new(database.unwrap_or(DATABASE), name)
+    }
+
+    /// Drops a collection if `--drop` says so. One that still holds documents is an error, unless
+    /// `keep`. Returns how many it holds.
+    pub fn make_empty(
+        &self,
+        session: &mut dyn Session,
+        collection: &Collection,
+        options: &CommonOptions,
+        keep: Option<bool>,
+    ) -> Result<u64> {
+        if options.drop {
+            session.drop_collection(collection)?;
+        }
+        let already = session.count(collection)?;
+        if already > 0 && keep != Some(true) {
+            let hint = keep.map_or("", |_| ", --keep keeps them");
+            return Err(Error::Settings(format!(
+                "{collection} of {} holds {already} documents: --drop drops them{hint}",
+                self.label()
+            )));
+        }
+        Ok(already)
+    }
+
+    /// The write concern of the command line, else of the connection string, else `w`.
+    pub fn concern(&self, options: &WriteOptions, w: u8) -> Result<WriteConcern> {
+        let defaults = self.system.defaults();
+        let acknowledged = options
+            .write_concern
+            .or(defaults.write_concern)
+            .unwrap_or(w)
+            == 1;
+        let journal = options.journal || defaults.journal.unwrap_or(false);
+        if journal && !acknowledged {
+            return Err(Error::Settings(
+                "--journal waits for an answer, which --write-concern 0 does not get".to_owned(),
+            ));
+        }
+        Ok(WriteConcern {
+            acknowledged,
+            journal,
+        })
+    }
+}
+
+/// The system that a connection string leads to.
+fn open(uri: &str, schemes: &[&dyn Scheme]) -> Result<Box<dyn System>> {
+    match schemes
+        .iter()
+        .find(|scheme| uri.starts_with(scheme.prefix()))
+    {
+        Some(scheme) => scheme.open(uri),
+        None => {
+            let known: Vec<&str> = schemes.iter().map(|scheme| scheme.prefix()).collect();
+            Err(Error::Uri(format!(
+                "{uri:?} must start with {}",
+                known.join(" or ")
+            )))
+        }
+    }
+}
+
+/// Numbers targets of the same name.
+fn number_labels(targets: &mut [Target]) {
+    let names: Vec<String> = targets.iter().map(|t| t.server.label.clone()).collect();
+    for (index, target) in targets.iter_mut().enumerate() {
+        let label = &mut target.server.label;
+        let same = |other: &&String| *other == label;
+        if names.iter().filter(same).count() > 1 {
+            let nth = names.iter().take(index + 1).filter(same).count();
+            *label = format!("{label} #{nth}");
+        }
+    }
+}

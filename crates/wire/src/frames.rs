@@ -1,0 +1,269 @@
+//! Cutting a stream of bytes into messages.
+
+use std::io::{self, Read};
+
+use crate::{Error, HEADER_BYTES, Header};
+
+/// A large message gets room for as many bytes as have arrived, and at least for this many, so that a
+/// peer that announces a large message and sends nothing takes little memory.
+const GROWTH_BYTES: usize = 1 << 20;
+
+/// The bytes of a connection that have arrived and are not used yet. One read of the socket may bring
+/// several messages, or a part of one.
+///
+/// Whoever owns the socket reads into [`Frames::room`] and reports how many bytes came with
+/// [`Frames::add`], blocking or not; [`Frames::read_from`] does both for a blocking reader.
+#[derive(Debug)]
+pub struct Frames {
+    /// All of it is initialised; `start..end` are bytes that arrived.
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    limit: usize,
+}
+
+impl Frames {
+    /// Messages of at most `limit` bytes.
+    #[must_use]
+    pub fn new(limit: usize) -> Frames {
+        Frames {
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+            limit,
+        }
+    }
+
+    fn arrived(&self) -> &[u8] {
+        self.buffer.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// Bytes that have arrived and are not consumed.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Bytes that the buffer takes.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// The length of the first message, once its header has arrived. An operation code or a length
+    /// that no message has is an error before the rest arrives.
+    pub fn length(&self) -> Result<Option<usize>, Error> {
+        let arrived = self.arrived();
+        if arrived.len() < HEADER_BYTES {
+            return Ok(None);
+        }
+        let header = Header::parse(arrived)?;
+        header.op()?;
+        header.checked_length(self.limit).map(Some)
+    }
+
+    /// The first message, if all of it has arrived.
+    pub fn message(&self) -> Result<Option<&[u8]>, Error> {
+        Ok(self
+            .length()?
+            .and_then(|length| self.arrived().get(..length)))
+    }
+
+    /// Removes that many bytes, usually those of the first message.
+    pub fn consume(&mut self, bytes: usize) {
+        self.start = (self.start + bytes).min(self.end);
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// The first message, which is removed from the next call on, if all of it has arrived.
+    pub fn take(&mut self) -> Result<Option<&[u8]>, Error> {
+        let Some(length) = self.message()?.map(<[u8]>::len) else {
+            return Ok(None);
+        };
+        let from = self.start;
+        self.start += length;
+        Ok(self.buffer.get(from..from + length))
+    }
+
+    /// Room for what arrives next: for the rest of the first message and no further, so that what
+    /// follows need not be moved, or for `read_bytes` if that is more. Never empty.
+    pub fn room(&mut self, read_bytes: usize) -> &mut [u8] {
+        let length = self.length().ok().flatten().unwrap_or(0);
+        self.room_up_to(length.max(read_bytes))
+    }
+
+    /// The same behind the first message while that is still in use; `None` once `read_bytes` more
+    /// than that have arrived.
+    pub fn room_behind(&mut self, message: usize, read_bytes: usize) -> Option<&mut [u8]> {
+        let wanted = message + read_bytes;
+        (self.len() < wanted).then(|| self.room_up_to(wanted))
+    }
+
+    fn room_up_to(&mut self, wanted: usize) -> &mut [u8] {
+        let have = self.len();
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, have);
+        }
+        // Growing with what has arrived keeps the copying linear.
+        let wanted = wanted.min(have + have.max(GROWTH_BYTES)).max(have + 1);
+        if self.buffer.len() < wanted {
+            self.buffer.reserve_exact(wanted - self.buffer.len());
+            self.buffer.resize(wanted, 0);
+        }
+        self.buffer.get_mut(have..wanted).unwrap_or_default()
+    }
+
+    /// Counts bytes that were read into the room.
+    pub fn add(&mut self, bytes: usize) {
+        self.end = (self.end + bytes).min(self.buffer.len());
+    }
+
+    /// Frees the buffer if nothing in it is left to use.
+    pub fn free(&mut self) {
+        if self.is_empty() {
+            *self = Frames::new(self.limit);
+        }
+    }
+
+    /// Reads once from a blocking reader; false at the end of the stream.
+    pub fn read_from(&mut self, from: &mut impl Read, read_bytes: usize) -> io::Result<bool> {
+        loop {
+            match from.read(self.room(read_bytes)) {
+                Ok(bytes) => {
+                    self.add(bytes);
+                    return Ok(bytes > 0);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Reads one whole message from a blocking reader; `None` at the end of the stream. For callers that
+/// read a message now and then: each call allocates.
+pub fn read_message(from: &mut impl Read, limit: usize) -> io::Result<Option<Vec<u8>>> {
+    let mut message = vec![0; HEADER_BYTES];
+    match from.read_exact(&mut message) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let length = Header::parse(&message).and_then(|header| header.checked_length(limit));
+    let length = length.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    from.take((length - HEADER_BYTES) as u64)
+        .read_to_end(&mut message)?;
+    match message.len() == length {
+        true => Ok(Some(message)),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{Flags, MAX_MESSAGE_BYTES, msg};
+
+    const READ_BYTES: usize = 16 << 10;
+
+    /// Gives its bytes in pieces of at most so many.
+    struct Pieces<'a>(&'a [u8], usize);
+
+    impl Read for Pieces<'_> {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            assert!(!out.is_empty(), "a read without room");
+            let n = out.len().min(self.1).min(self.0.len());
+            let (head, rest) = self.0.split_at(n);
+            out[..n].copy_from_slice(head);
+            self.0 = rest;
+            Ok(n)
+        }
+    }
+
+    fn message(bytes: usize) -> Vec<u8> {
+        let body = [&[5, 0, 0, 0, 0], &vec![7; bytes][..]].concat();
+        msg(bytes as i32, 0, Flags::NONE, &body)
+    }
+
+    #[test]
+    fn messages_of_every_size_come_out_as_they_went_in() {
+        let sizes = [0, 10, 20_000, 0, 3_000_000, 1, 2, 40_000, 1_100_000, 3];
+        let messages: Vec<Vec<u8>> = sizes.into_iter().map(message).collect();
+        let stream = messages.concat();
+        for piece in [1, 1000, 7919, 100_000, 10_000_000] {
+            let mut frames = Frames::new(MAX_MESSAGE_BYTES);
+            let mut from = Pieces(&stream, piece);
+            let mut found: Vec<Vec<u8>> = Vec::new();
+            while frames.read_from(&mut from, READ_BYTES).unwrap() {
+                while let Some(message) = frames.take().unwrap() {
+                    found.push(message.to_vec());
+                }
+            }
+            assert!(found == messages, "{piece}");
+            assert!(frames.is_empty());
+            frames.free();
+            assert_eq!(frames.capacity(), 0);
+        }
+        let mut from = &stream[..];
+        for message in &messages {
+            let read = read_message(&mut from, MAX_MESSAGE_BYTES).unwrap();
+            assert_eq!(read.as_ref(), Some(message));
+        }
+        assert_eq!(read_message(&mut from, MAX_MESSAGE_BYTES).unwrap(), None);
+        let cut = &messages[2][..100];
+        assert!(read_message(&mut &cut[..], MAX_MESSAGE_BYTES).is_err());
+        assert!(read_message(&mut &messages[2][..], 1000).is_err());
+    }
+
+    #[test]
+    fn bytes_arrive_behind_a_message_in_use() {
+        let (first, second) = (message(10), message(50_000));
+        let mut frames = Frames::new(MAX_MESSAGE_BYTES);
+        assert!(frames.read_from(&mut &first[..], READ_BYTES).unwrap());
+        let mut more = Pieces(&second, 1000);
+        while let Some(room) = frames.room_behind(first.len(), READ_BYTES) {
+            let bytes = more.read(room).unwrap();
+            frames.add(bytes);
+            assert_eq!(frames.message().unwrap(), Some(&first[..]));
+        }
+        assert_eq!(frames.len(), first.len() + READ_BYTES);
+        frames.consume(first.len());
+        assert_eq!(frames.message().unwrap(), None);
+        while frames.read_from(&mut more, READ_BYTES).unwrap() {}
+        assert_eq!(frames.message().unwrap(), Some(&second[..]));
+    }
+
+    #[test]
+    fn a_large_message_that_is_announced_only_takes_little() {
+        let mut header = message(10);
+        header[..4].copy_from_slice(&(MAX_MESSAGE_BYTES as i32).to_le_bytes());
+        let mut frames = Frames::new(MAX_MESSAGE_BYTES);
+        assert!(frames.read_from(&mut &header[..], READ_BYTES).unwrap());
+        assert!(!frames.read_from(&mut &[][..], READ_BYTES).unwrap());
+        assert_eq!(frames.take().unwrap(), None);
+        assert!(frames.capacity() <= 2 * GROWTH_BYTES);
+    }
+
+    #[test]
+    fn bytes_that_begin_no_message_are_an_error_as_soon_as_the_header_is_there() {
+        for (at, value) in [(0, 15), (0, MAX_MESSAGE_BYTES as i32 + 1), (0, -1), (12, 7)] {
+            let mut bytes = message(10);
+            bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            let mut frames = Frames::new(MAX_MESSAGE_BYTES);
+            frames.read_from(&mut &bytes[..15], READ_BYTES).unwrap();
+            assert_eq!(frames.message().unwrap(), None);
+            frames.read_from(&mut &bytes[15..16], READ_BYTES).unwrap();
+            assert!(frames.message().is_err() && frames.take().is_err());
+        }
+    }
+}
