@@ -37,20 +37,20 @@ run: setup-build ## Build for release and serve DBPATH (data) on PORT (27017), i
 	@mkdir -p $(DBPATH)
 	exec target/release/frond serve --dbpath $(DBPATH) --port $(PORT)
 
-test: setup ## Everything CI checks: format, clippy, Rust tests, client suites
+test: setup ## Run everything that CI checks: format, clippy, Rust tests, client suites
 	@scripts/test.sh
 
 fmt: setup-build ## Format the Rust sources
 	cargo fmt --all
 
-lint: setup-build ## Format check and clippy, warnings as errors
+lint: setup-build ## Check the format, and run clippy with warnings as errors
 	cargo fmt --all -- --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-unit: setup-build ## Rust tests only
+unit: setup-build ## Run the Rust tests only
 	cargo test --workspace --locked
 
-clients: setup ## Client suites only; SUITES="node mongosh" picks some
+clients: setup ## Run the client suites only; SUITES="node mongosh" selects some
 	cargo build --locked
 	.cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond $(SUITES)
 
@@ -58,19 +58,19 @@ differential: setup ## Compare ROUNDS (20000) rounds of random operations with t
 	cargo build --locked
 	node tests/differential/run.mjs --server target/debug/frond --rounds $(ROUNDS) --seed $(SEED)
 
-bench: setup-build ## WORKLOAD (insert) of frond bench, or all, on a server of its own; DOCUMENTS (1000000 of insert), report in OUT
+bench: setup-build ## Run WORKLOAD (insert) of frond bench, or all, on a server of its own; DOCUMENTS (1000000 for insert), report in OUT
 	WORKLOAD=$(WORKLOAD) \
 	$(if $(filter command line environment,$(origin DOCUMENTS))$(filter insert multikey,$(WORKLOAD)),DOCUMENTS=$(DOCUMENTS)) \
 	scripts/bench-workload.sh $(OUT)
 
-bench-engine: setup-build ## Frond's engine beside RocksDB, LMDB, fjall and redb; DOCUMENTS, ENGINES, report in OUT
+bench-engine: setup-build ## Compare Frond's engine with RocksDB, LMDB, fjall and redb; DOCUMENTS, ENGINES, report in OUT
 	ENGINES="$(ENGINES)" $(if $(filter command line environment,$(origin DOCUMENTS)),DOCUMENTS=$(DOCUMENTS)) \
 	scripts/bench-engine.sh $(if $(filter file,$(origin OUT)),.cache/bench-engine,$(OUT))
 
-bench-peers: setup-build ## The five workloads on Frond and on PostgreSQL, in turns; WORKLOADS, SCALE (1, an hour), report in OUT
+bench-peers: setup-build ## Run the five workloads on Frond and on PostgreSQL, in turns; WORKLOADS, SCALE (1 takes an hour), report in OUT
 	benchmarks/peers/run.sh $(if $(filter file,$(origin OUT)),.cache/bench-peers,$(OUT))
 
-bench-pages: setup-build ## Write the figures of README.md and other pages out of the runs in benchmarks/runs
+bench-pages: setup-build ## Write the figures of README.md and other pages from the runs in benchmarks/runs
 	FROND_WRITE_PAGES=1 cargo test --locked --quiet --test pages -- --exact every_figure_on_the_pages_is_that_of_its_run
 	cargo test --locked --quiet --test pages
 
@@ -82,17 +82,17 @@ proof-large: setup-build ## Compare FROND_LARGE_UPDATES (1000000) random updates
 	FROND_LARGE_UPDATES=$(FROND_LARGE_UPDATES) \
 		cargo test --release --locked -p frond-store --test large_documents -- --nocapture
 
-plan-fuzz: setup-build ## Compare FROND_PLAN_FUZZ (2000000) answers of random plans with collection scans; SEED (the time)
+plan-fuzz: setup-build ## Compare FROND_PLAN_FUZZ (2000000) results of random plans with collection scans; SEED (default the time)
 	FROND_PLAN_FUZZ=$(FROND_PLAN_FUZZ) FROND_PLAN_FUZZ_SEED=$(SEED) \
 		cargo test --locked -p frond-store --test plan_fuzz -- --nocapture
 
-loom: setup-build ## Check the engine's lock-free parts with up to PREEMPTIONS (4) interruptions a run
+loom: setup-build ## Check the engine's lock-free parts with up to PREEMPTIONS (4) preemptions per run
 	FROND_PREEMPTIONS=$(PREEMPTIONS) cargo test --locked -p frond-tree --test loom
 
 deny: ## Check dependencies with cargo-deny (licences, advisories, bans), if installed
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check; \
 	else echo "cargo-deny is not installed: cargo install --locked cargo-deny" >&2; exit 1; fi
 
-clean: ## Remove what was built and fetched; keeps DBPATH
+clean: ## Remove build results and downloads; keeps DBPATH
 	cargo clean
 	rm -rf .cache tests/clients/node_modules tests/differential/node_modules

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
             Ok(command) => frond_bench::run(command),
             Err(error) => error.exit(),
         },
-        // The command line lets nothing else through.
+        // clap accepts no other subcommand.
         _ => ExitCode::FAILURE,
     }
 }

@@ -1,5 +1,5 @@
-//! Holds the pages of `docs/` that are made from tables against those tables. With
-//! `FROND_WRITE_DOCS=1` it writes them instead.
+//! Compares the generated pages of `docs/` with the tables in the code. With `FROND_WRITE_DOCS=1` it writes the
+//! pages instead.
 
 use std::path::Path;
 

@@ -35,7 +35,7 @@ fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Writes documents with an index, and says how many there are.
+/// Inserts documents with an index. Returns their number.
 fn fill(server: &Running) -> i64 {
     let mut client = server.connect();
     let index = doc! {"key": doc! {"n": 1}, "name": "n_1"};
@@ -61,13 +61,13 @@ fn a_directory_is_verified_and_salvaged() {
     let server = Running::start(&data, &[]);
     let documents = fill(&server);
 
-    // A server has it.
+    // A server uses the directory.
     let output = verify(&data);
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.contains("in use by another server"), "{error}");
 
-    // After a crash, with everything in the log.
+    // After a crash, with all documents in the log.
     server.signal("KILL");
     server.wait();
     let before = files(&data);
@@ -81,12 +81,12 @@ fn a_directory_is_verified_and_salvaged() {
     assert!(!text.contains("log: 0 commits"), "{text}");
     assert_eq!(files(&data), before, "verify changed a file");
 
-    // Closed in order, then damaged.
+    // Closed cleanly, then damaged.
     Running::start(&data, &[]).stop();
     assert_eq!(verify(&data).status.code(), Some(0));
     let path = data.join("data.frond");
     let mut bytes = std::fs::read(&path).unwrap();
-    // One of the superblocks: the other one and the log have all the same.
+    // One of the superblocks: the other one and the log still have all data.
     bytes[4096..8192].fill(0xff);
     std::fs::write(&path, &bytes).unwrap();
     let output = verify(&data);

@@ -11,7 +11,7 @@ use std::process::Output;
 use frond_bson::{doc, extjson};
 use support::{Client, PATIENCE, Running, frond};
 
-/// Runs a server that must not start.
+/// Runs a server that must fail to start.
 fn fails(arguments: &[&str]) -> Output {
     let output = frond(arguments).output().unwrap();
     assert!(!output.status.success());
@@ -119,7 +119,7 @@ fn a_directory_belongs_to_one_server() {
 }
 
 #[test]
-fn a_taken_port_is_named() {
+fn a_port_in_use_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
@@ -138,7 +138,7 @@ fn a_taken_port_is_named() {
 }
 
 #[test]
-fn every_way_to_stop_is_clean() {
+fn every_way_to_stop_shuts_down_cleanly() {
     let directory = tempfile::tempdir().unwrap();
     for (round, how) in ["TERM", "INT", "command"].into_iter().enumerate() {
         let server = Running::start(directory.path(), &[]);
@@ -148,7 +148,7 @@ fn every_way_to_stop_is_clean() {
             "test",
             &doc! {"insert": "c", "documents": [{"round": round as i32}]},
         );
-        // Idle connections do not hold the server up.
+        // Idle connections do not delay the shutdown.
         let _idle = server.connect();
         if how == "command" {
             client.run("admin", &doc! {"shutdown": 1});
@@ -227,7 +227,7 @@ fn connections_are_limited() {
     }
     assert!(server.connect().receive().is_none());
     clients.pop();
-    // The place becomes free a moment after the client leaves.
+    // The server notices a moment after the client has disconnected.
     let end = std::time::Instant::now() + PATIENCE;
     loop {
         let mut client = server.connect();
@@ -251,7 +251,7 @@ fn without_a_journal_j_is_refused() {
     assert_eq!(client.reply("test", &insert(true)).get_i32("code"), Some(2));
     client.run("test", &insert(false));
     server.stop();
-    // A clean shutdown keeps it all the same.
+    // A clean shutdown still keeps the document.
     let server = Running::start(directory.path(), &["--nojournal"]);
     assert_eq!(server.connect().count("c"), 1);
     server.stop();

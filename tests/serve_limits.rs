@@ -10,7 +10,7 @@ use frond_bson::{ArrayBuf, Doc, DocBuf, doc};
 use frond_wire::Flags;
 use support::{PATIENCE, Running};
 
-/// A server with a collection of so many documents.
+/// A server with a collection of this many documents.
 fn filled(directory: &tempfile::TempDir, documents: i32, more: &[&str]) -> Running {
     let server = Running::start(directory.path(), more);
     let mut client = server.connect();
@@ -28,7 +28,7 @@ fn filled(directory: &tempfile::TempDir, documents: i32, more: &[&str]) -> Runni
     server
 }
 
-/// Compares every document with every other: takes longer than any test may.
+/// A command that compares every document with every other, which takes longer than any test.
 fn endless() -> DocBuf {
     doc! {"aggregate": "c", "cursor": {}, "pipeline": [
         {"$lookup": {"from": "c", "localField": "nothing", "foreignField": "a", "as": "b",
@@ -55,7 +55,7 @@ fn running_on(server: &Running, namespace: &str) -> DocBuf {
 }
 
 #[test]
-fn an_operation_ends_when_its_time_is_over() {
+fn an_operation_ends_at_its_time_limit() {
     let directory = tempfile::tempdir().unwrap();
     let server = filled(&directory, 20_000, &[]);
     let mut client = server.connect();
@@ -70,10 +70,10 @@ fn an_operation_ends_when_its_time_is_over() {
 }
 
 #[test]
-fn an_operation_is_shown_and_killed_and_others_go_on_meanwhile() {
+fn an_operation_is_shown_and_killed_while_others_continue() {
     let directory = tempfile::tempdir().unwrap();
     let server = filled(&directory, 20_000, &[]);
-    // More of them than the server has threads for short work.
+    // More operations than the server has threads for short work.
     let mut slow: Vec<_> = (0..12).map(|_| server.connect()).collect();
     for client in &mut slow {
         let message = client.build(Flags::NONE, "test", &endless(), &[]);
@@ -97,7 +97,7 @@ fn an_operation_is_shown_and_killed_and_others_go_on_meanwhile() {
         "{:?}",
         began.elapsed()
     );
-    // On a busy machine the last of them may not have begun.
+    // On a busy machine the last of them may not have started.
     let reply = loop {
         let reply = other.run("admin", &doc! {"currentOp": 1, "ns": "test.c"});
         let running = reply.get_array("inprog").unwrap().count();
@@ -119,7 +119,7 @@ fn an_operation_is_shown_and_killed_and_others_go_on_meanwhile() {
     server.stop();
 }
 
-/// The figure of `serverStatus` at a path.
+/// The counter of `serverStatus` at a path.
 fn figure(status: &DocBuf, path: &str) -> i64 {
     let (sections, name) = path.rsplit_once('.').unwrap();
     let mut section: &Doc = status;
@@ -129,7 +129,7 @@ fn figure(status: &DocBuf, path: &str) -> i64 {
     section.get_i64(name).unwrap()
 }
 
-/// Asks for `serverStatus` until the figures are these, and says what they were last.
+/// Repeats `serverStatus` until the counters have these values. Returns their last values.
 fn status_with(server: &Running, expected: &[(&str, i64)]) -> Vec<i64> {
     let end = Instant::now() + PATIENCE;
     let mut client = server.connect();
@@ -154,7 +154,7 @@ fn operations_are_named_and_counted_as_readers_and_writers() {
     let directory = tempfile::tempdir().unwrap();
     let server = filled(&directory, 20_000, &[]);
     let mut other = server.connect();
-    // Takes milliseconds for each of many documents, and the operation can be killed after each.
+    // Takes milliseconds for each document; the operation can be killed after each of them.
     let slow = doc! {"$expr": {"$lt": [
         {"$sum": {"$map": {"input": {"$range": [0, 10_000]}, "as": "n", "in": {"$sqrt": "$$n"}}}}, 0,
     ]}};
@@ -232,7 +232,7 @@ fn operations_are_named_and_counted_as_readers_and_writers() {
 }
 
 #[test]
-fn an_operation_that_waits_for_documents_is_no_reader() {
+fn an_operation_that_waits_for_documents_is_not_a_reader() {
     let directory = tempfile::tempdir().unwrap();
     let server = Running::start(directory.path(), &[]);
     let mut client = server.connect();
@@ -251,7 +251,7 @@ fn an_operation_that_waits_for_documents_is_no_reader() {
     assert_eq!(shown.get_str("op"), Some("getmore"));
     let reader = "queues.execution.read.out";
     assert_eq!(status_with(&server, &[(reader, 1)]), [1]);
-    // It still runs.
+    // It is still running.
     assert_eq!(
         running_on(&server, "test.log").get_bool("active"),
         Some(true)
@@ -270,7 +270,7 @@ fn an_operation_that_waits_for_documents_is_no_reader() {
 }
 
 #[test]
-fn a_running_operation_does_not_hold_up_the_end() {
+fn a_running_operation_does_not_delay_the_shutdown() {
     let directory = tempfile::tempdir().unwrap();
     let server = filled(&directory, 20_000, &[]);
     let mut client = server.connect();
@@ -284,7 +284,7 @@ fn a_running_operation_does_not_hold_up_the_end() {
         "{:?}",
         began.elapsed()
     );
-    // It was told why, or its connection was closed.
+    // It got an error, or its connection was closed.
     if let Some(message) = client.receive() {
         let (_, reply) = frond_wire::Reply::parse(&message).unwrap();
         let reply = Doc::validate(reply.first_document().unwrap()).unwrap();
@@ -293,7 +293,7 @@ fn a_running_operation_does_not_hold_up_the_end() {
 }
 
 #[test]
-fn idle_cursors_are_closed_except_those_that_asked_not_to_be() {
+fn idle_cursors_are_closed_except_those_without_a_timeout() {
     let directory = tempfile::tempdir().unwrap();
     let server = filled(&directory, 100, &[]);
     let mut client = server.connect();
@@ -342,7 +342,7 @@ fn idle_cursors_are_closed_except_those_that_asked_not_to_be() {
 }
 
 #[test]
-fn a_retried_write_over_another_connection_is_done_once() {
+fn a_write_retried_over_another_connection_is_applied_once() {
     let directory = tempfile::tempdir().unwrap();
     let server = Running::start(directory.path(), &[]);
     let session = server.connect().run("admin", &doc! {"startSession": 1});

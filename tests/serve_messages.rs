@@ -1,5 +1,4 @@
-//! The server process and its wire protocol: every opcode, compression, order, and bytes that are no
-//! messages.
+//! The server process and its wire protocol: every opcode, compression, order, and malformed bytes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -190,11 +189,11 @@ fn a_compressor_that_is_not_offered_closes_the_connection() {
 }
 
 #[test]
-fn unacknowledged_writes_are_done_in_order_and_not_answered() {
+fn unacknowledged_writes_are_applied_in_order_without_replies() {
     let directory = tempfile::tempdir().unwrap();
     let server = Running::start(directory.path(), &[]);
     let mut client = server.connect();
-    // Everything in one piece, so that the server reads many messages at once.
+    // All messages in one write, so that the server reads many at once.
     let mut bytes = Vec::new();
     for n in 0..2000 {
         let set = doc! {
@@ -219,7 +218,7 @@ fn unacknowledged_writes_are_done_in_order_and_not_answered() {
 }
 
 #[test]
-fn exhaust_replies_come_without_being_asked_for() {
+fn exhaust_replies_are_sent_without_requests() {
     let directory = tempfile::tempdir().unwrap();
     let server = Running::start(directory.path(), &[]);
     let mut client = server.connect();
@@ -258,7 +257,7 @@ fn exhaust_replies_come_without_being_asked_for() {
 }
 
 #[test]
-fn a_streaming_hello_beats_until_the_client_leaves() {
+fn a_streaming_hello_continues_until_the_client_disconnects() {
     let directory = tempfile::tempdir().unwrap();
     let server = Running::start(directory.path(), &[]);
     let mut client = server.connect();
@@ -275,7 +274,7 @@ fn a_streaming_hello_beats_until_the_client_leaves() {
     }
     assert!(began.elapsed() >= Duration::from_millis(300));
     drop(client);
-    // The server notices, and a waiting heartbeat does not hold up its end.
+    // The server notices, and a waiting heartbeat does not delay its shutdown.
     let mut idle = server.connect();
     let long = doc! {"hello": 1, "topologyVersion": &version, "maxAwaitTimeMS": 600_000};
     let message = idle.build(Flags::NONE, "admin", &long, &[]);
@@ -285,10 +284,10 @@ fn a_streaming_hello_beats_until_the_client_leaves() {
 }
 
 #[test]
-fn clients_of_other_protocols_are_told_what_is_wrong() {
+fn clients_of_other_protocols_get_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let server = Running::start(directory.path(), &[]);
-    // The ClientHello of a TLS client, to its session id.
+    // The ClientHello of a TLS client, up to its session id.
     let mut hello = vec![0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
     hello.extend((0..60u8).map(|n| n.wrapping_mul(37)));
     let http = b"GET / HTTP/1.1\r\nHost: a.b\r\n\r\n".to_vec();
@@ -328,7 +327,7 @@ fn clients_of_other_protocols_are_told_what_is_wrong() {
 }
 
 #[test]
-fn bytes_that_are_no_messages_do_not_hurt_the_server() {
+fn malformed_bytes_do_not_harm_the_server() {
     let directory = tempfile::tempdir().unwrap();
     let server = Running::start(directory.path(), &[]);
     let ping = {
@@ -363,7 +362,7 @@ fn bytes_that_are_no_messages_do_not_hurt_the_server() {
         }
         doc! {"ping": 1, "deep": &inner, "$db": "admin"}
     };
-    // What is sent, and whether the server answers (with an error) or closes the connection.
+    // The bytes to send, and whether the server replies (with an error) or closes the connection.
     let cases: Vec<(&str, Vec<u8>, bool)> = vec![
         ("length 0", header(0, 2013), false),
         ("length 15", header(15, 2013), false),
@@ -434,7 +433,7 @@ fn bytes_that_are_no_messages_do_not_hurt_the_server() {
     client.send(&ping[..20]);
     client.stream.shutdown(Shutdown::Write).unwrap();
     assert!(client.receive().is_none());
-    // A flood of random bytes after a sound header.
+    // Many random bytes after a valid header.
     let mut seed: u32 = 7;
     for _ in 0..200 {
         let mut client = server.connect();
@@ -458,7 +457,7 @@ fn bytes_that_are_no_messages_do_not_hurt_the_server() {
 }
 
 #[test]
-fn a_client_that_does_not_read_holds_up_nobody() {
+fn a_client_that_does_not_read_delays_no_other() {
     let directory = tempfile::tempdir().unwrap();
     let server = Running::start(directory.path(), &[]);
     let mut client = server.connect();

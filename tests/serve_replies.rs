@@ -1,4 +1,4 @@
-//! No reply is larger than a client takes: 16 MiB and 16 KiB for a document, 48,000,000 bytes for a message.
+//! No reply is larger than clients accept: 16 MiB and 16 KiB for a document, 48,000,000 bytes for a message.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -10,10 +10,10 @@ use support::Running;
 
 const REPLY_BYTES_MAX: usize = (16 << 20) + (16 << 10);
 
-/// Documents beside a command, by the names of their sequences.
+/// Document sequences of a command, by their names.
 type Sequences<'a> = &'a [(&'a str, &'a [DocBuf])];
 
-/// Runs a command with documents beside it. The reply must fit.
+/// Runs a command with document sequences. The reply must fit.
 fn reply(server: &Running, command: &DocBuf, beside: Sequences<'_>) -> DocBuf {
     let db = if command.contains_key("bulkWrite") {
         "admin"
@@ -89,7 +89,7 @@ fn an_explanation_of_a_million_values_leaves_bounds_and_the_query_out() {
     ]};
     let bounds = "index bounds omitted due to BSON size limit for explain";
     let query = "'parsedQuery' has been omitted due to BSON size limit";
-    // A command, and what its explanation says that it leaves out.
+    // A command, and the parts that its explanation says it leaves out.
     let cases: [(DocBuf, &str, &[&str]); 7] = [
         (find("a", &million), "executionStats", &[bounds, query]),
         (find("b", &million), "queryPlanner", &[query, "'filter'"]),
@@ -130,7 +130,7 @@ fn an_explanation_of_a_million_values_leaves_bounds_and_the_query_out() {
             );
         }
     }
-    // A small query is shown whole.
+    // A small query is shown completely.
     let small = doc! {"explain": {"find": "c", "filter": {"a": {"$in": [1, 2]}}}};
     let reply = reply(&server, &small, &[]);
     assert!(!format!("{reply:?}").contains("omitted"), "{reply:?}");
@@ -138,7 +138,7 @@ fn an_explanation_of_a_million_values_leaves_bounds_and_the_query_out() {
 }
 
 #[test]
-fn what_a_failure_quotes_is_cut() {
+fn values_quoted_in_errors_are_truncated() {
     let directory = tempfile::tempdir().unwrap();
     let server = filled(&directory);
     let large = "y".repeat(15 << 20);
@@ -169,7 +169,7 @@ fn what_a_failure_quotes_is_cut() {
     // Commands that fail as a whole.
     let mut operator = DocBuf::new();
     operator.push(&format!("${large}"), 1);
-    // The name of a command may be longer than a reply: a request has room for 48,000,000 bytes.
+    // The name of a command may be longer than a reply, because a request may have 48,000,000 bytes.
     let mut unknown = DocBuf::new();
     unknown.push(&"n".repeat(20 << 20), 1);
     let commands = [

@@ -1,4 +1,4 @@
-//! Documents that other servers would call odd, over a socket: text that is not UTF-8, and names that begin with `$`.
+//! Unusual documents over a socket: text that is not UTF-8, and names that begin with `$`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -30,7 +30,7 @@ fn code(client: &mut Client<TcpStream>, command: &Doc) -> i32 {
     reply.get_i32("code").or_else(in_list).unwrap_or(0)
 }
 
-/// Strings in the order of their bytes; every second is not UTF-8.
+/// Strings in the order of their bytes; every second one is not UTF-8.
 const TEXTS: [&[u8]; 8] = [
     b"",
     b"\x80",
@@ -135,7 +135,7 @@ fn text_that_is_not_utf8_is_stored_and_found_by_its_bytes() {
             let expected = TEXTS.iter().filter(|other| other < &bytes).count();
             assert_eq!(below.len(), expected, "{bytes:?} {hint:?}");
         }
-        // A pattern matches text that is UTF-8 only, whatever the plan.
+        // A pattern matches only UTF-8, with every plan.
         let found = find(
             &mut client,
             &with_hint(doc! {"find": "c", "filter": {"t": {"$regex": "^a"}}}),
@@ -146,7 +146,7 @@ fn text_that_is_not_utf8_is_stored_and_found_by_its_bytes() {
     let found = find(&mut client, &covered);
     assert_eq!(values(&found, "t"), sorted()[1..]);
 
-    // The rules of languages see U+FFFD; words end there.
+    // Collations and text search treat invalid bytes as U+FFFD, which ends a word.
     let collated = doc! {"find": "c", "filter": {"t": text(b"caf\xE8")}, "collation": {"locale": "fr", "strength": 1}};
     assert_eq!(values(&find(&mut client, &collated), "t"), [b"Caf\xE9"]);
     let words = doc! {"find": "c", "filter": {"$text": {"$search": "caf"}}};
@@ -191,7 +191,7 @@ fn text_that_is_not_utf8_is_stored_and_found_by_its_bytes() {
         .is_empty()
     );
 
-    // Names of collections are UTF-8, and patterns are.
+    // Names of collections and patterns must be UTF-8.
     assert_eq!(code(&mut client, &doc! {"find": text(b"c\xFF")}), 73);
     assert_eq!(
         code(
@@ -304,7 +304,7 @@ fn unique_text_indexes_are_built_and_refuse_the_same_entry() {
     let listed = find(&mut client, &doc! {"listIndexes": "u"});
     assert_eq!(listed[1].get_bool("unique"), Some(true));
 
-    // An ordinary one becomes unique when nothing stands against it.
+    // An ordinary one becomes unique if it has no duplicates.
     let create = doc! {"createIndexes": "v", "indexes": [{"key": {"a": "text"}, "name": "a_text"}]};
     client.run("test", &create);
     let insert =

@@ -1,10 +1,12 @@
-//! The house rules, held by a test: arrows between crates, no stubs, `unsafe` only where listed,
-//! short files, no machine's own paths, a README beside each crate.
+//! Checks the house rules: arrows between crates and modules go down, no stubs, `unsafe` only where listed, short
+//! files, no absolute paths of a machine, a README beside each crate, paths in ARCHITECTURE.md exist.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "tidy/layers.rs"]
 mod layers;
+#[path = "tidy/walks.rs"]
+mod walks;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("bench", &["bson", "wire"]),
 ];
 
-/// What the binary may name: it glues the server and the benchmarks together.
+/// What the binary may name: it joins the server and the benchmarks.
 const BINARY_ARROWS: &[&str] = &["server", "bench"];
 
 /// Further crates that the binary's own tests may name.
@@ -30,12 +32,12 @@ const BINARY_TEST_ARROWS: &[&str] = &["server", "bench", "bson", "wire"];
 
 /// The only files that may hold `unsafe` code.
 const UNSAFE_FILES: &[&str] = &[
-    // Bindings of the benchmark, which nobody who builds Frond builds.
+    // Bindings of the benchmark, which a build of Frond does not compile.
     "benchmarks/engine/src/engine/lmdb.rs",
     "benchmarks/engine/src/engine/rocksdb/library.rs",
     "crates/tree/src/memtable/arena.rs",
     "crates/tree/src/memtable/entry.rs",
-    // Models of the two for the model checker; in no build of ours.
+    // Models of the two for the model checker.
     "crates/tree/tests/loom/arena.rs",
     "crates/tree/tests/loom/commits.rs",
 ];
@@ -43,7 +45,7 @@ const UNSAFE_FILES: &[&str] = &[
 /// Direct dependencies that the engine crate may have.
 const ENGINE_DEPENDENCIES_MAX: usize = 10;
 
-/// What the engine crate must not depend on: it is synchronous and reads bytes itself.
+/// Crates that the engine must not depend on: it is synchronous and decodes bytes itself.
 const ENGINE_FORBIDDEN: &[&str] = &["tokio", "async-std", "smol", "futures", "serde", "bincode"];
 
 const FILE_LINES_MAX: usize = 800;
@@ -174,7 +176,7 @@ fn opens_unsafe(line: &str) -> bool {
     })
 }
 
-/// Marks of unfinished work. Written in two halves so that this file does not hold them.
+/// Marks of unfinished work. Written in two halves so that this file does not contain them.
 fn stub_marks() -> Vec<String> {
     [
         ("todo", "!"),
@@ -188,7 +190,7 @@ fn stub_marks() -> Vec<String> {
     .collect()
 }
 
-/// Whether a line names a folder of somebody's machine.
+/// Whether a line has an absolute path of a machine.
 fn names_machine_path(line: &str) -> bool {
     [
         ("/wo", "rk/"),
@@ -200,7 +202,7 @@ fn names_machine_path(line: &str) -> bool {
     .any(|(a, b)| {
         let needle = format!("{a}{b}");
         line.match_indices(&needle).any(|(at, _)| {
-            // After a name it is a relative path or part of a URL; alone it is a machine's.
+            // After a name it is a relative path or part of a URL; otherwise it is absolute.
             let before = line[..at].chars().next_back();
             before.is_none_or(|c| !c.is_alphanumeric() && !"_.-/}*$)".contains(c))
         })
@@ -254,11 +256,7 @@ fn arrows_between_modules_go_down_only() {
     let problems = crates
         .iter()
         .filter_map(|folder| {
-            let of_crate = sources.iter().filter_map(|(path, text)| {
-                let path = path.strip_prefix(folder.as_str())?;
-                path.ends_with(".rs").then_some((path, text.as_str()))
-            });
-            let of_crate: layers::Sources<'_> = of_crate.collect();
+            let of_crate = sources_below(&sources, folder);
             assert!(!of_crate.is_empty(), "{folder} has sources");
             Some(format!("{folder}: {}", layers::circle(&of_crate)?))
         })
@@ -267,6 +265,36 @@ fn arrows_between_modules_go_down_only() {
         problems,
         "modules import each other in a circle; give what they share a module below both",
     );
+}
+
+/// The Rust sources below a folder, by their paths in it.
+fn sources_below<'a>(sources: &'a BTreeMap<String, String>, folder: &str) -> layers::Sources<'a> {
+    let below = sources.iter().filter_map(|(path, text)| {
+        let path = path.strip_prefix(folder)?;
+        path.ends_with(".rs").then_some((path, text.as_str()))
+    });
+    below.collect()
+}
+
+#[test]
+fn walks_in_the_architecture_name_files_that_exist_and_go_down_only() {
+    let sources = sources();
+    let page = &sources["ARCHITECTURE.md"];
+    let mut problems: Vec<String> = walks::paths(page)
+        .into_iter()
+        .filter(|path| !walks::exists(&root(), path))
+        .map(|path| format!("{path} does not exist"))
+        .collect();
+    let crates = ["server", "store", "tree"].map(|name| {
+        let of_crate = sources_below(&sources, &format!("crates/{name}/src/"));
+        (name, layers::arrows(&of_crate).unwrap())
+    });
+    let walks = walks::walks(page);
+    assert!(walks.len() > 1 && walks.iter().all(|walk| walk.len() > 3));
+    for walk in &walks {
+        problems.extend(walks::steps_up(walk, &crates));
+    }
+    assert_none(problems, "ARCHITECTURE.md and the sources differ");
 }
 
 #[test]
@@ -316,7 +344,7 @@ fn engine_has_few_dependencies_and_none_that_are_async() {
     assert_none(forbidden, "the engine must not depend on these");
 }
 
-/// These are outside of the workspace: no build here would notice that a lock of theirs is old.
+/// These are outside of the workspace: no build here would notice that their lock is out of date.
 #[test]
 fn the_locks_of_the_benchmarks_know_the_dependencies_of_our_crates() {
     for (benchmark, ours) in [
@@ -365,7 +393,10 @@ fn every_crate_has_a_readme_and_the_shared_lints() {
             problems.push(format!("crates/{name} does not take the workspace's lints"));
         }
     }
-    assert_none(problems, "a crate lacks part of its house");
+    assert_none(
+        problems,
+        "every crate has a README and the lints of the workspace",
+    );
 }
 
 #[test]
@@ -382,7 +413,7 @@ fn no_stubs_and_no_ignored_tests() {
             })
         })
         .collect();
-    assert_none(problems, "unfinished work does not land");
+    assert_none(problems, "unfinished work is not merged");
 }
 
 #[test]
@@ -412,7 +443,7 @@ fn files_are_short() {
         .collect();
     assert_none(
         problems,
-        "split these by idea: more than 800 lines is more than one",
+        "split these files by idea: none has more than 800 lines",
     );
 }
 
@@ -433,7 +464,7 @@ fn no_paths_of_a_machine() {
     );
 }
 
-/// The checks above must be able to fail.
+/// Checks that the checks above can fail.
 #[test]
 fn the_checks_see_what_they_look_for() {
     for (line, expected) in [

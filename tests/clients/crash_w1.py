@@ -55,7 +55,7 @@ class Memory(threading.Thread):
 
 
 class Load:
-    """One run of `frond bench insert`."""
+    """A run of `frond bench insert`."""
 
     def __init__(self, server, documents, seed, folder):
         self.trace = os.path.join(folder, "trace.csv")
@@ -73,7 +73,7 @@ class Load:
         )
 
     def documents(self):
-        """How many documents are in, as of the last line of the trace."""
+        """The number of inserted documents, from the last line of the trace."""
         try:
             with open(self.trace, encoding="utf-8", newline="") as trace:
                 *_, last = csv.DictReader(trace)
@@ -88,7 +88,7 @@ class Load:
 
 
 class Run:
-    """The whole test; what went wrong is in `problems`."""
+    """The whole test; failures are in `problems`."""
 
     def __init__(self, arguments):
         self.arguments = arguments
@@ -100,7 +100,7 @@ class Run:
         self.memory = None
         wrap = []
         if arguments.cgroup:
-            # The shell puts itself into the group and becomes the server: the pid stays.
+            # The shell joins the group and becomes the server by exec, so the pid stays the same.
             wrap = ["bash", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', arguments.cgroup]
         self.folder = arguments.out + ".data"
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -138,7 +138,7 @@ class Run:
             return client.frond_bench.w1.estimated_document_count()
 
     def crash(self, number, goal):
-        """Loads until about `goal` documents are in, kills, restarts, checks."""
+        """Loads until about `goal` documents are inserted, kills, restarts, checks."""
         before = self.count()
         folder = os.path.join(self.arguments.out, f"load-{number}")
         load = Load(self.server, self.arguments.documents - before, number, folder)
@@ -169,7 +169,7 @@ class Run:
         )
 
     def finish(self):
-        """Loads the rest, then compares everything with everything."""
+        """Loads the rest, then compares all documents and indexes."""
         before = self.count()
         left = self.arguments.documents - before
         if left > 0:

@@ -30,7 +30,7 @@ def python(name, driver=None):
     """A suite in Python, with the current driver of the environment or an older one before it."""
 
     def command():
-        # Old drivers deprecate much of what their users called.
+        # Old drivers warn about much of what their users called.
         environment = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONWARNINGS": "ignore"}
         paths = [HERE]
         if driver:
@@ -60,7 +60,7 @@ def java(main, folder, jars, *more):
         if not os.path.exists(done) or os.path.getmtime(done) < max(map(os.path.getmtime, sources)):
             options = ["-nowarn", "-XDsuppressNotes", "-parameters", "-encoding", "UTF-8", "-cp", path, "-d", classes]
             subprocess.run(["javac", *options, *sources], check=True)
-        # A short program: the quick compiler and the simplest collector start soonest.
+        # For a short program the first-tier compiler and the serial collector start fastest.
         quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         return ["java", *quick, "-cp", path, main], {}
 
@@ -87,7 +87,7 @@ def php():
     return ["php", os.path.join(SUITES, "php", "suite.php")], {}
 
 
-# Name, seconds it may take, how to start it.
+# Name, time limit in seconds, how to start it.
 ALL = {
     "pymongo": (300, python("pymongo_current")),
     "pymongo-3.6": (180, python("pymongo_2018", "3.6.1")),

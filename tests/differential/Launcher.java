@@ -6,7 +6,7 @@ import java.util.List;
 
 /** Runs mongo-java-server on a port of the loopback interface until it is killed. */
 public final class Launcher {
-    /** Its newest version says that of 2018 in the handshake, which today's drivers refuse. */
+    /** In the handshake the newest version of it reports a wire version of 2018, which today's drivers refuse. */
     private static final class Version implements MongoVersion {
         @Override
         public List<Integer> getVersionArray() {

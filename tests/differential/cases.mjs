@@ -7,7 +7,7 @@ import { Random } from './random.mjs';
 import { Updates } from './updates.mjs';
 import { Values } from './values.mjs';
 
-/** Operations on the same documents, which saves inserting them. */
+/** Operations on the same documents, which are inserted once. */
 const OPERATIONS = 8;
 
 function operation(random, values) {

@@ -1,4 +1,4 @@
-// Writes values down so that equal ones are equal texts.
+// Writes values as text, so that equal values have equal texts.
 import { ObjectId } from 'mongodb';
 
 import { loosen } from './memory.mjs';
@@ -48,7 +48,7 @@ export function write(value, sorted = false) {
   }
 }
 
-/** What to compare of an outcome. For mingo without the types of numbers. */
+/** The parts of an outcome to compare; for mingo without the types of numbers. */
 export function summary(outcome, loose, sorted = false) {
   if (outcome.error !== undefined) return `error ${loose ? '' : outcome.error}`;
   const value = (part) => write(loose ? loosen(part) : part, sorted);

@@ -5,7 +5,7 @@ import { asBag, fails, filters, isDocument, isEmpty, meetsBareArray, names, proj
 const LACKS = /Unrecognized pipeline stage name|Unrecognized expression|unknown group operator|unknown operator: \$|Unsupported modifier: \$bit|ArrayList cannot be cast to class|not yet implemented/;
 
 const isEmptyDocument = (value) => isDocument(value) && Object.keys(value).length === 0;
-// Decimals without the zeros at their ends.
+// Decimals without trailing zeros.
 const decimals = (outcome) => summary(outcome, false).replace(/Decimal128\(([^)]*?)\.?0*\)/g, 'Decimal128($1)');
 const isFlag = (value) => typeof value === 'boolean' || value?._bsontype === 'Int32' || value?._bsontype === 'Long';
 

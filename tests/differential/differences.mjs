@@ -1,4 +1,4 @@
-// The classes of differences that are known, each with a test that recognises just it.
+// The classes of known differences, each with a test that recognises only this class.
 // `differences.md` explains them.
 import { JAVA } from './differences-java.mjs';
 import { MINGO } from './differences-mingo.mjs';

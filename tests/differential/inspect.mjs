@@ -1,4 +1,4 @@
-// Looks into cases and outcomes, for the classes of differences.
+// Inspects cases and outcomes, for the classes of differences.
 import { write } from './compare.mjs';
 
 export function isDocument(value) {
@@ -19,12 +19,12 @@ export function names(value, ...wanted) {
   return some(value, (_, name) => wanted.includes(name));
 }
 
-/** The stages of a pipeline, those of a facet too. */
+/** The stages of a pipeline, with those of its facets. */
 export function stages(test, ...wanted) {
   return (test.pipeline ?? []).some((stage) => wanted.some((name) => name in stage));
 }
 
-/** Everything in a case that is a filter. */
+/** All filters in a case. */
 export function filters(test) {
   const found = [test.filter, test.arrayFilters];
   for (const stage of test.pipeline ?? []) {
@@ -38,7 +38,7 @@ export function filters(test) {
   return found.filter(Boolean);
 }
 
-/** Whether a result is one of no documents. */
+/** Whether a result has no documents. */
 export function isEmpty(outcome) {
   const { result } = outcome;
   return outcome.error === undefined && ((Array.isArray(result) && result.length === 0) || result?.n?.value === 0 || result?.n === 0 || result?.value === null || result?.value === 0 || result === 0);
@@ -54,14 +54,14 @@ export function projections(test) {
   return [test.projection, test.fields, ...(test.pipeline ?? []).map((stage) => stage.$project)].filter(Boolean);
 }
 
-/** A list as a text that does not depend on its order, nor on that of lists inside. */
+/** A list as a text that depends neither on its order nor on that of nested lists. */
 export function asBag(value) {
   if (Array.isArray(value)) return `[${value.map(asBag).sort().join()}]`;
   if (isDocument(value)) return `{${Object.entries(value).map(([name, inner]) => `${name}:${asBag(inner)}`).sort().join()}}`;
   return write(value);
 }
 
-/** Whether a path leads, in a document, to an array that has something else than documents, or names an element of it. */
+/** Whether a path leads, in a document, to an array with elements that are not documents, or names an element of it. */
 export function meetsBareArray(value, path) {
   const names = (path ?? '').split('.');
   const walk = (here, at) => {
@@ -74,7 +74,7 @@ export function meetsBareArray(value, path) {
   return names.length > 1 && walk(value, 0);
 }
 
-/** Whether a path enters an array of a document by a name that is no index. */
+/** Whether a path enters an array of a document by a name that is not an index. */
 export function throughArray(doc, path) {
   let here = doc;
   for (const name of (path ?? '').split('.')) {

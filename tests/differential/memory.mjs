@@ -2,7 +2,7 @@
 import { BSONRegExp, Double, Int32, Long } from 'mongodb';
 import { aggregate, find, updateMany, updateOne } from 'mingo';
 
-/** BSON as JavaScript has it. */
+/** BSON values as JavaScript values. */
 export function loosen(value) {
   if (value instanceof Int32 || value instanceof Double) return value.valueOf();
   if (value instanceof Long) return value.toNumber();

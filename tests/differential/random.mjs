@@ -19,7 +19,7 @@ export class Random {
     return (t ^ (t >>> 14)) >>> 0;
   }
 
-  /** A whole number from 0 up to, but without, `end`. */
+  /** An integer from 0 up to, but not including, `end`. */
   below(end) {
     return this.next() % end;
   }
@@ -32,7 +32,7 @@ export class Random {
     return list[this.below(list.length)];
   }
 
-  /** One of several functions, called. Each comes with its weight: [3, f, 1, g]. */
+  /** The result of one of several functions, chosen by weights: [3, f, 1, g]. */
   choose(...weighted) {
     let total = 0;
     for (let i = 0; i < weighted.length; i += 2) total += weighted[i];

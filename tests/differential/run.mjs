@@ -4,7 +4,7 @@
 //   run.mjs --server target/debug/frond [--seed TEXT] [--rounds N | --seconds N] [--only SEED] [--side NAME]
 //
 // A round is some documents and eight operations on them. A difference that no class in differences.mjs
-// explains is made small, printed, and counts as a failure.
+// explains is reduced, printed, and counts as a failure.
 import { join, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -33,7 +33,7 @@ const { values: options } = parseArgs({
   },
 });
 
-/** What differs, if anything does and is not explained. */
+/** The difference, if there is one and no class explains it. */
 function difference(side, test, frond, other) {
   if (frond.error !== undefined && other.error !== undefined && !options.codes) return { same: true };
   const loose = side === 'mingo';
@@ -78,7 +78,7 @@ async function main() {
           continue;
         }
         failed += 1;
-        // It must go on failing in the same way: what was no error is not made one.
+        // The reduced case must fail in the same way: a result must not become an error.
         const isSame = (a, b) => (a.error === undefined) === (b.error === undefined) && (a.error === b.error || side.name !== 'java');
         const fails = async (candidate) => {
           const [a, b] = [await frond.run(candidate), await side.run(candidate)];
@@ -100,6 +100,6 @@ async function main() {
   return failed === 0 ? 0 : 1;
 }
 
-// So that the servers end too.
+// Ends the servers as well.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1));
 process.exit(await main());

@@ -36,7 +36,7 @@ async function answers(uri, child) {
 class Server {
   constructor(child, uri, folder) {
     Object.assign(this, { child, uri, folder });
-    // Whatever happens to this process, its servers end with it.
+    // The servers end with this process, however it ends.
     process.on('exit', () => child.kill('SIGKILL'));
   }
 

@@ -1,4 +1,4 @@
-// Makes a failing case small, as long as it goes on failing.
+// Reduces a failing case as far as it still fails.
 import { Int32 } from 'mongodb';
 
 const KEPT = new Set(['seed', 'number', 'plain', 'kind']);
@@ -46,7 +46,7 @@ function isWhole(test) {
     && new Set(test.documents.map((doc) => doc._id.value)).size === test.documents.length
     && optional(test.filter, isObject) && optional(test.sort, isObject) && optional(test.projection, isObject)
     && (['find', 'count', 'distinct', 'aggregate'].includes(test.kind) || test.filter !== undefined)
-    // Without an order of all documents two right answers can differ.
+    // Without a total order two correct results can differ.
     && optional(test.sort, (sort) => '_id' in sort)
     && optional(test.fields, isObject)
     && (test.kind !== 'update' || (isTree(test.update) && Object.keys(test.update).length > 0 && typeof test.multi === 'boolean'))
@@ -60,7 +60,7 @@ function isWhole(test) {
     && optional(test.arrayFilters, (value) => Array.isArray(value) && value.every(isObject));
 }
 
-/** A small case for which `fails` is still true. */
+/** A reduced case for which `fails` is still true. */
 export async function shrink(test, fails, tries = 400) {
   let best = test;
   let left = tries;

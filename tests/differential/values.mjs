@@ -1,4 +1,4 @@
-// Random values and documents. Few names and few values, so that queries meet them.
+// Random values and documents. Few names and few values, so that queries find some.
 import {
   BSONRegExp,
   Binary,
@@ -23,7 +23,7 @@ export const PATHS = [
   ...['a.0', 'b.1', 'a.0.b', 'a.b.0', 'x', 'a.x', 'x.a'],
 ];
 
-/** Makes values. `plain` keeps to those that JavaScript has too, which mingo needs. */
+/** Makes values. `plain` restricts them to those that JavaScript has, which mingo needs. */
 export class Values {
   constructor(random, plain) {
     this.random = random;

@@ -56,12 +56,12 @@ export class Wire {
     return this.db.command(command, TYPED);
   }
 
-  /** What a case gives: `{error, message}`, or its result and, of a write, the documents after it. */
+  /** The outcome of a case: `{error, message}`, or its result and, for a write, the documents after it. */
   async run(test) {
     try {
       if (this.documents !== test.documents) {
         this.documents = undefined;
-        // The other server would put new documents into the places of those deleted.
+        // The other server would put new documents at the positions of deleted ones.
         if (this.name === 'java') await this.command({ drop: 'c' }).catch(() => {});
         else await this.command({ delete: 'c', deletes: [{ q: {}, limit: 0 }] });
         if (test.documents.length) {

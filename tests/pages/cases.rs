@@ -1,4 +1,4 @@
-//! The notation of figures on runs that were made up, and sentences with and without figures.
+//! The notation of figures, tested with invented runs, and sentences with and without figures.
 
 use std::fs;
 use std::path::Path;
@@ -51,7 +51,7 @@ const MARKDOWN: &str = "# A run
 ```
 ";
 
-/// Two runs, the one that is called `new` as runs are today, the one that is called `old` as they were.
+/// Two runs: `new` in today's format, `old` in the previous one.
 fn made_up() -> (TempDir, Runs) {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
@@ -296,7 +296,7 @@ fn a_part_without_an_end_and_one_without_a_text_are_errors() {
 }
 
 #[test]
-fn what_looks_measured_is_refused() {
+fn text_that_looks_measured_is_refused() {
     for (sentence, figure) in [
         (
             "143,000 documents a second on average",
@@ -341,7 +341,7 @@ fn what_looks_measured_is_refused() {
 }
 
 #[test]
-fn what_is_no_figure_may_be_said() {
+fn text_without_figures_is_accepted() {
     for sentence in [
         "since 2013, error 8000, on 2 cores",
         "`--cacheSizeGB 0.38` and `100 ms`",

@@ -1,22 +1,22 @@
-//! Puts figures into a text: what stands between `{{` and `}}` becomes the figure that it names.
+//! Puts figures into a text: a reference between `{{` and `}}` becomes the figure that it names.
 //!
 //! | notation | becomes |
 //! | --- | --- |
-//! | `{{reference}}` | the figure, see [`Runs::value`]; what is no number stays as it is |
+//! | `{{reference}}` | the figure, see [`Runs::value`]; text stays as it is |
 //! | `{{reference ÷ reference}}` | their ratio |
 //! | `{{reference as millions}}` | divided by a million; also `thousands`, and `thousandths` for times thousand |
-//! | `{{reference as 2 decimals}}` | with so many, instead of as many as make sense |
+//! | `{{reference as 2 decimals}}` | with this many decimals, instead of the default |
 //! | `{{more: … A vs B …}}` | three cells of a table: both figures, the winner's bold, and how many times better A is |
 //! | `{{less: … A vs B …}}` | the same where less is better |
-//! | `{{share: … A vs B …}}` | three cells: both figures and A / B; nobody wins |
-//! | `{{must: reference = value}}` | nothing, or an error if the run was made otherwise than the text says |
+//! | `{{share: … A vs B …}}` | three cells: both figures and A / B, without a winner |
+//! | `{{must: reference = value}}` | nothing, or an error if the run has another value |
 //! | `{{path: run file}}` | the path of a run's file, from the page's folder; of `file or file` the first that there is |
 //! | `{{date: run}}` | the day of a run |
 
 use crate::runs::Runs;
 use crate::source::number;
 
-/// Splits a text into what stands outside of `{{…}}` and what stands inside, in turns.
+/// Splits a text into the parts outside and inside of `{{…}}`, alternately.
 pub fn split(text: &str) -> Result<Vec<&str>, String> {
     let mut parts = Vec::new();
     let mut rest = text;
@@ -111,7 +111,7 @@ fn path(rest: &str, runs: &Runs, benchmarks: &str) -> Result<String, String> {
     Err(format!("{run} has no file {files}"))
 }
 
-/// Nothing, if the run was made as the text around it says.
+/// Nothing, or an error if the run has another value.
 fn must(rest: &str, runs: &Runs) -> Result<String, String> {
     let (reference, wanted) = rest
         .rsplit_once(" = ")
@@ -125,14 +125,14 @@ fn must(rest: &str, runs: &Runs) -> Result<String, String> {
     Ok(String::new())
 }
 
-/// How a number is to be shown.
+/// The format of a number.
 struct Format {
     factor: f64,
     decimals: Option<usize>,
 }
 
 impl Format {
-    /// Cuts ` as …` off the end of what stands between braces.
+    /// Splits ` as …` off the end of a reference.
     fn cut(text: &str) -> Result<(&str, Format), String> {
         let mut words = text.split(" as ");
         let reference = words.next().unwrap_or_default();

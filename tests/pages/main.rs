@@ -1,8 +1,8 @@
-//! Holds the figures on our pages against the runs in `benchmarks/runs/`. With `FROND_WRITE_PAGES=1`, which is
-//! `make bench-pages`, it writes them instead.
+//! Compares the figures on our pages with the runs in `benchmarks/runs/`. With `FROND_WRITE_PAGES=1`, as `make
+//! bench-pages` sets it, writes them instead.
 //!
-//! A figure stands in a part of a page that is written out of a file in `benchmarks/pages/`, see `page.rs` and
-//! `fill.rs`. Outside of these parts nothing may look measured, see `unbacked.rs`.
+//! Figures are in parts of a page that are generated from templates in `benchmarks/pages/`, see `page.rs` and
+//! `fill.rs`. Outside of these parts no text may look measured, see `unbacked.rs`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -30,6 +30,7 @@ const PAGES: &[&str] = &[
     "docs/large-documents.md",
     "docs/natural-order.md",
     "docs/operations.md",
+    "docs/query-plans.md",
 ];
 
 fn root() -> PathBuf {
@@ -53,7 +54,7 @@ fn pages() -> Vec<(String, String)> {
     paths.into_iter().map(read).collect()
 }
 
-/// The texts that parts are written from, by their names.
+/// The templates of the parts, by their names.
 fn templates() -> BTreeMap<String, String> {
     let files = fs::read_dir(root().join("benchmarks/pages")).expect("the texts of parts");
     let paths = files.map(|entry| entry.expect("a file").path());
@@ -104,7 +105,7 @@ fn to_benchmarks(path: &str) -> String {
     }
 }
 
-/// A page as its runs want it.
+/// A page with the figures of its runs.
 fn rewritten(
     path: &str,
     page: &str,
@@ -119,7 +120,7 @@ fn rewritten(
     })
 }
 
-/// Why a page is not as its runs want it, if so.
+/// The difference between a page and its runs, if there is one.
 fn problem(
     path: &str,
     page: &str,
@@ -132,7 +133,7 @@ fn problem(
     }
 }
 
-/// The first line in which a page is not as it must be.
+/// The first line of a page that differs.
 fn difference(path: &str, page: &str, right: &str) -> Option<String> {
     if page == right {
         return None;
@@ -145,7 +146,7 @@ fn difference(path: &str, page: &str, right: &str) -> Option<String> {
     ))
 }
 
-/// The text around the parts of a page, written by hand.
+/// The text of a page outside of its parts, which is written by hand.
 fn by_hand(page: &str) -> String {
     let pieces = page::pieces(page).expect("parts with an end");
     let texts = pieces.into_iter().filter_map(|piece| match piece {
@@ -155,13 +156,13 @@ fn by_hand(page: &str) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// A template without what is put in.
+/// A template without its references.
 fn template_by_hand(template: &str) -> String {
     let parts = fill::split(template).expect("braces in pairs");
     parts.into_iter().step_by(2).collect::<Vec<_>>().join("…")
 }
 
-/// Everything that hands write, with the name that conditions know it by.
+/// All texts that are written by hand, with their names in the list of conditions.
 fn hands() -> Vec<(String, String)> {
     let pages = pages()
         .into_iter()
@@ -301,7 +302,7 @@ fn a_figure_that_was_changed_by_hand_is_found() {
             let other = if figure.starts_with('9') { "8" } else { "9" };
             let mut altered = page.clone();
             altered.replace_range(start..=start, other);
-            // The first one of each page goes all the way through the files of the runs.
+            // The first one of each page is checked with the files of the runs.
             let found = match index {
                 0 => problem(&path, &altered, &templates, &runs),
                 _ => difference(&path, &altered, &right),
@@ -314,7 +315,7 @@ fn a_figure_that_was_changed_by_hand_is_found() {
     assert!(changed > 400, "only {changed} figures on all pages");
 }
 
-/// A part of a page that is written out of runs: where it begins, and its text.
+/// The parts of a page that are generated from runs: where each begins, and its text.
 fn figures(page: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     for piece in page::pieces(page).unwrap() {

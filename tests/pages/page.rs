@@ -1,5 +1,5 @@
-//! The parts of a page that are written out of runs. They stand between two comments, which name the file
-//! in `benchmarks/pages/` that has their text:
+//! The parts of a page that are generated from runs. They are enclosed by two comments, which name their template
+//! in `benchmarks/pages/`:
 //!
 //! ```text
 //! <!-- figures: insertion -->
@@ -15,7 +15,7 @@ const CLOSE: &str = "<!-- /figures -->\n";
 pub enum Piece<'a> {
     /// Text that is written by hand.
     Hand(&'a str),
-    /// The line that opens a part, the name of the part, and what stands in it.
+    /// The line that opens a part, the name of the part, and its text.
     Part(&'a str, &'a str, &'a str),
 }
 

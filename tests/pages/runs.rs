@@ -1,5 +1,5 @@
 //! Finds a figure in the files of a run. A page's text names runs as `benchmarks/pages/runs.txt` does, so
-//! that a newer run takes the place of an older one by one line.
+//! that one line there replaces a run by a newer one.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use crate::source::{self, Row, pick};
 
-/// Names of figures in `results.csv`, and what `summary.json` called them before there was that file.
+/// Names of figures in `results.csv`, and their names in `summary.json`, which older runs have instead.
 const BEFORE_RESULTS: &[(&str, &str)] = &[
     ("documents", "documents"),
     ("time", "elapsed_s"),
@@ -30,7 +30,7 @@ pub struct Runs {
     pub folder: PathBuf,
     /// Folders inside of it, by the names that pages use.
     pub names: BTreeMap<String, String>,
-    /// Files that were read.
+    /// The files read so far.
     rows: RefCell<BTreeMap<PathBuf, Rc<Vec<Row>>>>,
 }
 
@@ -78,10 +78,10 @@ impl Runs {
         Ok(rows)
     }
 
-    /// The value of a reference, as the run wrote it. Its parts are separated by semicolons:
+    /// The value of a reference, as written in the run. Parts of a reference are separated by semicolons:
     ///
-    /// - `run; workload; figure; server`: a figure of `results.csv`. The server's name may be cut short; the
-    ///   figure `server` is its whole name, `ended` how its part of the workload ended.
+    /// - `run; workload; figure; server`: a figure of `results.csv`. The server's name may be a prefix; the
+    ///   figure `server` is its full name, `ended` how its part of the workload ended.
     /// - `run; workload; settings; name` and `run; machine; name`: of `summary.json`.
     /// - `run file; column = value; …; column`: the column of the one row that has these values. `column = value or
     ///   value` serves where reports changed a name.

@@ -1,4 +1,4 @@
-//! Reads the files that a run leaves as rows of named columns, whatever their format.
+//! Reads the files of a run, of any format, as rows of named columns.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use frond_bson::{Doc, Value, extjson};
 
-/// Values by column. Numbers stay as the run wrote them.
+/// Values by column. Numbers stay as the run has them.
 pub type Row = BTreeMap<String, String>;
 
 /// The rows of a file, by its ending:
@@ -14,7 +14,7 @@ pub type Row = BTreeMap<String, String>;
 /// - `csv`: its lines; `jsonl`: a row for each line.
 /// - `json`: one row. Names of nested fields are joined by dots. Of a list of pairs the first one's
 ///   name is the last part.
-/// - `md`: the rows of all tables, with the heading that they stand under as `section`; every other
+/// - `md`: the rows of all tables, with the heading above them as `section`; every other
 ///   line is a row with a `text`.
 /// - anything else: each line is a row with a `text`.
 pub fn rows(path: &Path) -> Result<Vec<Row>, String> {

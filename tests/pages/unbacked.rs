@@ -1,11 +1,11 @@
-//! Finds figures that no run backs: what looks measured in text that is written by hand, unless a list
-//! of conditions names it.
+//! Finds figures that no run backs: numbers that look measured in text that is written by hand, unless the list
+//! of conditions has them.
 
 use std::sync::LazyLock;
 
 use fancy_regex::{Match, Regex};
 
-/// Code says settings and commands, and the address of a link is no text.
+/// Code has settings and commands, and the address of a link is not text.
 static NO_TEXT: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?s)```.*?```|`[^`\n]*`|\]\([^)]*\)|<!--.*?-->"));
 
@@ -43,7 +43,7 @@ fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("a pattern")
 }
 
-/// Returns the parts of a text that look measured and stand in no condition. Conditions are phrases of the text.
+/// Returns the parts of a text that look measured and are in no condition. Conditions are phrases of the text.
 pub fn unbacked<'a>(text: &str, conditions: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut text = plain(text);
     for condition in conditions {

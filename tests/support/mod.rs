@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use frond_bson::{Doc, DocBuf};
 use frond_wire::{Flags, Header, MsgBuilder, Reply};
 
-/// Longer than anything takes, even on a busy machine.
+/// Longer than any step takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The command line of the server under test.
@@ -27,7 +27,7 @@ pub struct Running {
     child: Child,
     /// Its TCP port.
     pub port: u16,
-    /// Lines of its standard output, as they come.
+    /// Lines of its standard output.
     pub lines: Receiver<String>,
 }
 
@@ -114,7 +114,7 @@ impl Running {
         );
     }
 
-    /// Waits for the end of the process.
+    /// Waits for the process to end.
     pub fn wait(mut self) -> ExitStatus {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -204,7 +204,7 @@ impl<S: Read + Write> Client<S> {
         message
     }
 
-    /// Runs a command and returns its reply, whatever it is.
+    /// Runs a command and returns its reply, which may be an error.
     pub fn reply(&mut self, db: &str, command: &Doc) -> DocBuf {
         let message = self.build(Flags::NONE, db, command, &[]);
         self.send(&message);

@@ -1,4 +1,4 @@
-//! The layers inside of a crate: its top-level modules import each other without circles.
+//! The layers inside a crate: its top-level modules import each other without circles.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -34,11 +34,27 @@ pub fn circle(sources: &Sources<'_>) -> Option<String> {
     }
 }
 
+/// Whether a top-level module uses another one, directly or through others.
+pub fn reaches(arrows: &[Arrow], from: &str, to: &str) -> bool {
+    let mut reached = vec![from];
+    let mut at = 0;
+    while let Some(&module) = reached.get(at) {
+        let used = arrows.iter().filter(|arrow| arrow.from == module);
+        for arrow in used {
+            if !reached.contains(&arrow.to.as_str()) {
+                reached.push(&arrow.to);
+            }
+        }
+        at += 1;
+    }
+    reached.iter().skip(1).any(|module| *module == to)
+}
+
 /// The arrows between the top-level modules of a crate, one for each pair.
 ///
 /// # Errors
 /// A module names an item that the root defines itself.
-fn arrows(sources: &Sources<'_>) -> Result<Vec<Arrow>, String> {
+pub fn arrows(sources: &Sources<'_>) -> Result<Vec<Arrow>, String> {
     let root = Root::of(sources);
     let mut found: BTreeMap<(String, String), Arrow> = BTreeMap::new();
     for (path, text) in sources {
@@ -134,7 +150,7 @@ fn names_of_root(code: &str, depth: usize) -> Vec<(usize, String)> {
                 continue;
             }
             let mut names = first_names(rest);
-            // All that a module around has, which may be an inner one.
+            // A glob import of an enclosing module, which may be an inner one.
             names.retain(|name| !name.is_empty() || prefix == "crate::");
             found.extend(names.into_iter().map(|name| (line, name)));
         }

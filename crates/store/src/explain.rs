@@ -1,4 +1,4 @@
-//! `explain`: the plan of a query, and what it does when it is run.
+//! `explain`: the plan of a query, and the statistics of its run.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -24,14 +24,14 @@ use crate::namespace::Namespace;
 use crate::plan::cache::shape;
 use crate::store::DocumentStore;
 
-/// How much `explain` tells.
+/// The verbosity of `explain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verbosity {
     /// The plan.
     QueryPlanner,
-    /// The plan, run, with figures.
+    /// The plan is also run, with statistics.
     ExecutionStats,
-    /// As the former, with what the trial runs of several plans did.
+    /// As `ExecutionStats`, with those of the trial runs of several plans.
     AllPlansExecution,
 }
 
@@ -42,7 +42,7 @@ pub enum Task {
     Find,
     /// They are counted.
     Count,
-    /// They are changed; with `upsert` one is inserted if there is none.
+    /// They are updated; with `upsert` one is inserted if there is none.
     Update {
         /// Whether to insert.
         upsert: bool,
@@ -51,7 +51,7 @@ pub enum Task {
     Delete,
 }
 
-/// What the documents of a query are found for.
+/// The purpose for which a query finds documents.
 #[derive(Clone, Copy)]
 pub struct Purpose<'a> {
     /// What is done with them.
@@ -60,7 +60,7 @@ pub struct Purpose<'a> {
     pub returns: bool,
     /// Whether an update would change a document.
     pub would_change: &'a dyn Fn(&Doc) -> bool,
-    /// The path whose distinct values are wanted, and nothing else.
+    /// The path, if only its distinct values are wanted.
     pub distinct: Option<&'a str>,
 }
 
@@ -74,7 +74,7 @@ impl Purpose<'_> {
     };
 }
 
-/// What a run to the end did.
+/// The statistics of a run to the end.
 #[derive(Clone, Copy, Debug, Default)]
 struct Measured {
     stats: ExecStats,
@@ -222,7 +222,7 @@ impl DocumentStore {
             stats.push("executionTimeMillis", count(measured.millis));
             stats.push("totalKeysExamined", count(measured.stats.keys_examined));
             stats.push("totalDocsExamined", count(measured.stats.docs_examined));
-            // MongoDB has no such field: only who has large documents sees it.
+            // MongoDB has no such field, so it is shown only if there are large documents.
             if measured.stats.large_examined > 0 {
                 let large = count(measured.stats.large_examined);
                 stats.push("largeDocumentsExamined", large);
@@ -240,7 +240,7 @@ impl DocumentStore {
         Ok(reply)
     }
 
-    /// Plans a count: it looks at no field.
+    /// Plans a count, which returns no field.
     fn plan_count(
         &self,
         ns: &Namespace,
@@ -255,7 +255,7 @@ impl DocumentStore {
         question.plan_keeping(self.catalog(), ns, context, Some(trials))
     }
 
-    /// What the counter of a collection says.
+    /// The count from the counter of a collection.
     fn count_of(&self, ns: &Namespace, request: &FindRequest<'_>) -> u64 {
         let behind = self.estimated_count(ns).saturating_sub(request.skip);
         behind.min(request.limit.unwrap_or(u64::MAX))
@@ -264,7 +264,7 @@ impl DocumentStore {
 
 /// The operators that are shown.
 enum Tree {
-    /// One that reads no collection: there is none, or a counter answers.
+    /// One operator that reads no collection: there is none, or a counter has the result.
     Bare(Node),
     /// Those of a plan.
     Plan(Executor),
@@ -290,7 +290,7 @@ struct Explained<'a> {
 }
 
 impl Explained<'_> {
-    /// The operators of a plan; they take their times when they run.
+    /// The operators of a plan, which measure their times.
     fn operators(&self, planned: &Planned) -> Executor {
         let request = self.request;
         if self.purpose.task == Task::Count {
@@ -303,7 +303,7 @@ impl Explained<'_> {
             _ => {
                 let sort = planned.sort();
                 let output = Output {
-                    // Changing and deleting end by themselves.
+                    // Updates and deletes end by themselves.
                     limit: request.limit.filter(|_| sort.is_some()),
                     sort,
                     ..Output::default()
@@ -348,7 +348,7 @@ impl Explained<'_> {
         Ok(measured)
     }
 
-    /// The operators as stages, with those around them that only `explain` knows.
+    /// The operators as stages, with the stages above them that only `explain` has.
     fn describe(&self, root: &Node, describer: &Describer<'_>, measured: &Measured) -> DocBuf {
         let mut stages = describer.stage(root);
         let stats = OpStats {
@@ -390,7 +390,7 @@ impl Explained<'_> {
     }
 }
 
-/// A plan that was tried, for `allPlansExecution`.
+/// The trial run of a plan, for `allPlansExecution`.
 fn of_trial(run: &TrialRun, describer: &Describer<'_>) -> DocBuf {
     let stats = run.executor.stats();
     let root = run.executor.root();

@@ -35,18 +35,18 @@ use crate::plan::{Hint, KeyLimits, Plan};
 use crate::store::DocumentStore;
 pub(crate) use distinct::Distinct;
 
-/// What `find` was asked for.
+/// The arguments of a `find`.
 #[derive(Clone, Debug, Default)]
 pub struct FindRequest<'a> {
-    /// Which documents; all if there is none.
+    /// The filter; without one all documents are found.
     pub filter: Option<&'a Doc>,
-    /// Which of their fields.
+    /// The fields to return.
     pub projection: Option<&'a Doc>,
-    /// In which order.
+    /// The order.
     pub sort: Option<&'a Doc>,
-    /// Documents to pass over.
+    /// Documents to skip.
     pub skip: u64,
-    /// Most documents to return.
+    /// Maximum documents to return.
     pub limit: Option<u64>,
     /// The index to use: its name, its key pattern or `{$natural: ±1}`.
     pub hint: Option<Value<'a>>,
@@ -63,24 +63,24 @@ pub struct FindRequest<'a> {
     pub tailable: bool,
     /// Variables for `$expr`.
     pub variables: Option<&'a Doc>,
-    /// Whether temporary files may be written; by the settings if it is not said.
+    /// Whether temporary files may be written; by default as the settings say.
     pub allow_disk_use: Option<bool>,
-    /// How strings compare; as the collection says if there is none.
+    /// How strings compare; by default as the collection does.
     pub collation: Option<Collator>,
 }
 
-/// What `count` was asked for.
+/// The arguments of a `count`.
 #[derive(Clone, Debug, Default)]
 pub struct CountRequest<'a> {
-    /// Which documents; all if there is none.
+    /// The filter; without one all documents are counted.
     pub filter: Option<&'a Doc>,
-    /// Documents to pass over.
+    /// Documents to skip.
     pub skip: u64,
-    /// Most documents to count.
+    /// Maximum documents to count.
     pub limit: Option<u64>,
     /// The index to use, as in a find.
     pub hint: Option<Value<'a>>,
-    /// How strings compare; as the collection says if there is none.
+    /// How strings compare; by default as the collection does.
     pub collation: Option<Collator>,
 }
 
@@ -91,17 +91,17 @@ pub(crate) struct Question {
     /// The order, with the collator of the query.
     pub sort: SortSpec,
     pub hint: Option<Hint>,
-    /// The fields that are looked at, if not all are.
+    /// The fields that are returned; `None` for all.
     pub shown: Option<Arc<BTreeSet<String>>>,
     /// Bounds of the hinted index.
     pub limits: KeyLimits,
-    /// What a blocking sort may use.
+    /// The memory and disk budget of a blocking sort.
     pub budget: Budget,
-    /// The metadata that is shown or looked at, besides what is sorted by.
+    /// The metadata that is returned, besides that of the sort.
     pub meta: MetaFields,
-    /// Whether the request has nothing that keeps one `_id` from being looked up without a plan.
+    /// Whether the options of the request allow the plan `IDHACK`.
     pub by_id_only: bool,
-    /// The path whose distinct values are wanted, and nothing else.
+    /// The path, if only its distinct values are wanted.
     pub distinct: Option<String>,
 }
 
@@ -156,12 +156,12 @@ impl Question {
         Ok(())
     }
 
-    /// The metadata that documents have to come with.
+    /// The metadata that rows must have.
     pub fn wanted_meta(&self) -> MetaFields {
         self.meta | self.sort.meta()
     }
 
-    /// The same query, of which only these fields are looked at.
+    /// The same query, returning only these fields.
     pub fn showing(self, shown: Option<BTreeSet<String>>) -> Question {
         Question {
             shown: shown.map(Arc::new),
@@ -257,7 +257,7 @@ impl Planned {
         }
     }
 
-    /// The operators that find the rows, in whatever order.
+    /// The operators that find the rows, in any order.
     pub fn rows(&self, wanted: &Wanted, context: &OpContext) -> Executor {
         let rows = self.builder(wanted).rows(self.plan.access.clone());
         self.run(rows, wanted, context)
@@ -277,12 +277,12 @@ impl Planned {
         self.run(count, &wanted, context)
     }
 
-    /// The sort that has to be done, if the plan is not in order.
+    /// The sort that is still needed, if the plan does not give the order.
     pub fn pending_sort(&self) -> Option<&SortSpec> {
         (!self.plan.sorted).then_some(&self.question.sort)
     }
 
-    /// What is looked at of the rows by who asks for nothing but the documents that the query shows.
+    /// The parts of the rows that a consumer needs who wants only the documents that the query returns.
     pub fn wanted(&self) -> Wanted {
         let loading = match &self.question.shown {
             Some(shown) => Loading::Shown(shown.clone(), self.pending_sort().cloned()),
@@ -294,7 +294,7 @@ impl Planned {
         }
     }
 
-    /// The sort that has to be done, with what it may use.
+    /// The sort that is still needed, with its budget.
     pub fn sort(&self) -> Option<(SortSpec, Budget)> {
         let sort = self.pending_sort()?.clone();
         Some((sort, self.question.budget.clone()))
@@ -311,7 +311,7 @@ impl Planned {
     }
 }
 
-/// What a find looks at of its rows, and what it makes of them.
+/// The parts of its rows that a find needs, and the operators above them.
 pub(crate) fn shape_of(
     planned: &Planned,
     request: &FindRequest<'_>,
@@ -333,7 +333,7 @@ pub(crate) fn shape_of(
     (wanted, output)
 }
 
-/// Whether MongoDB would look one `_id` up without a plan, which it shows as `IDHACK`.
+/// Whether the options of a request allow the plan `IDHACK`, as in MongoDB.
 fn takes_short_way(request: &FindRequest<'_>) -> bool {
     request.skip == 0
         && request.hint.is_none()
@@ -344,8 +344,8 @@ fn takes_short_way(request: &FindRequest<'_>) -> bool {
 }
 
 impl DocumentStore {
-    /// Parses and plans a find. No plan if there is no such collection; the request is checked all
-    /// the same.
+    /// Parses and plans a find. There is no plan if there is no such collection, but the request is
+    /// still checked.
     pub(crate) fn plan_find(
         &self,
         ns: &Namespace,
@@ -398,7 +398,7 @@ impl DocumentStore {
         })
     }
 
-    /// Opens a tailable cursor. It reads in the order of insertion, whatever indexes there are.
+    /// Opens a tailable cursor. It reads in the order of insertion, and uses no index.
     fn tail(
         &self,
         ns: &Namespace,
@@ -485,7 +485,7 @@ impl DocumentStore {
         }
     }
 
-    /// The number of documents as the counter has it.
+    /// The number of documents, from the counter.
     pub fn estimated_count(&self, ns: &Namespace) -> u64 {
         let collection = self.catalog().collection(ns);
         collection.map_or(0, |collection| {

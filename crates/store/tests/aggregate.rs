@@ -1,4 +1,4 @@
-//! Pipelines over collections: what the front does by indexes, and stages that need other collections.
+//! Pipelines over collections: first stages that become queries, and stages that read or write other collections.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -283,9 +283,9 @@ fn merge_inserts_merges_replaces_or_fails() {
     assert!(matches!(found[0].get("_id"), Some(Value::ObjectId(_))));
 }
 
-/// The documents go through one call of the cursor, so the limit has to be seen far inside.
+/// One call of the cursor processes all documents, so the inner loops have to check the time limit.
 #[test]
-fn a_time_limit_ends_a_join_in_its_middle() {
+fn a_time_limit_interrupts_a_join() {
     let f = Fixture::new();
     let c = ns("db.c");
     let docs: Vec<DocBuf> = (0..300).map(|i| doc! {"_id": i}).collect();

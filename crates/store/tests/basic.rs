@@ -164,7 +164,7 @@ fn duplicate_keys_name_document_index_and_value() {
         error.message().contains("index: b_1 dup key: { b: null }"),
         "{error}"
     );
-    // Where only the key is known, a number has a type that can hold it.
+    // A number restored from a key has a type that can hold it.
     let d = ns("db.d");
     fixture.insert(&d, &[doc! {"b": 2.5, "c": "x"}, doc! {"b": 2.5, "c": "x"}]);
     let error = fixture
@@ -242,7 +242,7 @@ fn doc_of(flags: &[bool]) -> DocBuf {
 }
 
 #[test]
-fn ids_are_made_checked_and_put_in_front() {
+fn ids_are_generated_checked_and_moved_to_the_front() {
     let fixture = Fixture::new();
     let c = ns("db.c");
     let outcome = fixture.insert(&c, &[doc! {"a": 1}, doc! {"b": 2, "_id": "x"}]);
@@ -269,7 +269,7 @@ fn ids_are_made_checked_and_put_in_front() {
 }
 
 #[test]
-fn collections_come_go_and_change_names() {
+fn collections_are_created_dropped_and_renamed() {
     let fixture = Fixture::new();
     let store = &fixture.store;
     let (a, b) = (ns("one.a"), ns("two.b"));
@@ -419,7 +419,7 @@ fn a_cursor_sees_the_collection_as_it_was() {
 }
 
 #[test]
-fn limits_of_time_and_memory_end_a_query() {
+fn limits_of_time_and_memory_interrupt_a_query() {
     let fixture = Fixture::new();
     let c = ns("db.c");
     let docs: Vec<DocBuf> = (0..2000).map(|i| doc! {"_id": i}).collect();

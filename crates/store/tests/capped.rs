@@ -1,4 +1,4 @@
-//! Capped collections: the order of insertion, what is removed, tailable cursors, crashes.
+//! Capped collections: the order of insertion, removal of the oldest, tailable cursors, crashes.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -40,7 +40,7 @@ fn insert(fixture: &Fixture, ns: &Namespace, ids: impl IntoIterator<Item = i32>)
 }
 
 #[test]
-fn documents_stay_in_the_order_of_insertion_and_the_oldest_go() {
+fn documents_stay_in_the_order_of_insertion_and_the_oldest_are_removed() {
     let fixture = Fixture::new();
     let c = ns("db.log");
     let options = doc! {"capped": true, "size": 100_000, "max": 5};
@@ -74,7 +74,7 @@ fn documents_stay_in_the_order_of_insertion_and_the_oldest_go() {
     check(&fixture);
     insert(&fixture, &c, [1]);
     assert_eq!(all(&fixture, &c, doc! {}), [108, 109, 110, 111, 1]);
-    // A removed `_id` is free again, one that is there is taken.
+    // A removed `_id` can be inserted again; a stored one is a duplicate.
     insert(&fixture, &c, [100]);
     let outcome = fixture.insert(&c, &[doc! {"_id": 111}]);
     assert_eq!(outcome.errors[0].error.code(), ErrorCode::DuplicateKey);
@@ -84,7 +84,7 @@ fn documents_stay_in_the_order_of_insertion_and_the_oldest_go() {
             .message()
             .contains("index: _id_ dup key: { _id: 111 }")
     );
-    // Also if it goes within the same call.
+    // Also if it is removed within the same call.
     insert(&fixture, &c, [2, 3, 4, 109, 110]);
     assert_eq!(all(&fixture, &c, doc! {}), [2, 3, 4, 109, 110]);
 }
@@ -108,7 +108,7 @@ fn the_size_in_bytes_limits_too() {
         .unwrap();
     insert(&fixture, &c, [30]);
     assert_eq!(all(&fixture, &c, doc! {}), [23, 24, 30]);
-    // Updates may grow, and documents may be deleted.
+    // Updates may enlarge documents, and documents may be deleted.
     let (filter, change) = (doc! {"_id": 24}, doc! {"$set": {"b": "grown"}});
     let update = UpdateRequest {
         collation: None,
@@ -142,7 +142,7 @@ fn the_size_in_bytes_limits_too() {
 }
 
 #[test]
-fn tailable_cursors_go_on() {
+fn tailable_cursors_continue() {
     let fixture = Fixture::new();
     let c = ns("db.log");
     let options = doc! {"capped": true, "size": 10_000, "max": 4};
@@ -156,7 +156,7 @@ fn tailable_cursors_go_on() {
         };
         fixture.store.find(&c, &request, &OpContext::new()).unwrap()
     };
-    // Nothing is there: the cursor is at its end.
+    // The collection is empty: the cursor is at its end.
     assert!(!tail(&doc! {}).is_tailable());
     insert(&fixture, &c, [1, 2]);
     let (mut every, mut some) = (tail(&doc! {}), tail(&doc! {"a": 0}));
@@ -174,7 +174,7 @@ fn tailable_cursors_go_on() {
     assert_eq!(every.next().unwrap().unwrap().get_i32("_id"), Some(3));
     assert_eq!(some.next().unwrap().unwrap().get_i32("_id"), Some(3));
     assert!(some.next().unwrap().is_none());
-    // The first one reads its snapshot to the end; then both stand on documents that are gone.
+    // The first one reads its snapshot to the end; then both are positioned at removed documents.
     insert(&fixture, &c, [5, 6, 7, 8]);
     assert_eq!(every.next().unwrap().unwrap().get_i32("_id"), Some(4));
     assert!(every.next().unwrap().is_none());
@@ -304,7 +304,7 @@ fn a_crash_leaves_whole_documents_in_order() {
                 );
                 last = Some(id);
             }
-            // Record ids go on behind those that are there.
+            // New record ids follow the stored ones.
             let next = doc! {"_id": "next"};
             store.insert(&c, &[&next], INSERT).unwrap();
             let natural = doc! {"$natural": -1};

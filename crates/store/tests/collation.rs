@@ -1,4 +1,4 @@
-//! Collations: an index finds what a scan of the collection finds, whatever the two compare strings by.
+//! Collations: an index finds what a scan of the collection finds, whatever the collations of index and query.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -22,7 +22,7 @@ fn collator(spec: &Doc) -> Collator {
     collation::parse(spec).unwrap()
 }
 
-/// What queries and indexes compare strings by.
+/// Collations of queries and indexes.
 fn collations() -> [DocBuf; 4] {
     [
         doc! {"locale": "simple"},
@@ -136,7 +136,7 @@ fn ids(docs: &[DocBuf]) -> Vec<String> {
     ids
 }
 
-/// A collection with indexes by several collations. Returns their names.
+/// A collection with indexes of several collations. Returns their names.
 fn fill(f: &Fixture, c: &Namespace, random: &mut Random, default: Option<&Doc>) -> Vec<String> {
     let mut options = DocBuf::new();
     if let Some(default) = default {
@@ -355,7 +355,7 @@ fn plans_use_indexes_of_the_same_collation() {
         collation: same.clone(),
         ..FindRequest::default()
     };
-    // A sort key does not tell the string: nothing is covered.
+    // The string cannot be restored from its sort key, so nothing is covered.
     let (names, planner) = stages(&f, &c, &request);
     assert_eq!(names, ["PROJECTION_SIMPLE", "FETCH", "IXSCAN"]);
     let scan = planner.get_doc("winningPlan").unwrap();
@@ -412,7 +412,7 @@ fn collections_have_a_default() {
             .collect()
     };
     assert_eq!(codes(&[doc! {"_id": "x", "a": "one"}]), []);
-    // By the default the same `_id`, and the same key of the unique index.
+    // Under the default collation these are the same `_id`, and the same key of the unique index.
     assert_eq!(codes(&[doc! {"_id": "X", "a": "two"}]), [11000]);
     assert_eq!(codes(&[doc! {"_id": "y", "a": "ONE"}]), [11000]);
 

@@ -103,7 +103,7 @@ fn increments_and_upserts_are_not_lost() {
 }
 
 #[test]
-fn an_index_is_built_while_documents_come_change_and_go() {
+fn an_index_is_built_while_documents_are_inserted_updated_and_deleted() {
     let f = Fixture::new();
     let c = ns("db.c");
     let docs: Vec<DocBuf> = (0..4000)
@@ -167,7 +167,7 @@ fn an_index_is_built_while_documents_come_change_and_go() {
 }
 
 #[test]
-fn readers_and_writers_live_with_drops_and_renames() {
+fn readers_and_writers_cope_with_drops_and_renames() {
     let f = Fixture::new();
     let (a, b) = (ns("db.c"), ns("db.other"));
     let done = AtomicBool::new(false);

@@ -1,4 +1,4 @@
-//! What a power failure leaves behind, at any moment of inserts, updates, deletes and checkpoints.
+//! Power failures at any moment of inserts, updates, deletes and checkpoints: what is recovered is consistent.
 #![allow(clippy::unwrap_used)]
 
 mod common;

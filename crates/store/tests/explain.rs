@@ -7,7 +7,7 @@ use common::{Fixture, ns};
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_store::{FindRequest, OpContext, Verbosity};
 
-/// The stages from the outside in, as `SORT > FETCH > IXSCAN a_1`.
+/// The stages, outermost first, as `SORT > FETCH > IXSCAN a_1`.
 fn outline(stage: &Doc) -> String {
     let mut out = stage.get_str("stage").unwrap().to_owned();
     if let Some(index) = stage.get_str("indexName") {
@@ -255,7 +255,7 @@ fn filters_are_shown_where_they_are_applied() {
 }
 
 #[test]
-fn bounds_are_written_as_people_read_them() {
+fn bounds_are_shown_as_text() {
     let f = fixture();
     for (filter, hint, expected) in [
         (doc! {"a": 5}, "a_1", doc! {"a": ["[5, 5]"]}),
@@ -336,7 +336,7 @@ fn bounds_are_written_as_people_read_them() {
 }
 
 #[test]
-fn execution_figures_count_keys_and_documents() {
+fn execution_stats_count_keys_and_documents() {
     let f = fixture();
     for (filter, sort, returned, keys, docs) in [
         (doc! {"a": 3}, doc! {}, 10, 10, 10),
@@ -405,10 +405,10 @@ fn of_several_indexes_the_one_with_the_least_work_wins() {
         let expected = ("FETCH > IXSCAN user_1".to_owned(), 1, 5);
         assert_eq!(winner(filter, doc! {}), expected);
     }
-    // Nothing matches among the first thousand in the order of time, so sorting a few is better.
+    // None of the first thousand documents in the order of time matches, so sorting the few matches is cheaper.
     let few = winner(doc! {"user": 599, "status": "active"}, doc! {"at": 1});
     assert_eq!(few.0, "SORT > FETCH > IXSCAN user_1");
-    // Everything matches, so reading in the order of time finds a batch at once.
+    // All documents match, so a scan in the order of time finds a batch immediately.
     let many = winner(doc! {"status": "active"}, doc! {"at": -1});
     assert_eq!(many.0, "FETCH > IXSCAN at_1");
 }
@@ -455,9 +455,9 @@ fn min_and_max_bound_the_hinted_index() {
     assert_eq!(run(Some(&u), Some(&eight), Some(&five)), Err(51175));
 }
 
-/// Options with which MongoDB plans a query by `_id` as any other.
+/// With these options MongoDB plans a query by `_id` like any other.
 #[test]
-fn the_short_way_to_an_id_is_not_taken_with_some_options() {
+fn some_options_prevent_the_idhack_plan() {
     let f = fixture();
     let filter = doc! {"_id": 7};
     let hint = doc! {"_id": 1};

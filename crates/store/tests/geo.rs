@@ -78,7 +78,7 @@ impl Worlds {
     }
 }
 
-/// Places all over the world and many near one city; lines and areas too.
+/// Points all over the world and many near one city; lines and areas too.
 fn places(rng: &mut StdRng, count: i32) -> Vec<DocBuf> {
     (0..count)
         .map(|id| {
@@ -166,7 +166,7 @@ fn spherical_indexes_find_what_a_scan_finds() {
             "{plan}"
         );
     }
-    // An area in the plane is none on the sphere.
+    // An area in the plane is not an area on the sphere.
     let flat = doc! {"g": {"$geoWithin": {"$box": [[0, 0], [20, 60]]}}};
     assert!(
         worlds
@@ -229,7 +229,7 @@ fn flat_indexes_find_what_a_scan_finds() {
     }
 }
 
-/// The ids of the documents that are near, nearest first, by looking at all.
+/// The ids of the nearest documents, nearest first, computed from all documents.
 fn brute_force(docs: &[DocBuf], near: &Near, keeps: impl Fn(&Doc) -> bool) -> Vec<(f64, i32)> {
     let path = Path::new("g");
     let mut all: Vec<(f64, i32)> = docs
@@ -244,7 +244,7 @@ fn brute_force(docs: &[DocBuf], near: &Near, keeps: impl Fn(&Doc) -> bool) -> Ve
     all
 }
 
-/// The ids, those as far away as each other in ascending order.
+/// The ids; ids of equal distances are in ascending order.
 fn in_order(docs: &[DocBuf], near: &Near) -> Vec<(f64, i32)> {
     let path = Path::new("g");
     let mut all: Vec<(f64, i32)> = docs
@@ -262,7 +262,7 @@ fn in_order(docs: &[DocBuf], near: &Near) -> Vec<(f64, i32)> {
 }
 
 #[test]
-fn what_is_near_comes_in_the_order_of_distance() {
+fn near_returns_documents_in_the_order_of_distance() {
     let mut rng = StdRng::seed_from_u64(3);
     let docs = places(&mut rng, 300);
     let worlds = Worlds::new(
@@ -508,7 +508,7 @@ fn legacy_pairs_on_both_sides_of_the_date_line_are_near() {
 }
 
 #[test]
-fn many_documents_in_one_place_are_given_little_by_little() {
+fn many_documents_at_one_point_are_returned_in_parts() {
     let docs: Vec<DocBuf> = (0..3000)
         .map(|id| {
             let away = f64::from(id / 10) * 1e-6;
@@ -525,7 +525,7 @@ fn many_documents_in_one_place_are_given_little_by_little() {
 }
 
 #[test]
-fn without_an_index_nothing_is_near() {
+fn near_needs_an_index() {
     let worlds = Worlds::new(
         &[doc! {"_id": 1, "g": [1, 2]}],
         &[doc! {"key": {"g": "2dsphere"}}, doc! {"key": {"g": "2d"}}],
@@ -548,7 +548,7 @@ fn without_an_index_nothing_is_near() {
         291,
     );
     fails(&worlds.indexed[0], doc! {"h": {"$nearSphere": [0, 0]}}, 291);
-    // A collection that does not exist has nothing.
+    // A missing collection has no documents.
     let none = worlds
         .fixture
         .find_all(&ns("geo.none"), doc! {"g": {"$near": [0, 0]}});

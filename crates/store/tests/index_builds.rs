@@ -1,4 +1,4 @@
-//! Indexes that are built over many documents while others write.
+//! Index builds over many documents with concurrent writers.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -69,7 +69,7 @@ fn document(id: i32) -> DocBuf {
     doc! {"_id": id, "u": id, "a": id % 7, "tags": [id % 3, id % 5]}
 }
 
-/// Ends the writers when it goes, also when the test fails.
+/// Stops the writers when it is dropped, also when the test fails.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -85,7 +85,7 @@ fn fill(store: &DocumentStore, count: i32) {
     store.insert(&ns("db.c"), &docs, INSERT).unwrap();
 }
 
-/// Limits that show the progress.
+/// Limits of an operation that report its progress.
 fn watched() -> (OpContext, Arc<Progress>) {
     let mut context = OpContext::new();
     let progress = context.progress.insert(Arc::default()).clone();
@@ -114,7 +114,7 @@ fn several_indexes_are_built_in_one_pass_while_others_write() {
     thread::scope(|scope| {
         for thread in 0..3_i32 {
             let (store, done) = (&f.store, &done);
-            // Each thread has documents of its own, whose unique values wander from one to the other.
+            // Each thread has documents of its own, and moves unique values between them.
             scope.spawn(move || {
                 let mut step = 0;
                 while !done.load(Ordering::Relaxed) {
@@ -202,9 +202,9 @@ fn a_duplicate_fails_the_build_and_nothing_is_left() {
 }
 
 #[test]
-fn a_duplicate_that_comes_during_the_build_is_found() {
+fn a_duplicate_inserted_during_the_build_is_found() {
     let unique = doc! {"key": {"u": 1}, "name": "u", "unique": true};
-    // What is written during the build: two new documents, a new one beside an old one, an old one that is changed.
+    // Writes during the build: two new documents, a new one equal to an old one, an old one that becomes equal.
     for case in 0..3 {
         let f = Fixture::new();
         let c = ns("db.c");
@@ -277,7 +277,7 @@ fn a_value_may_move_to_another_document_during_the_build() {
 }
 
 #[test]
-fn a_build_ends_when_it_is_killed_or_its_time_is_over_or_the_collection_goes() {
+fn a_build_ends_when_it_is_killed_or_times_out_or_the_collection_is_dropped() {
     let f = Fixture::new();
     let c = ns("db.c");
     fill(&f.store, DOCUMENTS);
@@ -314,7 +314,7 @@ fn a_build_ends_when_it_is_killed_or_its_time_is_over_or_the_collection_goes() {
 }
 
 #[test]
-fn a_build_that_a_crash_cuts_short_is_done_after_the_next_start() {
+fn a_build_interrupted_by_a_crash_is_repeated_after_the_next_start() {
     let disk = MemDisk::default();
     let open = |disk: &MemDisk| open_with(EngineOptions::with_disk(Arc::new(disk.clone())));
     let store = open(&disk);

@@ -1,4 +1,4 @@
-//! What kinds of indexes are good for, as `explain` shows it.
+//! Which queries each kind of index serves, as `explain` shows it.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -20,7 +20,7 @@ fn stages(stage: &Doc) -> Vec<String> {
     out
 }
 
-/// The winning plan, and the documents and keys that were looked at.
+/// The winning plan, and the documents and keys examined.
 fn explain(f: &Fixture, filter: &Doc, sort: &Doc) -> (DocBuf, i64, i64, i64) {
     let request = FindRequest {
         filter: Some(filter),
@@ -164,7 +164,7 @@ fn wildcard_indexes_serve_conditions_on_any_path() {
         (doc! {"rare": {"$exists": true}}, doc! {}, used, 11),
         (doc! {"rare.x": {"$exists": true}}, doc! {}, used, 11),
         (doc! {"d.e": 3, "a": 13}, doc! {}, used, 2),
-        // Documents that the index has no entry for could match.
+        // Documents without an entry in the index could match.
         (doc! {"rare": null}, doc! {}, scan, 0),
         (doc! {"rare": {"$exists": false}}, doc! {}, scan, 0),
         (doc! {"a": {"$ne": 3}}, doc! {}, scan, 0),
@@ -213,7 +213,7 @@ fn clustering_indexes_need_no_fetch() {
     assert_eq!(found.first().unwrap(), &doc! {"_id": 100, "a": 100, "b": 1});
 }
 
-/// Issue 13: `a.0` of `[[]]` sorts before null, with and without an index on it, and is found by what it is.
+/// Issue 13: `a.0` of `[[]]` sorts before null, with and without an index on it, and is found as an empty array.
 #[test]
 fn an_empty_array_at_a_position_sorts_the_same_through_every_plan() {
     let f = Fixture::new();

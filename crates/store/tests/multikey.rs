@@ -328,7 +328,7 @@ fn a_sparse_index_on_a_position_lacks_arrays_inside_of_arrays() {
     }
 }
 
-/// Many conditions on one field of an array are planned in linear time, and lose nothing.
+/// Many conditions on one field of an array are planned in linear time, without losing documents.
 #[test]
 fn many_conditions_on_an_element_are_planned() {
     let f = Fixture::new();
@@ -344,9 +344,9 @@ fn many_conditions_on_an_element_are_planned() {
     assert_eq!(both(&f, &filter, "i"), (vec![1], vec![1]));
 }
 
-/// A store of before components were tracked tells only which fields met an array.
+/// A store from before components were tracked records only which fields had an array.
 #[test]
-fn an_older_store_opens_and_answers_right_at_once() {
+fn an_older_store_opens_and_gives_correct_results_at_once() {
     let f = Fixture::new();
     let c = ns("db.c");
     let indexes = [
@@ -372,7 +372,7 @@ fn an_older_store_opens_and_answers_right_at_once() {
         let scan = index_scan(&f, &filter, hint);
         scan.get_doc("multiKeyPaths").unwrap().to_owned()
     };
-    // Which components are arrays is not known: all count.
+    // It is unknown which components are arrays, so all are treated as arrays.
     assert_eq!(
         paths("i"),
         doc! {"a.b.x": ["a", "a.b", "a.b.x"], "a.b.y": ["a", "a.b", "a.b.y"]}

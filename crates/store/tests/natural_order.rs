@@ -1,4 +1,4 @@
-//! The option `naturalOrder` of collections: in which order a scan gives documents.
+//! The option `naturalOrder` of collections: the order in which a scan returns documents.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -32,7 +32,7 @@ fn fixture(order: &str) -> (Fixture, Namespace) {
 }
 
 #[test]
-fn documents_come_in_the_order_that_the_collection_was_created_with() {
+fn documents_are_returned_in_the_order_of_the_collection() {
     for (order, expected) in [
         ("_id", ["a", "k", "m", "z"]),
         ("insertion", ["m", "z", "a", "k"]),
@@ -120,7 +120,7 @@ fn an_id_is_unique_in_any_order() {
 }
 
 #[test]
-fn new_collections_lie_as_the_store_is_set() {
+fn new_collections_have_the_order_of_the_setting() {
     let directory = tempfile::tempdir().unwrap();
     let options = StoreOptions::default().with_natural_order(NaturalOrder::Insertion);
     let engine = EngineOptions::new(directory.path());
@@ -190,9 +190,9 @@ fn options_that_set_an_order_of_their_own_are_refused_beside_it() {
     assert_eq!(error.unwrap_err().code().code(), 2);
 }
 
-/// Every second `_id` is taken: the others are inserted in one commit all the same.
+/// Every second `_id` is a duplicate: the others are still inserted in one commit.
 #[test]
-fn an_unordered_insert_passes_over_duplicates() {
+fn an_unordered_insert_skips_duplicates() {
     for order in ["_id", "insertion"] {
         let f = Fixture::new();
         let c = ns("db.c");
@@ -220,7 +220,7 @@ fn an_unordered_insert_passes_over_duplicates() {
     }
 }
 
-/// Frameworks create their collections at each start, whatever the setting is by then.
+/// Frameworks create their collections at each start, also after the setting has changed.
 #[test]
 fn creating_a_collection_again_is_no_error_after_the_setting_changed() {
     let (id, insertion) = (NaturalOrder::Id, NaturalOrder::Insertion);

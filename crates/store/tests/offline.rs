@@ -64,7 +64,7 @@ fn find(store: &DocumentStore, name: &str, filter: &Doc) -> usize {
     found
 }
 
-/// Makes one change to a directory's trees behind the back of the document store.
+/// Makes one change to a directory's trees without the document store.
 fn change(path: &Path, change: impl FnOnce(&DocumentStore, &mut WriteSet)) {
     let store = open(path);
     let mut batch = WriteSet::new();
@@ -78,7 +78,7 @@ fn tree_of(store: &DocumentStore, name: &str) -> TreeId {
 }
 
 #[test]
-fn a_sound_directory_is_sound_and_salvaged_whole() {
+fn an_undamaged_directory_is_sound_and_salvaged_completely() {
     let directory = tempfile::tempdir().unwrap();
     let (from, to) = (directory.path().join("from"), directory.path().join("to"));
     fill(&from);
@@ -104,14 +104,14 @@ fn a_sound_directory_is_sound_and_salvaged_whole() {
 }
 
 #[test]
-fn a_wrong_index_is_found_and_built_anew() {
+fn a_wrong_index_is_found_and_rebuilt() {
     let directory = tempfile::tempdir().unwrap();
     let (from, to) = (directory.path().join("from"), directory.path().join("to"));
     fill(&from);
     change(&from, |store, batch| {
         let collection = store.catalog().collection(&ns("shop.people")).unwrap();
         batch.put(collection.index("n_1").unwrap().tree, b"nonsense", b"");
-        // A document that is none.
+        // A value that is not a document.
         batch.put(collection.primary, b"key", b"nonsense");
     });
     let report = offline::verify(&from, &mut |_| {}).unwrap();
@@ -142,7 +142,7 @@ fn documents_without_a_catalog_are_kept() {
     let name = format!("salvaged.tree_{}", orders.0);
     let store = open(&to);
     assert_eq!(find(&store, &name, &doc! {"n": 1}), 429);
-    // As they were: no empty timestamp was filled in.
+    // Documents are unchanged: empty timestamps were not replaced.
     let empty = doc! {"t": Timestamp::default()};
     assert_eq!(find(&store, &name, &empty), 3000);
 }

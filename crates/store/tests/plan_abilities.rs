@@ -1,5 +1,5 @@
-//! What the planner can do beyond one bounded scan, each compared with a scan of the collection, with the keys and
-//! documents that it looks at.
+//! Plans beyond one bounded scan, each compared with a scan of the collection, with the keys and documents that it
+//! examines. docs/query-plans.md quotes these cases.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -11,7 +11,7 @@ use frond_store::{CountRequest, FindRequest, OpContext, Purpose, Task, Verbosity
 
 const DOCUMENTS: i32 = 2000;
 
-/// The stages from the outside in, as `FETCH > SORT_MERGE > [IXSCAN a_1_b_1, IXSCAN a_1_b_1]`.
+/// The stages, outermost first, as `FETCH > SORT_MERGE > [IXSCAN a_1_b_1, IXSCAN a_1_b_1]`.
 fn outline(stage: &Doc) -> String {
     let mut out = stage.get_str("stage").unwrap().to_owned();
     if let Some(index) = stage.get_str("indexName") {
@@ -104,7 +104,7 @@ fn all_by_name(found: &[DocBuf]) -> Vec<String> {
 }
 
 #[test]
-fn finds_look_at_few_keys_and_documents() {
+fn finds_examine_few_keys_and_documents() {
     let f = fixture();
     let none = || doc! {};
     let merge = "IXSCAN a_1_b_1, IXSCAN a_1_b_1, IXSCAN a_1_b_1";
@@ -311,7 +311,7 @@ fn counts_read_the_index_alone() {
             200,
             0,
         ),
-        // Null may be missing, but both match.
+        // An entry with null may stand for a missing field, but both match.
         (doc! {"n": Value::Null}, "COUNT > IXSCAN n_1", 1000, 0),
         (
             doc! {"n": {"$exists": true}},
@@ -446,7 +446,7 @@ fn distinct_values_skip_through_an_index() {
 }
 
 #[test]
-fn figures_are_those_of_each_stage() {
+fn statistics_are_those_of_each_stage() {
     let f = fixture();
     let filter = doc! {"a": {"$in": [1, 2]}, "b": {"$mod": [3, 1]}, "s": "text 1"};
     let sort = doc! {"s": 1, "b": 1};
@@ -468,7 +468,7 @@ fn figures_are_those_of_each_stage() {
     let scan = fetch.get_doc("inputStage").unwrap();
     let figure = |stage: &Doc, name: &str| stage.get_i64(name).unwrap();
     assert_eq!(outline(skip), "SKIP > SORT > FETCH > IXSCAN a_1_b_1");
-    // 200 entries; one of three passes on its key, and of these one of nine on its document.
+    // 200 entries: every third passes the conditions on its key, and every ninth of these those on its document.
     let on_keys = doc! {"a": {"$in": [1, 2]}, "b": {"$mod": [3, 1]}};
     let on_keys = f.find_all(&ns("db.c"), on_keys).len() as i64;
     assert!((60..=70).contains(&on_keys));
@@ -491,7 +491,7 @@ fn figures_are_those_of_each_stage() {
 }
 
 #[test]
-fn trial_runs_are_shown_with_their_figures() {
+fn trial_runs_are_shown_with_their_statistics() {
     let f = fixture();
     let filter = doc! {"a": 1, "c": 1, "e": 1};
     let request = FindRequest {

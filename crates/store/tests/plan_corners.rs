@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Fixture, ns};
-use frond_bson::{Doc, DocBuf, Value, array, doc};
+use frond_bson::{Doc, DocBuf, array, doc};
 use frond_store::{
     CountRequest, DeleteRequest, Durability, FindRequest, Namespace, OpContext, Purpose, Task,
     Verbosity,

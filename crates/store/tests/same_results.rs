@@ -1,6 +1,6 @@
 //! An index never changes a result: random documents, filters and sorts give the same documents
 //! through every index, through the planner's choice and through a scan of the collection. In
-//! between, random updates and deletes keep the indexes sound.
+//! between, random updates and deletes change the indexes.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -272,7 +272,7 @@ fn compare(f: &Fixture, c: &Namespace, random: &mut Random, hints: &[DocBuf], se
                     "{what}"
                 );
             }
-            // A plan that does not have to sort does not meet the error of the sort.
+            // A plan without a sort does not raise the error of the sort.
             (Err(2), Ok(_)) => {}
             (expected, found) => assert_eq!(&found, expected, "{what}"),
         }
@@ -327,7 +327,7 @@ fn compare(f: &Fixture, c: &Namespace, random: &mut Random, hints: &[DocBuf], se
     }
 }
 
-/// The distinct values of a field are as many through every index.
+/// The number of distinct values of a field is the same through every index.
 fn compare_distinct(
     f: &Fixture,
     c: &Namespace,

@@ -1,4 +1,4 @@
-//! Text indexes: random documents and searches give what a look at every document gives.
+//! Text indexes: random searches find what a test of every document finds.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -165,7 +165,7 @@ fn an_index_finds_and_scores_what_a_scan_does() {
     check(&f, "db.prefix", &mut random);
 }
 
-/// The entries of a document in an index on `title` and `tags.t` with `x` before or behind: what has to be unique.
+/// The entries of a document in an index on `title` and `tags.t` with `x` before or behind, which have to be unique.
 fn entries(spec: &TextSpec, doc: &Doc) -> Vec<(String, u64, i32)> {
     let scores = spec.scores(doc).unwrap();
     let x = doc.get_i32("x").unwrap();
@@ -217,7 +217,7 @@ fn unique_indexes_have_unique_entries() {
             let id = random.random_range(0..150);
             let mut doc = document(&mut random, id);
             if random.random_bool(0.3) {
-                // Words of its own, so that not everything is refused.
+                // Some words of its own, so that not every document is refused.
                 let words = (0..random.random_range(1..4)).map(|n| format!("w{round}x{n}"));
                 doc = doc! {"_id": id, "x": id % 3, "title": words.collect::<Vec<_>>().join(" ")};
             }
@@ -278,7 +278,7 @@ fn unique_indexes_have_unique_entries() {
         assert!(report.errors.is_empty(), "{:?}", report.errors);
         check(&f, name, &mut random);
 
-        // Over documents that are there it is built if they allow it, and else leaves nothing.
+        // Over existing documents it is built if they are unique; otherwise nothing is left of it.
         f.store
             .drop_indexes(&c, &frond_store::IndexSelector::All)
             .unwrap();
@@ -395,7 +395,7 @@ fn pipelines_know_the_score() {
 }
 
 #[test]
-fn searches_that_cannot_be_are_refused() {
+fn unsupported_searches_are_refused() {
     let f = small();
     let c = ns("db.c");
     let other = ns("db.other");

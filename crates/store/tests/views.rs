@@ -9,7 +9,7 @@ use frond_error::ErrorCode;
 use frond_store::{CollectionKind, FindRequest, OpContext};
 
 #[test]
-fn views_survive_a_restart_and_go_with_their_database() {
+fn views_survive_a_restart_and_are_dropped_with_their_database() {
     let fixture = Fixture::new();
     let (c, v, w) = (ns("db.c"), ns("db.v"), ns("db.w"));
     fixture.insert(&c, &[doc! {"_id": 1, "a": 1}, doc! {"_id": 2, "a": 2}]);
@@ -61,7 +61,7 @@ fn views_survive_a_restart_and_go_with_their_database() {
 
     store.drop_collection(&v).unwrap();
     assert!(store.resolve_view(&v).unwrap().is_none());
-    // The view over it reads what is there now: nothing.
+    // The view over it is empty now.
     assert!(fixture.find(&w, &request).is_empty());
     store.drop_database("db").unwrap();
     assert!(store.resolve_view(&w).unwrap().is_none());

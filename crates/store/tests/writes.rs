@@ -116,7 +116,7 @@ fn many_documents_are_updated_once_each() {
     assert_eq!(f.find_all(&c, doc! {"u": {"$gte": 6000}}).len(), 2000);
     sound(&f, &c);
 
-    // Every value moves to its neighbour's, which moves on first or last.
+    // Every value becomes its neighbour's, whichever of the two is updated first.
     for step in [-1, 1] {
         let (all, change) = (doc! {"_id": {"$gte": 0}}, doc! {"$inc": {"u": step}});
         let result = update(
@@ -137,7 +137,7 @@ fn many_documents_are_updated_once_each() {
 }
 
 #[test]
-fn errors_of_updates_leave_no_trace() {
+fn failed_updates_change_nothing() {
     let (f, c) = filled(&[doc! {"key": {"u": 1}, "unique": true}], 10);
     for (filter, change, multi, code) in [
         (doc! {"_id": 1}, doc! {"$set": {"u": 2}}, false, 11000),
@@ -162,7 +162,7 @@ fn errors_of_updates_leave_no_trace() {
 }
 
 #[test]
-fn upserts_insert_what_they_do_not_find() {
+fn upserts_insert_missing_documents() {
     let f = Fixture::new();
     let c = ns("db.c");
     let upsert = |filter: &DocBuf, change: &DocBuf, multi| {
@@ -192,7 +192,7 @@ fn upserts_insert_what_they_do_not_find() {
 }
 
 #[test]
-fn deletes_take_documents_and_entries_away() {
+fn deletes_remove_documents_and_entries() {
     let (f, c) = filled(
         &[doc! {"key": {"a": 1}}, doc! {"key": {"tags": 1, "a": -1}}],
         2500,
@@ -296,7 +296,7 @@ fn find_and_modify_returns_the_document() {
 }
 
 #[test]
-fn verification_finds_what_is_missing_and_what_is_too_much() {
+fn verification_finds_missing_and_surplus_entries() {
     use frond_store::keyspace::{CATALOG_TREE, WriteSet};
     let (f, c) = filled(
         &[
@@ -335,9 +335,9 @@ fn verification_finds_what_is_missing_and_what_is_too_much() {
     }
 }
 
-/// An element behind the end of an array makes elements up to it, in which other fields are missing.
+/// Setting an element beyond the end of an array creates the elements before it, which lack the other fields.
 #[test]
-fn indexes_see_elements_that_an_update_makes_up() {
+fn indexes_have_entries_of_elements_that_an_update_adds() {
     let (f, c) = filled(&[doc! {"key": {"list.k": 1}}], 0);
     f.insert(&c, &[doc! {"_id": 1, "list": [{"k": 7}]}]);
     let (filter, change) = (doc! {"_id": 1}, doc! {"$set": {"list.2.other": 1}});

@@ -1,4 +1,4 @@
-"""Writers whose acknowledged work is remembered, and checks that a restarted server still has it.
+"""Writers that record their acknowledged writes, and checks that a restarted server still has them.
 
 Used by the crash suite and by scripts/crash-w1.sh.
 """
@@ -13,7 +13,7 @@ JOURNALED = WriteConcern(w=1, j=True)
 
 
 def connect(server):
-    """A client that does not retry and gives up soon, as a server about to be killed needs."""
+    """A client without retries and with short timeouts, for a server that will be killed."""
     return MongoClient(
         server.uri,
         retryWrites=False,
@@ -91,7 +91,7 @@ class Writer(threading.Thread):
             place = self.random.randrange(len(self.choices))
             self.choices[place], self.choices[-1] = self.choices[-1], self.choices[place]
             victims.append(self.choices.pop())
-        # From here on they may be gone, whether or not the answer arrives.
+        # From here on they may be deleted, whether or not the reply arrives.
         self.present.difference_update(victims)
         if self.record:
             self.record.write("".join(f"-{i}\n" for i in victims))
@@ -102,7 +102,7 @@ class Writer(threading.Thread):
 
 
 def missing_ids(collection, ids, chunk=1000):
-    """Those of the ids that are not in the collection."""
+    """The ids that are not in the collection."""
     ids = sorted(ids)
     missing = []
     for start in range(0, len(ids), chunk):
@@ -113,7 +113,7 @@ def missing_ids(collection, ids, chunk=1000):
 
 
 def problems_of(client, database, writers):
-    """What acknowledged work of the writers is not as it was acknowledged; empty if all is."""
+    """Acknowledged writes that are lost or differ; empty if there are none."""
     problems = []
     collection = client[database].acked
     for writer in writers:

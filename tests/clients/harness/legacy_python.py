@@ -1,4 +1,4 @@
-"""Lets drivers of their time load in today's Python, which moved some names since."""
+"""Lets old drivers load in today's Python, which has moved some names since."""
 
 import collections
 import collections.abc

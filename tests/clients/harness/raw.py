@@ -1,4 +1,4 @@
-"""Wire messages and BSON by hand, for what no driver would send, and for asking if a server is up.
+"""Wire messages and BSON without a driver, for malformed messages and for checking that a server is up.
 
 Only the standard library is used, so that it can be imported next to any driver's own `bson`.
 """
@@ -51,7 +51,7 @@ def _element(name, value):
 
 
 def decode(data):
-    """A dict of the document at the start of `data`. Types that are not needed become bytes."""
+    """The document at the start of `data` as a dict. Values of other types become bytes."""
     (length,) = struct.unpack_from("<i", data)
     at, end, found = 4, length - 1, {}
     while at < end:
@@ -168,7 +168,7 @@ class Connection:
 
 
 def ping(port, timeout=10):
-    """Whether a server answers."""
+    """Whether a server replies."""
     try:
         with Connection(port, timeout) as connection:
             return connection.command({"ping": 1}).get("ok") == 1

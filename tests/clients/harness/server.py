@@ -12,7 +12,7 @@ from . import raw
 
 
 class ServerError(Exception):
-    """The server did not start, or not stop as it should."""
+    """The server failed to start or to stop."""
 
 
 def free_port():
@@ -22,12 +22,12 @@ def free_port():
 
 
 class Server:
-    """A server with its own folder. The folder goes when the object is closed."""
+    """A server with its own folder, which is removed when the object is closed."""
 
     def __init__(self, binary, options=(), folder=None, port=None, wrap=()):
         self.binary = os.path.abspath(binary)
         self.options = list(options)
-        # What to start it with, such as a command that limits its memory.
+        # A command to start it with, such as one that limits its memory.
         self.wrap = list(wrap)
         self._own_folder = folder is None
         self.folder = folder or tempfile.mkdtemp(prefix="frond-test-")
@@ -50,7 +50,7 @@ class Server:
         return self.process.pid
 
     def start(self, timeout=60):
-        """Starts it and waits until it answers. Returns the seconds that took."""
+        """Starts it and waits until it replies. Returns the seconds that this took."""
         command = [
             *self.wrap,
             self.binary,
@@ -78,7 +78,7 @@ class Server:
         return time.monotonic() - began
 
     def stop(self, timeout=30):
-        """Asks it to end. It must do so in time and with code 0."""
+        """Stops it. It must end in time and with code 0."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -90,7 +90,7 @@ class Server:
             raise ServerError(f"ended with {code}:\n{self.log_tail()}")
 
     def kill(self):
-        """Ends it at once, as a crash does."""
+        """Kills it, as a crash would."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()

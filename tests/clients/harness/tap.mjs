@@ -7,7 +7,7 @@ const tests = [];
 /** Adds a test. */
 export const test = (name, run) => tests.push({ name, run });
 
-/** The error that a promise must end with. */
+/** The error that a promise must be rejected with. */
 export async function failure(promise) {
   try {
     await promise;
@@ -30,7 +30,7 @@ export async function run(close) {
       failed += 1;
       console.log(`not ok ${index + 1} - ${name}`);
       const lines = String(error.stack ?? error).split('\n');
-      // The driver's own calls say nothing about what was tested.
+      // The driver's own frames are left out.
       for (const line of lines.filter((line) => !/node_modules|node:internal/.test(line))) console.log(`  # ${line}`);
     }
   }

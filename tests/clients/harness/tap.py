@@ -20,7 +20,7 @@ def equal(got, expected, what=""):
 
 
 def raises(kind, function, *args, **kwargs):
-    """Calls and returns the error of the kind that the call must raise."""
+    """Calls a function that must raise an error of this kind, and returns the error."""
     try:
         result = function(*args, **kwargs)
     except kind as error:
@@ -29,7 +29,7 @@ def raises(kind, function, *args, **kwargs):
 
 
 def _explain():
-    """Prints the error at hand: its place in the tests, without the driver's inner calls."""
+    """Prints the current error and its lines in the tests, without the driver's frames."""
     kind, error, trace = sys.exc_info()
     for frame in traceback.extract_tb(trace):
         if _TESTS_FOLDER in frame.filename and "tap.py" not in frame.filename:

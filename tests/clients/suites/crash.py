@@ -1,4 +1,4 @@
-"""Crashes: the server is killed (SIGKILL, by its pid) in the middle of work, and started again."""
+"""Crashes: the server is killed (SIGKILL, by its pid) under load, and restarted."""
 
 import os
 import random
@@ -104,7 +104,7 @@ def a_crash_in_the_middle_of_unjournaled_work_leaves_whole_documents(seed):
             restart(server)
             with crashing.connect(server) as client:
                 equal(crashing.validate(client, "fast", "c"), [], f"seed {seed}")
-                # Batches are in whole, in order: what is there is a run from the start.
+                # Batches are stored completely and in order, so the stored ids are a contiguous prefix.
                 count = client.fast.c.count_documents({})
                 last = client.fast.c.find_one(sort=[("_id", -1)])
                 equal(last["_id"] + 1 if last else 0, count, f"seed {seed}")
@@ -148,7 +148,7 @@ def a_crash_while_indexes_and_collections_are_made(seed):
 
 
 def refusal(*arguments):
-    """Starts a server that must not start; its output."""
+    """Starts a server that must fail to start. Returns its output."""
     done = subprocess.run(
         [BINARY, "serve", *arguments], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL
     )
@@ -165,7 +165,7 @@ def a_folder_or_port_in_use_is_refused_clearly(seed):
         text = refusal("--dbpath", other.dbpath, "--port", str(server.port))
         assert "in use" in text.lower(), text
         equal(server.process.poll(), None)
-        # What a killed server leaves behind does not keep the next one out.
+        # The files of a killed server do not prevent the next start.
         server.kill()
         restart(server)
         server.stop()

@@ -1,4 +1,4 @@
-"""What is large: files of 100 MiB, and cursors over a million documents in a small server."""
+"""Large data: files of 100 MiB, and cursors over a million documents in a small server."""
 
 import hashlib
 import os
@@ -16,14 +16,13 @@ FILE_MIB = 100
 DOCUMENTS = 1_000_000
 CURSOR_KIB_MAX = 64 * 1024
 
-# The engine keeps what it read in a cache, and what was written in a memtable, both within this
-# budget. It is small here, so that what a cursor holds cannot hide in it: the limit of a cursor is
-# several times this, and holds for cursor and cache together.
+# The engine's cache and its memtables share this budget. It is small here, so that the memory of a
+# cursor stands out: the limit of a cursor is several times the budget, and applies to both together.
 CACHE_GB = "0.016"
 
 
 class Stream:
-    """A file of random bytes that is never in memory as a whole. Knows the hash of what was read."""
+    """A file of random bytes that is never completely in memory. Has the hash of the bytes read."""
 
     def __init__(self, mib, seed):
         self.left = mib
@@ -59,7 +58,7 @@ def a_file_of_100_MiB_comes_back_as_it_was(client):
     equal(chunks.count_documents({"files_id": file_id}), -(-FILE_MIB * MIB // size))
     equal(db.command("collStats", "fs.chunks")["count"], chunks.estimated_document_count())
 
-    # Ranges, some over the seam of two chunks, in any order.
+    # Ranges, some across the boundary of two chunks, in any order.
     places = [600, size - 7, 50 * MIB, 3 * size, FILE_MIB * MIB - 500, 77 * MIB + 3, 5]
     pieces = {}
     source = Stream(FILE_MIB, 42)
@@ -109,7 +108,7 @@ def files_are_found_renamed_revised_and_deleted(client):
 
 
 class Watched:
-    """A server with a small cache and a million documents, whose memory is looked at."""
+    """A server with a small cache and a million documents, whose memory is measured."""
 
     def __init__(self):
         self.server = Server(os.environ["FROND_BINARY"], options=["--cacheSizeGB", CACHE_GB])
@@ -126,8 +125,8 @@ class Watched:
             return next(int(line.split()[1]) for line in status if line.startswith(f"{name}:"))
 
     def growth(self, work):
-        """How far the server's memory went up, at its highest, while `work` ran; in KiB."""
-        # 5 sets the high-water mark back to what is resident now.
+        """The growth of the server's peak memory while `work` ran, in KiB."""
+        # 5 resets the high-water mark to the current resident memory.
         with open(f"/proc/{self.server.pid}/clear_refs", "w", encoding="ascii") as marks:
             marks.write("5")
         before = self.status("VmRSS")
@@ -146,7 +145,7 @@ class Watched:
 
 
 def read(cursor):
-    """Counts documents without making Python objects of them: the server is what is watched."""
+    """Counts documents without making Python objects of them: only the server is measured."""
     count = 0
     for batch in cursor:
         count += batch.count(b"a text of some length\0")

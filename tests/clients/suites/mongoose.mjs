@@ -382,7 +382,7 @@ test('a transaction is refused as on a stand-alone server', async () => {
   const error = await failure(mongoose.connection.transaction(async (session) => {
     await User.create([{ email: 'tx@example.com', name: { first: 'T' } }], { session });
   }));
-  // The driver puts words of its own in the place of those of error 20.
+  // The driver replaces the message of error 20 by its own.
   assert.equal(error.originalError.code, 20);
   assert.match(error.originalError.message, /^Transaction numbers are only allowed on a replica set member or mongos$/);
   assert.equal(await User.countDocuments({ email: 'tx@example.com' }), 0);

@@ -1,4 +1,4 @@
-"""mongosh: that it starts without an error or a warning, runs scripts, and talks to a person."""
+"""mongosh starts without an error or a warning, runs scripts, and works interactively."""
 
 import json
 import os
@@ -13,12 +13,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SHELL = os.path.join(os.path.dirname(HERE), "node_modules", ".bin", "mongosh")
 URI = os.environ["FROND_URI"]
 
-# What a shell must not show.
+# Texts that a shell must not show.
 BAD = re.compile(r"error|warning|warn\b|deprecat|exception|failed|not supported|unsupported", re.IGNORECASE)
 
 
 def environment(home):
-    """A home without history or settings of whoever runs this; nothing is sent or fetched."""
+    """A home directory without the user's history and settings; no telemetry, no downloads."""
     folder = os.path.join(home, ".mongodb", "mongosh")
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "config"), "w", encoding="utf-8") as config:
@@ -38,7 +38,7 @@ def shell(home, *arguments, timeout=120):
     return done.returncode, done.stdout, done.stderr
 
 
-# What mongosh says about the Node.js that it runs on is not the server's.
+# Warnings of mongosh about its Node.js do not concern the server.
 OWN = re.compile(r"^Deprecation warnings:|Node\.js versions lower than")
 
 

@@ -1,4 +1,4 @@
-// Runs inside mongosh (--file): what a person types in a first session, and what scripts do.
+// Runs inside mongosh (--file): commands of a first interactive session, and of scripts.
 // Prints TAP without numbers; mongosh.py numbers and counts.
 
 /* global db, sh, print, use, EJSON, ObjectId, ISODate, NumberLong, NumberDecimal */

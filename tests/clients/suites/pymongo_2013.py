@@ -1,4 +1,4 @@
-"""PyMongo 2.4 (January 2013), as the applications of that time: legacy opcodes and getLastError only."""
+"""PyMongo 2.4 (January 2013), used as in applications of that time: legacy opcodes and getLastError only."""
 
 import hashlib
 import os
@@ -73,7 +73,7 @@ def duplicates_are_told_by_get_last_error(client):
     equal(sorted(d["_id"] for d in collection.find()), [1, 7, 8])
     raises(DuplicateKeyError, collection.update, {"_id": 7}, {"$set": {"u": 1}})
     equal(raises(OperationFailure, collection.update, {"_id": 7}, {"$inc": {"s": "x"}}).code, 14)
-    # An operation that goes well clears the error.
+    # A successful operation clears the error.
     equal(collection.update({"_id": 7}, {"$set": {"u": 70}})["err"], None)
 
 
@@ -102,7 +102,7 @@ def ten_thousand_documents_page_by_page(client):
         collection.insert([{"_id": n} for n in range(start, start + 1000)])
     equal([d["_id"] for d in collection.find().sort("_id", 1).batch_size(100)], list(range(10_000)))
     equal([d["_id"] for d in collection.find({"_id": {"$gt": 9000}}).sort("_id", 1)], list(range(9001, 10_000)))
-    # Killing a cursor is one message without an answer.
+    # Killing a cursor is one message without a reply.
     cursor = collection.find().batch_size(2)
     cursor_id = next(cursor) and cursor.cursor_id
     client.kill_cursors([cursor_id])
@@ -129,7 +129,7 @@ def aggregate(client):
     pipeline = [{"$group": {"_id": "$g", "sum": {"$sum": "$n"}}}, {"$sort": {"_id": 1}}]
     expected = [{"_id": g, "sum": 135 + 10 * g} for g in range(3)]
     equal(collection.aggregate(pipeline), {"result": expected, "ok": 1.0})
-    # The driver knows no cursors here; who asks for one by hand gets it.
+    # The driver has no cursors here; an explicit request for one works.
     reply = client.old24.command("aggregate", "a", pipeline=pipeline, cursor={})
     equal(reply["cursor"]["firstBatch"], expected)
     collection.insert([{"_id": n, "s": "x" * (1 << 20)} for n in range(17)])
@@ -140,7 +140,7 @@ def aggregate(client):
 @test
 def files(client):
     database = fresh(client, "old24")
-    # The driver has the server sum up what it stored.
+    # The driver lets the server compute the MD5 sum of the file.
     grid = gridfs.GridFS(database)
     content = bytes(range(256)) * 3000
     stored = grid.put(content, filename="letter", author="Ada")
@@ -162,7 +162,7 @@ def explain_validate_and_map(client):
     equal(client.old24.validate_collection("e")["valid"], True)
     collection.drop_index("k_1")
     equal(list(collection.index_information()), ["_id_"])
-    # JavaScript is not there, as on a server that is started without it.
+    # JavaScript is disabled, as on a server that is started without it.
     for call in (lambda: collection.map_reduce("function() {}", "function() {}", "out"),
                  lambda: collection.group(["k"], {}, {"n": 0}, "function() {}"),
                  lambda: client.old24.eval("1")):

@@ -1,4 +1,4 @@
-"""The newest PyMongo: what an application of today does."""
+"""The newest PyMongo, as current applications use it."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Messages that no driver would send. Each may end its connection or get an error; the server lives."""
+"""Malformed messages. Each may close its connection or get an error; the server continues."""
 
 import os
 import random
@@ -16,7 +16,7 @@ SEED = int(os.environ.get("FROND_SEED", "20120823"))
 
 
 def outcome(data, port=PORT):
-    """Sends bytes and no more: "closed", or the document of the answer."""
+    """Sends bytes. Returns "closed", or the document of the reply."""
     with Connection(port, timeout=10) as connection:
         try:
             connection.send(data)
@@ -37,7 +37,7 @@ def lives(port):
 
 
 def all_refused(port, cases):
-    """Every case, by its name, must be refused, and the server must live."""
+    """Every case, by its name, must be refused, and the server must continue."""
     for name, data in cases.items():
         try:
             answer = outcome(data)
@@ -251,7 +251,7 @@ def messages_cut_off_at_every_byte(port):
 
 
 def flipped(data, source):
-    """A copy with a few random changes; the length stays right, so that more is read."""
+    """A copy with a few random changes; the length stays correct, so that more is parsed."""
     data = bytearray(data)
     for _ in range(source.randint(1, 4)):
         place = source.randrange(4, len(data))
@@ -278,7 +278,7 @@ def valid_messages_with_flipped_bytes(port):
         data = flipped(source.choice(samples), source)
         try:
             connection.send(data)
-            # Some get no answer; the ping behind them shows that the server still listens.
+            # Some get no reply; the ping after them shows that the server still responds.
             connection.send(op_msg({"ping": 1}, request_id=77))
             connection.socket.settimeout(10)
             for _ in range(4):
@@ -323,7 +323,7 @@ def half_open_clients_hold_up_nobody(port):
         lives(port)
     took = time.monotonic() - began
     assert took < 5, f"20 pings took {took:.1f} s"
-    # One of them goes on, a byte at a time, and is served.
+    # One of them continues, a byte at a time, and is served.
     whole = op_msg({"ping": 1})
     with Connection(port) as slow:
         for byte in whole:

@@ -95,7 +95,7 @@ pub struct NoHost;
 
 impl<E: Fault> Host<E> for NoHost {}
 
-/// What stages take from outside; the query language has neither clock nor chance nor files.
+/// What stages get from their caller: the query language itself has no clock, no random numbers and no files.
 pub struct ExecContext<E> {
     /// `$$NOW`, in milliseconds since 1970.
     pub now_ms: i64,

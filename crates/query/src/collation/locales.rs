@@ -9,7 +9,7 @@ pub(super) struct Locale {
     /// language tags.
     pub(super) variants: &'static [(&'static str, &'static str)],
     /// Variants that MongoDB has and this server does not.
-    pub(super) lacking: &'static [&'static str],
+    pub(super) unsupported: &'static [&'static str],
     pub(super) defaults: Defaults,
 }
 
@@ -31,7 +31,7 @@ const fn plain(id: &'static str) -> Locale {
     Locale {
         id,
         variants: &[],
-        lacking: &[],
+        unsupported: &[],
         defaults: Defaults::Common,
     }
 }
@@ -46,7 +46,7 @@ const fn with(id: &'static str, defaults: Defaults) -> Locale {
 /// With the variant for searching, whose rules are not here.
 const fn search(id: &'static str) -> Locale {
     Locale {
-        lacking: &["search"],
+        unsupported: &["search"],
         ..plain(id)
     }
 }
@@ -84,7 +84,7 @@ pub(super) const LOCALES: &[Locale] = &[
     },
     Locale {
         variants: PHONEBOOK,
-        lacking: &["search", "eor"],
+        unsupported: &["search", "eor"],
         ..plain("de")
     },
     Locale {
@@ -146,7 +146,7 @@ pub(super) const LOCALES: &[Locale] = &[
     },
     Locale {
         variants: UNIHAN,
-        lacking: &["search", "searchjl"],
+        unsupported: &["search", "searchjl"],
         ..plain("ko")
     },
     with("kok", Defaults::Normalized),
@@ -154,7 +154,7 @@ pub(super) const LOCALES: &[Locale] = &[
     plain("lb"),
     plain("lkt"),
     Locale {
-        lacking: &["phonetic"],
+        unsupported: &["phonetic"],
         ..plain("ln")
     },
     plain("lo"),
@@ -213,7 +213,7 @@ pub(super) const LOCALES: &[Locale] = &[
     with("yo", Defaults::Normalized),
     Locale {
         variants: &[("unihan", "unihan"), ("zhuyin", "zhuyin")],
-        lacking: &["big5han", "gb2312han"],
+        unsupported: &["big5han", "gb2312han"],
         ..plain("zh")
     },
     plain("zh_Hant"),

@@ -120,7 +120,7 @@ fn locale(id: &str, spec: &Doc) -> Result<(&'static Locale, String)> {
         };
         match variant {
             None => return Ok((locale, tag)),
-            Some(variant) if locale.lacking.contains(&variant) => {
+            Some(variant) if locale.unsupported.contains(&variant) => {
                 return Err(Error::not_supported(format_args!("The locale '{id}'")));
             }
             Some(variant) => {

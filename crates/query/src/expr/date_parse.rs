@@ -155,7 +155,7 @@ pub(crate) fn parse_by(text: &str, format: &str, zone: &Zone) -> Result<i64> {
             }
             Some(letter) => {
                 if !reader.part(letter, &mut parts) {
-                    return Err(reader.unexpected(lacking(letter)));
+                    return Err(reader.unexpected(not_found(letter)));
                 }
             }
         }
@@ -194,8 +194,8 @@ pub(crate) fn check_format(format: &str, known: &str) -> Result<()> {
     Ok(())
 }
 
-/// What is told about a text that lacks what a letter of a format stands for.
-fn lacking(letter: char) -> &'static str {
+/// The message for a text without the part that a letter of the format names.
+fn not_found(letter: char) -> &'static str {
     match letter {
         'Y' => "A four digit year could not be found",
         'm' => "A two digit month could not be found",

@@ -1,4 +1,4 @@
-//! Time zones: offsets from UTC and the places of the IANA database, which is built in.
+//! Time zones: offsets from UTC, and the zones of the IANA database, which is built in.
 
 use frond_error::{Error, Result};
 use jiff::Timestamp;
@@ -9,8 +9,8 @@ use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 pub(crate) enum Zone {
     /// A fixed offset from UTC in milliseconds.
     Fixed(i64),
-    /// A place of the IANA database.
-    Place(TimeZone),
+    /// A zone of the IANA database.
+    Iana(TimeZone),
 }
 
 impl Zone {
@@ -24,7 +24,7 @@ impl Zone {
         if let Some(offset) = offset(name) {
             return Ok(Zone::Fixed(offset));
         }
-        Zone::place(name).ok_or_else(|| {
+        Zone::iana(name).ok_or_else(|| {
             Error::location(
                 40485,
                 format!("unrecognized time zone identifier: \"{name}\""),
@@ -32,13 +32,13 @@ impl Zone {
         })
     }
 
-    /// The zone of a place, whose name is spelled as in the database.
-    fn place(name: &str) -> Option<Zone> {
+    /// The zone of the database with exactly this name.
+    fn iana(name: &str) -> Option<Zone> {
         if matches!(name, "UTC" | "GMT" | "Etc/UTC" | "Etc/GMT") {
             return Some(Zone::UTC);
         }
         let zone = jiff::tz::db().get(name).ok()?;
-        (zone.iana_name() == Some(name)).then_some(Zone::Place(zone))
+        (zone.iana_name() == Some(name)).then_some(Zone::Iana(zone))
     }
 
     /// Whether this is UTC itself.
@@ -50,7 +50,7 @@ impl Zone {
     pub(crate) fn offset_at(&self, ms: i64) -> i64 {
         match self {
             Zone::Fixed(offset) => *offset,
-            Zone::Place(zone) => millis(zone.to_offset(timestamp(ms))),
+            Zone::Iana(zone) => millis(zone.to_offset(timestamp(ms))),
         }
     }
 
@@ -66,7 +66,7 @@ impl Zone {
     pub(crate) fn to_utc(&self, local: i64) -> Option<i64> {
         let offset = match self {
             Zone::Fixed(offset) => *offset,
-            Zone::Place(zone) => {
+            Zone::Iana(zone) => {
                 let civil = Offset::UTC.to_datetime(timestamp(local));
                 millis(match zone.to_ambiguous_timestamp(civil).offset() {
                     AmbiguousOffset::Unambiguous { offset } => offset,

@@ -17,7 +17,7 @@ pub(super) fn all() -> Vec<(&'static str, Vec<Sent>)> {
         ("Mongoose", mongoose()),
         ("Spring Data MongoDB", spring()),
         ("Django", django()),
-        ("features that are lacking", unsupported_features()),
+        ("unsupported features", unsupported_features()),
     ]
 }
 

@@ -20,7 +20,7 @@ use crate::context::{Context, unsupported_option};
 use crate::limits::DOCUMENT_BYTES_MAX;
 use crate::reply::push_count;
 
-/// The size from which an explanation leaves parts out, so that what it ends with still fits into a reply.
+/// The size from which an explanation leaves parts out, so that its last fields still fit into a reply.
 const EXPLAIN_BYTES_MAX: usize = DOCUMENT_BYTES_MAX - (10 << 10);
 
 /// Shows how a command would find its documents.
@@ -354,7 +354,7 @@ fn explain_stages(
             });
             for stage in behind.iter().filter_map(Value::as_doc) {
                 list.push_doc(|out| {
-                    // Room for the stage's position in the list and its figures.
+                    // Bytes for the stage's position in the list and its statistics.
                     match room.checked_sub(stage.len_bytes() + 128) {
                         Some(left) => {
                             room = left;
@@ -378,7 +378,7 @@ fn stages_behind<'p>(pipeline: &'p Doc, front: &Front) -> Vec<Value<'p>> {
     let behind = pipeline.values().filter(|stage| {
         let name = stage.as_doc().and_then(|stage| Some(stage.first()?.0));
         match name {
-            // Filters may have come from behind other stages.
+            // Filters may have moved to the front from later stages.
             Some("$match") if filters > 0 => {
                 filters -= 1;
                 false
@@ -394,7 +394,7 @@ fn stages_behind<'p>(pipeline: &'p Doc, front: &Front) -> Vec<Value<'p>> {
     behind.collect()
 }
 
-/// Adds what a stage did, if it was run.
+/// Adds the statistics of a stage, if it was run.
 fn push_figures(out: &mut DocBuf, figures: Option<&StageFigures>) {
     if let Some(figures) = figures {
         push_count(out, "nReturned", figures.returned);
@@ -403,7 +403,7 @@ fn push_figures(out: &mut DocBuf, figures: Option<&StageFigures>) {
     }
 }
 
-/// Says that a part is left out which would make the explanation too large.
+/// Warns that a part was left out because the explanation would be too large.
 fn push_omitted(out: &mut DocBuf, name: &str) {
     out.push(
         "warning",
@@ -411,7 +411,7 @@ fn push_omitted(out: &mut DocBuf, name: &str) {
     );
 }
 
-/// Adds what every explanation ends with.
+/// Adds the last fields of every explanation.
 pub fn finish(cx: &Context<'_>, command: &Doc, reply: &mut DocBuf) {
     if reply.len_bytes() + command.len_bytes() <= EXPLAIN_BYTES_MAX {
         reply.push("command", command);

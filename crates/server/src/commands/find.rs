@@ -27,7 +27,7 @@ impl Command for Find {
     }
 
     fn unsupported_fields(&self) -> &'static [&'static str] {
-        LACKING
+        UNSUPPORTED_FIELDS
     }
 
     fn traits(&self) -> Traits {
@@ -69,7 +69,7 @@ pub const FIELDS: &[&str] = &[
 ];
 
 /// Fields of MongoDB's `find` that are not supported.
-pub const LACKING: &[&str] = &[
+pub const UNSUPPORTED_FIELDS: &[&str] = &[
     "ntoreturn",
     "snapshot",
     "maxScan",

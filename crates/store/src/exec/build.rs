@@ -33,18 +33,18 @@ use crate::plan::merge::{MergeAccess, MergeBranch};
 use crate::plan::residual::{Residual, is_said_by_id, part};
 use crate::plan::{Access, IndexAccess};
 
-/// What the consumer of the rows looks at.
+/// The parts of the rows that their consumer uses.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// Their keys and records, as a writer does.
     pub keys: bool,
-    /// Their documents. A count does without, where an index tells enough.
+    /// Their documents. A count does not read them if an index decides the filter.
     pub documents: bool,
     /// The fields of the index that led to them.
     pub index_keys: bool,
     /// Their metadata.
     pub meta: MetaFields,
-    /// What is put together of large documents.
+    /// The parts of large documents that are loaded.
     pub loading: Loading,
 }
 
@@ -60,7 +60,7 @@ impl Wanted {
         }
     }
 
-    /// As many rows as there are, and nothing of them.
+    /// Only the number of rows.
     pub fn count() -> Wanted {
         Wanted {
             documents: false,
@@ -69,20 +69,20 @@ impl Wanted {
     }
 }
 
-/// What is made of the rows before they are returned.
+/// The operators above those that find the rows.
 #[derive(Default)]
 pub struct Output {
-    /// The order, if the plan does not give it, and what the sort may use.
+    /// The order, if the plan does not give it, and the budget of the sort.
     pub sort: Option<(SortSpec, Budget)>,
     /// Rows to pass over.
     pub skip: u64,
     /// Most rows to return.
     pub limit: Option<u64>,
-    /// What is shown of them.
+    /// The projection.
     pub projection: Option<Shape>,
-    /// Whether the fields of their index are shown instead.
+    /// Whether the fields of their index are returned instead.
     pub return_key: bool,
-    /// Whether their record ids are shown, too.
+    /// Whether their record ids are added.
     pub record_id: bool,
 }
 
@@ -94,12 +94,12 @@ pub struct Builder<'a> {
     pub filter: &'a Arc<Filter>,
     /// The order that was asked for.
     pub sort: &'a SortSpec,
-    /// What is looked at.
+    /// The parts of the rows that are used.
     pub wanted: &'a Wanted,
 }
 
 impl Builder<'_> {
-    /// The operators that find the rows and make what of them is shown.
+    /// The operators of the whole query: those that find the rows, and those of `output` above them.
     pub fn query(&self, access: Access, output: Output) -> Node {
         let covered = match &access {
             Access::Index(access) => access.covered,
@@ -112,7 +112,7 @@ impl Builder<'_> {
         let sorts = output.sort.is_some();
         if let Some((spec, budget)) = output.sort {
             let limit = output.limit.map(|limit| limit.saturating_add(output.skip));
-            // Without a limit the sort holds every row, so it holds no more than what is shown. With one, most rows
+            // Without a limit the sort holds every row, so projected rows need less memory. With a limit most rows
             // are dropped, and need not be projected.
             if limit.is_none()
                 && let Some(shape) = projection.take_if(|shape| shows_order(shape, &spec))
@@ -160,7 +160,7 @@ impl Builder<'_> {
     fn reader(&self, test: Option<Arc<Filter>>) -> Reader {
         let loading = match self.wanted.meta.is_empty() {
             true => self.wanted.loading.clone(),
-            // What metadata is made of is not known here.
+            // Which fields metadata needs is not known here.
             false => Loading::Everything,
         };
         Reader::new(self.filter.clone(), test, loading)
@@ -217,7 +217,7 @@ impl Builder<'_> {
         }
     }
 
-    /// A branch of a union: its rows are fetched, and tested by the whole filter, behind the union.
+    /// A branch of a union: its rows are fetched, and tested by the whole filter, above the union.
     fn branch(&self, access: Access) -> Node {
         match access {
             Access::IdRange {
@@ -314,7 +314,7 @@ impl Builder<'_> {
                 let scan = IdScan::new(self.collection.primary, ranges, direction);
                 Some(Node::leaf(scan.ordered(descending)))
             }
-            // Nothing else is in order.
+            // No other access is in order.
             _ => None,
         });
         let inputs: Vec<Node> = inputs.collect();
@@ -323,7 +323,7 @@ impl Builder<'_> {
     }
 }
 
-/// Whether all that the sort looks at is in what the projection shows.
+/// Whether a projection keeps all fields of a sort.
 fn shows_order(projection: &Shape, sort: &SortSpec) -> bool {
     let keeps = |path: &str| projection.keeps(path.split('.').next().unwrap_or_default());
     sort.meta().is_empty()

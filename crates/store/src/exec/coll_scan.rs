@@ -16,7 +16,7 @@ pub struct CollScan {
     scan: KeyScan,
     direction: Direction,
     reader: Reader,
-    /// The key of the last document that was looked at, if a tailable cursor will go on behind it.
+    /// The key of the last document examined, if a tailable cursor continues behind it.
     position: Option<Vec<u8>>,
 }
 
@@ -32,11 +32,11 @@ impl CollScan {
         }
     }
 
-    /// A scan of the documents behind a key, or of all; it remembers how far it came.
+    /// A scan of the documents behind a key, or of all; it records its position.
     pub fn behind(primary: TreeId, position: Option<&[u8]>, reader: Reader) -> CollScan {
         let mut range = primary_range(primary, Intervals::all(), Direction::Forward);
         range.interval = KeyInterval {
-            // No encoding of a value is the beginning of another one.
+            // No encoded value is the prefix of another one.
             low: position.map(|position| [position, &[0]].concat()),
             high: None,
         };
@@ -47,7 +47,7 @@ impl CollScan {
         }
     }
 
-    /// The last document that was looked at, if that is remembered and there was one.
+    /// The last document examined, if the position is recorded and there was one.
     pub fn position(&self) -> Option<&[u8]> {
         self.position.as_deref().filter(|key| !key.is_empty())
     }

@@ -6,16 +6,16 @@ use super::describe::{self, Describer};
 use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use crate::error::Result;
 
-/// Counts the rows of its input, and hands on one row: `{n: …}`.
+/// Counts the rows of its input, and returns one row: `{n: …}`.
 pub struct Count {
     skip: u64,
     limit: Option<u64>,
-    /// Rows met so far, with those passed over.
+    /// Rows pulled so far, with those skipped.
     met: u64,
 }
 
 impl Count {
-    /// Counts the rows behind the first `skip` ones, and no more than `limit`.
+    /// Counts the rows after the first `skip` ones, and at most `limit`.
     pub fn new(skip: u64, limit: Option<u64>) -> Count {
         Count {
             skip,
@@ -69,7 +69,7 @@ impl Operator for Count {
     }
 }
 
-/// A count that the collection keeps. Hands on one row, as [`Count`].
+/// The count that the collection keeps. Returns one row, as [`Count`].
 pub struct RecordCount {
     documents: u64,
     skip: u64,

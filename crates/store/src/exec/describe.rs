@@ -14,14 +14,14 @@ use crate::plan::IndexAccess;
 use crate::plan::residual::{Checked, checked, is_said_by_id};
 use crate::text;
 
-/// Bytes that the parts of an explanation may take which grow with the query. The rest, some KiB, fits beside them
+/// Maximum bytes of the parts of an explanation that grow with the query. The rest, some KiB, fits beside them
 /// into a reply of 16 MiB.
 const ROOM_BYTES: usize = 15 << 20;
 
 /// Bytes of the bounds of one index scan, as in MongoDB (`internalQueryExplainSizeThresholdBytes`).
 const BOUNDS_BYTES_MAX: usize = 10 << 20;
 
-/// About what a stage takes, without its filter and its bounds.
+/// Approximate bytes of a stage without its filter and its bounds.
 const STAGE_BYTES: usize = 512;
 
 /// The bytes that are left for an explanation.
@@ -55,14 +55,14 @@ impl Room {
     }
 }
 
-/// Says what a stage leaves out.
+/// Warns that a stage leaves something out.
 fn warn(out: &mut DocBuf, text: &str) {
     if !out.contains_key("warning") {
         out.push("warning", text);
     }
 }
 
-/// A figure: an int if it fits, else a long.
+/// A number: an int if it fits, else a long.
 pub fn count(n: impl TryInto<i64>) -> Value<'static> {
     let n = n.try_into().unwrap_or(i64::MAX);
     i32::try_from(n).map_or(Value::Int64(n), Value::Int32)
@@ -82,7 +82,7 @@ pub enum Part {
     Nothing,
     /// All.
     All,
-    /// Those that the fields of an entry decide.
+    /// Those that are tested on the fields of an entry.
     Keys(Arc<IndexAccess>),
     /// Those that neither the bounds nor the entry decide.
     Documents(Arc<IndexAccess>),
@@ -92,7 +92,7 @@ pub enum Part {
     BesideId,
     /// All but `$text`.
     NotText,
-    /// All but the one for what is near.
+    /// All but `$near`.
     NotNear,
 }
 
@@ -108,7 +108,7 @@ pub struct Describer<'a> {
     pub collator: &'a Collator,
     /// How the collection, and so the index on `_id`, compares strings.
     pub id_collator: &'a Collator,
-    /// Whether the stages have run, so that they have figures.
+    /// Whether the stages have run, so that they have statistics.
     pub executed: bool,
     /// Shared by all stages of the explanation.
     pub room: &'a Room,
@@ -145,12 +145,12 @@ impl Describer<'_> {
         stage
     }
 
-    /// Begins a stage; if it has run, with the figures that every stage has.
+    /// Begins a stage; if it has run, with the statistics that every stage has.
     pub fn begin(&self, name: &str, stats: &OpStats, works: u64) -> DocBuf {
         let mut stage = doc! {"stage": name};
         self.room.take(STAGE_BYTES);
         if self.executed {
-            // A stage that hands on more than its inputs did work for it.
+            // A stage that returned more rows than its inputs worked for each of them.
             let works = works.max(stats.advanced);
             stage.push("nReturned", count(stats.advanced));
             let millis = stats.time.as_millis();
@@ -277,7 +277,7 @@ impl Describer<'_> {
         }
     }
 
-    /// Adds the figures of a scan of an index, if it has run.
+    /// Adds the statistics of an index scan, if it has run.
     pub fn push_scan_figures(&self, stage: &mut DocBuf, stats: &OpStats) {
         if self.executed {
             stage.push("keysExamined", count(stats.keys_examined));

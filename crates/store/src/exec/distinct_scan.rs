@@ -1,4 +1,4 @@
-//! The distinct values of a field of an index: one entry for each value is read, and the others are passed over.
+//! The distinct values of a field of an index: reads one entry for each value, and skips the others.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::keyspace::Direction;
 use crate::keyspace::after_prefix;
 use crate::plan::IndexAccess;
 
-/// Equal values that are passed over one by one before the scan seeks: a step is a few times cheaper than a search.
+/// Entries with equal values that are skipped one by one before the scan seeks: a step is a few times cheaper.
 const STEPS_BEFORE_SEEK: u32 = 4;
 
 /// Reads the first passing entry for each value of one field.
@@ -30,9 +30,9 @@ pub struct DistinctScan {
     filter: Option<Arc<Filter>>,
     /// Reads documents whose field is null or missing.
     reader: Reader,
-    /// The beginning of the entries with the last value that was handed on; empty before the first one.
+    /// The prefix of the entries with the last value returned; empty before the first one.
     last: Vec<u8>,
-    /// How many entries with it were passed over.
+    /// How many entries with this prefix were skipped.
     repeated: u32,
 }
 
@@ -94,7 +94,7 @@ impl Operator for DistinctScan {
                 let target = match (*repeated > STEPS_BEFORE_SEEK, forward) {
                     (false, _) => return Ok(Step::Next),
                     (true, true) => after_prefix(last),
-                    // No key is as short as this beginning, so this goes to the keys below it.
+                    // Every key is longer than this prefix, so this seeks to the keys below it.
                     (true, false) => Some(last.clone()),
                 };
                 return Ok(target.map_or(Step::Next, Step::Seek));
@@ -111,7 +111,7 @@ impl Operator for DistinctScan {
             let mut is_found = true;
             let row = RowRef::of_key(parts.id);
             let flow = if is_null(&index.spec, parts.fields.get(start..end), *position) {
-                // Only the document tells whether the field is null or missing.
+                // Only the document shows whether the field is null or missing.
                 let record = cx.snapshot.get(cx.collection.primary, parts.id)?;
                 let record = record.ok_or_else(|| orphan(index))?;
                 is_found = false;

@@ -1,4 +1,4 @@
-//! A plan that runs: the root of its operators, and what they read.
+//! A running plan: the root of its operators, and the context that they read from.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl Executor {
         Ok(next)
     }
 
-    /// What was looked at so far.
+    /// The statistics so far.
     pub fn stats(&self) -> ExecStats {
         ExecStats::of(&self.root)
     }
@@ -88,7 +88,7 @@ impl Executor {
     }
 }
 
-/// A scan of what lies behind a position in a capped collection.
+/// A scan of a capped collection from a position on.
 pub struct TailScan {
     scan: CollScan,
     cx: ExecContext,
@@ -128,7 +128,7 @@ impl TailScan {
         Ok(next)
     }
 
-    /// The key of the last document that was looked at; `None` before the first one.
+    /// The key of the last document examined; `None` before the first one.
     pub fn position(&self) -> Option<&[u8]> {
         self.scan.position()
     }

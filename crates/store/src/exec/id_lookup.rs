@@ -1,4 +1,4 @@
-//! One document by its `_id`: the short way that MongoDB calls `IDHACK`.
+//! One document by its `_id`, without a search for plans. MongoDB calls this plan `IDHACK`.
 
 use frond_bson::DocBuf;
 

@@ -1,5 +1,5 @@
-//! Records whose `_id` lies in some ranges. The collection is its own index on `_id`: what is found there is the
-//! record itself, so the fetch above has nothing to look up.
+//! Records whose `_id` lies in some ranges. The collection is its own index on `_id`: the scan finds the records
+//! themselves, so the fetch above it looks nothing up.
 
 use frond_bson::{DocBuf, doc, key};
 
@@ -24,7 +24,7 @@ pub struct IdScan {
     search: Search,
     ranges: Intervals,
     direction: Direction,
-    /// Whether rows come with their key as what a merge orders them by, and with its bytes inverted.
+    /// Whether rows come with their key as sort key for a merge; true if its bytes are inverted.
     order: Option<bool>,
     /// Whether rows are only counted.
     counts: bool,
@@ -61,7 +61,7 @@ fn points(ranges: &Intervals, direction: Direction) -> Vec<Vec<u8>> {
 }
 
 impl IdScan {
-    /// From here on rows come with what a merge orders them by: their `_id`, in this direction.
+    /// From here on rows come with a sort key for a merge: their `_id`, in this direction.
     pub fn ordered(mut self, descending: bool) -> IdScan {
         self.order = Some(descending);
         self
@@ -73,7 +73,7 @@ impl IdScan {
         self
     }
 
-    /// Hands on one record.
+    /// Passes one record to the sink.
     fn hand_on(
         key: &[u8],
         record: &[u8],

@@ -16,11 +16,11 @@ use crate::index::{Index, covered};
 use crate::plan::IndexAccess;
 use crate::plan::merge::OrderPart;
 
-/// What a scan makes of the entries inside the bounds.
+/// The rows that a scan makes of the entries inside the bounds.
 pub enum Emit {
     /// Keys of documents, for a fetch or a count. Entries whose fields do not pass the filter are left out.
     Keys(Option<Arc<Filter>>),
-    /// Documents made of the fields of the entries, as far as these tell all that the query looks at.
+    /// Documents made of the fields of the entries; where these do not suffice, the document is read.
     Covered(Reader),
     /// The documents that lie in the entries of a clustering index.
     Clustered(Reader),
@@ -36,7 +36,7 @@ pub struct IndexScan {
     seen: Option<Seen>,
     /// Whether rows come with the fields of their entry.
     shows_key: bool,
-    /// What rows come with for a merge to order them by.
+    /// The sort key that rows come with, for a merge.
     order: Vec<OrderPart>,
     /// Whether rows are only counted.
     counts: bool,
@@ -63,7 +63,7 @@ impl IndexScan {
         self
     }
 
-    /// From here on rows come with what a merge orders them by.
+    /// From here on rows come with a sort key for a merge.
     pub fn ordered_by(mut self, order: Vec<OrderPart>) -> IndexScan {
         self.order = order;
         self
@@ -76,7 +76,7 @@ impl IndexScan {
     }
 }
 
-/// Takes an entry apart that a scan of `index` found.
+/// Splits an entry of `index` into its parts.
 pub(super) fn parts_of<'a>(
     index: &Index,
     key: &'a [u8],
@@ -185,7 +185,7 @@ impl Operator for IndexScan {
     }
 }
 
-/// The document that an entry shows. `None` if a field is null: then only the document tells whether it is null or
+/// The document made of an entry. `None` if a field is null: then only the stored document shows whether it is null or
 /// missing.
 fn rebuild(cx: &ExecContext, index: &Index, parts: &EntryParts<'_>) -> Result<Option<DocBuf>> {
     let doc = covered::document(&index.spec, parts, cx.collection.is_by_record());

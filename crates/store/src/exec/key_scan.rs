@@ -16,25 +16,25 @@ use crate::keyspace::after_prefix;
 use crate::keyspace::{Cursor, Direction, Snapshot};
 use crate::plan::key_range::{KeyRange, ScanField};
 
-/// What to do with a key.
+/// The result of a check of a key.
 enum Verdict {
     /// It is inside; the fields end here.
     Inside(usize),
-    /// Go on here: at the first key not below this (upwards), not above this (downwards).
+    /// Continue at the first key not below this one (forward), or not above it (backward).
     Seek(Vec<u8>),
     /// No further key is inside.
     Done,
-    /// Not a key of this tree.
+    /// The key is damaged: its fields cannot be decoded.
     Damaged,
 }
 
-/// What a visitor wants after a key.
+/// What the scan does after a visit.
 pub enum Step {
-    /// The next key.
+    /// Goes to the next key.
     Next,
-    /// The first key not below this one, in the direction of the scan.
+    /// Seeks to the first key not below this one, in the direction of the scan.
     Seek(Vec<u8>),
-    /// To return from the scan for now.
+    /// Returns from the scan for now.
     Pause,
 }
 
@@ -55,7 +55,7 @@ pub struct KeyScan {
     forward: bool,
     /// Whether keys count as examined.
     counts_keys: bool,
-    /// Whether the cursor's bounds say all about keys of one field.
+    /// Whether the cursor's bounds are those of the only field, so that its keys need no check.
     is_one_range: bool,
 }
 
@@ -72,7 +72,7 @@ impl KeyScan {
         }
     }
 
-    /// The same scan, as that of a whole collection: it looks at documents, not at keys.
+    /// The same scan, as that of a whole collection: it examines documents, not keys.
     pub fn of_collection(mut self) -> KeyScan {
         self.counts_keys = false;
         self
@@ -157,7 +157,7 @@ impl KeyScan {
                     Step::Pause => return Ok(Pulled::Paused),
                     Step::Seek(target) => target,
                 },
-                // Downwards a seek may land on the end of a range, which is outside: go on below it.
+                // A backward seek may find the end of a range, which is outside: continue below it.
                 Verdict::Seek(target) if target == key => continue,
                 Verdict::Seek(target) => target,
                 Verdict::Done => break,
@@ -201,7 +201,7 @@ fn outer_bounds(fields: &[ScanField]) -> (Vec<u8>, Option<Vec<u8>>) {
     (prefix, high)
 }
 
-/// Looks at one key.
+/// Checks one key.
 fn check(fields: &[ScanField], key: &[u8], forward: bool) -> Verdict {
     let mut start = 0;
     for field in fields {
@@ -237,7 +237,7 @@ fn upwards(ranges: &[Interval], before: &[u8], value: &[u8]) -> Option<Verdict> 
     match ranges.get(at) {
         Some(range) if range.locate(value) == Ordering::Equal => None,
         Some(range) => Some(Verdict::Seek(with_prefix(before, &range.low))),
-        // Beyond the last range: go on behind all keys that begin like this one.
+        // Beyond the last range: continue behind all keys with this prefix.
         None if before.is_empty() => Some(Verdict::Done),
         None => Some(after_prefix(before).map_or(Verdict::Done, Verdict::Seek)),
     }
@@ -255,7 +255,7 @@ fn downwards(ranges: &[Interval], before: &[u8], value: &[u8]) -> Option<Verdict
             Some(Verdict::Seek(with_prefix(before, end)))
         }
         None if before.is_empty() => Some(Verdict::Done),
-        // No key is as short as this beginning, so this goes to the keys below it.
+        // Every key is longer than this prefix, so this seeks to the keys below it.
         None => Some(Verdict::Seek(before.to_vec())),
     }
 }

@@ -6,7 +6,7 @@ use super::describe::{Describer, count};
 use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Sink};
 use crate::error::Result;
 
-/// Ends after so many rows of its input.
+/// Ends after a number of rows of its input.
 pub struct Limit {
     rows: u64,
 }

@@ -1,4 +1,4 @@
-//! The metadata of rows: what `$meta` shows.
+//! The metadata of rows, which `$meta` returns.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::error::Result;
 pub struct AddMetadata {
     filter: Arc<Filter>,
     wanted: MetaFields,
-    /// What rows show as `$meta: "sortKey"`.
+    /// The sort of which rows have the key as `$meta: "sortKey"`.
     sort: Option<SortSpec>,
     /// Whether the rows come by the index on `_id`.
     by_id: bool,
 }
 
 impl AddMetadata {
-    /// Adds what is `wanted`. The filter says which text and which point are meant.
+    /// Adds the `wanted` metadata. The filter has the text and the point that scores and distances refer to.
     pub fn new(
         filter: Arc<Filter>,
         wanted: MetaFields,

@@ -1,14 +1,14 @@
-//! Running plans: operators that compose, each a file of its own.
+//! Running plans: operators that compose, one file each.
 //!
-//! [`operator`] has the trait and what rows look like on their way. Rows come from [`coll_scan`], [`id_lookup`],
-//! [`id_scan`], [`index_scan`], [`distinct_scan`], [`near`] or [`eof`]; [`union`] and [`sort_merge`] put several of
-//! these together; [`fetch`] reads documents, [`text_match`] tests them for a text; [`sort`], [`skip`], [`limit`],
-//! [`projection`], [`metadata`], [`record_id`] and [`count`] make of them what was asked for. [`build`] puts the
-//! operators of a plan together, [`executor`] runs them, [`trial`] compares plans by running them for a while,
-//! [`describe`] shows them. [`cursor`] is what a client pulls from; [`tail`] waits for more.
+//! [`operator`] has the trait and the rows that operators exchange. Rows come from [`coll_scan`], [`id_lookup`],
+//! [`id_scan`], [`index_scan`], [`distinct_scan`], [`near`] or [`eof`]; [`union`] and [`sort_merge`] combine several of
+//! these; [`fetch`] reads documents, [`text_match`] tests them for a text; [`sort`], [`skip`], [`limit`],
+//! [`projection`], [`metadata`], [`record_id`] and [`count`] make the result of them. [`build`] makes the
+//! operators of a plan, [`executor`] runs them, [`trial`] compares plans by running them for a while,
+//! [`describe`] shows them in `explain`. Clients pull from a [`cursor`]; [`tail`] waits for more documents.
 //!
-//! A filter is no operator of its own: the scan or the fetch that reads a document tests it, because it reads of a
-//! large document only what the filter looks at before it reads the rest.
+//! There is no operator for filters. The scan or the fetch that reads a document tests it: of a large document it first
+//! reads the parts that the filter needs, and the rest only if the document passes.
 
 pub mod build;
 pub mod coll_scan;
@@ -41,7 +41,7 @@ pub mod union;
 
 use operator::{Node, OpStats};
 
-/// What a plan has looked at, for `explain` and the profiler.
+/// Keys and documents that a plan examined, for `explain` and the log of slow operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExecStats {
     /// Index keys, and documents of a bounded scan over `_id`.
@@ -76,7 +76,7 @@ impl ExecStats {
             })
     }
 
-    /// Units of work: keys and documents looked at.
+    /// Units of work: keys and documents examined.
     pub fn work(&self) -> u64 {
         self.keys_examined + self.docs_examined
     }

@@ -1,7 +1,7 @@
 //! Documents near a point, the nearest first.
 //!
 //! The index is read ring by ring around the point. The documents of a ring are held until it has been
-//! read, and are then given in the order of their distance. A ring with too many documents ends at a
+//! read, and are then returned in the order of their distance. A ring with too many documents ends at a
 //! smaller distance, so that few are held however many there are; one with few documents is followed
 //! by a wider one.
 
@@ -21,22 +21,22 @@ use crate::error::{Result, command};
 use crate::index::covered;
 use crate::plan::near::NearAccess;
 
-/// Documents of a ring that are held at most, unless they are all as far away.
+/// Maximum documents of a ring that are held, unless all have the same distance.
 const HELD_MAX: usize = 1000;
 /// Their bytes.
 const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Bytes of documents that are all as far away.
+/// Maximum bytes of documents that all have the same distance.
 const TIED_BYTES_MAX: usize = 100 * 1024 * 1024;
 /// A ring with fewer documents is followed by one of twice the width.
 const FEW: usize = 50;
 /// A ring with more documents is followed by one of half the width.
 const MANY: usize = 600;
 
-/// A document and how far away it is.
+/// A document and its distance.
 struct Found {
     /// Radians on the sphere, or the numbers of the plane.
     distance: f64,
-    /// Which one it was, so that documents as far away keep their order.
+    /// The order in which it was found, which documents of equal distances keep.
     number: u64,
     row: Row,
     bytes: usize,
@@ -63,7 +63,7 @@ impl Ord for Found {
     }
 }
 
-/// Reads an index around a point, and hands on documents in the order of their distance.
+/// Reads an index around a point, and returns documents in the order of their distance.
 pub struct NearScan {
     access: NearAccess,
     reader: Reader,
@@ -73,7 +73,7 @@ pub struct NearScan {
     /// The ring: from this distance to below that one, which is inside of the last ring.
     from: f64,
     to: f64,
-    /// Beyond it nothing is wanted.
+    /// The maximum distance of the query.
     end: f64,
     /// The width of the next ring. `None` before the first one.
     step: Option<f64>,
@@ -87,14 +87,14 @@ pub struct NearScan {
     ready: Vec<Found>,
     numbered: u64,
     ended: bool,
-    /// The figures of the scans of all rings.
+    /// The statistics of the scans of all rings.
     scanned: OpStats,
-    /// The figures of the documents that were read.
+    /// The statistics of the fetched documents.
     fetched: OpStats,
 }
 
 impl NearScan {
-    /// A search by this access; `reader` tests what else the query asks for.
+    /// A search by this access; `reader` tests the other conditions of the query.
     pub fn new(access: NearAccess, reader: Reader, keeps_keys: bool, shows_key: bool) -> NearScan {
         let (from, to) = access.near.range();
         let end = to.min(access.field.farthest(&access.near));
@@ -156,7 +156,7 @@ impl NearScan {
             Some(step) => step,
             None => self.first_step(cx)?,
         };
-        // Never so narrow that it ends where it begins.
+        // Never so narrow that its two distances are equal.
         let step = step.max(self.from * 1e-12).max(1e-15);
         self.to = (self.from + step).min(self.end);
         let range = self.access.ring_range(self.from, self.to);
@@ -166,8 +166,7 @@ impl NearScan {
         Ok(())
     }
 
-    /// How far from the nearest possible document the first one may be: the narrowest ring with any
-    /// entry at all.
+    /// The width of the first ring: the narrowest one that has any entry.
     fn first_step(&mut self, cx: &ExecContext) -> Result<f64> {
         let mut step = self.access.field.finest(&self.access.near);
         while self.from + step < self.end {
@@ -263,8 +262,8 @@ impl NearScan {
         })
     }
 
-    /// Keeps a document of the ring. With too many, the ring is made smaller: those that are farthest
-    /// away are left for the next one.
+    /// Keeps a document of the ring. With too many, the ring is narrowed: the farthest documents are left for
+    /// the next ring.
     fn hold(&mut self, found: Found) -> Result<()> {
         self.held_bytes += found.bytes;
         self.held.push(found);
@@ -281,7 +280,7 @@ impl NearScan {
                 dropped.extend(self.held.pop());
             }
             if self.held.is_empty() {
-                // All are as far away; there is no smaller ring.
+                // All have the same distance, so the ring cannot be narrowed.
                 self.held.extend(dropped);
                 self.held_max = self.held.len() * 2;
                 if self.held_bytes > TIED_BYTES_MAX {

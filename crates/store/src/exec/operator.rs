@@ -1,10 +1,10 @@
-//! What all operators share: rows on their way, the figures of an operator, and the trait itself.
+//! Shared by all operators: rows, the statistics of an operator, and the trait itself.
 //!
 //! A pull goes down the tree and rows come up: an operator hands each row to the sink of the operator that
 //! pulled, borrowed from the pinned page that it lies in. The sink says after each row whether it wants more, so
-//! one pull brings a batch of any size, and nothing is copied that is dropped on the way. (The engines closest to
-//! this are the push-based pipelines of DuckDB and the coprocessor of TiKV, whose operators collect figures of their
-//! own, too.)
+//! one pull brings a batch of any size, and rows that are dropped on the way up are never copied. (The closest designs
+//! are the push-based pipelines of DuckDB and the coprocessor of TiKV, whose operators also collect their own
+//! statistics.)
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const STEPS_BETWEEN_CHECKS: u32 = 128;
 pub enum Flow {
     /// Go on.
     Continue,
-    /// Return from the pull; the next one goes on behind this row.
+    /// Return from the pull; the next one continues behind this row.
     Pause,
 }
 
@@ -41,7 +41,7 @@ pub enum Pulled {
     End,
 }
 
-/// What an operator hands its rows to.
+/// The function that an operator passes its rows to.
 pub type Sink<'s> = &'s mut dyn FnMut(RowRef<'_>) -> Result<Flow>;
 
 /// A row on its way through the operators.
@@ -51,7 +51,7 @@ pub struct RowRef<'a> {
     pub key: &'a [u8],
     /// The record as it is stored, once it has been read.
     pub record: Option<&'a [u8]>,
-    /// What has been read of the document: all of it, the parts that the query looks at, or the fields of an index.
+    /// The document as far as it has been read: all of it, the parts that the query needs, or the fields of an index.
     /// Empty before the document is fetched.
     pub doc: &'a Doc,
     /// The array element that the filter matched, for the positional operator.
@@ -60,7 +60,7 @@ pub struct RowRef<'a> {
     pub index_key: Option<&'a Doc>,
     /// Its metadata, if some was asked for.
     pub meta: Option<&'a Metadata>,
-    /// What a merge of sorted scans orders it by: bytes that compare as the sort does.
+    /// The sort key for a merge of sorted scans: bytes that compare as the sort does.
     pub order: &'a [u8],
 }
 
@@ -127,12 +127,12 @@ impl Row {
     }
 }
 
-/// The figures of one operator.
+/// The statistics of one operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpStats {
-    /// Units of work that an operator without input did: keys and documents that it looked at.
+    /// Units of work of an operator without inputs: keys and documents that it examined.
     pub works: u64,
-    /// Rows that it handed on.
+    /// Rows that it returned.
     pub advanced: u64,
     /// Index keys, and documents of a bounded scan over `_id`.
     pub keys_examined: u64,
@@ -150,9 +150,9 @@ pub struct OpStats {
     pub dups_dropped: u64,
     /// The most bytes that it held at any time.
     pub memory_bytes: u64,
-    /// Whether it came to its end.
+    /// Whether it reached its end.
     pub ended: bool,
-    /// The time that it and its inputs took, if times are taken.
+    /// The time that it and its inputs took, if times are measured.
     pub time: Duration,
 }
 
@@ -164,7 +164,7 @@ impl OpStats {
     }
 }
 
-/// What the operators of a tree read, and the limits of the operation.
+/// The collection and the snapshot that the operators read, and the limits of the operation.
 pub struct ExecContext {
     /// The collection.
     pub collection: Arc<Collection>,
@@ -172,7 +172,7 @@ pub struct ExecContext {
     pub snapshot: Snapshot,
     limits: OpContext,
     steps: Cell<u32>,
-    /// Keys and documents that a trial run may still look at; without limit otherwise.
+    /// Keys and documents that a trial run may still examine; unlimited otherwise.
     work_left: Cell<u64>,
     /// Whether operators take their times, for `explain`: only that pays for the clock.
     takes_times: bool,
@@ -191,7 +191,7 @@ impl ExecContext {
         }
     }
 
-    /// Called for each key or document looked at; checks the limits once in a while.
+    /// Called for each key or document examined; checks the limits once in a while.
     ///
     /// # Errors
     /// `MaxTimeMSExpired` (50), `Interrupted` (11601).
@@ -234,7 +234,7 @@ impl ExecContext {
     }
 }
 
-/// A step of a plan: makes rows, or does something with those of its inputs.
+/// A step of a plan: makes rows, or processes those of its inputs.
 pub trait Operator: Send {
     /// Hands rows to the sink until it asks for a pause or there are no more. It counts what it does in `stats`. After
     /// an error, and after the end, an operator is not pulled again.
@@ -252,7 +252,7 @@ pub trait Operator: Send {
     /// MongoDB's name of the stage; `None` if `explain` shows only its input.
     fn name(&self, describer: &Describer<'_>) -> Option<&'static str>;
 
-    /// Adds what `explain` shows of the stage besides the figures that all stages have.
+    /// Adds the fields of the stage in `explain` besides those that all stages have.
     fn describe(&self, _stage: &mut DocBuf, _stats: &OpStats, _describer: &Describer<'_>) {}
 
     /// Units of work, as MongoDB counts them, without the last one that meets the end: rows, and pulls on which there

@@ -1,4 +1,4 @@
-//! What a query shows of its documents.
+//! Projections: the fields of its documents that a query returns.
 
 use frond_bson::{Doc, DocBuf, Value};
 use frond_query::projection::Projection as Shape;
@@ -15,7 +15,7 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// Shows of each row what `shape` says; `covered` if rows are made of index entries.
+    /// Applies `shape` to each row; `covered` if rows are made of index entries.
     pub fn new(shape: Shape, covered: bool) -> Projection {
         Projection { shape, covered }
     }
@@ -61,7 +61,7 @@ impl Operator for Projection {
     }
 }
 
-/// Shows the fields of the index that led to each row, empty if none did: `returnKey`.
+/// `returnKey`: returns the fields of the index that led to each row, empty if none did.
 pub struct ReturnKey;
 
 impl Operator for ReturnKey {

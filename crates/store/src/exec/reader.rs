@@ -1,4 +1,4 @@
-//! From a record to the document that a query looks at, tested by a filter.
+//! Reads the document of a record as far as a query needs it, and tests it by a filter.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -13,25 +13,25 @@ use crate::plan::required_fields;
 use crate::record;
 use crate::record::field_set::{EVERYTHING, FieldSet};
 
-/// What is put together of large documents that pass.
+/// The parts of large documents that are loaded if they pass.
 #[derive(Clone, Debug)]
 pub enum Loading {
     /// All of them.
     Everything,
-    /// These fields, and what the sort looks at.
+    /// These fields, and those of the sort.
     Shown(Arc<BTreeSet<String>>, Option<SortSpec>),
-    /// No more than what the filter and the sort look at.
+    /// Only the fields of the filter and the sort.
     ForFilter(Option<SortSpec>),
 }
 
-/// What is read of large documents: for the filter, and then for the row.
-struct Wants {
+/// The fields of large documents that are read: for the filter, and then for the row.
+struct RequiredFields {
     filter: FieldSet,
     row: FieldSet,
 }
 
-impl Wants {
-    fn new(filter: &Filter, loading: &Loading) -> Wants {
+impl RequiredFields {
+    fn new(filter: &Filter, loading: &Loading) -> RequiredFields {
         let filter_only = required_fields::of_query(filter, None, []);
         let row = match loading {
             Loading::Everything => EVERYTHING.clone(),
@@ -41,7 +41,7 @@ impl Wants {
             }
             Loading::ForFilter(sort) => required_fields::of_query(filter, sort.as_ref(), []),
         };
-        Wants {
+        RequiredFields {
             filter: filter_only,
             row,
         }
@@ -50,13 +50,13 @@ impl Wants {
 
 /// Reads documents and tests them.
 pub struct Reader {
-    /// The whole filter of the query: what is read of large documents covers it, whatever is tested here.
+    /// The whole filter of the query: the fields read of large documents cover it, also if only a part is tested here.
     query: Arc<Filter>,
-    /// What is tested here; `None` if every document passes.
+    /// The conditions that are tested here; `None` if every document passes.
     test: Option<Arc<Filter>>,
     loading: Loading,
-    /// Made when the first large document is met.
-    wants: OnceLock<Wants>,
+    /// Computed for the first large document.
+    required: OnceLock<RequiredFields>,
 }
 
 impl Reader {
@@ -66,11 +66,11 @@ impl Reader {
             query,
             test: test.filter(|test| !test.is_empty()),
             loading,
-            wants: OnceLock::new(),
+            required: OnceLock::new(),
         }
     }
 
-    /// Reads the document of a record, and hands it on if it passes.
+    /// Reads the document of a record, and passes it to the sink if it matches.
     #[inline]
     pub fn read(
         &self,
@@ -99,7 +99,7 @@ impl Reader {
         )
     }
 
-    /// Hands a row on if its document passes.
+    /// Passes a row to the sink if its document matches.
     #[inline]
     pub fn test(&self, row: RowRef<'_>, stats: &mut OpStats, sink: Sink<'_>) -> Result<Flow> {
         let Some(test) = &self.test else {
@@ -115,7 +115,7 @@ impl Reader {
         }
     }
 
-    /// Reads the parts of a large document that the filter looks at, and then those of the row.
+    /// Reads the parts of a large document that the filter needs, and then those of the row.
     fn read_parts(
         &self,
         cx: &ExecContext,
@@ -124,16 +124,17 @@ impl Reader {
         stats: &mut OpStats,
         sink: Sink<'_>,
     ) -> Result<Flow> {
-        let wants = (self.wants).get_or_init(|| Wants::new(&self.query, &self.loading));
-        let place = cx.collection.document_reader(&cx.snapshot);
+        let required =
+            (self.required).get_or_init(|| RequiredFields::new(&self.query, &self.loading));
+        let documents = cx.collection.document_reader(&cx.snapshot);
         if let Some(test) = &self.test
-            && wants.filter != wants.row
+            && required.filter != required.row
         {
-            let part = place.parts(row.key, record, &wants.filter)?;
+            let part = documents.parts(row.key, record, &required.filter)?;
             let (true, positional) = test.run(&part)? else {
                 return Ok(Flow::Continue);
             };
-            let doc = place.parts(row.key, record, &wants.row)?;
+            let doc = documents.parts(row.key, record, &required.row)?;
             stats.advanced += 1;
             return sink(RowRef {
                 doc: &doc,
@@ -141,7 +142,7 @@ impl Reader {
                 ..row
             });
         }
-        let doc = place.parts(row.key, record, &wants.row)?;
+        let doc = documents.parts(row.key, record, &required.row)?;
         self.test(RowRef { doc: &doc, ..row }, stats, sink)
     }
 }

@@ -32,8 +32,8 @@ impl Operator for RecordId {
     }
 }
 
-/// The record id of a document, by its key. Where documents lie under their `_id`, a number is made of that: the same
-/// one for the same document.
+/// The record id of a document, from its key. Where documents are stored by `_id`, the number is computed from that,
+/// and is always the same for a document.
 pub fn record_id(key: &[u8], by_record: bool) -> i64 {
     let record = record_of_key(key).filter(|_| by_record);
     record.unwrap_or_else(|| (xxh3_64(key) >> 1) as i64)

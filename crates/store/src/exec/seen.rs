@@ -1,4 +1,4 @@
-//! Telling documents apart that several entries or several branches of a plan lead to.
+//! Removal of duplicates: documents that several entries or several branches of a plan lead to.
 
 use std::collections::HashSet;
 
@@ -7,9 +7,9 @@ use frond_error::ErrorCode;
 use super::operator::OpStats;
 use crate::error::{Result, command};
 
-/// Most bytes that an operator keeps to recognise documents it has seen.
+/// Maximum bytes that an operator keeps of the keys of documents seen.
 const SEEN_BYTES_MAX: usize = 100 * 1024 * 1024;
-/// What one remembered document costs beside its key.
+/// Bytes of one kept key beside the key itself.
 const SEEN_OVERHEAD_BYTES: usize = 48;
 
 /// The keys of the documents seen so far.
@@ -20,10 +20,10 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Whether the document with this key is new; remembers it.
+    /// Whether the document with this key is new; keeps the key.
     ///
     /// # Errors
-    /// `QueryExceededMemoryLimitNoDiskUseAllowed` (292) if too many are remembered.
+    /// `QueryExceededMemoryLimitNoDiskUseAllowed` (292) if too many are kept.
     pub fn is_new(&mut self, key: &[u8], stats: &mut OpStats) -> Result<bool> {
         stats.dups_tested += 1;
         if self.keys.contains(key) {

@@ -1,4 +1,4 @@
-//! Passing over the first rows.
+//! Skipping the first rows.
 
 use frond_bson::DocBuf;
 

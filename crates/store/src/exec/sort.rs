@@ -10,17 +10,17 @@ use super::describe::{Describer, count};
 use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Row, Sink};
 use crate::error::Result;
 
-/// What one row costs beside its bytes.
+/// Memory of one row beside its bytes.
 const ROW_OVERHEAD_BYTES: usize = 56;
 
-/// How far a sort has come.
+/// The phase of a sort.
 enum State {
     Reading(Sorter<Row>),
     Giving(Sorted<Row>),
     Done,
 }
 
-/// Pulls all rows and gives the first `limit` of them in order, all if there is no limit. With a limit, no more than
+/// Pulls all rows and returns the first `limit` of them in order, all if there is no limit. With a limit, no more than
 /// `limit` rows are held at any time; beyond the budget they go to temporary files.
 pub struct Sort {
     spec: SortSpec,
@@ -128,7 +128,7 @@ impl Record for Row {
         self.doc.len_bytes() + self.key.len() + stored + index_key + meta + ROW_OVERHEAD_BYTES
     }
 
-    /// A document of the parts, so that it says itself which there are.
+    /// The optional parts of a row as a document, whose field names show which of them there are.
     fn write(&self, out: &mut Vec<u8>) {
         let mut parts = DocBuf::with_capacity(self.memory_bytes());
         parts.push("doc", &self.doc);

@@ -1,4 +1,4 @@
-//! Rows of several inputs that are each in order, in that order.
+//! Merges inputs that are each in the order of the sort.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,18 +22,18 @@ struct Head {
     index_key: Option<Vec<u8>>,
 }
 
-/// The rows of its inputs, always the smallest of all heads first. They are rows of indexes: documents are fetched
-/// behind it.
+/// Returns the rows of its inputs, always the smallest of all heads first. They are rows of indexes: documents are
+/// fetched above it.
 pub struct SortMerge {
     heads: BinaryHeap<Reverse<Head>>,
-    /// The inputs whose next row is wanted.
+    /// The inputs without a head, whose next row must be read.
     wanted: Vec<usize>,
     /// Set if inputs can find the same document.
     seen: Option<Seen>,
 }
 
 impl SortMerge {
-    /// The merge of so many inputs, whose rows come with what they are ordered by.
+    /// The merge of `inputs`, whose rows come with a sort key.
     pub fn new(inputs: usize, may_repeat: bool) -> SortMerge {
         SortMerge {
             heads: BinaryHeap::with_capacity(inputs),
@@ -42,7 +42,7 @@ impl SortMerge {
         }
     }
 
-    /// Reads the next row of each input that is without. False if a trial run is out of work.
+    /// Reads the next row of each input without a head. False if a trial run is out of work.
     fn fill(&mut self, cx: &ExecContext, inputs: &mut Inputs) -> Result<bool> {
         while let Some(&position) = self.wanted.last() {
             let mut head = None;

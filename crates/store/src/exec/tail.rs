@@ -1,4 +1,4 @@
-//! A tailable cursor: reads a capped collection to its end, and later from there on.
+//! A tailable cursor: reads a capped collection to its end, and later continues from there.
 
 use std::sync::Arc;
 
@@ -23,11 +23,11 @@ pub struct Tail {
     filter: Arc<Filter>,
     context: OpContext,
     signal: Arc<TailSignal>,
-    /// Insertions when the last scan began: what came later is not read yet.
+    /// Insertions before the last scan began; later ones are not read yet.
     seen: u64,
-    /// The last document that was looked at.
+    /// The last document examined.
     position: Option<Vec<u8>>,
-    /// The scan that is under way.
+    /// The running scan.
     scan: Option<Box<TailScan>>,
     stats: ExecStats,
     keeps_keys: bool,
@@ -90,12 +90,12 @@ impl Tail {
         self.context = context;
     }
 
-    /// What was looked at so far.
+    /// The statistics so far.
     pub fn stats(&self) -> ExecStats {
         self.stats
     }
 
-    /// What tells of insertions that this cursor has not seen, and how many it has.
+    /// The signal of insertions that this cursor has not seen, and how many it has seen.
     pub fn signal(&self) -> (Arc<TailSignal>, u64) {
         (self.signal.clone(), self.seen)
     }
@@ -103,8 +103,8 @@ impl Tail {
     /// The next document that passes; `None` if there is none for now.
     ///
     /// # Errors
-    /// `QueryPlanKilled` (175) if the collection is gone, `CappedPositionLost` (136) if the last document
-    /// that was looked at is.
+    /// `QueryPlanKilled` (175) if the collection was dropped, `CappedPositionLost` (136) if the last document
+    /// examined was removed.
     pub fn next_row(&mut self) -> Result<Option<Row>> {
         if self.scan.is_none() && self.position.is_some() && self.seen == self.signal.insertions() {
             return Ok(None);

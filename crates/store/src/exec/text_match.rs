@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::intervals::Interval;
 use crate::plan::IndexAccess;
 
-/// Hands on the documents that satisfy `$text`.
+/// Returns the documents that satisfy `$text`.
 pub struct TextMatch {
     access: Arc<IndexAccess>,
     /// The `$text` of the query alone.

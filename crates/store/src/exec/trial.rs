@@ -1,9 +1,9 @@
-//! Short trial runs: of several plans, the one that finds documents with the least work.
+//! Short trial runs of several plans, to find the one that needs the least work for a document.
 //!
-//! Every candidate runs on the query's snapshot until it has found a batch of documents, has come
-//! to its end, or has done its share of work. The one with the most documents per unit of work wins;
-//! a plan that still has to sort counts only if it came to its end. (This is how MongoDB ranks
-//! plans.) The choice is remembered for queries of the same shape, see [`crate::plan::cache`].
+//! Every candidate runs on the query's snapshot until it has found a batch of documents, has reached
+//! its end, or has done its share of work. The one with the most documents per unit of work wins;
+//! a plan that still has to sort counts only if it reached its end. (This is how MongoDB ranks
+//! plans.) The choice is cached for queries of the same shape, see [`crate::plan::cache`].
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use crate::keyspace::Snapshot;
 use crate::plan::cache::{identity, shape};
 use crate::plan::choose::Candidate;
 
-/// Units of work, keys and documents looked at, that each candidate may do.
+/// Units of work, keys and documents examined, that each candidate may do.
 const WORK_MAX: u64 = 1000;
-/// Documents after which a candidate has shown what it can do: a first batch.
+/// Documents after which a candidate stops: a first batch.
 const FOUND_MAX: u64 = 101;
 /// Candidates that are tried; those with the best ranks.
 const CANDIDATES_MAX: usize = 8;
 
-/// What is tried, and on what.
+/// The query whose plans are tried.
 pub struct Trial<'a> {
     /// The collection.
     pub collection: &'a Arc<Collection>,
@@ -42,7 +42,7 @@ pub struct Trial<'a> {
     pub sort: &'a SortSpec,
     /// Limits.
     pub context: &'a OpContext,
-    /// Where the runs are kept for `explain`, which tries anew what is remembered.
+    /// Keeps the runs for `explain`, which ignores the cached choice.
     pub kept: Option<&'a RefCell<Vec<TrialRun>>>,
 }
 
@@ -50,11 +50,11 @@ pub struct Trial<'a> {
 pub struct TrialRun {
     /// Its position among the candidates.
     pub candidate: usize,
-    /// Its operators, with their figures.
+    /// Its operators, with their statistics.
     pub executor: Executor,
     /// Documents that it found.
     pub found: u64,
-    /// How good it is: documents per unit of work, and one more if it came to its end.
+    /// Its score: documents per unit of work, plus one if it reached its end.
     pub score: f64,
 }
 
@@ -91,7 +91,7 @@ impl Trial<'_> {
         Ok(best.1)
     }
 
-    /// Runs one candidate. If it comes to its end, the others have no more work than it needed.
+    /// Runs one candidate. If it reaches its end, the others may do no more work than it needed.
     fn run(&self, position: usize, candidate: &Candidate, work_max: &mut u64) -> Result<TrialRun> {
         let wanted = Wanted::documents(Loading::ForFilter(None));
         let builder = Builder {
@@ -131,7 +131,7 @@ impl Trial<'_> {
         } else if candidate.sorted {
             found as f64 / work as f64
         } else {
-            // Before it has seen everything, a plan that has to sort cannot return anything.
+            // A plan that has to sort returns nothing before it has read all rows.
             0.0
         };
         Ok(TrialRun {

@@ -7,7 +7,7 @@ use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Sink
 use super::seen::Seen;
 use crate::error::Result;
 
-/// The union of its inputs; a document that several of them find counts once.
+/// The union of its inputs; a document that several of them find is returned once.
 #[derive(Default)]
 pub struct Union {
     /// How many of the inputs, at the front, have come to their end.

@@ -9,10 +9,10 @@ use crate::error::{Result, command};
 use crate::exec::operator::Flow;
 use frond_error::ErrorCode;
 
-/// Room in a reply beside the values.
+/// Bytes of a reply beside the values.
 const REPLY_BYTES: usize = 16 * 1024;
 
-/// The most bytes that values may have.
+/// Maximum bytes of the values.
 const BYTES_MAX: usize = MAX_DOCUMENT_BYTES - REPLY_BYTES;
 
 /// Collects the values, in MongoDB's order.
@@ -29,24 +29,24 @@ pub(crate) fn values(planned: &Planned, path: &str, context: &OpContext) -> Resu
     Ok(distinct.into_array())
 }
 
-/// So many values are gathered before equal ones are looked for.
+/// Values that are collected before duplicates are removed.
 const GATHERED_MIN: usize = 512;
 
 /// The values seen so far.
 pub(crate) struct Distinct {
     path: Path,
     collator: Collator,
-    /// Equal values, as 1 and 1.0, have the same key; of those the first one counts. They are put in order, and
-    /// told apart, when there are many, so that most cost no search.
+    /// Equal values, as 1 and 1.0, have the same key; the first of them is returned. They are sorted and deduplicated
+    /// in groups, so that most values need no search.
     found: Vec<Found>,
-    /// How many there may be before that.
+    /// How many there may be before the next sort.
     found_max: usize,
-    /// Keys and values of all that were found.
+    /// Keys and values of all entries.
     store: Vec<u8>,
     bytes: usize,
 }
 
-/// Where a value is in the store: its key, and behind that the element that holds it.
+/// The place of a value in the buffer: its key, followed by its element.
 #[derive(Clone, Copy)]
 struct Found {
     key: usize,
@@ -130,10 +130,10 @@ impl Distinct {
         Ok(())
     }
 
-    /// Puts the values in order, and drops all but the first of equal ones.
+    /// Sorts the values, and drops all but the first of equal ones.
     fn tell_apart(&mut self) {
         let store = &self.store;
-        // Of equal keys the one that was found first stands first in the store.
+        // Of equal keys the one found first is first in the buffer.
         let order = |a: &Found, b: &Found| a.key(store).cmp(b.key(store)).then(a.key.cmp(&b.key));
         self.found.sort_unstable_by(order);
         self.found.dedup_by(|b, a| a.key(store) == b.key(store));

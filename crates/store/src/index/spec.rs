@@ -26,13 +26,13 @@ const LEFTOVERS: [&str; 2] = ["background", "dropDups"];
 /// Kinds whose indexes compare strings by their bytes only.
 const WITHOUT_COLLATION: [&str; 3] = ["2d", "text", "wildcard"];
 
-/// Options that MongoDB has and this server lacks.
+/// Options of MongoDB that are not supported.
 const NOT_SUPPORTED: [&str; 3] = ["bucketSize", "clustered", "columnstoreProjection"];
 
-/// Options that MongoDB has and this server lacks, including those of kinds that it lacks.
+/// Options of MongoDB that are not supported, including those of unsupported kinds of indexes.
 pub(crate) fn not_supported() -> Vec<&'static str> {
-    let lacking = kinds::KINDS.iter().filter(|kind| kind.parse.is_none());
-    let mut names: Vec<&str> = lacking.flat_map(|kind| kind.options).copied().collect();
+    let unsupported = kinds::KINDS.iter().filter(|kind| kind.parse.is_none());
+    let mut names: Vec<&str> = unsupported.flat_map(|kind| kind.options).copied().collect();
     names.extend(NOT_SUPPORTED);
     names.sort_unstable();
     names

@@ -23,7 +23,7 @@ fn add_access(access: &Access, hasher: &mut Xxh3) {
             hasher.update(b"index");
             hasher.update(&access.index.tree.0.to_le_bytes());
         }
-        // It is never one of several.
+        // Such a plan is never one of several.
         Access::Near(access) => {
             hasher.update(b"near");
             hasher.update(&access.scan.index.tree.0.to_le_bytes());
@@ -36,7 +36,7 @@ fn add_access(access: &Access, hasher: &mut Xxh3) {
         }
         Access::Merge(merge) => {
             hasher.update(b"merge");
-            // The constants of the query decide how many scans one is taken apart into.
+            // The number of scans depends on the constants of the query.
             let most = match merge.exploded {
                 Some(_) => 1,
                 None => usize::MAX,

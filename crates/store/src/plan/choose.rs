@@ -1,8 +1,7 @@
 //! Choosing how to find the documents of a query.
 //!
-//! Candidates are ranked by how much their bounds narrow: fields bounded to one value first, then the
-//! kind of the first range, then whether the order comes for free. Where several remain, short trial
-//! runs decide.
+//! Candidates are ranked by their bounds: fields bounded to one value first, then the kind of the first range, then
+//! whether the index gives the order. Where several candidates remain, short trial runs decide.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ use crate::intervals::conditions::{Conditions, narrowness};
 use crate::intervals::{Interval, Intervals};
 use crate::keyspace::Direction;
 
-/// What the planner looks at.
+/// The input of the planner.
 #[derive(Clone, Copy)]
 pub struct Query<'a> {
     /// The filter.
@@ -37,15 +36,15 @@ pub struct Query<'a> {
     pub id_collator: &'a Collator,
     /// The index to use.
     pub hint: Option<&'a Hint>,
-    /// The dotted paths that the result shows; `None` if it shows whole documents.
+    /// The fields that the query returns; `None` for all.
     pub shown: Option<&'a BTreeSet<String>>,
     /// Bounds of the hinted index.
     pub limits: &'a KeyLimits,
-    /// Whether documents lie under record ids, and not under their `_id`.
+    /// Whether documents are stored by record id, and not by `_id`.
     pub by_record: bool,
-    /// Whether the request has nothing that keeps one `_id` from being looked up without a plan.
+    /// Whether the options of the request allow the plan `IDHACK`.
     pub by_id_only: bool,
-    /// The path whose distinct values are wanted, and nothing else.
+    /// The path, if only its distinct values are wanted.
     pub distinct: Option<&'a str>,
 }
 
@@ -56,17 +55,17 @@ pub struct Candidate {
     pub access: Access,
     /// Whether they come in the order that was asked for.
     pub sorted: bool,
-    /// How much its bounds promise.
+    /// Its rank, by its bounds.
     pub rank: f64,
 }
 
-/// Rank of the order for free: less than any bound with one open end.
+/// Rank of an index that gives the order: less than any bound with one open end.
 const RANK_SORTED: f64 = 1.5;
-/// Rank of not having to read documents.
+/// Rank of a plan that reads no documents.
 const RANK_COVERED: f64 = 0.5;
 /// Rank of a field bounded to one value.
 const RANK_POINT: f64 = 5.0;
-/// Rank of a further bounded field behind a range.
+/// Rank of a further bounded field after a range.
 const RANK_BEHIND_RANGE: f64 = 0.25;
 /// Rank of a unique index bounded to one entry.
 const RANK_ONE_ENTRY: f64 = 1000.0;
@@ -188,7 +187,7 @@ fn is_one_equality(filter: &Filter) -> bool {
     )
 }
 
-/// Whether the index on `_id` has a value where the query looks for it.
+/// Whether the index on `_id` and the query compare this value alike.
 fn has_id_order(query: &Query<'_>, id: &frond_bson::Value<'_>) -> bool {
     let own = query.sort.collator();
     own == query.id_collator || !(own.affects(id) || query.id_collator.affects(id))
@@ -332,7 +331,7 @@ pub(super) fn through_index(
     hinted: bool,
 ) -> Vec<Candidate> {
     let spec = &index.spec;
-    // One that is hidden is found only by the server's own hint.
+    // A hidden index is used only by the server's own hint.
     if spec.hidden && !hinted {
         return Vec::new();
     }
@@ -360,7 +359,7 @@ pub(super) fn through_index(
         .collect()
 }
 
-/// A plan by one way through an index, if it is of use.
+/// A plan for one route through an index, if it is of use.
 fn by_route(
     index: &Arc<Index>,
     query: &Query<'_>,
@@ -383,7 +382,7 @@ fn by_route(
     }
     let mut order = route.order(spec);
     if query.by_record {
-        // Behind the parts of an entry comes the record id, not the `_id`.
+        // An entry ends with the record id, not with the `_id`.
         order.truncate(bounds.fields.len());
     }
     let collators = [&spec.collator, query.id_collator];
@@ -392,12 +391,12 @@ fn by_route(
     let gives_order = direction.is_some() && !query.sort.is_empty();
     let is_bounded = bounds.fields.first().is_some_and(|first| !first.is_all());
     let distinct = distinct_position(spec, &route, query);
-    // An index that leaves documents out is worth a full scan.
+    // An index without entries for some documents may be scanned completely.
     let is_smaller = spec.sparse || spec.partial.is_some();
     if !hinted && !is_bounded && !gives_order && !is_smaller && distinct.is_none() {
         return None;
     }
-    // A key by a collator does not tell the string.
+    // A string cannot be restored from a key with a collation.
     let covered = !spec.clustering
         && route.multikey.is_empty()
         && query.id_collator.is_binary()
@@ -474,8 +473,8 @@ fn by_route(
     })
 }
 
-/// The position of the field whose distinct values the query wants, if an entry tells the field of its document and the
-/// fields before it have one value.
+/// The position of the field whose distinct values the query wants, if entries have the values of the field and the
+/// fields before it are bounded to one value.
 fn distinct_position(spec: &IndexSpec, route: &Route, query: &Query<'_>) -> Option<usize> {
     let path = query.distinct?;
     let position = spec.fields.iter().position(|field| field.path == path)?;
@@ -496,8 +495,8 @@ fn is_told_by_entries(filter: &Expr, access: &IndexAccess) -> bool {
     }
 }
 
-/// Fields that hold strings in another order than that of the query give no order. The `collators` are that
-/// of the fields and that of the `_id` behind them.
+/// Removes the order of fields whose strings are in another order than that of the query. The `collators` are that
+/// of the fields and that of the `_id` after them.
 fn without_foreign_order(
     order: &mut [OrderField<'_>],
     ranges: &[Intervals],
@@ -557,7 +556,7 @@ fn through_id(query: &Query<'_>, conditions: &Conditions, hinted: bool) -> Optio
             }
         },
         sorted: direction.is_some(),
-        // The documents lie there themselves: nothing has to be fetched.
+        // The scan finds the documents themselves: nothing has to be fetched.
         rank: rank + RANK_COVERED + if gives_order { RANK_SORTED } else { 0.0 },
     })
 }
@@ -596,7 +595,7 @@ pub(super) fn union(
         let part = Query {
             sort,
             hint: None,
-            // Documents are compared by their `_id` and filtered by the whole filter.
+            // The union removes duplicates by `_id`, and the whole filter is tested above it.
             shown: None,
             distinct: None,
             ..*query
@@ -616,7 +615,7 @@ pub(super) fn union(
         found.retain(|candidate| !matches!(candidate.access, Access::Eof));
         Some(found)
     };
-    // As good as its worst branch.
+    // The rank is that of the worst branch.
     let rank = |parts: &[Candidate]| {
         let least = parts.iter().map(|part| part.rank);
         least.fold(f64::INFINITY, f64::min) - 0.5
@@ -659,7 +658,7 @@ pub(super) fn union(
     plans
 }
 
-/// Whether entries of an index hold all that a query needs.
+/// Whether entries of an index hold all fields that a query needs.
 fn is_covered(spec: &IndexSpec, query: &Query<'_>) -> bool {
     let Some(shown) = query.shown else {
         return false;
@@ -673,7 +672,7 @@ fn is_covered(spec: &IndexSpec, query: &Query<'_>) -> bool {
         && paths_all(query.filter.predicates(), &has)
 }
 
-/// Whether all paths that a filter looks at satisfy `has`.
+/// Whether all paths of a filter satisfy `has`.
 fn paths_all(expr: &Expr, has: &impl Fn(&str) -> bool) -> bool {
     match expr {
         Expr::And(children) | Expr::Or(children) | Expr::Nor(children) => {
@@ -681,7 +680,7 @@ fn paths_all(expr: &Expr, has: &impl Fn(&str) -> bool) -> bool {
         }
         Expr::Not(child) => paths_all(child, has),
         Expr::False => true,
-        // It may read anything.
+        // It may read any field.
         Expr::Computed(_) | Expr::Schema(_) | Expr::Text(_) | Expr::Sample(_) => false,
         Expr::Leaf(leaf) => {
             let inner_is_fine = match &leaf.op {

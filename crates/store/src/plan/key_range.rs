@@ -1,4 +1,4 @@
-//! Ranges of keys: which part of an index, or of the documents of a collection, a scan reads.
+//! Ranges of keys: the part of an index, or of the documents of a collection, that a scan reads.
 
 use frond_bson::key;
 

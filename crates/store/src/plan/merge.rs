@@ -13,7 +13,7 @@ use crate::index::entry::EntryParts;
 use crate::index::spec::IndexSpec;
 use crate::intervals::{Intervals, invert};
 
-/// Most scans that one scan is taken apart into, as in MongoDB (`internalQueryMaxScansToExplode`).
+/// Maximum scans that one scan is exploded into, as in MongoDB (`internalQueryMaxScansToExplode`).
 pub const SCANS_MAX: usize = 200;
 
 /// Most intervals of all these scans together: each has a copy of those that it does not take apart.
@@ -24,7 +24,7 @@ const INTERVALS_MAX: usize = 10_000;
 pub struct MergeAccess {
     /// Each in the order of the sort.
     pub branches: Vec<MergeBranch>,
-    /// The scan that was taken apart; `None` if the branches are those of an `$or`.
+    /// The scan that was exploded; `None` if the branches are those of an `$or`.
     pub exploded: Option<IndexAccess>,
     /// Whether one document can come from several branches.
     pub may_repeat: bool,
@@ -35,14 +35,14 @@ pub struct MergeAccess {
 pub struct MergeBranch {
     /// Ranges of `_id`, or a scan of an index.
     pub access: Access,
-    /// What of its entries gives the order of the sort.
+    /// The fields of its entries that give the order of the sort.
     pub order: Vec<OrderPart>,
 }
 
 /// A field of an entry that a merge orders by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderPart {
-    /// Its position among the fields of the index; the one behind the last is the `_id`.
+    /// Its position among the fields of the index; the one after the last is the `_id`.
     pub position: usize,
     /// Whether its bytes are in the reverse of the wanted order.
     pub inverted: bool,
@@ -91,9 +91,9 @@ impl OrderPart {
     }
 }
 
-/// The access taken apart into scans of single values of its leading fields, so that these are in the order of
-/// `sort`. `order` is that of the fields of the index, with the `_id` behind them. `None` if that does not help, or
-/// takes too many scans.
+/// Explodes the access into scans of single values of its leading fields, each in the order of `sort`. `order` is that
+/// of the fields of the index, with the `_id` after them. `None` if the scans are not in that order, or would be too
+/// many.
 fn explode(
     access: &IndexAccess,
     sort: &SortSpec,
@@ -122,7 +122,7 @@ fn explode(
     let mut branches = vec![IndexAccess {
         direction,
         covered: false,
-        // The merge tells documents apart.
+        // The merge removes duplicates.
         may_repeat: false,
         ..access.clone()
     }];
@@ -144,7 +144,7 @@ fn explode(
     Some(branches)
 }
 
-/// The scan of an index as a merge of scans that give the order of `sort`; `None` if that does not help.
+/// The scan of an index as a merge of scans that give the order of `sort`; `None` if they do not give it.
 pub fn of_index(
     access: &IndexAccess,
     sort: &SortSpec,
@@ -164,14 +164,14 @@ pub fn of_index(
     })
 }
 
-/// A plan for a branch of an `$or` that gives the order of `sort`, as branches of a merge; `None` if it cannot be one.
+/// A plan for a branch of an `$or` that gives the order of `sort`, as branches of a merge; `None` if there is none.
 pub fn branches(access: Access, sort: &SortSpec, by_record: bool) -> Option<Vec<MergeBranch>> {
     let order = match &access {
         Access::Merge(_) => Vec::new(),
         Access::Index(scan) if scan.index.spec.method.is_none() && scan.expanded.is_none() => {
             let mut order = order_fields(&scan.index.spec, &scan.multikey, &scan.bounds.fields);
             if by_record {
-                // Behind the parts of an entry comes the record id, not the `_id`.
+                // An entry ends with the record id, not with the `_id`.
                 order.truncate(scan.bounds.fields.len());
             }
             OrderPart::of(sort, &order)?

@@ -1,10 +1,10 @@
 //! Planning: from a query to a description of how its documents are found, as plain data.
 //!
-//! [`choose`] picks an index for the conditions of the filter, [`sorted`] tells which order an index gives, [`merge`]
-//! which order several scans give together, [`partial`] whether a partial index has all that is asked for, [`residual`]
-//! which conditions the bounds leave to be checked. [`key_range`] says which keys are read, [`required_fields`] which
-//! parts of the documents. [`cache`] identifies plans and shapes of queries. Nothing here reads: operators and trial
-//! runs are in `exec`.
+//! [`choose`] picks an index for the conditions of the filter, [`sorted`] finds the order that an index gives,
+//! [`merge`] the order that several scans give together, [`partial`] whether a partial index has all matching documents,
+//! [`residual`] the conditions that the bounds do not decide. [`key_range`] has the keys that are read,
+//! [`required_fields`] the fields of the documents. [`cache`] identifies plans and shapes of queries. Nothing here reads data: operators and
+//! trial runs are in `exec`.
 
 pub mod cache;
 pub mod choose;
@@ -54,7 +54,7 @@ pub enum Hint {
 pub struct KeyLimits {
     /// The first key inside.
     pub min: Option<DocBuf>,
-    /// The first key behind.
+    /// The first key outside.
     pub max: Option<DocBuf>,
 }
 
@@ -67,7 +67,7 @@ impl KeyLimits {
     /// The encoded keys, for an index with these fields and this collator.
     ///
     /// # Errors
-    /// 51174 if the names of the fields are not those of the index, 51175 if `max` is not behind
+    /// 51174 if the names of the fields are not those of the index, 51175 if `max` is not after
     /// `min`.
     pub fn encode(&self, fields: &[IndexField], collator: &Collator) -> Result<KeyInterval> {
         let encode = |key: &Option<DocBuf>| -> Result<Option<Vec<u8>>> {
@@ -165,9 +165,9 @@ pub enum Access {
     Index(IndexAccess),
     /// Around a point, nearest first, through a geospatial index.
     Near(Box<near::NearAccess>),
-    /// One after the other; a document that two of them find counts once.
+    /// One after the other; a document that two of them find is returned once.
     Or(Vec<Access>),
-    /// Several scans side by side, each in the order that was asked for.
+    /// Several scans, each in the order of the sort, merged.
     Merge(Box<merge::MergeAccess>),
     /// One entry for each value of a field of an index.
     Distinct {
@@ -191,29 +191,29 @@ pub struct IndexAccess {
     pub interval: KeyInterval,
     /// Up or down.
     pub direction: Direction,
-    /// Whether entries hold all that the query needs, so that documents are not read.
+    /// Whether entries hold all fields that the query needs, so that documents are not read.
     pub covered: bool,
     /// Whether every document in the bounds passes the filter.
     pub exact: bool,
     /// Whether one document can have several entries inside the bounds.
     pub may_repeat: bool,
-    /// How this plan sees the index, if not by its specification.
+    /// The index as this plan uses it, if that is not its specification.
     pub expanded: Option<Arc<ExpandedIndex>>,
 }
 
-/// How a query is run.
+/// The plan of a query.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// How its documents are found.
     pub access: Access,
-    /// Whether they come in the order that was asked for.
+    /// Whether they come in the order of the sort.
     pub sorted: bool,
-    /// Other ways that were considered, for `explain`.
+    /// The other candidates, for `explain`.
     pub rejected: Vec<choose::Candidate>,
 }
 
 impl IndexAccess {
-    /// Where to read.
+    /// The keys to read.
     pub fn key_range(&self) -> KeyRange {
         let fields = self.index.spec.fields.iter().zip(&self.bounds.fields);
         let last_bounded = self

@@ -1,4 +1,4 @@
-//! Plans of `$near` and `$geoNear`: only a geospatial index can answer them.
+//! Plans of `$near` and `$geoNear`, which need a geospatial index.
 
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ pub(super) fn plan(
                 },
             ))
         })
-        // Of equal ranks the first one.
+        // The first one of equal ranks.
         .reduce(|best, other| if other.0 > best.0 { other } else { best });
     let (_, access) = best.ok_or_else(|| no_index(collection))?;
     let access =

@@ -5,8 +5,8 @@ use frond_query::matcher::{Comparison, Expr, Leaf, Op, Relation};
 
 use crate::intervals::conditions::{is_exact, of_op};
 
-/// Whether every document that passes `query` passes `partial`, judged by single conditions: false if that
-/// cannot tell. `collator` is how `partial` compares strings.
+/// Whether every document that passes `query` passes `partial`, by comparing single conditions: false if that
+/// does not decide it. `collator` is that of `partial`.
 pub fn implies(query: &Expr, partial: &Expr, collator: &Collator) -> bool {
     match partial {
         Expr::And(all) => all.iter().all(|one| implies(query, one, collator)),

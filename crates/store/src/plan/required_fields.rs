@@ -69,11 +69,11 @@ pub fn of_update(update: &Update, collection: &Collection, whole: bool) -> Chang
         let integer = match value {
             Value::Int32(integer) => i64::from(integer),
             Value::Int64(integer) => integer,
-            // Such an addition is never blind.
+            // Such an `$inc` always reads the field.
             _ => 0,
         };
         let one = Increment::new(path, integer);
-        // A field that is required anyway is read.
+        // A field that is required for another reason is read.
         if fields.meets(&one.path) {
             fields.add(&one.dotted);
         } else {

@@ -1,5 +1,5 @@
-//! Where the conditions of a query are checked when an index finds its documents: by the bounds of the scan, on the
-//! entries, or on the documents.
+//! Residual conditions: those that the bounds of an index scan do not decide. They are tested on the entries if the
+//! fields of the index suffice, else on the documents.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use crate::intervals::conditions::Conditions;
 /// Where a condition is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checked {
-    /// The bounds hold nothing that does not meet it.
+    /// Every entry inside the bounds satisfies it.
     ByBounds,
-    /// The fields of an entry tell.
+    /// The fields of an entry decide it.
     OnEntry,
-    /// Only the document tells.
+    /// Only the document decides it.
     OnDocument,
 }
 
-/// Where one of the conditions that all have to hold is checked by a scan.
+/// Where a scan checks one condition of a conjunction.
 pub fn checked(condition: &Expr, access: &IndexAccess) -> Checked {
     let spec = &access.index.spec;
     if spec.method.is_some() || access.expanded.is_some() {
@@ -49,8 +49,8 @@ pub fn checked(condition: &Expr, access: &IndexAccess) -> Checked {
     }
 }
 
-/// Whether the values of the fields that satisfy `has` decide about a condition. An entry has null for a missing
-/// field, so conditions that can tell these apart are not decided.
+/// Whether the values of the fields that satisfy `has` decide a condition. An entry has null for a missing
+/// field, so conditions that distinguish the two are not decided.
 fn is_told_by_entry(condition: &Expr, has: &impl Fn(&str) -> bool) -> bool {
     match condition {
         Expr::And(all) | Expr::Or(all) | Expr::Nor(all) => {
@@ -97,7 +97,7 @@ pub struct Residual {
 }
 
 impl Residual {
-    /// The conditions of `filter` that the bounds of `access` leave.
+    /// The conditions of `filter` that the bounds of `access` do not decide.
     pub fn of(filter: &Arc<Filter>, access: &IndexAccess) -> Residual {
         if access.exact || filter.is_empty() {
             return Residual {
@@ -135,7 +135,7 @@ pub fn part(filter: &Arc<Filter>, keep: impl Fn(&Expr) -> bool) -> Option<Arc<Fi
     (!kept.is_empty()).then(|| Arc::new(Filter::of_conditions(kept)))
 }
 
-/// Whether ranges of `_id` by this collator say all of a condition.
+/// Whether ranges of `_id` with this collator decide a condition.
 pub fn is_said_by_id(condition: &Expr, collator: &Collator) -> bool {
     Conditions::of(condition, collator).are_exact_for(|path| path == "_id")
 }

@@ -1,4 +1,4 @@
-//! Which order the entries of an index are in.
+//! The order of the entries of an index.
 
 use frond_bson::key;
 use frond_query::paths::MultikeyPaths;
@@ -14,17 +14,17 @@ use crate::keyspace::Direction;
 pub struct OrderField<'a> {
     /// Its path.
     pub path: &'a str,
-    /// Its order when the index is read upwards.
+    /// Its order when the index is read forward.
     pub direction: key::Direction,
     /// Whether it is bounded to one value.
     pub is_point: bool,
-    /// Whether it has met an array, or does not hold the value at its path: then it is not in the
+    /// Whether it is multikey, or does not hold the value at its path: then it is not in the
     /// order of a sort.
     pub is_array: bool,
 }
 
 impl OrderField<'_> {
-    /// The `_id` behind the fields of an index that is not unique.
+    /// The `_id` after the fields of an index that is not unique.
     pub fn id() -> OrderField<'static> {
         OrderField {
             path: "_id",
@@ -35,8 +35,8 @@ impl OrderField<'_> {
     }
 }
 
-/// The fields of an index with their bounds. Behind the fields of an index that is not unique comes
-/// the `_id`.
+/// The fields of an index with their bounds. The `_id` follows the fields of an index that is not
+/// unique.
 pub fn order_fields<'a>(
     spec: &'a crate::index::spec::IndexSpec,
     multikey: &MultikeyPaths,

@@ -1,4 +1,4 @@
-//! Plans of queries with `$text`: only the text index can find their documents.
+//! Plans of queries with `$text`, which need the text index.
 
 use frond_error::ErrorCode;
 use frond_query::matcher::Expr;

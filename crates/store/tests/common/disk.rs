@@ -1,5 +1,5 @@
-//! A disk in memory, of which an image can be taken as a power failure would leave it: what was
-//! synced, and any part of what was not.
+//! A disk in memory that can be copied as a power failure would leave it: all synced writes, and any part of
+//! the others.
 #![allow(clippy::unwrap_used, dead_code)]
 
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ struct File {
 
 type Files = BTreeMap<String, File>;
 
-/// The disk; clones are the same disk. Names are durable at once, contents when they are synced.
+/// The disk; clones share it. Names are durable at once, contents when they are synced.
 #[derive(Clone, Default)]
 pub struct MemDisk(Arc<Mutex<Files>>);
 
@@ -49,7 +49,7 @@ struct Handle {
 }
 
 impl MemDisk {
-    /// What a power failure would leave now. Every unsynced write is kept or lost by chance.
+    /// The disk after a power failure. Every unsynced write is kept or lost at random.
     pub fn image(&self, random: &mut StdRng) -> MemDisk {
         let files = self.0.lock().unwrap();
         let survive = |(name, file): (&String, &File)| {

@@ -1,4 +1,4 @@
-//! What the integration tests share: a store in a directory of its own.
+//! Shared by the integration tests: a store in a directory of its own.
 #![allow(clippy::unwrap_used, dead_code)]
 
 pub mod disk;
@@ -82,7 +82,7 @@ pub fn ns(name: &str) -> Namespace {
     Namespace::parse(name).unwrap()
 }
 
-/// Writes the multikey paths of all indexes as stores of before component tracking did: one bit for each field.
+/// Writes the multikey paths of all indexes as stores did before components were tracked: one bit for each field.
 pub fn write_multikey_as_before_components(store: &DocumentStore) {
     const MULTIKEY: u8 = 5;
     let engine = store.engine();

@@ -1,4 +1,4 @@
-//! Cases by hand, each at every setting, beside the model.
+//! Hand-written cases, each at every setting, compared with the model.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::operations::{Done, Op, Outcome, UpdateOp, run};
 use crate::queries::{all, brief, check_all, check_sound, find, in_parts};
 use crate::setting::{SETTINGS, Setting, WHOLE};
 
-/// A store and what it must hold.
+/// A store and its model.
 struct Case {
     setting: Setting,
     disk: MemDisk,
@@ -39,7 +39,7 @@ impl Case {
         }
     }
 
-    /// Does it to both, and compares.
+    /// Applies it to both, and compares.
     fn run(&mut self, op: Op) -> Outcome {
         let what = format!("{}: {}", self.setting.name, brief(&op));
         let (wanted, _) = self.model.run(&op);
@@ -128,7 +128,7 @@ fn ints(count: usize) -> DocBuf {
 }
 
 impl Case {
-    /// So many keys are more than one segment, and a large document.
+    /// This many keys need more than one segment, and a large document.
     fn many(&self) -> usize {
         (self.setting.threshold / 20).clamp(60, 2500)
     }
@@ -142,7 +142,7 @@ fn one(path: &str, value: impl Into<OwnedValue>) -> DocBuf {
 
 #[test]
 fn a_document_of_20_000_keys_is_inserted_updated_and_read() {
-    // Tiny segments of so many keys would only take time.
+    // Tiny segments of so many keys would take long and test nothing more.
     for setting in &SETTINGS[1..] {
         let mut case = Case::new(setting);
         case.insert(doc! {"_id": 1, "f": 0, "n": counters(20_000), "total": 0_i64});
@@ -174,7 +174,7 @@ fn a_document_of_20_000_keys_is_inserted_updated_and_read() {
 }
 
 #[test]
-fn of_repeated_names_the_first_one_is_meant() {
+fn the_first_of_repeated_names_is_used() {
     each(|case| {
         let mut n = ints(case.many());
         for value in 0..5 {
@@ -210,7 +210,7 @@ fn fields_keep_their_order() {
             case.update(doc! {"$set": one(&format!("n.k{n}"), "back")});
             case.update(doc! {"$set": one(&format!("n.k{}", n + 1), "in place")});
         }
-        // The same name goes to the end many times.
+        // The same name moves to the end many times.
         for n in 0..40 {
             case.update(doc! {"$rename": {"n.k5": "n.moved"}});
             case.update(doc! {"$rename": {"n.moved": "n.k5"}, "$set": one(&format!("n.x{n}"), n)});
@@ -311,7 +311,7 @@ fn sums_widen_and_overflow_as_in_whole_documents() {
         }
         assert_eq!(case.refused(doc! {"$inc": {"small.k0": 2}}), 2);
         case.update(doc! {"$inc": {"small.k0": 1}});
-        // Nothing changes; or only the type does.
+        // Nothing changes, or only the type.
         for nothing in [doc! {"$inc": {"n.k2": 0}}, doc! {"$set": {"n.k2": 2}}] {
             let outcome = case.try_update(doc! {"_id": 1}, nothing);
             assert!(matches!(outcome, Ok(Done::Updated { modified: 0, .. })));
@@ -349,7 +349,7 @@ fn arrays_are_filled_up_and_numbers_name_fields() {
 }
 
 #[test]
-fn nothing_is_in_the_way_of_deep_documents() {
+fn deep_documents_are_supported() {
     each(|case| {
         let many = case.many() / 12;
         let mut inner = ints(many);
@@ -378,7 +378,7 @@ fn nothing_is_in_the_way_of_deep_documents() {
     });
 }
 
-/// Of keys that are almost too long, the same ones are refused.
+/// The limit of the length of a key is the same as for documents stored whole.
 #[test]
 fn ids_may_be_as_long_as_those_of_small_documents() {
     let lengths = [100, 30_000, 32_000].into_iter().chain(32_745..32_785);
@@ -412,7 +412,7 @@ fn ids_may_be_as_long_as_those_of_small_documents() {
 
 #[test]
 fn growth_beyond_16_mib_is_refused() {
-    // The size of the setting does not matter much here; tiny segments take long.
+    // The setting matters little here, and tiny segments take long.
     let mut case = Case::new(&SETTINGS[2]);
     let text = "x".repeat(1 << 20);
     let mut n = ints(1000);
@@ -437,7 +437,7 @@ fn growth_beyond_16_mib_is_refused() {
     case.update(doc! {"$set": {"n.fill": "y".repeat(fits)}});
     let size = case.model.docs.values().next().unwrap().len_bytes();
     assert_eq!(size, MAX_DOCUMENT_BYTES);
-    // Full: a new key, a wider number and a longer name are too much, a sum is not.
+    // The document is full: a new key, a wider number and a longer name do not fit; a sum does.
     assert_eq!(case.refused(doc! {"$inc": {"n.new": 1}}), 17419);
     assert_eq!(case.refused(doc! {"$inc": {"n.k5": 1_i64}}), 17419);
     assert_eq!(
@@ -456,9 +456,9 @@ fn growth_beyond_16_mib_is_refused() {
     case.reopen();
 }
 
-/// What is not read of a small document around a large one is not lost when the small one changes.
+/// An update of a small document around a large one keeps the fields that it does not read.
 #[test]
-fn what_an_update_does_not_look_at_stays() {
+fn an_update_keeps_fields_that_it_does_not_read() {
     each(|case| {
         let n = ints(case.many());
         case.insert(doc! {"_id": 1, "m": {"n": &n}, "p": {"n": &n, "x": {"n": &n}}});
@@ -495,7 +495,7 @@ fn one_update_changes_many_documents() {
                 case.run(Op::Update(op)).unwrap();
             }
         }
-        // Half of them have a text there: those before it are changed, and stay so.
+        // Document 7 has a string there, which is an error: documents before it stay changed.
         case.try_update(doc! {"_id": 7}, doc! {"$set": {"n.k1": "text"}})
             .unwrap();
         let op = UpdateOp {
@@ -519,9 +519,9 @@ fn one_update_changes_many_documents() {
     });
 }
 
-/// A store of the format before has no place for parts. It gets one when it is opened.
+/// A store of the previous format has no tree of segments. Opening the store creates one.
 #[test]
-fn a_store_of_the_format_before_is_upgraded() {
+fn a_store_of_the_previous_format_is_upgraded() {
     use frond_store::keyspace::{CATALOG_TREE, WriteSet};
     let mut case = Case::new(&WHOLE);
     let n = ints(200);
@@ -581,7 +581,7 @@ fn a_collection_of_large_documents_is_capped_and_copied() {
     });
 }
 
-/// What is missing of a document is told, and is no reason to panic.
+/// Missing parts of a document are an error, not a panic.
 #[test]
 fn lost_parts_are_found() {
     use frond_store::keyspace::{Direction, WriteSet};
@@ -629,15 +629,15 @@ fn lost_parts_are_found() {
     });
 }
 
-/// Many changes of one field are combined before they meet the segment. They do what they did one by one.
+/// Many changes of one field are combined before they reach the segment. The result is that of single changes.
 #[test]
-fn changes_that_pile_up_are_combined() {
+fn pending_changes_are_combined() {
     each(|case| {
         for id in [1, 2] {
             case.insert(doc! {"_id": id, "n": ints(case.many() * 2), "m": ints(case.many() * 2)});
         }
         for round in 0..2 {
-            // What is written from here on is apart from what was there.
+            // Writes from here on are not yet merged with the stored segment.
             case.store.engine().checkpoint().unwrap();
             for n in 0..24 {
                 let by = [i32::MAX, -i32::MAX][n % 2];

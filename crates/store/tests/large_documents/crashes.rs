@@ -1,5 +1,5 @@
-//! Random work beside the model, on a disk that may crash at any operation. What survives is a state that the model
-//! had, not older than what was synced: no document is ever half of an update.
+//! Random operations, compared with the model, on a disk that may crash at any operation. The recovered state is one that
+//! the model had, not older than the last sync: no document ever has half of an update.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ use crate::support::SimDisk;
 use crate::updates::Shape;
 use crate::values::Random;
 
-/// Indexes that updates have to keep up, of which no one refuses a document.
+/// Indexes that updates have to maintain; none of them refuses a document.
 const INDEXES: &[(&str, &str)] = &[
     ("n.k1", "plain"),
     ("m.k1", "plain"),
@@ -45,7 +45,7 @@ fn index(name: &str, kind: &str) -> DocBuf {
     }
 }
 
-/// A cursor that was opened some time ago, and what it must find.
+/// A cursor that was opened earlier, and the documents that it must find.
 struct Reader {
     cursor: QueryCursor,
     wanted: Vec<DocBuf>,
@@ -61,18 +61,18 @@ struct World {
     disk: SimDisk,
     crashes: bool,
     inline: bool,
-    /// Whether each life has a setting of its own.
+    /// Whether the setting changes with each opening.
     changes_setting: bool,
     memtable_bytes: usize,
     c: Namespace,
-    /// The documents that survived the last life.
+    /// The documents that survived the last crash.
     base: Docs,
-    /// What was written since, by commit. The first `safe` are synced.
+    /// The writes since, by commit. The first `safe` of them are synced.
     commits: Vec<Vec<Change>>,
     safe: usize,
     model: Model,
     operations: u64,
-    /// How many documents were seen that are stored in parts, and whole.
+    /// How many documents stored in parts, and stored whole, were seen.
     parts: usize,
     whole: usize,
 }
@@ -126,7 +126,7 @@ impl World {
         options.fanout = 4;
         options.inline = self.inline;
         options.flush_threads = 1;
-        // Documents stay as they are stored when the setting changes, until they are written anew.
+        // Documents stay as they are stored when the setting changes, until they are rewritten.
         let setting = match self.changes_setting {
             true => SETTINGS
                 .iter()
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// Finds which commits survived, and goes on from there.
+    /// Finds which commits survived, and continues from there.
     fn look(&mut self, store: &DocumentStore) {
         let found = all(store, &self.c);
         let found: Docs = found
@@ -231,7 +231,7 @@ impl World {
         if !self.disk.has_crashed() && !self.crashes {
             self.look(&store);
         } else {
-            // The crash that waits for the opening comes too late.
+            // A crash planned for the opening that did not happen is cancelled.
             self.disk.crash_after(u64::MAX / 2);
             self.look(&store);
         }
@@ -274,13 +274,13 @@ impl World {
         HISTORY.with_borrow_mut(|history| history.push(op.clone()));
         let outcome = run(store, &self.c, &op, durability);
         let (wanted, changes) = match &outcome {
-            // The model does not know what an index cannot hold. An update of many did what it did before.
+            // The model does not know the limits of indexes. Earlier documents of an update of many stay changed.
             Err((17280, _)) => (outcome.clone(), self.follow(store)),
             _ => self.model.run(&op),
         };
         self.operations += 1;
         match op {
-            // Documents of one insertion may be in several commits.
+            // One insert may be several commits.
             Op::Insert(_) => self
                 .commits
                 .extend(changes.iter().map(|one| vec![one.clone()])),
@@ -295,7 +295,7 @@ impl World {
             brief(&outcome),
             brief(&wanted)
         );
-        // An operation without a change syncs nothing.
+        // An operation without changes syncs nothing.
         if synced && outcome.is_ok() && !changes.is_empty() {
             self.safe = self.commits.len();
         }
@@ -329,7 +329,7 @@ impl World {
         }
     }
 
-    /// Makes the model what the store is. Returns what differed.
+    /// Sets the model to the contents of the store. Returns the differences.
     fn follow(&mut self, store: &DocumentStore) -> Vec<Change> {
         let mut changes = Vec::new();
         for doc in all(store, &self.c) {
@@ -342,7 +342,7 @@ impl World {
         changes
     }
 
-    /// A cursor over all documents as they are, of which some are read.
+    /// A cursor over all current documents, some of which it has read.
     fn reader(&mut self, store: &DocumentStore) -> Reader {
         let request = FindRequest::default();
         let mut cursor = store.find(&self.c, &request, &OpContext::new()).unwrap();
@@ -397,7 +397,7 @@ thread_local! {
     static DOCUMENTS: RefCell<(usize, usize)> = const { RefCell::new((0, 0)) };
 }
 
-/// Both kinds of documents were met, unless it was one seed only.
+/// Checks that both kinds of documents occurred, unless only one seed ran.
 fn check_kinds() {
     let (parts, whole) = DOCUMENTS.take();
     println!("{parts} documents in parts, {whole} whole");
@@ -405,7 +405,7 @@ fn check_kinds() {
 }
 
 #[test]
-fn every_operation_does_what_it_does_to_whole_documents() {
+fn every_operation_has_the_result_of_whole_documents() {
     let indexes: Vec<DocBuf> = INDEXES
         .iter()
         .map(|(name, kind)| index(name, kind))
@@ -421,7 +421,7 @@ fn every_operation_does_what_it_does_to_whole_documents() {
 }
 
 #[test]
-fn a_crash_leaves_whole_documents_of_one_moment() {
+fn a_crash_leaves_complete_documents_of_one_state() {
     seeds(3000, |seed, setting| work(seed, setting, true));
     check_kinds();
 }

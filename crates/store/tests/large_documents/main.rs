@@ -1,6 +1,6 @@
-//! Documents that are stored in pieces are invisible: whatever is done to them, clients see the documents that a plain
-//! map of whole documents has, byte by byte. Random work at several sizes, on a disk that crashes, in several threads,
-//! and cases by hand.
+//! Clients cannot tell documents stored in parts from others: after any operation they see the documents of a plain
+//! map of whole documents, byte by byte. Random operations at several sizes, on a disk that crashes, in several threads,
+//! and hand-written cases.
 //!
 //! `FROND_LARGE_UPDATES` sets how many operations there are, `FROND_LARGE_SEED` the first seed. A failure names its
 //! setting and its seed; `FROND_LARGE_SEED=<seed> FROND_LARGE_UPDATES=1` runs that seed alone.

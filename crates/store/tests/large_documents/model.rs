@@ -16,10 +16,10 @@ use crate::values::key_of;
 /// Documents by primary key.
 pub type Docs = BTreeMap<Vec<u8>, DocBuf>;
 
-/// A document that was written, or deleted.
+/// A written or deleted document.
 pub type Change = (Vec<u8>, Option<DocBuf>);
 
-/// A key, and the place in an array that passed a filter.
+/// A key, and the position in an array that passed a filter.
 pub type Match = (Vec<u8>, Option<usize>);
 
 #[derive(Clone, Default)]
@@ -27,7 +27,7 @@ pub struct Model {
     pub docs: Docs,
 }
 
-/// A moment; nothing random asks for it.
+/// A fixed time; no random operation reads it.
 const NOW_MS: i64 = 1_700_000_000_000;
 
 fn environment() -> Environment<'static> {
@@ -83,7 +83,7 @@ impl Parsed {
 }
 
 impl Model {
-    /// Does an operation. Also returns what it wrote.
+    /// Applies an operation. Also returns its writes.
     pub fn run(&mut self, op: &Op) -> (Outcome, Vec<Change>) {
         let mut changes = Vec::new();
         let outcome = match op {
@@ -108,7 +108,7 @@ impl Model {
         changes.push(change);
     }
 
-    /// Documents that pass, with the place in an array that did, in order.
+    /// Documents that pass, with the position in an array that did, in order.
     pub fn matching(&self, filter: &Filter) -> Result<Vec<Match>, Error> {
         let mut found = Vec::new();
         for (key, doc) in &self.docs {
@@ -197,7 +197,7 @@ impl Model {
         };
         let mut first: Option<(Vec<u8>, Vec<u8>, Option<usize>)> = None;
         for (key, positional) in self.matching(&filter_parsed)? {
-            // One document alone is not sorted, and so cannot fail to be.
+            // A single document is not sorted, so the sort cannot fail.
             let order = match names_one(filter) {
                 true => Vec::new(),
                 false => sort.key(&self.docs[&key])?,
@@ -227,7 +227,7 @@ impl Model {
                 let old = self.docs[&key].clone();
                 let after = parsed.apply(&old, positional)?;
                 let shown = after.as_ref().filter(|_| *new).unwrap_or(&old);
-                // What was written stays, though it cannot be shown.
+                // The write stays, though the result cannot be returned.
                 let value = projection.apply(shown, positional);
                 if let Some(after) = after.clone() {
                     self.write(key, Some(after), changes);
@@ -263,8 +263,8 @@ impl Model {
     }
 }
 
-/// Whether two outcomes are the same. Errors of `findAndModify` say which command met them; the model does not know
-/// what a duplicate key is called.
+/// Whether two outcomes are the same. Errors of `findAndModify` name the command; the model does not know
+/// the name of the index of a duplicate key.
 pub fn same_outcome(stored: &Outcome, modelled: &Outcome) -> bool {
     match (stored, modelled) {
         (Err((code, message)), Err((wanted, end))) => {

@@ -1,4 +1,4 @@
-//! What is done to a collection, as data: so it can be done to a store and to a model, and again.
+//! Operations on a collection, as data, so that they can be applied to a store and to a model, and repeated.
 
 use frond_bson::{Doc, DocBuf, OwnedValue};
 use frond_store::{
@@ -37,10 +37,10 @@ pub struct UpdateOp {
     pub upsert: bool,
 }
 
-/// What became of it.
+/// The outcome of an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Done {
-    /// How many, and the places and codes of errors.
+    /// How many, and the positions and codes of errors.
     Inserted(usize, Vec<(usize, i32)>),
     Updated {
         matched: u64,
@@ -73,12 +73,12 @@ pub fn names_one(filter: &Doc) -> bool {
     filter.contains_key("_id") && !filter.get_doc("_id").is_some_and(is_operator)
 }
 
-/// Does it to a store.
+/// Applies it to a store.
 pub fn run(store: &DocumentStore, ns: &Namespace, op: &Op, durability: Durability) -> Outcome {
     let context = OpContext::new();
     let natural = frond_bson::doc! {NATURAL: 1};
     let natural = Some(frond_bson::Value::Document(&natural));
-    // What names an _id goes through it.
+    // An operation that names an _id uses the index on it.
     let hint = |filter: &Doc| natural.filter(|_| !names_one(filter));
     match op {
         Op::Insert(docs) => {

@@ -1,4 +1,4 @@
-//! A collection is compared with the model: all of it, and what queries find.
+//! Compares a collection with the model: all of it, and the results of queries.
 
 use std::ops::Bound;
 
@@ -44,7 +44,7 @@ pub fn all(store: &DocumentStore, ns: &Namespace) -> Vec<DocBuf> {
     find(store, ns, &FindRequest::default()).expect("all documents")
 }
 
-/// Where two documents differ first.
+/// The first difference between two documents.
 fn difference(found: &Doc, wanted: &Doc, path: &str) -> String {
     let (mut left, mut right) = (found.iter_raw(), wanted.iter_raw());
     loop {
@@ -71,7 +71,7 @@ fn difference(found: &Doc, wanted: &Doc, path: &str) -> String {
     }
 }
 
-/// What differs between documents and those of the model.
+/// The difference between documents and those of the model.
 pub fn differences<'a>(
     found: impl Iterator<Item = &'a DocBuf>,
     wanted: impl Iterator<Item = &'a DocBuf>,
@@ -90,7 +90,7 @@ pub fn differences<'a>(
     (found != wanted).then(|| format!("{found} documents in place of {wanted}"))
 }
 
-/// The whole collection, its numbers and its soundness.
+/// Compares the whole collection and its counters, and validates it.
 pub fn check_all(store: &DocumentStore, ns: &Namespace, docs: &Docs, what: &str) {
     let found = all(store, ns);
     if let Some(wrong) = differences(found.iter(), docs.values()) {
@@ -100,7 +100,7 @@ pub fn check_all(store: &DocumentStore, ns: &Namespace, docs: &Docs, what: &str)
     let size: usize = docs.values().map(|doc| doc.len_bytes()).sum();
     let stats = store.collection_stats(ns).unwrap();
     assert_eq!(stats.count, docs.len() as u64, "{what}");
-    // Fields that an addition appended without looking are not counted until the document is written anew.
+    // Fields that an `$inc` added without reading are not counted until the document is rewritten.
     assert!(
         stats.size <= size as u64 && stats.size * 2 >= size as u64,
         "{what}: {} bytes in place of {size}",
@@ -125,7 +125,7 @@ pub fn in_parts(store: &DocumentStore, ns: &Namespace) -> usize {
     found
 }
 
-/// Nothing is amiss in what is stored.
+/// Validates the stored data.
 pub fn check_sound(store: &DocumentStore, ns: &Namespace, what: &str) {
     if store.collection_exists(ns) {
         let report = store.verify(ns).unwrap();
@@ -186,13 +186,13 @@ pub fn check_query(
             assert_eq!(counted, count, "{what}: count");
         }
         (Err(error), Err((code, _))) => assert_eq!(code, error.code().code(), "{what}"),
-        // A plan that does not have to sort does not meet the error of a sort.
+        // A plan without a sort does not raise the error of a sort.
         (Err(error), Ok(_)) if [2, 16746].contains(&error.code().code()) => {}
         (wanted, found) => panic!("{what}: {} in place of {}", brief(&found), brief(&wanted)),
     }
 }
 
-/// One document through its `_id`.
+/// One document by its `_id`.
 pub fn check_one(store: &DocumentStore, ns: &Namespace, docs: &Docs, key: &[u8], what: &str) {
     let id = match docs.get(key) {
         Some(doc) => doc.get("_id").unwrap(),

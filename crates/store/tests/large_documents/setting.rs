@@ -1,20 +1,20 @@
-//! At which sizes documents are stored in pieces, and how much is tried.
+//! The sizes from which documents are stored in parts, and the number of operations.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use frond_store::{DocumentStore, EngineOptions, LargeDocuments, StoreOptions};
 
-/// A size from which documents are stored in pieces, and the size of pieces.
+/// A size from which documents are stored in parts, and the size of a segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     pub name: &'static str,
     /// Bytes from which a document is large.
     pub threshold: usize,
-    /// Bytes of a segment, about. What is taken out of a document has four times as many.
+    /// Approximate bytes of a segment. Sub-documents of four times as many are moved out of the document.
     pub segment: usize,
 }
 
-/// Many pieces in small documents, some in middling ones, and the sizes that are used.
+/// Many segments in small documents, some in medium ones, and the default sizes.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "tiny",

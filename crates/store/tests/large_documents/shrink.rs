@@ -1,6 +1,6 @@
-//! Makes a failure small: which operations are needed for it, and which fields of theirs.
+//! Reduces a failure to the operations, and to the fields in them, that it needs.
 //!
-//! `FROND_LARGE_SHRINK=1` does so for the work beside the model, after a failure that operations alone bring about.
+//! `FROND_LARGE_SHRINK=1` enables it for comparisons with the model, after a failure that does not need a crash.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -47,7 +47,7 @@ fn fails(setting: &Setting, indexes: &[DocBuf], ops: &[Op]) -> bool {
     catch_unwind(AssertUnwindSafe(|| replay(setting, indexes, ops))).is_err()
 }
 
-/// A value without one of its parts, in every way, the larger parts first.
+/// All values with one part less, the larger parts first.
 fn smaller(value: &Value<'_>) -> Vec<OwnedValue> {
     let (Value::Document(doc) | Value::Array(doc)) = value else {
         return Vec::new();
@@ -96,7 +96,7 @@ fn doc_of(value: OwnedValue) -> Option<DocBuf> {
     }
 }
 
-/// An operation with less in it, in every way.
+/// All smaller versions of an operation.
 fn smaller_ops(op: &Op) -> Vec<Op> {
     let docs = |doc: &Doc| {
         smaller(&Value::Document(doc))
@@ -141,7 +141,7 @@ fn smaller_ops(op: &Op) -> Vec<Op> {
     found
 }
 
-/// Prints the least that fails.
+/// Prints the smallest failing case.
 pub fn shrink(setting: &Setting, indexes: &[DocBuf]) {
     if std::env::var("FROND_LARGE_SHRINK").is_err() {
         return;

@@ -1,5 +1,5 @@
 //! Tables of filters, projections, sorts, pipelines and updates: a store with documents in parts answers each like one
-//! with whole documents. What a computation looks at is told by the query language, and here is where a lie would show.
+//! with whole documents. The query language says which fields a computation requires; a missing one would show here.
 
 use frond_bson::extjson::parse;
 use frond_bson::{ArrayBuf, DocBuf, OwnedValue, doc};
@@ -11,7 +11,7 @@ use crate::queries::{brief, find, in_parts};
 use crate::setting::{SETTINGS, WHOLE};
 use crate::twins::{Twin, Twins};
 
-/// Documents whose `n` is large, small, an array, no document, and not there; and others with large parts elsewhere.
+/// Documents whose `n` is large, small, an array, a scalar or missing; and others with large parts elsewhere.
 fn documents(many: usize) -> Vec<DocBuf> {
     let ints = || {
         let mut out = DocBuf::new();
@@ -64,7 +64,7 @@ fn twins(setting: usize) -> Twins {
     twins.same("insert", |store| {
         run(store, &ns("db.c"), &insert, Durability::Logged)
     });
-    // Smaller than what is taken out, the others stay whole.
+    // Documents without a sub-document large enough stay whole.
     assert!(in_parts(&twins.other.store, &ns("db.c")) >= 6);
     twins
 }
@@ -346,7 +346,7 @@ fn pipelines() {
     for setting in 0..SETTINGS.len() {
         let twins = twins(setting);
         let mut good = 0;
-        // Of larger documents a part is enough.
+        // With larger documents a part of the cases is enough.
         let (ways, step): (&[bool], _) =
             [(&[true, false][..], 1), (&[false], 1), (&[true], 4)][setting];
         for &sorted in ways {

@@ -1,4 +1,4 @@
-//! Several threads change the same large documents: nothing is lost, and nobody sees half of an update.
+//! Several threads change the same large documents: no change is lost, and no reader sees half of an update.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -43,7 +43,7 @@ fn update(store: &DocumentStore, c: &Namespace, id: i32, change: &Doc) -> Update
         .unwrap()
 }
 
-/// The sum of a counter's keys, which must be that of its total.
+/// The sum of a counter's keys, which must equal its total.
 fn sum(doc: &Doc) -> i64 {
     let n = doc.get_doc("n").unwrap();
     let sum = n.iter().map(|(_, value)| match value {
@@ -95,7 +95,7 @@ fn counters(setting: &Setting, index: Option<DocBuf>) {
                         let mut inc = DocBuf::new();
                         let mut added = 0;
                         for _ in 0..5 {
-                            // Some keys are met by all, some are new.
+                            // Some keys are shared by all threads, some are new.
                             let range = [3, keys, keys + 20][random.below(3)];
                             let path = format!("n.k{}", random.below(range));
                             if !inc.contains_key(&path) {
@@ -168,7 +168,7 @@ fn increments_of_indexed_keys_are_counted() {
     }
 }
 
-/// What is written while an index is built gets into it, whether its segment was read or not.
+/// Writes during an index build are in the index, whether their segment had been read or not.
 #[test]
 fn an_index_is_built_while_documents_change() {
     for setting in SETTINGS {
@@ -217,10 +217,10 @@ fn an_index_is_built_while_documents_change() {
     }
 }
 
-/// A document that another one replaces while it is on its way to an update of many is tested again, although both are
-/// stored alike.
+/// A document that is replaced after an update of many found it is tested again, although both are stored
+/// alike.
 #[test]
-fn a_filter_is_asked_again_after_a_replacement() {
+fn a_filter_is_tested_again_after_a_replacement() {
     for setting in &SETTINGS[..2] {
         let options = EngineOptions::with_disk(Arc::new(MemDisk::default()));
         let store = setting.open(options).unwrap();
@@ -228,7 +228,7 @@ fn a_filter_is_asked_again_after_a_replacement() {
         let document = |id: i32, kind: i32| {
             let mut n = doc! {"kind": kind, "mark": 0, "most": 1000};
             for key in 0..setting.threshold / 6 {
-                // All differ, so that the document is written anew.
+                // All fields differ, so that the document is rewritten.
                 n.push(&format!("k{key}"), key as i32 % 100 + kind);
             }
             doc! {"_id": id, "n": n}

@@ -1,5 +1,5 @@
-//! Stores that differ in their setting alone answer alike: through indexes of every kind, in aggregations, to commands
-//! that change collections, and after them.
+//! Stores that differ only in the setting give the same results: through indexes of every kind, in aggregations, and in
+//! and after commands that change collections.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Twin {
     }
 }
 
-/// A store with whole documents, and one that is to answer like it.
+/// A store with whole documents, and one that must give the same results.
 pub struct Twins {
     pub whole: Twin,
     pub other: Twin,
@@ -60,7 +60,7 @@ pub struct Twins {
 }
 
 impl Twins {
-    /// Asks both, who must answer the same.
+    /// Runs it on both, which must return the same.
     pub fn both<T: PartialEq + Debug>(&self, what: &str, ask: impl Fn(&DocumentStore) -> T) -> T {
         let (wanted, found) = (ask(&self.whole.store), ask(&self.other.store));
         assert!(
@@ -187,7 +187,7 @@ impl Twins {
             };
             read().map_err(|error| {
                 let (code, message) = failure(&error);
-                // Of the document the parts are shown that the pipeline looks at.
+                // The documents have the fields that the pipeline requires.
                 let message = message.split("Input document").next().unwrap().to_owned();
                 (code, message)
             })
@@ -266,8 +266,8 @@ fn question(random: &mut Random, doc: &Doc, docs: &Docs, shape: Shape) -> DocBuf
 }
 
 fn path(random: &mut Random, doc: &Doc) -> String {
-    match random.place(doc) {
-        Some(place) if !place.path.is_empty() => place.path,
+    match random.field(doc) {
+        Some(field) if !field.path.is_empty() => field.path,
         _ => "n.k1".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! Random operations on documents that are there: updates with every operator, filters, projections.
+//! Random operations on stored documents: updates with every operator, filters, projections.
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, OwnedValue, Value, doc, tag};
 
@@ -6,23 +6,23 @@ use crate::model::Docs;
 use crate::operations::{Op, UpdateOp, names_one};
 use crate::values::{Random, id_of};
 
-/// How work looks like.
+/// The shape of random operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// How many different `_id`s there are.
+    /// The number of different `_id`s.
     pub ids: usize,
-    /// The size of documents is about this.
+    /// The approximate size of documents.
     pub bytes: usize,
-    /// Whether most updates change few fields, and again the same ones, so that changes pile up on each other.
+    /// Whether most updates change the same few fields, so that pending changes of one field accumulate.
     pub hot: bool,
 }
 
 /// A path in a document, with the type at its end.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct FieldAt {
     pub path: String,
     pub tag: u8,
-    /// Whether an array was passed.
+    /// Whether the path passes through an array.
     pub in_array: bool,
     pub value: OwnedValue,
 }
@@ -48,7 +48,7 @@ const EACH_OPERATOR: &[&str] = &[
     "$addToSet",
 ];
 
-/// Whether a path is another one, or leads to it.
+/// Whether two paths are equal, or one is the beginning of the other.
 fn is_conflict(path: &str, other: &str) -> bool {
     let (short, long) = match path.len() < other.len() {
         true => (path, other),
@@ -59,8 +59,8 @@ fn is_conflict(path: &str, other: &str) -> bool {
 }
 
 impl Random {
-    /// A place in a document, reached by steps into what is there.
-    pub fn place(&mut self, doc: &Doc) -> Option<Place> {
+    /// A random field of a document, at any level.
+    pub fn field(&mut self, doc: &Doc) -> Option<FieldAt> {
         let mut path = String::new();
         let mut in_array = false;
         let mut at = doc;
@@ -83,7 +83,7 @@ impl Random {
                     at = inner;
                 }
                 _ => {
-                    return Some(Place {
+                    return Some(FieldAt {
                         path,
                         tag: element.tag(),
                         in_array,
@@ -94,23 +94,23 @@ impl Random {
         }
     }
 
-    /// A place of one of these types, any without types. Seldom another one.
-    fn place_of(&mut self, doc: &Doc, tags: &[u8]) -> Option<Place> {
+    /// A field of one of these types, or of any type if there are none; rarely of another type.
+    fn field_of(&mut self, doc: &Doc, tags: &[u8]) -> Option<FieldAt> {
         for _ in 0..20 {
-            let place = self.place(doc)?;
-            if tags.is_empty() || tags.contains(&place.tag) || self.one_in(100) {
-                return Some(place);
+            let field = self.field(doc)?;
+            if tags.is_empty() || tags.contains(&field.tag) || self.one_in(100) {
+                return Some(field);
             }
         }
         None
     }
 
-    /// A path to change: one that is there, one beside it, or a new one.
+    /// A path to change: that of a field, one beside it, or a new one.
     fn path(&mut self, doc: &Doc, tags: &[u8]) -> String {
-        let Some(place) = self.place_of(doc, tags) else {
+        let Some(field) = self.field_of(doc, tags) else {
             return self.name(20);
         };
-        let mut path = place.path;
+        let mut path = field.path;
         match self.below(14) {
             0 => {
                 let name = self.name(200);
@@ -127,7 +127,7 @@ impl Random {
             _ => {}
         }
         // The operators that stand for elements of arrays.
-        if place.in_array && self.one_in(3) {
+        if field.in_array && self.one_in(3) {
             let with = self.pick(&["$[]", "$", "$[e]"]);
             let mut parts: Vec<&str> = path.split('.').collect();
             let numbers: Vec<usize> = (1..parts.len())
@@ -193,7 +193,7 @@ impl Random {
             "$pullAll" => self.list().into(),
             "$pop" => [1, -1][self.below(2)].into(),
             "$set" => match self.below(12) {
-                // What is there already, or something large.
+                // The stored value, or a large one.
                 0 => doc.path(path).map_or(OwnedValue::Null, Into::into),
                 1 | 2 => {
                     let content = self.content();
@@ -211,7 +211,7 @@ impl Random {
         }
     }
 
-    /// A document of operators, with the filters that its paths name.
+    /// A document of update operators, with the array filters that its paths name.
     fn operators(&mut self, doc: &Doc, bytes: usize) -> (DocBuf, Vec<DocBuf>) {
         let mut update = DocBuf::new();
         let mut has_filter = false;
@@ -267,11 +267,11 @@ impl Random {
     fn pipeline(&mut self, doc: &Doc) -> OwnedValue {
         let mut stages = ArrayBuf::new();
         for _ in 0..1 + self.below(2) {
-            let path = match self.place(doc) {
-                Some(place) if !self.one_in(3) => place.path,
+            let path = match self.field(doc) {
+                Some(field) if !self.one_in(3) => field.path,
                 _ => self.name(30),
             };
-            let other = self.place(doc).map_or("a".to_owned(), |place| place.path);
+            let other = self.field(doc).map_or("a".to_owned(), |field| field.path);
             let expression = match self.below(4) {
                 0 => doc! {"$literal": self.value(1)}.into(),
                 1 => doc! {"$add": [1, {"$ifNull": [format!("${other}"), 0]}]}.into(),
@@ -279,7 +279,7 @@ impl Random {
                 _ => OwnedValue::from(format!("${other}")),
             };
             if self.one_in(4) && !path.is_empty() {
-                // To the end of its place.
+                // To the end of its document.
                 stages.push(&doc! {"$unset": [&path]});
                 stages.push(&doc! {"$set": {path: {"$literal": self.value(1)}}});
                 continue;
@@ -295,7 +295,7 @@ impl Random {
         stages.into()
     }
 
-    /// A document with some field of it, or of a document in it, at the end of its place or in front.
+    /// The document with one field, at any level, moved to the end or to the front.
     fn reordered(&mut self, doc: &Doc) -> DocBuf {
         let at = 1 + self.below(doc.count().saturating_sub(1));
         let mut out = DocBuf::new();
@@ -327,8 +327,8 @@ impl Random {
 
     /// Changes a few fields of a sub-document, mostly the same few again.
     fn hot_update(&mut self, doc: &Doc) -> DocBuf {
-        let parent = match self.place(doc) {
-            Some(place) => place
+        let parent = match self.field(doc) {
+            Some(field) => field
                 .path
                 .rsplit_once('.')
                 .map(|(parent, _)| parent.to_owned()),
@@ -410,13 +410,13 @@ impl Random {
         out
     }
 
-    /// A condition on a place of a document: one that it meets, or nearly.
+    /// A condition on a field of a document: one that it meets, or almost meets.
     pub fn condition(&mut self, doc: &Doc, out: &mut DocBuf) {
-        let Some(place) = self.place(doc) else { return };
-        if out.contains_key(&place.path) {
+        let Some(field) = self.field(doc) else { return };
+        if out.contains_key(&field.path) {
             return;
         }
-        let (path, value) = (&place.path, &place.value);
+        let (path, value) = (&field.path, &field.value);
         let operator = self.pick(&["$gt", "$gte", "$lt", "$lte", "$ne"]);
         match self.below(12) {
             0..=3 => out.push(path, value),
@@ -427,7 +427,7 @@ impl Random {
             8 => out.push(path, &doc! {"$elemMatch": {"$gte": self.number()}}),
             9 => out.push(path, &doc! {"$size": self.below(4) as i32}),
             10 => {
-                // The field around it, or the array whose element it is.
+                // The field that contains it, or the array that it is an element of.
                 if let Some((front, _)) = path.rsplit_once('.')
                     && !out.contains_key(front)
                 {
@@ -468,8 +468,8 @@ impl Random {
             return out;
         }
         for _ in 0..1 + self.below(3) {
-            let Some(place) = self.place(doc) else { break };
-            let mut path = place.path;
+            let Some(field) = self.field(doc) else { break };
+            let mut path = field.path;
             if out.contains_key(&path) {
                 continue;
             }
@@ -496,10 +496,10 @@ impl Random {
 
     pub fn sort(&mut self, doc: Option<&DocBuf>) -> DocBuf {
         let mut out = DocBuf::new();
-        if let Some(place) = doc.and_then(|doc| self.place(doc))
+        if let Some(field) = doc.and_then(|doc| self.field(doc))
             && self.one_in(2)
         {
-            out.push(&place.path, [1, -1][self.below(2)]);
+            out.push(&field.path, [1, -1][self.below(2)]);
         }
         if !out.contains_key("_id") {
             out.push("_id", [1, -1][self.below(2)]);
@@ -544,7 +544,7 @@ impl Random {
         }
     }
 
-    /// Something to do.
+    /// A random operation.
     pub fn operation(&mut self, docs: &Docs, shape: Shape) -> Op {
         if let Some(doc) = self.some_doc(docs)
             && shape.hot
@@ -572,7 +572,7 @@ impl Random {
                     }
                     let mut doc = random.document(&id, bytes);
                     if random.one_in(10) {
-                        // Its place is in front, wherever a client puts it.
+                        // It is stored in front, wherever a client puts it.
                         let mut moved = DocBuf::new();
                         for element in doc.iter_raw().skip(1) {
                             moved.push_raw(&element);

@@ -1,10 +1,10 @@
-//! Random values and documents: names that are awkward, every type, sub-documents and arrays of any size.
+//! Random values and documents: unusual names, every type, sub-documents and arrays of any size.
 
 use frond_bson::{ArrayBuf, DocBuf, ObjectId, OwnedValue, Timestamp, Value};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// Names that a shredder could stumble over.
+/// Names that are difficult to divide into segments.
 const ODD_NAMES: &[&str] = &[
     "",
     "0",
@@ -39,7 +39,7 @@ const LONG_PREFIX: &str = "a_rather_long_prefix_that_all_the_keys_of_a_sub_docum
 /// A source of randomness.
 pub struct Random(pub SmallRng);
 
-/// What the values of a sub-document are.
+/// The kind of values in a sub-document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     Int64,
@@ -167,7 +167,7 @@ impl Random {
         }
     }
 
-    /// A value of which documents nest at most `depth` deep.
+    /// A value with documents nested at most `depth` deep.
     pub fn value(&mut self, depth: usize) -> OwnedValue {
         match self.below(10) {
             0 | 1 if depth > 0 => {
@@ -207,7 +207,7 @@ impl Random {
         }
     }
 
-    /// A sub-document of so many elements.
+    /// A sub-document of this many elements.
     pub fn container(&mut self, count: usize, content: Content, depth: usize) -> DocBuf {
         let duplicates = self.one_in(15);
         let counted = self.one_in(2);
@@ -258,7 +258,7 @@ impl Random {
         let parts = 1 + self.below(3);
         for part in 0..parts {
             let content = self.content();
-            // What an element takes, more or less.
+            // The approximate size of an element.
             let each = match content {
                 Content::Int64 | Content::Integers => 24,
                 Content::Numbers => 30,
@@ -320,7 +320,7 @@ impl Random {
         id_of(self.below(range))
     }
 
-    /// Sizes around a threshold: mostly near, seldom tiny or several times larger.
+    /// Sizes around a threshold: mostly near it, rarely tiny or several times larger.
     pub fn size_around(&mut self, threshold: usize) -> usize {
         match self.below(10) {
             0 | 1 => self.below(threshold / 2 + 1),
@@ -330,7 +330,7 @@ impl Random {
     }
 }
 
-/// The `_id` of number `n`. Among them are some that begin like others.
+/// The `_id` with number `n`. Some of them are prefixes of others.
 pub fn id_of(n: usize) -> OwnedValue {
     let value = n as i32;
     match n % 8 {
@@ -342,7 +342,7 @@ pub fn id_of(n: usize) -> OwnedValue {
     }
 }
 
-/// The key of a value, by which a collection is in order.
+/// The encoded key of a value, which gives the order of a collection.
 pub fn key_of(id: &Value<'_>) -> Vec<u8> {
     let mut key = Vec::new();
     frond_bson::key::encode(id, &mut key);

@@ -13,10 +13,10 @@ use crate::generate::Random;
 
 /// Documents in a collection.
 const DOCUMENTS: i32 = 40;
-/// Requests of a round; each is made in several ways.
+/// Requests of a round; each runs with several plans.
 const REQUESTS: usize = 60;
-/// Errors of sort keys: of two arrays, and of a number that is an index and a field. Which document is met first
-/// depends on the plan, and a plan that does not sort meets none.
+/// Errors of sort keys: of two arrays, and of a number that is both an index and a field. Which document is read first
+/// depends on the plan, and a plan without a sort raises none.
 const SORT_ERRORS: [i32; 2] = [2, 16746];
 
 /// A collection with indexes, its copy without, and how to name them in a failure.
@@ -97,7 +97,7 @@ pub fn round(fixture: &Fixture, seed: u64) -> u64 {
     pair.compared
 }
 
-/// Whether a hint of this index leaves no document out.
+/// Whether this index has an entry for every document.
 fn holds_all_documents(index: &DocBuf) -> bool {
     let key = index.get_doc("key").unwrap();
     let leaves_out = |kind: Value<'_>| matches!(kind, Value::String("text" | "2dsphere" | "2d"));
@@ -129,7 +129,7 @@ fn shown(found: &[DocBuf]) -> Vec<String> {
 }
 
 impl Pair<'_> {
-    /// Creates an index; some cannot be over the documents that are there.
+    /// Creates an index; some documents cannot be indexed.
     fn create(&self, index: &DocBuf) -> bool {
         self.fixture
             .store
@@ -216,7 +216,7 @@ impl Pair<'_> {
         self.projection(random, &all, known, &what);
     }
 
-    /// A part of the result: which of several documents with the same sort key it has is open.
+    /// A part of the result: it may have any of several documents with the same sort key.
     fn part(
         &mut self,
         random: &mut Random,
@@ -344,7 +344,7 @@ impl Pair<'_> {
         }
     }
 
-    /// Updates what a filter finds in both collections, and compares all that is there.
+    /// Updates the matching documents of both collections, and compares all documents.
     fn update(&mut self, random: &mut Random, known: &[String]) {
         let filter = random.filter(known, 2);
         let mut change = DocBuf::new();

@@ -4,7 +4,7 @@ use frond_bson::{ArrayBuf, Decimal128, Doc, DocBuf, ObjectId, OwnedValue, Timest
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// Names of fields at all levels. Few, so that paths meet.
+/// Names of fields at all levels. Few, so that filters and documents share paths.
 const NAMES: [&str; 3] = ["a", "b", "c"];
 /// Sub-documents and arrays are nested to this depth.
 const DEPTH: usize = 4;
@@ -110,7 +110,7 @@ impl Random {
                 out.push(name, &self.value(depth, arrays));
             }
         }
-        // A field whose name is that of an element of an array.
+        // A field with a number as its name, like an element of an array.
         if self.one_in(24) {
             out.push(self.pick(&["0", "1"]), &self.scalar());
         }
@@ -170,7 +170,7 @@ impl Random {
         path
     }
 
-    /// A path that is likely one of an index: one of `known`, or another.
+    /// A path, mostly of an index: one of `known`, or another.
     fn likely_path(&mut self, known: &[String]) -> String {
         if known.is_empty() || self.one_in(5) {
             self.path()

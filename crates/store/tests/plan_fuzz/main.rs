@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::Fixture;
 
-/// Comparisons in an ordinary run of the tests.
+/// Comparisons in a default test run.
 const COMPARISONS: u64 = 20_000;
 
 fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |value| value.parse().unwrap())
 }
 
-/// Runs rounds on all cores until enough was compared.
+/// Runs rounds on all cores until the number of comparisons is reached.
 #[test]
 fn plans_find_what_a_collection_scan_finds() {
     let wanted = setting("FROND_PLAN_FUZZ", COMPARISONS);

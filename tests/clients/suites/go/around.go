@@ -17,7 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 )
 
-// What is around documents: indexes, the catalog, files, sessions, concurrency.
+// Indexes, the catalog, files, sessions, concurrency.
 var around = []test{
 	{"indexes: create, list, use, drop", func(ctx context.Context, db *mongo.Database) {
 		c := db.Collection("items")

@@ -42,7 +42,7 @@ type Embedded struct {
 
 func decimal(text string) bson.Decimal128 { return get(bson.ParseDecimal128(text)) }
 
-// fill inserts n items; of ten, each has another tag.
+// fill inserts n items with ten different tags.
 func fill(ctx context.Context, c *mongo.Collection, n int) {
 	items := make([]item, n)
 	for i := range items {

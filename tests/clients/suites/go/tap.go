@@ -14,13 +14,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// A test gets a database that is empty.
+// A test gets an empty database.
 type test struct {
 	name string
 	body func(ctx context.Context, db *mongo.Database)
 }
 
-// problem is what a failed check panics with.
+// problem is the panic value of a failed check.
 type problem string
 
 func must(err error) {
@@ -47,7 +47,7 @@ func isTrue(ok bool, what string) {
 	}
 }
 
-// as returns the error of a kind that a call must have ended with.
+// as returns the error, which must be of this kind.
 func as[E error](err error) E {
 	var found E
 	if !errors.As(err, &found) {
@@ -56,7 +56,7 @@ func as[E error](err error) E {
 	return found
 }
 
-// explain prints what went wrong, and the lines of these files on the way there.
+// explain prints an error, and its stack frames in these files.
 func explain(found any) {
 	fmt.Printf("  # %v\n", found)
 	for _, line := range bytes.Split(debug.Stack(), []byte("\n")) {

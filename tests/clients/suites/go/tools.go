@@ -15,7 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/xoptions"
 )
 
-// The Database Tools are programs over this driver. These tests send what they send.
+// The Database Tools use this driver. These tests send the same commands.
 var tools = []test{
 	{"mongodump and mongorestore: everything comes back as it was", func(ctx context.Context, db *mongo.Database) {
 		restored := db.Client().Database("go_restored")
@@ -73,7 +73,7 @@ var tools = []test{
 	}},
 }
 
-// unfilled has the server keep a Timestamp(0, 0), as the tools do.
+// unfilled makes the server keep a Timestamp(0, 0), as the tools do.
 func unfilled(ordered bool) *options.BulkWriteOptionsBuilder {
 	bulk := options.BulkWrite().SetOrdered(ordered).SetBypassDocumentValidation(true)
 	must(xoptions.SetInternalBulkWriteOptions(bulk, "addCommandFields", bson.D{{Key: "bypassEmptyTsReplacement", Value: true}}))

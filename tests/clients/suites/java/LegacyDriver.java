@@ -287,7 +287,7 @@ public final class LegacyDriver {
             found.add(cursor.next());
         }
         Tap.equal(found, Arrays.<Object>asList(doc("_id", 0, "n", 10), doc("_id", 1, "n", 10), doc("_id", 2, "n", 10)));
-        // Without options the driver asks for all in one document.
+        // Without options the driver requests the result as one document.
         found.clear();
         for (DBObject group : c.aggregate(pipeline).results()) {
             found.add(group);

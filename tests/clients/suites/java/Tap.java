@@ -50,7 +50,7 @@ final class Tap {
                 System.out.println("not ok " + count + " - " + entry.getKey());
                 System.out.println("  # " + error);
                 for (StackTraceElement frame : error.getStackTrace()) {
-                    // The suites are in no package; what is in one is the driver's or Java's.
+                    // The suites are in no package; frames in packages belong to the driver or Java.
                     if (!frame.getClassName().contains(".") && !frame.getClassName().startsWith("Tap")) {
                         System.out.println("  #   at " + frame);
                     }

@@ -1,7 +1,7 @@
 import com.mongodb.client.MongoClient;
 import com.mongodb.client.MongoClients;
 
-/** Today's Java: the synchronous driver, and Spring Data MongoDB on top of it. */
+/** Current Java clients: the synchronous driver, and Spring Data MongoDB. */
 public final class Main {
     public static void main(String[] args) {
         try (MongoClient client = MongoClients.create(System.getenv("FROND_URI") + "/?appName=blog")) {

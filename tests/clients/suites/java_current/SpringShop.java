@@ -65,7 +65,7 @@ import org.springframework.data.mongodb.repository.config.EnableMongoRepositorie
 
 /** Spring Data MongoDB, newest, as a shop uses it: a template, repositories, auditing and locking. */
 public final class SpringShop {
-    /** Who buys. */
+    /** A customer. */
     @org.springframework.data.mongodb.core.mapping.Document("customers")
     public static class Customer {
         @Id public String id;
@@ -84,13 +84,13 @@ public final class SpringShop {
         }
     }
 
-    /** Where somebody lives. */
+    /** An address. */
     public record Address(@Indexed String city, String street) {}
 
     /** A part of an order. */
     public record Line(String sku, int count, BigDecimal price) {}
 
-    /** What is bought. */
+    /** An order. */
     @org.springframework.data.mongodb.core.mapping.Document("orders")
     @CompoundIndex(name = "customer_status", def = "{'customer': 1, 'status': -1}")
     public static class Order {
@@ -106,7 +106,7 @@ public final class SpringShop {
         public Map<String, String> notes;
     }
 
-    /** How far an order is. */
+    /** The state of an order. */
     public enum Status { NEW, PAID, SENT }
 
     /** A row of a report. */
@@ -117,11 +117,11 @@ public final class SpringShop {
         String getName();
     }
 
-    /** Where a shop is. */
+    /** A place with its location. */
     @org.springframework.data.mongodb.core.mapping.Document("places")
     public record Place(@Id String name, @GeoSpatialIndexed(type = GeoSpatialIndexType.GEO_2DSPHERE) GeoJsonPoint at) {}
 
-    /** Customers; Spring Data makes the queries of the methods' names. */
+    /** Customers; Spring Data derives the queries from the methods' names. */
     public interface Customers extends MongoRepository<Customer, String> {
         Optional<Customer> findByEmail(String email);
         List<Customer> findByAddressCityOrderByAgeDesc(String city);
@@ -155,7 +155,7 @@ public final class SpringShop {
         List<Order> findByCustomer(Customer customer);
     }
 
-    /** What Spring Boot would make by itself. */
+    /** The beans that Spring Boot would configure. */
     @Configuration
     @EnableMongoAuditing
     @EnableMongoRepositories(

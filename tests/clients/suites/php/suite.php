@@ -2,7 +2,7 @@
 
 declare(strict_types=1);
 
-// The PHP extension (libmongoc), as an online shop uses it: the raw driver, without a library on top.
+// The PHP extension (libmongoc), as an online shop uses it, without the PHP library.
 
 use MongoDB\BSON;
 use MongoDB\Driver\BulkWrite;
@@ -22,7 +22,7 @@ require __DIR__ . '/tap.php';
 
 const DATABASE = 'php';
 
-/** A product of the shop: an object of the application that stores itself. */
+/** A product of the shop: an application object that serializes itself. */
 final class Product implements BSON\Persistable
 {
     public ?BSON\ObjectId $id = null;

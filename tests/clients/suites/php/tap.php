@@ -20,7 +20,7 @@ final class Tap
         }
     }
 
-    /** The error of a class that a call must end with. */
+    /** The error of this class that a call must raise. */
     public static function raises(string $class, callable $body): Throwable
     {
         try {
@@ -58,7 +58,7 @@ final class Tap
         return $failed || !$count ? 1 : 0;
     }
 
-    /** The line of the test where the error came up. */
+    /** The line of the test that raised the error. */
     private function line(Throwable $error): int
     {
         foreach ([['file' => $error->getFile(), 'line' => $error->getLine()], ...$error->getTrace()] as $frame) {

@@ -1,4 +1,4 @@
-"""Tests for the newest PyMongo; each takes a client, and works in a database of its own name."""
+"""Tests for the newest PyMongo; each takes a client, and uses a database named after the test."""
 
 
 def fresh(client, name):

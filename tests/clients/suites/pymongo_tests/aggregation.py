@@ -1,4 +1,4 @@
-"""The aggregation stages that applications lean on."""
+"""Aggregation stages that applications use most."""
 
 from harness.tap import equal, raises, test
 from pymongo.errors import OperationFailure

@@ -76,7 +76,7 @@ def tailable_cursors(client):
     log.insert_one({"_id": 3})
     equal(next(cursor)["_id"], 3)
     log.insert_many([{"_id": n} for n in range(4, 9)])
-    # The driver hides the error 136 of a cursor whose place is gone.
+    # The driver hides error 136 of a cursor whose position was removed.
     raises(StopIteration, cursor.next)
     equal(cursor.alive, False)
     cursor = log.find(cursor_type=CursorType.TAILABLE)
@@ -97,7 +97,7 @@ def tailable_cursors(client):
 
 
 def waiting(client, count):
-    """Waits until so many getMores are seen in currentOp."""
+    """Waits until currentOp shows this many getMores."""
     for _ in range(500):
         operations = client.admin.aggregate([{"$currentOp": {}}, {"$match": {"command.getMore": {"$exists": True}}}])
         found = list(operations)
@@ -118,12 +118,12 @@ def inserts_wake_cursors_that_wait(client):
     thread = threading.Thread(target=lambda: found.append(next(cursor)["_id"]))
     thread.start()
     waiting(client, 1)
-    # The first one does not pass the filter.
+    # The first one does not match the filter.
     log.insert_one({"_id": 1})
     log.insert_one({"_id": 2})
     thread.join(20)
     equal(found, [2])
-    # Without insertions the answer is empty, and the cursor stays.
+    # Without inserts the batch is empty, and the cursor stays open.
     short = log.find(cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(10)
     equal([next(short)["_id"] for _ in range(3)], [0, 1, 2])
     raises(StopIteration, short.next)
@@ -169,7 +169,7 @@ def waiting_cursors_end(client):
     thread.join(20)
     equal(failed[0] in (175, 237, 43), True, failed)
 
-    # A client that goes away takes its cursor along.
+    # The cursor of a disconnected client is closed.
     log = database.create_collection("log4", capped=True, size=100_000)
     log.insert_one({"_id": 0})
     with raw.Connection(client.address[1]) as other:
@@ -198,6 +198,6 @@ def legacy_opcodes_tail_too(client):
         waiting(client, 1)
         log.insert_one({"_id": 2})
         equal(old.receive()[2], {"_id": 2})
-        # After a second without insertions the answer is empty.
+        # After a second without inserts the batch is empty.
         old.send(raw.message(raw.OP_GET_MORE, struct.pack("<i", 0) + name + struct.pack("<iq", 0, cursor)))
         equal(old.receive()[2], None)

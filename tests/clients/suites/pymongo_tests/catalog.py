@@ -1,4 +1,4 @@
-"""What the catalog tells of databases and collections, and the small commands about them."""
+"""Listing databases and collections, and small commands about them."""
 
 import datetime
 import uuid
@@ -38,7 +38,7 @@ def time_series_are_taken(client):
     equal(list(weather.aggregate([{"$group": {"_id": "$where", "t": {"$sum": "$t"}}}, {"$sort": {"_id": 1}}])),
           [{"_id": "x", "t": 1}, {"_id": "y", "t": 2}])
     equal(weather.delete_many({"where": "x"}).deleted_count, 1)
-    # As tools that dump and restore do.
+    # As mongodump and mongorestore do.
     equal([d["t"] for d in database["system.buckets.weather"].find(batch_size=1)], [2])
     database.command("collMod", "weather", timeseries={"granularity": "hours"}, expireAfterSeconds="off")
     equal(weather.options()["timeseries"]["granularity"], "hours")

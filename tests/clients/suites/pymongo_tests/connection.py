@@ -69,7 +69,7 @@ def server_status_has_what_mongostat_reads(client):
 
 
 class Started(CommandListener):
-    """Notes the names of commands."""
+    """Records the names of commands."""
 
     def __init__(self):
         self.names = []

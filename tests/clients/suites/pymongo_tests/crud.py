@@ -191,7 +191,7 @@ def a_document_of_fifteen_megabytes(client):
     equal(collection.find_one({"_id": 1})["blob"] == blob, True)
     collection.update_one({"_id": 1}, {"$set": {"small": 1}})
     equal(collection.find_one({"_id": 1}, {"blob": 0}), {"_id": 1, "small": 1})
-    # Two of them do not fit in one reply.
+    # Two of them do not fit into one reply.
     collection.insert_one({"_id": 2, "blob": blob})
     equal([len(d["blob"]) for d in collection.find().sort("_id", 1)], [len(blob)] * 2)
 

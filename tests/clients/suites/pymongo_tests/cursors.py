@@ -1,4 +1,4 @@
-"""Cursors: batches, ends, being killed."""
+"""Cursors: batches, exhaustion, killing."""
 
 import gc
 
@@ -53,7 +53,7 @@ def killed_cursors_are_gone(client):
     cursor.close()
     error = raises(OperationFailure, collection.database.command, "getMore", Int64(cursor_id), collection="numbers")
     equal(error.code, 43)
-    # A cursor of one collection is not one of another.
+    # A cursor cannot be used with another collection.
     cursor = collection.find().batch_size(10)
     next(cursor)
     raises(

@@ -1,4 +1,4 @@
-"""Errors: codes, names, messages and what they carry."""
+"""Errors: codes, names, messages and details."""
 
 from bson import Int64
 from harness.tap import equal, raises, test

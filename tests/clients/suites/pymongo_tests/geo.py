@@ -1,4 +1,4 @@
-"""Places: GeoJSON and legacy pairs, geospatial indexes, $near and $geoNear."""
+"""Geospatial queries: GeoJSON and legacy pairs, geospatial indexes, $near and $geoNear."""
 
 from harness.tap import equal, raises, test
 from pymongo import GEO2D, GEOSPHERE

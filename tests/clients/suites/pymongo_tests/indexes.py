@@ -1,4 +1,4 @@
-"""Collections and indexes: making, listing, using, dropping, renaming."""
+"""Collections and indexes: creating, listing, using, dropping, renaming."""
 
 from harness.tap import equal, raises, test
 from pymongo import ASCENDING, DESCENDING, IndexModel
@@ -14,7 +14,7 @@ def indexes_are_made_listed_and_dropped(client):
     equal(collection.create_index([("b", DESCENDING), ("c", ASCENDING)]), "b_-1_c_1")
     equal(collection.create_index("u", unique=True, name="only_one"), "only_one")
     equal(collection.create_indexes([IndexModel("x"), IndexModel([("y.z", -1)])]), ["x_1", "y.z_-1"])
-    # Making an index that is there changes nothing.
+    # Creating an existing index changes nothing.
     equal(collection.create_index([("a", ASCENDING)]), "a_1")
     listed = {index["name"]: index for index in collection.list_indexes()}
     equal(list(listed), ["_id_", "a_1", "b_-1_c_1", "only_one", "x_1", "y.z_-1"])

@@ -1,4 +1,4 @@
-"""Documents of very many keys: clients see them as any other."""
+"""Documents with very many keys, which clients see like any other."""
 
 import os
 import threading
@@ -28,7 +28,7 @@ def counters(count=KEYS):
 
 
 def large(number=1, **more):
-    """A document of about 1 MB, with fields before and behind what is large."""
+    """A document of about 1 MB, with fields before and after the large one."""
     return {"_id": number, "name": f"n{number}", **more, "n": counters(), "total": Int64(0), "last": [1, 2]}
 
 
@@ -215,7 +215,7 @@ def growth_beyond_16_mib_is_refused(client):
 
 @test
 def unacknowledged_updates_are_seen_by_the_next_read(client):
-    # One connection: what is read comes after what was written.
+    # On one connection reads come after the writes.
     with pymongo.MongoClient(os.environ["FROND_URI"], maxPoolSize=1) as single:
         collection = fresh(single, "large_documents").silent
         expected = large()
@@ -228,7 +228,7 @@ def unacknowledged_updates_are_seen_by_the_next_read(client):
             add(expected["n"], name)
             add(expected, "total")
             expected["name"] = str(number)
-            # This one fails, and nobody is told.
+            # This one fails without a reply.
             silent.update_one({"_id": 1}, {"$inc": {"name": 1, f"n.{name}": 1}})
             if number % 20 == 0:
                 same(collection.find_one(), expected)
@@ -288,7 +288,7 @@ def a_cursor_reads_many_large_documents_in_batches(client):
     for options in [{}, {"batch_size": 1}, {"batch_size": 7}]:
         for found, wanted in zip(collection.find(**options).sort("_id", 1), expected, strict=True):
             same(found, wanted)
-    # What is read is of one moment.
+    # A read sees one state of the document.
     cursor = collection.find(batch_size=2)
     same(next(cursor), expected[0])
     result = collection.update_many({}, {"$inc": {f"n.{key(1)}": 1}, "$unset": {f"n.{key(2)}": ""}})
@@ -328,7 +328,7 @@ def raw_bytes_are_dumped_and_restored(client):
     restored = [RawBSONDocument(one) for one in bson_stream(dumped)]
     db.restored.insert_many(restored)
     assert b"".join(db.restored.find_raw_batches()) == dumped, "other bytes"
-    # Of repeated names the first is meant, and the others stay where they are.
+    # The first of repeated names is used; the others stay where they are.
     db.dumped.update_one({"_id": 2}, {"$inc": {"n.k17": 1}})
     first = b"\x10k17\0" + (17).to_bytes(4, "little")
     assert originals[1].count(first) == 2

@@ -1,4 +1,4 @@
-"""What a driver sends to a server of MongoDB 8.0, and what people see of Frond through it."""
+"""Commands that drivers send to MongoDB 8.0, and replies that users see."""
 
 import uuid
 
@@ -34,7 +34,7 @@ def the_first_by_a_sort_is_updated_also_without_acknowledgement(client):
     silent = database.c.with_options(write_concern=pymongo.WriteConcern(w=0))
     silent.update_one({}, {"$set": {"first": True}}, sort={"a": 1})
     silent.replace_one({}, {"a": 9}, sort={"a": -1})
-    # Another connection may be faster than writes that nobody waits for.
+    # A read over another connection may overtake unacknowledged writes.
     for _ in range(1000):
         if database.c.count_documents({"$or": [{"first": True}, {"a": 9}]}) == 2:
             break

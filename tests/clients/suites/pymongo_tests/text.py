@@ -1,4 +1,4 @@
-"""Text search, metadata of documents, $jsonSchema as a query, and JavaScript, which is off."""
+"""Text search, metadata of documents, $jsonSchema as a query, and JavaScript, which is disabled."""
 
 from harness.tap import equal, raises, test
 from pymongo import TEXT

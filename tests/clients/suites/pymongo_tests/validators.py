@@ -1,4 +1,4 @@
-"""Validators: filters that documents have to pass."""
+"""Validators: filters that documents have to match."""
 
 from harness.tap import equal, raises, test
 from pymongo.errors import BulkWriteError, CollectionInvalid, OperationFailure, WriteError

@@ -1,4 +1,4 @@
-"""Views: queries with a name."""
+"""Views: named pipelines over collections."""
 
 from harness.tap import equal, raises, test
 from pymongo.errors import CollectionInvalid, OperationFailure, WriteError

@@ -306,7 +306,7 @@ fn arithmetic() {
 }
 
 #[test]
-fn places() {
+fn zones_of_the_iana_database() {
     // 2024-02-29 and 2024-07-04, 12:34:56.789Z.
     check(
         "{w: Date(1709210096789), s: Date(1720096496789), z: 'America/New_York'}",

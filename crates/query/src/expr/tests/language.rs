@@ -289,7 +289,7 @@ fn variables_of_a_command_are_evaluated_once() {
 }
 
 #[test]
-fn sizes_chance_and_what_is_off() {
+fn sizes_random_numbers_and_disabled_operators() {
     check(
         "{s: 'äb', d: {a: 1}}",
         &[

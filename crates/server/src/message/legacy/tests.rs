@@ -341,8 +341,8 @@ async fn a_find_with_options_is_explained() {
         let stats = reply.get_doc("executionStats").unwrap();
         assert_eq!(stats.get_i64("nReturned"), Some(1), "{reply:?}");
     }
-    let lacking = command(&mut server, explain(doc! {"maxScan": 5}));
-    assert_eq!(lacking.get_i32("code"), Some(238));
+    let unsupported = command(&mut server, explain(doc! {"maxScan": 5}));
+    assert_eq!(unsupported.get_i32("code"), Some(238));
     assert_eq!(server.code("test", explain(doc! {})), 40415);
 }
 
