@@ -365,7 +365,7 @@ impl Inputs {
     }
 
     /// The number of inputs.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.len()
     }
 }

@@ -24,7 +24,7 @@ impl Operator for Union {
         sink: Sink<'_>,
     ) -> Result<Pulled> {
         let seen = &mut self.seen;
-        while self.ended < inputs.len() {
+        while self.ended < inputs.count() {
             let pulled = inputs.pull_from(self.ended, cx, &mut |row| {
                 if !seen.is_new(row.key, stats)? {
                     return Ok(Flow::Continue);
