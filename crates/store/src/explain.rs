@@ -185,7 +185,8 @@ impl DocumentStore {
             planner.push("optimizationTimeMillis", 0);
             planner.push("maxIndexedOrSolutionsReached", false);
             planner.push("maxIndexedAndSolutionsReached", false);
-            planner.push("maxScansToExplodeReached", false);
+            let reached = (planned.as_ref()).is_some_and(|planned| planned.merge_limit_reached);
+            planner.push("maxScansToExplodeReached", reached);
             planner.push("prunedSimilarIndexes", false);
             let winning = query.describe(tree.root(), &describer, &Measured::default());
             planner.push("winningPlan", &winning);

@@ -2,7 +2,7 @@
 
 mod distinct;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -191,6 +191,7 @@ impl Question {
             return Ok(None);
         };
         self.bind(&collection)?;
+        let merge_limit_reached = Cell::new(false);
         let query = Query {
             filter: &self.filter,
             sort: &self.sort,
@@ -201,6 +202,7 @@ impl Question {
             by_record: collection.is_by_record(),
             by_id_only: self.by_id_only,
             distinct: self.distinct.as_deref(),
+            merge_limit_reached: &merge_limit_reached,
         };
         let trial = Trial {
             collection: &collection,
@@ -216,6 +218,7 @@ impl Question {
             snapshot,
             plan,
             question: self,
+            merge_limit_reached: merge_limit_reached.get(),
         }))
     }
 }
@@ -227,6 +230,8 @@ pub(crate) struct Planned {
     pub snapshot: Snapshot,
     pub question: Question,
     pub plan: Plan,
+    /// Whether a sort is not done by merging scans because there are too many of them.
+    pub merge_limit_reached: bool,
 }
 
 impl Planned {

@@ -164,7 +164,16 @@ fn a_scan_is_taken_apart_only_into_few_scans_and_intervals() {
             sort: Some(&sort),
             ..FindRequest::default()
         };
-        format!("{:?}", plan(&f, &c, &request)).contains("SORT_MERGE")
+        let (verbosity, context) = (Verbosity::QueryPlanner, OpContext::new());
+        let reply = f.store.explain_find(&c, &request, verbosity, &context);
+        let reply = reply.unwrap();
+        let planner = reply.get_doc("queryPlanner").unwrap();
+        let winner = format!("{:?}", planner.get_doc("winningPlan").unwrap());
+        let is_merged = winner.contains("SORT_MERGE");
+        // It says so where there would be too many.
+        let reached = planner.get_bool("maxScansToExplodeReached").unwrap();
+        assert_eq!(reached, !is_merged, "{reply:?}");
+        is_merged
     };
     for (a, b, expected) in [
         (3, 3, true),

@@ -3,6 +3,7 @@
 //! Candidates are ranked by their bounds: fields bounded to one value first, then the kind of the first range, then
 //! whether the index gives the order. Where several candidates remain, short trial runs decide.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -46,6 +47,8 @@ pub struct Query<'a> {
     pub by_id_only: bool,
     /// The path, if only its distinct values are wanted.
     pub distinct: Option<&'a str>,
+    /// Set if a sort is not done by merging scans because there are too many of them.
+    pub merge_limit_reached: &'a Cell<bool>,
 }
 
 /// A plan that could be chosen.
@@ -422,7 +425,8 @@ fn by_route(
             && !is_expanded
             // What is read without fetches is rather sorted: a merge fetches each document.
             && !reads_no_more;
-        let access = may_explode.then(|| merge::of_index(access, query.sort, &order))?;
+        let access = may_explode
+            .then(|| merge::of_index(access, query.sort, &order, query.merge_limit_reached))?;
         access.map(Box::new)
     };
     let access = IndexAccess {
@@ -632,7 +636,9 @@ pub(super) fn union(
             .collect();
         let branches = branches.into_iter().flatten().flatten();
         let branches: Vec<_> = branches.take(merge::SCANS_MAX + 1).collect();
-        if !branches.is_empty() && branches.len() <= merge::SCANS_MAX {
+        if branches.len() > merge::SCANS_MAX {
+            query.merge_limit_reached.set(true);
+        } else if !branches.is_empty() {
             let merge = merge::MergeAccess {
                 branches,
                 exploded: None,

@@ -4,6 +4,8 @@
 //! in the order of `b`, so the smallest head of all is always the next row, and nothing has to be sorted. (MongoDB calls
 //! this the explosion of a scan, and the stage `SORT_MERGE`.)
 
+use std::cell::Cell;
+
 use frond_bson::key;
 use frond_query::sort::SortSpec;
 
@@ -98,6 +100,7 @@ fn explode(
     access: &IndexAccess,
     sort: &SortSpec,
     order: &[OrderField<'_>],
+    limit_reached: &Cell<bool>,
 ) -> Option<Vec<IndexAccess>> {
     let mut order = order.to_vec();
     let mut points: Vec<&Intervals> = Vec::new();
@@ -108,7 +111,11 @@ fn explode(
         }
         let ranges = access.bounds.fields.get(points.len())?;
         scans = scans.saturating_mul(ranges.as_slice().len());
-        if !ranges.all_points() || ranges.is_none() || scans > SCANS_MAX {
+        if !ranges.all_points() || ranges.is_none() {
+            return None;
+        }
+        if scans > SCANS_MAX {
+            limit_reached.set(true);
             return None;
         }
         order.get_mut(points.len())?.is_point = true;
@@ -117,6 +124,7 @@ fn explode(
     let rest = access.bounds.fields.iter().skip(points.len());
     let intervals = rest.map(|ranges| ranges.as_slice().len()).sum::<usize>();
     if scans.saturating_mul(points.len() + intervals) > INTERVALS_MAX {
+        limit_reached.set(true);
         return None;
     }
     let mut branches = vec![IndexAccess {
@@ -149,9 +157,10 @@ pub fn of_index(
     access: &IndexAccess,
     sort: &SortSpec,
     order: &[OrderField<'_>],
+    limit_reached: &Cell<bool>,
 ) -> Option<MergeAccess> {
     let parts = OrderPart::of(sort, order)?;
-    let branches = explode(access, sort, order)?
+    let branches = explode(access, sort, order, limit_reached)?
         .into_iter()
         .map(|branch| MergeBranch {
             access: Access::Index(branch),
