@@ -198,7 +198,7 @@ impl Batch {
             (self.documents).reserve(BATCH_BYTES + REPLY_BYTES - LARGE_BATCH_BYTES);
         }
         self.documents.push(document);
-        self.room -= 1;
+        self.room = self.room.saturating_sub(1);
         match self.room {
             0 => Flow::Pause,
             _ => Flow::Continue,

@@ -254,3 +254,56 @@ fn distinct_prefers_the_index_that_reads_less() {
     let stats: &Doc = reply.get_doc("executionStats").unwrap();
     assert_eq!(stats.get_i64("totalKeysExamined"), Some(5), "{reply:?}");
 }
+
+#[test]
+fn a_union_remembers_only_documents_that_pass_and_its_scans_none() {
+    let docs: Vec<DocBuf> = (0..100)
+        .map(|i| doc! {"_id": i, "a": i % 50, "t": [i, i + 1]})
+        .collect();
+    let (f, c) = fixture(&[doc! {"key": {"t": 1}}], &docs);
+    let filter = doc! {"$or": [{"_id": {"$gte": 0}, "a": 1}, {"t": {"$gte": 10, "$lt": 20}}]};
+    let request = FindRequest {
+        filter: Some(&filter),
+        ..FindRequest::default()
+    };
+    let (verbosity, context) = (Verbosity::ExecutionStats, OpContext::new());
+    let reply = f.store.explain_find(&c, &request, verbosity, &context);
+    let reply = reply.unwrap();
+    let stats = reply.get_doc("executionStats").unwrap();
+    let fetch = stats.get_doc("executionStages").unwrap();
+    let fetch = fetch.get_doc("inputStage").unwrap();
+    let union = fetch.get_doc("inputStage").unwrap();
+    assert_eq!(union.get_str("stage"), Some("OR"), "{reply:?}");
+    let branches = union.get_array("inputStages").unwrap();
+    let mut branches = branches.values().filter_map(|branch| branch.as_doc());
+    let (by_id, by_array) = (branches.next().unwrap(), branches.next().unwrap());
+    let found = f.find_all(&c, filter.clone()).len() as i64;
+    assert_eq!(found, 2 + 11);
+    assert_eq!(by_id.get_i64("docsExamined"), Some(100));
+    assert_eq!(by_id.get_i64("nReturned"), Some(found));
+    assert_eq!(by_array.get_str("indexName"), Some("t_1"));
+    assert_eq!(by_array.get_i64("dupsTested"), Some(0));
+    let entries = by_array.get_i64("nReturned").unwrap();
+    assert_eq!(union.get_i64("dupsTested"), Some(found + entries));
+}
+
+#[test]
+fn a_sorted_cursor_is_read_to_its_end_without_its_snapshot() {
+    let docs: Vec<DocBuf> = (0..500)
+        .map(|i| doc! {"_id": i, "a": i * 7 % 500})
+        .collect();
+    let (f, c) = fixture(&[], &docs);
+    let sort = doc! {"a": 1};
+    let request = FindRequest {
+        sort: Some(&sort),
+        skip: 10,
+        show_record_id: true,
+        ..FindRequest::default()
+    };
+    let mut cursor = f.store.find(&c, &request, &OpContext::new()).unwrap();
+    let mut found = Vec::new();
+    while let Some(doc) = cursor.next().unwrap() {
+        found.push(doc.get_i64("a").unwrap());
+    }
+    assert_eq!(found, (10..500).collect::<Vec<_>>());
+}

@@ -217,14 +217,19 @@ impl Builder<'_> {
         }
     }
 
-    /// A branch of a union: its rows are fetched, and tested by the whole filter, above the union.
+    /// A branch of a union: its rows are fetched, and tested by the whole filter, above the union. Ranges of `_id` come with
+    /// their records, so they are tested below it: the union remembers only documents that pass.
     fn branch(&self, access: Access) -> Node {
         match access {
             Access::IdRange {
                 ranges, direction, ..
-            } => Node::leaf(IdScan::new(self.collection.primary, ranges, direction)),
+            } => {
+                let scan = IdScan::new(self.collection.primary, ranges, direction);
+                self.fetch(Node::leaf(scan), Some(self.filter.clone()), Part::All)
+            }
             Access::Index(access) => {
-                Node::leaf(self.scan(Arc::new(access), Emit::Keys(None), Part::Nothing))
+                let scan = self.scan(Arc::new(access), Emit::Keys(None), Part::Nothing);
+                Node::leaf(scan.with_duplicates())
             }
             other => self.access(other),
         }

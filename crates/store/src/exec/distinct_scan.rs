@@ -112,7 +112,7 @@ impl Operator for DistinctScan {
             let row = RowRef::of_key(parts.id);
             let flow = if is_null(&index.spec, parts.fields.get(start..end), *position) {
                 // Only the document shows whether the field is null or missing.
-                let record = cx.snapshot.get(cx.collection.primary, parts.id)?;
+                let record = cx.snapshot().get(cx.collection.primary, parts.id)?;
                 let record = record.ok_or_else(|| orphan(index))?;
                 is_found = false;
                 let path = &access.index.spec.fields;

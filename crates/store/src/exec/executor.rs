@@ -45,6 +45,10 @@ impl Executor {
         }
         let pulled = self.root.pull(&self.cx, sink);
         self.ended = !matches!(pulled, Ok(Pulled::Paused));
+        if self.ended || self.root.has_read_all() {
+            // A cursor with sorted rows may be idle for long.
+            self.cx.release_snapshot();
+        }
         pulled
     }
 

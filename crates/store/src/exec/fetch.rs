@@ -31,12 +31,17 @@ impl Operator for Fetch {
     ) -> Result<Pulled> {
         let reader = &self.reader;
         inputs.pull(cx, &mut |row| match row.record {
+            // A branch of a union has fetched and tested it.
+            Some(_) if !row.doc.is_empty() => {
+                stats.advanced += 1;
+                sink(row)
+            }
             Some(record) => {
                 stats.already_read += 1;
                 reader.read(cx, row, record, stats, sink)
             }
             None => {
-                let record = cx.snapshot.get(cx.collection.primary, row.key)?;
+                let record = cx.snapshot().get(cx.collection.primary, row.key)?;
                 let record = record.ok_or_else(|| {
                     corrupt("an entry of an index leads to no document; run validate")
                 })?;

@@ -3,7 +3,7 @@
 use frond_bson::DocBuf;
 
 use super::describe::{Describer, count};
-use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use super::reader::Reader;
 use crate::error::Result;
 
@@ -37,10 +37,12 @@ impl Operator for IdLookup {
             stats.works += 1;
             stats.keys_examined += 1;
             cx.spend();
-            if let Some(record) = cx.snapshot.get(cx.collection.primary, &key)? {
+            if let Some(record) = cx.snapshot().get(cx.collection.primary, &key)? {
                 let row = RowRef::of_key(&key);
-                // It is the only row, so it does not matter whether more are wanted.
-                self.reader.read(cx, row, &record, stats, sink)?;
+                let flow = self.reader.read(cx, row, &record, stats, sink)?;
+                if flow == Flow::Pause {
+                    return Ok(Pulled::Paused);
+                }
             }
         }
         Ok(Pulled::End)

@@ -127,7 +127,7 @@ impl Operator for IdScan {
                     stats.works += 1;
                     stats.keys_examined += 1;
                     stats.seeks += 1;
-                    if let Some(record) = cx.snapshot.get(cx.collection.primary, &key)?
+                    if let Some(record) = cx.snapshot().get(cx.collection.primary, &key)?
                         && IdScan::hand_on(&key, &record, *order, stats, sink)? == Flow::Pause
                     {
                         return Ok(Pulled::Paused);

@@ -69,6 +69,12 @@ impl IndexScan {
         self
     }
 
+    /// From here on a document comes once for each of its entries: what is above removes duplicates.
+    pub fn with_duplicates(mut self) -> IndexScan {
+        self.seen = None;
+        self
+    }
+
     /// `explain` shows that the rows are only counted.
     pub fn counting(mut self) -> IndexScan {
         self.counts = true;
@@ -112,7 +118,7 @@ impl Operator for IndexScan {
             index.uses().add();
         }
         let mut order_bytes = Vec::new();
-        scan.for_each(cx, stats, |key, value, fields_end, stats| {
+        let pulled = scan.for_each(cx, stats, |key, value, fields_end, stats| {
             let parts = parts_of(index, key, value, fields_end)?;
             if let Some(seen) = seen
                 && !seen.is_new(parts.id, stats)?
@@ -153,14 +159,18 @@ impl Operator for IndexScan {
                 Emit::Covered(reader) => match rebuild(cx, index, &parts)? {
                     Some(doc) => reader.test(RowRef { doc: &doc, ..row }, stats, sink)?,
                     None => {
-                        let record = cx.snapshot.get(cx.collection.primary, parts.id)?;
+                        let record = cx.snapshot().get(cx.collection.primary, parts.id)?;
                         let record = record.ok_or_else(|| orphan(index))?;
                         reader.read(cx, row, &record, stats, sink)?
                     }
                 },
             };
             Ok(flow.into())
-        })
+        })?;
+        if pulled == Pulled::End {
+            *seen = None;
+        }
+        Ok(pulled)
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {

@@ -128,7 +128,7 @@ impl KeyScan {
         mut visit: impl FnMut(&[u8], &[u8], usize, &mut OpStats) -> Result<Step>,
     ) -> Result<Pulled> {
         if let Some(range) = self.range.take() {
-            self.open(&cx.snapshot, range, stats)?;
+            self.open(cx.snapshot(), range, stats)?;
         }
         let Some(cursor) = &mut self.cursor else {
             return Ok(Pulled::End);

@@ -225,9 +225,9 @@ impl NearScan {
                 return Ok(Step::Next);
             }
             scanned.advanced += 1;
-            let record = cx.snapshot.get(cx.collection.primary, parts.id)?;
+            let record = cx.snapshot().get(cx.collection.primary, parts.id)?;
             let record = record.ok_or_else(|| orphan(index))?;
-            let documents = cx.collection.document_reader(&cx.snapshot);
+            let documents = cx.collection.document_reader(cx.snapshot());
             let doc = documents.whole(parts.id, &record)?;
             let nearest = access.near.nearest(&doc, &access.path);
             let distance = nearest.filter(|nearest| {

@@ -168,8 +168,8 @@ impl OpStats {
 pub struct ExecContext {
     /// The collection.
     pub collection: Arc<Collection>,
-    /// The snapshot that is read.
-    pub snapshot: Snapshot,
+    /// The snapshot that is read; `None` once all that the operators need has been read.
+    snapshot: Option<Snapshot>,
     limits: OpContext,
     steps: Cell<u32>,
     /// Keys and documents that a trial run may still examine; unlimited otherwise.
@@ -183,12 +183,24 @@ impl ExecContext {
     pub fn new(collection: Arc<Collection>, snapshot: Snapshot, limits: OpContext) -> ExecContext {
         ExecContext {
             collection,
-            snapshot,
+            snapshot: Some(snapshot),
             limits,
             steps: Cell::new(0),
             work_left: Cell::new(u64::MAX),
             takes_times: false,
         }
+    }
+
+    /// The snapshot that is read.
+    #[inline]
+    pub fn snapshot(&self) -> &Snapshot {
+        let held = self.snapshot.as_ref();
+        held.expect("it is released only when no operator reads any more")
+    }
+
+    /// Lets go of the snapshot, which keeps old data alive. No operator may read after that.
+    pub fn release_snapshot(&mut self) {
+        self.snapshot = None;
     }
 
     /// Called for each key or document examined; checks the limits once in a while.
@@ -255,6 +267,11 @@ pub trait Operator: Send {
     /// Adds the fields of the stage in `explain` besides those that all stages have.
     fn describe(&self, _stage: &mut DocBuf, _stats: &OpStats, _describer: &Describer<'_>) {}
 
+    /// Whether it holds all that it will hand on, so that neither it nor its inputs read any more.
+    fn has_read_all(&self) -> bool {
+        false
+    }
+
     /// Units of work, as MongoDB counts them, without the last one that meets the end: rows, and pulls on which there
     /// was none to give. `inputs` are those of its inputs.
     fn works(&self, _stats: &OpStats, inputs: u64) -> u64 {
@@ -309,6 +326,12 @@ impl Node {
         });
         self.stats.time += start.elapsed().saturating_sub(of_consumer);
         pulled
+    }
+
+    /// Whether the operator, or all that it pulls from, has read everything.
+    pub fn has_read_all(&self) -> bool {
+        let inputs = self.inputs();
+        self.operator.has_read_all() || !inputs.is_empty() && inputs.iter().all(Node::has_read_all)
     }
 
     /// The operator.

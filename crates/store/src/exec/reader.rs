@@ -126,7 +126,7 @@ impl Reader {
     ) -> Result<Flow> {
         let required =
             (self.required).get_or_init(|| RequiredFields::new(&self.query, &self.loading));
-        let documents = cx.collection.document_reader(&cx.snapshot);
+        let documents = cx.collection.document_reader(cx.snapshot());
         if let Some(test) = &self.test
             && required.filter != required.row
         {

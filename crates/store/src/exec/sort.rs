@@ -114,6 +114,10 @@ impl Operator for Sort {
         }
     }
 
+    fn has_read_all(&self) -> bool {
+        !matches!(self.state, State::Reading(_))
+    }
+
     fn works(&self, stats: &OpStats, inputs: u64) -> u64 {
         // One for the turn from reading to giving.
         inputs + 1 + stats.advanced

@@ -37,6 +37,7 @@ impl Operator for Union {
             }
             self.ended += 1;
         }
+        *seen = Seen::default();
         Ok(Pulled::End)
     }
 

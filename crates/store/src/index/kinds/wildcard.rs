@@ -625,7 +625,8 @@ mod tests {
                 true,
             ),
             (&all, doc! {"_id": 1}, &[], false),
-            (&all, doc! {"a": {"b.c": 1}}, &["\"a.b.c\" 1"], false),
+            // The entry does not tell that path from `{a: {b: {c: 1}}}`.
+            (&all, doc! {"a": {"b.c": 1}}, &["\"a.b.c\" 1"], true),
             (
                 &doc! {"key": {"a.$**": 1}},
                 doc! {"a": {"b": 1}, "ab": 2},
