@@ -281,7 +281,7 @@ impl<'a> Param<'a> {
         Param::Bytes(Cow::Borrowed(text.as_bytes()))
     }
 
-    /// The same value without a lifetime.
+    /// Copies the borrowed bytes, so that the parameter owns its value.
     pub fn into_owned(self) -> Param<'static> {
         match self {
             Param::Int4(number) => Param::Int4(number),

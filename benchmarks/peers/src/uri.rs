@@ -15,7 +15,7 @@ const POOL: usize = 8;
 /// The role when the string names none.
 const USER: &str = "postgres";
 
-/// Where a server is, and how to log in.
+/// The address of a server, with the options of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uri {
     /// The options of the connection.

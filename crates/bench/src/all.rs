@@ -13,7 +13,7 @@ use crate::system::Scheme;
 /// Command line of `frond bench all`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// What all workloads share.
+    /// The options that all workloads share.
     #[command(flatten)]
     pub common: CommonOptions,
 

@@ -33,7 +33,7 @@ pub fn show(value: Option<f64>) -> String {
     }
 }
 
-/// The same with its unit, which may be empty.
+/// Formats a figure as [`show`] does, followed by its unit, which may be empty.
 #[must_use]
 pub fn show_with_unit(value: f64, unit: &str) -> String {
     format!("{} {unit}", show(Some(value)))

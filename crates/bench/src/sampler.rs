@@ -24,7 +24,7 @@ pub struct Sampler<'a> {
     pub progress: &'a mut Progress,
     /// The server's own time so far.
     pub own_time: Duration,
-    /// What is left of the longest time that it may take.
+    /// The time that it may still run.
     pub time_left: Duration,
     /// Documents that the progress counts besides those of the meter.
     pub others: u64,

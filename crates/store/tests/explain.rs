@@ -3,28 +3,9 @@
 
 mod common;
 
-use common::{Fixture, ns};
+use common::{Fixture, ns, outline};
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_store::{FindRequest, OpContext, Verbosity};
-
-/// The stages, outermost first, as `SORT > FETCH > IXSCAN a_1`.
-fn outline(stage: &Doc) -> String {
-    let mut out = stage.get_str("stage").unwrap().to_owned();
-    if let Some(index) = stage.get_str("indexName") {
-        out = format!("{out} {index}");
-    }
-    if let Some(inner) = stage.get_doc("inputStage") {
-        out = format!("{out} > {}", outline(inner));
-    }
-    if let Some(branches) = stage.get_array("inputStages") {
-        let all: Vec<String> = branches
-            .values()
-            .filter_map(|stage| stage.as_doc().map(outline))
-            .collect();
-        out = format!("{out} > [{}]", all.join(", "));
-    }
-    out
-}
 
 fn innermost(stage: &Doc) -> &Doc {
     stage.get_doc("inputStage").map_or(stage, innermost)

@@ -29,7 +29,7 @@ use crate::uri::Uri;
 /// Replies longer than this are refused, whatever their header says.
 const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// What a read asks for while no large reply is under way.
+/// Bytes that one read requests, unless the rest of a large reply is pending.
 const READ_BYTES: usize = 16 << 10;
 
 /// A buffer for replies larger than this is freed when replies are far smaller.

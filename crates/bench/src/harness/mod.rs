@@ -47,12 +47,12 @@ pub trait Workload {
 
 /// A system that is measured.
 pub struct Target {
-    /// What reports say about it.
+    /// The description of the server in reports.
     pub server: Server,
     system: Box<dyn System>,
 }
 
-/// What all workloads of a run share.
+/// The targets, settings and stop flag that all workloads of a run share.
 pub struct Run {
     /// The targets in the order of the command line. Ratios are relative to the first.
     pub targets: Vec<Target>,
@@ -150,7 +150,7 @@ impl Run {
         }
     }
 
-    /// What is left of the longest time of a target that has used `used`.
+    /// Returns the time that a target may still run after it has run for `used`.
     #[must_use]
     pub fn time_left(&self, used: Duration) -> Duration {
         self.limit().unwrap_or(Duration::MAX).saturating_sub(used)
@@ -176,7 +176,7 @@ impl Run {
         self.wait_until_idle_or(session, 10.0)
     }
 
-    /// The same with another default, in seconds.
+    /// As [`Run::wait_until_idle`], with a default of `seconds`.
     pub fn wait_until_idle_or(&self, session: &mut dyn Session, seconds: f64) -> Result<Status> {
         let seconds = self.options.compaction_wait.unwrap_or(seconds);
         wait_until_idle(session, Duration::from_secs_f64(seconds), &|| self.go_on())
@@ -260,7 +260,7 @@ impl Target {
         (0..count).map(|_| self.connect(stop)).collect()
     }
 
-    /// What the connection string says.
+    /// Returns the defaults that the connection string sets.
     #[must_use]
     pub fn defaults(&self) -> Defaults {
         self.system.defaults()

@@ -9,7 +9,7 @@ const LOCAL: &str = "mongodb://127.0.0.1:27017/";
 /// Command line of a workload.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options<W: clap::Args> {
-    /// What all workloads share.
+    /// The options that all workloads share.
     #[command(flatten)]
     pub common: CommonOptions,
 

@@ -14,7 +14,7 @@ use super::listen::{Shared, Socket};
 /// Answers wait for each other until the client has nothing more to say, or they are this many bytes.
 const FLUSH_BYTES: usize = 64 << 10;
 
-/// What a read asks for while no large message is under way.
+/// Bytes that one read requests, unless the rest of a large message is pending.
 const READ_BYTES: usize = 16 << 10;
 
 /// Buffers larger than this are freed when they are empty and messages are far smaller.

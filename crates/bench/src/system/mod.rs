@@ -37,7 +37,7 @@ pub trait System: Send + Sync {
     /// Opens a connection. Setting `stop` ends its waits with [`crate::Error::Stopped`].
     fn connect(&self, stop: &Arc<AtomicBool>) -> Result<Box<dyn Session>>;
 
-    /// What the connection string says about databases and writes.
+    /// Returns the defaults for databases and writes that the connection string sets.
     fn defaults(&self) -> Defaults {
         Defaults::default()
     }

@@ -168,8 +168,8 @@ impl QueryCursor {
         Ok(next)
     }
 
-    /// Hands documents to `visit` until it asks for a pause, or there are none, for now or at all: then the result is
-    /// `Continue`.
+    /// Hands documents to `visit` until it returns `Pause`; the result is then `Pause`, too. Without further documents the
+    /// result is `Continue`; only a tailable cursor may have some later.
     ///
     /// # Errors
     /// As [`QueryCursor::next`].

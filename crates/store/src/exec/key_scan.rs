@@ -34,7 +34,7 @@ pub enum Step {
     Next,
     /// Seeks to the first key not below this one, in the direction of the scan.
     Seek(Vec<u8>),
-    /// Returns from the scan for now.
+    /// Return from the scan; the next call continues behind this key.
     Pause,
 }
 

@@ -148,8 +148,6 @@ pub struct OpStats {
     pub dups_tested: u64,
     /// Rows dropped because they were seen before.
     pub dups_dropped: u64,
-    /// The most bytes that it held at any time.
-    pub memory_bytes: u64,
     /// Whether it reached its end.
     pub ended: bool,
     /// The time that it and its inputs took, if times are measured.

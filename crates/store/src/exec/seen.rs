@@ -31,7 +31,6 @@ impl Seen {
             return Ok(false);
         }
         self.bytes += key.len() + SEEN_OVERHEAD_BYTES;
-        stats.memory_bytes = stats.memory_bytes.max(self.bytes as u64);
         if self.bytes > SEEN_BYTES_MAX {
             return Err(command(
                 ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,

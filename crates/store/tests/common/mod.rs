@@ -105,3 +105,22 @@ pub fn write_multikey_as_before_components(store: &DocumentStore) {
     assert!(!batch.is_empty());
     engine.commit(batch, Durability::Synced).unwrap();
 }
+
+/// The stages, outermost first, as `SORT > FETCH > IXSCAN a_1` or `OR > [IXSCAN a_1, IXSCAN b_1]`.
+pub fn outline(stage: &Doc) -> String {
+    let mut out = stage.get_str("stage").unwrap().to_owned();
+    if let Some(index) = stage.get_str("indexName") {
+        out = format!("{out} {index}");
+    }
+    if let Some(inner) = stage.get_doc("inputStage") {
+        out = format!("{out} > {}", outline(inner));
+    }
+    if let Some(branches) = stage.get_array("inputStages") {
+        let all: Vec<String> = branches
+            .values()
+            .filter_map(|stage| stage.as_doc().map(outline))
+            .collect();
+        out = format!("{out} > [{}]", all.join(", "));
+    }
+    out
+}
