@@ -85,9 +85,12 @@ impl DataFile {
         self.read_bytes.fetch_add(aligned as u64, Ordering::Relaxed);
         self.file
             .read_at(&mut buffer[..aligned], start)
-            .map_err(Error::io(format!(
-                "reading {len} bytes of {DATA_FILE} at {offset}"
-            )))?;
+            .map_err(|source| Error::Unreadable {
+                file: DATA_FILE.to_owned(),
+                offset,
+                bytes: len,
+                source,
+            })?;
         Ok(skip)
     }
 

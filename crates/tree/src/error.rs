@@ -27,6 +27,17 @@ pub enum Error {
         /// What is wrong with them.
         what: &'static str,
     },
+    /// The operating system could not read stored bytes.
+    Unreadable {
+        /// The file that holds them.
+        file: String,
+        /// Where in the file, in bytes.
+        offset: u64,
+        /// How many bytes were asked for.
+        bytes: usize,
+        /// What the system said.
+        source: io::Error,
+    },
     /// Another commit changed a guarded key after the write set's snapshot.
     Conflict {
         /// The tree of the key.
@@ -87,6 +98,12 @@ impl Error {
         move |source| Error::Io { context, source }
     }
 
+    /// Whether stored data is damaged or cannot be read. Such an error concerns some keys of one tree; the rest of the
+    /// store works.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Error::Corrupt { .. } | Error::Unreadable { .. })
+    }
+
     /// Whether the error means that the disk is full.
     pub(crate) fn is_disk_full(&self) -> bool {
         matches!(self, Error::Io { source, .. } if is_disk_full(source))
@@ -106,6 +123,12 @@ impl fmt::Display for Error {
             Error::Corrupt { file, offset, what } => {
                 write!(f, "{file} is damaged at byte {offset}: {what}")
             }
+            Error::Unreadable {
+                file,
+                offset,
+                bytes,
+                source,
+            } => write!(f, "reading {bytes} bytes of {file} at {offset}: {source}"),
             Error::Conflict { tree, .. } => {
                 write!(f, "a key of tree {} was changed by another commit", tree.0)
             }
@@ -134,7 +157,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Io { source, .. } => Some(source),
+            Error::Io { source, .. } | Error::Unreadable { source, .. } => Some(source),
             _ => None,
         }
     }

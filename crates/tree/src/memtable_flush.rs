@@ -101,7 +101,7 @@ impl Engine {
     /// Whether a flush or a checkpoint that failed may succeed later. Nothing was published then, what was
     /// written is released, and the memtables are still there.
     pub(crate) fn is_retryable(&self, error: &Error) -> bool {
-        matches!(error, Error::Io { .. } | Error::Corrupt { .. })
+        (error.is_damage() || matches!(error, Error::Io { .. }))
             && self.runs.data.failure().is_none()
     }
 

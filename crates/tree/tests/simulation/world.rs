@@ -167,7 +167,10 @@ impl World {
             let is_allowed = early || trouble == Trouble::CrashInOpen;
             assert!(is_allowed, "{trouble:?}: not opened: {error:?}");
             assert!(
-                matches!(error, Some(Error::Io { .. } | Error::Closed(_))),
+                matches!(
+                    error,
+                    Some(Error::Io { .. } | Error::Unreadable { .. } | Error::Closed(_))
+                ),
                 "{trouble:?}: {error:?}"
             );
             self.outcome.crashes += 1;
