@@ -316,7 +316,8 @@ impl World {
                         self.recover(store);
                     }
                 }
-                (Trouble::Reads | Trouble::FullData, Error::Io { .. }) => {}
+                (Trouble::Reads, Error::Unreadable { .. })
+                | (Trouble::FullData, Error::Io { .. }) => {}
                 (Trouble::Full | Trouble::Changes, Error::Io { .. } | Error::Closed(_)) => {
                     // A later success must not hide it.
                     if self.stopped(store) {
@@ -471,8 +472,8 @@ impl World {
         });
         match outcome {
             Ok(()) => {}
-            Err(Error::Io { context, .. }) if trouble == Trouble::Reads => {
-                assert!(context.contains("data.frond"), "{context}");
+            Err(Error::Unreadable { file, .. }) if trouble == Trouble::Reads => {
+                assert_eq!(file, "data.frond");
             }
             Err(error) => panic!("{trouble:?}: a reader failed: {error}"),
         }
