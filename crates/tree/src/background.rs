@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
 use crate::error::PANICKED;
@@ -12,6 +12,9 @@ use crate::{Error, Result};
 /// The pause before a flush that failed is retried, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// The pause between two steps of the work that has time.
+const UPKEEP_PAUSE: Duration = Duration::from_millis(10);
 
 /// Starts the threads of a store.
 pub(crate) fn start(engine: &Arc<Engine>) -> Result<()> {
@@ -34,9 +37,12 @@ fn run(engine: &Engine) {
     // A store that was just opened is compacted only after commits.
     let mut compacted = true;
     let mut pause: Option<Duration> = None;
+    let mut checked_at = Instant::now();
     loop {
+        let has_upkeep = engine.has_upkeep();
         let signal = match pause {
             Some(pause) => engine.flusher.pause(pause),
+            None if has_upkeep => engine.flusher.wait(Some(UPKEEP_PAUSE)),
             None => engine.flusher.wait((!compacted).then_some(IDLE_CHECK)),
         };
         if signal.stop {
@@ -45,7 +51,19 @@ fn run(engine: &Engine) {
         // A panic here would leave committers waiting for ever.
         let outcome = catch_unwind(AssertUnwindSafe(|| match signal.work || pause.is_some() {
             true => engine.flush_all().map(|()| false),
-            false => engine.compact_when_idle(&mut watch),
+            false => {
+                if has_upkeep {
+                    engine.sweep_some();
+                }
+                if has_upkeep && checked_at.elapsed() < IDLE_CHECK {
+                    return Ok(compacted);
+                }
+                checked_at = Instant::now();
+                match compacted {
+                    true => Ok(true),
+                    false => engine.compact_when_idle(&mut watch),
+                }
+            }
         }));
         pause = match outcome {
             Ok(Ok(done)) => {

@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use crate::budget::Budget;
 use crate::cache::PageCache;
-use crate::checkpoint::{Checkpointer, Position};
+use crate::checkpoint::Checkpointer;
+use crate::damage::Damage;
 use crate::data_file::{DATA_FILE, DataFile, check_block, corrupt, decode_block};
 use crate::disk::{ALIGNMENT, AlignedBuf};
 use crate::inspect::Progress;
+use crate::manifest::Position;
 use crate::memtable::MemSource;
 use crate::node::{BufferRun, Child, Internal, Subtree};
 use crate::run::{Run, RunStore};
@@ -66,6 +68,7 @@ impl Snapshot {
             data: DataFile::new(file),
             cache: PageCache::new(&budget),
             budget,
+            damage: Damage::default(),
         });
         let mut copy = Copy {
             store,
@@ -98,7 +101,7 @@ impl Snapshot {
             sequence: self.sequence,
             next_tree,
         };
-        Checkpointer::new(&copy.store).write(&trees, position)?;
+        Checkpointer::new(&copy.store).write(&trees, position, true)?;
         drop((trees, copy));
 
         let store = Store::open(target)?;

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use crate::checkpoint::Position;
 use crate::engine::Engine;
 use crate::error::PANICKED;
 use crate::flusher::Stall;
+use crate::manifest::Position;
 use crate::memtable::Memtable;
 use crate::node::{Builder, Subtree};
 use crate::worker_pool::Work;
@@ -79,6 +79,10 @@ impl Engine {
     /// lock on `working`.
     pub(crate) fn flush_sealed(&self, checkpoint_due: &mut bool) -> Result<()> {
         let mut flushed = None;
+        if self.options.inline {
+            // Without threads it must not depend on the time.
+            while self.sweep_some() {}
+        }
         loop {
             if *checkpoint_due && self.write_checkpoint()? {
                 *checkpoint_due = false;
@@ -217,7 +221,9 @@ impl Engine {
         }
         let trees = version.trees.clone();
         drop(version);
-        self.checkpointer.lock().write(&trees, position)?;
+        // A loader that begins now allocates after the free space is captured.
+        let is_alone = trees.is_only_version() && Arc::strong_count(&self.loaders) == 1;
+        self.checkpointer.lock().write(&trees, position, is_alone)?;
         if let Some(log) = self.log.get() {
             // With its log, the previous checkpoint can replace this one if it is damaged.
             let before = self

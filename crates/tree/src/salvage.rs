@@ -8,9 +8,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::backup::{COMMIT_RANGES, push};
-use crate::checkpoint::Manifest;
 use crate::disk::{Disk, OverlayDisk};
 use crate::inspect::{Inspector, Problem, ProblemKind, Progress};
+use crate::manifest::Manifest;
 use crate::node::{DEPTH_MAX, NodeRef, RunRef, SubtreeRef};
 use crate::operation::{self, Op};
 use crate::range::KeyRange;
@@ -171,10 +171,13 @@ impl Salvage<'_> {
         let problems = &self.inspector.problems;
         let both = superblocks.len() == 2 || superblock.generation == 1 && problems.is_empty();
         self.report.is_older_checkpoint |= !both;
-        let Manifest { position, pages } = manifest;
+        let Manifest {
+            position, pages, ..
+        } = manifest;
         self.target.reserve_trees(TreeId(position.next_tree));
-        for (at, len) in pages {
-            let Some(trees) = self.inspector.trees(at, len) else {
+        for page in pages {
+            let at = page.copies.at[0];
+            let Some(trees) = self.inspector.trees(&page.copies) else {
                 self.report.lost_tree_pages += 1;
                 continue;
             };

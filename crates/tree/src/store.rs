@@ -13,6 +13,7 @@ use crate::budget::Budget;
 use crate::cache::PageCache;
 use crate::checkpoint;
 use crate::commit::Durability;
+use crate::damage::Damage;
 use crate::data_file::{DATA_FILE, DataFile};
 use crate::engine::{CommitState, Counters, Engine};
 use crate::flusher::Flusher;
@@ -97,6 +98,7 @@ impl Store {
             data: DataFile::new(file),
             cache: PageCache::new(&budget),
             budget,
+            damage: Damage::default(),
         });
         disk.sync_directory()
             .map_err(Error::io("syncing the store's directory"))?;
@@ -109,7 +111,7 @@ impl Store {
         let version = Version {
             active: Arc::new(Memtable::new(size, position.log_start, &spare_blocks)),
             sealed: Vec::new(),
-            trees: Arc::new(opened.trees),
+            trees: opened.trees,
         };
         let engine = Arc::new(Engine {
             runs,
@@ -123,6 +125,8 @@ impl Store {
             checkpointer: Mutex::new(opened.checkpointer),
             flusher: Flusher::default(),
             next_tree: AtomicU32::new(position.next_tree),
+            loaders: Arc::default(),
+            sweep: Mutex::new(opened.sweep),
             counters: Counters::default(),
             failure: OnceLock::new(),
             is_closed: Mutex::new(false),
@@ -283,6 +287,12 @@ impl Store {
             memtables_flushed: figure(&engine.counters.memtables_flushed),
             checkpoints: figure(&engine.counters.checkpoints),
         }
+    }
+
+    /// The damage of metadata that was met since the store was opened, in the order in which it was met, each with its
+    /// tree if that is known. It is listed also where a second copy made up for it.
+    pub fn damaged_blocks(&self) -> Vec<(Option<TreeId>, String)> {
+        self.engine().runs.damage.list()
     }
 
     /// Makes everything durable and stops. Later commits fail; snapshots still work.

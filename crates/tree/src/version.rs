@@ -1,9 +1,11 @@
 //! Versions of the store: the live memtables, and one root per tree.
 
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use crate::memtable::Memtable;
-use crate::node::{StoredNode, Subtree};
+use crate::metadata::StoredTwice;
+use crate::node::Subtree;
 use crate::{TreeId, TreeOptions};
 
 /// Trees whose ids differ only in these low bits are in one page of the manifest.
@@ -27,6 +29,8 @@ pub(crate) struct Trees {
     len: usize,
     /// The sequence number of the last commit that created or dropped a tree.
     pub(crate) changed_at: u64,
+    /// Shared by all versions of the trees that are in memory. It comes last: when it is dropped, so are the pages.
+    alive: Arc<()>,
 }
 
 /// Up to 256 trees with adjacent ids: the unit in which a checkpoint writes them.
@@ -34,7 +38,7 @@ pub(crate) struct TreePage {
     /// In the order of ids, at least one.
     trees: Vec<(TreeId, Tree)>,
     /// Where the page is on disk, once a checkpoint has written it.
-    pub(crate) stored: OnceLock<StoredNode>,
+    pub(crate) stored: OnceLock<StoredTwice>,
 }
 
 impl Clone for TreePage {
@@ -48,14 +52,15 @@ impl Clone for TreePage {
 }
 
 impl TreePage {
-    /// A page that was read; `None` unless the ids ascend and belong together.
-    pub(crate) fn new(trees: Vec<(TreeId, Tree)>, stored: StoredNode) -> Option<TreePage> {
+    /// A page that was read; `None` unless the ids ascend and belong together. Without `stored` the next checkpoint
+    /// writes it again.
+    pub(crate) fn new(trees: Vec<(TreeId, Tree)>, stored: Option<StoredTwice>) -> Option<TreePage> {
         let first = trees.first()?.0;
         let ascend = trees.windows(2).all(|pair| pair[0].0 < pair[1].0);
         let together = trees.iter().all(|(id, _)| number(*id) == number(first));
         (ascend && together).then(|| TreePage {
             trees,
-            stored: OnceLock::from(stored),
+            stored: stored.map_or_else(OnceLock::new, OnceLock::from),
         })
     }
 
@@ -63,7 +68,7 @@ impl TreePage {
         &self.trees
     }
 
-    fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         self.trees.first().map_or(0, |(id, _)| number(*id))
     }
 
@@ -150,6 +155,14 @@ impl Trees {
             self.edit(at).trees[index].1.loading = false;
         }
         true
+    }
+
+    /// Whether no other version of the trees is in memory, such as one that a snapshot holds.
+    pub(crate) fn is_only_version(&self) -> bool {
+        let is_only = Arc::strong_count(&self.alive) == 1;
+        // What the others released is seen from here on.
+        fence(Ordering::Acquire);
+        is_only
     }
 
     /// Appends a page; false if its number is not greater than all others.

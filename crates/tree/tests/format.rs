@@ -23,9 +23,9 @@ use rand::rngs::SmallRng;
 use support::SimDisk;
 use xxhash_rust::xxh3::xxh3_64;
 
-const FORMAT_VERSION: u32 = 3;
+const FORMAT_VERSION: u32 = 4;
 /// The supported versions.
-const VERSIONS: [u32; 2] = [2, FORMAT_VERSION];
+const VERSIONS: [u32; 3] = [2, 3, FORMAT_VERSION];
 
 const CODECS: [Compression; 5] = [
     Compression::Zstd,

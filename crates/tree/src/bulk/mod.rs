@@ -84,6 +84,8 @@ pub struct BulkLoader {
     spare: Vec<Vec<u8>>,
     /// Set when the load failed or was stopped: then it cannot be finished.
     broken: bool,
+    /// Counts the loaders; dropped after everything that holds space.
+    alive: Option<Arc<()>>,
 }
 
 /// What is gathered for one tree.
@@ -180,6 +182,7 @@ impl Store {
             used: 0,
             spare: Vec::new(),
             broken: false,
+            alive: Some(engine.loaders.clone()),
         })
     }
 
@@ -290,7 +293,10 @@ impl BulkLoader {
             let leaves = load.done.pop().map_or_else(Vec::new, |run| run.parts);
             (load.tree, leaves)
         });
-        self.store.engine().install(leaves.collect())
+        let leaves = leaves.collect();
+        // What is left belongs to the trees.
+        self.alive = None;
+        self.store.engine().install(leaves)
     }
 }
 

@@ -257,14 +257,27 @@ impl NodeRef {
 /// Reads the nodes of a store while it is opened, and claims their extents.
 pub(crate) struct Decoder<'a> {
     pub(crate) store: &'a Arc<RunStore>,
+    /// Whether the free space is known, so that nodes stay where they are. Otherwise all extents are claimed, and the
+    /// nodes are to be written again.
+    has_map: bool,
     /// Runs that were read already: siblings may share one.
     runs: HashMap<u64, Arc<Run>>,
 }
 
 impl<'a> Decoder<'a> {
+    /// For a store of an older format.
     pub(crate) fn new(store: &'a Arc<RunStore>) -> Decoder<'a> {
         Decoder {
             store,
+            has_map: false,
+            runs: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn with_map(store: &'a Arc<RunStore>) -> Decoder<'a> {
+        Decoder {
+            store,
+            has_map: true,
             runs: HashMap::new(),
         }
     }
@@ -312,7 +325,10 @@ impl<'a> Decoder<'a> {
             children,
             runs,
             next_number: node.next_number,
-            stored: OnceLock::from(StoredNode { extent, len }),
+            stored: match self.has_map {
+                true => OnceLock::from(StoredNode { extent, len }),
+                false => OnceLock::new(),
+            },
         })
     }
 
@@ -328,9 +344,14 @@ impl<'a> Decoder<'a> {
         Ok(handle)
     }
 
+    /// Claims the extent of a block that has one of its own.
+    pub(crate) fn claim_block(&self, offset: u64, len: u32) -> Result<Arc<Extent>> {
+        self.claim(offset, u64::from(len).next_multiple_of(ALIGNMENT as u64))
+    }
+
     /// Claims the extent of a block that has one of its own, and reads its payload.
-    pub(crate) fn block(&self, offset: u64, len: u32) -> Result<(Arc<Extent>, Vec<u8>)> {
-        let extent = self.claim(offset, u64::from(len).next_multiple_of(ALIGNMENT as u64))?;
+    fn block(&self, offset: u64, len: u32) -> Result<(Arc<Extent>, Vec<u8>)> {
+        let extent = self.claim_block(offset, len)?;
         let payload = self
             .store
             .data
@@ -340,7 +361,11 @@ impl<'a> Decoder<'a> {
 
     /// Takes an extent out of the free space.
     fn claim(&self, offset: u64, len: u64) -> Result<Arc<Extent>> {
-        let claimed = self.store.data.space.claim(offset, len);
+        let space = &self.store.data.space;
+        let claimed = match self.has_map {
+            true => space.adopt(offset, len),
+            false => space.claim(offset, len),
+        };
         claimed.ok_or_else(|| {
             corrupt(
                 offset,

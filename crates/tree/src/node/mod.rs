@@ -92,6 +92,12 @@ impl Internal {
         }
     }
 
+    /// Offset and length of the node's block, if it is on disk.
+    pub(crate) fn place(&self) -> Option<(u64, u32)> {
+        let stored = self.stored.get()?;
+        Some((stored.extent.offset, stored.len))
+    }
+
     /// The child that holds `key`.
     pub(crate) fn child_of(&self, key: &[u8]) -> usize {
         self.children

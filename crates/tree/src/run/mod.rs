@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::budget::Budget;
 use crate::cache::PageCache;
+use crate::damage::Damage;
 use crate::data_file::{DataFile, corrupt};
 use crate::page::Page;
 use crate::run_index::RunIndex;
@@ -27,6 +28,8 @@ pub(crate) struct RunStore {
     pub(crate) data: DataFile,
     pub(crate) cache: PageCache,
     pub(crate) budget: Arc<Budget>,
+    /// The damage that was met.
+    pub(crate) damage: Damage,
 }
 
 /// The metadata of a run that is kept in its parent.

@@ -1,0 +1,29 @@
+//! Work that has time: the flusher does a little of it whenever it has nothing to flush.
+
+use crate::engine::Engine;
+
+/// Nodes that are read at a time.
+const NODES: usize = 64;
+
+impl Engine {
+    /// Whether there is any.
+    pub(crate) fn has_upkeep(&self) -> bool {
+        self.sweep.lock().is_some()
+    }
+
+    /// Continues the search for used space that nothing refers to. False if there is nothing more to search.
+    pub(crate) fn sweep_some(&self) -> bool {
+        let mut sweep = self.sweep.lock();
+        let Some(running) = sweep.as_mut() else {
+            return false;
+        };
+        match running.step(&self.runs, NODES) {
+            Ok(false) => return true,
+            Ok(true) => {}
+            // What is used below the damage is not known, so the space stays as it is; the next open tries again.
+            Err(error) => self.runs.damage.note(None, &error),
+        }
+        *sweep = None;
+        false
+    }
+}
