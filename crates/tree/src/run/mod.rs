@@ -7,16 +7,17 @@
 mod cursor;
 mod writer;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::budget::Budget;
 use crate::cache::PageCache;
+use crate::damage::DamageRegistry;
 use crate::data_file::{DataFile, corrupt};
 use crate::page::Page;
 use crate::run_index::RunIndex;
 use crate::space::Extent;
-use crate::{Result, filter};
+use crate::{Error, Result, filter};
 pub(crate) use cursor::{Fetch, PartsCursor};
 pub(crate) use writer::RunWriter;
 
@@ -27,6 +28,7 @@ pub(crate) struct RunStore {
     pub(crate) data: DataFile,
     pub(crate) cache: PageCache,
     pub(crate) budget: Arc<Budget>,
+    pub(crate) damage: Arc<DamageRegistry>,
 }
 
 /// The metadata of a run that is kept in its parent.
@@ -67,6 +69,9 @@ pub(crate) struct Run {
     /// Pinned on first use, unless the budget has no room.
     index: OnceLock<Arc<RunIndex>>,
     filter: OnceLock<Arc<[u8]>>,
+    /// Whether a page or the index could not be read, and whether the filter could not.
+    is_damaged: AtomicBool,
+    lacks_filter: AtomicBool,
 }
 
 impl Run {
@@ -79,12 +84,26 @@ impl Run {
             store: store.clone(),
             index: OnceLock::new(),
             filter: OnceLock::new(),
+            is_damaged: AtomicBool::new(false),
+            lacks_filter: AtomicBool::new(false),
         })
     }
 
     /// The files and caches of the run.
     pub(crate) fn store(&self) -> &RunStore {
         &self.store
+    }
+
+    /// Whether a read of a page or of the index has failed.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Relaxed)
+    }
+
+    /// Remembers that the run is damaged, if that is what the error says.
+    fn note(&self, error: &Error) {
+        if error.is_damage() {
+            self.is_damaged.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Whether the run's key range overlaps `lower..upper`; `None` is no upper bound.
@@ -104,9 +123,10 @@ impl Run {
         let (pages, end) = (self.info.pages, self.info.index_at);
         let len = self.info.index_len as usize;
         let decode = |payload: &[u8]| RunIndex::decode(payload, pages, end);
-        let index = self.store.data.read_block(offset, len, decode)?;
-        let index =
-            Arc::new(index.ok_or_else(|| corrupt(offset, "the index of a run is malformed"))?);
+        let read = self.store.data.read_block(offset, len, decode);
+        let malformed = || corrupt(offset, "the index of a run is malformed");
+        let index = read.and_then(|index| index.ok_or_else(malformed));
+        let index = Arc::new(index.inspect_err(|error| self.note(error))?);
         if !self.pin(&self.index, &index, index.bytes()) {
             self.store.cache.insert_index(self.id, index.clone());
         }
@@ -150,8 +170,9 @@ impl Run {
         let (at, len) = index.block(page);
         let offset = self.extent.offset + u64::from(at);
         let data = &self.store.data;
-        let decoded = data.read_block(offset, len as usize, Page::decode)?;
-        let decoded = Arc::new(decoded.map_err(|what| corrupt(offset, what))?);
+        let read = data.read_block(offset, len as usize, Page::decode);
+        let decoded = read.and_then(|page| page.map_err(|what| corrupt(offset, what)));
+        let decoded = Arc::new(decoded.inspect_err(|error| self.note(error))?);
         self.cache_page(page, &decoded);
         Ok(decoded)
     }
@@ -170,14 +191,29 @@ impl Run {
         cache.insert_page(self.id, page as u32, decoded.clone());
     }
 
-    /// The page and index of a key's message, if the run has one.
-    pub(crate) fn get(&self, key: &[u8], hash: u64) -> Result<Option<(Arc<Page>, usize)>> {
+    /// The page and index of a key's message, if the run has one. A filter that cannot be read is reported to `note`,
+    /// and the run is searched without it.
+    pub(crate) fn get(
+        &self,
+        key: &[u8],
+        hash: u64,
+        note: impl FnOnce(&Error),
+    ) -> Result<Option<(Arc<Page>, usize)>> {
         if key < &*self.info.min_key || key > &*self.info.max_key {
             return Ok(None);
         }
         let passes = match self.filter.get() {
             Some(filter) => filter::may_contain(filter, hash),
-            None => filter::may_contain(&self.filter()?, hash),
+            None if self.lacks_filter.load(Ordering::Relaxed) => true,
+            None => match self.filter() {
+                Ok(filter) => filter::may_contain(&filter, hash),
+                Err(error) if error.is_damage() => {
+                    self.lacks_filter.store(true, Ordering::Relaxed);
+                    note(&error);
+                    true
+                }
+                Err(error) => return Err(error),
+            },
         };
         if !passes {
             return Ok(None);
