@@ -30,6 +30,25 @@ pub struct Damage {
     pub found: SystemTime,
 }
 
+impl Damage {
+    /// The block that an error names; `None` if it is not one of damage.
+    pub(crate) fn new(tree: Option<TreeId>, error: &Error) -> Option<Damage> {
+        let (file, offset) = match error {
+            Error::Corrupt { file, offset, .. } | Error::Unreadable { file, offset, .. } => {
+                (file.clone(), *offset)
+            }
+            _ => return None,
+        };
+        Some(Damage {
+            tree,
+            file,
+            offset,
+            what: error.to_string(),
+            found: SystemTime::now(),
+        })
+    }
+}
+
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)?;
@@ -68,24 +87,14 @@ impl DamageRegistry {
 
     /// Records the block that an error names, if the error is one of damage.
     pub(crate) fn note(&self, tree: Option<TreeId>, error: &Error) {
-        let (file, offset) = match error {
-            Error::Corrupt { file, offset, .. } | Error::Unreadable { file, offset, .. } => {
-                (file.clone(), *offset)
-            }
-            _ => return,
+        let Some(damage) = Damage::new(tree, error) else {
+            return;
         };
-        let key = (file, offset);
+        let key = (damage.file.clone(), damage.offset);
         let mut blocks = self.blocks.lock();
         if blocks.len() >= LISTED_MAX || blocks.contains_key(&key) {
             return;
         }
-        let damage = Damage {
-            tree,
-            file: key.0.clone(),
-            offset,
-            what: error.to_string(),
-            found: SystemTime::now(),
-        };
         blocks.insert(key, damage.clone());
         drop(blocks);
         self.listener.damage_found(&damage);

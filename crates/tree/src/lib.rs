@@ -27,6 +27,7 @@
 
 mod background;
 mod backup;
+mod block_check;
 mod budget;
 mod buffers;
 mod bulk;

@@ -119,6 +119,34 @@ impl Run {
         if let Some(index) = self.store.cache.index(self.id) {
             return Ok(index);
         }
+        let index = Arc::new(self.read_index()?);
+        if !self.pin(&self.index, &index, index.bytes()) {
+            self.store.cache.insert_index(self.id, index.clone());
+        }
+        Ok(index)
+    }
+
+    /// Reads all blocks of the run from the disk, and calls `failed` for each that cannot be read.
+    pub(crate) fn check_blocks(&self, mut failed: impl FnMut(Error)) {
+        let data = &self.store.data;
+        match self.read_index() {
+            Ok(index) => {
+                for page in 0..index.pages() {
+                    if let Err(error) = self.read_page(&index, page) {
+                        failed(error);
+                    }
+                }
+            }
+            Err(error) => failed(error),
+        }
+        let (offset, len) = self.filter_block();
+        if let Err(error) = data.read_block(offset, len, |_| ()) {
+            failed(error);
+        }
+    }
+
+    /// Reads the index from the disk.
+    fn read_index(&self) -> Result<RunIndex> {
         let offset = self.extent.offset + u64::from(self.info.index_at);
         let (pages, end) = (self.info.pages, self.info.index_at);
         let len = self.info.index_len as usize;
@@ -126,11 +154,22 @@ impl Run {
         let read = self.store.data.read_block(offset, len, decode);
         let malformed = || corrupt(offset, "the index of a run is malformed");
         let index = read.and_then(|index| index.ok_or_else(malformed));
-        let index = Arc::new(index.inspect_err(|error| self.note(error))?);
-        if !self.pin(&self.index, &index, index.bytes()) {
-            self.store.cache.insert_index(self.id, index.clone());
-        }
-        Ok(index)
+        index.inspect_err(|error| self.note(error))
+    }
+
+    /// Reads a page from the disk.
+    fn read_page(&self, index: &RunIndex, page: usize) -> Result<Page> {
+        let (at, len) = index.block(page);
+        let offset = self.extent.offset + u64::from(at);
+        let read = (self.store.data).read_block(offset, len as usize, Page::decode);
+        let page = read.and_then(|page| page.map_err(|what| corrupt(offset, what)));
+        page.inspect_err(|error| self.note(error))
+    }
+
+    /// Offset and length of the filter's block.
+    fn filter_block(&self) -> (u64, usize) {
+        let at = u64::from(self.info.index_at) + u64::from(self.info.index_len);
+        (self.extent.offset + at, self.info.filter_len as usize)
     }
 
     fn filter(&self) -> Result<Arc<[u8]>> {
@@ -140,11 +179,9 @@ impl Run {
         if let Some(filter) = self.store.cache.filter(self.id) {
             return Ok(filter);
         }
-        let at = u64::from(self.info.index_at) + u64::from(self.info.index_len);
-        let len = self.info.filter_len as usize;
+        let (offset, len) = self.filter_block();
         let data = &self.store.data;
-        let filter: Arc<[u8]> =
-            data.read_block(self.extent.offset + at, len, |payload| payload.into())?;
+        let filter: Arc<[u8]> = data.read_block(offset, len, |payload| payload.into())?;
         if !self.pin(&self.filter, &filter, filter.len()) {
             self.store.cache.insert_filter(self.id, filter.clone());
         }
@@ -167,12 +204,7 @@ impl Run {
         if let Some(page) = self.cached_page(page) {
             return Ok(page);
         }
-        let (at, len) = index.block(page);
-        let offset = self.extent.offset + u64::from(at);
-        let data = &self.store.data;
-        let read = data.read_block(offset, len as usize, Page::decode);
-        let decoded = read.and_then(|page| page.map_err(|what| corrupt(offset, what)));
-        let decoded = Arc::new(decoded.inspect_err(|error| self.note(error))?);
+        let decoded = Arc::new(self.read_page(index, page)?);
         self.cache_page(page, &decoded);
         Ok(decoded)
     }
