@@ -10,7 +10,6 @@ use std::sync::Arc;
 use crate::budget::Budget;
 use crate::cache::PageCache;
 use crate::checkpoint::Checkpointer;
-use crate::damage::Damage;
 use crate::data_file::{DATA_FILE, DataFile, check_block, corrupt, decode_block};
 use crate::disk::{ALIGNMENT, AlignedBuf};
 use crate::inspect::Progress;
@@ -68,7 +67,7 @@ impl Snapshot {
             data: DataFile::new(file),
             cache: PageCache::new(&budget),
             budget,
-            damage: Damage::default(),
+            damage: self.version.damage.clone(),
         });
         let mut copy = Copy {
             store,

@@ -142,7 +142,7 @@ impl Engine {
         self.version.store(Arc::new(Version {
             active: Arc::new(Memtable::new(size, log_start, &self.spare_blocks)),
             sealed,
-            trees: version.trees.clone(),
+            ..Version::clone(&version)
         }));
         self.runs.cache.share();
         self.flusher.wake();
@@ -201,9 +201,9 @@ impl Engine {
             sealed.pop();
         }
         self.version.store(Arc::new(Version {
-            active: version.active.clone(),
             sealed,
             trees: Arc::new(trees),
+            ..Version::clone(&version)
         }));
     }
 

@@ -27,6 +27,7 @@
 
 mod background;
 mod backup;
+mod block_check;
 mod budget;
 mod buffers;
 mod bulk;
@@ -86,6 +87,7 @@ pub use bulk::{BulkLoader, Duplicates, Watcher};
 pub use commit::Durability;
 pub use compress::Compression;
 pub use cursor::Cursor;
+pub use damage::{Damage, EventListener, NoListener};
 pub use error::{Error, Result};
 pub use identity_hasher::IdentityHasher;
 pub use inspect::{Problem, ProblemKind, Progress};

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
+use crate::data_file::DATA_FILE;
 use crate::engine::Engine;
 use crate::error::PANICKED;
 use crate::flusher::Stall;
@@ -223,6 +224,9 @@ impl Engine {
         drop(version);
         // A loader that begins now allocates after the free space is captured.
         let is_alone = trees.is_only_version() && Arc::strong_count(&self.loaders) == 1;
+        // Before extents that were released can be used again.
+        let space = &self.runs.data.space;
+        (self.runs.damage).forget_unused(DATA_FILE, |offset| space.is_used(offset));
         self.checkpointer.lock().write(&trees, position, is_alone)?;
         if let Some(log) = self.log.get() {
             // With its log, the previous checkpoint can replace this one if it is damaged.

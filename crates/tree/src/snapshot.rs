@@ -97,7 +97,9 @@ impl Snapshot {
                 return Ok(lookup.finish());
             }
         }
-        search(root, key, &mut lookup)?;
+        let damage = &self.version.damage;
+        let note = |error: &Error| damage.note(Some(tree), error);
+        search(root, key, &mut lookup, note).inspect_err(note)?;
         Ok(lookup.finish())
     }
 
@@ -138,11 +140,17 @@ impl Snapshot {
     }
 }
 
-/// Walks one path from a root and passes the messages of the key to `lookup`.
-fn search(root: &Subtree, key: &[u8], lookup: &mut Lookup<'_>) -> Result<()> {
+/// Walks one path from a root and passes the messages of the key to `lookup`. What is damaged but not needed is
+/// reported to `note`.
+fn search(
+    root: &Subtree,
+    key: &[u8],
+    lookup: &mut Lookup<'_>,
+    note: impl Fn(&Error),
+) -> Result<()> {
     let hash = filter::hash(key);
     let visit = |run: &Run, lookup: &mut Lookup<'_>| -> Result<bool> {
-        let Some((page, index)) = run.get(key, hash)? else {
+        let Some((page, index)) = run.get(key, hash, &note)? else {
             return Ok(false);
         };
         let (kind, value) = page.message(index);

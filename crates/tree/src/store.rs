@@ -13,7 +13,7 @@ use crate::budget::Budget;
 use crate::cache::PageCache;
 use crate::checkpoint;
 use crate::commit::Durability;
-use crate::damage::Damage;
+use crate::damage::{Damage, DamageRegistry};
 use crate::data_file::{DATA_FILE, DataFile};
 use crate::engine::{CommitState, Counters, Engine};
 use crate::flusher::Flusher;
@@ -98,7 +98,7 @@ impl Store {
             data: DataFile::new(file),
             cache: PageCache::new(&budget),
             budget,
-            damage: Damage::default(),
+            damage: Arc::new(DamageRegistry::new(options.listener.clone())),
         });
         disk.sync_directory()
             .map_err(Error::io("syncing the store's directory"))?;
@@ -112,6 +112,7 @@ impl Store {
             active: Arc::new(Memtable::new(size, position.log_start, &spare_blocks)),
             sealed: Vec::new(),
             trees: opened.trees,
+            damage: runs.damage.clone(),
         };
         let engine = Arc::new(Engine {
             runs,
@@ -289,9 +290,9 @@ impl Store {
         }
     }
 
-    /// The damage of metadata that was met since the store was opened, in the order in which it was met, each with its
-    /// tree if that is known. It is listed also where a second copy made up for it.
-    pub fn damaged_blocks(&self) -> Vec<(Option<TreeId>, String)> {
+    /// The damaged blocks that this process has met and that are still in use, by file and offset. Reads that need such
+    /// a block fail; what is written meanwhile to its keys is kept above it. [`Store::verify`] finds all of them.
+    pub fn damage(&self) -> Vec<Damage> {
         self.engine().runs.damage.list()
     }
 

@@ -167,7 +167,7 @@ fn one_damaged_copy_of_any_metadata_costs_nothing() {
         for tree in [1, 2, 300, 600] {
             check(&store, TreeId(tree), 0..600);
         }
-        let is_first = !store.damaged_blocks().is_empty();
+        let is_first = !store.damage().is_empty();
         fill(&store, TreeId(300), 600..700);
         store.close().unwrap();
         drop(store);
