@@ -53,7 +53,7 @@ fn run(engine: &Engine) {
             true => engine.flush_all().map(|()| false),
             false => {
                 if has_upkeep {
-                    engine.sweep_some();
+                    engine.do_upkeep();
                 }
                 if has_upkeep && checked_at.elapsed() < IDLE_CHECK {
                     return Ok(compacted);

@@ -16,6 +16,8 @@ use crate::inspect::Progress;
 use crate::manifest::Position;
 use crate::memtable::MemSource;
 use crate::node::{BufferRun, Child, Internal, Subtree};
+use crate::node_memory::NodeMemory;
+use crate::orphans::Orphans;
 use crate::run::{Run, RunStore};
 use crate::run_index::RunIndex;
 use crate::snapshot::Snapshot;
@@ -68,6 +70,8 @@ impl Snapshot {
             cache: PageCache::new(&budget),
             budget,
             damage: self.version.damage.clone(),
+            nodes: NodeMemory::default(),
+            orphans: Orphans::default(),
         });
         let mut copy = Copy {
             store,
@@ -169,7 +173,7 @@ impl Copy {
         let node = match subtree {
             Subtree::Empty => return Ok(Subtree::Empty),
             Subtree::Leaf(run) => return Ok(Subtree::Leaf(self.run(run)?)),
-            Subtree::Internal(node) => node,
+            Subtree::Internal(node) => node.load()?,
         };
         let mut children = Vec::with_capacity(node.children.len());
         for child in &node.children {
@@ -187,7 +191,7 @@ impl Copy {
                 ..run.clone()
             });
         }
-        Ok(Subtree::Internal(Arc::new(copied)))
+        Ok(Subtree::internal(copied))
     }
 
     /// The copy of a run: the same offset in the new file.

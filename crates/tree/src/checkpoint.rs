@@ -14,7 +14,7 @@ use crate::manifest::{
     read_superblock,
 };
 use crate::metadata::{Copies, StoredTwice};
-use crate::node::{Decoder, NodeWriter};
+use crate::node::{Decoder, KnownRuns, NodeWriter, Subtree, SubtreeRef};
 use crate::run::RunStore;
 use crate::sweep::{Reach, Sweep};
 use crate::version::{Tree, TreePage, Trees};
@@ -98,6 +98,7 @@ impl Checkpointer {
         self.durable = self.unconfirmed.pop();
         self.unconfirmed.clear();
         data.space.checkpoint_durable();
+        self.store.nodes.make_room(&self.store.budget);
         data.cut()
     }
 
@@ -242,13 +243,15 @@ fn open_with_map(
         map: adopt(map)?,
     });
     let mut trees = Trees::default();
-    let mut decoder = Decoder::with_map(store);
     for PageRef { copies, .. } in &manifest.pages {
         let (payload, is_sound) = copies.read(store)?;
         let stored = adopt(*copies)?;
         // A page with a damaged copy is written again by the next checkpoint.
         let stored = is_sound.then_some(stored);
-        push_page(&mut trees, &mut decoder, copies, &payload, stored)?;
+        let mut known = KnownRuns::new(store, copies.at[0]);
+        push_page(&mut trees, copies, &payload, stored, |root| {
+            known.subtree(root, u32::MAX)
+        })?;
     }
     opened.trees = Arc::new(trees);
     if !is_exact {
@@ -291,7 +294,9 @@ fn read_older(store: &Arc<RunStore>, newest: &Superblock, manifest: &Manifest) -
     for PageRef { copies, .. } in &manifest.pages {
         claimed.push(decoder.claim_block(copies.at[0], copies.len)?);
         let (payload, _) = copies.read(store)?;
-        push_page(&mut trees, &mut decoder, copies, &payload, None)?;
+        push_page(&mut trees, copies, &payload, None, |root| {
+            decoder.subtree(root, copies.at[0], 0)
+        })?;
     }
     // Only now may these be reused, after the next checkpoint.
     drop(claimed);
@@ -300,14 +305,14 @@ fn read_older(store: &Arc<RunStore>, newest: &Superblock, manifest: &Manifest) -
 
 fn push_page(
     trees: &mut Trees,
-    decoder: &mut Decoder<'_>,
     copies: &Copies,
     payload: &[u8],
     stored: Option<StoredTwice>,
+    mut follow: impl FnMut(SubtreeRef) -> Result<Subtree>,
 ) -> Result<()> {
     let mut read = Vec::new();
     for tree in parse_page(payload).ok_or_else(|| malformed(copies))? {
-        let root = decoder.subtree(tree.root, copies.at[0], 0)?;
+        let root = follow(tree.root)?;
         let (options, loading) = (tree.options, tree.loading);
         let tree_read = Tree {
             options,

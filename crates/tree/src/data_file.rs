@@ -197,6 +197,11 @@ impl DataFile {
     }
 }
 
+/// The length of the extent of a block that has one of its own.
+pub(crate) fn block_extent(len: u32) -> u64 {
+    u64::from(len).next_multiple_of(ALIGNMENT as u64)
+}
+
 /// The error for a damaged block of the data file.
 pub(crate) fn corrupt(offset: u64, what: &'static str) -> Error {
     Error::Corrupt {

@@ -68,6 +68,12 @@ pub(crate) struct Engine {
     pub(crate) is_closed: Mutex<bool>,
 }
 
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.runs.orphans.close();
+    }
+}
+
 /// Counters of what the store did since it was opened.
 #[derive(Default)]
 pub(crate) struct Counters {

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::data_file::{DATA_FILE, DataFile, decode_block};
+use crate::data_file::{DATA_FILE, DataFile, block_extent, decode_block};
 use crate::disk::{ALIGNMENT, AlignedBuf, Disk};
 use crate::free_map::{DATA_START, FreeMap};
 use crate::manifest::{self, Manifest, Superblock, TreeRef};
@@ -362,11 +362,6 @@ impl<'a> Inspector<'a> {
             }
         }
     }
-}
-
-/// The length of the extent of a block that has one of its own.
-pub(crate) fn block_extent(len: u32) -> u64 {
-    u64::from(len).next_multiple_of(ALIGNMENT as u64)
 }
 
 /// A run in memory, as its extent holds it.

@@ -19,6 +19,9 @@ use crate::{Error, Result, TreeId};
 /// Bytes that idle compaction may write for each byte that was flushed.
 const COMPACTION_CREDIT: u64 = 3;
 
+/// Nodes that are read after each flush because nothing refers to them any more.
+const ORPHANS_PER_FLUSH: usize = 64;
+
 /// The flush of one memtable.
 struct MemtableFlush {
     memtable: Arc<Memtable>,
@@ -83,6 +86,7 @@ impl Engine {
         if self.options.inline {
             // Without threads it must not depend on the time.
             while self.sweep_some() {}
+            self.release_orphans(ORPHANS_PER_FLUSH);
         }
         loop {
             if *checkpoint_due && self.write_checkpoint()? {
@@ -187,6 +191,8 @@ impl Engine {
 
         let flushed: Vec<_> = flush.flushed.lock().drain().collect();
         self.publish_flushed(flushed);
+        // Before the checkpoint that follows, so that it knows what they free.
+        self.release_orphans(ORPHANS_PER_FLUSH);
         self.flushed.notify_all();
         self.counters
             .memtables_flushed
@@ -223,7 +229,9 @@ impl Engine {
         let trees = version.trees.clone();
         drop(version);
         // A loader that begins now allocates after the free space is captured.
-        let is_alone = trees.is_only_version() && Arc::strong_count(&self.loaders) == 1;
+        let is_alone = trees.is_only_version()
+            && Arc::strong_count(&self.loaders) == 1
+            && self.runs.orphans.is_empty();
         // Before extents that were released can be used again.
         let space = &self.runs.data.space;
         (self.runs.damage).forget_unused(DATA_FILE, |offset| space.is_used(offset));

@@ -213,11 +213,13 @@ impl Salvage<'_> {
                 self.lose(tree, range.lower, range.upper, false);
                 Ok(())
             }
-            SubtreeRef::Internal(offset, len) => match self.inspector.node(*offset, *len) {
-                Some(node) if node.pivots_ascend() => self.node(tree, &node, *offset, range, depth),
+            SubtreeRef::Internal(place) => match self.inspector.node(place.offset, place.len) {
+                Some(node) if node.pivots_ascend() => {
+                    self.node(tree, &node, place.offset, range, depth)
+                }
                 Some(_) => {
                     let what = "the pivots of a node do not ascend";
-                    self.inspector.note(*offset, ProblemKind::Order, what);
+                    self.inspector.note(place.offset, ProblemKind::Order, what);
                     self.lose(tree, range.lower, range.upper, false);
                     Ok(())
                 }

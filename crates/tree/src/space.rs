@@ -9,6 +9,7 @@
 //! found by a walk in the background.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -22,7 +23,21 @@ pub(crate) struct Extent {
     pub(crate) len: u64,
     /// Checkpoints that were captured before this was allocated.
     born: u64,
+    /// False if another handle has taken over.
+    is_armed: AtomicBool,
     space: Arc<Space>,
+}
+
+impl Extent {
+    /// Lets go of the range without releasing it: whoever makes the next handle is responsible for it.
+    pub(crate) fn disarm(&self) {
+        self.is_armed.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the range is released when this is dropped.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.is_armed.load(Ordering::Relaxed)
+    }
 }
 
 /// Older than every checkpoint.
@@ -30,6 +45,9 @@ const FROM_DISK: u64 = 0;
 
 impl Drop for Extent {
     fn drop(&mut self) {
+        if !self.is_armed() {
+            return;
+        }
         let mut inner = self.space.inner.lock();
         if self.born == inner.captured {
             inner.free.give(self.offset, self.len);
@@ -114,6 +132,7 @@ impl Space {
             offset,
             len,
             born: FROM_DISK,
+            is_armed: AtomicBool::new(true),
             space: self.clone(),
         }))
     }
@@ -141,6 +160,7 @@ impl Space {
             offset,
             len,
             born,
+            is_armed: AtomicBool::new(true),
             space: self.clone(),
         })
     }
@@ -217,6 +237,7 @@ impl Space {
                 offset,
                 len,
                 born: FROM_DISK,
+                is_armed: AtomicBool::new(true),
                 space: self.clone(),
             })
         })

@@ -20,6 +20,8 @@ use crate::flusher::Flusher;
 use crate::log::{self, Log};
 use crate::memtable::{Memtable, SpareBlocks};
 use crate::node::TreeStats;
+use crate::node_memory::NodeMemory;
+use crate::orphans::Orphans;
 use crate::publisher::Publisher;
 use crate::run::RunStore;
 use crate::snapshot::Snapshot;
@@ -99,6 +101,8 @@ impl Store {
             cache: PageCache::new(&budget),
             budget,
             damage: Arc::new(DamageRegistry::new(options.listener.clone())),
+            nodes: NodeMemory::default(),
+            orphans: Orphans::default(),
         });
         disk.sync_directory()
             .map_err(Error::io("syncing the store's directory"))?;
@@ -242,12 +246,12 @@ impl Store {
             .collect()
     }
 
-    /// Statistics of one tree; all zero if it does not exist. Walks its internal nodes.
+    /// Statistics of one tree; all zero if it does not exist. Walks the internal nodes that are not on disk yet.
     pub fn tree_stats(&self, tree: TreeId) -> TreeStats {
         let version = self.engine().version.load_full();
         let mut stats = TreeStats::default();
         if let Some(tree) = version.trees.get(tree) {
-            tree.root.collect(0, &mut stats);
+            stats = tree.root.stats();
         }
         for memtable in version.memtables() {
             if let Some(in_memory) = memtable.tree_stats(tree) {
@@ -313,7 +317,14 @@ impl Engine {
             return Ok(());
         }
         let result = match (self.failure.get(), self.log.get()) {
-            (None, _) => self.checkpoint_all(),
+            (None, _) => self.checkpoint_all().and_then(|()| {
+                if self.runs.orphans.is_empty() {
+                    return Ok(());
+                }
+                // The next open must not have to search for what they free.
+                while self.release_orphans(usize::MAX) {}
+                self.checkpoint_trees()
+            }),
             (Some(_), Some(_)) => Ok(()),
             (Some(failure), None) => Err(Error::Closed(failure.clone())),
         };

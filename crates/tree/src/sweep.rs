@@ -6,9 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::data_file::corrupt;
+use crate::data_file::{block_extent, corrupt};
 use crate::free_map::{DATA_START, FreeMap, unreachable};
-use crate::inspect::block_extent;
 use crate::metadata::Copies;
 use crate::node::{NodeRef, RunRef, Subtree, SubtreeRef};
 use crate::run::RunStore;
@@ -34,7 +33,7 @@ impl Reach {
         match subtree {
             SubtreeRef::Empty => {}
             SubtreeRef::Leaf(run) => self.add_run(run),
-            SubtreeRef::Internal(offset, len) => self.add_node(*offset, *len),
+            SubtreeRef::Internal(node) => self.add_node(node.offset, node.len),
         }
     }
 

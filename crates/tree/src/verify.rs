@@ -1,13 +1,14 @@
 //! Verification of a store: everything that the newest checkpoint refers to, and the log.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::data_file::block_extent;
 use crate::disk::{Disk, OverlayDisk};
 use crate::free_map::{DATA_START, FreeMap, unreachable};
-use crate::inspect::{Inspector, Problem, ProblemKind, Progress, block_extent};
-use crate::node::{BufferRef, DEPTH_MAX, NodeRef, RunRef, SubtreeRef};
+use crate::inspect::{Inspector, Problem, ProblemKind, Progress};
+use crate::node::{Below, BufferRef, DEPTH_MAX, NodeRef, PlaceRef, RunRef, SubtreeRef, Summary};
 use crate::page::Page;
 use crate::store::Store;
 use crate::{Kind, Options, Result, TreeId, filter, log, operation};
@@ -79,6 +80,11 @@ struct Walk<'a> {
     free_map: Option<FreeMap>,
     /// The runs that were visited: siblings may share one.
     runs: HashMap<u64, RunRef>,
+    /// The offsets of the nodes from the root to where the walk is.
+    path: Vec<u64>,
+    /// The path to the first reference to each run, and the runs that the reference to each node carries.
+    places: HashMap<u64, Vec<u64>>,
+    carried: HashMap<u64, HashSet<u64>>,
 }
 
 /// The keys that may lie in a part of a tree.
@@ -107,6 +113,9 @@ impl<'a> Walk<'a> {
             extents: Vec::new(),
             free_map: None,
             runs: HashMap::new(),
+            path: Vec::new(),
+            places: HashMap::new(),
+            carried: HashMap::new(),
         })
     }
 
@@ -172,13 +181,48 @@ impl<'a> Walk<'a> {
                 let what = "a tree is deeper than possible";
                 self.inspector.note(at, ProblemKind::Malformed, what);
             }
-            SubtreeRef::Internal(offset, len) => {
-                self.extents.push((*offset, block_extent(*len)));
-                if let Some(node) = self.inspector.node(*offset, *len) {
+            SubtreeRef::Internal(place) => {
+                let (offset, len) = (place.offset, place.len);
+                self.extents.push((offset, block_extent(len)));
+                if let Some(node) = self.inspector.node(offset, len) {
                     self.report.nodes += 1;
-                    self.node(&node, *offset, bounds, depth);
+                    if let Some(below) = &place.below {
+                        self.reference(&node, place, below);
+                    }
+                    self.path.push(offset);
+                    self.node(&node, offset, bounds, depth);
+                    self.path.pop();
                 }
             }
+        }
+    }
+
+    /// Compares a node with what its parent says of it.
+    fn reference(&mut self, node: &NodeRef, place: &PlaceRef, below: &Below) {
+        if Summary::of_stored(node, place.len).is_none_or(|summary| summary != below.summary) {
+            let what = "the figures of a node differ from those in its parent";
+            self.inspector.note(place.offset, ProblemKind::Bounds, what);
+        }
+        let carried = below.carried.iter().map(|run| run.offset);
+        self.carried.insert(place.offset, carried.collect());
+    }
+
+    /// Checks that a run that is shared by nodes is carried by the handles of these nodes, up to the node above both.
+    fn check_shared(&mut self, run: &RunRef) {
+        let Some(first) = self.places.get(&run.offset) else {
+            self.places.insert(run.offset, self.path.clone());
+            return;
+        };
+        let both = first.iter().zip(&self.path);
+        let shared = both.take_while(|(a, b)| a == b).count();
+        let nodes = first[shared..].iter().chain(&self.path[shared..]);
+        let lacks = |node: &&u64| {
+            let carried = self.carried.get(node);
+            carried.is_some_and(|carried| !carried.contains(&run.offset))
+        };
+        if let Some(node) = nodes.copied().find(|node| lacks(&node)) {
+            let what = "the reference to a node lacks a run that the node shares with others";
+            self.inspector.note(node, ProblemKind::Bounds, what);
         }
     }
 
@@ -246,6 +290,7 @@ impl<'a> Walk<'a> {
 
     /// Checks all of a run, once.
     fn run(&mut self, run: &RunRef, is_leaf: bool) {
+        self.check_shared(run);
         match self.runs.entry(run.offset) {
             Entry::Occupied(known) if known.get() == run => return,
             Entry::Occupied(_) => {}

@@ -469,7 +469,7 @@ impl Engine {
             if !tree.loading {
                 return Err(Error::NotLoading(id));
             }
-            roots.push((id, self.builder(id, tree).put_under(&tree.root, leaves)));
+            roots.push((id, self.builder(id, tree).put_under(&tree.root, leaves)?));
         }
         {
             let _state = self.commit_lock.lock();
