@@ -56,6 +56,8 @@ pub struct StoreStats {
     pub cache_bytes_max: u64,
     /// Bytes of pages, indexes and filters in the cache.
     pub page_bytes: u64,
+    /// Bytes of internal nodes in memory that are on disk too. They are counted in `page_bytes`.
+    pub node_bytes: u64,
     /// Bytes of the memtables alive in the current version.
     pub memtable_bytes: u64,
     /// Memtables that wait to be flushed.
@@ -275,6 +277,7 @@ impl Store {
             trees: version.trees.len() as u64,
             cache_bytes_max: engine.options.cache_bytes as u64,
             page_bytes,
+            node_bytes: engine.runs.nodes.bytes(),
             memtable_bytes: version
                 .memtables()
                 .map(|memtable| memtable.bytes() as u64)
