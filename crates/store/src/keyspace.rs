@@ -7,7 +7,7 @@
 
 pub use frond_tree::{
     BulkLoader, Compression, Cursor, Direction, Duplicates, Durability, Error as EngineError,
-    IdentityHasher, KEY_BYTES_MAX, MergeOperator, Options as EngineOptions, Snapshot,
+    IdentityHasher, KEY_BYTES_MAX, Malformed, MergeOperator, Options as EngineOptions, Snapshot,
     StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, WriteSet, disk,
 };
 pub use frond_tree::{

@@ -8,6 +8,9 @@ use crate::TreeId;
 /// The reason of a stop after a panic in a background thread.
 pub(crate) const PANICKED: &str = "internal error; see the server's stderr";
 
+/// So many bytes of a key are shown in a message.
+const KEY_BYTES_SHOWN: usize = 64;
+
 /// What can go wrong in the engine.
 #[derive(Debug)]
 pub enum Error {
@@ -25,6 +28,16 @@ pub enum Error {
         /// Where in the file, in bytes.
         offset: u64,
         /// What is wrong with them.
+        what: &'static str,
+    },
+    /// A stored update message, or the value that it applies to, cannot be read by the merge operator. A put or a delete of
+    /// the key replaces it.
+    CorruptMessage {
+        /// The tree of the key.
+        tree: TreeId,
+        /// The key.
+        key: Vec<u8>,
+        /// What is wrong with it.
         what: &'static str,
     },
     /// The operating system could not read stored bytes.
@@ -101,7 +114,10 @@ impl Error {
     /// Whether stored data is damaged or cannot be read. Such an error concerns some keys of one tree; the rest of the
     /// store works.
     pub fn is_damage(&self) -> bool {
-        matches!(self, Error::Corrupt { .. } | Error::Unreadable { .. })
+        matches!(
+            self,
+            Error::Corrupt { .. } | Error::CorruptMessage { .. } | Error::Unreadable { .. }
+        )
     }
 
     /// Whether the error means that the disk is full.
@@ -122,6 +138,16 @@ impl fmt::Display for Error {
             Error::Io { context, source } => write!(f, "{context}: {source}"),
             Error::Corrupt { file, offset, what } => {
                 write!(f, "{file} is damaged at byte {offset}: {what}")
+            }
+            Error::CorruptMessage { tree, key, what } => {
+                write!(
+                    f,
+                    "the messages of a key of tree {} are damaged: {what}; the key is 0x",
+                    tree.0
+                )?;
+                let shown = &key[..key.len().min(KEY_BYTES_SHOWN)];
+                shown.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+                f.write_str(if shown.len() < key.len() { "..." } else { "" })
             }
             Error::Unreadable {
                 file,

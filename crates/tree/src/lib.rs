@@ -82,7 +82,7 @@ pub use cursor::Cursor;
 pub use error::{Error, Result};
 pub use identity_hasher::IdentityHasher;
 pub use inspect::{Problem, ProblemKind, Progress};
-pub use merge::{MergeOperator, NoMerge};
+pub use merge::{Malformed, MergeOperator, NoMerge};
 pub use merger::Direction;
 pub use node::TreeStats;
 pub use options::{KEY_BYTES_MAX, Options, TreeOptions, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX};

@@ -63,14 +63,14 @@ impl Lookup<'_> {
         true
     }
 
-    fn finish(self) -> Option<ValueRef> {
+    fn finish(self) -> Result<Option<ValueRef>> {
         if let Some(fold) = self.fold {
-            return match fold.finish_at_bottom(&self.resolver, self.key) {
+            return Ok(match fold.finish_at_bottom(&self.resolver, self.key)? {
                 (Kind::Put, value) => Some(ValueRef(Held::Bytes(value))),
                 _ => None,
-            };
+            });
         }
-        self.found.flatten().map(ValueRef)
+        Ok(self.found.flatten().map(ValueRef))
     }
 }
 
@@ -94,11 +94,11 @@ impl Snapshot {
                 !done
             });
             if done {
-                return Ok(lookup.finish());
+                return lookup.finish();
             }
         }
         search(root, key, &mut lookup)?;
-        Ok(lookup.finish())
+        lookup.finish()
     }
 
     /// An upper bound of the tree's keys in this snapshot: no key is greater. `None` if it is not cheap to find.
