@@ -43,6 +43,7 @@ impl Error {
                     disk_full: true, ..
                 } => ErrorCode::OutOfDiskSpace,
                 EngineError::Stalled { .. }
+                | EngineError::Internal(_)
                 | EngineError::Io { .. }
                 | EngineError::UnknownTree(_)
                 | EngineError::NotLoading(_)

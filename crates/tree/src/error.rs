@@ -5,8 +5,9 @@ use std::io;
 
 use crate::TreeId;
 
-/// The reason of a stop after a panic in a background thread.
-pub(crate) const PANICKED: &str = "internal error; see the server's stderr";
+/// What is reported after a panic in background work.
+pub(crate) const PANICKED: &str =
+    "an internal error interrupted it; the panic message is in the log or on stderr";
 
 /// So many bytes of a key are shown in a message.
 const KEY_BYTES_SHOWN: usize = 64;
@@ -90,6 +91,8 @@ pub enum Error {
         /// What failed.
         reason: String,
     },
+    /// A panic interrupted background work, which had changed nothing yet; it is repeated.
+    Internal(&'static str),
     /// The store was closed, or stopped after a background failure that this text names.
     Closed(String),
 }
@@ -175,6 +178,7 @@ impl fmt::Display for Error {
                     "the memtables are full and cannot be flushed now: {reason}"
                 )
             }
+            Error::Internal(text) => f.write_str(text),
             Error::Closed(text) => write!(f, "the store is closed: {text}"),
         }
     }

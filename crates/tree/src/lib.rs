@@ -41,6 +41,7 @@ mod data_file;
 pub mod disk;
 mod engine;
 mod error;
+mod fail_stop;
 mod filter;
 mod flusher;
 mod identity_hasher;

@@ -410,6 +410,8 @@ mod tests {
         }
     }
 
+    type Message<'a> = (Kind, &'a [u8]);
+
     #[test]
     fn malformed_messages_stay_damage() {
         let resolver = Resolver {
@@ -418,7 +420,7 @@ mod tests {
         };
         let large = vec![b'l'; GATHER_BYTES];
         // Messages from the newest to the oldest, and the one that cannot be read.
-        let cases: [(&[(Kind, &[u8])], (Kind, &[u8])); 4] = [
+        let cases: [(&[Message<'_>], Message<'_>); 4] = [
             (
                 &[
                     (Kind::Merge, b"a"),
