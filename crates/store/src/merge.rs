@@ -259,6 +259,9 @@ mod tests {
         }
     }
 
+    /// A key, a message for it that can be read, and some that cannot.
+    type Case<'a> = (&'a [u8], &'a [u8], &'a [&'a [u8]]);
+
     #[test]
     fn malformed_values_are_refused() {
         let operator = merge_operator();
@@ -267,7 +270,7 @@ mod tests {
             bytes: 9,
         }
         .to_bytes();
-        let cases: [(&[u8], &[u8], &[&[u8]]); 3] = [
+        let cases: [Case<'_>; 3] = [
             (COUNTER_KEY, &good, &[b"short", b"", &[0; 17]]),
             (
                 MULTIKEY_KEY,
