@@ -7,7 +7,6 @@ mod group;
 mod replay;
 mod segment;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -16,7 +15,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::disk::Disk;
-use crate::error::PANICKED;
+use crate::fail_stop::{FailStop, step};
 use crate::{Error, Result};
 use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
 pub(crate) use replay::{check_passed, oldest_position, replay};
@@ -107,12 +106,10 @@ impl Log {
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || {
-                let work = AssertUnwindSafe(|| run(&for_thread, &mut writer, interval));
-                // A panic here would leave committers waiting for ever.
-                if catch_unwind(work).is_err() {
-                    for_thread.state.lock().failure = Some(PANICKED.to_owned());
-                    for_thread.progress.notify_all();
-                }
+                // Committers wait for this thread, and it holds frames that are nowhere else.
+                let guard = FailStop::begin("writing the log");
+                run(&for_thread, &mut writer, interval);
+                guard.finish();
             })
             .map_err(Error::io("starting the log thread"))?;
         Ok(Log {
@@ -174,9 +171,13 @@ impl Log {
         let (end, keep_from, sequence) = (state.end, state.keep_from, state.sequence);
         let leave_segment = std::mem::take(&mut state.leave_segment);
         drop(state);
+        // The frames are nowhere else until they are written.
+        let guard = FailStop::begin("writing the log");
         let mut result = writer.write(&mut buffer, sequence);
+        step("a group of the log is written");
         if result.is_ok() && must_sync {
             result = writer.sync();
+            step("the log is synced");
         }
         if result.is_ok() {
             writer.delete_before(keep_from);
@@ -190,6 +191,7 @@ impl Log {
             Ok(()) => {}
             Err(error) => state.failure = Some(error.to_string()),
         }
+        guard.finish();
         result
     }
 
@@ -310,9 +312,11 @@ fn run(shared: &Shared, writer: &mut SegmentWriter, interval: Duration) {
         drop(state);
 
         let result = writer.write(&mut buffer, sequence).and_then(|()| {
+            step("a group of the log is written");
             if must_sync {
                 next_sync = Instant::now() + interval;
                 writer.sync()?;
+                step("the log is synced");
             }
             writer.delete_before(keep_from);
             if leave_segment {

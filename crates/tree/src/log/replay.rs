@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::group::{self, HEADER_BYTES, Header};
 use super::segment::{open_segment, segment_name, segments};
 use crate::disk::{Disk, DiskFile};
-use crate::operation::numbers_of;
+use crate::operation::{is_sound, numbers_of};
 use crate::{Error, Result};
 
 /// How many bytes are read at once in the search for a valid header.
@@ -229,8 +229,8 @@ impl<F: FnMut(u64, u64, &[u8]) -> Result<u64>> Walk<'_, F> {
         }
         let mut sequence = header.sequence;
         for payload in group::payloads(&frames) {
-            let payload =
-                payload.ok_or_else(|| segment.corrupt(at, "a frame of the log is malformed"))?;
+            let payload = (payload.filter(|payload| is_sound(payload)))
+                .ok_or_else(|| segment.corrupt(at, "a frame of the log is malformed"))?;
             let position = self.position;
             self.position += (group::FRAME_HEADER_BYTES + payload.len()) as u64;
             if position >= self.from {
@@ -397,6 +397,52 @@ mod tests {
                         );
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_malformed_frame_is_an_error_and_never_shortened() {
+        // All frames pass their checksums; one has bytes that no write set encodes.
+        let sound = payload(1);
+        let malformed = [
+            // Cut within an operation, also right after its code.
+            sound[..sound.len() - 1].to_vec(),
+            [&sound[..], &[0]].concat(),
+            // An operation that no version has.
+            [&sound[..], &[200; 40]].concat(),
+        ];
+        for (bad, from_bad) in malformed.iter().flat_map(|bad| [(bad, true), (bad, false)]) {
+            let directory = tempfile::tempdir().unwrap();
+            let disk = FsDisk::new(directory.path().to_owned(), false);
+            let mut writer =
+                SegmentWriter::open(Arc::new(disk), 0, 1 << 20, Arc::default()).unwrap();
+            let mut at = 0;
+            let mut write = |frames: &[&[u8]], sequence| {
+                let mut buffer = Vec::new();
+                for frame in frames {
+                    at += group::push_frame(&mut buffer, frame) as u64;
+                }
+                writer.write(&mut buffer, sequence).unwrap();
+                at
+            };
+            let first = write(&[&sound], 1);
+            write(&[bad, &sound], 3);
+            drop(writer);
+            let disk = FsDisk::new(directory.path().to_owned(), false);
+            let mut frames = 0;
+            let from = if from_bad { first } else { 0 };
+            let replayed = replay(&disk, from, |_, sequence, payload| {
+                frames += 1;
+                Ok(sequence + operation::numbers_of(payload))
+            });
+            assert_eq!(frames, u64::from(!from_bad));
+            match replayed {
+                Err(Error::Corrupt { file, what, .. }) => {
+                    assert_eq!(file, segment_name(0));
+                    assert_eq!(what, "a frame of the log is malformed");
+                }
+                other => panic!("{other:?}"),
             }
         }
     }
