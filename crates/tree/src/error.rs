@@ -69,10 +69,12 @@ pub enum Error {
     },
     /// An option has a value outside its bounds.
     InvalidOption(String),
-    /// The memtables are full and cannot be flushed for now. Nothing is lost; the store retries in the background,
-    /// and commits succeed again after the first flush that does.
+    /// The log cannot be written now, or the memtables are full and cannot be flushed. Nothing that was acknowledged is
+    /// lost; the store retries in the background, and commits succeed again by themselves. The commit that got this error
+    /// has not taken place, with one exception: if it waits for a sync of the log, it may be visible already, and
+    /// becomes durable when the log can be written again.
     Stalled {
-        /// Whether the disk is full; otherwise the trees cannot be read.
+        /// Whether the disk is full; otherwise files cannot be opened, read or written.
         disk_full: bool,
         /// What failed.
         reason: String,
@@ -144,10 +146,7 @@ impl fmt::Display for Error {
             }
             Error::InvalidOption(text) => f.write_str(text),
             Error::Stalled { reason, .. } => {
-                write!(
-                    f,
-                    "the memtables are full and cannot be flushed now: {reason}"
-                )
+                write!(f, "the store takes no writes for now: {reason}")
             }
             Error::Closed(text) => write!(f, "the store is closed: {text}"),
         }

@@ -124,8 +124,17 @@ impl Log {
         })
     }
 
-    /// Appends a frame and returns the position after it. Called in the order of sequence numbers.
-    pub(crate) fn append(&self, payload: &[u8], sequence: u64) -> Result<u64> {
+    /// Appends a frame and returns the position after it. Called in the order of sequence numbers. A frame that
+    /// `may_use_reserve` frees space: it is taken on a full disk too, as long as the log's reserve lasts.
+    ///
+    /// # Errors
+    /// After an error nothing was appended. [`Error::Stalled`] if the log cannot be written for now.
+    pub(crate) fn append(
+        &self,
+        payload: &[u8],
+        sequence: u64,
+        _may_use_reserve: bool,
+    ) -> Result<u64> {
         if payload.len() > PAYLOAD_BYTES_MAX {
             return Err(Error::TooLarge {
                 what: "write set",
@@ -242,6 +251,12 @@ impl Log {
         if self.is_inline {
             let _ = self.write_inline(false);
         }
+    }
+
+    /// Tells the log that there may be room or file handles again: it writes at once what it could not write before.
+    #[allow(dead_code, reason = "nothing frees space for the log yet")]
+    pub(crate) fn retry_now(&self) {
+        self.shared.work.notify_one();
     }
 
     /// Writes and syncs the rest, and ends the thread.
