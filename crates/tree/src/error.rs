@@ -108,7 +108,11 @@ impl Error {
 
     /// Whether the error means that the disk is full.
     pub(crate) fn is_disk_full(&self) -> bool {
-        matches!(self, Error::Io { source, .. } if is_disk_full(source))
+        match self {
+            Error::Io { source, .. } => is_disk_full(source),
+            Error::Stalled { disk_full, .. } => *disk_full,
+            _ => false,
+        }
     }
 }
 
@@ -116,6 +120,15 @@ impl Error {
 pub(crate) fn is_disk_full(error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded)
+}
+
+/// Whether an operation failed for want of room or of file handles, and may succeed later.
+pub(crate) fn is_passing(error: &Error) -> bool {
+    /// `ENFILE` and `EMFILE`.
+    const NO_HANDLES: [i32; 2] = [23, 24];
+    let has_no_handle = matches!(error, Error::Io { source, .. }
+        if source.raw_os_error().is_some_and(|code| NO_HANDLES.contains(&code)));
+    error.is_disk_full() || has_no_handle
 }
 
 impl fmt::Display for Error {
