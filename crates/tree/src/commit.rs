@@ -74,7 +74,7 @@ impl Engine {
         let last = first + ops.max(1) - 1;
         let version = self.version.load_full();
         let position = match self.log.get() {
-            Some(log) => match log.append(set.payload(), first) {
+            Some(log) => match log.append(set.payload(), first, false) {
                 Ok(position) => position,
                 Err(error) => {
                     version.active.cancel(set.memtable_bytes());
