@@ -337,3 +337,81 @@ fn a_log_without_file_handles_begins_one_more_segment() {
     let store = open(&kill(&disk, store), true);
     assert!((0..number).all(|number| has(&store, number)));
 }
+
+/// With a memtable that holds all that the log has room for.
+fn with_memtable(disk: &SimDisk, inline: bool) -> Options {
+    let mut options = Options::with_disk(Arc::new(disk.clone()));
+    options.cache_bytes = 160 << 20;
+    options.memtable_bytes = Some(40 << 20);
+    options.inline = inline;
+    options
+}
+
+/// A store that was killed on a full disk opens there, with all that was acknowledged, and goes on when there is room.
+#[test]
+fn a_store_killed_on_a_full_disk_opens_on_it() {
+    for (left, inline) in [(0, true), (0, false), (100_000, true), (100_000, false)] {
+        let mut disk = SimDisk::new(6);
+        let mut store = Store::open(with_memtable(&disk, inline)).unwrap();
+        disk.fill("", left);
+        let mut number = 0;
+        while put(&store, number, 50_000, Durability::Logged).is_ok() {
+            number += 1;
+        }
+        assert!(number > 0);
+        for _ in 0..5 {
+            disk = kill(&disk, store);
+            disk.fill("", 0);
+            store = Store::open(with_memtable(&disk, inline)).unwrap();
+            assert!((0..number).all(|number| has(&store, number)), "reads work");
+            let refused = put(&store, number, 50_000, Durability::Logged);
+            let is_full = matches!(
+                refused,
+                Err(Error::Stalled {
+                    disk_full: true,
+                    ..
+                })
+            );
+            assert!(is_full || refused.is_ok(), "{refused:?}");
+            number += u64::from(refused.is_ok());
+        }
+        disk.clear_faults();
+        eventually(|| put(&store, number, 50_000, Durability::Synced));
+        let disk = kill(&disk, store);
+        let store = Store::open(with_memtable(&disk, inline)).unwrap();
+        assert!((0..=number).all(|number| has(&store, number)));
+        disk.crash_after(0);
+    }
+}
+
+/// Where files cannot be mapped, each commit is in the segment before it returns.
+#[test]
+fn a_log_that_cannot_be_mapped_loses_nothing_either() {
+    for (kind, code) in [(Kind::Map, EIO), (Kind::Write, ENOSPC)] {
+        for inline in [true, false] {
+            let disk = SimDisk::new(7);
+            disk.add_fault(fault(kind, "log-buffer", code, u64::MAX));
+            let store = open(&disk, inline);
+            assert!(!store.stats().log_is_mapped);
+            assert!(disk.files().iter().all(|(name, _)| name != BUFFER));
+            for number in 0..50 {
+                put(&store, number, 700, Durability::Logged).unwrap();
+                if number % 7 == 0 {
+                    let killed = disk.after_kill();
+                    let reopened = open(&killed, inline);
+                    assert!(reopened.stats().log_is_mapped);
+                    assert!((0..=number).all(|number| has(&reopened, number)));
+                    killed.crash_after(0);
+                }
+            }
+            disk.add_fault(fault(Kind::Write, "log-0", EIO, 1));
+            let refused = put(&store, 50, 700, Durability::Logged);
+            assert!(matches!(refused, Err(Error::Stalled { .. })), "{refused:?}");
+            eventually(|| put(&store, 51, 700, Durability::Logged));
+            let disk = kill(&disk, store);
+            let store = open(&disk, inline);
+            assert!((0..52).all(|number| has(&store, number) == (number != 50)));
+            disk.crash_after(0);
+        }
+    }
+}
