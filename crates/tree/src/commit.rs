@@ -14,7 +14,8 @@ use crate::{Error, Result, WriteSet};
 /// When a commit returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// After the append to the log, which is synced at intervals.
+    /// After the append to the log, which is synced at intervals. A crash of the process does not lose the commit; a crash
+    /// of the machine may, until the next sync.
     Logged,
     /// After the sync of the log.
     Synced,

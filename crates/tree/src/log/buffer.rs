@@ -121,7 +121,8 @@ pub(super) struct Buffer {
     /// Bytes of frames, and how many there are.
     bytes: usize,
     frames: usize,
-    /// Number of the first operation.
+    /// Position of the first frame, and number of its first operation.
+    pub(super) position: u64,
     pub(super) sequence: u64,
 }
 
@@ -165,7 +166,7 @@ impl Buffer {
             hash,
         } = frame;
         if self.is_empty() {
-            self.sequence = sequence;
+            (self.position, self.sequence) = (position, sequence);
         }
         let entry = Entry {
             position,
@@ -243,6 +244,7 @@ fn begin_epoch(disk: &dyn Disk, half_bytes: usize) -> Result<[Buffer; 2]> {
             epoch,
             bytes: 0,
             frames: 0,
+            position: 0,
             sequence: 0,
         })
     };

@@ -42,6 +42,8 @@ pub(crate) struct Log {
     shared: Arc<Shared>,
     is_inline: bool,
     is_mapped: bool,
+    /// The log thread writes when it has this many bytes.
+    write_bytes: usize,
     thread: Mutex<Option<JoinHandle<()>>>,
     written: Arc<AtomicU64>,
 }
@@ -81,16 +83,17 @@ impl Log {
             }
         };
         let shared = Arc::new(Shared::new(end, writer, buffers, stall));
+        let write_bytes = WRITE_BYTES.min(half / 4);
         let Some(interval) = interval else {
             return Ok(Log {
                 shared,
                 is_inline: true,
                 is_mapped,
+                write_bytes,
                 thread: Mutex::new(None),
                 written,
             });
         };
-        let write_bytes = WRITE_BYTES.min(half / 4);
         let for_thread = shared.clone();
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
@@ -105,6 +108,7 @@ impl Log {
             shared,
             is_inline: false,
             is_mapped,
+            write_bytes,
             thread: Mutex::new(Some(thread)),
             written,
         })
@@ -182,11 +186,11 @@ impl Log {
         let end = state.end;
         drop(state);
         if self.is_inline {
-            if bytes >= WRITE_BYTES || frames >= INLINE_FRAMES {
+            if bytes >= self.write_bytes || frames >= INLINE_FRAMES {
                 // The frame is in the buffer, so this commit continues; the next one gets the error.
                 let _ = self.shared.work(false);
             }
-        } else if was_empty || bytes >= WRITE_BYTES {
+        } else if was_empty || bytes >= self.write_bytes {
             self.shared.work.notify_one();
         }
         Ok(end)

@@ -110,6 +110,8 @@ fn move_to_segment(writer: &mut SegmentWriter, frames: &[(u64, u64, &[u8])]) -> 
         written.map_err(Failure::into_error)?;
         group.clear();
     }
+    // The segment is left. On a full disk the next one needs what was allocated for this one.
+    writer.trim();
     match frames {
         [] => Ok(()),
         _ => writer.sync().map_err(Failure::into_error),

@@ -196,7 +196,9 @@ impl Shared {
     }
 
     fn write_buffer(&self, writer: &mut SegmentWriter, mut buffer: Buffer) -> Result<(), Failure> {
-        let written = writer.write(buffer.frames(), buffer.sequence);
+        let written = writer
+            .check_end(buffer.position)
+            .and_then(|()| writer.write(buffer.frames(), buffer.sequence));
         let mut state = self.state.lock();
         match written {
             Ok(()) => {
@@ -215,10 +217,15 @@ impl Shared {
         may_use_reserve: bool,
     ) -> Result<u64> {
         let mut writer = self.writer.lock();
-        self.state.lock().check()?;
+        let position = {
+            let state = self.state.lock();
+            state.check()?;
+            state.end
+        };
         let guard = FailStop::begin("writing the log");
         let written = self
             .write_buffers(&mut writer)
+            .and_then(|()| writer.check_end(position))
             .and_then(|()| writer.write_frame(payload, sequence, may_use_reserve));
         guard.finish();
         let mut state = self.state.lock();
