@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use frond_bson::{DocBuf, Value, doc};
-use frond_store::{DamagedBlock, EngineStats};
+use frond_store::{DamagePlace, DamagedBlock, EngineStats};
 
 fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
@@ -52,8 +52,16 @@ pub fn damage_to_doc(block: &DamagedBlock) -> DocBuf {
     if let Some(tree) = damage.tree {
         doc.push("tree", i64::from(tree.0));
     }
-    doc.push("file", &damage.file);
-    doc.push("offset", count(damage.offset));
+    match &damage.place {
+        DamagePlace::Block { file, offset } => {
+            doc.push("file", file);
+            doc.push("offset", count(*offset));
+        }
+        DamagePlace::Key(key) => {
+            let (subtype, bytes) = (0, key.as_slice());
+            doc.push("key", Value::Binary { subtype, bytes });
+        }
+    }
     doc.push("error", &damage.what);
     let found = found.map_or(0, |found| found.as_millis() as i64);
     doc.push("found", Value::DateTime(found));

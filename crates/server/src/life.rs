@@ -235,16 +235,14 @@ impl EventListener for EngineEvents {
     fn damage_found(&self, damage: &Damage) {
         let attributes = doc! {
             "error": &damage.what,
-            "file": &damage.file,
-            "offset": i64::try_from(damage.offset).unwrap_or(i64::MAX),
             "tree": damage.tree.map(|tree| i64::from(tree.0)),
         };
         self.0.error(
             Component::Storage,
             9_915_001,
             "storage",
-            "Damaged block: reads that need it fail, everything else goes on. serverStatus names its collection; \
-             validate finds all damaged blocks of a collection",
+            "Damaged data: reads that need it fail, everything else goes on. serverStatus names its collection; \
+             validate finds all damage in a collection",
             &attributes,
         );
     }

@@ -30,9 +30,9 @@ impl Error {
             Error::Command(error) => error.code(),
             Error::Engine(error) => match error {
                 EngineError::Conflict { .. } => ErrorCode::WriteConflict,
-                EngineError::Corrupt { .. } | EngineError::Unreadable { .. } => {
-                    ErrorCode::DataCorruptionDetected
-                }
+                EngineError::Corrupt { .. }
+                | EngineError::CorruptMessage { .. }
+                | EngineError::Unreadable { .. } => ErrorCode::DataCorruptionDetected,
                 EngineError::TooLarge { .. } => ErrorCode::TransactionTooLargeForCache,
                 EngineError::Closed(_) => ErrorCode::InterruptedAtShutdown,
                 EngineError::InvalidOption(_) => ErrorCode::BadValue,
@@ -43,6 +43,7 @@ impl Error {
                     disk_full: true, ..
                 } => ErrorCode::OutOfDiskSpace,
                 EngineError::Stalled { .. }
+                | EngineError::Internal(_)
                 | EngineError::Io { .. }
                 | EngineError::UnknownTree(_)
                 | EngineError::NotLoading(_)

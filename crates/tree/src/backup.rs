@@ -135,7 +135,7 @@ impl Snapshot {
                 }
                 source.seek(None);
                 while let Some(key) = source.key() {
-                    let (kind, value) = source.folded();
+                    let (kind, value) = source.folded()?;
                     push(&mut set, id, key, (kind, &value));
                     messages += 1;
                     if set.bytes() >= COMMIT_BYTES {

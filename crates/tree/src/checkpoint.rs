@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::data_file::{BLOCK_HEADER_BYTES, DATA_FILE, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf};
+use crate::fail_stop::{FailStop, step};
 use crate::free_map::FreeMap;
 use crate::manifest::{
     MAGIC, Manifest, PageRef, Position, Superblock, encode_page, encode_superblock, parse_page,
@@ -92,12 +93,18 @@ impl Checkpointer {
         let superblock = encode_superblock(generation, &written.manifest.copies());
         // If the write fails, its superblock may still be found after a crash.
         self.unconfirmed.push(written);
-        data.write_raw(&superblock, generation % 2 * ALIGNMENT as u64)?;
-        data.sync()?;
-        self.generation = generation;
-        self.durable = self.unconfirmed.pop();
-        self.unconfirmed.clear();
-        data.space.checkpoint_durable();
+        let guard = FailStop::begin("writing a superblock");
+        let confirmed = data.write_raw(&superblock, generation % 2 * ALIGNMENT as u64);
+        let durable = confirmed.and_then(|()| data.sync());
+        step("a superblock is written");
+        if durable.is_ok() {
+            self.generation = generation;
+            self.durable = self.unconfirmed.pop();
+            self.unconfirmed.clear();
+            data.space.checkpoint_durable();
+        }
+        guard.finish();
+        durable?;
         self.store.nodes.make_room(&self.store.budget);
         data.cut()
     }

@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::checkpoint::Checkpointer;
 use crate::conflicts::RecentCommits;
+use crate::fail_stop::{FailStop, step};
 use crate::flusher::Flusher;
 use crate::log::Log;
 use crate::memtable::{Memtable, SpareBlocks};
@@ -137,6 +138,7 @@ impl Engine {
 
     /// Seals the active memtable and puts a new one in its place. The caller holds the commit lock.
     pub(crate) fn seal(&self, bytes: usize) {
+        let guard = FailStop::begin("sealing a memtable");
         let version = self.version.load();
         let size = self.options.memtable_size().max(bytes + 4096);
         let log_start = self
@@ -150,8 +152,10 @@ impl Engine {
             sealed,
             ..Version::clone(&version)
         }));
+        step("a memtable is sealed");
         self.runs.cache.share();
         self.flusher.wake();
+        guard.finish();
     }
 
     /// Applies the tree creations and drops of a write set whose last sequence number is `last`. The caller holds
@@ -178,6 +182,7 @@ impl Engine {
                 Op::Entry { .. } | Op::DeleteRange { .. } => {}
             }
         }
+        step("a commit changes trees");
         self.version.store(Arc::new(Version {
             trees: Arc::new(trees),
             ..version.clone()
@@ -196,6 +201,7 @@ impl Engine {
 
     fn publish(&self, roots: impl IntoIterator<Item = (TreeId, Subtree)>, flushed: bool) {
         let _state = self.commit_lock.lock();
+        let guard = FailStop::begin("publishing what it has flushed");
         let version = self.version.load_full();
         let mut trees = (*version.trees).clone();
         for (id, root) in roots {
@@ -211,6 +217,8 @@ impl Engine {
             trees: Arc::new(trees),
             ..Version::clone(&version)
         }));
+        step("a version is published");
+        guard.finish();
     }
 
     pub(crate) fn builder(&self, id: TreeId, tree: &Tree) -> Builder {

@@ -5,8 +5,12 @@ use std::io;
 
 use crate::TreeId;
 
-/// The reason of a stop after a panic in a background thread.
-pub(crate) const PANICKED: &str = "internal error; see the server's stderr";
+/// What is reported after a panic in background work.
+pub(crate) const PANICKED: &str =
+    "an internal error interrupted it; the panic message is in the log or on stderr";
+
+/// So many bytes of a key are shown in a message.
+const KEY_BYTES_SHOWN: usize = 64;
 
 /// What can go wrong in the engine.
 #[derive(Debug)]
@@ -25,6 +29,16 @@ pub enum Error {
         /// Where in the file, in bytes.
         offset: u64,
         /// What is wrong with them.
+        what: &'static str,
+    },
+    /// A stored update message, or the value that it applies to, cannot be read by the merge operator. A put or a delete of
+    /// the key replaces it.
+    CorruptMessage {
+        /// The tree of the key.
+        tree: TreeId,
+        /// The key.
+        key: Vec<u8>,
+        /// What is wrong with it.
         what: &'static str,
     },
     /// The operating system could not read stored bytes.
@@ -69,14 +83,18 @@ pub enum Error {
     },
     /// An option has a value outside its bounds.
     InvalidOption(String),
-    /// The memtables are full and cannot be flushed for now. Nothing is lost; the store retries in the background,
-    /// and commits succeed again after the first flush that does.
+    /// The log cannot be written now, or the memtables are full and cannot be flushed. Nothing that was acknowledged is
+    /// lost; the store retries in the background, and commits succeed again by themselves. The commit that got this error
+    /// has not taken place, with one exception: if it waits for a sync of the log, it may be visible already, and
+    /// becomes durable when the log can be written again.
     Stalled {
-        /// Whether the disk is full; otherwise the trees cannot be read.
+        /// Whether the disk is full; otherwise files cannot be opened, read or written.
         disk_full: bool,
         /// What failed.
         reason: String,
     },
+    /// A panic interrupted background work, which had changed nothing yet; it is repeated.
+    Internal(&'static str),
     /// The store was closed, or stopped after a background failure that this text names.
     Closed(String),
 }
@@ -101,12 +119,19 @@ impl Error {
     /// Whether stored data is damaged or cannot be read. Such an error concerns some keys of one tree; the rest of the
     /// store works.
     pub fn is_damage(&self) -> bool {
-        matches!(self, Error::Corrupt { .. } | Error::Unreadable { .. })
+        matches!(
+            self,
+            Error::Corrupt { .. } | Error::CorruptMessage { .. } | Error::Unreadable { .. }
+        )
     }
 
     /// Whether the error means that the disk is full.
     pub(crate) fn is_disk_full(&self) -> bool {
-        matches!(self, Error::Io { source, .. } if is_disk_full(source))
+        match self {
+            Error::Io { source, .. } => is_disk_full(source),
+            Error::Stalled { disk_full, .. } => *disk_full,
+            _ => false,
+        }
     }
 }
 
@@ -116,12 +141,31 @@ pub(crate) fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded)
 }
 
+/// Whether an operation failed for want of room or of file handles, and may succeed later.
+pub(crate) fn is_passing(error: &Error) -> bool {
+    /// `ENFILE` and `EMFILE`.
+    const NO_HANDLES: [i32; 2] = [23, 24];
+    let has_no_handle = matches!(error, Error::Io { source, .. }
+        if source.raw_os_error().is_some_and(|code| NO_HANDLES.contains(&code)));
+    error.is_disk_full() || has_no_handle
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Io { context, source } => write!(f, "{context}: {source}"),
             Error::Corrupt { file, offset, what } => {
                 write!(f, "{file} is damaged at byte {offset}: {what}")
+            }
+            Error::CorruptMessage { tree, key, what } => {
+                write!(
+                    f,
+                    "the messages of a key of tree {} are damaged: {what}; the key is 0x",
+                    tree.0
+                )?;
+                let shown = &key[..key.len().min(KEY_BYTES_SHOWN)];
+                shown.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+                f.write_str(if shown.len() < key.len() { "..." } else { "" })
             }
             Error::Unreadable {
                 file,
@@ -144,11 +188,9 @@ impl fmt::Display for Error {
             }
             Error::InvalidOption(text) => f.write_str(text),
             Error::Stalled { reason, .. } => {
-                write!(
-                    f,
-                    "the memtables are full and cannot be flushed now: {reason}"
-                )
+                write!(f, "the store takes no writes for now: {reason}")
             }
+            Error::Internal(text) => f.write_str(text),
             Error::Closed(text) => write!(f, "the store is closed: {text}"),
         }
     }

@@ -63,14 +63,14 @@ impl Lookup<'_> {
         true
     }
 
-    fn finish(self) -> Option<ValueRef> {
+    fn finish(self) -> Result<Option<ValueRef>> {
         if let Some(fold) = self.fold {
-            return match fold.finish_at_bottom(&self.resolver, self.key) {
+            return Ok(match fold.finish_at_bottom(&self.resolver, self.key)? {
                 (Kind::Put, value) => Some(ValueRef(Held::Bytes(value))),
                 _ => None,
-            };
+            });
         }
-        self.found.flatten().map(ValueRef)
+        Ok(self.found.flatten().map(ValueRef))
     }
 }
 
@@ -94,13 +94,14 @@ impl Snapshot {
                 !done
             });
             if done {
-                return Ok(lookup.finish());
+                let note = |error: &Error| self.version.damage.note(Some(tree), error);
+                return lookup.finish().inspect_err(note);
             }
         }
         let damage = &self.version.damage;
         let note = |error: &Error| damage.note(Some(tree), error);
-        search(root, key, &mut lookup, note).inspect_err(note)?;
-        Ok(lookup.finish())
+        let searched = search(root, key, &mut lookup, note);
+        searched.and_then(|()| lookup.finish()).inspect_err(note)
     }
 
     /// An upper bound of the tree's keys in this snapshot: no key is greater. `None` if it is not cheap to find.
