@@ -78,6 +78,9 @@ impl Snapshot {
             runs: HashMap::new(),
             order: Vec::new(),
         };
+        if let Some(lost) = self.version.trees.lost_pages().first() {
+            return Err(lost.error());
+        }
         let (mut trees, mut next_tree) = (Trees::default(), 0);
         for page in self.version.trees.pages() {
             for (id, tree) in page.trees() {

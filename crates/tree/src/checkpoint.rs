@@ -10,16 +10,17 @@ use crate::data_file::{BLOCK_HEADER_BYTES, DATA_FILE, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf};
 use crate::fail_stop::{FailStop, step};
 use crate::free_map::FreeMap;
+use crate::lost_page::LostPage;
 use crate::manifest::{
-    MAGIC, Manifest, PageRef, Position, Superblock, encode_page, encode_superblock, parse_page,
-    read_superblock,
+    LostRef, MAGIC, Manifest, PageRef, Position, Superblock, encode_page, encode_superblock,
+    parse_page, read_superblock,
 };
 use crate::metadata::{Copies, StoredTwice};
 use crate::node::{Decoder, KnownRuns, NodeWriter, Subtree, SubtreeRef};
 use crate::run::RunStore;
 use crate::sweep::{Reach, Sweep};
-use crate::version::{Tree, TreePage, Trees};
-use crate::{Error, Result};
+use crate::version::{PAGE_BITS, Tree, TreePage, Trees};
+use crate::{Error, Result, TreeId};
 
 /// Room in the extents of a map for ranges that are freed after they were allocated, in bytes.
 const MAP_SLACK_BYTES: usize = 256;
@@ -84,6 +85,7 @@ impl Checkpointer {
             free_map: None,
             is_exact: is_alone,
             pages,
+            lost: trees.lost_pages().iter().map(lost_ref).collect(),
         })?;
         let data = &self.store.data;
         data.sync()?;
@@ -141,6 +143,17 @@ impl Checkpointer {
         stored.map.write(&self.store, &map)?;
         stored.manifest.write(&self.store, &manifest.encode())?;
         Ok(stored)
+    }
+}
+
+fn lost_ref(lost: &LostPage) -> LostRef {
+    LostRef {
+        page: PageRef {
+            number: lost.number,
+            copies: lost.stored.copies(),
+        },
+        until: lost.until,
+        dropped: lost.dropped.clone(),
     }
 }
 
@@ -250,25 +263,69 @@ fn open_with_map(
         map: adopt(map)?,
     });
     let mut trees = Trees::default();
-    for PageRef { copies, .. } in &manifest.pages {
-        let (payload, is_sound) = copies.read(store)?;
-        let stored = adopt(*copies)?;
-        // A page with a damaged copy is written again by the next checkpoint.
-        let stored = is_sound.then_some(stored);
-        let mut known = KnownRuns::new(store, copies.at[0]);
-        push_page(&mut trees, copies, &payload, stored, |root| {
-            known.subtree(root, u32::MAX)
-        })?;
+    for page in &manifest.pages {
+        let stored = adopt(page.copies)?;
+        match read_page(store, &page.copies) {
+            Ok((read, is_sound)) => {
+                // A page with a damaged copy is written again by the next checkpoint.
+                let page = TreePage::new(read, is_sound.then_some(stored));
+                if !page.is_some_and(|page| trees.push_page(page)) {
+                    return Err(malformed(&newest.manifest));
+                }
+            }
+            // Nothing works without the first trees: they are the catalog.
+            Err(error) if page.number > 0 && error.is_damage() => {
+                store.damage.note(None, &error);
+                let until = manifest.position.next_tree;
+                trees.push_lost(LostPage::new(page.number, until, stored, error));
+            }
+            Err(error) => return Err(error),
+        }
     }
+    for lost in &manifest.lost {
+        let stored = adopt(lost.page.copies)?;
+        match read_page(store, &lost.page.copies) {
+            Ok((read, _)) => {
+                for (id, tree) in read {
+                    if !lost.dropped.contains(&id) {
+                        trees.restore(id, tree)?;
+                    }
+                }
+            }
+            Err(error) if error.is_damage() => {
+                store.damage.note(None, &error);
+                let mut page = LostPage::new(lost.page.number, lost.until, stored, error);
+                page.dropped.clone_from(&lost.dropped);
+                trees.push_lost(page);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    for lost in trees.lost_pages() {
+        // Otherwise new trees could not be told from its trees.
+        let above = (lost.number + 1) << PAGE_BITS;
+        opened.position.next_tree = opened.position.next_tree.max(above);
+    }
+    let all_known = trees.lost_pages().is_empty();
     opened.trees = Arc::new(trees);
     if !is_exact {
         store.data.space.note_leaks();
         // A damaged copy of a page was released already, so it must not be taken for a leak.
         let pages = manifest.pages.iter().map(|page| page.copies);
         let blocks: Vec<Copies> = pages.chain([newest.manifest, map]).collect();
-        opened.sweep = Some(Sweep::new(&opened.trees, free.used(), &blocks));
+        // What the trees of a lost page use is not known.
+        opened.sweep = all_known.then(|| Sweep::new(&opened.trees, free.used(), &blocks));
     }
     Ok(())
+}
+
+/// Reads a page of trees, without their nodes. Also returns whether no copy was found damaged.
+fn read_page(store: &Arc<RunStore>, copies: &Copies) -> Result<(Vec<(TreeId, Tree)>, bool)> {
+    let (payload, is_sound) = copies.read(store)?;
+    let mut known = KnownRuns::new(store, copies.at[0]);
+    let trees = trees_of(copies, &payload, |root| known.subtree(root, u32::MAX));
+    let trees = trees.inspect_err(|_| known.disown())?;
+    Ok((trees, is_sound))
 }
 
 /// Finds the free space by a walk over all nodes.
@@ -288,6 +345,14 @@ fn walk(
             reach.add_subtree(&tree.root);
         }
     }
+    for lost in &manifest.lost {
+        // What its trees use is not known, unless it can be read again.
+        reach.add_copies(&lost.page.copies);
+        let (payload, _) = lost.page.copies.read(store)?;
+        for tree in parse_page(&payload).ok_or_else(|| malformed(&lost.page.copies))? {
+            reach.add_subtree(&tree.root);
+        }
+    }
     while !reach.follow(store, usize::MAX)? {}
     Ok(reach.into_map())
 }
@@ -301,22 +366,25 @@ fn read_older(store: &Arc<RunStore>, newest: &Superblock, manifest: &Manifest) -
     for PageRef { copies, .. } in &manifest.pages {
         claimed.push(decoder.claim_block(copies.at[0], copies.len)?);
         let (payload, _) = copies.read(store)?;
-        push_page(&mut trees, copies, &payload, None, |root| {
+        let read = trees_of(copies, &payload, |root| {
             decoder.subtree(root, copies.at[0], 0)
         })?;
+        let page = TreePage::new(read, None);
+        if !page.is_some_and(|page| trees.push_page(page)) {
+            return Err(malformed(copies));
+        }
     }
     // Only now may these be reused, after the next checkpoint.
     drop(claimed);
     Ok(trees)
 }
 
-fn push_page(
-    trees: &mut Trees,
+/// The trees of a page. `follow` makes a handle of a root.
+fn trees_of(
     copies: &Copies,
     payload: &[u8],
-    stored: Option<StoredTwice>,
     mut follow: impl FnMut(SubtreeRef) -> Result<Subtree>,
-) -> Result<()> {
+) -> Result<Vec<(TreeId, Tree)>> {
     let mut read = Vec::new();
     for tree in parse_page(payload).ok_or_else(|| malformed(copies))? {
         let root = follow(tree.root)?;
@@ -328,11 +396,7 @@ fn push_page(
         };
         read.push((tree.id, tree_read));
     }
-    let page = TreePage::new(read, stored);
-    match page.is_some_and(|page| trees.push_page(page)) {
-        true => Ok(()),
-        false => Err(malformed(copies)),
-    }
+    Ok(read)
 }
 
 /// Fails if the data file is not one of a store.

@@ -52,6 +52,7 @@ mod identity_hasher;
 mod idle_compaction;
 mod inspect;
 mod log;
+mod lost_page;
 mod manifest;
 mod memtable;
 mod memtable_flush;

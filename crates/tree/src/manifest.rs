@@ -83,6 +83,16 @@ pub(crate) struct PageRef {
     pub(crate) copies: Copies,
 }
 
+/// A reference to a page of trees that could not be read when the checkpoint was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LostRef {
+    pub(crate) page: PageRef,
+    /// Trees with this id or a higher one are not in it.
+    pub(crate) until: u32,
+    /// Trees that were dropped since.
+    pub(crate) dropped: Vec<TreeId>,
+}
+
 /// The manifest that a superblock refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Manifest {
@@ -92,6 +102,7 @@ pub(crate) struct Manifest {
     /// Whether all that the map has as used is referred to.
     pub(crate) is_exact: bool,
     pub(crate) pages: Vec<PageRef>,
+    pub(crate) lost: Vec<LostRef>,
 }
 
 impl Manifest {
@@ -107,6 +118,14 @@ impl Manifest {
         for page in &self.pages {
             out.put_u32(page.number);
             encode_copies(&page.copies, &mut out);
+        }
+        out.put_u32(self.lost.len() as u32);
+        for lost in &self.lost {
+            out.put_u32(lost.page.number);
+            encode_copies(&lost.page.copies, &mut out);
+            out.put_u32(lost.until);
+            out.put_u32(lost.dropped.len() as u32);
+            lost.dropped.iter().for_each(|tree| out.put_u32(tree.0));
         }
         out
     }
@@ -134,11 +153,27 @@ impl Manifest {
             let copies = parse_copies(&mut reader, has_copies)?;
             pages.push(PageRef { number, copies });
         }
+        let mut lost = Vec::new();
+        for _ in 0..if has_copies { reader.u32()? } else { 0 } {
+            let number = reader.u32()?;
+            let copies = parse_copies(&mut reader, true)?;
+            let until = reader.u32()?;
+            let mut dropped = Vec::new();
+            for _ in 0..reader.u32()? {
+                dropped.push(TreeId(reader.u32()?));
+            }
+            lost.push(LostRef {
+                page: PageRef { number, copies },
+                until,
+                dropped,
+            });
+        }
         let manifest = Manifest {
             position,
             free_map,
             is_exact,
             pages,
+            lost,
         };
         reader.0.is_empty().then_some(manifest)
     }

@@ -170,13 +170,13 @@ impl Engine {
             .trees()
             .into_iter()
             .filter_map(|(id, _, bytes)| {
-                let tree = trees.get(id)?;
+                let tree = trees.get(id).cloned().or_else(|| trees.gathering(id))?;
                 Some(Part {
                     id,
                     bytes,
-                    root: tree.root.clone(),
+                    builder: self.builder(id, &tree),
+                    root: tree.root,
                     loading: tree.loading,
-                    builder: self.builder(id, tree),
                 })
             })
             .collect();

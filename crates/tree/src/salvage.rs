@@ -172,16 +172,21 @@ impl Salvage<'_> {
         let both = superblocks.len() == 2 || superblock.generation == 1 && problems.is_empty();
         self.report.is_older_checkpoint |= !both;
         let Manifest {
-            position, pages, ..
+            position,
+            pages,
+            lost,
+            ..
         } = manifest;
         self.target.reserve_trees(TreeId(position.next_tree));
-        for page in pages {
+        // First those pages for whose trees newer messages have gathered in the others.
+        let lost = lost.into_iter().map(|lost| (lost.page, lost.dropped));
+        for (page, dropped) in lost.chain(pages.into_iter().map(|page| (page, Vec::new()))) {
             let at = page.copies.at[0];
             let Some(trees) = self.inspector.trees(&page.copies) else {
                 self.report.lost_tree_pages += 1;
                 continue;
             };
-            for tree in trees {
+            for tree in trees.into_iter().filter(|tree| !dropped.contains(&tree.id)) {
                 self.inspector.tree = Some(tree.id);
                 self.set.create_tree(tree.id, &tree.options);
                 let all = Range {

@@ -130,7 +130,8 @@ impl Snapshot {
     }
 
     pub(crate) fn tree(&self, tree: TreeId) -> Result<&Tree> {
-        self.version.trees.get(tree).ok_or(Error::UnknownTree(tree))
+        let trees = &self.version.trees;
+        trees.get(tree).ok_or_else(|| trees.missing(tree))
     }
 
     pub(crate) fn resolver(&self, tree: TreeId) -> Resolver {

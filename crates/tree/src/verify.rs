@@ -141,6 +141,11 @@ impl<'a> Walk<'a> {
             self.extents.extend(map.extents());
             self.free_map = self.inspector.free_map(&map);
         }
+        for lost in &manifest.lost {
+            self.extents.extend(lost.page.copies.extents());
+            // It is a problem as long as it cannot be read; then the next open takes its trees back.
+            self.inspector.trees(&lost.page.copies);
+        }
         for page in manifest.pages {
             let at = page.copies.at[0];
             self.extents.extend(page.copies.extents());

@@ -4,13 +4,14 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use crate::damage::DamageRegistry;
+use crate::lost_page::LostPage;
 use crate::memtable::Memtable;
 use crate::metadata::StoredTwice;
 use crate::node::Subtree;
-use crate::{TreeId, TreeOptions};
+use crate::{Error, Result, TreeId, TreeOptions};
 
 /// Trees whose ids differ only in these low bits are in one page of the manifest.
-const PAGE_BITS: u32 = 8;
+pub(crate) const PAGE_BITS: u32 = 8;
 
 /// A tree's settings and its root.
 #[derive(Clone)]
@@ -28,6 +29,8 @@ pub(crate) struct Trees {
     /// In the order of ids; none is empty.
     pages: Vec<Arc<TreePage>>,
     len: usize,
+    /// Pages that cannot be read.
+    lost: Vec<LostPage>,
     /// The sequence number of the last commit that created or dropped a tree.
     pub(crate) changed_at: u64,
     /// Shared by all versions of the trees that are in memory. It comes last: when it is dropped, so are the pages.
@@ -90,12 +93,64 @@ impl Trees {
     }
 
     pub(crate) fn get(&self, id: TreeId) -> Option<&Tree> {
+        if self.lost(id).is_some() {
+            return None;
+        }
+        self.get_listed(id)
+    }
+
+    fn get_listed(&self, id: TreeId) -> Option<&Tree> {
         let page = &self.pages[self.find(id).ok()?];
         Some(&page.trees[page.find(id).ok()?].1)
     }
 
+    /// Whether a tree exists, also if it cannot be read.
     pub(crate) fn contains(&self, id: TreeId) -> bool {
-        self.get(id).is_some()
+        self.get(id).is_some() || self.lost(id).is_some()
+    }
+
+    /// The error of what needs a tree that is not there.
+    pub(crate) fn missing(&self, id: TreeId) -> Error {
+        let lost = self.lost(id);
+        lost.map_or(Error::UnknownTree(id), LostPage::error)
+    }
+
+    /// The pages that cannot be read.
+    pub(crate) fn lost_pages(&self) -> &[LostPage] {
+        &self.lost
+    }
+
+    /// The page of a tree, if it cannot be read.
+    fn lost(&self, id: TreeId) -> Option<&LostPage> {
+        self.lost.iter().find(|page| page.holds(id, number(id)))
+    }
+
+    /// Adds a page that cannot be read.
+    pub(crate) fn push_lost(&mut self, page: LostPage) {
+        self.lost.push(page);
+    }
+
+    /// Where messages for a tree that cannot be read gather: it waits for its load. `None` if the tree does not exist.
+    pub(crate) fn gathering(&self, id: TreeId) -> Option<Tree> {
+        self.lost(id)?;
+        Some(self.get_listed(id).cloned().unwrap_or_else(|| Tree {
+            options: TreeOptions::default(),
+            root: Subtree::Empty,
+            loading: true,
+        }))
+    }
+
+    /// Adds a tree of a page that can be read again, below what has gathered for it.
+    ///
+    /// # Errors
+    /// If that cannot be read.
+    pub(crate) fn restore(&mut self, id: TreeId, mut tree: Tree) -> Result<()> {
+        if let Some(gathered) = self.get_listed(id) {
+            tree.root = tree.root.below(&gathered.root)?;
+            self.remove(id);
+        }
+        self.insert(id, tree);
+        Ok(())
     }
 
     pub(crate) fn pages(&self) -> &[Arc<TreePage>] {
@@ -123,6 +178,10 @@ impl Trees {
     }
 
     pub(crate) fn remove(&mut self, id: TreeId) {
+        let page = number(id);
+        if let Some(lost) = self.lost.iter_mut().find(|lost| lost.holds(id, page)) {
+            lost.dropped.push(id);
+        }
         let Ok(at) = self.find(id) else { return };
         let Ok(index) = self.pages[at].find(id) else {
             return;
@@ -137,6 +196,9 @@ impl Trees {
 
     /// Replaces the root of a tree, if it is there.
     pub(crate) fn set_root(&mut self, id: TreeId, root: Subtree) {
+        if let Some(tree) = self.gathering(id) {
+            self.insert(id, tree);
+        }
         if let Ok(at) = self.find(id)
             && let Ok(index) = self.pages[at].find(id)
         {

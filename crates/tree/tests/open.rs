@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use frond_tree::{
-    Direction, Duplicates, Durability, Options, Store, TreeId, TreeOptions, VerifyReport, WriteSet,
+    Direction, Duplicates, Durability, Error, Options, Store, TreeId, TreeOptions, VerifyReport,
+    WriteSet,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -184,6 +185,223 @@ fn one_damaged_copy_of_any_metadata_costs_nothing() {
     }
     // The manifest, the map and three pages.
     assert_eq!(survived, 10);
+}
+
+/// Blocks of the data file that a verification finds damaged, without a tree, when a bit of them is flipped.
+fn metadata_blocks(disk: &SimDisk) -> Vec<usize> {
+    let files = disk.files();
+    let len = files
+        .iter()
+        .find(|(name, _)| name.starts_with("data"))
+        .unwrap()
+        .1;
+    let is_metadata = |block: &usize| {
+        let copy = disk.copy();
+        flip(&copy, *block);
+        let report = Store::verify(&options(&copy), &mut |_| {}).unwrap();
+        !report.problems.is_empty() && report.problems.iter().all(|problem| problem.tree.is_none())
+    };
+    (2..len / 4096).filter(is_metadata).collect()
+}
+
+fn flip(disk: &SimDisk, block: usize) {
+    disk.flip_bit("data.frond", block * 8 * 4096 + 8 * 20);
+}
+
+/// The two blocks that hold the page of the given trees.
+fn page_of(disk: &SimDisk, trees: &[TreeId]) -> [usize; 2] {
+    let all: Vec<TreeId> = open(&disk.copy()).trees();
+    let left: Vec<TreeId> = all
+        .into_iter()
+        .filter(|tree| !trees.contains(tree))
+        .collect();
+    let blocks = metadata_blocks(disk);
+    for (index, first) in blocks.iter().enumerate() {
+        for second in &blocks[index + 1..] {
+            let copy = disk.copy();
+            flip(&copy, *first);
+            flip(&copy, *second);
+            if let Ok(store) = Store::open(options(&copy))
+                && store.trees() == left
+            {
+                return [*first, *second];
+            }
+        }
+    }
+    panic!("no page holds {trees:?}");
+}
+
+/// Both copies of the list of some trees are damaged: the store did not open.
+#[test]
+fn a_lost_page_of_trees_costs_only_its_trees() {
+    let disk = SimDisk::new(1);
+    let store = open(&disk);
+    let (lost, other) = (TreeId(300), TreeId(600));
+    for tree in [TREE, lost, TreeId(301), other] {
+        fill(&store, tree, 0..600);
+    }
+    store.close().unwrap();
+    drop(store);
+    let blocks = page_of(&disk, &[lost, TreeId(301)]);
+    let store = open(&disk);
+    // These are in the log only.
+    fill(&store, lost, 600..650);
+    fill(&store, TREE, 600..650);
+    store.flush_log().unwrap();
+    disk.crash_after(0);
+    drop(store);
+    let disk = disk.after_kill();
+    blocks.iter().for_each(|block| flip(&disk, *block));
+
+    let is_damage = |error: &Error| matches!(error, Error::Corrupt { .. });
+    for round in 0..2 {
+        let store = open(&disk);
+        assert!(!store.damage().is_empty());
+        check(&store, TREE, 0..650);
+        check(&store, other, 0..600);
+        for tree in [lost, TreeId(301)] {
+            assert!(store.has_tree(tree));
+            let read = store.snapshot().get(tree, b"key").err().unwrap();
+            assert!(is_damage(&read), "{read}");
+            let range = store
+                .snapshot()
+                .cursor(tree, Unbounded, Unbounded, Direction::Forward);
+            assert!(is_damage(&range.err().unwrap()));
+            let mut set = WriteSet::new();
+            set.put(TREE, b"not alone", b"");
+            set.put(tree, b"key", b"");
+            assert!(is_damage(
+                &store.commit(set, Durability::Logged).unwrap_err()
+            ));
+            assert!(
+                store
+                    .bulk_loader(&[(tree, Duplicates::Fail)], None)
+                    .is_err()
+            );
+        }
+        assert!(store.snapshot().get(TREE, b"not alone").unwrap().is_none());
+        let unknown = store.snapshot().get(TreeId(10_000), b"key").err().unwrap();
+        assert!(matches!(unknown, Error::UnknownTree(_)));
+        let created = store.allocate_tree();
+        assert!(
+            created.0 >= 512,
+            "{created:?} is among the trees of the page"
+        );
+        fill(&store, created, 0..1000);
+        if round == 1 {
+            let mut set = WriteSet::new();
+            set.drop_tree(TreeId(301));
+            store.commit(set, Durability::Logged).unwrap();
+            assert!(!store.has_tree(TreeId(301)));
+        }
+        store.compact().unwrap();
+        store.close().unwrap();
+    }
+    for _ in 0..2 {
+        let store = open(&disk);
+        assert!(store.has_tree(lost) && !store.has_tree(TreeId(301)));
+        store.close().unwrap();
+    }
+    let report = Store::verify(&options(&disk.copy()), &mut |_| {}).unwrap();
+    assert_eq!(report.problems.len(), 2, "{report:?}");
+
+    // The disk reads the page again: all that was acknowledged is there.
+    blocks.iter().for_each(|block| flip(&disk, *block));
+    for _ in 0..2 {
+        let store = open(&disk);
+        check(&store, lost, 0..650);
+        check(&store, TREE, 0..650);
+        check(&store, other, 0..600);
+        assert!(!store.has_tree(TreeId(301)));
+        store.close().unwrap();
+        drop(store);
+        // The space of the tree that was dropped meanwhile is free.
+        assert_eq!(verify(&disk).leaked_bytes, 0);
+    }
+}
+
+/// A damaged node failed the open. It costs the keys below it, and what is written meanwhile is kept above it. While it
+/// is damaged the sweep frees nothing: what is in use below the node is not known.
+#[test]
+fn a_damaged_node_costs_only_the_keys_below_it() {
+    let disk = SimDisk::new(1);
+    let store = open(&disk);
+    fill(&store, TREE, 0..3000);
+    fill(&store, TreeId(2), 0..500);
+    let snapshot = store.snapshot();
+    fill(&store, TREE, 3000..6000);
+    store.checkpoint().unwrap();
+    disk.crash_after(0);
+    drop((snapshot, store));
+    let disk = disk.after_kill();
+    let sound = verify(&disk);
+    assert!(sound.leaked_bytes > 0);
+    let files = disk.files();
+    let len = files
+        .iter()
+        .find(|(name, _)| name.starts_with("data"))
+        .unwrap()
+        .1;
+    let (mut nodes, mut roots) = (0, 0);
+    for block in 2..len / 4096 {
+        let copy = disk.copy();
+        flip(&copy, block);
+        let report = Store::verify(&options(&copy.copy()), &mut |_| {}).unwrap();
+        if report.nodes == sound.nodes || report.problems.iter().any(|p| p.tree != Some(TREE)) {
+            continue;
+        }
+        nodes += 1;
+        for _ in 0..2 {
+            let store = open(&copy);
+            let snapshot = store.snapshot();
+            let unread = (0..6000).filter(|number| snapshot.get(TREE, &key(*number)).is_err());
+            let unread = unread.count();
+            assert!(unread > 0);
+            roots += u32::from(unread == 6000);
+            assert!(!store.damage().is_empty());
+            check(&store, TreeId(2), 0..500);
+            drop(snapshot);
+            fill(&store, TREE, 6000..7000);
+            fill(&store, TreeId(2), 500..1500);
+            store.compact().unwrap();
+            store.close().unwrap();
+            drop(store);
+            let report = Store::verify(&options(&copy.copy()), &mut |_| {}).unwrap();
+            assert_eq!(report.problems.len(), 1, "{report:?}");
+        }
+        flip(&copy, block);
+        let store = open(&copy);
+        check(&store, TREE, 0..7000);
+        check(&store, TreeId(2), 0..1500);
+        store.compact().unwrap();
+        store.close().unwrap();
+        drop(store);
+        assert_eq!(verify(&copy).leaked_bytes, 0);
+        check(&open(&copy), TREE, 0..7000);
+    }
+    assert!(nodes > 10 && roots == 2, "{nodes} nodes, {roots} roots");
+}
+
+#[test]
+fn a_store_whose_catalog_is_lost_does_not_open() {
+    let disk = SimDisk::new(1);
+    let store = open(&disk);
+    fill(&store, TREE, 0..100);
+    store.close().unwrap();
+    drop(store);
+    let blocks = metadata_blocks(&disk);
+    assert_eq!(blocks.len(), 6);
+    let refused = blocks.iter().enumerate().map(|(index, first)| {
+        let refused = |second: &&usize| {
+            let copy = disk.copy();
+            flip(&copy, *first);
+            flip(&copy, **second);
+            Store::open(options(&copy)).is_err()
+        };
+        blocks[index + 1..].iter().filter(refused).count()
+    });
+    // The pair of the manifest, and that of the page of the first trees. Without the map it opens.
+    assert_eq!(refused.sum::<usize>(), 2);
 }
 
 #[test]

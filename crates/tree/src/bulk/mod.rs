@@ -158,7 +158,7 @@ impl Store {
         let known = engine.trees();
         let mut loads = Vec::with_capacity(trees.len());
         for (id, duplicates) in trees {
-            let tree = known.get(*id).ok_or(Error::UnknownTree(*id))?;
+            let tree = known.get(*id).ok_or_else(|| known.missing(*id))?;
             if !tree.loading {
                 return Err(Error::NotLoading(*id));
             }
@@ -465,7 +465,7 @@ impl Engine {
         let trees = self.trees();
         let mut roots = Vec::with_capacity(loads.len());
         for (id, leaves) in loads {
-            let tree = trees.get(id).ok_or(Error::UnknownTree(id))?;
+            let tree = trees.get(id).ok_or_else(|| trees.missing(id))?;
             if !tree.loading {
                 return Err(Error::NotLoading(id));
             }

@@ -61,16 +61,31 @@ impl Builder {
         if let Some(first) = children.first_mut() {
             first.pivot = Arc::from([]);
         }
-        let loaded = self.grow(children);
+        self.grow(children).below(gathered)
+    }
+}
+
+impl Subtree {
+    /// The tree with the messages that gathered in the root of another one on top of it.
+    ///
+    /// # Errors
+    /// If some of these messages, or the root, cannot be read.
+    pub(crate) fn below(self, gathered: &Subtree) -> Result<Subtree> {
         let mut runs = Vec::new();
         gathered_runs(gathered, &mut runs)?;
         if runs.is_empty() {
-            return Ok(loaded);
+            return Ok(self);
         }
-        let mut node = Internal::new(match &loaded {
-            Subtree::Internal(top) => top.load()?.children.clone(),
-            _ => vec![Child::new(&[], loaded, 0)],
+        let mut node = Internal::new(match &self {
+            // A root that cannot be read stays as it is.
+            Subtree::Internal(top) if self.has_runs().is_ok_and(|has_runs| !has_runs) => {
+                top.load()?.children.clone()
+            }
+            _ => vec![Child::new(&[], self, 0)],
         });
+        for child in &mut node.children {
+            child.pending_from = 0;
+        }
         for (number, run) in runs.iter_mut().enumerate() {
             run.number = number as u64;
         }
@@ -93,6 +108,16 @@ impl Builder {
             node.count_pending(&ranges);
         }
         Ok(Subtree::internal(node))
+    }
+}
+
+impl Subtree {
+    /// Whether the root has a buffer with messages.
+    fn has_runs(&self) -> Result<bool> {
+        match self {
+            Subtree::Internal(node) => Ok(!node.load()?.runs.is_empty()),
+            Subtree::Empty | Subtree::Leaf(_) => Ok(false),
+        }
     }
 }
 
