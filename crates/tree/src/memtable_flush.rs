@@ -101,12 +101,15 @@ impl Engine {
     /// Whether a flush or a checkpoint that failed may succeed later. Nothing was published then, what was
     /// written is released, and the memtables are still there.
     pub(crate) fn is_retryable(&self, error: &Error) -> bool {
-        (error.is_damage() || matches!(error, Error::Io { .. }))
+        (error.is_damage() || matches!(error, Error::Io { .. } | Error::Stalled { .. }))
             && self.runs.data.failure().is_none()
     }
 
     /// Stops the store after a permanent failure, and records a retryable one as a stall.
     fn note_outcome(&self, result: &Result<()>) {
+        if let Err(error) = result {
+            self.note_if_full(error);
+        }
         let stall = match result {
             Ok(()) => None,
             Err(error) if self.is_retryable(error) => Some(Stall {
@@ -224,7 +227,11 @@ impl Engine {
                 .flusher
                 .last_log_start
                 .swap(position.log_start, Ordering::Relaxed);
-            log.release_before(before);
+            // While the disk is nearly full, its room is worth more than this second chance.
+            log.release_before(match self.disk_space.is_low() {
+                true => position.log_start,
+                false => before,
+            });
         }
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(true)

@@ -14,6 +14,7 @@ use crate::cache::PageCache;
 use crate::checkpoint;
 use crate::commit::Durability;
 use crate::data_file::{DATA_FILE, DataFile};
+use crate::disk_space::{DiskSpaceStats, SpaceWatch};
 use crate::engine::{CommitState, Counters, Engine};
 use crate::flusher::Flusher;
 use crate::log::{self, Log};
@@ -73,6 +74,8 @@ pub struct StoreStats {
     pub log_written_bytes: u64,
     /// Space in the data file.
     pub space: SpaceStats,
+    /// Space in the file system.
+    pub disk_space: DiskSpaceStats,
     /// Commits since the store was opened.
     pub commits: u64,
     /// Memtables flushed to the trees since the store was opened.
@@ -111,8 +114,11 @@ impl Store {
             sealed: Vec::new(),
             trees: Arc::new(opened.trees),
         };
+        let disk_space = SpaceWatch::new(&disk, options.disk_reserve_bytes, size);
+        disk_space.begin();
         let engine = Arc::new(Engine {
             runs,
+            disk_space,
             version: ArcSwap::from_pointee(version),
             spare_blocks,
             spare_sets: Mutex::default(),
@@ -139,6 +145,7 @@ impl Store {
                 true => options.memtable_size(),
                 false => options.memtable_size().max(1 << 20),
             };
+            let segment_bytes = engine.disk_space.segment_bytes(segment_bytes);
             let log = Log::open(disk, end, interval, segment_bytes)?;
             let _ = engine.log.set(log);
         } else {
@@ -279,6 +286,7 @@ impl Store {
             log_bytes: engine.log.get().map_or(0, Log::end),
             log_written_bytes: engine.log.get().map_or(0, Log::written_bytes),
             space: engine.runs.data.space.stats(),
+            disk_space: engine.disk_space.stats(),
             commits: figure(&engine.counters.commits),
             memtables_flushed: figure(&engine.counters.memtables_flushed),
             checkpoints: figure(&engine.counters.checkpoints),
@@ -308,6 +316,7 @@ impl Engine {
         };
         self.fail("close was called".to_owned());
         self.flusher.stop();
+        self.disk_space.stop();
         match self.log.get() {
             Some(log) => {
                 let logged = log.close();

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 
-use super::{Disk, DiskFile};
+use super::{Disk, DiskFile, DiskSpace, write_zeros};
 
 /// Files in a directory, with direct I/O where the file system has it.
 pub struct FsDisk {
@@ -81,6 +82,15 @@ impl Disk for FsDisk {
     fn sync_directory(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
+
+    fn space(&self) -> io::Result<Option<DiskSpace>> {
+        let found = rustix::fs::statvfs(&self.path)?;
+        // Some virtual file systems do not tell their size.
+        Ok((found.f_blocks > 0).then(|| DiskSpace {
+            total: found.f_blocks.saturating_mul(found.f_frsize),
+            available: found.f_bavail.saturating_mul(found.f_frsize),
+        }))
+    }
 }
 
 struct FsFile(File);
@@ -109,5 +119,12 @@ impl DiskFile for FsFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.0.set_len(len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, len) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(self, len),
+            allocated => Ok(allocated?),
+        }
     }
 }

@@ -316,6 +316,18 @@ impl World {
                         self.recover(store);
                     }
                 }
+                // The data file could not be written, which is tried again.
+                (
+                    Trouble::Changes,
+                    Error::Stalled {
+                        disk_full: false, ..
+                    },
+                ) => {
+                    self.check_reads(store, trouble);
+                    if self.chance(0.5) {
+                        self.recover(store);
+                    }
+                }
                 (Trouble::Reads, Error::Unreadable { .. })
                 | (Trouble::FullData, Error::Io { .. }) => {}
                 (Trouble::Full | Trouble::Changes, Error::Io { .. } | Error::Closed(_)) => {
