@@ -47,6 +47,7 @@ impl TestServer {
             cache_bytes: 32 << 20,
             journal: settings.journal,
             journal_commit_interval: settings.journal_commit_interval,
+            disk_reserve_bytes: settings.disk_reserve_bytes,
         };
         let options = StoreOptions::with_temporary_files(directory.path().join("_tmp"));
         let store = DocumentStore::open_directory(directory.path(), &storage, options).unwrap();

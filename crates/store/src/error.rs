@@ -1,7 +1,6 @@
 //! The error of the store: what a client did wrong, or what the engine reports.
 
 use std::fmt;
-use std::io::ErrorKind;
 
 use frond_bson::Doc;
 use frond_error::{Error as CommandError, ErrorCode};
@@ -36,12 +35,7 @@ impl Error {
                 EngineError::TooLarge { .. } => ErrorCode::TransactionTooLargeForCache,
                 EngineError::Closed(_) => ErrorCode::InterruptedAtShutdown,
                 EngineError::InvalidOption(_) => ErrorCode::BadValue,
-                EngineError::Io { source, .. } if source.kind() == ErrorKind::StorageFull => {
-                    ErrorCode::OutOfDiskSpace
-                }
-                EngineError::Stalled {
-                    disk_full: true, ..
-                } => ErrorCode::OutOfDiskSpace,
+                error if error.is_disk_full() => ErrorCode::OutOfDiskSpace,
                 EngineError::Stalled { .. }
                 | EngineError::Io { .. }
                 | EngineError::UnknownTree(_)
@@ -76,6 +70,11 @@ impl Error {
     /// Whether another transaction was faster. Such an operation may be tried again from its start.
     pub(crate) fn is_conflict(&self) -> bool {
         matches!(self, Error::Engine(EngineError::Conflict { .. }))
+    }
+
+    /// Whether the disk is full.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        self.code() == ErrorCode::OutOfDiskSpace
     }
 
     /// Whether a unique index refused the document.
@@ -143,7 +142,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use std::error::Error as _;
-    use std::io;
+    use std::io::{self, ErrorKind};
 
     use super::*;
 

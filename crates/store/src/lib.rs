@@ -42,7 +42,7 @@ pub use exec::cursor::QueryCursor;
 pub use exec::operator::Flow;
 pub use explain::{Purpose, Task, Verbosity};
 pub use find::{CountRequest, FindRequest};
-pub use keyspace::{Durability, Engine, EngineOptions, EngineStats};
+pub use keyspace::{DiskSpace, Durability, Engine, EngineOptions, EngineStats};
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};
 pub use options::NaturalOrder;

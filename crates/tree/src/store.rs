@@ -293,6 +293,11 @@ impl Store {
         }
     }
 
+    /// The room of the file system, as it was measured last.
+    pub fn disk_space(&self) -> DiskSpaceStats {
+        self.engine().disk_space.stats()
+    }
+
     /// Makes everything durable and stops. Later commits fail; snapshots still work.
     ///
     /// # Errors

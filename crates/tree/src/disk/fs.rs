@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
+use super::spare_handles::SpareHandles;
 use super::{Disk, DiskFile, DiskSpace, write_zeros};
 
 /// Files in a directory, with direct I/O where the file system has it.
@@ -16,6 +17,7 @@ pub struct FsDisk {
     path: PathBuf,
     direct_io: bool,
     read_only: bool,
+    spare: SpareHandles,
 }
 
 impl FsDisk {
@@ -25,6 +27,7 @@ impl FsDisk {
             path,
             direct_io,
             read_only: false,
+            spare: SpareHandles::new(),
         }
     }
 
@@ -34,12 +37,13 @@ impl FsDisk {
             path,
             direct_io: true,
             read_only: true,
+            spare: SpareHandles::new(),
         }
     }
 }
 
-impl Disk for FsDisk {
-    fn open(&self, name: &str, direct: bool) -> io::Result<Arc<dyn DiskFile>> {
+impl FsDisk {
+    fn open_once(&self, name: &str, direct: bool) -> io::Result<Arc<dyn DiskFile>> {
         let path = self.path.join(name);
         let mut options = OpenOptions::new();
         options.read(true);
@@ -59,7 +63,7 @@ impl Disk for FsDisk {
         Ok(Arc::new(FsFile(options.open(&path)?)))
     }
 
-    fn list(&self) -> io::Result<Vec<String>> {
+    fn list_once(&self) -> io::Result<Vec<String>> {
         if !self.read_only {
             std::fs::create_dir_all(&self.path)?;
         }
@@ -71,6 +75,20 @@ impl Disk for FsDisk {
         }
         Ok(names)
     }
+}
+
+impl Disk for FsDisk {
+    fn open(&self, name: &str, direct: bool) -> io::Result<Arc<dyn DiskFile>> {
+        let file = self.spare.open(|| self.open_once(name, direct))?;
+        self.spare.fill();
+        Ok(file)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let names = self.spare.open(|| self.list_once())?;
+        self.spare.fill();
+        Ok(names)
+    }
 
     fn remove(&self, name: &str) -> io::Result<()> {
         if self.read_only {
@@ -80,7 +98,11 @@ impl Disk for FsDisk {
     }
 
     fn sync_directory(&self) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()
+        let directory = self.spare.open(|| File::open(&self.path))?;
+        let synced = directory.sync_all();
+        drop(directory);
+        self.spare.fill();
+        synced
     }
 
     fn space(&self) -> io::Result<Option<DiskSpace>> {

@@ -3,6 +3,7 @@
 mod aligned;
 mod fs;
 mod overlay;
+mod spare_handles;
 
 use std::io;
 use std::sync::Arc;
