@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use parking_lot::{Condvar, Mutex};
 
 use crate::Error;
-use crate::disk::{Disk, DiskSpace};
+use crate::disk::{Disk, DiskFile, DiskSpace};
 
 /// The file that holds a part of the reserve.
 const RESERVE_FILE: &str = "reserve.frond";
@@ -37,8 +37,8 @@ const MEMTABLE_SHARE: u64 = 16;
 const SPARE_SHARE: u64 = 16;
 /// Bounds of the size at which memtables are sealed when there is little room.
 const SEAL_BYTES: (u64, u64) = (256 << 10, MIB);
-/// A segment of the log has at most this share of the file system: only whole segments are deleted.
-const SEGMENT_SHARE: u64 = 64;
+/// A file of the log has at most this share of the file system: only whole segments are deleted.
+const LOG_FILE_SHARE: u64 = 64;
 
 /// How often the room is measured: while there are commits and little room, while there are commits, otherwise.
 const PAUSES: [Duration; 3] = [
@@ -196,10 +196,10 @@ impl SpaceWatch {
         }
     }
 
-    /// The size of a segment of the log that would have `bytes` bytes on a large disk.
-    pub(crate) fn segment_bytes(&self, bytes: usize) -> usize {
+    /// The size of a file of the log that would have `bytes` bytes on a large disk.
+    pub(crate) fn log_file_bytes(&self, bytes: usize) -> usize {
         match self.state.lock().measured {
-            Some(space) => bytes.min((space.total / SEGMENT_SHARE).max(MIB) as usize),
+            Some(space) => bytes.min((space.total / LOG_FILE_SHARE).max(MIB) as usize),
             None => bytes,
         }
     }
@@ -296,7 +296,12 @@ impl SpaceWatch {
         let made = || -> io::Result<()> {
             let file = self.disk.open(RESERVE_FILE, false)?;
             file.set_len(0)?;
-            file.allocate(wanted)
+            match file.allocate(wanted) {
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                    write_zeros(&*file, wanted)
+                }
+                allocated => allocated.and_then(|()| file.set_len(wanted)),
+            }
         };
         if made().is_err() {
             let _ = self.disk.remove(RESERVE_FILE);
@@ -340,6 +345,18 @@ impl SpaceWatch {
         self.spare_bytes.store(spare, Ordering::Relaxed);
         self.is_low.store(is_low, Ordering::Relaxed);
     }
+}
+
+/// Takes room by writing.
+fn write_zeros(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
+    let zeros = vec![0; 64 << 10];
+    let mut offset = 0;
+    while offset < bytes {
+        let part = (bytes - offset).min(zeros.len() as u64);
+        file.write_at(&zeros[..part as usize], offset)?;
+        offset += part;
+    }
+    Ok(())
 }
 
 /// The reserve for a file system of `total` bytes.

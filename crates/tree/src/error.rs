@@ -122,6 +122,15 @@ pub(crate) fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded)
 }
 
+/// Whether an operation failed for want of room or of file handles, and may succeed later.
+pub(crate) fn is_passing(error: &Error) -> bool {
+    /// `ENFILE` and `EMFILE`.
+    const NO_HANDLES: [i32; 2] = [23, 24];
+    let has_no_handle = matches!(error, Error::Io { source, .. }
+        if source.raw_os_error().is_some_and(|code| NO_HANDLES.contains(&code)));
+    error.is_disk_full() || has_no_handle
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

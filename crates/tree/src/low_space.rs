@@ -112,7 +112,9 @@ impl Engine {
             unused = self.return_space()?;
         }
         if !self.runs.data.can_punch() && unused >= RELEASED_BYTES {
-            // Only the end of the file can be returned. The manifest lies there, and the next one will not.
+            // Only the end of the file can be returned. The manifest lies there, the next one does not, and the one after
+            // that makes the first one's place free.
+            self.return_space()?;
             unused = self.return_space()?;
         }
         if let Some(log) = self.log.get() {

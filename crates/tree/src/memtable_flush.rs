@@ -101,6 +101,7 @@ impl Engine {
     /// Whether a flush or a checkpoint that failed may succeed later. Nothing was published then, what was
     /// written is released, and the memtables are still there.
     pub(crate) fn is_retryable(&self, error: &Error) -> bool {
+        // A checkpoint waits for the log, which may be stalled itself.
         (error.is_damage() || matches!(error, Error::Io { .. } | Error::Stalled { .. }))
             && self.runs.data.failure().is_none()
     }

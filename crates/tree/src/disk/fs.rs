@@ -4,13 +4,13 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::FallocateFlags;
-use rustix::io::Errno;
 
+use super::mapping::Mapping;
 use super::spare_handles::SpareHandles;
-use super::{Disk, DiskFile, DiskSpace, write_zeros};
+use super::{Disk, DiskFile, DiskSpace, SharedMap};
 
 /// Files in a directory, with direct I/O where the file system has it.
 pub struct FsDisk {
@@ -18,6 +18,8 @@ pub struct FsDisk {
     direct_io: bool,
     read_only: bool,
     spare: SpareHandles,
+    /// The open directory: syncing it needs no file handle then, when there are none left.
+    directory: OnceLock<File>,
 }
 
 impl FsDisk {
@@ -28,6 +30,7 @@ impl FsDisk {
             direct_io,
             read_only: false,
             spare: SpareHandles::new(),
+            directory: OnceLock::new(),
         }
     }
 
@@ -38,6 +41,7 @@ impl FsDisk {
             direct_io: true,
             read_only: true,
             spare: SpareHandles::new(),
+            directory: OnceLock::new(),
         }
     }
 }
@@ -98,11 +102,11 @@ impl Disk for FsDisk {
     }
 
     fn sync_directory(&self) -> io::Result<()> {
+        if let Some(directory) = self.directory.get() {
+            return directory.sync_all();
+        }
         let directory = self.spare.open(|| File::open(&self.path))?;
-        let synced = directory.sync_all();
-        drop(directory);
-        self.spare.fill();
-        synced
+        self.directory.get_or_init(|| directory).sync_all()
     }
 
     fn space(&self) -> io::Result<Option<DiskSpace>> {
@@ -113,6 +117,44 @@ impl Disk for FsDisk {
             available: found.f_bavail.saturating_mul(found.f_frsize),
         }))
     }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        if self.read_only {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        std::fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn map(&self, name: &str, offset: u64, bytes: usize) -> io::Result<Box<dyn SharedMap>> {
+        if self.read_only {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let path = self.path.join(name);
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        if copies_on_write(&file)? {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the file system moves a block when it is written again, for which there may be no room",
+            ));
+        }
+        Ok(Box::new(Mapping::new(&file, offset, bytes)?))
+    }
+}
+
+/// Whether the file system allocates a new block for each write, so that a write to a mapping can fail on a full disk;
+/// the process would get a signal then.
+#[cfg(target_os = "linux")]
+fn copies_on_write(file: &File) -> io::Result<bool> {
+    /// Btrfs, ZFS, bcachefs.
+    const MAGICS: [u32; 3] = [0x9123_683E, 0x2FC1_2FC1, 0xCA45_1A4E];
+    let found = rustix::fs::fstatfs(file)?.f_type as u32;
+    Ok(MAGICS.contains(&found))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn copies_on_write(_: &File) -> io::Result<bool> {
+    // APFS does.
+    Ok(cfg!(target_os = "macos"))
 }
 
 struct FsFile(File);
@@ -134,6 +176,15 @@ impl DiskFile for FsFile {
         Ok(self.0.metadata()?.len())
     }
 
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        Ok(rustix::fs::fallocate(
+            &self.0,
+            FallocateFlags::KEEP_SIZE,
+            0,
+            len,
+        )?)
+    }
+
     fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(rustix::fs::fallocate(&self.0, flags, offset, len)?)
@@ -141,12 +192,5 @@ impl DiskFile for FsFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.0.set_len(len)
-    }
-
-    fn allocate(&self, len: u64) -> io::Result<()> {
-        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, len) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(self, len),
-            allocated => Ok(allocated?),
-        }
     }
 }

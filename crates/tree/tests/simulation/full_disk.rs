@@ -152,6 +152,34 @@ fn a_dropped_tree_makes_room_on_a_full_disk() {
     assert!((1..50).contains(&times), "the state alternates: {times}");
 }
 
+/// Then not even what is in memory can be flushed without the file of the reserve.
+#[test]
+fn a_disk_that_others_filled_takes_drops_and_recovers() {
+    let (disk, store) = store_on(200 * MIB);
+    for number in 0..3000 {
+        put(&store, TREE, number).unwrap();
+    }
+    assert!(store.stats().disk_space.held_bytes > 0);
+    disk.fill("", 0);
+    let start = Instant::now();
+    let refused = (3000..).find_map(|number| put(&store, TREE, number).err().map(|e| (number, e)));
+    let (there, error) = refused.unwrap();
+    assert!(is_full(&error), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(5), "not at once");
+    assert_eq!(count(&store, TREE), there);
+    for number in 0..100u64 {
+        free(&store, |set| set.delete(TREE, &number.to_be_bytes())).unwrap();
+    }
+    assert_eq!(count(&store, TREE), there - 100);
+    disk.clear_faults();
+    wait_for_room(&store);
+    let start = Instant::now();
+    while store.stats().disk_space.held_bytes == 0 {
+        assert!(start.elapsed() < Duration::from_secs(5), "no reserve again");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn a_killed_store_opens_on_the_full_disk() {
     let (disk, store) = store_on(40 * MIB);
