@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -49,6 +49,9 @@ const PAUSES: [Duration; 3] = [
 /// How often it is measured while it is low.
 const PAUSE_LOW: Duration = Duration::from_millis(200);
 
+/// How long a commit waits for the first attempt to make room.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
+
 /// The room of the file system that holds a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskSpaceStats {
@@ -81,6 +84,8 @@ pub(crate) struct SpaceWatch {
     spare_bytes: AtomicU64,
     refused: AtomicU64,
     state: Mutex<State>,
+    /// Wakes commits that wait until the state is settled.
+    settled: Condvar,
     /// Whether the thread that measures is to end.
     stop: Mutex<bool>,
     wake: Condvar,
@@ -99,6 +104,8 @@ struct State {
     /// A write has failed for want of room since the reserve was made.
     was_full: bool,
     low_since: Option<SystemTime>,
+    /// Whether it stayed low after what is in memory was flushed.
+    is_settled: bool,
     times_low: u64,
 }
 
@@ -111,6 +118,7 @@ impl State {
     fn set_low(&mut self) {
         if self.low_since.is_none() {
             self.low_since = Some(SystemTime::now());
+            self.is_settled = false;
             self.times_low += 1;
         }
     }
@@ -132,6 +140,7 @@ impl SpaceWatch {
             spare_bytes: AtomicU64::new(u64::MAX),
             refused: AtomicU64::new(0),
             state: Mutex::default(),
+            settled: Condvar::new(),
             stop: Mutex::new(false),
             wake: Condvar::new(),
             thread: Mutex::default(),
@@ -169,6 +178,25 @@ impl SpaceWatch {
     /// Whether writes are refused, unless they free space.
     pub(crate) fn is_low(&self) -> bool {
         self.is_low.load(Ordering::Relaxed)
+    }
+
+    /// Whether writes are still refused when the log of what is in memory was released: that alone may give enough
+    /// room. Waits for it, but not for long.
+    pub(crate) fn stays_low(&self) -> bool {
+        let until = Instant::now() + SETTLE_MAX;
+        let mut state = self.state.lock();
+        while state.low_since.is_some() && !state.is_settled {
+            if self.settled.wait_until(&mut state, until).timed_out() {
+                break;
+            }
+        }
+        state.low_since.is_some()
+    }
+
+    /// Says that all was done to make room.
+    pub(crate) fn settle(&self) {
+        self.state.lock().is_settled = true;
+        self.settled.notify_all();
     }
 
     /// An active memtable with more bytes than this is sealed.
@@ -256,6 +284,7 @@ impl SpaceWatch {
         } else if state.room() >= enough && (self.hold(&mut state) || !state.was_full) {
             state.was_full = false;
             state.low_since = None;
+            self.settled.notify_all();
         }
         self.set_limits(&state);
     }

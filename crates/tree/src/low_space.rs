@@ -45,12 +45,15 @@ impl Engine {
         }
         if self.options.inline {
             // Without threads nobody else looks whether there is room again.
-            self.make_space()?;
-            if !self.disk_space.is_low() {
-                return Ok(());
+            match self.make_space() {
+                Err(error) if !self.is_retryable(&error) => return Err(error),
+                _ => {}
             }
         }
-        Err(self.disk_space.refuse())
+        match self.disk_space.stays_low() {
+            true => Err(self.disk_space.refuse()),
+            false => Ok(()),
+        }
     }
 
     /// Notes that a write has failed for want of room, if that is what the error says.
@@ -85,6 +88,7 @@ impl Engine {
             self.note_if_full(error);
         }
         self.check_space();
+        self.disk_space.settle();
         result.map(|unused| Considered { sequence, unused })
     }
 
