@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::data_file::{BLOCK_HEADER_BYTES, DATA_FILE, corrupt};
+use crate::data_file::{BLOCK_HEADER_BYTES, DATA_FILE, OTHER_EXTENTS, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf};
 use crate::fail_stop::{FailStop, step};
 use crate::free_map::FreeMap;
@@ -111,38 +111,59 @@ impl Checkpointer {
         data.cut()
     }
 
-    /// Captures the free space, and writes it and the manifest.
+    /// Captures the free space, and writes it and the manifest. Extents that cannot be written are replaced.
     fn write_manifest(&self, mut manifest: Manifest) -> Result<Written> {
         let data = &self.store.data;
-        // Once this checkpoint is durable, nothing refers to those of the previous ones.
+        let is_alone = manifest.is_exact;
+        let mut failed: Vec<Written> = Vec::new();
+        loop {
+            let (written, map) = self.capture_free(manifest.encode().len());
+            manifest.free_map = Some(written.map.copies());
+            manifest.is_exact = is_alone && failed.is_empty() && !data.space.has_leaks();
+            let outcome = written.map.write(&self.store, &map);
+            let outcome =
+                outcome.and_then(|()| written.manifest.write(&self.store, &manifest.encode()));
+            match outcome {
+                Ok(()) => {
+                    let failed = failed.into_iter();
+                    let extents = failed.flat_map(|failed| [failed.manifest, failed.map]);
+                    data.set_aside(extents.flat_map(StoredTwice::into_extents).collect());
+                    return Ok(written);
+                }
+                Err(error) if error.is_bad_place() && failed.len() < OTHER_EXTENTS => {
+                    failed.push(written);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Allocates the blocks of a checkpoint, and captures what is free besides them: the payload of the map.
+    fn capture_free(&self, manifest_bytes: usize) -> (Written, Vec<u8>) {
+        let space = &self.store.data.space;
+        // Once this checkpoint is durable, nothing refers to the blocks of the previous ones.
         let old: Vec<(u64, u64)> = (self.durable.iter().chain(&self.unconfirmed))
             .flat_map(|written| [written.manifest.copies(), written.map.copies()])
             .flat_map(|copies| copies.extents())
             .collect();
-        let payload_bytes = manifest.encode().len();
         let mut room = 0;
         // The map must not have its own extents as free, so they are allocated first, with some room.
-        let (stored, map) = loop {
-            let wanted = data.space.free_map(&old).encode().len();
+        loop {
+            let wanted = space.free_map(&old).encode().len();
             room = (room * 2).max(wanted + wanted / 16 + MAP_SLACK_BYTES + BLOCK_HEADER_BYTES);
             room = room.next_multiple_of(ALIGNMENT);
-            let stored = Written {
-                manifest: StoredTwice::allocate(&self.store, payload_bytes + BLOCK_HEADER_BYTES),
+            let written = Written {
+                manifest: StoredTwice::allocate(&self.store, manifest_bytes + BLOCK_HEADER_BYTES),
                 map: StoredTwice::allocate(&self.store, room),
             };
             // The old blocks must not be reused before the new superblock is durable. So they are released only
             // later, after the releases that wait for this checkpoint were collected.
-            let mut map = data.space.checkpoint_captured(&old).encode();
+            let mut map = space.checkpoint_captured(&old).encode();
             if map.len() + BLOCK_HEADER_BYTES <= room {
                 map.resize(room - BLOCK_HEADER_BYTES, 0);
-                break (stored, map);
+                return (written, map);
             }
-        };
-        manifest.free_map = Some(stored.map.copies());
-        manifest.is_exact &= !data.space.has_leaks();
-        stored.map.write(&self.store, &map)?;
-        stored.manifest.write(&self.store, &manifest.encode())?;
-        Ok(stored)
+        }
     }
 }
 

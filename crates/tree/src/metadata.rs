@@ -75,9 +75,15 @@ impl StoredTwice {
     pub(crate) fn write_new(store: &RunStore, payload: &[u8]) -> Result<StoredTwice> {
         let mut block = Vec::new();
         push_block(&mut block, Compression::Lz4, payload);
-        let stored = StoredTwice::allocate(store, block.len());
-        stored.write_block(store, &mut block)?;
-        Ok(stored)
+        let mut write = || store.data.write_new(&mut block, seal_block);
+        let extents = [write()?, write()?];
+        let len = block.len() as u32;
+        Ok(StoredTwice { extents, len })
+    }
+
+    /// The extents of both copies.
+    pub(crate) fn into_extents(self) -> [Arc<Extent>; 2] {
+        self.extents
     }
 
     /// Writes a payload as it is. With the header of a block it has the length that was allocated.
@@ -85,13 +91,9 @@ impl StoredTwice {
         let mut block = Vec::new();
         push_block(&mut block, Compression::None, payload);
         assert!(block.len() == self.len as usize);
-        self.write_block(store, &mut block)
-    }
-
-    fn write_block(&self, store: &RunStore, block: &mut [u8]) -> Result<()> {
         for extent in &self.extents {
-            seal_block(block, extent.offset);
-            store.data.write(extent, block)?;
+            seal_block(&mut block, extent.offset);
+            store.data.write(extent, &block)?;
         }
         Ok(())
     }

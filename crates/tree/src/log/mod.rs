@@ -254,10 +254,6 @@ impl Log {
     }
 
     /// Tells the log that there may be room or file handles again: it writes at once what it could not write before.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "nothing frees space for the log yet")
-    )]
     pub(crate) fn retry_now(&self) {
         self.shared.state.lock().retry_now = true;
         self.after_request();

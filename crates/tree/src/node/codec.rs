@@ -61,9 +61,7 @@ impl NodeWriter<'_> {
     fn write_block(&self, payload: &[u8]) -> Result<(Arc<Extent>, u32)> {
         let mut block = Vec::new();
         push_block(&mut block, Compression::Lz4, payload);
-        let extent = self.store.data.space.allocate(block.len());
-        seal_block(&mut block, extent.offset);
-        self.store.data.write(&extent, &block)?;
+        let extent = self.store.data.write_new(&mut block, seal_block)?;
         Ok((extent, block.len() as u32))
     }
 }
