@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
 use crate::error::PANICKED;
@@ -13,6 +13,9 @@ use crate::{Error, Result};
 /// The pause before a flush that failed is retried, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// The pause between two steps of the work that has time.
+const UPKEEP_PAUSE: Duration = Duration::from_millis(10);
 
 /// Starts the threads of a store.
 pub(crate) fn start(engine: &Arc<Engine>) -> Result<()> {
@@ -57,10 +60,13 @@ fn run(engine: &Engine) {
     let mut compacted = true;
     let mut pause: Option<Duration> = None;
     let mut considered = Considered::default();
+    let mut checked_at = Instant::now();
     loop {
         let is_low = engine.disk_space.is_low();
+        let has_upkeep = engine.has_upkeep();
         let signal = match pause {
             Some(pause) => engine.flusher.pause(pause),
+            None if has_upkeep => engine.flusher.wait(Some(UPKEEP_PAUSE)),
             None => engine
                 .flusher
                 .wait((!compacted || is_low).then_some(IDLE_CHECK)),
@@ -72,6 +78,13 @@ fn run(engine: &Engine) {
         // wait for it.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let has_work = signal.work || pause.is_some();
+            if has_upkeep && !has_work {
+                engine.do_upkeep();
+                if checked_at.elapsed() < IDLE_CHECK {
+                    return Ok(compacted);
+                }
+                checked_at = Instant::now();
+            }
             if engine.disk_space.is_low() {
                 if has_work || engine.could_make_space(considered) {
                     considered = engine.make_space()?;
@@ -80,6 +93,7 @@ fn run(engine: &Engine) {
             }
             match has_work {
                 true => engine.flush_all().map(|()| false),
+                false if compacted => Ok(true),
                 false => engine.compact_when_idle(&mut watch),
             }
         }));

@@ -11,7 +11,11 @@ impl Builder {
         let Subtree::Internal(node) = root else {
             return Ok(None);
         };
-        let pieces = self.compact_node(node, None)?;
+        let node = node.load();
+        let Some(node) = self.unless_damaged(node)? else {
+            return Ok(None);
+        };
+        let pieces = self.compact_node(&node, None)?;
         Ok(pieces.map(|pieces| self.grow(pieces)))
     }
 
@@ -28,7 +32,14 @@ impl Builder {
                 continue;
             };
             let bound = node.upper_of(index, upper).map(<[u8]>::to_vec);
-            if let Some(pieces) = self.compact_node(below, bound.as_deref())? {
+            if !child.subtree.has_pending() {
+                continue;
+            }
+            let below = below.load();
+            let Some(below) = self.unless_damaged(below)? else {
+                continue;
+            };
+            if let Some(pieces) = self.compact_node(&below, bound.as_deref())? {
                 let mut node = node.edit();
                 node.replace(index, pieces);
                 return Ok(Some(self.split(node)));
@@ -64,13 +75,14 @@ impl Subtree {
     /// Whether messages that compaction can move are pending anywhere in the tree.
     pub(crate) fn has_pending(&self) -> bool {
         match self {
-            Subtree::Internal(node) => {
-                node.next_to_compact().is_some()
-                    || node
-                        .children
-                        .iter()
-                        .any(|child| child.subtree.has_pending())
-            }
+            Subtree::Internal(node) => match (node.in_memory(), node.stored()) {
+                (Some(node), _) => {
+                    let mut children = node.children.iter();
+                    node.next_to_compact().is_some()
+                        || children.any(|child| child.subtree.has_pending())
+                }
+                (None, stored) => stored.is_some_and(|stored| stored.summary.has_pending),
+            },
             Subtree::Empty | Subtree::Leaf(_) => false,
         }
     }

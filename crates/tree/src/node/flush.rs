@@ -72,7 +72,7 @@ impl Builder {
         let mut root = root.clone();
         let behind = |root: &Subtree, messages: &Source| {
             let (last, first) = (root.max_key(), messages.key());
-            first.is_none_or(|first| last.is_some_and(|last| last < first))
+            first.is_none_or(|first| last.is_some_and(|last| *last < *first))
         };
         if !messages.ranges.is_empty() && behind(&root, &messages) {
             // The remaining messages are newer than the range deletes, so the range deletes can go first. They
@@ -84,14 +84,15 @@ impl Builder {
         let Some(first) = messages.key() else {
             return Ok(root);
         };
-        let at_right_edge =
-            messages.ranges.is_empty() && behind(&root, &messages) && root.takes_leaves_from(first);
+        let at_right_edge = messages.ranges.is_empty()
+            && behind(&root, &messages)
+            && self.unless_damaged(root.takes_leaves_from(first))? == Some(true);
         if !at_right_edge {
             return self.push_to_root(&root, messages, bytes);
         }
         let mut messages = Merger::new(vec![messages], Direction::Forward)?;
         let pieces = match &root {
-            Subtree::Internal(node) => self.append_to_node(node, &mut messages, bytes)?,
+            Subtree::Internal(node) => self.append_to_node(&*node.load()?, &mut messages, bytes)?,
             Subtree::Leaf(leaf) => {
                 let mut node = Internal::new(vec![Child::new(&[], root.clone(), 0)]);
                 let last = node.children.remove(0);
@@ -106,7 +107,7 @@ impl Builder {
     /// The tree after messages that may lie anywhere.
     fn push_to_root(&self, root: &Subtree, messages: Source, bytes: u64) -> Result<Subtree> {
         let mut node = match root {
-            Subtree::Internal(node) => node.edit(),
+            Subtree::Internal(node) => node.load()?.edit(),
             Subtree::Leaf(_) | Subtree::Empty => {
                 Internal::new(vec![Child::new(&[], root.clone(), 0)])
             }
@@ -142,6 +143,7 @@ impl Builder {
         }
         let mut root = siblings.pop().map_or(Subtree::Empty, |child| child.subtree);
         while let Subtree::Internal(node) = &root
+            && let Some(node) = node.in_memory()
             && let [only] = node.children.as_slice()
             && node.runs.is_empty()
         {
@@ -165,7 +167,7 @@ impl Builder {
         let mut pieces = match &last.subtree {
             Subtree::Internal(below) => {
                 // The pieces share what was pending for the one child.
-                let mut pieces = self.append_to_node(below, messages, bytes)?;
+                let mut pieces = self.append_to_node(&*below.load()?, messages, bytes)?;
                 for piece in &mut pieces {
                     piece.pending_from = last.pending_from;
                 }
@@ -290,7 +292,7 @@ impl Builder {
         let sources = pending_sources(node, &child, bound.as_deref())?;
         let ranges = RangeSet::union(sources.iter().map(|source| &source.ranges));
         let mut messages = Merger::new(sources, Direction::Forward)?;
-        let mut below = below.edit();
+        let mut below = below.load()?.edit();
         self.push_run(&mut below, &mut messages, &ranges, bound.as_deref())?;
         // Their read-ahead must not stay in memory while the levels below are flushed.
         drop(messages);
@@ -471,7 +473,7 @@ impl Builder {
             }
             let mut new = Internal::new(children);
             (new.runs, new.next_number) = (runs, node.next_number);
-            made.push(Child::new(&pivot, Subtree::Internal(Arc::new(new)), 0));
+            made.push(Child::new(&pivot, Subtree::internal(new), 0));
         }
         made.reverse();
         made
