@@ -16,6 +16,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// The pause between two steps of the work that has time.
 const UPKEEP_PAUSE: Duration = Duration::from_millis(10);
+/// How often an idle store looks for such work: a snapshot that is dropped may leave some.
+const UPKEEP_CHECK: Duration = Duration::from_secs(10);
 
 /// Starts the threads of a store.
 pub(crate) fn start(engine: &Arc<Engine>) -> Result<()> {
@@ -67,9 +69,8 @@ fn run(engine: &Engine) {
         let signal = match pause {
             Some(pause) => engine.flusher.pause(pause),
             None if has_upkeep => engine.flusher.wait(Some(UPKEEP_PAUSE)),
-            None => engine
-                .flusher
-                .wait((!compacted || is_low).then_some(IDLE_CHECK)),
+            None if compacted && !is_low => engine.flusher.wait(Some(UPKEEP_CHECK)),
+            None => engine.flusher.wait(Some(IDLE_CHECK)),
         };
         if signal.stop {
             return;

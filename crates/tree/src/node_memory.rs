@@ -2,7 +2,7 @@
 //! quarter of it, those that were not used lately leave.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -14,6 +14,9 @@ const SHARE: u64 = 4;
 /// Nodes that are looked at in one search. Those that are used, or shared with another version of their tree, stay.
 const TRIED_MAX: usize = 64;
 
+/// Fewer nodes that are gone are not searched for.
+const GONE_MIN: usize = 64;
+
 /// A node that can leave the memory.
 pub(crate) trait Evict: Send + Sync {
     /// Drops the content, unless it was used since the last call or is shared. True if it is gone.
@@ -24,7 +27,8 @@ pub(crate) trait Evict: Send + Sync {
 #[derive(Default)]
 pub(crate) struct NodeMemory {
     bytes: AtomicU64,
-    /// In the order of a clock.
+    count: AtomicUsize,
+    /// In the order of a clock. Some may be gone.
     nodes: Mutex<VecDeque<Weak<dyn Evict>>>,
 }
 
@@ -37,13 +41,20 @@ impl NodeMemory {
     /// Adds a node whose content takes `bytes`.
     pub(crate) fn add(&self, node: &Arc<dyn Evict>, bytes: usize, budget: &Budget) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
         budget.pin_always(bytes);
-        self.nodes.lock().push_back(Arc::downgrade(node));
+        let mut nodes = self.nodes.lock();
+        nodes.push_back(Arc::downgrade(node));
+        // Most nodes go because their tree gets newer ones.
+        if nodes.len() > GONE_MIN + 2 * count {
+            nodes.retain(|node| node.strong_count() > 0);
+        }
     }
 
     /// Called when the content of a node is gone.
     pub(crate) fn remove(&self, bytes: usize, budget: &Budget) {
         self.bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+        self.count.fetch_sub(1, Ordering::Relaxed);
         budget.unpin(bytes);
     }
 

@@ -248,11 +248,12 @@ fn on_disk(directory: &Path) -> Options {
 /// The codecs of the groups in the only segment of the log, read as FORMAT.md says.
 fn codecs_of_groups(directory: &Path) -> Vec<u8> {
     let mut files = files(directory);
-    let is_segment = |path: &Path| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with("log-0")
-    };
-    files.retain(|(path, _)| is_segment(Path::new(path)));
+    // The names of the buffer and the reserve are shorter.
+    let name_bytes = "log-XXXXXXXXXXXXXXXX.frond".len();
+    files.retain(|(path, _)| {
+        path.file_name()
+            .is_some_and(|name| name.len() == name_bytes)
+    });
     let [(_, log)] = files.as_slice() else {
         panic!("{} segments", files.len());
     };
