@@ -29,14 +29,15 @@ impl Error {
             Error::Command(error) => error.code(),
             Error::Engine(error) => match error {
                 EngineError::Conflict { .. } => ErrorCode::WriteConflict,
-                EngineError::Corrupt { .. } | EngineError::Unreadable { .. } => {
-                    ErrorCode::DataCorruptionDetected
-                }
+                EngineError::Corrupt { .. }
+                | EngineError::CorruptMessage { .. }
+                | EngineError::Unreadable { .. } => ErrorCode::DataCorruptionDetected,
                 EngineError::TooLarge { .. } => ErrorCode::TransactionTooLargeForCache,
                 EngineError::Closed(_) => ErrorCode::InterruptedAtShutdown,
                 EngineError::InvalidOption(_) => ErrorCode::BadValue,
                 error if error.is_disk_full() => ErrorCode::OutOfDiskSpace,
                 EngineError::Stalled { .. }
+                | EngineError::Internal(_)
                 | EngineError::Io { .. }
                 | EngineError::UnknownTree(_)
                 | EngineError::NotLoading(_)
@@ -70,6 +71,11 @@ impl Error {
     /// Whether another transaction was faster. Such an operation may be tried again from its start.
     pub(crate) fn is_conflict(&self) -> bool {
         matches!(self, Error::Engine(EngineError::Conflict { .. }))
+    }
+
+    /// Whether stored data is damaged or cannot be read.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, Error::Engine(error) if error.is_damage())
     }
 
     /// Whether the disk is full.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use frond_query::paths::{MAX_KEY_FIELDS, MultikeyPaths};
 
-use crate::keyspace::{CATALOG_TREE, MergeOperator, TreeId};
+use crate::keyspace::{CATALOG_TREE, Malformed, MergeOperator, TreeId};
 use crate::record::message;
 
 /// Documents and their bytes in a collection; also a change of both.
@@ -81,9 +81,10 @@ pub mod kind {
 /// documents; their first byte tells their type.
 struct StoreMerge;
 
-/// Reads a counter or a delta; a malformed one counts as zero, and verification reports the difference.
-fn read(stored: &[u8]) -> Counts {
-    Counts::from_bytes(stored).unwrap_or_default()
+/// Reads a counter or a delta.
+fn read(stored: &[u8]) -> Result<Counts, Malformed> {
+    let what = Malformed("a counter of documents and bytes has a wrong length");
+    Counts::from_bytes(stored).ok_or(what)
 }
 
 /// The first byte of multikey paths with a set of components for each field. The older form has 4 bytes without it,
@@ -99,9 +100,11 @@ pub fn multikey_bytes(paths: &MultikeyPaths) -> Vec<u8> {
     stored
 }
 
-/// Reads multikey paths. The older form marks whole fields: all components of these count as arrays. In malformed
-/// ones all components of all fields do, which is safe.
-pub fn read_multikey(stored: &[u8]) -> MultikeyPaths {
+/// Reads multikey paths. The older form marks whole fields: all components of these count as arrays.
+///
+/// # Errors
+/// If they are malformed.
+pub fn read_multikey(stored: &[u8]) -> Result<MultikeyPaths, Malformed> {
     let sets = match *stored {
         [a, b, c, d] => {
             let bits = u32::from_le_bytes([a, b, c, d]);
@@ -112,22 +115,27 @@ pub fn read_multikey(stored: &[u8]) -> MultikeyPaths {
             let sets = sets.as_chunks::<4>().0.iter();
             sets.copied().map(u32::from_le_bytes).collect()
         }
-        _ => vec![u32::MAX; MAX_KEY_FIELDS],
+        _ => {
+            return Err(Malformed(
+                "the multikey paths of an index are in no known form",
+            ));
+        }
     };
-    MultikeyPaths::from_sets(sets)
+    Ok(MultikeyPaths::from_sets(sets))
 }
 
-fn merge(key: &[u8], older: Option<&[u8]>, newer: &[u8]) -> Vec<u8> {
+fn merge(key: &[u8], older: Option<&[u8]>, newer: &[u8]) -> Result<Vec<u8>, Malformed> {
     match key.first() {
         Some(&kind::MULTIKEY) => {
-            let mut both = older.map(read_multikey).unwrap_or_default();
-            both.extend(&read_multikey(newer));
-            multikey_bytes(&both)
+            let mut both = older.map(read_multikey).transpose()?.unwrap_or_default();
+            both.extend(&read_multikey(newer)?);
+            Ok(multikey_bytes(&both))
         }
-        _ => {
-            let older = older.map(read).unwrap_or_default();
-            (older + read(newer)).to_bytes().to_vec()
+        Some(&kind::COUNTER) => {
+            let older = older.map(read).transpose()?.unwrap_or_default();
+            Ok((older + read(newer)?).to_bytes().to_vec())
         }
+        _ => Err(Malformed("a key of the catalog takes no update messages")),
     }
 }
 
@@ -138,9 +146,9 @@ impl MergeOperator for StoreMerge {
         key: &[u8],
         base: Option<&[u8]>,
         delta: &[u8],
-    ) -> Option<Vec<u8>> {
+    ) -> Result<Option<Vec<u8>>, Malformed> {
         match tree {
-            CATALOG_TREE => Some(merge(key, base, delta)),
+            CATALOG_TREE => merge(key, base, delta).map(Some),
             _ => message::apply(base, std::iter::once(delta)),
         }
     }
@@ -151,30 +159,48 @@ impl MergeOperator for StoreMerge {
         key: &[u8],
         base: Option<&[u8]>,
         deltas: &[&[u8]],
-    ) -> Option<Vec<u8>> {
+    ) -> Result<Option<Vec<u8>>, Malformed> {
         if tree != CATALOG_TREE {
             return message::apply(base, deltas.iter().copied());
         }
         let mut state = None;
         for delta in deltas {
-            state = Some(merge(key, state.as_deref().or(base), delta));
+            state = Some(merge(key, state.as_deref().or(base), delta)?);
         }
-        state
+        Ok(state)
     }
 
-    fn combine_all(&self, tree: TreeId, key: &[u8], deltas: &[&[u8]]) -> Vec<u8> {
+    fn combine_all(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        deltas: &[&[u8]],
+    ) -> Result<Vec<u8>, Malformed> {
         if tree != CATALOG_TREE {
             return message::combine(deltas.iter().copied());
         }
         let mut rest = deltas.iter();
         let first = rest.next().map_or_else(Vec::new, |first| first.to_vec());
-        rest.fold(first, |older, newer| merge(key, Some(&older), newer))
+        rest.try_fold(first, |older, newer| merge(key, Some(&older), newer))
     }
 
-    fn combine(&self, tree: TreeId, key: &[u8], older: &[u8], newer: &[u8]) -> Vec<u8> {
+    fn combine(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        older: &[u8],
+        newer: &[u8],
+    ) -> Result<Vec<u8>, Malformed> {
         match tree {
             CATALOG_TREE => merge(key, Some(older), newer),
             _ => message::combine([older, newer].into_iter()),
+        }
+    }
+
+    fn check(&self, tree: TreeId, key: &[u8], delta: &[u8]) -> Result<(), Malformed> {
+        match tree {
+            CATALOG_TREE => merge(key, None, delta).map(|_| ()),
+            _ => message::check(delta),
         }
     }
 }
@@ -219,22 +245,53 @@ mod tests {
             let tree = CATALOG_TREE;
             let mut in_turn: Option<Vec<u8>> = None;
             for delta in &deltas {
-                in_turn = operator.apply(tree, key, in_turn.as_deref(), delta);
+                in_turn = operator
+                    .apply(tree, key, in_turn.as_deref(), delta)
+                    .unwrap();
             }
-            let combined = operator.combine(tree, key, &deltas[1], &deltas[2]);
-            let combined = operator.combine(tree, key, &deltas[0], &combined);
-            assert_eq!(operator.apply(tree, key, None, &combined), in_turn);
+            let combined = operator.combine(tree, key, &deltas[1], &deltas[2]).unwrap();
+            let combined = operator.combine(tree, key, &deltas[0], &combined).unwrap();
+            assert_eq!(
+                operator.apply(tree, key, None, &combined),
+                Ok(in_turn.clone())
+            );
             assert_eq!(in_turn, Some(expected));
         }
     }
 
+    /// A key, a message for it that can be read, and some that cannot.
+    type Case<'a> = (&'a [u8], &'a [u8], &'a [&'a [u8]]);
+
     #[test]
-    fn malformed_values_do_no_harm() {
-        assert_eq!(Counts::from_bytes(b"short"), None);
-        assert_eq!(Counts::from_bytes(&[0; 17]), None);
-        for malformed in [&b"x"[..], b"", &[1, 0, 0], &[2, 0, 0, 0, 0]] {
-            let paths = read_multikey(malformed);
-            assert!((0..MAX_KEY_FIELDS).all(|field| paths.set(field) == u32::MAX));
+    fn malformed_values_are_refused() {
+        let operator = merge_operator();
+        let good = Counts {
+            documents: 1,
+            bytes: 9,
+        }
+        .to_bytes();
+        let cases: [Case<'_>; 3] = [
+            (COUNTER_KEY, &good, &[b"short", b"", &[0; 17]]),
+            (
+                MULTIKEY_KEY,
+                &[1, 1, 0, 0, 0],
+                &[b"x", b"", &[1, 0, 0], &[2, 0, 0, 0, 0]],
+            ),
+            // No update message goes to a collection's entry.
+            (&[1, b'a'], b"", &[&good, b""]),
+        ];
+        for (key, good, malformed) in cases {
+            for bad in malformed {
+                let tree = CATALOG_TREE;
+                assert!(operator.check(tree, key, bad).is_err());
+                assert!(operator.apply(tree, key, None, bad).is_err());
+                assert!(operator.apply(tree, key, Some(good), bad).is_err());
+                assert!(operator.apply(tree, key, Some(bad), good).is_err());
+                assert!(operator.combine(tree, key, good, bad).is_err());
+                assert!(operator.combine(tree, key, bad, good).is_err());
+                assert!(operator.apply_all(tree, key, None, &[good, bad]).is_err());
+                assert!(operator.combine_all(tree, key, &[good, bad, good]).is_err());
+            }
         }
     }
 
@@ -245,9 +302,9 @@ mod tests {
             (1, vec![u32::MAX]),
             (0b101, vec![u32::MAX, 0, u32::MAX]),
         ] {
-            assert_eq!(read_multikey(&bits.to_le_bytes()).sets(), sets);
+            assert_eq!(read_multikey(&bits.to_le_bytes()).unwrap().sets(), sets);
         }
         let paths = MultikeyPaths::from_sets(vec![0, 0b11]);
-        assert_eq!(read_multikey(&multikey_bytes(&paths)), paths);
+        assert_eq!(read_multikey(&multikey_bytes(&paths)), Ok(paths));
     }
 }

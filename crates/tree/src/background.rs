@@ -68,7 +68,8 @@ fn run(engine: &Engine) {
         if signal.stop {
             return;
         }
-        // A panic here would leave committers waiting for ever.
+        // A panic interrupts only work that is not published yet, so it is a failure like others. Committers must not
+        // wait for it.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let has_work = signal.work || pause.is_some();
             if engine.disk_space.is_low() {
@@ -82,20 +83,21 @@ fn run(engine: &Engine) {
                 false => engine.compact_when_idle(&mut watch),
             }
         }));
+        let outcome = outcome.unwrap_or_else(|_| {
+            let failed = Err(Error::Internal(PANICKED));
+            engine.note_outcome(&failed);
+            failed.map(|()| false)
+        });
         pause = match outcome {
-            Ok(Ok(done)) => {
+            Ok(done) => {
                 compacted = done;
                 None
             }
-            Ok(Err(error)) if !engine.is_retryable(&error) => {
+            Err(error) if !engine.is_retryable(&error) => {
                 engine.fail(format!("flushing a memtable failed: {error}"));
                 return;
             }
-            Ok(Err(_)) => Some(pause.map_or(PAUSE_MIN, |pause| (pause * 2).min(PAUSE_MAX))),
-            Err(_) => {
-                engine.fail(PANICKED.to_owned());
-                return;
-            }
+            Err(_) => Some(pause.map_or(PAUSE_MIN, |pause| (pause * 2).min(PAUSE_MAX))),
         };
     }
 }

@@ -66,6 +66,7 @@ impl Snapshot {
             data: DataFile::new(file),
             cache: PageCache::new(&budget),
             budget,
+            damage: self.version.damage.clone(),
         });
         let mut copy = Copy {
             store,
@@ -129,7 +130,7 @@ impl Snapshot {
                 }
                 source.seek(None);
                 while let Some(key) = source.key() {
-                    let (kind, value) = source.folded();
+                    let (kind, value) = source.folded()?;
                     push(&mut set, id, key, (kind, &value));
                     messages += 1;
                     if set.bytes() >= COMMIT_BYTES {

@@ -10,6 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::bytes::{Reader, Writer};
 use crate::data_file::{DATA_FILE, DataFile, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf};
+use crate::fail_stop::{FailStop, step};
 use crate::node::{Decoder, NodeWriter, StoredNode, SubtreeRef, encode_subtree};
 use crate::operation::{OPTIONS_BYTES, decode_options, encode_options};
 use crate::run::RunStore;
@@ -104,12 +105,18 @@ impl Checkpointer {
         superblock.extend_from_slice(&copy);
         // If the write fails, its superblock may still be found after a crash.
         self.unconfirmed.push(stored.extent.clone());
-        data.write_raw(&superblock, generation % 2 * ALIGNMENT as u64)?;
-        data.sync()?;
-        self.generation = generation;
-        self.manifest = Some(stored.extent);
-        self.unconfirmed.clear();
-        data.space.checkpoint_durable();
+        let guard = FailStop::begin("writing a superblock");
+        let written = data.write_raw(&superblock, generation % 2 * ALIGNMENT as u64);
+        let durable = written.and_then(|()| data.sync());
+        step("a superblock is written");
+        if durable.is_ok() {
+            self.generation = generation;
+            self.manifest = Some(stored.extent);
+            self.unconfirmed.clear();
+            data.space.checkpoint_durable();
+        }
+        guard.finish();
+        durable?;
         data.cut()
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::{CommitState, Engine};
+use crate::fail_stop::{FailStop, step};
 use crate::memtable::{HotKey, Memtable};
 use crate::merge::Resolver;
 use crate::operation;
@@ -13,7 +14,8 @@ use crate::{Error, Result, WriteSet};
 /// When a commit returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// After the append to the log, which is synced at intervals.
+    /// After the append to the log, which is synced at intervals. A crash of the process does not lose the commit; a crash
+    /// of the machine may, until the next sync.
     Logged,
     /// After the sync of the log.
     Synced,
@@ -57,6 +59,10 @@ impl Engine {
         let ops = set.len() as u64;
 
         let mut state = self.make_room(set.memtable_bytes(), set.frees_space())?;
+        // From here on the memtable counts a writer, soon there is a frame in the log, and then later commits wait for
+        // this one's numbers to be published.
+        let fail_stop = FailStop::begin("committing");
+        step("a commit has reserved its room");
         if let Some(snapshot) = set.snapshot() {
             let since = snapshot.sequence;
             let changed = |guard: &&Guard| state.recent.conflicts(guard.hash, since);
@@ -65,6 +71,7 @@ impl Engine {
                 let key = set.guarded_key(guard).to_vec();
                 let tree = guard.tree;
                 self.version.load().active.cancel(set.memtable_bytes());
+                fail_stop.finish();
                 return Err(Error::Conflict { tree, key });
             }
         }
@@ -77,15 +84,17 @@ impl Engine {
                 Ok(position) => position,
                 Err(error) => {
                     version.active.cancel(set.memtable_bytes());
+                    fail_stop.finish();
                     self.note_if_full(&error);
                     return Err(error);
                 }
             },
             None => 0,
         };
+        step("a commit is in the log");
         state.next_sequence = last + 1;
-        for guard in set.guards() {
-            state.recent.record(guard.hash, last);
+        for guarded in set.guards() {
+            state.recent.record(guarded.hash, last);
         }
         version.active.note_last_sequence(last);
         if set.changes_trees() {
@@ -104,6 +113,7 @@ impl Engine {
             ),
         };
         drop(state);
+        step("a commit has its numbers");
 
         let hot = version.active.insert(
             operation::decode(set.payload()),
@@ -111,7 +121,9 @@ impl Engine {
             first,
             set.memtable_bytes(),
         );
+        step("a commit is in the memtable");
         self.publisher.publish(first, last);
+        fail_stop.finish();
         self.fold_hot(&version.active, hot);
         if !delay.is_zero() {
             std::thread::sleep(delay);
@@ -138,8 +150,10 @@ impl Engine {
             if !is_active || !memtable.reserve(bytes) {
                 return;
             }
+            let guard = FailStop::begin("folding the updates of a key");
             drop(state);
             memtable.insert_folded(&folded, bytes);
+            guard.finish();
         }
     }
 

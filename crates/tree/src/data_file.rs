@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::disk::{ALIGNMENT, AlignedBuf, DiskFile};
+use crate::fail_stop::{FailStop, step};
 use crate::space::{Extent, Space};
 use crate::{Compression, Error, Result, compress};
 
@@ -164,10 +165,15 @@ impl DataFile {
     /// write, and would report the next sync as a success.
     pub(crate) fn sync(&self) -> Result<()> {
         self.check_writable()?;
-        self.file.sync().map_err(|error| {
+        let guard = FailStop::begin("syncing the data file");
+        let synced = self.file.sync();
+        step("the data file is synced");
+        let result = synced.map_err(|error| {
             let _ = self.failure.set(format!("syncing {DATA_FILE}: {error}"));
             Error::io(format!("syncing {DATA_FILE}"))(error)
-        })
+        });
+        guard.finish();
+        result
     }
 
     /// Why no more writes are allowed, if so.

@@ -86,6 +86,8 @@ pub(crate) struct SpaceWatch {
     seal_bytes: AtomicUsize,
     /// Bytes that the work of one flush on nodes below the root may take.
     spare_bytes: AtomicU64,
+    /// The most bytes that one step of compaction may take.
+    step_max: AtomicU64,
     refused: AtomicU64,
     state: Mutex<State>,
     /// Wakes commits that wait until the state is settled.
@@ -142,6 +144,7 @@ impl SpaceWatch {
             is_low: AtomicBool::new(false),
             seal_bytes: AtomicUsize::new(usize::MAX),
             spare_bytes: AtomicU64::new(u64::MAX),
+            step_max: AtomicU64::new(u64::MAX),
             refused: AtomicU64::new(0),
             state: Mutex::default(),
             settled: Condvar::new(),
@@ -211,6 +214,12 @@ impl SpaceWatch {
     /// Bytes that the work of one flush on nodes below the root may take.
     pub(crate) fn spare_bytes(&self) -> u64 {
         self.spare_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes that one step of compaction may take: half of the room while it is low, because the flush of what
+    /// is in memory needs the rest.
+    pub(crate) fn step_max(&self) -> u64 {
+        self.step_max.load(Ordering::Relaxed)
     }
 
     /// Bytes that compaction may write between two checkpoints: until the checkpoint they are taken in addition.
@@ -387,6 +396,11 @@ impl SpaceWatch {
         };
         self.seal_bytes.store(seal, Ordering::Relaxed);
         self.spare_bytes.store(spare, Ordering::Relaxed);
+        let step_max = match is_low {
+            true => (state.room() - state.held) / 2,
+            false => u64::MAX,
+        };
+        self.step_max.store(step_max, Ordering::Relaxed);
         self.is_low.store(is_low, Ordering::Relaxed);
     }
 }

@@ -11,6 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::checkpoint::Checkpointer;
 use crate::conflicts::RecentCommits;
 use crate::disk_space::SpaceWatch;
+use crate::fail_stop::{FailStop, step};
 use crate::flusher::Flusher;
 use crate::log::Log;
 use crate::memtable::{Memtable, SpareBlocks};
@@ -128,6 +129,7 @@ impl Engine {
 
     /// Seals the active memtable and puts a new one in its place. The caller holds the commit lock.
     pub(crate) fn seal(&self, bytes: usize) {
+        let guard = FailStop::begin("sealing a memtable");
         let version = self.version.load();
         let size = self.options.memtable_size().max(bytes + 4096);
         let log_start = self
@@ -139,10 +141,12 @@ impl Engine {
         self.version.store(Arc::new(Version {
             active: Arc::new(Memtable::new(size, log_start, &self.spare_blocks)),
             sealed,
-            trees: version.trees.clone(),
+            ..Version::clone(&version)
         }));
+        step("a memtable is sealed");
         self.runs.cache.share();
         self.flusher.wake();
+        guard.finish();
         self.disk_space.measure_soon();
     }
 
@@ -170,6 +174,7 @@ impl Engine {
                 Op::Entry { .. } | Op::DeleteRange { .. } => {}
             }
         }
+        step("a commit changes trees");
         self.version.store(Arc::new(Version {
             trees: Arc::new(trees),
             ..version.clone()
@@ -188,6 +193,7 @@ impl Engine {
 
     fn publish(&self, roots: impl IntoIterator<Item = (TreeId, Subtree)>, flushed: bool) {
         let _state = self.commit_lock.lock();
+        let guard = FailStop::begin("publishing what it has flushed");
         let version = self.version.load_full();
         let mut trees = (*version.trees).clone();
         for (id, root) in roots {
@@ -199,10 +205,12 @@ impl Engine {
             sealed.pop();
         }
         self.version.store(Arc::new(Version {
-            active: version.active.clone(),
             sealed,
             trees: Arc::new(trees),
+            ..Version::clone(&version)
         }));
+        step("a version is published");
+        guard.finish();
     }
 
     pub(crate) fn builder(&self, id: TreeId, tree: &Tree) -> Builder {
@@ -216,6 +224,7 @@ impl Engine {
             fanout: self.options.fanout,
             allowance: Cell::new(self.disk_space.spare_bytes()),
             allowance_max: self.disk_space.spare_bytes(),
+            step_max: self.disk_space.step_max(),
         }
     }
 }

@@ -5,8 +5,12 @@ use std::io;
 
 use crate::TreeId;
 
-/// The reason of a stop after a panic in a background thread.
-pub(crate) const PANICKED: &str = "internal error; see the server's stderr";
+/// What is reported after a panic in background work.
+pub(crate) const PANICKED: &str =
+    "an internal error interrupted it; the panic message is in the log or on stderr";
+
+/// So many bytes of a key are shown in a message.
+const KEY_BYTES_SHOWN: usize = 64;
 
 /// What can go wrong in the engine.
 #[derive(Debug)]
@@ -25,6 +29,16 @@ pub enum Error {
         /// Where in the file, in bytes.
         offset: u64,
         /// What is wrong with them.
+        what: &'static str,
+    },
+    /// A stored update message, or the value that it applies to, cannot be read by the merge operator. A put or a delete of
+    /// the key replaces it.
+    CorruptMessage {
+        /// The tree of the key.
+        tree: TreeId,
+        /// The key.
+        key: Vec<u8>,
+        /// What is wrong with it.
         what: &'static str,
     },
     /// The operating system could not read stored bytes.
@@ -79,6 +93,8 @@ pub enum Error {
         /// What failed.
         reason: String,
     },
+    /// A panic interrupted background work, which had changed nothing yet; it is repeated.
+    Internal(&'static str),
     /// The store was closed, or stopped after a background failure that this text names.
     Closed(String),
 }
@@ -103,7 +119,10 @@ impl Error {
     /// Whether stored data is damaged or cannot be read. Such an error concerns some keys of one tree; the rest of the
     /// store works.
     pub fn is_damage(&self) -> bool {
-        matches!(self, Error::Corrupt { .. } | Error::Unreadable { .. })
+        matches!(
+            self,
+            Error::Corrupt { .. } | Error::CorruptMessage { .. } | Error::Unreadable { .. }
+        )
     }
 
     /// Whether the error means that the disk is full.
@@ -138,6 +157,16 @@ impl fmt::Display for Error {
             Error::Corrupt { file, offset, what } => {
                 write!(f, "{file} is damaged at byte {offset}: {what}")
             }
+            Error::CorruptMessage { tree, key, what } => {
+                write!(
+                    f,
+                    "the messages of a key of tree {} are damaged: {what}; the key is 0x",
+                    tree.0
+                )?;
+                let shown = &key[..key.len().min(KEY_BYTES_SHOWN)];
+                shown.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+                f.write_str(if shown.len() < key.len() { "..." } else { "" })
+            }
             Error::Unreadable {
                 file,
                 offset,
@@ -169,6 +198,7 @@ impl fmt::Display for Error {
             Error::Stalled { reason, .. } => {
                 write!(f, "the store takes no writes for now: {reason}")
             }
+            Error::Internal(text) => f.write_str(text),
             Error::Closed(text) => write!(f, "the store is closed: {text}"),
         }
     }

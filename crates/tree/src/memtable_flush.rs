@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use crate::checkpoint::Position;
+use crate::data_file::DATA_FILE;
 use crate::engine::Engine;
 use crate::error::PANICKED;
 use crate::flusher::Stall;
@@ -61,7 +62,7 @@ impl Work for MemtableFlush {
     }
 
     fn panicked(&self) {
-        self.fail(Error::Closed(PANICKED.to_owned()));
+        self.fail(Error::Internal(PANICKED));
     }
 }
 
@@ -102,12 +103,15 @@ impl Engine {
     /// written is released, and the memtables are still there.
     pub(crate) fn is_retryable(&self, error: &Error) -> bool {
         // A checkpoint waits for the log, which may be stalled itself.
-        (error.is_damage() || matches!(error, Error::Io { .. } | Error::Stalled { .. }))
-            && self.runs.data.failure().is_none()
+        let may_pass = matches!(
+            error,
+            Error::Io { .. } | Error::Internal(_) | Error::Stalled { .. }
+        );
+        (error.is_damage() || may_pass) && self.runs.data.failure().is_none()
     }
 
     /// Stops the store after a permanent failure, and records a retryable one as a stall.
-    fn note_outcome(&self, result: &Result<()>) {
+    pub(crate) fn note_outcome(&self, result: &Result<()>) {
         if let Err(error) = result {
             self.note_if_full(error);
         }
@@ -233,6 +237,9 @@ impl Engine {
         }
         let trees = version.trees.clone();
         drop(version);
+        // Before extents that were released can be used again.
+        let space = &self.runs.data.space;
+        (self.runs.damage).forget_unused(DATA_FILE, |offset| space.is_used(offset));
         self.checkpointer.lock().write(&trees, position)?;
         if let Some(log) = self.log.get() {
             // With its log, the previous checkpoint can replace this one if it is damaged.

@@ -2,49 +2,100 @@
 
 use std::sync::Arc;
 
-use crate::{Kind, TreeId};
+use crate::{Error, Kind, Result, TreeId};
+
+/// A delta, or the value that it is applied to, cannot be read. The text says what is wrong with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed(pub &'static str);
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Malformed {}
 
 /// Defines the meaning of deltas, as RocksDB's merge operator does. All functions must be pure: they may run any number
 /// of times, at any time between the commit and the last read, and `apply(apply(b, x), y)` must equal `apply(b, combine(x, y))`.
 ///
 /// The functions for several deltas have defaults. An operator that can parse its deltas once and fold all of them
 /// should override these: the engine gathers the deltas of a key and calls them.
+///
+/// All functions fail for bytes that they cannot read, and never guess: readers of the key then get
+/// [`Error::CorruptMessage`], until a newer put or delete replaces it. Deltas can be combined if each of them passes
+/// [`MergeOperator::check`], and applied if the base is readable too.
 pub trait MergeOperator: Send + Sync {
     /// The value of a key after a delta; `base` is `None` when the key is absent, and so is the
     /// result when the key is to be absent afterwards.
-    fn apply(&self, tree: TreeId, key: &[u8], base: Option<&[u8]>, delta: &[u8])
-    -> Option<Vec<u8>>;
+    ///
+    /// # Errors
+    /// If the delta or the base cannot be read.
+    fn apply(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        base: Option<&[u8]>,
+        delta: &[u8],
+    ) -> Result<Option<Vec<u8>>, Malformed>;
 
     /// One delta with the effect of `older` followed by `newer`.
-    fn combine(&self, tree: TreeId, key: &[u8], older: &[u8], newer: &[u8]) -> Vec<u8>;
+    ///
+    /// # Errors
+    /// If one of them cannot be read.
+    fn combine(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        older: &[u8],
+        newer: &[u8],
+    ) -> Result<Vec<u8>, Malformed>;
+
+    /// Whether a delta can be read. The engine asks after another function has failed, to find out which of several
+    /// deltas is malformed.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn check(&self, tree: TreeId, key: &[u8], delta: &[u8]) -> Result<(), Malformed>;
 
     /// The value of a key after one delta or more, the oldest first: the same as [`MergeOperator::apply`] with one after
     /// the other. Combines them first, unless it is overridden.
+    ///
+    /// # Errors
+    /// If one of the deltas or the base cannot be read.
     fn apply_all(
         &self,
         tree: TreeId,
         key: &[u8],
         base: Option<&[u8]>,
         deltas: &[&[u8]],
-    ) -> Option<Vec<u8>> {
+    ) -> Result<Option<Vec<u8>>, Malformed> {
         match deltas {
             [only] => self.apply(tree, key, base, only),
-            deltas => self.apply(tree, key, base, &self.combine_all(tree, key, deltas)),
+            deltas => self.apply(tree, key, base, &self.combine_all(tree, key, deltas)?),
         }
     }
 
     /// One delta with the effect of all of these, one or more, the oldest first: the same as
     /// [`MergeOperator::combine`] of one after the other. Combines them in pairs, unless it is overridden.
-    fn combine_all(&self, tree: TreeId, key: &[u8], deltas: &[&[u8]]) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// If one of several cannot be read.
+    fn combine_all(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        deltas: &[&[u8]],
+    ) -> Result<Vec<u8>, Malformed> {
         match deltas {
-            [] => Vec::new(),
-            [only] => only.to_vec(),
+            [] => Ok(Vec::new()),
+            [only] => Ok(only.to_vec()),
             [older, newer] => self.combine(tree, key, older, newer),
             // In halves, so that a growing delta is not copied once for each other delta.
             deltas => {
                 let (older, newer) = deltas.split_at(deltas.len() / 2);
-                let older = self.combine_all(tree, key, older);
-                let newer = self.combine_all(tree, key, newer);
+                let older = self.combine_all(tree, key, older)?;
+                let newer = self.combine_all(tree, key, newer)?;
                 self.combine(tree, key, &older, &newer)
             }
         }
@@ -55,12 +106,22 @@ pub trait MergeOperator: Send + Sync {
 pub struct NoMerge;
 
 impl MergeOperator for NoMerge {
-    fn apply(&self, _: TreeId, _: &[u8], _: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
-        Some(delta.to_vec())
+    fn apply(
+        &self,
+        _: TreeId,
+        _: &[u8],
+        _: Option<&[u8]>,
+        delta: &[u8],
+    ) -> Result<Option<Vec<u8>>, Malformed> {
+        Ok(Some(delta.to_vec()))
     }
 
-    fn combine(&self, _: TreeId, _: &[u8], _: &[u8], newer: &[u8]) -> Vec<u8> {
-        newer.to_vec()
+    fn combine(&self, _: TreeId, _: &[u8], _: &[u8], newer: &[u8]) -> Result<Vec<u8>, Malformed> {
+        Ok(newer.to_vec())
+    }
+
+    fn check(&self, _: TreeId, _: &[u8], _: &[u8]) -> Result<(), Malformed> {
+        Ok(())
     }
 }
 
@@ -84,6 +145,24 @@ pub(crate) struct Fold {
     /// They are combined when they take more bytes than this.
     limit: usize,
     resolved: Option<(Kind, Vec<u8>)>,
+    damage: Option<Damage>,
+}
+
+/// Messages that cannot be combined.
+struct Damage {
+    what: Malformed,
+    /// The one of them that cannot be read.
+    culprit: Option<(Kind, Vec<u8>)>,
+}
+
+impl Damage {
+    fn error(&self, resolver: &Resolver, key: &[u8]) -> Error {
+        Error::CorruptMessage {
+            tree: resolver.tree,
+            key: key.to_vec(),
+            what: self.what.0,
+        }
+    }
 }
 
 impl Fold {
@@ -95,18 +174,25 @@ impl Fold {
         kind: Kind,
         value: &[u8],
     ) -> bool {
+        if self.damage.is_some() {
+            return true;
+        }
         let base = match kind {
             Kind::Merge => {
                 self.push(value);
                 let limit = self.limit.max(GATHER_BYTES);
                 if self.bytes.len() + self.ends.len() * size_of::<usize>() > limit {
-                    let combined = self.combine(resolver, key);
-                    self.bytes.clear();
-                    self.ends.clear();
-                    self.push(&combined);
-                    self.limit = 2 * combined.len();
+                    match self.combine(resolver, key) {
+                        Ok(combined) => {
+                            self.bytes.clear();
+                            self.ends.clear();
+                            self.push(&combined);
+                            self.limit = 2 * combined.len();
+                        }
+                        Err(damage) => self.damage = Some(damage),
+                    }
                 }
-                return false;
+                return self.damage.is_some();
             }
             kind if self.ends.is_empty() => {
                 self.resolved = Some((kind, value.to_vec()));
@@ -115,7 +201,10 @@ impl Fold {
             Kind::Put => Some(value),
             Kind::Delete => None,
         };
-        self.resolved = Some(self.apply(resolver, key, base));
+        match self.apply(resolver, key, base) {
+            Ok(resolved) => self.resolved = Some(resolved),
+            Err(damage) => self.damage = Some(damage),
+        }
         true
     }
 
@@ -125,37 +214,89 @@ impl Fold {
     }
 
     /// The messages as one: a put or a delete if the base was among them.
-    pub(crate) fn finish(self, resolver: &Resolver, key: &[u8]) -> (Kind, Vec<u8>) {
-        match self.resolved {
-            Some(resolved) => resolved,
-            None if self.ends.len() == 1 => (Kind::Merge, self.bytes),
-            None => (Kind::Merge, self.combine(resolver, key)),
-        }
+    pub(crate) fn finish(self, resolver: &Resolver, key: &[u8]) -> Result<(Kind, Vec<u8>)> {
+        let one = self.into_one(resolver, key);
+        one.map_err(|damage| damage.error(resolver, key))
+    }
+
+    /// As [`Fold::finish`], for a flush into a buffer, which must not stop for ever at a malformed message: that one then
+    /// stands for all of them, so that readers of the key get the error until a put or a delete replaces it.
+    pub(crate) fn finish_in_buffer(
+        self,
+        resolver: &Resolver,
+        key: &[u8],
+    ) -> Result<(Kind, Vec<u8>)> {
+        self.into_one(resolver, key).or_else(|damage| {
+            let error = damage.error(resolver, key);
+            damage.culprit.ok_or(error)
+        })
     }
 
     /// The messages as one, when there is nothing older.
-    pub(crate) fn finish_at_bottom(self, resolver: &Resolver, key: &[u8]) -> (Kind, Vec<u8>) {
+    pub(crate) fn finish_at_bottom(
+        self,
+        resolver: &Resolver,
+        key: &[u8],
+    ) -> Result<(Kind, Vec<u8>)> {
+        let one = match self.damage.is_none() && self.resolved.is_none() {
+            true => self.apply(resolver, key, None),
+            false => self.into_one(resolver, key),
+        };
+        one.map_err(|damage| damage.error(resolver, key))
+    }
+
+    fn into_one(self, resolver: &Resolver, key: &[u8]) -> Result<(Kind, Vec<u8>), Damage> {
+        if let Some(damage) = self.damage {
+            return Err(damage);
+        }
         match self.resolved {
-            Some(resolved) => resolved,
-            None => self.apply(resolver, key, None),
+            Some(resolved) => Ok(resolved),
+            None if self.ends.len() == 1 => Ok((Kind::Merge, self.bytes)),
+            None => Ok((Kind::Merge, self.combine(resolver, key)?)),
         }
     }
 
-    fn combine(&self, resolver: &Resolver, key: &[u8]) -> Vec<u8> {
+    fn combine(&self, resolver: &Resolver, key: &[u8]) -> Result<Vec<u8>, Damage> {
         let Resolver { tree, operator } = resolver;
-        operator.combine_all(*tree, key, &self.deltas())
+        let combined = operator.combine_all(*tree, key, &self.deltas());
+        combined.map_err(|what| self.damage(resolver, key, None, what))
     }
 
-    fn apply(&self, resolver: &Resolver, key: &[u8], base: Option<&[u8]>) -> (Kind, Vec<u8>) {
+    fn apply(
+        &self,
+        resolver: &Resolver,
+        key: &[u8],
+        base: Option<&[u8]>,
+    ) -> Result<(Kind, Vec<u8>), Damage> {
         let Resolver { tree, operator } = resolver;
         let value = match self.ends.as_slice() {
             [_] => operator.apply(*tree, key, base, &self.bytes),
             _ => operator.apply_all(*tree, key, base, &self.deltas()),
         };
         match value {
-            Some(value) => (Kind::Put, value),
-            None => (Kind::Delete, Vec::new()),
+            Ok(Some(value)) => Ok((Kind::Put, value)),
+            Ok(None) => Ok((Kind::Delete, Vec::new())),
+            Err(what) => Err(self.damage(resolver, key, base, what)),
         }
+    }
+
+    /// Finds the message that cannot be read. If it is none of the deltas, it is the base.
+    #[cold]
+    fn damage(
+        &self,
+        resolver: &Resolver,
+        key: &[u8],
+        base: Option<&[u8]>,
+        what: Malformed,
+    ) -> Damage {
+        let Resolver { tree, operator } = resolver;
+        let deltas = self.deltas();
+        let is_malformed = |delta: &&&[u8]| operator.check(*tree, key, delta).is_err();
+        let culprit = match deltas.iter().find(is_malformed) {
+            Some(delta) => Some((Kind::Merge, delta.to_vec())),
+            None => base.map(|base| (Kind::Put, base.to_vec())),
+        };
+        Damage { what, culprit }
     }
 
     /// The deltas, oldest first.
@@ -176,12 +317,28 @@ mod tests {
     struct Join;
 
     impl MergeOperator for Join {
-        fn apply(&self, _: TreeId, _: &[u8], base: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
-            Some([base.unwrap_or_default(), delta].concat())
+        fn apply(
+            &self,
+            _: TreeId,
+            _: &[u8],
+            base: Option<&[u8]>,
+            delta: &[u8],
+        ) -> Result<Option<Vec<u8>>, Malformed> {
+            Ok(Some([base.unwrap_or_default(), delta].concat()))
         }
 
-        fn combine(&self, _: TreeId, _: &[u8], older: &[u8], newer: &[u8]) -> Vec<u8> {
-            [older, newer].concat()
+        fn combine(
+            &self,
+            _: TreeId,
+            _: &[u8],
+            older: &[u8],
+            newer: &[u8],
+        ) -> Result<Vec<u8>, Malformed> {
+            Ok([older, newer].concat())
+        }
+
+        fn check(&self, _: TreeId, _: &[u8], _: &[u8]) -> Result<(), Malformed> {
+            Ok(())
         }
     }
 
@@ -204,16 +361,115 @@ mod tests {
                 fold
             };
             let merged = (Kind::Merge, whole.clone());
-            assert!(gathered().finish(&resolver, b"k") == merged);
+            assert!(gathered().finish(&resolver, b"k").unwrap() == merged);
             let put = (Kind::Put, whole.clone());
-            assert!(gathered().finish_at_bottom(&resolver, b"k") == put);
+            assert!(gathered().finish_at_bottom(&resolver, b"k").unwrap() == put);
             for (kind, base) in [(Kind::Put, &b"base"[..]), (Kind::Delete, b"")] {
                 let mut fold = gathered();
                 assert!(fold.add(&resolver, b"k", kind, base));
                 let value = [base, &whole].concat();
-                assert!(fold.finish(&resolver, b"k") == (Kind::Put, value));
+                assert!(fold.finish(&resolver, b"k").unwrap() == (Kind::Put, value));
             }
         }
+    }
+
+    /// Joins texts, and refuses those with a question mark.
+    struct Careful;
+
+    fn careful(parts: &[&[u8]]) -> Result<Vec<u8>, Malformed> {
+        let joined = parts.concat();
+        match joined.contains(&b'?') {
+            true => Err(Malformed("a question mark")),
+            false => Ok(joined),
+        }
+    }
+
+    impl MergeOperator for Careful {
+        fn apply(
+            &self,
+            _: TreeId,
+            _: &[u8],
+            base: Option<&[u8]>,
+            delta: &[u8],
+        ) -> Result<Option<Vec<u8>>, Malformed> {
+            careful(&[base.unwrap_or_default(), delta]).map(Some)
+        }
+
+        fn combine(
+            &self,
+            _: TreeId,
+            _: &[u8],
+            older: &[u8],
+            newer: &[u8],
+        ) -> Result<Vec<u8>, Malformed> {
+            careful(&[older, newer])
+        }
+
+        fn check(&self, _: TreeId, _: &[u8], delta: &[u8]) -> Result<(), Malformed> {
+            careful(&[delta]).map(|_| ())
+        }
+    }
+
+    type Message<'a> = (Kind, &'a [u8]);
+
+    #[test]
+    fn malformed_messages_stay_damage() {
+        let resolver = Resolver {
+            tree: TreeId(7),
+            operator: Arc::new(Careful),
+        };
+        let large = vec![b'l'; GATHER_BYTES];
+        // Messages from the newest to the oldest, and the one that cannot be read.
+        let cases: [(&[Message<'_>], Message<'_>); 4] = [
+            (
+                &[
+                    (Kind::Merge, b"a"),
+                    (Kind::Merge, b"?"),
+                    (Kind::Merge, b"b"),
+                ],
+                (Kind::Merge, b"?"),
+            ),
+            (
+                &[(Kind::Merge, b"a"), (Kind::Merge, b"?"), (Kind::Put, b"b")],
+                (Kind::Merge, b"?"),
+            ),
+            (
+                &[(Kind::Merge, b"a"), (Kind::Put, b"base?")],
+                (Kind::Put, b"base?"),
+            ),
+            (
+                &[
+                    (Kind::Merge, b"?"),
+                    (Kind::Merge, &large),
+                    (Kind::Put, b"b"),
+                ],
+                (Kind::Merge, b"?"),
+            ),
+        ];
+        for (messages, (kind, culprit)) in cases {
+            let gathered = || {
+                let mut fold = Fold::default();
+                for (kind, value) in messages {
+                    fold.add(&resolver, b"key", *kind, value);
+                }
+                fold
+            };
+            let kept = gathered().finish_in_buffer(&resolver, b"key").unwrap();
+            assert!(kept == (kind, culprit.to_vec()));
+            for failed in [
+                gathered().finish(&resolver, b"key"),
+                gathered().finish_at_bottom(&resolver, b"key"),
+            ] {
+                let error = failed.unwrap_err();
+                assert!(error.is_damage());
+                let text = "the messages of a key of tree 7 are damaged: a question mark; the key is 0x6b6579";
+                assert_eq!(error.to_string(), text);
+            }
+        }
+        // What is newer than a put or a delete is all that matters.
+        let mut fold = Fold::default();
+        assert!(fold.add(&resolver, b"key", Kind::Put, b"?"));
+        assert_eq!(fold.finish(&resolver, b"key").unwrap().1, b"?");
     }
 
     #[test]
@@ -225,7 +481,10 @@ mod tests {
         for (kind, value) in [(Kind::Put, &b"v"[..]), (Kind::Delete, b"")] {
             let mut fold = Fold::default();
             assert!(fold.add(&resolver, b"k", kind, value));
-            assert_eq!(fold.finish(&resolver, b"k"), (kind, value.to_vec()));
+            assert_eq!(
+                fold.finish(&resolver, b"k").unwrap(),
+                (kind, value.to_vec())
+            );
         }
     }
 }

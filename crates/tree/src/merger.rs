@@ -299,20 +299,28 @@ impl Merger {
         self.clear > 0
     }
 
-    /// Folds the update messages of `key`, which is first, with older ones. Afterwards the position may be at the key
-    /// or after it.
+    /// Folds the update messages of `key`, which is first, with older ones. At the bottom nothing is below them; otherwise
+    /// the result goes into a buffer. Afterwards the position may be at the key or after it.
     pub(crate) fn fold(
         &mut self,
         key: &[u8],
         resolver: &Resolver,
         at_bottom: bool,
     ) -> Result<(Kind, Vec<u8>)> {
+        let fold = self.gather(key, resolver)?;
+        match at_bottom {
+            true => fold.finish_at_bottom(resolver, key),
+            false => fold.finish_in_buffer(resolver, key),
+        }
+    }
+
+    fn gather(&mut self, key: &[u8], resolver: &Resolver) -> Result<Fold> {
         let mut fold = Fold::default();
         while let Some(top) = self.heap.first().map(|top| &self.sources[*top])
             && top.key() == Some(key)
         {
             if top.gather(resolver, key, &mut fold) {
-                return Ok(fold.finish(resolver, key));
+                return Ok(fold);
             }
             self.step()?;
         }
@@ -322,11 +330,7 @@ impl Merger {
         if ranges.any(|ranges| ranges.covering(key).is_some()) {
             fold.add(resolver, key, Kind::Delete, &[]);
         }
-        Ok(if at_bottom {
-            fold.finish_at_bottom(resolver, key)
-        } else {
-            fold.finish(resolver, key)
-        })
+        Ok(fold)
     }
 
     fn before(&self, a: usize, b: usize) -> bool {

@@ -40,7 +40,7 @@ pub(crate) enum Op<'a> {
     },
 }
 
-/// How many sequence numbers a write set takes: one for each operation, and one if it has only guards.
+/// How many sequence numbers a sound payload takes: one for each operation, and one if it has only guards.
 pub(crate) fn numbers_of(payload: &[u8]) -> u64 {
     (decode(payload).count() as u64).max(1)
 }
@@ -59,16 +59,23 @@ pub(crate) fn check_sizes(key_len: usize, value_len: usize) -> Result<()> {
     Ok(())
 }
 
-/// Decodes the payload of a frame. Ends early on malformed bytes.
+/// Decodes a payload that a write set has encoded, or that [`is_sound`] has checked.
+///
+/// # Panics
+/// The iterator panics at malformed bytes: to end there would drop the rest of a commit.
 pub(crate) fn decode(payload: &[u8]) -> Ops<'_> {
     Ops { rest: payload }
 }
 
-/// Whether a payload is well-formed.
+/// Whether a payload that was read is well-formed to its end.
 pub(crate) fn is_sound(payload: &[u8]) -> bool {
     let mut ops = decode(payload);
-    while ops.next().is_some() {}
-    ops.rest.is_empty()
+    while !ops.rest.is_empty() {
+        if ops.parse().is_none() {
+            return false;
+        }
+    }
+    true
 }
 
 /// An iterator over encoded operations.
@@ -95,12 +102,9 @@ impl<'a> Ops<'a> {
     fn take_u32(&mut self) -> Option<u32> {
         Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
     }
-}
 
-impl<'a> Iterator for Ops<'a> {
-    type Item = Op<'a>;
-
-    fn next(&mut self) -> Option<Op<'a>> {
+    /// The next operation; `None` if it is malformed.
+    fn parse(&mut self) -> Option<Op<'a>> {
         let code = *self.take(1)?.first()?;
         let tree = TreeId(self.take_u32()?);
         match code {
@@ -117,7 +121,8 @@ impl<'a> Iterator for Ops<'a> {
                 let lower = self.take_key()?;
                 let upper = match self.take(1)? {
                     [0] => None,
-                    _ => Some(self.take_key()?),
+                    [1] => Some(self.take_key()?),
+                    _ => return None,
                 };
                 Some(Op::DeleteRange { tree, lower, upper })
             }
@@ -133,6 +138,17 @@ impl<'a> Iterator for Ops<'a> {
                 })
             }
         }
+    }
+}
+
+impl<'a> Iterator for Ops<'a> {
+    type Item = Op<'a>;
+
+    fn next(&mut self) -> Option<Op<'a>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        Some(self.parse().expect("the payload is sound"))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::disk::{Disk, FsDisk};
-use crate::{Compression, Error, MergeOperator, NoMerge, Result};
+use crate::{Compression, Error, EventListener, MergeOperator, NoListener, NoMerge, Result};
 
 /// The largest key, in bytes.
 pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
@@ -66,7 +66,8 @@ pub struct Options {
     pub memtable_bytes: Option<usize>,
     /// Keep a write-ahead log. Without it a crash loses all commits after the last checkpoint.
     pub journal: bool,
-    /// The longest time an acknowledged write waits for its sync.
+    /// The longest time an acknowledged write waits for its sync, if the disk keeps up. It is in the log's buffer meanwhile,
+    /// which a crash of the process does not lose.
     pub journal_commit_interval: Duration,
     /// Most children of an internal node before it splits, 4 to 1024.
     pub fanout: usize,
@@ -83,6 +84,8 @@ pub struct Options {
     pub disk_reserve_bytes: Option<u64>,
     /// Resolves update messages.
     pub merge: Arc<dyn MergeOperator>,
+    /// Is told about damaged blocks.
+    pub listener: Arc<dyn EventListener>,
 }
 
 impl Options {
@@ -105,6 +108,7 @@ impl Options {
             inline: false,
             disk_reserve_bytes: None,
             merge: Arc::new(NoMerge),
+            listener: Arc::new(NoListener),
         }
     }
 

@@ -85,6 +85,7 @@ impl Page {
             let (suffix, rest) = keys.split_at_checked(key_len)?;
             keys = rest;
             let kind = u8::try_from(kinds.get(index)).ok()?;
+            // `message` relies on this.
             Kind::from_byte(kind)?;
             let key_len = u16::try_from(prefix.len() + key_len).ok()?;
             let place = bytes.len() as u64 | u64::from(key_len) << 32 | u64::from(kind) << 48;
@@ -147,7 +148,7 @@ impl Page {
     pub(crate) fn message(&self, index: usize) -> (Kind, &[u8]) {
         let (at, key_len, kind) = self.place(index);
         let (end, ..) = self.place(index + 1);
-        let kind = Kind::from_byte(kind).unwrap_or(Kind::Delete);
+        let kind = Kind::from_byte(kind).expect("the kinds were checked when the page was decoded");
         (kind, &self.bytes[at + key_len..end])
     }
 

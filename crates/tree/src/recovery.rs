@@ -74,7 +74,7 @@ impl Engine {
         self.version.store(Arc::new(Version {
             active: Arc::new(Memtable::new(size, position, &self.spare_blocks)),
             sealed,
-            trees: version.trees.clone(),
+            ..Version::clone(&version)
         }));
     }
 }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use frond_tree::{
-    Compression, Direction, Duplicates, Durability, Error, MergeOperator, Options, Store, TreeId,
-    TreeOptions, WriteSet,
+    Compression, Direction, Duplicates, Durability, Error, Malformed, MergeOperator, Options,
+    Store, TreeId, TreeOptions, WriteSet,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -24,12 +24,28 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 struct Append;
 
 impl MergeOperator for Append {
-    fn apply(&self, _: TreeId, _: &[u8], base: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
-        Some([base.unwrap_or_default(), delta].concat())
+    fn apply(
+        &self,
+        _: TreeId,
+        _: &[u8],
+        base: Option<&[u8]>,
+        delta: &[u8],
+    ) -> Result<Option<Vec<u8>>, Malformed> {
+        Ok(Some([base.unwrap_or_default(), delta].concat()))
     }
 
-    fn combine(&self, _: TreeId, _: &[u8], older: &[u8], newer: &[u8]) -> Vec<u8> {
-        [older, newer].concat()
+    fn combine(
+        &self,
+        _: TreeId,
+        _: &[u8],
+        older: &[u8],
+        newer: &[u8],
+    ) -> Result<Vec<u8>, Malformed> {
+        Ok([older, newer].concat())
+    }
+
+    fn check(&self, _: TreeId, _: &[u8], _: &[u8]) -> Result<(), Malformed> {
+        Ok(())
     }
 }
 

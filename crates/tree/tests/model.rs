@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use frond_tree::{
-    Compression, Direction, Durability, MergeOperator, Options, Snapshot, Store, TreeId,
+    Compression, Direction, Durability, Malformed, MergeOperator, Options, Snapshot, Store, TreeId,
     TreeOptions, WriteSet,
 };
 use rand::rngs::SmallRng;
@@ -35,15 +35,21 @@ impl MergeOperator for Adder {
         key: &[u8],
         base: Option<&[u8]>,
         delta: &[u8],
-    ) -> Option<Vec<u8>> {
+    ) -> Result<Option<Vec<u8>>, Malformed> {
         if list::is_list(key) {
             return list::Lists.apply(tree, key, base, delta);
         }
         let sum = base.map_or(0, number) + number(delta);
-        (sum != 0).then(|| sum.to_string().into_bytes())
+        Ok((sum != 0).then(|| sum.to_string().into_bytes()))
     }
 
-    fn combine(&self, tree: TreeId, key: &[u8], older: &[u8], newer: &[u8]) -> Vec<u8> {
+    fn combine(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        older: &[u8],
+        newer: &[u8],
+    ) -> Result<Vec<u8>, Malformed> {
         self.combine_all(tree, key, &[older, newer])
     }
 
@@ -53,19 +59,28 @@ impl MergeOperator for Adder {
         key: &[u8],
         base: Option<&[u8]>,
         deltas: &[&[u8]],
-    ) -> Option<Vec<u8>> {
+    ) -> Result<Option<Vec<u8>>, Malformed> {
         if list::is_list(key) {
             return list::Lists.apply_all(tree, key, base, deltas);
         }
-        self.apply(tree, key, base, &self.combine_all(tree, key, deltas))
+        self.apply(tree, key, base, &self.combine_all(tree, key, deltas)?)
     }
 
-    fn combine_all(&self, tree: TreeId, key: &[u8], deltas: &[&[u8]]) -> Vec<u8> {
+    fn combine_all(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        deltas: &[&[u8]],
+    ) -> Result<Vec<u8>, Malformed> {
         if list::is_list(key) {
             return list::Lists.combine_all(tree, key, deltas);
         }
         let sum: i64 = deltas.iter().map(|delta| number(delta)).sum();
-        sum.to_string().into_bytes()
+        Ok(sum.to_string().into_bytes())
+    }
+
+    fn check(&self, _: TreeId, _: &[u8], _: &[u8]) -> Result<(), Malformed> {
+        Ok(())
     }
 }
 
@@ -212,7 +227,8 @@ fn check_all(random: &mut SmallRng, snapshot: &Snapshot, model: &Model) {
 /// Sends an update message, and does in the model what it does.
 fn merge(set: &mut WriteSet, tree: TreeId, map: &mut Map, key: Vec<u8>, delta: &[u8]) {
     set.merge(tree, &key, delta);
-    match Adder.apply(tree, &key, map.get(&key).map(Vec::as_slice), delta) {
+    let base = map.get(&key).map(Vec::as_slice);
+    match Adder.apply(tree, &key, base, delta).unwrap() {
         Some(value) => map.insert(key, value),
         None => map.remove(&key),
     };

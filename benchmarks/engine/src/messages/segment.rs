@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use frond_tree::{MergeOperator, TreeId};
+use frond_tree::{Malformed, MergeOperator, TreeId};
 
 use crate::workload::Random;
 
@@ -81,11 +81,11 @@ impl MergeOperator for Adder {
         key: &[u8],
         base: Option<&[u8]>,
         delta: &[u8],
-    ) -> Option<Vec<u8>> {
+    ) -> Result<Option<Vec<u8>>, Malformed> {
         self.apply_all(tree, key, base, &[delta])
     }
 
-    fn combine(&self, tree: TreeId, key: &[u8], older: &[u8], newer: &[u8]) -> Vec<u8> {
+    fn combine(&self, tree: TreeId, key: &[u8], older: &[u8], newer: &[u8]) -> Result<Vec<u8>, Malformed> {
         self.combine_all(tree, key, &[older, newer])
     }
 
@@ -95,7 +95,7 @@ impl MergeOperator for Adder {
         _: &[u8],
         base: Option<&[u8]>,
         deltas: &[&[u8]],
-    ) -> Option<Vec<u8>> {
+    ) -> Result<Option<Vec<u8>>, Malformed> {
         let mut sums: HashMap<&[u8], i64> = HashMap::new();
         for (name, number, _) in deltas.iter().flat_map(|delta| elements(delta)) {
             *sums.entry(name).or_default() += number;
@@ -109,10 +109,10 @@ impl MergeOperator for Adder {
         for (name, number) in sums {
             push(&mut value, name, number);
         }
-        Some(value)
+        Ok(Some(value))
     }
 
-    fn combine_all(&self, _: TreeId, _: &[u8], deltas: &[&[u8]]) -> Vec<u8> {
+    fn combine_all(&self, _: TreeId, _: &[u8], deltas: &[&[u8]]) -> Result<Vec<u8>, Malformed> {
         let mut places: HashMap<&[u8], usize> = HashMap::new();
         let mut combined: Vec<(&[u8], i64)> = Vec::new();
         for (name, number, _) in deltas.iter().flat_map(|delta| elements(delta)) {
@@ -126,7 +126,11 @@ impl MergeOperator for Adder {
         for (name, number) in combined {
             push(&mut out, name, number);
         }
-        out
+        Ok(out)
+    }
+
+    fn check(&self, _: TreeId, _: &[u8], _: &[u8]) -> Result<(), Malformed> {
+        Ok(())
     }
 }
 
@@ -145,7 +149,7 @@ mod tests {
         delta(4, &mut other);
         assert!((40..60).contains(&one.len()));
         let value = &values[segment_of(3) as usize];
-        let combined = Adder.combine_all(tree, b"", &[&one, &other, &one]);
+        let combined = Adder.combine_all(tree, b"", &[&one, &other, &one]).unwrap();
         assert_eq!(combined.len(), one.len() + other.len());
         for deltas in [&[&one[..], &other, &one][..], &[&combined]] {
             let value = Adder.apply_all(tree, b"", Some(value), deltas);

@@ -283,7 +283,7 @@ fn load_indexes(snapshot: &Snapshot) -> Result<HashMap<Uuid, Vec<Arc<Index>>>> {
             entry.get_bool("ready").ok_or_else(wrong)?,
         );
         if let Some(paths) = multikey {
-            let paths = merge::read_multikey(&paths);
+            let paths = merge::read_multikey(&paths).map_err(corrupt)?;
             index.add_multikey(&paths);
             index.stored_multikey(&paths);
         }

@@ -20,6 +20,7 @@ use frond_bson::{Doc, tag, value_len};
 use super::edit::{self, Action, Typed};
 use super::header::{Container, Header};
 use super::segment;
+use crate::keyspace::Malformed;
 
 const TO_HEADER: u8 = 1;
 const TO_SEGMENT: u8 = 2;
@@ -133,19 +134,20 @@ pub fn to_segment<'o, 'd: 'o>(
     }
 }
 
-/// A parsed message. Damaged parts are skipped.
+/// A parsed message.
 enum Message<'a> {
     Header(Numbers, Vec<Operation<'a>>),
     Segment(Vec<Operation<'a>>),
 }
 
-fn operations(mut bytes: &[u8], to_segment: bool) -> Vec<Operation<'_>> {
+fn operations(mut bytes: &[u8], to_segment: bool) -> Option<Vec<Operation<'_>>> {
     let mut found = Vec::new();
-    while let Some((operation, rest)) = Operation::read(bytes, to_segment) {
+    while !bytes.is_empty() {
+        let (operation, rest) = Operation::read(bytes, to_segment)?;
         found.push(operation);
         bytes = rest;
     }
-    found
+    Some(found)
 }
 
 fn read_numbers(bytes: &[u8]) -> Option<(Numbers, &[u8])> {
@@ -165,25 +167,33 @@ fn read_numbers(bytes: &[u8]) -> Option<(Numbers, &[u8])> {
     Some((numbers, rest))
 }
 
-fn read(message: &[u8]) -> Option<Message<'_>> {
-    let (&kind, rest) = message.split_first()?;
-    match kind {
-        TO_HEADER => {
-            let (numbers, rest) = read_numbers(rest)?;
-            Some(Message::Header(numbers, operations(rest, false)))
+fn read(message: &[u8]) -> Result<Message<'_>, Malformed> {
+    let parse = || {
+        let (&kind, rest) = message.split_first()?;
+        match kind {
+            TO_HEADER => {
+                let (numbers, rest) = read_numbers(rest)?;
+                Some(Message::Header(numbers, operations(rest, false)?))
+            }
+            TO_SEGMENT => Some(Message::Segment(operations(rest, true)?)),
+            _ => None,
         }
-        TO_SEGMENT => Some(Message::Segment(operations(rest, true))),
-        _ => None,
-    }
+    };
+    parse().ok_or(Malformed("an update of a large document cannot be read"))
+}
+
+/// Whether a message can be read.
+pub fn check(message: &[u8]) -> Result<(), Malformed> {
+    read(message).map(|_| ())
 }
 
 /// Combines messages, oldest first, into one with the same effect.
-pub fn combine<'a>(messages: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+pub fn combine<'a>(messages: impl Iterator<Item = &'a [u8]>) -> Result<Vec<u8>, Malformed> {
     let mut all: Vec<Operation<'_>> = Vec::new();
     let mut numbers: Option<Numbers> = None;
     for message in messages {
-        let newer = match read(message) {
-            Some(Message::Header(mut newer, operations)) => {
+        let newer = match read(message)? {
+            Message::Header(mut newer, operations) => {
                 if let Some(older) = numbers {
                     let is_newer =
                         |one: &Container| newer.containers.iter().any(|c| c.id == one.id);
@@ -195,21 +205,20 @@ pub fn combine<'a>(messages: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
                 numbers = Some(newer);
                 operations
             }
-            Some(Message::Segment(operations)) => operations,
-            None => continue,
+            Message::Segment(operations) => operations,
         };
         for operation in newer {
             add(&mut all, operation);
         }
     }
-    match numbers {
+    Ok(match numbers {
         Some(numbers) => to_header(&numbers, &all),
         None => {
             let mut out = Vec::with_capacity(all.iter().map(Operation::bytes).sum::<usize>() + 1);
             to_segment(&all, &mut out);
             out
         }
-    }
+    })
 }
 
 /// Appends an operation to others, or folds it into one of them.
@@ -272,36 +281,46 @@ fn folded_sum(older: Typed<'_>, newer: Typed<'_>) -> Option<(u8, Vec<u8>)> {
     }
 }
 
-/// Applies messages, oldest first, to a header or a segment. A segment without elements is deleted.
-pub fn apply<'a>(base: Option<&[u8]>, messages: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
+/// Applies messages, oldest first, to a header or a segment. A segment without elements is deleted. A header that
+/// is missing stays so.
+pub fn apply<'a>(
+    base: Option<&[u8]>,
+    messages: impl Iterator<Item = &'a [u8]>,
+) -> Result<Option<Vec<u8>>, Malformed> {
     let mut state = base.map(<[u8]>::to_vec);
+    let mut is_checked = false;
     // The header is parsed once for all messages.
     let mut open: Option<(Header, Vec<u8>)> = None;
     for message in messages {
-        match read(message) {
-            Some(Message::Header(numbers, operations)) => {
-                if open.is_none() {
-                    let parts = state.as_deref().and_then(Header::read);
-                    open = parts.map(|(header, skeleton)| (header, skeleton.as_bytes().to_vec()));
+        match read(message)? {
+            Message::Header(numbers, operations) => {
+                if open.is_none()
+                    && let Some(stored) = &state
+                {
+                    let (header, skeleton) = Header::read(stored)
+                        .ok_or(Malformed("the header of a large document cannot be read"))?;
+                    open = Some((header, skeleton.as_bytes().to_vec()));
                 }
-                // A missing or damaged header cannot be changed.
                 if let Some((header, skeleton)) = &mut open {
                     apply_to_header(header, skeleton, &numbers, &operations);
                 }
             }
-            Some(Message::Segment(operations)) => {
+            Message::Segment(operations) => {
+                if !is_checked && !state.as_deref().is_none_or(segment::is_sound) {
+                    return Err(Malformed("a segment of a large document cannot be read"));
+                }
+                is_checked = true;
                 let bytes = state.get_or_insert_default();
                 for operation in &operations {
                     apply_to_segment(bytes, operation);
                 }
             }
-            None => {}
         }
     }
     if let Some((header, skeleton)) = open {
-        return Some(header.write(&skeleton));
+        return Ok(Some(header.write(&skeleton)));
     }
-    state.filter(|bytes| !bytes.is_empty())
+    Ok(state.filter(|bytes| !bytes.is_empty()))
 }
 
 fn apply_to_header(
@@ -415,8 +434,8 @@ mod tests {
     }
 
     /// The elements of a segment in order, as text.
-    fn shown(segment: Option<Vec<u8>>) -> String {
-        let segment = segment.unwrap_or_default();
+    fn shown(segment: Result<Option<Vec<u8>>, Malformed>) -> String {
+        let segment = segment.unwrap().unwrap_or_default();
         let mut found: Vec<_> = segment::entries(&segment).collect();
         found.sort_by_key(|one| one.ordinal);
         let mut out = frond_bson::DocBuf::new();
@@ -440,7 +459,9 @@ mod tests {
                 Value::Document(&frond_bson::doc! {"x": 1, "y": 2}),
             ),
         ];
-        let base = apply(None, base.iter().map(Vec::as_slice)).unwrap();
+        let base = apply(None, base.iter().map(Vec::as_slice))
+            .unwrap()
+            .unwrap();
         // Messages, what they make of the base, and how many operations are left of them.
         let cases = [
             (
@@ -513,33 +534,49 @@ mod tests {
         ];
         for (messages, expected, left) in cases {
             let one_by_one = apply(Some(&base), messages.iter().map(Vec::as_slice));
-            let combined = combine(messages.iter().map(Vec::as_slice));
+            let combined = combine(messages.iter().map(Vec::as_slice)).unwrap();
             assert_eq!(shown(one_by_one), expected);
             assert_eq!(
                 shown(apply(Some(&base), [&*combined].into_iter())),
                 expected
             );
-            assert_eq!(operations(&combined[1..], true).len(), left, "{expected}");
+            assert_eq!(
+                operations(&combined[1..], true).unwrap().len(),
+                left,
+                "{expected}"
+            );
         }
     }
 
     #[test]
-    fn damaged_messages_do_no_harm() {
+    fn damaged_messages_are_refused() {
         let whole = operation(Set, "a.", 1, Int64(5));
-        let base = apply(None, [&*whole].into_iter()).unwrap();
-        for end in 0..whole.len() {
+        let base = apply(None, [&*whole].into_iter()).unwrap().unwrap();
+        // The first byte alone is a message without operations.
+        for end in (0..whole.len()).filter(|end| *end != 1) {
             let cut = &whole[..end];
-            assert_eq!(
-                apply(Some(&base), [cut].into_iter()).as_deref(),
-                Some(&*base)
-            );
-            combine([cut, &whole].into_iter());
+            assert!(check(cut).is_err());
+            assert!(apply(Some(&base), [cut].into_iter()).is_err());
+            assert!(combine([cut, &whole].into_iter()).is_err());
+            assert!(combine([&whole, cut].into_iter()).is_err());
         }
-        let unknown = [9, 9, 9];
-        assert_eq!(apply(Some(&base), [&unknown[..]].into_iter()), Some(base));
-        assert_eq!(
-            apply(Some(b"no header"), [&[1; 40][..]].into_iter()).as_deref(),
-            Some(&b"no header"[..])
-        );
+        assert!(check(&[9, 9, 9]).is_err());
+        let numbers = to_header(&Numbers::default(), &[]);
+        for end in 0..numbers.len() {
+            assert!(check(&numbers[..end]).is_err());
+        }
+        check(&numbers).unwrap();
+    }
+
+    #[test]
+    fn what_a_message_changes_must_be_readable() {
+        let whole = operation(Set, "a.", 1, Int64(5));
+        let base = apply(None, [&*whole].into_iter()).unwrap().unwrap();
+        for end in 1..base.len() {
+            assert!(apply(Some(&base[..end]), [&*whole].into_iter()).is_err());
+        }
+        let numbers = to_header(&Numbers::default(), &[]);
+        assert!(apply(Some(b"no header"), [&*numbers].into_iter()).is_err());
+        assert_eq!(apply(None, [&*numbers].into_iter()), Ok(None));
     }
 }

@@ -171,6 +171,19 @@ pub fn find<'a>(bytes: &'a [u8], name: &[u8]) -> Option<Entry<'a>> {
     entries(bytes).find(|entry| entry.element.name_bytes() == name)
 }
 
+/// Whether a segment can be read to its end.
+pub fn is_sound(bytes: &[u8]) -> bool {
+    let mut runs = runs(bytes);
+    let are_whole = runs.by_ref().all(|run| {
+        let mut rest = run.elements;
+        while let Some((_, behind)) = RawElement::split(rest) {
+            rest = behind;
+        }
+        rest.is_empty()
+    });
+    are_whole && runs.at == bytes.len()
+}
+
 /// Appends a run.
 pub fn push_run(first: u32, elements: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&first.to_le_bytes());

@@ -227,10 +227,10 @@ impl Stored {
         for (place, list) in messages {
             let list = list.iter().map(Vec::as_slice);
             if *place == (0, 0) {
-                self.header = message::apply(Some(&self.header), list).unwrap();
+                self.header = message::apply(Some(&self.header), list).unwrap().unwrap();
                 continue;
             }
-            match message::apply(self.segments.get(place).map(Vec::as_slice), list) {
+            match message::apply(self.segments.get(place).map(Vec::as_slice), list).unwrap() {
                 Some(bytes) => drop(self.segments.insert(*place, bytes)),
                 None => drop(self.segments.remove(place)),
             }
@@ -290,7 +290,8 @@ fn messages_make_one_document_into_another_one_by_one_and_combined() {
         let mut together = base.clone();
         together.apply(&all);
         assert_eq!(together.parts().0, doc, "round {round}: all from {first:?}");
-        let combined = |list: &Vec<Vec<u8>>| message::combine(list.iter().map(Vec::as_slice));
+        let combined =
+            |list: &Vec<Vec<u8>>| message::combine(list.iter().map(Vec::as_slice)).unwrap();
         let mut by_combined = base.clone();
         by_combined.apply(
             &all.iter()

@@ -121,7 +121,8 @@ pub(super) struct Buffer {
     /// Bytes of frames, and how many there are.
     bytes: usize,
     frames: usize,
-    /// Number of the first operation.
+    /// Position of the first frame, and number of its first operation.
+    pub(super) position: u64,
     pub(super) sequence: u64,
 }
 
@@ -165,7 +166,7 @@ impl Buffer {
             hash,
         } = frame;
         if self.is_empty() {
-            self.sequence = sequence;
+            (self.position, self.sequence) = (position, sequence);
         }
         let entry = Entry {
             position,
@@ -243,6 +244,7 @@ fn begin_epoch(disk: &dyn Disk, half_bytes: usize) -> Result<[Buffer; 2]> {
             epoch,
             bytes: 0,
             frames: 0,
+            position: 0,
             sequence: 0,
         })
     };
@@ -253,7 +255,10 @@ fn begin_epoch(disk: &dyn Disk, half_bytes: usize) -> Result<[Buffer; 2]> {
 /// disk is full.
 fn make(disk: &dyn Disk, file: &dyn DiskFile, size: u64) -> std::io::Result<()> {
     let zeros = vec![0; ZEROS.min(size as usize)];
-    let mut at = 0;
+    // Where files cannot be mapped, the rest would be written in vain.
+    file.write_at(&zeros[..HEADER_PAGE], 0)?;
+    drop(disk.map(BUFFER_FILE, 0, HEADER_PAGE)?);
+    let mut at = HEADER_PAGE as u64;
     while at < size {
         let part = (size - at).min(zeros.len() as u64);
         file.write_at(&zeros[..part as usize], at)?;

@@ -9,8 +9,9 @@ mod group;
 mod replay;
 mod segment;
 mod state;
+#[cfg(test)]
+mod tests;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -20,7 +21,8 @@ use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::disk::Disk;
-use crate::error::{PANICKED, is_passing};
+use crate::error::is_passing;
+use crate::fail_stop::FailStop;
 use crate::{Error, Result};
 use buffer::Place;
 use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
@@ -42,6 +44,8 @@ pub(crate) struct Log {
     shared: Arc<Shared>,
     is_inline: bool,
     is_mapped: bool,
+    /// The log thread writes when it has this many bytes.
+    write_bytes: usize,
     thread: Mutex<Option<JoinHandle<()>>>,
     written: Arc<AtomicU64>,
 }
@@ -81,31 +85,32 @@ impl Log {
             }
         };
         let shared = Arc::new(Shared::new(end, writer, buffers, stall));
+        let write_bytes = WRITE_BYTES.min(half / 4);
         let Some(interval) = interval else {
             return Ok(Log {
                 shared,
                 is_inline: true,
                 is_mapped,
+                write_bytes,
                 thread: Mutex::new(None),
                 written,
             });
         };
-        let write_bytes = WRITE_BYTES.min(half / 4);
         let for_thread = shared.clone();
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || {
-                let work = AssertUnwindSafe(|| run(&for_thread, interval, write_bytes));
-                // A panic here would leave committers waiting for ever.
-                if catch_unwind(work).is_err() {
-                    for_thread.fail(PANICKED.to_owned());
-                }
+                // Committers wait for this thread.
+                let guard = FailStop::begin("writing the log");
+                run(&for_thread, interval, write_bytes);
+                guard.finish();
             })
             .map_err(Error::io("starting the log thread"))?;
         Ok(Log {
             shared,
             is_inline: false,
             is_mapped,
+            write_bytes,
             thread: Mutex::new(Some(thread)),
             written,
         })
@@ -183,11 +188,11 @@ impl Log {
         let end = state.end;
         drop(state);
         if self.is_inline {
-            if bytes >= WRITE_BYTES || frames >= INLINE_FRAMES {
+            if bytes >= self.write_bytes || frames >= INLINE_FRAMES {
                 // The frame is in the buffer, so this commit continues; the next one gets the error.
                 let _ = self.shared.work(false);
             }
-        } else if was_empty || bytes >= WRITE_BYTES {
+        } else if was_empty || bytes >= self.write_bytes {
             self.shared.work.notify_one();
         }
         Ok(end)

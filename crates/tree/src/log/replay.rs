@@ -8,7 +8,7 @@ use super::buffer;
 use super::group::{self, HEADER_BYTES, Header};
 use super::segment::{Failure, SegmentWriter, open_segment, segment_name, segments};
 use crate::disk::{Disk, DiskFile};
-use crate::operation::numbers_of;
+use crate::operation::{is_sound, numbers_of};
 use crate::{Error, Result};
 
 /// How many bytes are read at once in the search for a valid header.
@@ -110,6 +110,8 @@ fn move_to_segment(writer: &mut SegmentWriter, frames: &[(u64, u64, &[u8])]) -> 
         written.map_err(Failure::into_error)?;
         group.clear();
     }
+    // The segment is left. On a full disk the next one needs what was allocated for this one.
+    writer.trim();
     match frames {
         [] => Ok(()),
         _ => writer.sync().map_err(Failure::into_error),
@@ -290,8 +292,8 @@ impl<F: FnMut(u64, u64, &[u8]) -> Result<u64>> Walk<'_, F> {
         }
         let (mut sequence, mut last) = (header.sequence, None);
         for payload in group::payloads(&frames) {
-            let payload =
-                payload.ok_or_else(|| segment.corrupt(at, "a frame of the log is malformed"))?;
+            let payload = (payload.filter(|payload| is_sound(payload)))
+                .ok_or_else(|| segment.corrupt(at, "a frame of the log is malformed"))?;
             let position = self.position;
             self.position += (group::FRAME_HEADER_BYTES + payload.len()) as u64;
             last = Some(xxh3_64(payload));
@@ -459,6 +461,51 @@ mod tests {
                         );
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_malformed_frame_is_an_error_and_never_shortened() {
+        // All frames pass their checksums; one has bytes that no write set encodes.
+        let sound = payload(1);
+        let malformed = [
+            // Cut within an operation, also right after its code.
+            sound[..sound.len() - 1].to_vec(),
+            [&sound[..], &[0]].concat(),
+            // An operation that no version has.
+            [&sound[..], &[200; 40]].concat(),
+        ];
+        for (bad, from_bad) in malformed.iter().flat_map(|bad| [(bad, true), (bad, false)]) {
+            let directory = tempfile::tempdir().unwrap();
+            let disk: Arc<dyn Disk> = Arc::new(FsDisk::new(directory.path().to_owned(), false));
+            let mut writer = SegmentWriter::new(Arc::clone(&disk), 0, 1 << 20, Arc::default());
+            writer.begin().unwrap();
+            let mut at = 0;
+            let mut write = |frames: &[&[u8]], sequence| {
+                let mut buffer = Vec::new();
+                for frame in frames {
+                    at += group::push_frame(&mut buffer, frame) as u64;
+                }
+                writer.write(&buffer, sequence).unwrap();
+                at
+            };
+            let first = write(&[&sound], 1);
+            write(&[bad, &sound], 3);
+            drop(writer);
+            let mut frames = 0;
+            let from = if from_bad { first } else { 0 };
+            let replayed = replay(&disk, from, |_, sequence, payload| {
+                frames += 1;
+                Ok(sequence + operation::numbers_of(payload))
+            });
+            assert_eq!(frames, u64::from(!from_bad));
+            match replayed {
+                Err(Error::Corrupt { file, what, .. }) => {
+                    assert_eq!(file, segment_name(0));
+                    assert_eq!(what, "a frame of the log is malformed");
+                }
+                other => panic!("{other:?}"),
             }
         }
     }

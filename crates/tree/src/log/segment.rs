@@ -191,6 +191,16 @@ impl SegmentWriter {
         Ok(())
     }
 
+    /// Fails unless the next frame is the one at `position`: a frame that was lost on the way must not go unnoticed.
+    pub(super) fn check_end(&self, position: u64) -> Result<(), Failure> {
+        if position == self.end {
+            return Ok(());
+        }
+        let end = self.end;
+        let text = format!("the log ends at {end}, and its next frame begins at {position}");
+        Err(Failure::Final(Error::Closed(text)))
+    }
+
     fn place(&self, sequence: u64) -> Place {
         Place {
             position: self.end,
@@ -242,10 +252,18 @@ impl SegmentWriter {
         Ok(())
     }
 
+    /// Frees what is allocated behind the end of the current segment. It only costs space if that fails.
+    pub(super) fn trim(&self) {
+        if let Some(file) = self.file.as_ref().filter(|_| self.len < self.reserve_bytes) {
+            let _ = file.set_len(self.len);
+        }
+    }
+
     /// Starts a segment at the end of the log. A segment is durable before the next one is created, so only the last
     /// segment may end in a torn group.
     fn begin_segment(&mut self) -> Result<Arc<dyn DiskFile>, Failure> {
         self.cut_tail()?;
+        self.trim();
         self.sync()?;
         self.file = None;
         // From here on a replay may find the new segment, so the next group must be written to it.

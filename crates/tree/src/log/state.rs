@@ -5,6 +5,7 @@ use parking_lot::{Condvar, Mutex};
 use super::buffer::Buffer;
 use super::group::FRAME_HEADER_BYTES;
 use super::segment::{Failure, SegmentWriter};
+use crate::fail_stop::{FailStop, step};
 use crate::{Error, Result};
 
 /// What the handle of a log and its thread share. Who takes both locks takes the writer's first.
@@ -126,12 +127,6 @@ impl Shared {
         }
     }
 
-    /// Stops the log for ever.
-    pub(super) fn fail(&self, reason: String) {
-        self.state.lock().failure.get_or_insert(reason);
-        self.progress.notify_all();
-    }
-
     /// Writes what the buffers have, syncs if it `must_sync`, deletes old segments, and makes the reserve.
     pub(super) fn work(&self, must_sync: bool) -> Result<()> {
         let mut writer = self.writer.lock();
@@ -141,11 +136,15 @@ impl Shared {
             state.retry_now = false;
             (state.keep_from, state.leave_segment)
         };
+        // The buffer that is written is in nobody's hands else, and a sync may have happened or not.
+        let guard = FailStop::begin("writing the log");
         // First, because it makes room.
         writer.delete_before(keep_from);
         let result = self.write_buffers(&mut writer).and_then(|()| {
+            step("a group of the log is written");
             if must_sync {
                 writer.sync()?;
+                step("the log is synced");
             }
             if leave_segment {
                 writer.leave_segment()?;
@@ -169,6 +168,7 @@ impl Shared {
         if let Err(Failure::Final(error)) = &result {
             state.failure = Some(error.to_string());
         }
+        guard.finish();
         self.progress.notify_all();
         state.check()?;
         match (&state.stall, result) {
@@ -196,7 +196,9 @@ impl Shared {
     }
 
     fn write_buffer(&self, writer: &mut SegmentWriter, mut buffer: Buffer) -> Result<(), Failure> {
-        let written = writer.write(buffer.frames(), buffer.sequence);
+        let written = writer
+            .check_end(buffer.position)
+            .and_then(|()| writer.write(buffer.frames(), buffer.sequence));
         let mut state = self.state.lock();
         match written {
             Ok(()) => {
@@ -215,10 +217,17 @@ impl Shared {
         may_use_reserve: bool,
     ) -> Result<u64> {
         let mut writer = self.writer.lock();
-        self.state.lock().check()?;
+        let position = {
+            let state = self.state.lock();
+            state.check()?;
+            state.end
+        };
+        let guard = FailStop::begin("writing the log");
         let written = self
             .write_buffers(&mut writer)
+            .and_then(|()| writer.check_end(position))
             .and_then(|()| writer.write_frame(payload, sequence, may_use_reserve));
+        guard.finish();
         let mut state = self.state.lock();
         if let Err(failure) = written {
             let can_write = !may_use_reserve && writer.has_reserve();

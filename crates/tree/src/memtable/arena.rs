@@ -2,7 +2,7 @@
 //!
 //! Blocks of dropped arenas are reused: at this rate of frees and allocations, the allocator would hold the
 //! memory twice. This is one of the crate's modules with `unsafe`. Pieces are addressed by their offset in the
-//! block, so links are four bytes and a link of 0 is "none" (offset 0 is never allocated).
+//! block, so links are four bytes and a link of 0 is "none": no piece starts there, and its bytes are zeros.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::any::Any;
@@ -15,6 +15,9 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Every piece starts at a multiple of this.
 const PIECE_ALIGN: usize = 8;
+
+/// The block begins with this many zeros, which belong to no piece: as many as an entry's header has.
+const ZEROS: usize = 16;
 
 /// Smaller blocks use small pages.
 #[cfg(target_os = "linux")]
@@ -136,7 +139,9 @@ impl Arena {
             Block::new(capacity, share)
         });
         let (base, spare) = (block.base, spare.clone());
-        let next = AtomicUsize::new(PIECE_ALIGN);
+        // SAFETY: the block has at least 64 bytes, and nobody else knows it.
+        unsafe { base.as_ptr().write_bytes(0, ZEROS) };
+        let next = AtomicUsize::new(ZEROS);
         Arena {
             block: Some(block),
             base,
@@ -177,10 +182,10 @@ impl Arena {
         }
     }
 
-    /// The bytes of a linked piece.
+    /// The bytes of a linked piece, or the zeros at 0.
     ///
     /// # Safety
-    /// `offset..offset + len` lies in a piece whose bytes were written before the caller learnt
+    /// `offset..offset + len` lies in the zeros at 0, or in a piece whose bytes were written before the caller learnt
     /// its offset under a lock.
     pub(super) unsafe fn bytes(&self, offset: u32, len: usize) -> &[u8] {
         debug_assert!(offset as usize + len <= self.capacity);

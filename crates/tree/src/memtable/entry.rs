@@ -16,8 +16,24 @@ const DEPTH_AT: u32 = 51;
 /// A deeper entry gets half of this and one, so that the depth fits and doubles again.
 const DEPTH_MAX: u16 = (1 << 13) - 1;
 
-/// The offset of an entry in the arena; 0 stands for none.
-pub(super) type Link = u32;
+/// Where an entry is in the arena of its memtable. Only [`Entry::store`] makes links, so each one leads to a whole entry
+/// of the arena that it was stored in. Links do not leave their memtable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Link(u32);
+
+impl Link {
+    /// No entry. The arena begins with zeros, so that even this link leads to an entry: one without key and value.
+    pub(super) const NONE: Link = Link(0);
+
+    pub(super) fn is_none(self) -> bool {
+        self == Link::NONE
+    }
+
+    /// The offset in the arena.
+    pub(super) fn offset(self) -> u32 {
+        self.0
+    }
+}
 
 /// A view of one entry.
 pub(crate) struct Entry<'a> {
@@ -44,22 +60,26 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The entry at a link other than 0.
+    /// The entry at a link.
     pub(super) fn at(arena: &'a Arena, link: Link) -> Entry<'a> {
-        // SAFETY: links are taken out of an index under its lock. The entry was written before its link was put
-        // there under the same lock, and never changes.
+        let at = link.offset();
+        // SAFETY: a link comes from `store`, which has written a whole entry there, whose lengths lie inside of its piece.
+        // Other threads take links out of an index under its lock. The entry was written before its link was put
+        // there under the same lock, and never changes. A memtable has one arena, and its links stay in it. At 0
+        // the arena has zeros that never change: an entry with lengths of 0.
         unsafe {
-            let header = arena.bytes(link, HEADER_BYTES as usize);
+            let header = arena.bytes(at, HEADER_BYTES as usize);
             let (mut sequence, mut rest) = ([0; 8], [0; 8]);
             sequence.copy_from_slice(&header[..8]);
             rest.copy_from_slice(&header[8..]);
             let rest = u64::from_le_bytes(rest);
             let key_len = u32::from((rest >> KEY_LEN_AT) as u16);
-            let key_at = link + HEADER_BYTES;
+            let key_at = at + HEADER_BYTES;
             Entry {
                 key: arena.bytes(key_at, key_len as usize),
                 sequence: u64::from_le_bytes(sequence),
-                kind: Kind::from_byte((rest >> KIND_AT) as u8 & 3).unwrap_or(Kind::Delete),
+                kind: Kind::from_byte((rest >> KIND_AT) as u8 & 3)
+                    .expect("an entry is stored with the byte of a kind"),
                 value: arena.bytes(key_at + key_len, rest as u32 as usize),
                 whole: rest >> WHOLE_AT & 1 == 1,
                 depth: (rest >> DEPTH_AT) as u16,
@@ -70,18 +90,18 @@ impl<'a> Entry<'a> {
     /// Writes the entry into the arena; `None` if that is full. The link is not shared yet.
     pub(super) fn store(&self, arena: &Arena) -> Option<Link> {
         let (key_len, value_len) = (self.key.len(), self.value.len());
-        let link = arena.allocate(HEADER_BYTES as usize + key_len + value_len)?;
+        let at = arena.allocate(HEADER_BYTES as usize + key_len + value_len)?;
         let mut header = [0; HEADER_BYTES as usize];
         header[..8].copy_from_slice(&self.sequence.to_le_bytes());
         header[8..].copy_from_slice(&self.rest_of_header().to_le_bytes());
-        let key_at = link + HEADER_BYTES;
+        let key_at = at + HEADER_BYTES;
         // SAFETY: all three ranges lie in the piece just allocated, which nobody else knows yet.
         unsafe {
-            arena.write(link, &header);
+            arena.write(at, &header);
             arena.write(key_at, self.key);
             arena.write(key_at + key_len as u32, self.value);
         }
-        Some(link)
+        Some(Link(at))
     }
 
     fn rest_of_header(&self) -> u64 {
@@ -102,7 +122,7 @@ impl<'a> Entry<'a> {
         let (depth, rest) = (entry.depth, entry.rest_of_header());
         // SAFETY: the header lies in the piece of the entry, whose link is put into an index under the lock that
         // the caller holds.
-        unsafe { arena.write(link + 8, &rest.to_le_bytes()) };
+        unsafe { arena.write(link.offset() + 8, &rest.to_le_bytes()) };
         depth
     }
 }

@@ -49,9 +49,9 @@ impl Memtable {
         if entry.kind != Kind::Merge {
             return false;
         }
-        let below = match behind {
-            0 => 0,
-            behind => {
+        let below = match behind.is_none() {
+            true => 0,
+            false => {
                 let older = Entry::at(&self.arena, behind);
                 let counts = older.kind == Kind::Merge && !older.whole && older.key == entry.key;
                 if counts { older.depth } else { 0 }
@@ -89,7 +89,8 @@ impl Memtable {
         if floor > 0 && !is_resolved {
             fold.add(resolver, key, Kind::Delete, &[]);
         }
-        let (kind, value) = fold.finish(resolver, key);
+        // Malformed messages stay as they are, for their readers to find.
+        let (kind, value) = fold.finish(resolver, key).ok()?;
         Some(Folded {
             sequence: top.sequence,
             hot,

@@ -234,7 +234,7 @@ impl Index {
     }
 
     /// Adds an entry of the arena. No other entry has the same key and sequence number. Returns the entry that
-    /// comes after it, or 0.
+    /// comes after it, or none.
     pub(super) fn insert(&mut self, arena: &Arena, link: Link) -> Link {
         let entry = Entry::at(arena, link);
         let head = match self.head(entry.key) {
@@ -253,7 +253,7 @@ impl Index {
             && last.compare(arena, last.count - 1, target) == Ordering::Less
         {
             last.insert(last.count, head, link);
-            return 0;
+            return Link::NONE;
         }
         let mut path = [(NONE, 0); HEIGHT_MAX];
         let mut node = self.root;
@@ -267,7 +267,7 @@ impl Index {
         let slot = leaf.search(arena, target);
         let behind = match leaf.links[..leaf.count].get(slot) {
             Some(link) => *link,
-            None if leaf.next == NONE => 0,
+            None if leaf.next == NONE => Link::NONE,
             None => self.leaves.get(leaf.next).links[0],
         };
         let leaf = self.leaves.get_mut(node);
@@ -360,7 +360,7 @@ impl Index {
         }
         // The root was split. The head and the link of its first child are never read.
         let mut root = Inner::new();
-        root.insert(0, 0, 0, self.root);
+        root.insert(0, 0, Link::NONE, self.root);
         root.insert(1, head, link, child);
         self.root = self.inners.push(root);
         self.height += 1;
@@ -378,9 +378,9 @@ impl Index {
             None => key.len(),
         };
         self.prefix = Some(key[..shared].into());
-        let new_head = |link: Link| match link {
-            0 => 0,
-            link => head_of(&Entry::at(arena, link).key[shared..]),
+        let new_head = |link: Link| match link.is_none() {
+            true => 0,
+            false => head_of(&Entry::at(arena, link).key[shared..]),
         };
         for leaf in self.leaves.chunks.iter_mut().flatten() {
             for slot in 0..leaf.count {
@@ -422,7 +422,7 @@ impl Leaf {
         Leaf {
             count: 0,
             heads: [0; WIDTH],
-            links: [0; WIDTH],
+            links: [Link::NONE; WIDTH],
             next: NONE,
             previous: NONE,
         }
@@ -459,7 +459,7 @@ impl Inner {
         Inner {
             count: 0,
             heads: [0; WIDTH],
-            links: [0; WIDTH],
+            links: [Link::NONE; WIDTH],
             children: [NONE; WIDTH],
         }
     }
@@ -528,7 +528,7 @@ mod tests {
             let behind = self.index.insert(&self.arena, link);
             let order = (key.to_vec(), u64::MAX - self.sequence);
             let expected = self.model.range(&order..).next();
-            let found = (behind != 0).then(|| Entry::at(&self.arena, behind).sequence);
+            let found = (!behind.is_none()).then(|| Entry::at(&self.arena, behind).sequence);
             assert_eq!(found, expected.map(|(_, sequence)| *sequence));
             self.model.insert(order, self.sequence);
             if self.sequence.is_multiple_of(5) {

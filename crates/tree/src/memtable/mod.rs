@@ -167,9 +167,9 @@ impl Memtable {
                 Op::Entry {
                     kind, key, value, ..
                 } => {
-                    let stored = Entry::new(key, sequence, kind, value).store(&self.arena);
-                    assert!(stored.is_some(), "a memtable overflowed its reservation");
-                    let link = stored.unwrap_or(0);
+                    let link = Entry::new(key, sequence, kind, value)
+                        .store(&self.arena)
+                        .expect("a memtable has room for what was reserved");
                     part.entries += 1;
                     part.bytes += (key.len() + value.len()) as u64;
                     if are_many && kind != Kind::Merge {

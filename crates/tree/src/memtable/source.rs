@@ -11,7 +11,7 @@ use super::ranges::View;
 use super::{Memtable, TreeIndex};
 use crate::merge::{Fold, Resolver};
 use crate::range::RangeSet;
-use crate::{Kind, TreeId};
+use crate::{Kind, Result, TreeId};
 
 /// Versions of one key that are skipped one by one before the iterator searches for the next key.
 const STEPS_MAX: usize = 8;
@@ -35,7 +35,7 @@ pub(crate) struct MemSource {
     /// backward, it is the first one that was not visited.
     links: Vec<Link>,
     next: usize,
-    /// The newest visible version of the key here; 0 past either end.
+    /// The newest visible version of the key here; none past either end.
     at: Link,
     /// Where a forward walk over a sealed memtable continues after `links`.
     behind: Option<Position>,
@@ -61,7 +61,7 @@ impl MemSource {
             ranges,
             links: Vec::new(),
             next: 0,
-            at: 0,
+            at: Link::NONE,
             behind: None,
             is_sealed: false,
         })
@@ -97,7 +97,7 @@ impl MemSource {
     }
 
     pub(crate) fn key(&self) -> Option<&[u8]> {
-        (self.at != 0).then(|| self.entry_at(self.at).key)
+        (!self.at.is_none()).then(|| self.entry_at(self.at).key)
     }
 
     /// The newest message of the key here; only called at a key.
@@ -131,15 +131,15 @@ impl MemSource {
     }
 
     /// The messages of the key here, folded; only called at a key.
-    pub(crate) fn folded(&self) -> (Kind, Cow<'_, [u8]>) {
+    pub(crate) fn folded(&self) -> Result<(Kind, Cow<'_, [u8]>)> {
         let (kind, value) = self.message();
         if kind != Kind::Merge {
-            return (kind, value.into());
+            return Ok((kind, value.into()));
         }
         let mut fold = Fold::default();
         self.gather(&mut fold);
-        let (kind, value) = fold.finish(&self.resolver, self.entry_at(self.at).key);
-        (kind, value.into())
+        let (kind, value) = fold.finish(&self.resolver, self.entry_at(self.at).key)?;
+        Ok((kind, value.into()))
     }
 
     /// Goes to the first key, or the first at or after `key`.
@@ -165,21 +165,21 @@ impl MemSource {
     }
 
     pub(crate) fn step(&mut self) {
-        if self.at != 0 {
+        if !self.at.is_none() {
             self.leave_key();
             self.find_forward();
         }
     }
 
     pub(crate) fn step_back(&mut self) {
-        if self.at != 0 {
+        if !self.at.is_none() {
             self.find_backward();
         }
     }
 
-    /// The entry at `next` of a forward walk, or 0.
+    /// The entry at `next` of a forward walk, or none.
     fn here(&self) -> Link {
-        self.links.get(self.next).copied().unwrap_or(0)
+        self.links.get(self.next).copied().unwrap_or(Link::NONE)
     }
 
     /// Moves a forward walk to the next entry.
@@ -227,7 +227,7 @@ impl MemSource {
         for _ in 0..STEPS_MAX {
             self.advance();
             let here = self.here();
-            if here == 0 || self.entry_at(here).key != self.entry_at(from).key {
+            if here.is_none() || self.entry_at(here).key != self.entry_at(from).key {
                 return;
             }
         }
@@ -240,7 +240,7 @@ impl MemSource {
         let mut steps = 0;
         loop {
             let here = self.here();
-            if here == 0 {
+            if here.is_none() {
                 break;
             }
             let entry = self.entry_at(here);
@@ -263,19 +263,19 @@ impl MemSource {
 
     /// Finds the newest visible version of the next key before. Older versions of a key come first here.
     fn find_backward(&mut self) {
-        let (mut found, mut steps) = (0, 0);
+        let (mut found, mut steps) = (Link::NONE, 0);
         loop {
             if self.next == self.links.len() && !self.refill_backward() {
                 break;
             }
             let here = self.links[self.next];
             let entry = self.entry_at(here);
-            if found != 0 && self.entry_at(found).key != entry.key {
+            if !found.is_none() && self.entry_at(found).key != entry.key {
                 break;
             }
             if steps == STEPS_MAX {
                 found = self.jump_back(here);
-                if found != 0 {
+                if !found.is_none() {
                     break;
                 }
                 steps = 0;
@@ -290,12 +290,12 @@ impl MemSource {
         self.at = found;
     }
 
-    /// Moves a backward walk before all versions of the key of `link`. Returns the newest visible one, or 0.
+    /// Moves a backward walk before all versions of the key of `link`. Returns the newest visible one, or none.
     fn jump_back(&mut self, link: Link) -> Link {
         let arena = &self.memtable.arena;
         let key = Entry::at(arena, link).key;
         let floor = self.floor(key);
-        let mut newest = 0;
+        let mut newest = Link::NONE;
         let index = self.tree_index.index.read();
         index.walk(index.seek(arena, key, self.sequence), |link| {
             let entry = Entry::at(arena, link);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{HotKey, MemSource, Memtable, for_versions};
 use crate::merge::{Fold, Resolver};
 use crate::operation::decode;
-use crate::{Kind, MergeOperator, TreeId, WriteSet};
+use crate::{Kind, Malformed, MergeOperator, TreeId, WriteSet};
 
 const TREE: TreeId = TreeId(1);
 
@@ -18,19 +18,35 @@ fn last_mark(text: &[u8]) -> Option<usize> {
 }
 
 impl MergeOperator for Joiner {
-    fn apply(&self, _: TreeId, _: &[u8], base: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
-        match last_mark(delta) {
+    fn apply(
+        &self,
+        _: TreeId,
+        _: &[u8],
+        base: Option<&[u8]>,
+        delta: &[u8],
+    ) -> Result<Option<Vec<u8>>, Malformed> {
+        Ok(match last_mark(delta) {
             Some(mark) if mark + 1 == delta.len() => None,
             Some(mark) => Some([b"<", &delta[mark + 1..]].concat()),
             None => Some([base.unwrap_or(b"<"), delta].concat()),
-        }
+        })
     }
 
-    fn combine(&self, _: TreeId, _: &[u8], older: &[u8], newer: &[u8]) -> Vec<u8> {
-        match last_mark(newer) {
+    fn combine(
+        &self,
+        _: TreeId,
+        _: &[u8],
+        older: &[u8],
+        newer: &[u8],
+    ) -> Result<Vec<u8>, Malformed> {
+        Ok(match last_mark(newer) {
             Some(mark) => newer[mark..].to_vec(),
             None => [older, newer].concat(),
-        }
+        })
+    }
+
+    fn check(&self, _: TreeId, _: &[u8], _: &[u8]) -> Result<(), Malformed> {
+        Ok(())
     }
 }
 
@@ -48,10 +64,13 @@ type Model = BTreeMap<Vec<u8>, State>;
 fn merged(state: Option<&State>, delta: &[u8]) -> State {
     match state {
         None => (Kind::Merge, delta.to_vec()),
-        Some((Kind::Merge, older)) => (Kind::Merge, Joiner.combine(TREE, &[], older, delta)),
+        Some((Kind::Merge, older)) => (
+            Kind::Merge,
+            Joiner.combine(TREE, &[], older, delta).unwrap(),
+        ),
         Some((kind, base)) => {
             let base = (*kind == Kind::Put).then_some(base.as_slice());
-            match Joiner.apply(TREE, &[], base, delta) {
+            match Joiner.apply(TREE, &[], base, delta).unwrap() {
                 Some(value) => (Kind::Put, value),
                 None => (Kind::Delete, Vec::new()),
             }
@@ -167,7 +186,7 @@ fn check(memtable: &Arc<Memtable>, sequence: u64, model: &Model) {
             any = true;
             !fold.add(&resolver(), &key, kind, value)
         });
-        let state = any.then(|| fold.finish(&resolver(), &key));
+        let state = any.then(|| fold.finish(&resolver(), &key).unwrap());
         let expected = model.get(&key);
         assert_eq!(state.as_ref(), expected, "{key:?} at {sequence}");
         found.extend(state.map(|state| (key, state)));
@@ -188,7 +207,7 @@ fn check(memtable: &Arc<Memtable>, sequence: u64, model: &Model) {
         }
         while let Some(key) = source.key() {
             let key = key.to_vec();
-            let (kind, value) = source.folded();
+            let (kind, value) = source.folded().unwrap();
             walked.insert(key.clone(), (kind, value.into_owned()));
             let last = walked.iter().next().map(|(first, _)| first == &key);
             assert!(forward || last == Some(true), "keys descend");

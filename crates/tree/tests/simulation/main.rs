@@ -10,6 +10,7 @@
 mod defects;
 mod flips;
 mod full_disk;
+mod log;
 mod model;
 #[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "../support/mod.rs"]

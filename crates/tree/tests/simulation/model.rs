@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound::{Included, Unbounded};
 
 use frond_tree::{
-    Compression, Direction, Error, MergeOperator, Result, Snapshot, Store, TreeId, TreeOptions,
-    WriteSet,
+    Compression, Direction, Error, Malformed, MergeOperator, Result, Snapshot, Store, TreeId,
+    TreeOptions, WriteSet,
 };
 use rand::RngExt;
 use rand::rngs::SmallRng;
@@ -35,20 +35,30 @@ impl MergeOperator for Adder {
         key: &[u8],
         base: Option<&[u8]>,
         delta: &[u8],
-    ) -> Option<Vec<u8>> {
+    ) -> Result<Option<Vec<u8>>, Malformed> {
         if list::is_list(key) {
             return list::Lists.apply(tree, key, base, delta);
         }
         let sum = base.map_or(0, number).wrapping_add(number(delta));
-        (sum != 0).then(|| sum.to_le_bytes().to_vec())
+        Ok((sum != 0).then(|| sum.to_le_bytes().to_vec()))
     }
 
-    fn combine(&self, tree: TreeId, key: &[u8], older: &[u8], newer: &[u8]) -> Vec<u8> {
+    fn combine(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        older: &[u8],
+        newer: &[u8],
+    ) -> Result<Vec<u8>, Malformed> {
         if list::is_list(key) {
             return list::Lists.combine(tree, key, older, newer);
         }
         let sum = number(older).wrapping_add(number(newer));
-        sum.to_le_bytes().to_vec()
+        Ok(sum.to_le_bytes().to_vec())
+    }
+
+    fn check(&self, _: TreeId, _: &[u8], _: &[u8]) -> Result<(), Malformed> {
+        Ok(())
     }
 }
 
@@ -224,7 +234,7 @@ fn change(tree: TreeId, content: &mut Tree, op: &Op) {
         }
         Op::Merge(_, key, delta) => {
             let base = content.get(key).map(Vec::as_slice);
-            match Adder.apply(tree, key, base, &delta.to_le_bytes()) {
+            match Adder.apply(tree, key, base, &delta.to_le_bytes()).unwrap() {
                 Some(value) => content.insert(key.clone(), value),
                 None => content.remove(key),
             };

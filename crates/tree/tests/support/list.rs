@@ -1,7 +1,7 @@
 //! Update messages whose order matters: changes of a list of named numbers. The list shows a change that was lost,
 //! doubled, or applied in another order.
 
-use frond_tree::{MergeOperator, TreeId};
+use frond_tree::{Malformed, MergeOperator, TreeId};
 
 /// Keys that begin with this hold lists.
 pub const PREFIX: &[u8] = b"list";
@@ -110,11 +110,17 @@ impl MergeOperator for Lists {
         key: &[u8],
         base: Option<&[u8]>,
         delta: &[u8],
-    ) -> Option<Vec<u8>> {
+    ) -> Result<Option<Vec<u8>>, Malformed> {
         self.apply_all(tree, key, base, &[delta])
     }
 
-    fn combine(&self, tree: TreeId, key: &[u8], older: &[u8], newer: &[u8]) -> Vec<u8> {
+    fn combine(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        older: &[u8],
+        newer: &[u8],
+    ) -> Result<Vec<u8>, Malformed> {
         self.combine_all(tree, key, &[older, newer])
     }
 
@@ -124,7 +130,7 @@ impl MergeOperator for Lists {
         _: &[u8],
         base: Option<&[u8]>,
         deltas: &[&[u8]],
-    ) -> Option<Vec<u8>> {
+    ) -> Result<Option<Vec<u8>>, Malformed> {
         assert!(!deltas.is_empty());
         let mut elements = Vec::new();
         // Anything may have been put there.
@@ -140,16 +146,20 @@ impl MergeOperator for Lists {
         for delta in deltas.iter().flat_map(|delta| parse(delta)) {
             change(&mut elements, delta);
         }
-        (!elements.is_empty()).then(|| to_bytes(&elements))
+        Ok((!elements.is_empty()).then(|| to_bytes(&elements)))
     }
 
-    fn combine_all(&self, _: TreeId, _: &[u8], deltas: &[&[u8]]) -> Vec<u8> {
+    fn combine_all(&self, _: TreeId, _: &[u8], deltas: &[&[u8]]) -> Result<Vec<u8>, Malformed> {
         assert!(!deltas.is_empty());
         let mut changes = Vec::new();
         for delta in deltas.iter().flat_map(|delta| parse(delta)) {
             push(&mut changes, delta);
         }
-        to_bytes(&changes)
+        Ok(to_bytes(&changes))
+    }
+
+    fn check(&self, _: TreeId, _: &[u8], _: &[u8]) -> Result<(), Malformed> {
+        Ok(())
     }
 }
 
@@ -174,18 +184,21 @@ fn lists_obey_the_law_of_deltas() {
         let base: Vec<u8> = (0..round % 7).flat_map(|_| next().to_le_bytes()).collect();
         let mut base = (round % 5 > 0).then_some(base);
         let slices: Vec<&[u8]> = deltas.iter().map(Vec::as_slice).collect();
-        let at_once = Lists.apply_all(tree, b"", base.as_deref(), &slices);
+        let at_once = Lists
+            .apply_all(tree, b"", base.as_deref(), &slices)
+            .unwrap();
         let (older, newer) = slices.split_at(slices.len() / 2);
         let combined = match older {
             [] => newer[0].to_vec(),
             older => {
-                let older = Lists.combine_all(tree, b"", older);
-                Lists.combine(tree, b"", &older, &Lists.combine_all(tree, b"", newer))
+                let older = Lists.combine_all(tree, b"", older).unwrap();
+                let newer = Lists.combine_all(tree, b"", newer).unwrap();
+                Lists.combine(tree, b"", &older, &newer).unwrap()
             }
         };
-        let with_combined = Lists.apply(tree, b"", base.as_deref(), &combined);
+        let with_combined = Lists.apply(tree, b"", base.as_deref(), &combined).unwrap();
         for delta in slices {
-            base = Lists.apply(tree, b"", base.as_deref(), delta);
+            base = Lists.apply(tree, b"", base.as_deref(), delta).unwrap();
         }
         assert_eq!(at_once, base);
         assert_eq!(with_combined, base);

@@ -39,6 +39,8 @@ impl Change {
 
 #[derive(Clone, Default)]
 struct File {
+    /// Its last name.
+    name: String,
     /// The content that reads see.
     current: Vec<u8>,
     /// The durable content, and the changes since the last sync.
@@ -364,7 +366,6 @@ fn tear(random: &mut SmallRng, offset: u64, data: &[u8], bytes: &mut Vec<u8>) {
 
 struct SimFile {
     disk: SimDisk,
-    name: String,
     index: usize,
 }
 
@@ -374,13 +375,15 @@ impl Disk for SimDisk {
         let ticked = state.tick(Kind::Open, name, 0..0);
         if !state.names.contains_key(name) {
             let index = state.files.len();
-            state.files.push(File::default());
+            state.files.push(File {
+                name: name.to_owned(),
+                ..File::default()
+            });
             state.names.insert(name.to_owned(), index);
         }
         ticked?;
         Ok(Arc::new(SimFile {
             disk: self.clone(),
-            name: name.to_owned(),
             index: state.names[name],
         }))
     }
@@ -424,6 +427,7 @@ impl Disk for SimDisk {
         }
         let file = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
         state.names.insert(to.to_owned(), file);
+        state.files[file].name = to.to_owned();
         ticked
     }
 
@@ -478,6 +482,14 @@ impl SharedMap for SimMap {
 }
 
 impl SimFile {
+    fn name(&self, state: &State) -> String {
+        state.files[self.index].name.clone()
+    }
+
+    fn tick(&self, state: &mut State, kind: Kind, range: std::ops::Range<u64>) -> io::Result<()> {
+        state.tick(kind, &self.name(state), range)
+    }
+
     /// Makes a change, of which the operation that a crash or a fault hits may leave a part.
     fn change(&self, state: &mut State, change: Change, ticked: io::Result<()>) -> io::Result<()> {
         let is_last = state.crash_at == Some(state.operations);
@@ -496,7 +508,7 @@ impl DiskFile for SimFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let mut state = self.disk.lock();
         let end = offset + buffer.len() as u64;
-        state.tick(Kind::Read, &self.name, offset..end)?;
+        self.tick(&mut state, Kind::Read, offset..end)?;
         let bytes = state.files[self.index]
             .current
             .get(offset as usize..end as usize);
@@ -507,12 +519,12 @@ impl DiskFile for SimFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut state = self.disk.lock();
         let end = offset + bytes.len() as u64;
-        let mut ticked = state.tick(Kind::Write, &self.name, offset..end);
+        let mut ticked = self.tick(&mut state, Kind::Write, offset..end);
         state.trace = xxh3_64_with_seed(bytes, state.trace);
         let mut bytes = bytes.to_vec();
         let file = &state.files[self.index];
         let len = file.current.len().max(file.allocated) as u64;
-        let fits = (len + state.room_for(&self.name).min(1 << 40)).max(offset) - offset;
+        let fits = (len + state.room_for(&self.name(&state)).min(1 << 40)).max(offset) - offset;
         if ticked.is_ok() && (bytes.len() as u64) > fits {
             // A full disk may have taken a part.
             let part = state.random().random_range(0..=fits as usize);
@@ -532,7 +544,7 @@ impl DiskFile for SimFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.disk.lock();
-        let ticked = state.tick(Kind::Sync, &self.name, 0..0);
+        let ticked = self.tick(&mut state, Kind::Sync, 0..0);
         if ticked.is_err() && self.disk_crashed(&state) {
             return ticked;
         }
@@ -551,13 +563,13 @@ impl DiskFile for SimFile {
 
     fn len(&self) -> io::Result<u64> {
         let mut state = self.disk.lock();
-        state.tick(Kind::Len, &self.name, 0..0)?;
+        self.tick(&mut state, Kind::Len, 0..0)?;
         Ok(state.files[self.index].current.len() as u64)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         let mut state = self.disk.lock();
-        let ticked = state.tick(Kind::SetLen, &self.name, len..len);
+        let ticked = self.tick(&mut state, Kind::SetLen, len..len);
         if ticked.is_ok() {
             state.files[self.index].allocated = 0;
         }
@@ -566,8 +578,8 @@ impl DiskFile for SimFile {
 
     fn allocate(&self, len: u64) -> io::Result<()> {
         let mut state = self.disk.lock();
-        state.tick(Kind::Allocate, &self.name, 0..len)?;
-        let room = state.room_for(&self.name);
+        self.tick(&mut state, Kind::Allocate, 0..len)?;
+        let room = state.room_for(&self.name(&state));
         let file = &mut state.files[self.index];
         let held = file.current.len().max(file.allocated) as u64;
         if len.saturating_sub(held) > room {

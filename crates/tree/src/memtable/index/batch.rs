@@ -119,7 +119,7 @@ impl Index {
             let leaf = self.leaves.get(*node);
             let heads = [0, WIDTH / 4, WIDTH / 2, WIDTH * 3 / 4, WIDTH - 1];
             let heads = heads.iter().fold(0, |sum, at| sum ^ leaf.heads[*at]);
-            sum ^ heads ^ u64::from(leaf.links[WIDTH / 2] ^ leaf.next) ^ leaf.count as u64
+            sum ^ heads ^ u64::from(leaf.links[WIDTH / 2].offset() ^ leaf.next) ^ leaf.count as u64
         });
         black_box(looked_at);
         let mut full = NONE;

@@ -1,0 +1,184 @@
+//! Ends the process where going on would lie.
+//!
+//! Some steps leave a state between their beginning and their end that no later operation may see: a sequence number
+//! that was taken and will never be published, a frame that is in the log but not in the memtable, a sync of which
+//! nobody knows whether it succeeded. A panic in such a step would leave the store in that state, so it ends the process:
+//! what is on disk is consistent at any moment, and the next start recovers from there.
+
+use std::process::abort;
+
+/// A step that must not be left halfway. It is over with [`FailStop::finish`]; a drop before that, by a panic or by an
+/// early return that forgot it, ends the process.
+#[must_use = "a step must be finished"]
+pub(crate) struct FailStop {
+    doing: &'static str,
+}
+
+impl FailStop {
+    /// Begins a step; `doing` completes "while it was".
+    #[inline]
+    pub(crate) fn begin(doing: &'static str) -> FailStop {
+        FailStop { doing }
+    }
+
+    /// The step is complete.
+    #[inline]
+    pub(crate) fn finish(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for FailStop {
+    #[cold]
+    fn drop(&mut self) {
+        eprintln!(
+            "fatal: an internal error interrupted the storage engine while it was {}. The process ends here, because \
+             its state in memory can no longer be trusted. Nothing that was acknowledged is lost: the store \
+             recovers from its log at the next start. This is a bug; please report it, with the panic message above.",
+            self.doing
+        );
+        abort();
+    }
+}
+
+/// A step of a commit, a flush or a checkpoint by its name. In tests it may panic.
+#[cfg(not(test))]
+#[inline(always)]
+pub(crate) fn step(_: &str) {}
+
+#[cfg(test)]
+pub(crate) use tests::step;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::path::Path;
+    use std::process::Command;
+    use std::sync::Mutex;
+
+    use crate::{Durability, Options, Snapshot, Store, TreeId, TreeOptions, WriteSet};
+
+    /// The step at which this process panics once.
+    static CHOSEN: Mutex<Option<String>> = Mutex::new(None);
+
+    pub(crate) fn step(name: &str) {
+        let mut chosen = CHOSEN.lock().unwrap();
+        if chosen.as_deref() == Some(name) {
+            *chosen = None;
+            drop(chosen);
+            panic!("a panic at the step \"{name}\", as the test asked for");
+        }
+    }
+
+    fn choose(step: &str) {
+        *CHOSEN.lock().unwrap() = Some(step.to_owned());
+    }
+
+    const STEP: &str = "FROND_TEST_PANICS_AT";
+    const DIRECTORY: &str = "FROND_TEST_DIRECTORY";
+    const TREE: TreeId = TreeId(1);
+    const ACKNOWLEDGED: u32 = 50;
+
+    fn key(number: u32, part: u32) -> Vec<u8> {
+        format!("{number:04} {part}").into_bytes()
+    }
+
+    /// A commit of several keys.
+    fn pair(number: u32) -> WriteSet {
+        let mut set = WriteSet::new();
+        (0..2).for_each(|part| set.put(TREE, &key(number, part), &[b'v'; 100]));
+        set
+    }
+
+    fn options(directory: &str) -> Options {
+        let mut options = Options::new(directory);
+        options.cache_bytes = 8 << 20;
+        options.flush_threads = 2;
+        options
+    }
+
+    /// Runs a test of this module again, alone in a process of its own; returns its signal and what it printed.
+    fn run_alone(test: &str, step: &str, directory: &Path) -> (Option<i32>, String) {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "--nocapture",
+                &format!("fail_stop::tests::{test}"),
+            ])
+            .env(STEP, step)
+            .env(DIRECTORY, directory)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.signal(), text)
+    }
+
+    /// Commits, then panics at a step of the next commit, or of what it causes.
+    fn commit_until_the_panic(step: &str, directory: &str) {
+        let store = Store::open(options(directory)).unwrap();
+        let mut set = WriteSet::new();
+        set.create_tree(store.allocate_tree(), &TreeOptions::default());
+        store.commit(set, Durability::Synced).unwrap();
+        for number in 0..ACKNOWLEDGED {
+            store.commit(pair(number), Durability::Synced).unwrap();
+        }
+        choose(step);
+        let mut last = pair(ACKNOWLEDGED);
+        if step == "a commit changes trees" {
+            last.create_tree(store.allocate_tree(), &TreeOptions::default());
+        }
+        let _ = store.commit(last, Durability::Synced);
+        let _ = store.checkpoint();
+    }
+
+    fn has(snapshot: &Snapshot, number: u32, part: u32) -> bool {
+        snapshot.contains(TREE, &key(number, part)).unwrap()
+    }
+
+    #[test]
+    fn a_panic_where_going_on_would_lie_ends_the_process() {
+        if let (Ok(step), Ok(directory)) = (std::env::var(STEP), std::env::var(DIRECTORY)) {
+            commit_until_the_panic(&step, &directory);
+            return;
+        }
+        for step in [
+            "a commit has reserved its room",
+            "a commit is in the log",
+            "a commit changes trees",
+            "a commit has its numbers",
+            "a commit is in the memtable",
+            "a group of the log is written",
+            "the log is synced",
+            "a memtable is sealed",
+            "a version is published",
+            "the data file is synced",
+            "a superblock is written",
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let test = "a_panic_where_going_on_would_lie_ends_the_process";
+            let (signal, text) = run_alone(test, step, directory.path());
+            assert_eq!(signal, Some(6), "{step}: {text}");
+            assert!(text.contains(step), "{text}");
+            assert!(
+                text.contains("fatal: an internal error interrupted"),
+                "{text}"
+            );
+            assert!(text.contains("recovers from its log"), "{text}");
+
+            let store = Store::open(options(directory.path().to_str().unwrap())).unwrap();
+            let snapshot = store.snapshot();
+            for number in 0..ACKNOWLEDGED {
+                assert!(
+                    has(&snapshot, number, 0) && has(&snapshot, number, 1),
+                    "{step}"
+                );
+            }
+            let halves = [0, 1].map(|part| has(&snapshot, ACKNOWLEDGED, part));
+            assert_eq!(halves[0], halves[1], "{step}: half of a commit");
+            store
+                .commit(pair(ACKNOWLEDGED + 1), Durability::Synced)
+                .unwrap();
+            store.checkpoint().unwrap();
+        }
+    }
+}

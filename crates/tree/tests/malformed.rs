@@ -1,0 +1,146 @@
+//! Messages that the merge operator cannot read: damage of their key, and of nothing else.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::sync::Arc;
+
+use frond_tree::{
+    Compression, Durability, Error, Malformed, MergeOperator, Options, Snapshot, Store, TreeId,
+    TreeOptions, WriteSet,
+};
+
+const TREE: TreeId = TreeId(1);
+/// Enough for a tree of two levels, whose buffer takes the last memtable.
+const KEYS: u32 = 20_000;
+
+/// Appends deltas, and refuses those that begin with a question mark.
+struct Append;
+
+impl MergeOperator for Append {
+    fn apply(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        base: Option<&[u8]>,
+        delta: &[u8],
+    ) -> Result<Option<Vec<u8>>, Malformed> {
+        self.check(tree, key, delta)?;
+        Ok(Some([base.unwrap_or_default(), delta].concat()))
+    }
+
+    fn combine(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        older: &[u8],
+        newer: &[u8],
+    ) -> Result<Vec<u8>, Malformed> {
+        self.check(tree, key, older)?;
+        self.check(tree, key, newer)?;
+        Ok([older, newer].concat())
+    }
+
+    fn check(&self, _: TreeId, _: &[u8], delta: &[u8]) -> Result<(), Malformed> {
+        match delta.first() {
+            Some(b'?') => Err(Malformed("a delta begins with a question mark")),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn options(path: &std::path::Path) -> Options {
+    let mut options = Options::new(path);
+    options.cache_bytes = 8 << 20;
+    options.merge = Arc::new(Append);
+    options
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key {number:06}").into_bytes()
+}
+
+fn merge(store: &Store, number: u32, deltas: &[&[u8]]) {
+    for delta in deltas {
+        let mut set = WriteSet::new();
+        set.merge(TREE, &key(number), delta);
+        store.commit(set, Durability::Logged).unwrap();
+    }
+}
+
+/// Key 1 is damaged and all others are as they were.
+fn check(snapshot: &Snapshot) {
+    match snapshot.get(TREE, &key(1)) {
+        Err(Error::CorruptMessage {
+            tree,
+            key: found,
+            what,
+        }) => {
+            assert_eq!((tree, found), (TREE, key(1)));
+            assert_eq!(what, "a delta begins with a question mark");
+        }
+        other => panic!("{:?}", other.map(|value| value.is_some())),
+    }
+    assert_eq!(
+        &*snapshot.get(TREE, &key(2)).unwrap().unwrap(),
+        b"value+a+b"
+    );
+    for number in (3..KEYS).step_by(977) {
+        assert_eq!(
+            &*snapshot.get(TREE, &key(number)).unwrap().unwrap(),
+            b"value"
+        );
+    }
+}
+
+#[test]
+fn an_unreadable_update_message_is_damage_of_its_key_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(options(directory.path())).unwrap();
+    let mut set = WriteSet::new();
+    let tree_options = TreeOptions {
+        compression: Compression::Lz4,
+        node_bytes: 64 << 10,
+        page_bytes: 4 << 10,
+    };
+    assert_eq!(store.allocate_tree(), TREE);
+    set.create_tree(TREE, &tree_options);
+    for number in 0..KEYS {
+        set.put(TREE, &key(number), b"value");
+    }
+    store.commit(set, Durability::Logged).unwrap();
+    store.checkpoint().unwrap();
+    assert!(store.tree_stats(TREE).internal_nodes > 0);
+
+    // More than are folded by a commit, with the malformed one among them.
+    merge(&store, 1, &[b"+a", b"?", b"+b"]);
+    merge(&store, 1, &[&b"+c"[..]; 40]);
+    merge(&store, 2, &[b"+a", b"+b"]);
+    check(&store.snapshot());
+    // Into the buffer of the root.
+    store.checkpoint().unwrap();
+    check(&store.snapshot());
+    merge(&store, 1, &[b"+d"]);
+    check(&store.snapshot());
+    store.checkpoint().unwrap();
+    check(&store.snapshot());
+    store.close().unwrap();
+    drop(store);
+
+    let store = Store::open(options(directory.path())).unwrap();
+    check(&store.snapshot());
+    let damaged = store.snapshot();
+    let mut set = WriteSet::new();
+    set.put(TREE, &key(1), b"new");
+    store.commit(set, Durability::Logged).unwrap();
+    merge(&store, 1, &[b"+e"]);
+    assert_eq!(
+        &*store.snapshot().get(TREE, &key(1)).unwrap().unwrap(),
+        b"new+e"
+    );
+    store.compact().unwrap();
+    assert_eq!(
+        &*store.snapshot().get(TREE, &key(1)).unwrap().unwrap(),
+        b"new+e"
+    );
+    check(&damaged);
+}
