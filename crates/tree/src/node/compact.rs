@@ -16,8 +16,9 @@ impl Builder {
     }
 
     fn compact_node(&self, node: &Internal, upper: Option<&[u8]>) -> Result<Option<Vec<Child>>> {
-        let next = node.next_to_compact();
-        if let Some(index) = next.filter(|index| self.has_room_for(&node.children[*index])) {
+        let fits = |index: &usize| self.has_room_for(&node.children[*index]);
+        let next = node.next_to_compact().filter(fits);
+        if let Some(index) = next.or_else(|| self.heaviest_that_fits(node)) {
             let mut node = node.edit();
             return match self.flush_or_block(&mut node, index, upper)? {
                 true => self.rebalance(node, upper).map(Some),
@@ -36,6 +37,19 @@ impl Builder {
             }
         }
         Ok(None)
+    }
+
+    /// The child with most pending bytes for which there is room, when there is little.
+    fn heaviest_that_fits(&self, node: &Internal) -> Option<usize> {
+        if self.step_max == u64::MAX {
+            return None;
+        }
+        let children = node.children.iter().enumerate();
+        children
+            .filter(|(_, child)| child.blocked == 0 && child.pending_bytes > 0)
+            .filter(|(_, child)| self.has_room_for(child))
+            .max_by_key(|(_, child)| child.pending_bytes)
+            .map(|(index, _)| index)
     }
 
     /// Whether the flush of a child may take as much room as it could need.
