@@ -53,10 +53,10 @@ impl Engine {
                 "a synced commit needs a journal, and this store has none".to_owned(),
             ));
         }
-        self.check_readable(set)?;
         if !set.frees_space() {
             self.check_room()?;
         }
+        self.check_readable(set)?;
         let ops = set.len() as u64;
 
         let mut state = self.make_room(set.memtable_bytes(), set.frees_space())?;

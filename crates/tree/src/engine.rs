@@ -235,6 +235,7 @@ impl Engine {
             fanout: self.options.fanout,
             allowance: Cell::new(self.disk_space.spare_bytes()),
             allowance_max: self.disk_space.spare_bytes(),
+            step_max: self.disk_space.step_max(),
         }
     }
 }

@@ -160,6 +160,13 @@ impl Engine {
         result
     }
 
+    /// Writes a checkpoint of the trees as they are, without what is in memory.
+    pub(crate) fn checkpoint_unflushed(&self) -> Result<()> {
+        let mut checkpoint_due = self.flusher.working.lock();
+        *checkpoint_due = !self.write_checkpoint()?;
+        Ok(())
+    }
+
     /// Flushes the oldest sealed memtable to all its trees and publishes the new roots.
     fn flush_memtable(&self, memtable: &Arc<Memtable>) -> Result<()> {
         // No insert begins in a sealed memtable. Those that have begun are finished when the memtable's last
@@ -183,6 +190,11 @@ impl Engine {
                 })
             })
             .collect();
+        // While all trees are flushed in parallel, each may only take its share of the room.
+        let spare = self.disk_space.spare_bytes() / parts.len().max(1) as u64;
+        for part in &mut parts {
+            part.builder.limit_work(spare);
+        }
         // The largest tree is flushed first, so that the threads finish at about the same time.
         parts.sort_by_key(|part| (part.bytes, part.id));
         let flush = Arc::new(MemtableFlush {

@@ -20,7 +20,9 @@ impl Builder {
     }
 
     fn compact_node(&self, node: &Internal, upper: Option<&[u8]>) -> Result<Option<Vec<Child>>> {
-        if let Some(index) = node.next_to_compact() {
+        let fits = |index: &usize| self.has_room_for(&node.children[*index]);
+        let next = node.next_to_compact().filter(fits);
+        if let Some(index) = next.or_else(|| self.heaviest_that_fits(node)) {
             let mut node = node.edit();
             return match self.flush_or_block(&mut node, index, upper)? {
                 true => self.rebalance(node, upper).map(Some),
@@ -46,6 +48,28 @@ impl Builder {
             }
         }
         Ok(None)
+    }
+
+    /// The child with most pending bytes for which there is room, when there is little.
+    fn heaviest_that_fits(&self, node: &Internal) -> Option<usize> {
+        if self.step_max == u64::MAX {
+            return None;
+        }
+        let children = node.children.iter().enumerate();
+        children
+            .filter(|(_, child)| child.blocked == 0 && child.pending_bytes > 0)
+            .filter(|(_, child)| self.has_room_for(child))
+            .max_by_key(|(_, child)| child.pending_bytes)
+            .map(|(index, _)| index)
+    }
+
+    /// Whether the flush of a child may take as much room as it could need.
+    fn has_room_for(&self, child: &Child) -> bool {
+        let leaf = match &child.subtree {
+            Subtree::Leaf(leaf) => leaf.extent.len,
+            Subtree::Internal(_) | Subtree::Empty => 0,
+        };
+        leaf + child.pending_bytes <= self.step_max
     }
 }
 

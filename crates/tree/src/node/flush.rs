@@ -18,6 +18,10 @@ pub(super) const RUNS_MAX: usize = 16;
 const RUNS_SMOOTH: usize = RUNS_MAX / 2;
 /// Up to this many runs gather while flushes are deferred.
 pub(super) const RUNS_HARD: usize = RUNS_MAX * 2;
+/// Up to this many runs gather while the disk is nearly full: there may be no room to rewrite leaves.
+const RUNS_FULL_DISK: usize = RUNS_MAX * 16;
+/// With room for less than this share of a leaf, none is rewritten. The room is a small share of what there is.
+const WORK_SHARE_MIN: u64 = 4;
 /// Bytes that one memtable flush may read and write in the nodes below: this many for each byte of the memtable, and
 /// as much again as this many nodes hold. On average it needs about half of that. Without a limit, large flushes of
 /// several trees would sometimes coincide.
@@ -34,9 +38,21 @@ pub(crate) struct Builder {
     pub(crate) allowance: Cell<u64>,
     /// An upper limit of it: less while the disk is nearly full.
     pub(crate) allowance_max: u64,
+    /// The most room that one step of compaction may take.
+    pub(crate) step_max: u64,
 }
 
 impl Builder {
+    /// Limits the work on nodes below the root to this many bytes. When they are too few there is none: a leaf is
+    /// rewritten whole.
+    pub(crate) fn limit_work(&mut self, bytes: u64) {
+        let least = u64::from(self.options.node_bytes) / WORK_SHARE_MIN;
+        self.allowance_max = match bytes < least {
+            true => 0,
+            false => bytes,
+        };
+    }
+
     /// The tree after all messages of a sealed memtable; `bytes` is about how many there are. Damage in the tree does
     /// not prevent that: the messages then stay above it.
     pub(crate) fn flush_memtable(
@@ -114,6 +130,10 @@ impl Builder {
         };
         let gathers = match root {
             Subtree::Internal(_) => true,
+            // While the disk is nearly full, the run takes less room than the rewritten leaf.
+            Subtree::Leaf(leaf) if self.allowance_max == 0 && leaf.info.logical_bytes > bytes => {
+                true
+            }
             Subtree::Leaf(leaf) => leaf.is_damaged() || self.is_large_for(leaf, bytes),
             Subtree::Empty => false,
         };
@@ -230,8 +250,12 @@ impl Builder {
             true => node.children.len().div_ceil(RUNS_MAX - RUNS_SMOOTH),
             false => 0,
         };
+        let runs_hard = match self.allowance_max {
+            0 => RUNS_FULL_DISK,
+            _ => RUNS_HARD,
+        };
         // Later memtable flushes do what is deferred here.
-        while self.allowance.get() > 0 || node.runs.len() > RUNS_HARD {
+        while self.allowance.get() > 0 || node.runs.len() > runs_hard {
             let is_due = |(index, pending): &(usize, u64)| {
                 quota > 0 || *pending >= self.flush_bytes(&node.children[*index])
             };
