@@ -1,7 +1,9 @@
 //! The engine's counters, for the section `frond` of `serverStatus`.
 
-use frond_bson::{DocBuf, doc};
-use frond_store::EngineStats;
+use std::time::SystemTime;
+
+use frond_bson::{DocBuf, Value, doc};
+use frond_store::{DamagePlace, DamagedBlock, EngineStats};
 
 fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
@@ -34,6 +36,36 @@ pub fn to_doc(stats: &EngineStats) -> DocBuf {
             "checkpoints": count(stats.checkpoints),
         },
     }
+}
+
+/// A damaged block, with the collection and the index that it belongs to where they are known.
+pub fn damage_to_doc(block: &DamagedBlock) -> DocBuf {
+    let damage = &block.damage;
+    let found = damage.found.duration_since(SystemTime::UNIX_EPOCH);
+    let mut doc = DocBuf::new();
+    if let Some(ns) = &block.namespace {
+        doc.push("ns", ns.as_str());
+    }
+    if let Some(index) = &block.index {
+        doc.push("index", index);
+    }
+    if let Some(tree) = damage.tree {
+        doc.push("tree", i64::from(tree.0));
+    }
+    match &damage.place {
+        DamagePlace::Block { file, offset } => {
+            doc.push("file", file);
+            doc.push("offset", count(*offset));
+        }
+        DamagePlace::Key(key) => {
+            let (subtype, bytes) = (0, key.as_slice());
+            doc.push("key", Value::Binary { subtype, bytes });
+        }
+    }
+    doc.push("error", &damage.what);
+    let found = found.map_or(0, |found| found.as_millis() as i64);
+    doc.push("found", Value::DateTime(found));
+    doc
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
-use frond_store::{DocumentStore, StorageOptions, StoreOptions};
+use frond_store::{Damage, DocumentStore, EventListener, StorageOptions, StoreOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::background;
@@ -197,13 +197,14 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
     Ok(())
 }
 
-fn open_store(settings: &Settings, log: &Log) -> Result<DocumentStore, FatalError> {
+fn open_store(settings: &Settings, log: &Arc<Log>) -> Result<DocumentStore, FatalError> {
     let began = Instant::now();
     let cache = settings.cache_bytes.unwrap_or_else(default_cache_bytes);
     let storage = StorageOptions {
         cache_bytes: usize::try_from(cache).unwrap_or(usize::MAX),
         journal: settings.journal,
         journal_commit_interval: settings.journal_commit_interval,
+        listener: Arc::new(EngineEvents(log.clone())),
     };
     let temporary = settings.db_path.join("_tmp");
     let options = StoreOptions::with_temporary_files(temporary)
@@ -225,6 +226,26 @@ fn open_store(settings: &Settings, log: &Log) -> Result<DocumentStore, FatalErro
         },
     );
     Ok(store)
+}
+
+/// Logs what the engine reports.
+struct EngineEvents(Arc<Log>);
+
+impl EventListener for EngineEvents {
+    fn damage_found(&self, damage: &Damage) {
+        let attributes = doc! {
+            "error": &damage.what,
+            "tree": damage.tree.map(|tree| i64::from(tree.0)),
+        };
+        self.0.error(
+            Component::Storage,
+            9_915_001,
+            "storage",
+            "Damaged data: reads that need it fail, everything else goes on. serverStatus names its collection; \
+             validate finds all damage in a collection",
+            &attributes,
+        );
+    }
 }
 
 fn log_start(settings: &Settings, log: &Log) {

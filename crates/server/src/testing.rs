@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use frond_bson::{DocBuf, doc};
-use frond_store::{DocumentStore, StorageOptions, StoreOptions};
+use frond_store::{DocumentStore, NoListener, StorageOptions, StoreOptions};
 
 use crate::client::Client;
 use crate::commands::COMMANDS;
@@ -47,6 +47,7 @@ impl TestServer {
             cache_bytes: 32 << 20,
             journal: settings.journal,
             journal_commit_interval: settings.journal_commit_interval,
+            listener: Arc::new(NoListener),
         };
         let options = StoreOptions::with_temporary_files(directory.path().join("_tmp"));
         let store = DocumentStore::open_directory(directory.path(), &storage, options).unwrap();

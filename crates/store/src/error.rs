@@ -80,6 +80,11 @@ impl Error {
         matches!(self, Error::Engine(EngineError::Conflict { .. }))
     }
 
+    /// Whether stored data is damaged or cannot be read.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, Error::Engine(error) if error.is_damage())
+    }
+
     /// Whether a unique index refused the document.
     pub(crate) fn is_duplicate_key(&self) -> bool {
         matches!(self, Error::Command(error) if error.code() == ErrorCode::DuplicateKey)

@@ -29,8 +29,8 @@ pub mod views;
 pub mod write;
 
 pub use admin::{
-    CollectionHash, CollectionInfo, CollectionKind, CollectionStats, DatabaseHash, DatabaseInfo,
-    DatabaseStats, IndexReport, ResumedBuild, TtlPass, VerifyReport, offline,
+    CollectionHash, CollectionInfo, CollectionKind, CollectionStats, DamagedBlock, DatabaseHash,
+    DatabaseInfo, DatabaseStats, IndexReport, ResumedBuild, TtlPass, VerifyReport, offline,
 };
 pub use aggregate::{AggregateRequest, StageFigures};
 pub use catalog::{
@@ -42,7 +42,9 @@ pub use exec::cursor::QueryCursor;
 pub use exec::operator::Flow;
 pub use explain::{Purpose, Task, Verbosity};
 pub use find::{CountRequest, FindRequest};
-pub use keyspace::{Durability, Engine, EngineOptions, EngineStats};
+pub use keyspace::{
+    Damage, DamagePlace, Durability, Engine, EngineOptions, EngineStats, EventListener, NoListener,
+};
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};
 pub use options::NaturalOrder;

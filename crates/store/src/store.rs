@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::catalog::Catalog;
 use crate::error::Result;
-use crate::keyspace::{Engine, EngineOptions, EngineStats};
+use crate::keyspace::{Engine, EngineOptions, EngineStats, EventListener};
 use crate::merge::merge_operator;
 use crate::options::NaturalOrder;
 use crate::queries::QuerySettings;
@@ -54,7 +54,7 @@ impl StoreOptions {
 }
 
 /// How the files of a store are kept.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct StorageOptions {
     /// The memory budget of the engine, in bytes.
     pub cache_bytes: usize,
@@ -62,6 +62,8 @@ pub struct StorageOptions {
     pub journal: bool,
     /// The longest time between the acknowledgement of a write and the sync of its log record.
     pub journal_commit_interval: Duration,
+    /// Is told about damaged blocks.
+    pub listener: Arc<dyn EventListener>,
 }
 
 /// Collections of documents over an engine. A cheap handle: clones share everything.
@@ -114,6 +116,7 @@ impl DocumentStore {
             cache_bytes: storage.cache_bytes,
             journal: storage.journal,
             journal_commit_interval: storage.journal_commit_interval,
+            listener: storage.listener.clone(),
             ..EngineOptions::new(path)
         };
         DocumentStore::open_engine(engine, options)

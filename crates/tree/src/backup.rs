@@ -66,6 +66,7 @@ impl Snapshot {
             data: DataFile::new(file),
             cache: PageCache::new(&budget),
             budget,
+            damage: self.version.damage.clone(),
         });
         let mut copy = Copy {
             store,

@@ -10,7 +10,7 @@ use crate::node::{BufferRun, Subtree};
 use crate::range::RangeSet;
 use crate::run::{Fetch, PartsCursor, Run};
 use crate::snapshot::Snapshot;
-use crate::{Kind, Result, TreeId};
+use crate::{Error, Kind, Result, TreeId};
 
 /// A cursor over one tree. It owns its snapshot. It merges the memtables, the buffers of one path from the root and the
 /// leaf at its end; after the range of that leaf it continues with the next path.
@@ -34,6 +34,8 @@ pub struct Cursor {
     /// Whether the merger is still at `key`.
     at_key: bool,
     done: bool,
+    /// Whether the last move failed: some source has lost its position.
+    is_lost: bool,
 }
 
 impl Snapshot {
@@ -55,6 +57,18 @@ impl Snapshot {
 
 impl Cursor {
     pub(crate) fn new(
+        snapshot: Snapshot,
+        tree: TreeId,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        direction: Direction,
+    ) -> Result<Cursor> {
+        let damage = snapshot.version.damage.clone();
+        Cursor::open(snapshot, tree, lower, upper, direction)
+            .inspect_err(|error| damage.note(Some(tree), error))
+    }
+
+    fn open(
         snapshot: Snapshot,
         tree: TreeId,
         lower: Bound<&[u8]>,
@@ -93,6 +107,7 @@ impl Cursor {
             folded: None,
             at_key: false,
             done: false,
+            is_lost: false,
         };
         match direction {
             Direction::Forward => cursor.start_forward(&[])?,
@@ -104,12 +119,34 @@ impl Cursor {
     /// The next key and its value, or `None` at the end of the range.
     ///
     /// # Errors
-    /// Errors of the disk.
+    /// Errors of the disk, and [`Error::Closed`] after an error until the next [`Cursor::seek`].
     #[allow(
         clippy::should_implement_trait,
         reason = "the result borrows from the cursor"
     )]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        if self.is_lost {
+            return Err(Error::Closed("the cursor has failed".to_owned()));
+        }
+        match self.advance() {
+            Ok(false) => Ok(None),
+            Ok(true) => Ok(match &self.folded {
+                Some(value) => Some((&self.key, value)),
+                None => self.merger.peek().map(|(key, _, value)| (key, value)),
+            }),
+            Err(error) => Err(self.noted(error)),
+        }
+    }
+
+    /// Records a failure, and the damage that the error names.
+    fn noted(&mut self, error: Error) -> Error {
+        self.is_lost = true;
+        self.snapshot.version.damage.note(Some(self.tree), &error);
+        error
+    }
+
+    /// Moves to the next key; false at the end of the range.
+    fn advance(&mut self) -> Result<bool> {
         self.leave_key()?;
         while !self.done {
             let first = self.merger.peek();
@@ -126,21 +163,20 @@ impl Cursor {
             match kind {
                 Kind::Put => {
                     self.at_key = true;
-                    let found = self.merger.peek();
-                    return Ok(found.map(|(key, _, value)| (key, value)));
+                    return Ok(true);
                 }
                 Kind::Delete => self.merger.skip(&self.key)?,
                 Kind::Merge => {
                     let (kind, value) = self.merger.fold(&self.key, &self.resolver, true)?;
                     self.merger.skip(&self.key)?;
                     if kind == Kind::Put {
-                        let value = self.folded.insert(value);
-                        return Ok(Some((&self.key, value)));
+                        self.folded = Some(value);
+                        return Ok(true);
                     }
                 }
             }
         }
-        Ok(None)
+        Ok(false)
     }
 
     /// Moves to `key`: forward, the next key is the first one at or after it; backward, the last one at
@@ -150,10 +186,12 @@ impl Cursor {
     /// Errors of the disk.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         (self.at_key, self.folded, self.done) = (false, None, false);
-        match self.direction {
+        self.is_lost = false;
+        let started = match self.direction {
             Direction::Forward => self.start_forward(key),
             Direction::Backward => self.start_backward(Some(&just_above(key))),
-        }
+        };
+        started.map_err(|error| self.noted(error))
     }
 
     /// Moves past the key that was returned last.

@@ -139,7 +139,7 @@ impl Engine {
         self.version.store(Arc::new(Version {
             active: Arc::new(Memtable::new(size, log_start, &self.spare_blocks)),
             sealed,
-            trees: version.trees.clone(),
+            ..Version::clone(&version)
         }));
         step("a memtable is sealed");
         self.runs.cache.share();
@@ -202,9 +202,9 @@ impl Engine {
             sealed.pop();
         }
         self.version.store(Arc::new(Version {
-            active: version.active.clone(),
             sealed,
             trees: Arc::new(trees),
+            ..Version::clone(&version)
         }));
         step("a version is published");
         guard.finish();

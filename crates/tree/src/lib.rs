@@ -27,6 +27,7 @@
 
 mod background;
 mod backup;
+mod block_check;
 mod budget;
 mod buffers;
 mod bulk;
@@ -37,6 +38,7 @@ mod commit;
 mod compress;
 mod conflicts;
 mod cursor;
+mod damage;
 mod data_file;
 pub mod disk;
 mod engine;
@@ -80,6 +82,7 @@ pub use bulk::{BulkLoader, Duplicates, Watcher};
 pub use commit::Durability;
 pub use compress::Compression;
 pub use cursor::Cursor;
+pub use damage::{Damage, DamagePlace, EventListener, NoListener};
 pub use error::{Error, Result};
 pub use identity_hasher::IdentityHasher;
 pub use inspect::{Problem, ProblemKind, Progress};

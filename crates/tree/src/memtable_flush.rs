@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use crate::checkpoint::Position;
+use crate::data_file::DATA_FILE;
 use crate::engine::Engine;
 use crate::error::PANICKED;
 use crate::flusher::Stall;
@@ -217,6 +218,9 @@ impl Engine {
         }
         let trees = version.trees.clone();
         drop(version);
+        // Before extents that were released can be used again.
+        let space = &self.runs.data.space;
+        (self.runs.damage).forget_unused(DATA_FILE, |offset| space.is_used(offset));
         self.checkpointer.lock().write(&trees, position)?;
         if let Some(log) = self.log.get() {
             // With its log, the previous checkpoint can replace this one if it is damaged.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::disk::{Disk, FsDisk};
-use crate::{Compression, Error, MergeOperator, NoMerge, Result};
+use crate::{Compression, Error, EventListener, MergeOperator, NoListener, NoMerge, Result};
 
 /// The largest key, in bytes.
 pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
@@ -79,6 +79,8 @@ pub struct Options {
     pub inline: bool,
     /// Resolves update messages.
     pub merge: Arc<dyn MergeOperator>,
+    /// Is told about damaged blocks.
+    pub listener: Arc<dyn EventListener>,
 }
 
 impl Options {
@@ -100,6 +102,7 @@ impl Options {
             flush_threads: cores.clamp(1, 8),
             inline: false,
             merge: Arc::new(NoMerge),
+            listener: Arc::new(NoListener),
         }
     }
 

@@ -68,7 +68,7 @@ impl Engine {
         self.version.store(Arc::new(Version {
             active: Arc::new(Memtable::new(size, position, &self.spare_blocks)),
             sealed: vec![version.active.clone()],
-            trees: version.trees.clone(),
+            ..Version::clone(&version)
         }));
     }
 }

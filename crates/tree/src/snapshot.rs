@@ -94,11 +94,14 @@ impl Snapshot {
                 !done
             });
             if done {
-                return lookup.finish();
+                let note = |error: &Error| self.version.damage.note(Some(tree), error);
+                return lookup.finish().inspect_err(note);
             }
         }
-        search(root, key, &mut lookup)?;
-        lookup.finish()
+        let damage = &self.version.damage;
+        let note = |error: &Error| damage.note(Some(tree), error);
+        let searched = search(root, key, &mut lookup, note);
+        searched.and_then(|()| lookup.finish()).inspect_err(note)
     }
 
     /// An upper bound of the tree's keys in this snapshot: no key is greater. `None` if it is not cheap to find.
@@ -138,11 +141,17 @@ impl Snapshot {
     }
 }
 
-/// Walks one path from a root and passes the messages of the key to `lookup`.
-fn search(root: &Subtree, key: &[u8], lookup: &mut Lookup<'_>) -> Result<()> {
+/// Walks one path from a root and passes the messages of the key to `lookup`. What is damaged but not needed is
+/// reported to `note`.
+fn search(
+    root: &Subtree,
+    key: &[u8],
+    lookup: &mut Lookup<'_>,
+    note: impl Fn(&Error),
+) -> Result<()> {
     let hash = filter::hash(key);
     let visit = |run: &Run, lookup: &mut Lookup<'_>| -> Result<bool> {
-        let Some((page, index)) = run.get(key, hash)? else {
+        let Some((page, index)) = run.get(key, hash, &note)? else {
             return Ok(false);
         };
         let (kind, value) = page.message(index);

@@ -196,6 +196,16 @@ impl Space {
         visit(self.inner.lock().end)
     }
 
+    /// Whether an allocated extent, which was not released, holds the byte at `offset`.
+    pub(crate) fn is_used(&self, offset: u64) -> bool {
+        let inner = self.inner.lock();
+        let holds = |(at, len): &(u64, u64)| (*at..at + len).contains(&offset);
+        let before = inner.free.range(..=offset).next_back();
+        let is_free = before.is_some_and(|(at, len)| holds(&(*at, *len)));
+        let is_released = inner.released.iter().chain(&inner.waiting).any(holds);
+        offset < inner.end && !is_free && !is_released
+    }
+
     pub(crate) fn stats(&self) -> SpaceStats {
         let inner = self.inner.lock();
         let sum = |ranges: &[(u64, u64)]| ranges.iter().map(|(_, len)| len).sum::<u64>();

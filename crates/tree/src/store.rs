@@ -13,6 +13,7 @@ use crate::budget::Budget;
 use crate::cache::PageCache;
 use crate::checkpoint;
 use crate::commit::Durability;
+use crate::damage::{Damage, DamageRegistry};
 use crate::data_file::{DATA_FILE, DataFile};
 use crate::engine::{CommitState, Counters, Engine};
 use crate::flusher::Flusher;
@@ -97,6 +98,7 @@ impl Store {
             data: DataFile::new(file),
             cache: PageCache::new(&budget),
             budget,
+            damage: Arc::new(DamageRegistry::new(options.listener.clone())),
         });
         disk.sync_directory()
             .map_err(Error::io("syncing the store's directory"))?;
@@ -110,6 +112,7 @@ impl Store {
             active: Arc::new(Memtable::new(size, position.log_start, &spare_blocks)),
             sealed: Vec::new(),
             trees: Arc::new(opened.trees),
+            damage: runs.damage.clone(),
         };
         let engine = Arc::new(Engine {
             runs,
@@ -283,6 +286,12 @@ impl Store {
             memtables_flushed: figure(&engine.counters.memtables_flushed),
             checkpoints: figure(&engine.counters.checkpoints),
         }
+    }
+
+    /// The damaged blocks that this process has met and that are still in use, by file and offset. Reads that need such
+    /// a block fail; what is written meanwhile to its keys is kept above it. [`Store::verify`] finds all of them.
+    pub fn damage(&self) -> Vec<Damage> {
+        self.engine().runs.damage.list()
     }
 
     /// Makes everything durable and stops. Later commits fail; snapshots still work.

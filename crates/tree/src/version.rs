@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::damage::DamageRegistry;
 use crate::memtable::Memtable;
 use crate::node::{StoredNode, Subtree};
 use crate::{TreeId, TreeOptions};
@@ -186,6 +187,8 @@ pub(crate) struct Version {
     /// Sealed memtables that are not flushed to the trees yet, newest first.
     pub(crate) sealed: Vec<Arc<Memtable>>,
     pub(crate) trees: Arc<Trees>,
+    /// Where readers record the damaged blocks that they meet.
+    pub(crate) damage: Arc<DamageRegistry>,
 }
 
 impl Version {

@@ -239,7 +239,13 @@ fn storage_engine(_: &Server) -> DocBuf {
 }
 
 fn engine(server: &Server) -> DocBuf {
-    crate::engine_stats::to_doc(&server.store.engine_stats())
+    let mut section = crate::engine_stats::to_doc(&server.store.engine_stats());
+    section.push_array("damage", |list| {
+        for block in server.store.damage() {
+            list.push(&crate::engine_stats::damage_to_doc(&block));
+        }
+    });
+    section
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod capped;
 mod collections;
+mod damage;
 mod hash;
 mod indexes;
 pub mod offline;
@@ -10,6 +11,7 @@ mod ttl;
 mod verify;
 
 pub use collections::{CollectionInfo, CollectionKind, DatabaseInfo};
+pub use damage::DamagedBlock;
 pub use hash::{CollectionHash, DatabaseHash};
 pub use indexes::ResumedBuild;
 pub use stats::{CollectionStats, DatabaseStats};

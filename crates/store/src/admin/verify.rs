@@ -6,6 +6,9 @@
 //! First documents and entries are read in key order, and the sums of the hashes of expected and
 //! stored entries are compared: that takes no look-ups, so it works for collections far
 //! larger than memory. Only where sums differ, entries are looked up one by one to find the differences.
+//!
+//! Where a part of the collection is damaged, nothing is compared with it. Every block is read instead, so that the
+//! report names all damaged ones.
 
 use std::ops::Bound;
 
@@ -36,6 +39,8 @@ pub struct VerifyReport {
     pub indexes: Vec<IndexReport>,
     /// The errors; empty for a valid collection.
     pub errors: Vec<String>,
+    /// Whether a part cannot be read. `documents` and `keys` then count what comes before it.
+    pub is_damaged: bool,
 }
 
 /// The result for one index.
@@ -50,6 +55,26 @@ pub struct IndexReport {
 }
 
 impl VerifyReport {
+    /// Turns damage into `None`, after it was noted.
+    fn unless_damaged<T>(&mut self, read: Result<T>) -> Result<Option<T>> {
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(error) if error.is_damage() => {
+                self.damaged(error.to_string());
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes a damaged block, once.
+    fn damaged(&mut self, message: String) {
+        self.is_damaged = true;
+        if !self.errors.contains(&message) {
+            self.wrong(message);
+        }
+    }
+
     /// Notes an error.
     fn wrong(&mut self, message: String) {
         match self.errors.len() {
@@ -80,16 +105,22 @@ impl DocumentStore {
         })?;
         let mut report = VerifyReport::default();
         let indexes: Vec<&Index> = collection.ready_indexes().map(|index| &**index).collect();
-        let wanted = read_documents(&collection, &snapshot, &indexes, &mut report)?;
+        let wanted = read_documents(&collection, &snapshot, &indexes, &mut report);
+        let wanted = report.unless_damaged(wanted)?;
         let mut differing = Vec::new();
-        for (index, wanted) in indexes.into_iter().zip(wanted) {
-            let stored = read_entries(&snapshot, index)?;
+        for (at, index) in indexes.into_iter().enumerate() {
+            let stored = report.unless_damaged(read_entries(&snapshot, index))?;
+            let wanted = wanted.as_ref().map(|wanted| wanted[at]);
+            let agrees = match (stored, wanted) {
+                (Some(stored), Some(wanted)) => stored == wanted,
+                (stored, _) => stored.is_some(),
+            };
             report.indexes.push(IndexReport {
                 name: index.spec.name.clone(),
-                keys: stored.entries,
-                valid: stored == wanted,
+                keys: stored.map_or(0, |stored| stored.entries),
+                valid: agrees,
             });
-            if stored != wanted {
+            if let (Some(stored), Some(wanted), false) = (stored, wanted, agrees) {
                 report.wrong(format!(
                     "index '{}' has {} entries, the documents have {} keys in it, and they differ",
                     index.spec.name, stored.entries, wanted.entries
@@ -97,7 +128,9 @@ impl DocumentStore {
                 differing.push(index);
             }
         }
-        if !differing.is_empty() {
+        if report.is_damaged {
+            find_damage(&collection, &snapshot, &mut report)?;
+        } else if !differing.is_empty() {
             find_missing(&collection, &snapshot, &differing, &mut report)?;
             for index in differing {
                 find_superfluous(&collection, &snapshot, index, &mut report)?;
@@ -105,6 +138,25 @@ impl DocumentStore {
         }
         Ok(report)
     }
+}
+
+/// Reads every block of a damaged collection, and notes those that cannot be read.
+fn find_damage(
+    collection: &Collection,
+    snapshot: &Snapshot,
+    report: &mut VerifyReport,
+) -> Result<()> {
+    for tree in collection.trees() {
+        for damage in snapshot.check_blocks(tree)? {
+            report.damaged(damage.what);
+        }
+    }
+    for index in &collection.indexes {
+        for damage in snapshot.check_blocks(index.tree)? {
+            report.damaged(format!("index '{}': {}", index.spec.name, damage.what));
+        }
+    }
+    Ok(())
 }
 
 /// A checksum of the entries of an index that does not depend on their order.

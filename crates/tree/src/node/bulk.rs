@@ -30,9 +30,13 @@ impl Builder {
         self.gather(&mut node, vec![Source::memtable(source)])?;
         if node.runs.len() > RUNS_MAX {
             // Nothing can be flushed, so the runs are merged into one to keep the buffer short.
-            let sources = pending_sources(&node, &node.children[0], None)?;
-            node = gathering();
-            self.gather(&mut node, sources)?;
+            let mut merged = gathering();
+            let sources = pending_sources(&node, &node.children[0], None);
+            let gathered = sources.and_then(|sources| self.gather(&mut merged, sources));
+            // Damage in one of the runs only means that they stay apart.
+            if self.unless_damaged(gathered)?.is_some() {
+                node = merged;
+            }
         }
         Ok(Subtree::Internal(Arc::new(node)))
     }

@@ -297,6 +297,7 @@ impl<'a> Decoder<'a> {
                 subtree: self.subtree(child.subtree, offset, depth + 1)?,
                 pending_from: child.pending_from,
                 pending_bytes: child.pending_bytes,
+                blocked: 0,
             });
         }
         let mut runs = Vec::with_capacity(node.runs.len());

@@ -1,5 +1,6 @@
 //! Compaction: moving all pending messages down to the leaves.
 
+use super::flush::heaviest;
 use super::{Builder, Child, Internal, Subtree};
 use crate::Result;
 
@@ -15,19 +16,11 @@ impl Builder {
     }
 
     fn compact_node(&self, node: &Internal, upper: Option<&[u8]>) -> Result<Option<Vec<Child>>> {
-        if let Some(oldest) = node.runs.first() {
+        if let Some(index) = node.next_to_compact() {
             let mut node = node.edit();
-            let next = match super::flush::heaviest(&node, 0) {
-                // The counts of pending bytes are estimates: some child still waits for the oldest run.
-                None => super::flush::heaviest(&node, oldest.number + 1),
-                heaviest => heaviest,
-            };
-            return match next {
-                Some((index, _)) => {
-                    self.flush(&mut node, index, upper)?;
-                    self.rebalance(node, upper).map(Some)
-                }
-                None => Ok(None),
+            return match self.flush_or_block(&mut node, index, upper)? {
+                true => self.rebalance(node, upper).map(Some),
+                false => Ok(Some(self.split(node))),
             };
         }
         for (index, child) in node.children.iter().enumerate() {
@@ -35,9 +28,9 @@ impl Builder {
                 continue;
             };
             let bound = node.upper_of(index, upper).map(<[u8]>::to_vec);
-            if let Some(mut pieces) = self.compact_node(below, bound.as_deref())? {
+            if let Some(pieces) = self.compact_node(below, bound.as_deref())? {
                 let mut node = node.edit();
-                node.received(index..index + 1, &mut pieces);
+                node.replace(index, pieces);
                 return Ok(Some(self.split(node)));
             }
         }
@@ -45,12 +38,34 @@ impl Builder {
     }
 }
 
+impl Internal {
+    /// The child that compaction flushes next: the one with most pending messages that is not blocked by damage.
+    fn next_to_compact(&self) -> Option<usize> {
+        let oldest = self.runs.first()?;
+        // The counts of pending bytes are estimates: some child still waits for the oldest run.
+        let next = heaviest(self, 0).or_else(|| heaviest(self, oldest.number + 1));
+        next.map(|(index, _)| index)
+    }
+
+    /// Replaces a child by `pieces`, which wait for the same messages.
+    fn replace(&mut self, index: usize, mut pieces: Vec<Child>) {
+        let child = self.children[index].clone();
+        for piece in &mut pieces {
+            (piece.pending_from, piece.pending_bytes) = (child.pending_from, 0);
+        }
+        if let Some(first) = pieces.first_mut() {
+            (first.pivot, first.pending_bytes) = (child.pivot, child.pending_bytes);
+        }
+        self.children.splice(index..=index, pieces);
+    }
+}
+
 impl Subtree {
-    /// Whether messages are pending anywhere in the tree.
+    /// Whether messages that compaction can move are pending anywhere in the tree.
     pub(crate) fn has_pending(&self) -> bool {
         match self {
             Subtree::Internal(node) => {
-                !node.runs.is_empty()
+                node.next_to_compact().is_some()
                     || node
                         .children
                         .iter()

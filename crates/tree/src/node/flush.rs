@@ -17,7 +17,7 @@ pub(super) const RUNS_MAX: usize = 16;
 /// the limit at once.
 const RUNS_SMOOTH: usize = RUNS_MAX / 2;
 /// Up to this many runs gather while flushes are deferred.
-const RUNS_HARD: usize = RUNS_MAX * 2;
+pub(super) const RUNS_HARD: usize = RUNS_MAX * 2;
 /// Bytes that one memtable flush may read and write in the nodes below: this many for each byte of the memtable, and
 /// as much again as this many nodes hold. On average it needs about half of that. Without a limit, large flushes of
 /// several trees would sometimes coincide.
@@ -35,8 +35,24 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// The tree after all messages of a sealed memtable; `bytes` is about how many there are.
+    /// The tree after all messages of a sealed memtable; `bytes` is about how many there are. Damage in the tree does
+    /// not prevent that: the messages then stay above it.
     pub(crate) fn flush_memtable(
+        &self,
+        root: &Subtree,
+        memtable: &Arc<Memtable>,
+        bytes: u64,
+    ) -> Result<Subtree> {
+        match self.flush_messages(root, memtable, bytes) {
+            Err(error) if error.is_damage() => {
+                self.note(&error);
+                self.put_above(root, memtable)
+            }
+            flushed => flushed,
+        }
+    }
+
+    fn flush_messages(
         &self,
         root: &Subtree,
         memtable: &Arc<Memtable>,
@@ -94,7 +110,7 @@ impl Builder {
         };
         let gathers = match root {
             Subtree::Internal(_) => true,
-            Subtree::Leaf(leaf) => self.is_large_for(leaf, bytes),
+            Subtree::Leaf(leaf) => leaf.is_damaged() || self.is_large_for(leaf, bytes),
             Subtree::Empty => false,
         };
         if !gathers {
@@ -183,7 +199,7 @@ impl Builder {
             !run.parts_in(&last.pivot, None).is_empty()
                 || !run.ranges.overlapping(&last.pivot, None).is_empty()
         };
-        if is_small && !node.pending(last).any(is_pending) {
+        if is_small && !leaf.is_damaged() && !node.pending(last).any(is_pending) {
             let mut cursor = PartsCursor::new(vec![leaf.clone()], Fetch::Stream, None);
             cursor.seek(&[])?;
             messages
@@ -204,6 +220,7 @@ impl Builder {
 
     /// Flushes the children that are due, merges small leaves, and splits the node if it has too many children.
     pub(super) fn rebalance(&self, mut node: Internal, upper: Option<&[u8]>) -> Result<Vec<Child>> {
+        node.count_down_blocks();
         let mut quota = match node.runs.len() > RUNS_SMOOTH {
             true => node.children.len().div_ceil(RUNS_MAX - RUNS_SMOOTH),
             false => 0,
@@ -218,8 +235,11 @@ impl Builder {
                 due => due,
             };
             let Some((index, _)) = target else { break };
-            self.flush(&mut node, index, upper)?;
+            self.flush_or_block(&mut node, index, upper)?;
             quota = quota.saturating_sub(1);
+        }
+        if node.runs.len() > RUNS_HARD {
+            self.merge_blocked_runs(&mut node, upper)?;
         }
         self.merge_small_leaves(&mut node, upper)?;
         let nothing = node
@@ -414,7 +434,8 @@ impl Builder {
                 (end, sum) = (end + 1, sum + bytes);
             }
             if end > index + 1 {
-                self.rewrite_leaves(node, index..end, Vec::new(), 0, upper)?;
+                let merged = self.rewrite_leaves(node, index..end, Vec::new(), 0, upper);
+                self.unless_damaged(merged)?;
             }
             index += 1;
         }
@@ -439,9 +460,7 @@ impl Builder {
             let upper: Option<Arc<[u8]>> = made.last().map(|next: &Child| next.pivot.clone());
             let mut runs = node.runs.clone();
             for run in &mut runs {
-                run.parts
-                    .retain(|part| part.overlaps(&pivot, upper.as_deref()));
-                run.ranges = run.ranges.clip(&pivot, upper.as_deref());
+                run.clip(&pivot, upper.as_deref());
             }
             runs.retain(|run| !run.is_empty());
             for child in &mut children {
@@ -537,6 +556,7 @@ impl Child {
             subtree,
             pending_from,
             pending_bytes: 0,
+            blocked: 0,
         }
     }
 }
@@ -577,9 +597,10 @@ impl Internal {
     }
 }
 
-/// The child with most pending bytes among those that wait for a run below `before` (0: any), and those bytes.
+/// The child with most pending bytes among those that are not blocked and wait for a run below `before` (0: any), and those bytes.
 pub(super) fn heaviest(node: &Internal, before: u64) -> Option<(usize, u64)> {
     let waits = |child: &Child| match before {
+        _ if child.blocked > 0 => false,
         0 => child.pending_bytes > 0,
         before => child.pending_from < before,
     };
@@ -615,6 +636,7 @@ pub(super) fn pending_sources(
 fn leaf_bytes(child: &Child) -> Option<u64> {
     match &child.subtree {
         Subtree::Empty => Some(child.pending_bytes),
+        Subtree::Leaf(leaf) if leaf.is_damaged() => None,
         Subtree::Leaf(leaf) => Some(leaf.info.logical_bytes + child.pending_bytes),
         Subtree::Internal(_) => None,
     }

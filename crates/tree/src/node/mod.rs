@@ -9,6 +9,7 @@ mod bulk;
 mod codec;
 mod compact;
 mod flush;
+mod quarantine;
 mod ranges;
 
 use std::sync::{Arc, OnceLock};
@@ -60,6 +61,8 @@ pub(crate) struct Child {
     pub(crate) pending_from: u64,
     /// The approximate size of those messages in bytes.
     pub(crate) pending_bytes: u64,
+    /// Set when a flush of the child met damage: the number of its node's next flushes that pass it over. Not stored.
+    pub(crate) blocked: u32,
 }
 
 /// A run of a buffer: range deletes, and above them messages in parts with ascending key ranges.
@@ -135,6 +138,12 @@ impl Internal {
 impl BufferRun {
     fn is_empty(&self) -> bool {
         self.parts.is_empty() && self.ranges.is_empty()
+    }
+
+    /// Keeps what reaches into `lower..upper`.
+    fn clip(&mut self, lower: &[u8], upper: Option<&[u8]>) {
+        self.parts.retain(|part| part.overlaps(lower, upper));
+        self.ranges = self.ranges.clip(lower, upper);
     }
 
     /// The part that may hold `key`.

@@ -267,12 +267,22 @@ impl PartsCursor {
             None => {
                 if !self.ahead.holds(&place) {
                     let range = self.range_ahead(run, index, page, backward);
-                    self.ahead.read(run, range)?;
+                    let is_longer = range != place;
+                    if let Err(error) = self.ahead.read(run, range) {
+                        // The page itself may be readable.
+                        if !is_longer || !error.is_damage() {
+                            run.note(&error);
+                            return Err(error);
+                        }
+                        let alone = self.ahead.read(run, place.clone());
+                        alone.inspect_err(|error| run.note(error))?;
+                    }
                     if self.fetch == Fetch::Cached && !run.store.budget.is_tight() {
                         self.ahead.bytes = (self.ahead.bytes * 2).min(AHEAD_BYTES_MAX);
                     }
                 }
-                let decoded = Arc::new(self.ahead.decode(&place)?);
+                let decoded = self.ahead.decode(&place);
+                let decoded = Arc::new(decoded.inspect_err(|error| run.note(error))?);
                 if self.fetch == Fetch::Cached && self.ahead.bytes <= KEPT_BYTES_MAX {
                     run.cache_page(page, &decoded);
                 }

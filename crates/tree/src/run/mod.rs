@@ -7,16 +7,17 @@
 mod cursor;
 mod writer;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::budget::Budget;
 use crate::cache::PageCache;
+use crate::damage::DamageRegistry;
 use crate::data_file::{DataFile, corrupt};
 use crate::page::Page;
 use crate::run_index::RunIndex;
 use crate::space::Extent;
-use crate::{Result, filter};
+use crate::{Error, Result, filter};
 pub(crate) use cursor::{Fetch, PartsCursor};
 pub(crate) use writer::RunWriter;
 
@@ -27,6 +28,7 @@ pub(crate) struct RunStore {
     pub(crate) data: DataFile,
     pub(crate) cache: PageCache,
     pub(crate) budget: Arc<Budget>,
+    pub(crate) damage: Arc<DamageRegistry>,
 }
 
 /// The metadata of a run that is kept in its parent.
@@ -67,6 +69,9 @@ pub(crate) struct Run {
     /// Pinned on first use, unless the budget has no room.
     index: OnceLock<Arc<RunIndex>>,
     filter: OnceLock<Arc<[u8]>>,
+    /// Whether a page or the index could not be read, and whether the filter could not.
+    is_damaged: AtomicBool,
+    lacks_filter: AtomicBool,
 }
 
 impl Run {
@@ -79,12 +84,26 @@ impl Run {
             store: store.clone(),
             index: OnceLock::new(),
             filter: OnceLock::new(),
+            is_damaged: AtomicBool::new(false),
+            lacks_filter: AtomicBool::new(false),
         })
     }
 
     /// The files and caches of the run.
     pub(crate) fn store(&self) -> &RunStore {
         &self.store
+    }
+
+    /// Whether a read of a page or of the index has failed.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Relaxed)
+    }
+
+    /// Remembers that the run is damaged, if that is what the error says.
+    fn note(&self, error: &Error) {
+        if error.is_damage() {
+            self.is_damaged.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Whether the run's key range overlaps `lower..upper`; `None` is no upper bound.
@@ -100,17 +119,57 @@ impl Run {
         if let Some(index) = self.store.cache.index(self.id) {
             return Ok(index);
         }
-        let offset = self.extent.offset + u64::from(self.info.index_at);
-        let (pages, end) = (self.info.pages, self.info.index_at);
-        let len = self.info.index_len as usize;
-        let decode = |payload: &[u8]| RunIndex::decode(payload, pages, end);
-        let index = self.store.data.read_block(offset, len, decode)?;
-        let index =
-            Arc::new(index.ok_or_else(|| corrupt(offset, "the index of a run is malformed"))?);
+        let index = Arc::new(self.read_index()?);
         if !self.pin(&self.index, &index, index.bytes()) {
             self.store.cache.insert_index(self.id, index.clone());
         }
         Ok(index)
+    }
+
+    /// Reads all blocks of the run from the disk, and calls `failed` for each that cannot be read.
+    pub(crate) fn check_blocks(&self, mut failed: impl FnMut(Error)) {
+        let data = &self.store.data;
+        match self.read_index() {
+            Ok(index) => {
+                for page in 0..index.pages() {
+                    if let Err(error) = self.read_page(&index, page) {
+                        failed(error);
+                    }
+                }
+            }
+            Err(error) => failed(error),
+        }
+        let (offset, len) = self.filter_block();
+        if let Err(error) = data.read_block(offset, len, |_| ()) {
+            failed(error);
+        }
+    }
+
+    /// Reads the index from the disk.
+    fn read_index(&self) -> Result<RunIndex> {
+        let offset = self.extent.offset + u64::from(self.info.index_at);
+        let (pages, end) = (self.info.pages, self.info.index_at);
+        let len = self.info.index_len as usize;
+        let decode = |payload: &[u8]| RunIndex::decode(payload, pages, end);
+        let read = self.store.data.read_block(offset, len, decode);
+        let malformed = || corrupt(offset, "the index of a run is malformed");
+        let index = read.and_then(|index| index.ok_or_else(malformed));
+        index.inspect_err(|error| self.note(error))
+    }
+
+    /// Reads a page from the disk.
+    fn read_page(&self, index: &RunIndex, page: usize) -> Result<Page> {
+        let (at, len) = index.block(page);
+        let offset = self.extent.offset + u64::from(at);
+        let read = (self.store.data).read_block(offset, len as usize, Page::decode);
+        let page = read.and_then(|page| page.map_err(|what| corrupt(offset, what)));
+        page.inspect_err(|error| self.note(error))
+    }
+
+    /// Offset and length of the filter's block.
+    fn filter_block(&self) -> (u64, usize) {
+        let at = u64::from(self.info.index_at) + u64::from(self.info.index_len);
+        (self.extent.offset + at, self.info.filter_len as usize)
     }
 
     fn filter(&self) -> Result<Arc<[u8]>> {
@@ -120,11 +179,9 @@ impl Run {
         if let Some(filter) = self.store.cache.filter(self.id) {
             return Ok(filter);
         }
-        let at = u64::from(self.info.index_at) + u64::from(self.info.index_len);
-        let len = self.info.filter_len as usize;
+        let (offset, len) = self.filter_block();
         let data = &self.store.data;
-        let filter: Arc<[u8]> =
-            data.read_block(self.extent.offset + at, len, |payload| payload.into())?;
+        let filter: Arc<[u8]> = data.read_block(offset, len, |payload| payload.into())?;
         if !self.pin(&self.filter, &filter, filter.len()) {
             self.store.cache.insert_filter(self.id, filter.clone());
         }
@@ -147,11 +204,7 @@ impl Run {
         if let Some(page) = self.cached_page(page) {
             return Ok(page);
         }
-        let (at, len) = index.block(page);
-        let offset = self.extent.offset + u64::from(at);
-        let data = &self.store.data;
-        let decoded = data.read_block(offset, len as usize, Page::decode)?;
-        let decoded = Arc::new(decoded.map_err(|what| corrupt(offset, what))?);
+        let decoded = Arc::new(self.read_page(index, page)?);
         self.cache_page(page, &decoded);
         Ok(decoded)
     }
@@ -170,14 +223,29 @@ impl Run {
         cache.insert_page(self.id, page as u32, decoded.clone());
     }
 
-    /// The page and index of a key's message, if the run has one.
-    pub(crate) fn get(&self, key: &[u8], hash: u64) -> Result<Option<(Arc<Page>, usize)>> {
+    /// The page and index of a key's message, if the run has one. A filter that cannot be read is reported to `note`,
+    /// and the run is searched without it.
+    pub(crate) fn get(
+        &self,
+        key: &[u8],
+        hash: u64,
+        note: impl FnOnce(&Error),
+    ) -> Result<Option<(Arc<Page>, usize)>> {
         if key < &*self.info.min_key || key > &*self.info.max_key {
             return Ok(None);
         }
         let passes = match self.filter.get() {
             Some(filter) => filter::may_contain(filter, hash),
-            None => filter::may_contain(&self.filter()?, hash),
+            None if self.lacks_filter.load(Ordering::Relaxed) => true,
+            None => match self.filter() {
+                Ok(filter) => filter::may_contain(&filter, hash),
+                Err(error) if error.is_damage() => {
+                    self.lacks_filter.store(true, Ordering::Relaxed);
+                    note(&error);
+                    true
+                }
+                Err(error) => return Err(error),
+            },
         };
         if !passes {
             return Ok(None);

@@ -1,0 +1,160 @@
+//! Damage below a node: the child that needs it is set apart, and everything else goes on.
+//!
+//! A flush that meets a block that is damaged, in the buffer of the node or below, cannot move the messages of that child
+//! down. The child then gets a node of its own between itself and its parent, which takes over the parent's pending
+//! runs for it, by reference. So the parent's buffer does not grow, the messages of the child's siblings move on as before, and
+//! later messages for the child gather in the buffer of the new node. The flush is tried again now and then: the
+//! damage may be gone, because a range delete covers the child, or the system can read the block again.
+
+use std::sync::Arc;
+
+use super::flush::{Builder, RUNS_HARD};
+use super::{BufferRun, Child, Internal, Subtree};
+use crate::memtable::{MemSource, Memtable};
+use crate::merger::{Direction, Merger, Source};
+use crate::range::RangeSet;
+use crate::run::{Fetch, PartsCursor, Run};
+use crate::{Error, Result};
+
+/// A child that could not be flushed is tried again after this many flushes of its node.
+const BLOCKED_FLUSHES: u32 = 16;
+
+impl Builder {
+    /// Records the damage that an error names.
+    pub(super) fn note(&self, error: &Error) {
+        self.store.damage.note(Some(self.resolver.tree), error);
+    }
+
+    /// Turns damage into `None`, after it was recorded.
+    pub(super) fn unless_damaged<T>(&self, result: Result<T>) -> Result<Option<T>> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.is_damage() => {
+                self.note(&error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves the pending messages of one child down, or sets the child apart if damage prevents that. False in the
+    /// second case.
+    pub(super) fn flush_or_block(
+        &self,
+        node: &mut Internal,
+        index: usize,
+        upper: Option<&[u8]>,
+    ) -> Result<bool> {
+        let flushed = self.flush(node, index, upper);
+        let flushed = self.unless_damaged(flushed)?.is_some();
+        if !flushed {
+            node.set_apart(index, upper);
+        }
+        Ok(flushed)
+    }
+
+    /// The tree with the messages of a sealed memtable above everything else in it; nothing of the tree is read.
+    pub(super) fn put_above(&self, root: &Subtree, memtable: &Arc<Memtable>) -> Result<Subtree> {
+        let (tree, resolver) = (self.resolver.tree, self.resolver.clone());
+        let Some(mut source) = MemSource::of_sealed(memtable, tree, resolver) else {
+            return Ok(root.clone());
+        };
+        source.seek(None);
+        let mut node = match root {
+            Subtree::Internal(node) => node.edit(),
+            _ => Internal::new(vec![Child::new(&[], root.clone(), 0)]),
+        };
+        let messages = Source::memtable(source);
+        let ranges = messages.ranges.clone();
+        let mut messages = Merger::new(vec![messages], Direction::Forward)?;
+        self.push_messages(&mut node, &mut messages, &ranges, ranges.clone(), None)?;
+        node.count_pending(&ranges);
+        Ok(Subtree::Internal(Arc::new(node)))
+    }
+
+    /// Merges runs that gather for an only child that is blocked: the newest ones, which can be read, and of them
+    /// no large one for the sake of small ones.
+    pub(super) fn merge_blocked_runs(
+        &self,
+        node: &mut Internal,
+        upper: Option<&[u8]>,
+    ) -> Result<()> {
+        let [only] = node.children.as_slice() else {
+            return Ok(());
+        };
+        if only.blocked == 0 {
+            return Ok(());
+        }
+        let is_readable = |run: &&BufferRun| !run.parts.iter().any(|part| part.is_damaged());
+        let readable = node.runs.iter().rev().take_while(is_readable).count();
+        let mut first = node.runs.len() - readable;
+        let sizes: Vec<u64> = node.runs.iter().map(BufferRun::logical_bytes).collect();
+        while first + RUNS_HARD / 2 < sizes.len()
+            && sizes[first] > sizes[first + 1..].iter().sum::<u64>()
+        {
+            first += 1;
+        }
+        if first + 1 >= node.runs.len() {
+            return Ok(());
+        }
+        let cursor = |run: &BufferRun| {
+            let mut cursor = PartsCursor::new(run.parts.clone(), Fetch::Stream, upper);
+            cursor.seek(&only.pivot)?;
+            Ok(Source::runs(cursor, run.ranges.clone()))
+        };
+        let sources: Result<Vec<Source>> = node.runs[first..].iter().rev().map(cursor).collect();
+        let Some(sources) = self.unless_damaged(sources)? else {
+            return Ok(());
+        };
+        let ranges = RangeSet::union(sources.iter().map(|source| &source.ranges));
+        let mut merged = node.edit();
+        merged.runs.truncate(first);
+        let messages = Merger::new(sources, Direction::Forward);
+        let pushed = messages.and_then(|mut messages| {
+            self.push_messages(&mut merged, &mut messages, &ranges, ranges.clone(), upper)
+        });
+        if self.unless_damaged(pushed)?.is_some() {
+            // The messages were counted when they came.
+            merged.children[0].pending_bytes = node.children[0].pending_bytes;
+            *node = merged;
+        }
+        Ok(())
+    }
+}
+
+impl BufferRun {
+    fn logical_bytes(&self) -> u64 {
+        let bytes = |part: &Arc<Run>| part.info.logical_bytes;
+        self.parts.iter().map(bytes).sum()
+    }
+}
+
+impl Internal {
+    /// Puts a node between this one and a child that could not be flushed, with the runs that are pending for it.
+    pub(super) fn set_apart(&mut self, index: usize, upper: Option<&[u8]>) {
+        self.children[index].blocked = BLOCKED_FLUSHES;
+        if self.children.len() == 1 {
+            return;
+        }
+        let child = self.children[index].clone();
+        let upper = self.upper_of(index, upper);
+        let mut runs: Vec<BufferRun> = self.pending(&child).cloned().collect();
+        runs.reverse();
+        for run in &mut runs {
+            run.clip(&child.pivot, upper);
+        }
+        runs.retain(|run| !run.is_empty());
+        let pivot = child.pivot.clone();
+        let mut apart = Internal::new(vec![child]);
+        (apart.runs, apart.next_number) = (runs, self.next_number);
+        let apart = Child::new(&pivot, Subtree::Internal(Arc::new(apart)), 0);
+        self.received(index..index + 1, &mut vec![apart]);
+    }
+
+    /// Called once for each flush to this node.
+    pub(super) fn count_down_blocks(&mut self) {
+        for child in &mut self.children {
+            child.blocked = child.blocked.saturating_sub(1);
+        }
+    }
+}
