@@ -4,10 +4,10 @@
 #   scripts/crash-w1.sh OUT
 #
 # Builds for release, starts a server in a memory cgroup, loads it with `frond bench insert`, and kills
-# it (SIGKILL, by its pid) at random moments. A second writer with j: true records its
-# acknowledged writes. After each restart, which is timed, all of them must be there. At the end every
-# index is compared with its collection. OUT gets acknowledged.txt, memory.csv, the reports of the load,
-# server.log and crash.md. From the environment:
+# it (SIGKILL, by its pid) at random moments. Two more writers, with and without j: true, record their
+# acknowledged writes. After each restart, which is timed, all of them must be there, and as many documents as were
+# acknowledged to the load. At the end every index is compared with its collection. OUT gets acknowledged.txt,
+# memory.csv, the reports of the load, server.log and crash.md. From the environment:
 #
 #   DOCUMENTS       10000000   documents to insert
 #   CRASHES         5

@@ -35,6 +35,7 @@ const UNSAFE_FILES: &[&str] = &[
     // Bindings of the benchmark, which a build of Frond does not compile.
     "benchmarks/engine/src/engine/lmdb.rs",
     "benchmarks/engine/src/engine/rocksdb/library.rs",
+    "crates/tree/src/disk/mapping.rs",
     "crates/tree/src/memtable/arena.rs",
     "crates/tree/src/memtable/entry.rs",
     // Models of the two for the model checker.

@@ -116,11 +116,16 @@ class Run:
         self.problems.append(text)
         self.say(f"PROBLEM: {text}")
 
-    def writer(self, number):
-        writer = crashing.Writer(self.server, "crash", f"r{number}", self.random.random(), self.record)
-        writer.start()
-        self.writers.append(writer)
-        return writer
+    def start_writers(self, number):
+        """One with j: true and one without: a kill loses nothing of either."""
+        writers = [
+            crashing.Writer(self.server, "crash", f"{name}{number}", self.random.random(), self.record, concern)
+            for name, concern in (("r", crashing.JOURNALED), ("u", crashing.BUFFERED))
+        ]
+        for writer in writers:
+            writer.start()
+        self.writers.extend(writers)
+        return writers
 
     def why_dead(self):
         code = self.server.process.returncode
@@ -142,7 +147,7 @@ class Run:
         before = self.count()
         folder = os.path.join(self.arguments.out, f"load-{number}")
         load = Load(self.server, self.arguments.documents - before, number, folder)
-        writer = self.writer(number)
+        writers = self.start_writers(number)
         while before + load.documents() < goal:
             if self.server.process.poll() is not None:
                 raise ServerError(f"the server died before crash {number}: {self.why_dead()}")
@@ -152,7 +157,8 @@ class Run:
         time.sleep(self.random.uniform(0, 1.5))
         self.server.kill()
         load.finish(60)
-        writer.join(60)
+        for writer in writers:
+            writer.join(60)
         acknowledged = before + load.documents()
         took = self.server.start(timeout=300)
         if took > RESTART_SECONDS_MAX:
@@ -161,11 +167,13 @@ class Run:
             for text in crashing.problems_of(client, "crash", self.writers):
                 self.problem(f"crash {number}: {text}")
         after = self.count()
-        journaled = sum(len(w.present) for w in self.writers)
-        self.rows.append((number, acknowledged, after, f"{took:.2f}", journaled))
+        if after < acknowledged:
+            self.problem(f"crash {number}: {after} documents there, {acknowledged} were acknowledged to the load")
+        checked = sum(len(w.present) for w in self.writers)
+        self.rows.append((number, acknowledged, after, f"{took:.2f}", checked))
         self.say(
             f"crash {number} at {acknowledged:,} documents: up after {took:.2f} s, {after:,} there; "
-            f"{journaled:,} acknowledged with j: true, checked"
+            f"{checked:,} acknowledged to the writers, checked"
         )
 
     def finish(self):
@@ -174,10 +182,12 @@ class Run:
         left = self.arguments.documents - before
         if left > 0:
             load = Load(self.server, left, 1000, os.path.join(self.arguments.out, "load-last"))
-            writer = self.writer(1000)
+            writers = self.start_writers(1000)
             code = load.finish()
-            writer.stopping.set()
-            writer.join(60)
+            for writer in writers:
+                writer.stopping.set()
+            for writer in writers:
+                writer.join(60)
             if code != 0:
                 self.problem(f"the last load ended with {code}")
         total = self.total = self.count()
@@ -217,13 +227,13 @@ class Run:
         lines = [
             f"# {self.arguments.crashes} crashes in the middle of {self.arguments.documents:,} documents: {verdict}",
             "",
-            "| crash | documents acknowledged to the load | there after the restart | up after, s | j: true writes checked |",
+            "| crash | documents acknowledged to the load | there after the restart | up after, s | writes with and without j: true, checked |",
             "| --- | --- | --- | --- | --- |",
             *("| " + " | ".join(f"{v:,}" if isinstance(v, int) else v for v in row) + " |" for row in self.rows),
             "",
             "- documents at the end: "
             + ("not reached" if self.total is None else f"{self.total:,}"),
-            f"- acknowledged j: true writes checked at the end: {sum(len(w.present) for w in self.writers):,}",
+            f"- acknowledged writes with and without j: true, checked at the end: {sum(len(w.present) for w in self.writers):,}",
             f"- resident memory, highest sample: {resident:.0f} MiB",
             f"- seed: {self.arguments.seed}",
             *(f"- PROBLEM: {text}" for text in self.problems),

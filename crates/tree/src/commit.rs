@@ -14,7 +14,8 @@ use crate::{Error, Result, WriteSet};
 /// When a commit returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// After the append to the log, which is synced at intervals.
+    /// After the append to the log, which is synced at intervals. A crash of the process does not lose the commit; a crash
+    /// of the machine may, until the next sync.
     Logged,
     /// After the sync of the log.
     Synced,
@@ -74,7 +75,7 @@ impl Engine {
         let last = first + ops.max(1) - 1;
         let version = self.version.load_full();
         let position = match self.log.get() {
-            Some(log) => match log.append(set.payload(), first) {
+            Some(log) => match log.append(set.payload(), first, false) {
                 Ok(position) => position,
                 Err(error) => {
                     version.active.cancel(set.memtable_bytes());

@@ -83,10 +83,12 @@ pub enum Error {
     },
     /// An option has a value outside its bounds.
     InvalidOption(String),
-    /// The memtables are full and cannot be flushed for now. Nothing is lost; the store retries in the background,
-    /// and commits succeed again after the first flush that does.
+    /// The log cannot be written now, or the memtables are full and cannot be flushed. Nothing that was acknowledged is
+    /// lost; the store retries in the background, and commits succeed again by themselves. The commit that got this error
+    /// has not taken place, with one exception: if it waits for a sync of the log, it may be visible already, and
+    /// becomes durable when the log can be written again.
     Stalled {
-        /// Whether the disk is full; otherwise the trees cannot be read.
+        /// Whether the disk is full; otherwise files cannot be opened, read or written.
         disk_full: bool,
         /// What failed.
         reason: String,
@@ -125,7 +127,11 @@ impl Error {
 
     /// Whether the error means that the disk is full.
     pub(crate) fn is_disk_full(&self) -> bool {
-        matches!(self, Error::Io { source, .. } if is_disk_full(source))
+        match self {
+            Error::Io { source, .. } => is_disk_full(source),
+            Error::Stalled { disk_full, .. } => *disk_full,
+            _ => false,
+        }
     }
 }
 
@@ -133,6 +139,15 @@ impl Error {
 pub(crate) fn is_disk_full(error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded)
+}
+
+/// Whether an operation failed for want of room or of file handles, and may succeed later.
+pub(crate) fn is_passing(error: &Error) -> bool {
+    /// `ENFILE` and `EMFILE`.
+    const NO_HANDLES: [i32; 2] = [23, 24];
+    let has_no_handle = matches!(error, Error::Io { source, .. }
+        if source.raw_os_error().is_some_and(|code| NO_HANDLES.contains(&code)));
+    error.is_disk_full() || has_no_handle
 }
 
 impl fmt::Display for Error {
@@ -173,10 +188,7 @@ impl fmt::Display for Error {
             }
             Error::InvalidOption(text) => f.write_str(text),
             Error::Stalled { reason, .. } => {
-                write!(
-                    f,
-                    "the memtables are full and cannot be flushed now: {reason}"
-                )
+                write!(f, "the store takes no writes for now: {reason}")
             }
             Error::Internal(text) => f.write_str(text),
             Error::Closed(text) => write!(f, "the store is closed: {text}"),

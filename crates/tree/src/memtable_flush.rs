@@ -102,8 +102,12 @@ impl Engine {
     /// Whether a flush or a checkpoint that failed may succeed later. Nothing was published then, what was
     /// written is released, and the memtables are still there.
     pub(crate) fn is_retryable(&self, error: &Error) -> bool {
-        (error.is_damage() || matches!(error, Error::Io { .. } | Error::Internal(_)))
-            && self.runs.data.failure().is_none()
+        // A checkpoint waits for the log, which may be stalled itself.
+        let may_pass = matches!(
+            error,
+            Error::Io { .. } | Error::Internal(_) | Error::Stalled { .. }
+        );
+        (error.is_damage() || may_pass) && self.runs.data.failure().is_none()
     }
 
     /// Stops the store after a permanent failure, and records a retryable one as a stall.

@@ -66,7 +66,8 @@ pub struct Options {
     pub memtable_bytes: Option<usize>,
     /// Keep a write-ahead log. Without it a crash loses all commits after the last checkpoint.
     pub journal: bool,
-    /// The longest time an acknowledged write waits for its sync.
+    /// The longest time an acknowledged write waits for its sync, if the disk keeps up. It is in the log's buffer meanwhile,
+    /// which a crash of the process does not lose.
     pub journal_commit_interval: Duration,
     /// Most children of an internal node before it splits, 4 to 1024.
     pub fanout: usize,

@@ -401,7 +401,7 @@ impl Salvage<'_> {
                 what: "the log begins after the checkpoint; the commits in between are lost",
             });
         }
-        let overlay = OverlayDisk::new(disk.clone());
+        let overlay: Arc<dyn Disk> = Arc::new(OverlayDisk::new(disk.clone()));
         let mut failure = None;
         let outcome = log::replay(&overlay, start.max(oldest), |_, sequence, payload| {
             let next = sequence + operation::numbers_of(payload);

@@ -72,6 +72,9 @@ pub struct StoreStats {
     pub log_bytes: u64,
     /// Bytes written to the log's files since the store was opened.
     pub log_written_bytes: u64,
+    /// Whether the log's buffer is mapped from a file. Otherwise, where files cannot be mapped, each commit writes to the
+    /// log's file before it returns.
+    pub log_is_mapped: bool,
     /// Space in the data file.
     pub space: SpaceStats,
     /// Commits since the store was opened.
@@ -131,7 +134,7 @@ impl Store {
             is_closed: Mutex::new(false),
             options,
         });
-        let end = log::replay(&*disk, position.log_start, |at, sequence, payload| {
+        let end = log::replay(&disk, position.log_start, |at, sequence, payload| {
             engine.replay_frame(at, sequence, payload)
         })?;
         if engine.options.journal {
@@ -142,7 +145,8 @@ impl Store {
                 true => options.memtable_size(),
                 false => options.memtable_size().max(1 << 20),
             };
-            let log = Log::open(disk, end, interval, segment_bytes)?;
+            let buffer_bytes = options.memtable_size();
+            let log = Log::open(disk, end, interval, segment_bytes, buffer_bytes)?;
             let _ = engine.log.set(log);
         } else {
             // The next checkpoint starts at the end of the old log.
@@ -281,6 +285,7 @@ impl Store {
             written_bytes,
             log_bytes: engine.log.get().map_or(0, Log::end),
             log_written_bytes: engine.log.get().map_or(0, Log::written_bytes),
+            log_is_mapped: engine.log.get().is_some_and(Log::is_mapped),
             space: engine.runs.data.space.stats(),
             commits: figure(&engine.counters.commits),
             memtables_flushed: figure(&engine.counters.memtables_flushed),

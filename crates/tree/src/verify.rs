@@ -306,9 +306,10 @@ impl<'a> Walk<'a> {
 
     /// Reads the log and counts the frames that the next open replays.
     fn replay(&mut self, disk: &Arc<dyn Disk>, start: u64) {
-        let overlay = OverlayDisk::new(disk.clone());
+        let overlay = Arc::new(OverlayDisk::new(disk.clone()));
         let mut frames = 0;
-        let end = log::replay(&overlay, start, |_, sequence, payload| {
+        let over: Arc<dyn Disk> = overlay.clone();
+        let end = log::replay(&over, start, |_, sequence, payload| {
             frames += 1;
             Ok(sequence + operation::numbers_of(payload))
         });

@@ -147,7 +147,7 @@ fn segment(path: &Path) -> PathBuf {
             path.file_name()
                 .unwrap()
                 .to_string_lossy()
-                .starts_with("log-")
+                .starts_with("log-0")
         })
         .max_by_key(|path| std::fs::metadata(path).unwrap().len())
         .unwrap()

@@ -10,6 +10,7 @@ from pymongo import MongoClient, WriteConcern
 from pymongo.errors import PyMongoError
 
 JOURNALED = WriteConcern(w=1, j=True)
+BUFFERED = WriteConcern(w=1, j=False)
 
 
 def connect(server):
@@ -24,20 +25,21 @@ def connect(server):
 
 
 class Writer(threading.Thread):
-    """Inserts, updates and deletes with j: true until the server goes away or it is told to stop.
+    """Inserts, updates and deletes until the server goes away or it is told to stop, with j: true by default.
 
     `present` holds every _id whose insert was acknowledged and whose delete was never sent;
     `deleted` those whose delete was acknowledged. `increments` counts acknowledged increments of
     the writer's counter; one more may have been made when the server died.
     """
 
-    def __init__(self, server, database, name, seed, record=None):
+    def __init__(self, server, database, name, seed, record=None, concern=JOURNALED):
         super().__init__(daemon=True)
         self.server = server
         self.database = database
         self.writer_name = name
         self.random = random.Random(seed)
         self.record = record
+        self.concern = concern
         self.present = set()
         self.choices = []
         self.deleted = set()
@@ -49,8 +51,8 @@ class Writer(threading.Thread):
 
     def run(self):
         with connect(self.server) as client:
-            collection = client[self.database].get_collection("acked", write_concern=JOURNALED)
-            counters = client[self.database].get_collection("counters", write_concern=JOURNALED)
+            collection = client[self.database].get_collection("acked", write_concern=self.concern)
+            counters = client[self.database].get_collection("counters", write_concern=self.concern)
             try:
                 while not self.stopping.is_set():
                     self._insert(collection)

@@ -4,17 +4,20 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::FallocateFlags;
 
-use super::{Disk, DiskFile};
+use super::mapping::Mapping;
+use super::{Disk, DiskFile, SharedMap};
 
 /// Files in a directory, with direct I/O where the file system has it.
 pub struct FsDisk {
     path: PathBuf,
     direct_io: bool,
     read_only: bool,
+    /// The open directory: syncing it needs no file handle then, when there are none left.
+    directory: OnceLock<File>,
 }
 
 impl FsDisk {
@@ -24,6 +27,7 @@ impl FsDisk {
             path,
             direct_io,
             read_only: false,
+            directory: OnceLock::new(),
         }
     }
 
@@ -33,6 +37,7 @@ impl FsDisk {
             path,
             direct_io: true,
             read_only: true,
+            directory: OnceLock::new(),
         }
     }
 }
@@ -79,8 +84,50 @@ impl Disk for FsDisk {
     }
 
     fn sync_directory(&self) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()
+        if let Some(directory) = self.directory.get() {
+            return directory.sync_all();
+        }
+        let directory = File::open(&self.path)?;
+        self.directory.get_or_init(|| directory).sync_all()
     }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        if self.read_only {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        std::fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn map(&self, name: &str, offset: u64, bytes: usize) -> io::Result<Box<dyn SharedMap>> {
+        if self.read_only {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let path = self.path.join(name);
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        if copies_on_write(&file)? {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the file system moves a block when it is written again, for which there may be no room",
+            ));
+        }
+        Ok(Box::new(Mapping::new(&file, offset, bytes)?))
+    }
+}
+
+/// Whether the file system allocates a new block for each write, so that a write to a mapping can fail on a full disk;
+/// the process would get a signal then.
+#[cfg(target_os = "linux")]
+fn copies_on_write(file: &File) -> io::Result<bool> {
+    /// Btrfs, ZFS, bcachefs.
+    const MAGICS: [u32; 3] = [0x9123_683E, 0x2FC1_2FC1, 0xCA45_1A4E];
+    let found = rustix::fs::fstatfs(file)?.f_type as u32;
+    Ok(MAGICS.contains(&found))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn copies_on_write(_: &File) -> io::Result<bool> {
+    // APFS does.
+    Ok(cfg!(target_os = "macos"))
 }
 
 struct FsFile(File);
@@ -100,6 +147,15 @@ impl DiskFile for FsFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        Ok(rustix::fs::fallocate(
+            &self.0,
+            FallocateFlags::KEEP_SIZE,
+            0,
+            len,
+        )?)
     }
 
     fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()> {

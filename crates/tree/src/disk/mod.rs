@@ -2,6 +2,7 @@
 
 mod aligned;
 mod fs;
+mod mapping;
 mod overlay;
 
 use std::io;
@@ -20,8 +21,27 @@ pub trait Disk: Send + Sync {
     fn list(&self) -> io::Result<Vec<String>>;
     /// Deletes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Makes creations and deletions durable.
+    /// Makes creations, deletions and new names durable.
     fn sync_directory(&self) -> io::Result<()>;
+    /// Renames a file. A disk without this says [`io::ErrorKind::Unsupported`].
+    fn rename(&self, _from: &str, _to: &str) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Maps `bytes` bytes of a file from `offset` on, both multiples of 4096. The file must have these bytes, written and
+    /// synced, so that its blocks are allocated. [`io::ErrorKind::Unsupported`] if the disk cannot map files, or cannot
+    /// promise that writes to a mapping find room.
+    fn map(&self, _name: &str, _offset: u64, _bytes: usize) -> io::Result<Box<dyn SharedMap>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// A part of a file in memory. What is written to it is in the file at once, and stays there when the process is
+/// killed. It is durable after the next sync of the file; before that a crash of the machine may keep any part of it.
+pub trait SharedMap: Send {
+    /// The content.
+    fn bytes(&self) -> &[u8];
+    /// Changes the content.
+    fn write(&mut self, offset: usize, bytes: &[u8]);
 }
 
 /// One file.
@@ -40,6 +60,10 @@ pub trait DiskFile: Send + Sync {
     }
     /// Truncates or extends the file.
     fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Allocates room for the first `len` bytes, so that later writes of them need no more. The length stays.
+    fn allocate(&self, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
     /// Punches a hole: the bytes are not needed any more, and may read as zeros and take no space.
     fn punch_hole(&self, _offset: u64, _len: u64) -> io::Result<()> {
         Ok(())

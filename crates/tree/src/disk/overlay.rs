@@ -101,6 +101,19 @@ impl Disk for OverlayDisk {
     fn sync_directory(&self) -> io::Result<()> {
         Ok(())
     }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        if !self.list()?.iter().any(|name| name == from) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        self.open(from, false)?;
+        let mut state = self.state.lock();
+        if let Some(file) = state.files.remove(from) {
+            state.files.insert(to.to_owned(), file);
+        }
+        state.removed.insert(from.to_owned());
+        Ok(())
+    }
 }
 
 impl OverlayFile {
@@ -245,9 +258,13 @@ mod tests {
         }
         disk.open("new", false).unwrap().write_at(b"x", 0).unwrap();
         assert_eq!(disk.list().unwrap(), ["file", "new"]);
-        disk.remove("file").unwrap();
+        disk.rename("file", "moved").unwrap();
+        assert_eq!(disk.list().unwrap(), ["moved", "new"]);
+        let moved = disk.open("moved", false).unwrap();
+        assert_eq!(moved.len().unwrap(), model.len() as u64);
+        disk.remove("moved").unwrap();
         assert_eq!(disk.list().unwrap(), ["new"]);
-        assert!(disk.remove("file").is_err());
+        assert!(disk.remove("file").is_err() && disk.rename("file", "other").is_err());
         assert_eq!(disk.open("file", false).unwrap().len().unwrap(), 0);
         let untouched: Vec<u8> = (0..20_000u32).map(|i| i as u8).collect();
         assert_eq!(std::fs::read(&path).unwrap(), untouched);

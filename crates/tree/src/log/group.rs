@@ -3,7 +3,7 @@
 //! The checksum of the header covers the position of the group, so bytes of an older log are never mistaken
 //! for a group. A frame is a length (4 bytes, little-endian) and a write set's payload.
 
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::bytes::{Reader, Writer};
 use crate::options::WRITE_SET_BYTES_MAX;
@@ -15,12 +15,10 @@ pub(super) const HEADER_BYTES: usize = 52;
 pub(super) const FRAME_HEADER_BYTES: usize = 4;
 /// The longest payload of a frame: a write set, and the header of its last operation.
 pub(super) const PAYLOAD_BYTES_MAX: usize = WRITE_SET_BYTES_MAX + 64;
-/// Committers wait while more bytes of frames than this are not written yet.
+/// The largest buffer of the log.
 pub(super) const BUFFER_BYTES_MAX: usize = 8 << 20;
-/// The most bytes of frames in a group: a full buffer and one more write set.
+/// The most bytes of frames in a group. Earlier versions wrote a full buffer and one more write set.
 pub(super) const GROUP_BYTES_MAX: usize = BUFFER_BYTES_MAX + FRAME_HEADER_BYTES + PAYLOAD_BYTES_MAX;
-/// Large buffers grow by this.
-pub(super) const GROWTH_BYTES: usize = 2 << 20;
 /// Smaller groups are stored as they are, and so are larger ones, whose compressed copy would take much memory.
 const COMPRESS_BYTES: std::ops::RangeInclusive<usize> = 513..=2 * BUFFER_BYTES_MAX;
 
@@ -81,6 +79,18 @@ impl Header {
         out[8..HEADER_BYTES].copy_from_slice(&fields);
     }
 
+    fn of(place: Place, bytes: usize) -> Header {
+        Header {
+            position: place.position,
+            durable: place.durable,
+            sequence: place.sequence,
+            bytes: bytes as u32,
+            stored_bytes: bytes as u32,
+            codec: Compression::None,
+            checksum: 0,
+        }
+    }
+
     /// Position after the last frame.
     pub(super) fn end(&self) -> u64 {
         self.position + u64::from(self.bytes)
@@ -102,20 +112,10 @@ impl Header {
     }
 }
 
-/// Appends a frame to a buffer that holds a group; the room for the header is made with the first one.
-/// Returns the size of the frame.
-pub(super) fn push_frame(buffer: &mut Vec<u8>, payload: &[u8]) -> usize {
-    if buffer.is_empty() {
-        buffer.resize(HEADER_BYTES, 0);
-    }
-    let more = FRAME_HEADER_BYTES + payload.len();
-    if buffer.capacity() - buffer.len() < more && buffer.len() + more > GROWTH_BYTES {
-        // Doubling would waste too much memory in a buffer that is kept.
-        let wanted = (buffer.len() + more).next_multiple_of(GROWTH_BYTES);
-        buffer.reserve_exact(wanted - buffer.len());
-    }
-    buffer.put_u32(payload.len() as u32);
-    buffer.extend_from_slice(payload);
+/// Appends a frame to the frames of a group. Returns the size of the frame.
+pub(super) fn push_frame(frames: &mut Vec<u8>, payload: &[u8]) -> usize {
+    frames.put_u32(payload.len() as u32);
+    frames.extend_from_slice(payload);
     FRAME_HEADER_BYTES + payload.len()
 }
 
@@ -134,44 +134,57 @@ pub(super) fn payloads(frames: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     })
 }
 
-/// Turns a buffer of [`push_frame`] into the bytes of a group, in the buffer itself or, compressed, in `packed`.
-pub(super) fn seal<'a>(
-    buffer: &'a mut [u8],
-    packed: &'a mut Vec<u8>,
-    position: u64,
-    durable: u64,
-    sequence: u64,
-) -> &'a [u8] {
-    let bytes = buffer.len() - HEADER_BYTES;
-    let mut header = Header {
-        position,
-        durable,
-        sequence,
-        bytes: bytes as u32,
-        stored_bytes: bytes as u32,
-        codec: Compression::None,
-        checksum: 0,
-    };
-    if COMPRESS_BYTES.contains(&bytes) {
-        let room = HEADER_BYTES + lz4_flex::block::get_maximum_output_size(bytes);
-        if packed.len() < room {
-            packed.resize(room, 0);
-        }
-        let done = compress::lz4_into(&buffer[HEADER_BYTES..], &mut packed[HEADER_BYTES..]);
-        if let Some(stored) = done
-            && stored < bytes
-        {
-            header.codec = Compression::Lz4;
-            header.stored_bytes = stored as u32;
-        }
+/// What a group's header says of the log.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// Position of the first frame.
+    pub(super) position: u64,
+    /// Everything before this position is durable.
+    pub(super) durable: u64,
+    /// Sequence number of the first operation.
+    pub(super) sequence: u64,
+}
+
+/// Makes the bytes of a group from its frames, in `packed`: header and frames, compressed if that makes them shorter.
+pub(super) fn seal<'a>(frames: &[u8], packed: &'a mut Vec<u8>, place: Place) -> &'a [u8] {
+    let bytes = frames.len();
+    let room = HEADER_BYTES + lz4_flex::block::get_maximum_output_size(bytes);
+    if packed.len() < room {
+        packed.resize(room, 0);
     }
-    let whole = match header.codec {
-        Compression::None => buffer,
-        _ => &mut packed[..HEADER_BYTES + header.stored_bytes as usize],
-    };
+    let mut header = Header::of(place, bytes);
+    if is_compressed(bytes)
+        && let Some(stored) = compress::lz4_into(frames, &mut packed[HEADER_BYTES..])
+        && stored < bytes
+    {
+        header.codec = Compression::Lz4;
+        header.stored_bytes = stored as u32;
+    } else {
+        packed[HEADER_BYTES..HEADER_BYTES + bytes].copy_from_slice(frames);
+    }
+    let whole = &mut packed[..HEADER_BYTES + header.stored_bytes as usize];
     header.checksum = xxh3_64(&whole[HEADER_BYTES..]);
     header.encode(whole);
     whole
+}
+
+/// Whether the frames of a group are compressed.
+pub(super) fn is_compressed(bytes: usize) -> bool {
+    COMPRESS_BYTES.contains(&bytes)
+}
+
+/// The bytes before the payload in a group of one frame, which is not compressed.
+pub(super) fn seal_large(payload: &[u8], place: Place) -> Vec<u8> {
+    let mut header = Header::of(place, FRAME_HEADER_BYTES + payload.len());
+    let len = (payload.len() as u32).to_le_bytes();
+    let mut checksum = Xxh3::new();
+    checksum.update(&len);
+    checksum.update(payload);
+    header.checksum = checksum.digest();
+    let mut bytes = vec![0; HEADER_BYTES];
+    header.encode(&mut bytes);
+    bytes.extend_from_slice(&len);
+    bytes
 }
 
 #[cfg(test)]
@@ -184,7 +197,12 @@ mod tests {
             let len = push_frame(&mut buffer, payload);
             assert_eq!(len, payload.len() + FRAME_HEADER_BYTES);
         }
-        seal(&mut buffer, &mut vec![9; 3], 77, 70, 5).to_vec()
+        let place = Place {
+            position: 77,
+            durable: 70,
+            sequence: 5,
+        };
+        seal(&buffer, &mut vec![9; 3], place).to_vec()
     }
 
     fn decode(bytes: &[u8]) -> Option<(Header, Vec<Vec<u8>>)> {

@@ -1,103 +1,95 @@
 //! The write-ahead log: one frame per commit, written in groups and synced by one thread for all committers.
 //!
 //! A position in the log is the number of bytes of frames since the store was created, before compression.
-//! The log is stored in segments: files named by the position of their first group.
+//! The log is stored in segments: files named by the position of their first group. Frames that are not in a segment yet
+//! are in the buffers, which are mapped from a file, so that a killed process loses none of them.
 
+mod buffer;
 mod group;
 mod replay;
 mod segment;
+mod state;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::disk::Disk;
-use crate::fail_stop::{FailStop, step};
+use crate::error::is_passing;
+use crate::fail_stop::FailStop;
 use crate::{Error, Result};
+use buffer::Place;
 use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
 pub(crate) use replay::{check_passed, oldest_position, replay};
-use segment::SegmentWriter;
+use segment::{Failure, SegmentWriter};
+use state::{Shared, Stall};
 
-/// The log thread writes as soon as it has this many bytes.
+/// The log thread writes as soon as it has this many bytes, or a quarter of a smaller buffer.
 const WRITE_BYTES: usize = 1 << 20;
-
-/// A larger buffer is not kept for reuse.
-const SPARE_BYTES_MAX: usize = BUFFER_BYTES_MAX + group::GROWTH_BYTES;
-
-/// Large buffers are freed after this time without commits.
-const KEPT_FOR: Duration = Duration::from_secs(1);
-
+/// The smallest buffer.
+const BUFFER_BYTES_MIN: usize = 64 << 10;
 /// Without a log thread, the log is written with every commit of this number.
-const INLINE_FRAMES: u64 = 16;
+const INLINE_FRAMES: usize = 16;
+/// The log thread waits so long before it tries again what failed; each time twice as long, up to the second one.
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// The open log.
 pub(crate) struct Log {
     shared: Arc<Shared>,
-    /// `None` while the log thread, if there is one, owns it.
-    writer: Mutex<Option<SegmentWriter>>,
     is_inline: bool,
+    is_mapped: bool,
+    /// The log thread writes when it has this many bytes.
+    write_bytes: usize,
     thread: Mutex<Option<JoinHandle<()>>>,
     written: Arc<AtomicU64>,
 }
 
-struct Shared {
-    state: Mutex<State>,
-    /// Wakes the log thread.
-    work: Condvar,
-    /// Wakes committers that wait for space in the buffer or for a sync.
-    progress: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    /// The frames that are not written yet, as a group, and the sequence number of the first operation.
-    buffer: Vec<u8>,
-    sequence: u64,
-    /// Frames in it.
-    frames: u64,
-    /// Position after the last frame in `buffer`.
-    end: u64,
-    /// Everything before this position is durable.
-    durable: u64,
-    /// A committer waits until this position is durable.
-    wanted: u64,
-    /// Segments before this position can be deleted.
-    keep_from: u64,
-    /// Whether to start a new segment, so that the current one can be deleted when it is not needed any more.
-    leave_segment: bool,
-    failure: Option<String>,
-    stop: bool,
-}
-
 impl Log {
-    /// Opens the log for appending at `end`, in a new segment of about `segment_bytes`. It is synced at each
-    /// `interval`; without one there is no log thread, and committers write and sync.
+    /// Opens the log for appending at `end`, in a new segment of about `segment_bytes`; a buffer has about
+    /// `buffer_bytes`. The log is synced at each `interval`; without one there is no log thread, and committers write and
+    /// sync. What a replay found is durable.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         end: u64,
         interval: Option<Duration>,
         segment_bytes: usize,
+        buffer_bytes: usize,
     ) -> Result<Log> {
-        let state = State {
-            end,
-            durable: end,
-            ..State::default()
+        let half = buffer_bytes.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
+        let buffers = match buffer::open(&*disk, half.next_multiple_of(4096))? {
+            Ok(buffers) => Some(buffers),
+            Err(error) => {
+                eprintln!("each commit writes to the log's file, which is slower: {error}");
+                None
+            }
         };
-        let shared = Arc::new(Shared {
-            state: Mutex::new(state),
-            work: Condvar::new(),
-            progress: Condvar::new(),
-        });
+        let is_mapped = buffers.is_some();
         let written = Arc::default();
-        let mut writer = SegmentWriter::open(disk, end, segment_bytes, Arc::clone(&written))?;
+        let mut writer = SegmentWriter::new(disk, end, segment_bytes, Arc::clone(&written));
+        let reserved = writer.make_reserve();
+        let begun = writer.begin();
+        let stall = match (begun, reserved) {
+            (Err(Failure::Retryable(error)), _) if is_passing(&error) => {
+                Some(Stall::of(&error, false))
+            }
+            (Err(failure), _) => return Err(failure.into_error()),
+            (Ok(()), _) => {
+                let reserved = writer.make_reserve();
+                reserved.err().and_then(|error| Stall::of_reserve(&error))
+            }
+        };
+        let shared = Arc::new(Shared::new(end, writer, buffers, stall));
+        let write_bytes = WRITE_BYTES.min(half / 4);
         let Some(interval) = interval else {
             return Ok(Log {
                 shared,
-                writer: Mutex::new(Some(writer)),
                 is_inline: true,
+                is_mapped,
+                write_bytes,
                 thread: Mutex::new(None),
                 written,
             });
@@ -106,23 +98,33 @@ impl Log {
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || {
-                // Committers wait for this thread, and it holds frames that are nowhere else.
+                // Committers wait for this thread.
                 let guard = FailStop::begin("writing the log");
-                run(&for_thread, &mut writer, interval);
+                run(&for_thread, interval, write_bytes);
                 guard.finish();
             })
             .map_err(Error::io("starting the log thread"))?;
         Ok(Log {
             shared,
-            writer: Mutex::new(None),
             is_inline: false,
+            is_mapped,
+            write_bytes,
             thread: Mutex::new(Some(thread)),
             written,
         })
     }
 
-    /// Appends a frame and returns the position after it. Called in the order of sequence numbers.
-    pub(crate) fn append(&self, payload: &[u8], sequence: u64) -> Result<u64> {
+    /// Appends a frame and returns the position after it. Called in the order of sequence numbers. A frame that
+    /// `may_use_reserve` frees space: it is taken on a full disk too, as long as the log's reserve lasts.
+    ///
+    /// # Errors
+    /// After an error nothing was appended. [`Error::Stalled`] if the log cannot be written for now.
+    pub(crate) fn append(
+        &self,
+        payload: &[u8],
+        sequence: u64,
+        may_use_reserve: bool,
+    ) -> Result<u64> {
         if payload.len() > PAYLOAD_BYTES_MAX {
             return Err(Error::TooLarge {
                 what: "write set",
@@ -130,69 +132,68 @@ impl Log {
                 limit: PAYLOAD_BYTES_MAX,
             });
         }
+        let hash = xxh3_64(payload);
+        if self.is_inline && self.shared.state.lock().stall.is_some() {
+            // There is no thread that tries again.
+            let _ = self.shared.work(false);
+        }
         let mut state = self.shared.state.lock();
-        while !self.is_inline && state.buffer.len() > BUFFER_BYTES_MAX && state.failure.is_none() {
-            self.shared.work.notify_one();
-            self.shared.progress.wait(&mut state);
-        }
-        state.check()?;
-        if state.stop {
-            return Err(Error::Closed("close was called".to_owned()));
-        }
-        let was_empty = state.buffer.is_empty();
-        if was_empty {
-            state.sequence = sequence;
-        }
-        state.end += group::push_frame(&mut state.buffer, payload) as u64;
-        state.frames += 1;
-        let end = state.end;
-        let is_due = state.buffer.len() >= WRITE_BYTES || state.frames >= INLINE_FRAMES;
-        if !self.is_inline && (was_empty || state.buffer.len() >= WRITE_BYTES) {
-            self.shared.work.notify_one();
-        }
-        drop(state);
-        if self.is_inline && is_due {
-            // The frame is in the buffer, so this commit continues; the next one gets the error.
-            let _ = self.write_inline(false);
-        }
-        Ok(end)
-    }
-
-    /// Writes the buffer, syncs and deletes old segments, in place of the log thread.
-    fn write_inline(&self, must_sync: bool) -> Result<()> {
-        let mut slot = self.writer.lock();
-        let Some(writer) = &mut *slot else {
-            return Ok(());
-        };
-        let mut state = self.shared.state.lock();
-        state.check()?;
-        let mut buffer = std::mem::take(&mut state.buffer);
-        state.frames = 0;
-        let (end, keep_from, sequence) = (state.end, state.keep_from, state.sequence);
-        let leave_segment = std::mem::take(&mut state.leave_segment);
-        drop(state);
-        // The frames are nowhere else until they are written.
-        let guard = FailStop::begin("writing the log");
-        let mut result = writer.write(&mut buffer, sequence);
-        step("a group of the log is written");
-        if result.is_ok() && must_sync {
-            result = writer.sync();
-            step("the log is synced");
-        }
-        if result.is_ok() {
-            writer.delete_before(keep_from);
-            if leave_segment {
-                writer.leave_segment();
+        loop {
+            state.check()?;
+            if state.stop {
+                return Err(Error::Closed("close was called".to_owned()));
+            }
+            if let Some(stall) = &state.stall
+                && !may_use_reserve
+            {
+                return Err(stall.error());
+            }
+            let buffer = state.filling.as_mut();
+            let Some(buffer) = buffer.filter(|buffer| buffer.could_hold(payload)) else {
+                drop(state);
+                let frame = (payload, sequence, hash);
+                return self.shared.append_to_segment(frame, may_use_reserve);
+            };
+            if buffer.has_room(payload) {
+                break;
+            }
+            if let Some(stall) = state.stall.as_ref().filter(|stall| !stall.can_write) {
+                return Err(stall.error());
+            }
+            if self.is_inline {
+                drop(state);
+                // The next round meets a failure.
+                let _ = self.shared.work(false);
+                state = self.shared.state.lock();
+            } else {
+                self.shared.work.notify_one();
+                self.shared.progress.wait(&mut state);
             }
         }
-        let mut state = self.shared.state.lock();
-        match &result {
-            Ok(()) if must_sync => state.durable = end,
-            Ok(()) => {}
-            Err(error) => state.failure = Some(error.to_string()),
+        let place = Place {
+            position: state.end,
+            sequence,
+            previous: std::mem::replace(&mut state.last, hash),
+            hash,
+        };
+        let Some(buffer) = &mut state.filling else {
+            return Err(Error::Closed("the log has no buffer".to_owned()));
+        };
+        let was_empty = buffer.is_empty();
+        let len = buffer.push(payload, place) as u64;
+        let (bytes, frames) = (buffer.len(), buffer.count());
+        state.end += len;
+        let end = state.end;
+        drop(state);
+        if self.is_inline {
+            if bytes >= self.write_bytes || frames >= INLINE_FRAMES {
+                // The frame is in the buffer, so this commit continues; the next one gets the error.
+                let _ = self.shared.work(false);
+            }
+        } else if was_empty || bytes >= self.write_bytes {
+            self.shared.work.notify_one();
         }
-        guard.finish();
-        result
+        Ok(end)
     }
 
     /// The position after the last frame.
@@ -205,11 +206,19 @@ impl Log {
         self.written.load(Ordering::Relaxed)
     }
 
+    /// Whether frames that are not in a segment yet are in a file. Otherwise each commit writes to the segment.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.is_mapped
+    }
+
     /// Waits until everything before `position` is durable.
+    ///
+    /// # Errors
+    /// [`Error::Stalled`] if the log cannot be written for now. What was appended is durable later then.
     pub(crate) fn wait_durable(&self, position: u64) -> Result<()> {
         if self.is_inline {
             if self.shared.state.lock().durable < position {
-                self.write_inline(true)?;
+                self.shared.work(true)?;
             }
             return Ok(());
         }
@@ -220,6 +229,9 @@ impl Log {
         }
         while state.durable < position {
             state.check()?;
+            if let Some(stall) = state.stall.as_ref().filter(|stall| !stall.can_write) {
+                return Err(stall.error());
+            }
             self.shared.progress.wait(&mut state);
         }
         Ok(())
@@ -230,32 +242,39 @@ impl Log {
         let mut state = self.shared.state.lock();
         state.keep_from = state.keep_from.max(position);
         drop(state);
-        self.shared.work.notify_one();
-        if self.is_inline {
-            // The next commit gets a failure.
-            let _ = self.write_inline(false);
-        }
+        self.after_request();
     }
 
     /// Deletes the current segment too, if it is not needed any more.
     pub(crate) fn leave_segment(&self) {
         self.shared.state.lock().leave_segment = true;
+        self.after_request();
+    }
+
+    /// Tells the log that there may be room or file handles again: it writes at once what it could not write before.
+    #[allow(dead_code, reason = "nothing frees space for the log yet")]
+    pub(crate) fn retry_now(&self) {
+        self.shared.state.lock().retry_now = true;
+        self.after_request();
+    }
+
+    fn after_request(&self) {
         self.shared.work.notify_one();
         if self.is_inline {
-            let _ = self.write_inline(false);
+            // The next commit gets a failure.
+            let _ = self.shared.work(false);
         }
     }
 
     /// Writes and syncs the rest, and ends the thread.
     pub(crate) fn close(&self) -> Result<()> {
-        let end = self.end();
-        let synced = self.wait_durable(end);
         self.shared.state.lock().stop = true;
         self.shared.work.notify_one();
         if let Some(thread) = self.thread.lock().take() {
             let _ = thread.join();
         }
-        synced
+        // The thread has made everything durable, or knows why not.
+        self.wait_durable(self.end())
     }
 }
 
@@ -265,83 +284,55 @@ impl Drop for Log {
     }
 }
 
-impl State {
-    fn check(&self) -> Result<()> {
-        match &self.failure {
-            Some(failure) => Err(Error::Closed(format!("the log failed: {failure}"))),
-            None => Ok(()),
-        }
-    }
-}
-
-/// The log thread: gathers frames, writes them with one call, syncs on request and at each interval.
-fn run(shared: &Shared, writer: &mut SegmentWriter, interval: Duration) {
+/// The log thread: gathers frames, writes them with one call, syncs on request and at each interval. Tries again what
+/// could not be written.
+fn run(shared: &Shared, interval: Duration, write_bytes: usize) {
     let mut next_sync = Instant::now() + interval;
-    let mut spare = Vec::new();
+    let mut pause = RETRY_PAUSES.0;
+    let mut retry_at = Instant::now() + pause;
     loop {
         let mut state = shared.state.lock();
-        while !state.stop
-            && state.wanted <= state.durable
-            && state.buffer.len() < WRITE_BYTES
-            && state.keep_from <= writer.kept_from
-            && !state.leave_segment
-        {
-            let is_dirty = state.end > state.durable;
-            if is_dirty && Instant::now() >= next_sync {
+        loop {
+            let is_blocked = state.stall.as_ref().is_some_and(|stall| !stall.can_write);
+            if state.must_work() || !is_blocked && state.has_work(write_bytes) {
                 break;
             }
-            if is_dirty {
-                shared.work.wait_until(&mut state, next_sync);
-            } else if spare.capacity().max(state.buffer.capacity()) > WRITE_BYTES {
-                let waited = shared.work.wait_for(&mut state, KEPT_FOR);
-                if waited.timed_out() && state.buffer.is_empty() {
-                    // There were no commits for a while, so large buffers are freed.
-                    (spare, state.buffer) = (Vec::new(), Vec::new());
+            let is_dirty = !is_blocked && state.end > state.durable;
+            let deadline = match (is_dirty, state.must_retry) {
+                (false, false) => None,
+                (true, false) => Some(next_sync),
+                (false, true) => Some(retry_at),
+                (true, true) => Some(next_sync.min(retry_at)),
+            };
+            match deadline {
+                Some(deadline) if Instant::now() >= deadline => break,
+                Some(deadline) => {
+                    shared.work.wait_until(&mut state, deadline);
                 }
-                next_sync = Instant::now() + interval;
-            } else {
-                shared.work.wait(&mut state);
-                next_sync = Instant::now() + interval;
+                None => {
+                    shared.work.wait(&mut state);
+                    next_sync = Instant::now() + interval;
+                }
             }
         }
-        let mut buffer = std::mem::replace(&mut state.buffer, std::mem::take(&mut spare));
-        let must_sync = state.wanted > state.durable || state.stop || Instant::now() >= next_sync;
-        let (end, stop, keep_from) = (state.end, state.stop, state.keep_from);
-        let leave_segment = std::mem::take(&mut state.leave_segment);
-        let sequence = state.sequence;
+        let stop = state.stop;
+        let is_due = Instant::now() >= next_sync;
+        let must_sync = state.wanted > state.durable || stop || is_due;
         drop(state);
-
-        let result = writer.write(&mut buffer, sequence).and_then(|()| {
-            step("a group of the log is written");
-            if must_sync {
-                next_sync = Instant::now() + interval;
-                writer.sync()?;
-                step("the log is synced");
-            }
-            writer.delete_before(keep_from);
-            if leave_segment {
-                writer.leave_segment();
-            }
-            Ok(())
-        });
-        spare = buffer;
-        spare.clear();
-        if spare.capacity() > SPARE_BYTES_MAX {
-            spare = Vec::new();
+        if is_due {
+            next_sync = Instant::now() + interval;
         }
-
-        let mut state = shared.state.lock();
-        match result {
-            Ok(()) => {
-                if must_sync {
-                    state.durable = end;
-                }
-            }
-            Err(error) => state.failure = Some(error.to_string()),
-        }
-        shared.progress.notify_all();
-        if stop || state.failure.is_some() {
+        // The state has the failure.
+        let _ = shared.work(must_sync);
+        let state = shared.state.lock();
+        if stop || state.check().is_err() {
             return;
+        }
+        if state.must_retry {
+            retry_at = Instant::now() + pause;
+            pause = (pause * 2).min(RETRY_PAUSES.1);
+        } else {
+            pause = RETRY_PAUSES.0;
         }
     }
 }

@@ -2,27 +2,32 @@
 
 use std::sync::Arc;
 
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::buffer;
 use super::group::{self, HEADER_BYTES, Header};
-use super::segment::{open_segment, segment_name, segments};
+use super::segment::{Failure, SegmentWriter, open_segment, segment_name, segments};
 use crate::disk::{Disk, DiskFile};
 use crate::operation::{is_sound, numbers_of};
 use crate::{Error, Result};
 
 /// How many bytes are read at once in the search for a valid header.
 const SCAN_BYTES: usize = 1 << 20;
+/// Frames of the buffer are written to a segment in groups of about this size.
+const GROUP_BYTES: usize = 1 << 20;
 
 /// Calls `visit` with position, first sequence number and payload of every frame from `from` on; it returns the
-/// next sequence number. Truncates a torn end, and returns the position after the last complete frame.
-/// All visited frames are durable then.
+/// next sequence number. Truncates a torn end, and adds the frames that a killed process left in the buffer. Returns the
+/// position after the last complete frame. All visited frames are durable then.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if frames are missing or damaged anywhere but at the end, where they were not durable yet.
 pub(crate) fn replay(
-    disk: &dyn Disk,
+    disk: &Arc<dyn Disk>,
     from: u64,
     mut visit: impl FnMut(u64, u64, &[u8]) -> Result<u64>,
 ) -> Result<u64> {
-    let starts = segments(disk)?;
+    let starts = segments(&**disk)?;
     let first = starts
         .partition_point(|start| *start <= from)
         .saturating_sub(1);
@@ -31,10 +36,12 @@ pub(crate) fn replay(
         from,
         position: starts.first().copied().unwrap_or(from),
         sequence: None,
+        last: None,
         visit: &mut visit,
     };
+    let mut tail = None;
     for (index, start) in starts.iter().enumerate() {
-        let segment = Segment::open(disk, *start)?;
+        let segment = Segment::open(&**disk, *start)?;
         if *start != walk.position || *start > from && index == 0 {
             return Err(segment.corrupt(0, MISSING));
         }
@@ -53,9 +60,62 @@ pub(crate) fn replay(
             // After a crash of the process alone, unsynced frames can be read here but are not durable.
             let context = format!("syncing {}", segment_name(*start));
             segment.file.sync().map_err(Error::io(context))?;
+            tail = Some((segment.file, *start, at));
         }
     }
-    Ok(walk.position.max(from))
+    if walk.position < from {
+        // The end of the log is lost, so nothing is known of the frame before.
+        walk = Walk {
+            position: from,
+            sequence: None,
+            last: None,
+            ..walk
+        };
+        tail = None;
+    }
+    let found = buffer::Found::read(&**disk)?;
+    let frames = found.after(walk.position, walk.sequence, walk.last);
+    let mut writer =
+        SegmentWriter::new(Arc::clone(disk), walk.position, usize::MAX, Arc::default());
+    if let Some((file, start, len)) = tail {
+        writer.resume(file, start, len);
+    }
+    move_to_segment(&mut writer, &frames)?;
+    let mut end = walk.position;
+    for (position, sequence, payload) in frames {
+        end = position + (group::FRAME_HEADER_BYTES + payload.len()) as u64;
+        visit(position, sequence, payload)?;
+    }
+    Ok(end)
+}
+
+/// Writes frames of the buffer to the log and syncs it.
+fn move_to_segment(writer: &mut SegmentWriter, frames: &[(u64, u64, &[u8])]) -> Result<()> {
+    let mut group = Vec::new();
+    let mut first = 0;
+    for (index, (_, sequence, payload)) in frames.iter().enumerate() {
+        if group.is_empty() {
+            first = *sequence;
+        }
+        group::push_frame(&mut group, payload);
+        if group.len() < GROUP_BYTES && index + 1 < frames.len() {
+            continue;
+        }
+        let mut written = writer.write(&group, first);
+        if written.as_ref().is_err_and(|it| it.error().is_disk_full()) {
+            // The reserve of the process that was killed may be there still.
+            writer.make_reserve()?;
+            written = writer.write(&group, first);
+        }
+        written.map_err(Failure::into_error)?;
+        group.clear();
+    }
+    // The segment is left. On a full disk the next one needs what was allocated for this one.
+    writer.trim();
+    match frames {
+        [] => Ok(()),
+        _ => writer.sync().map_err(Failure::into_error),
+    }
 }
 
 /// Checks the groups before `start`, which a replay skips. Each segment is checked on its own: after a crash some deleted
@@ -201,6 +261,8 @@ struct Walk<'a, F> {
     position: u64,
     /// The next sequence number, once one was seen.
     sequence: Option<u64>,
+    /// Checksum of the payload of the frame before `position`, if that one was read.
+    last: Option<u64>,
     visit: &'a mut F,
 }
 
@@ -219,6 +281,7 @@ impl<F: FnMut(u64, u64, &[u8]) -> Result<u64>> Walk<'_, F> {
         let end = at + HEADER_BYTES as u64 + u64::from(header.stored_bytes);
         if header.end() <= self.from && end <= segment.len {
             self.position = header.end();
+            self.last = None;
             return Ok(Step::To(end));
         }
         let Some(frames) = segment.frames(at, &header)? else {
@@ -227,19 +290,20 @@ impl<F: FnMut(u64, u64, &[u8]) -> Result<u64>> Walk<'_, F> {
         if self.sequence.is_some_and(|next| next != header.sequence) {
             return Err(segment.corrupt(at, "the sequence numbers of the log have a gap"));
         }
-        let mut sequence = header.sequence;
+        let (mut sequence, mut last) = (header.sequence, None);
         for payload in group::payloads(&frames) {
             let payload = (payload.filter(|payload| is_sound(payload)))
                 .ok_or_else(|| segment.corrupt(at, "a frame of the log is malformed"))?;
             let position = self.position;
             self.position += (group::FRAME_HEADER_BYTES + payload.len()) as u64;
+            last = Some(xxh3_64(payload));
             if position >= self.from {
                 sequence = (self.visit)(position, sequence, payload)?;
             } else {
                 sequence += numbers_of(payload);
             }
         }
-        self.sequence = Some(sequence);
+        (self.sequence, self.last) = (Some(sequence), last);
         Ok(Step::To(end))
     }
 
@@ -249,7 +313,7 @@ impl<F: FnMut(u64, u64, &[u8]) -> Result<u64>> Walk<'_, F> {
         while let Some((found_at, header)) = segment.find_header(scan, self.position)? {
             if header.position <= self.from {
                 // The lost groups are before the start of the replay.
-                self.position = header.position;
+                (self.position, self.last) = (header.position, None);
                 return Ok(Step::To(found_at));
             }
             // Unsynced writes may reach the disk in any order, so a later group proves a loss only if it was
@@ -304,8 +368,8 @@ mod tests {
             groups: vec![0],
         };
         let bytes = Arc::default();
-        let mut writer =
-            SegmentWriter::open(Arc::new(log.disk()), 0, 1 << 20, Arc::clone(&bytes)).unwrap();
+        let mut writer = SegmentWriter::new(log.disk(), 0, 1 << 20, Arc::clone(&bytes));
+        writer.begin().unwrap();
         let mut sequence = 1;
         for group in 0..3 {
             let (mut buffer, first) = (Vec::new(), sequence);
@@ -315,7 +379,7 @@ mod tests {
                 log.end += group::push_frame(&mut buffer, &payload) as u64;
                 sequence += operation::numbers_of(&payload);
             }
-            writer.write(&mut buffer, first).unwrap();
+            writer.write(&buffer, first).unwrap();
             if synced {
                 writer.sync().unwrap();
             }
@@ -326,8 +390,8 @@ mod tests {
     }
 
     impl Written {
-        fn disk(&self) -> FsDisk {
-            FsDisk::new(self.directory.path().to_owned(), false)
+        fn disk(&self) -> Arc<dyn Disk> {
+            Arc::new(FsDisk::new(self.directory.path().to_owned(), false))
         }
 
         fn file(&self) -> PathBuf {
@@ -414,22 +478,21 @@ mod tests {
         ];
         for (bad, from_bad) in malformed.iter().flat_map(|bad| [(bad, true), (bad, false)]) {
             let directory = tempfile::tempdir().unwrap();
-            let disk = FsDisk::new(directory.path().to_owned(), false);
-            let mut writer =
-                SegmentWriter::open(Arc::new(disk), 0, 1 << 20, Arc::default()).unwrap();
+            let disk: Arc<dyn Disk> = Arc::new(FsDisk::new(directory.path().to_owned(), false));
+            let mut writer = SegmentWriter::new(Arc::clone(&disk), 0, 1 << 20, Arc::default());
+            writer.begin().unwrap();
             let mut at = 0;
             let mut write = |frames: &[&[u8]], sequence| {
                 let mut buffer = Vec::new();
                 for frame in frames {
                     at += group::push_frame(&mut buffer, frame) as u64;
                 }
-                writer.write(&mut buffer, sequence).unwrap();
+                writer.write(&buffer, sequence).unwrap();
                 at
             };
             let first = write(&[&sound], 1);
             write(&[bad, &sound], 3);
             drop(writer);
-            let disk = FsDisk::new(directory.path().to_owned(), false);
             let mut frames = 0;
             let from = if from_bad { first } else { 0 };
             let replayed = replay(&disk, from, |_, sequence, payload| {
@@ -465,13 +528,15 @@ mod tests {
     #[test]
     fn a_missing_segment_is_an_error() {
         let log = write_log(true);
-        SegmentWriter::open(Arc::new(log.disk()), log.end, 1 << 20, Arc::default()).unwrap();
+        let mut writer = SegmentWriter::new(log.disk(), log.end, 1 << 20, Arc::default());
+        writer.begin().unwrap();
         assert_eq!(log.replay(0), Ok((log.frames.clone(), log.end)));
         std::fs::remove_file(log.file()).unwrap();
         assert_eq!(log.replay(0), Err(0));
         assert_eq!(log.replay(log.end), Ok((Vec::new(), log.end)));
         let log = write_log(true);
-        SegmentWriter::open(Arc::new(log.disk()), log.end, 1 << 20, Arc::default()).unwrap();
+        let mut writer = SegmentWriter::new(log.disk(), log.end, 1 << 20, Arc::default());
+        writer.begin().unwrap();
         log.flip(log.groups[2]);
         assert_eq!(
             log.replay(0),

@@ -1,9 +1,10 @@
 //! Segments: the files of the log, named by the position of their first group.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::group;
+use super::group::{self, Place};
 use crate::disk::{Disk, DiskFile};
 use crate::{Error, Result};
 
@@ -11,6 +12,10 @@ use crate::{Error, Result};
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 /// A compressed group's buffer is not kept when it is larger than this.
 const PACKED_BYTES_MAX: usize = 4 << 20;
+/// The file that becomes the next segment. It is empty and open, and has blocks.
+const RESERVE_FILE: &str = "log-reserve.frond";
+/// The most bytes that have room in it.
+const RESERVE_BYTES_MAX: u64 = 8 << 20;
 
 /// The name of the segment that starts at a position.
 pub(super) fn segment_name(start: u64) -> String {
@@ -49,102 +54,307 @@ pub(super) fn open_segment(disk: &dyn Disk, start: u64) -> Result<Arc<dyn DiskFi
     Ok(file)
 }
 
+/// Why the log could not be written.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Nothing is lost, and the call may succeed later.
+    Retryable(Error),
+    /// A sync failed. The system may have dropped what it could not write, so another sync would prove nothing.
+    Final(Error),
+}
+
+impl Failure {
+    pub(super) fn error(&self) -> &Error {
+        match self {
+            Failure::Retryable(error) | Failure::Final(error) => error,
+        }
+    }
+
+    pub(super) fn into_error(self) -> Error {
+        match self {
+            Failure::Retryable(error) | Failure::Final(error) => error,
+        }
+    }
+}
+
+fn retryable(context: impl Into<String>) -> impl FnOnce(io::Error) -> Failure {
+    let error = Error::io(context);
+    move |source| Failure::Retryable(error(source))
+}
+
 /// Writes groups to segments.
 pub(super) struct SegmentWriter {
     disk: Arc<dyn Disk>,
-    file: Arc<dyn DiskFile>,
+    /// The current segment. `None` if the next group begins one: everything before is durable then.
+    file: Option<Arc<dyn DiskFile>>,
     /// Position of the current segment's first group.
     start: u64,
     /// Bytes in the current segment.
     len: u64,
+    /// Whether a failed write may have left bytes behind them.
+    has_tail: bool,
     /// Position of the next group.
     end: u64,
     /// A new segment is started when one has this many bytes.
     segment_bytes: u64,
     /// Everything before this position is durable.
-    durable: u64,
+    pub(super) durable: u64,
     /// Position up to which segments were deleted.
-    pub(super) kept_from: u64,
+    kept_from: u64,
     /// A group while it is compressed.
     packed: Vec<u8>,
     /// Bytes written since the log was opened.
     written: Arc<AtomicU64>,
+    /// [`RESERVE_FILE`], and how much room it gets. With it the next segment needs neither room nor a file handle.
+    reserve: Option<Arc<dyn DiskFile>>,
+    reserve_bytes: u64,
 }
 
 impl SegmentWriter {
-    /// Starts a segment at `start`; everything before is durable.
-    pub(super) fn open(
+    /// Will start a segment at `start`; everything before is durable.
+    pub(super) fn new(
         disk: Arc<dyn Disk>,
         start: u64,
         segment_bytes: usize,
         written: Arc<AtomicU64>,
-    ) -> Result<SegmentWriter> {
-        let file = open_segment(&*disk, start)?;
-        file.set_len(0)
-            .map_err(Error::io("emptying a segment of the log"))?;
-        Ok(SegmentWriter {
+    ) -> SegmentWriter {
+        let segment_bytes = (segment_bytes as u64).min(SEGMENT_BYTES_MAX);
+        SegmentWriter {
             disk,
-            file,
+            file: None,
             start,
             len: 0,
+            has_tail: false,
             end: start,
-            segment_bytes: (segment_bytes as u64).min(SEGMENT_BYTES_MAX),
+            segment_bytes,
             durable: start,
             kept_from: 0,
             packed: Vec::new(),
             written,
-        })
+            reserve: None,
+            reserve_bytes: segment_bytes.min(RESERVE_BYTES_MAX),
+        }
     }
 
-    /// Writes a buffer of frames, whose first operation has the number `sequence`, as one group.
-    pub(super) fn write(&mut self, buffer: &mut [u8], sequence: u64) -> Result<()> {
-        if buffer.is_empty() {
+    /// Continues in a segment whose groups have `len` bytes and end at `end`, all of it durable.
+    pub(super) fn resume(&mut self, file: Arc<dyn DiskFile>, start: u64, len: u64) {
+        (self.file, self.start, self.len) = (Some(file), start, len);
+    }
+
+    /// Starts the segment of [`SegmentWriter::new`].
+    pub(super) fn begin(&mut self) -> Result<(), Failure> {
+        self.begin_segment().map(drop)
+    }
+
+    /// Writes frames, whose first operation has the number `sequence`, as one group. On a full disk the reserve is used.
+    pub(super) fn write(&mut self, frames: &[u8], sequence: u64) -> Result<(), Failure> {
+        if frames.is_empty() {
             return Ok(());
         }
-        if self.len >= self.segment_bytes {
-            // A segment is durable before the next one is created, so only the last
-            // segment may end in a torn group.
-            self.sync()?;
-            self.file = open_segment(&*self.disk, self.end)?;
-            (self.start, self.len) = (self.end, 0);
+        let mut packed = std::mem::take(&mut self.packed);
+        let whole = group::seal(frames, &mut packed, self.place(sequence));
+        let written = self.append(&[whole], true);
+        if packed.len() <= PACKED_BYTES_MAX {
+            self.packed = packed;
         }
-        let bytes = (buffer.len() - group::HEADER_BYTES) as u64;
-        let whole = group::seal(buffer, &mut self.packed, self.end, self.durable, sequence);
-        let context = || format!("writing {} bytes to the log", whole.len());
-        self.file
-            .write_at(whole, self.len)
-            .map_err(Error::io(context()))?;
-        self.written
-            .fetch_add(whole.len() as u64, Ordering::Relaxed);
-        self.len += whole.len() as u64;
-        self.end += bytes;
-        if self.packed.len() > PACKED_BYTES_MAX {
-            self.packed = Vec::new();
+        written?;
+        self.end += frames.len() as u64;
+        Ok(())
+    }
+
+    /// Writes a frame as one group, or leaves nothing of it. On a full disk the reserve is used if the frame may do that.
+    pub(super) fn write_frame(
+        &mut self,
+        payload: &[u8],
+        sequence: u64,
+        may_use_reserve: bool,
+    ) -> Result<(), Failure> {
+        let bytes = group::FRAME_HEADER_BYTES + payload.len();
+        let written = if group::is_compressed(bytes) || bytes <= PACKED_BYTES_MAX {
+            let mut frames = Vec::with_capacity(bytes);
+            group::push_frame(&mut frames, payload);
+            let mut packed = Vec::new();
+            let whole = group::seal(&frames, &mut packed, self.place(sequence));
+            self.append(&[whole], may_use_reserve)
+        } else {
+            let header = group::seal_large(payload, self.place(sequence));
+            self.append(&[&header, payload], may_use_reserve)
+        };
+        if let Err(Failure::Retryable(error)) = written {
+            // The caller is told that the commit did not take place, so a replay must not find it.
+            self.cut_tail()
+                .map_err(|failure| Failure::Final(failure.into_error()))?;
+            return Err(Failure::Retryable(error));
+        }
+        written?;
+        self.end += bytes as u64;
+        Ok(())
+    }
+
+    /// Fails unless the next frame is the one at `position`: a frame that was lost on the way must not go unnoticed.
+    pub(super) fn check_end(&self, position: u64) -> Result<(), Failure> {
+        if position == self.end {
+            return Ok(());
+        }
+        let end = self.end;
+        let text = format!("the log ends at {end}, and its next frame begins at {position}");
+        Err(Failure::Final(Error::Closed(text)))
+    }
+
+    fn place(&self, sequence: u64) -> Place {
+        Place {
+            position: self.end,
+            durable: self.durable,
+            sequence,
+        }
+    }
+
+    /// Writes the parts of a group to the current segment, or to a new one.
+    fn append(&mut self, parts: &[&[u8]], may_use_reserve: bool) -> Result<(), Failure> {
+        let file = match &self.file {
+            Some(file) if self.len < self.segment_bytes => Arc::clone(file),
+            _ => self.begin_segment()?,
+        };
+        match self.write_parts(&*file, parts) {
+            Err(failure)
+                if failure.error().is_disk_full() && may_use_reserve && self.reserve.is_some() =>
+            {
+                let file = self.begin_segment()?;
+                self.write_parts(&*file, parts)
+            }
+            written => written,
+        }
+    }
+
+    fn write_parts(&mut self, file: &dyn DiskFile, parts: &[&[u8]]) -> Result<(), Failure> {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let mut at = self.len;
+        self.has_tail = true;
+        for part in parts {
+            file.write_at(part, at)
+                .map_err(retryable(format!("writing {bytes} bytes to the log")))?;
+            at += part.len() as u64;
+        }
+        self.has_tail = false;
+        self.len = at;
+        self.written.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Removes what a failed write has left, durably.
+    fn cut_tail(&mut self) -> Result<(), Failure> {
+        if let Some(file) = self.file.clone().filter(|_| self.has_tail) {
+            file.set_len(self.len)
+                .map_err(retryable("truncating a segment of the log"))?;
+            self.sync()?;
+            self.has_tail = false;
         }
         Ok(())
     }
 
+    /// Frees what is allocated behind the end of the current segment. It only costs space if that fails.
+    pub(super) fn trim(&self) {
+        if let Some(file) = self.file.as_ref().filter(|_| self.len < self.reserve_bytes) {
+            let _ = file.set_len(self.len);
+        }
+    }
+
+    /// Starts a segment at the end of the log. A segment is durable before the next one is created, so only the last
+    /// segment may end in a torn group.
+    fn begin_segment(&mut self) -> Result<Arc<dyn DiskFile>, Failure> {
+        self.cut_tail()?;
+        self.trim();
+        self.sync()?;
+        self.file = None;
+        // From here on a replay may find the new segment, so the next group must be written to it.
+        let name = segment_name(self.end);
+        let file = match self.take_reserve(&name)? {
+            Some(file) => file,
+            None => (self.disk)
+                .open(&name, false)
+                .map_err(retryable(format!("opening {name}")))?,
+        };
+        let emptied = file.len().and_then(|len| match len {
+            0 => Ok(()),
+            _ => file.set_len(0),
+        });
+        emptied.map_err(retryable(format!("emptying {name}")))?;
+        if let Err(error) = self.disk.sync_directory() {
+            // The next try creates the file again, so that the system has that to make durable again.
+            let _ = self.disk.remove(&name);
+            return Err(retryable("syncing the store's directory")(error));
+        }
+        self.file = Some(Arc::clone(&file));
+        (self.start, self.len, self.has_tail) = (self.end, 0, false);
+        Ok(file)
+    }
+
+    /// Gives the reserve the name of a segment.
+    fn take_reserve(&mut self, name: &str) -> Result<Option<Arc<dyn DiskFile>>, Failure> {
+        let Some(file) = self.reserve.take() else {
+            return Ok(None);
+        };
+        match self.disk.rename(RESERVE_FILE, name) {
+            Ok(()) => Ok(Some(file)),
+            // It is made again.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => {
+                self.reserve = Some(file);
+                Err(retryable(format!("renaming {RESERVE_FILE}"))(error))
+            }
+        }
+    }
+
+    /// Whether there is a reserve.
+    pub(super) fn has_reserve(&self) -> bool {
+        self.reserve.is_some()
+    }
+
+    /// Makes the reserve, if there is none.
+    pub(super) fn make_reserve(&mut self) -> Result<()> {
+        if self.reserve.is_some() {
+            return Ok(());
+        }
+        let context = || Error::io(format!("allocating {RESERVE_FILE}"));
+        let mut file = self.disk.open(RESERVE_FILE, false).map_err(context())?;
+        if file.len().map_err(context())? > 0 {
+            self.disk.remove(RESERVE_FILE).map_err(context())?;
+            file = self.disk.open(RESERVE_FILE, false).map_err(context())?;
+        }
+        match file.allocate(self.reserve_bytes) {
+            // The file handle alone is worth keeping.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
+            Err(error) => {
+                // What was allocated is needed by others.
+                let _ = self.disk.remove(RESERVE_FILE);
+                return Err(context()(error));
+            }
+            Ok(()) => {}
+        }
+        self.reserve = Some(file);
+        Ok(())
+    }
+
     /// Makes all that was written durable.
-    pub(super) fn sync(&mut self) -> Result<()> {
-        self.file.sync().map_err(Error::io("syncing the log"))?;
+    pub(super) fn sync(&mut self) -> Result<(), Failure> {
+        if let Some(file) = &self.file {
+            let context = Error::io("syncing the log");
+            file.sync()
+                .map_err(|error| Failure::Final(context(error)))?;
+        }
         self.durable = self.end;
         Ok(())
     }
 
     /// Starts a new segment if nothing in the current one is needed, so that it can be deleted too.
-    pub(super) fn leave_segment(&mut self) {
-        if self.kept_from < self.end || self.len == 0 {
-            return;
+    pub(super) fn leave_segment(&mut self) -> Result<(), Failure> {
+        if self.kept_from < self.end || self.len == 0 || self.file.is_none() {
+            return Ok(());
         }
-        match open_segment(&*self.disk, self.end) {
-            Ok(file) => {
-                self.file = file;
-                (self.start, self.len) = (self.end, 0);
-                self.delete();
-            }
-            // The new file may exist. A replay would read it, so the next group must be written to it.
-            Err(_) => self.len = u64::MAX,
-        }
+        self.begin_segment()?;
+        self.delete();
+        Ok(())
     }
 
     /// Deletes the segments that end at or before `position`. One that cannot be deleted only costs space,

@@ -1,7 +1,7 @@
 //! An arena: a fixed block of memory that is allocated in pieces and freed as a whole.
 //!
 //! Blocks of dropped arenas are reused: at this rate of frees and allocations, the allocator would hold the
-//! memory twice. This is one of the crate's two modules with `unsafe`. Pieces are addressed by their offset in the
+//! memory twice. This is one of the crate's modules with `unsafe`. Pieces are addressed by their offset in the
 //! block, so links are four bytes and a link of 0 is "none": no piece starts there, and its bytes are zeros.
 
 use std::alloc::{Layout, handle_alloc_error};

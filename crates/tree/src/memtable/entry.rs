@@ -1,4 +1,4 @@
-//! An entry of a memtable in the arena. This is one of the crate's two modules with `unsafe`.
+//! An entry of a memtable in the arena. This is one of the crate's modules with `unsafe`..
 //!
 //! Sequence number (8 bytes), then in 8 bytes, from the lowest bit on: length of the value (32 bits), of the key (16),
 //! kind (2), whether it is whole (1), depth (13). Then key and value.

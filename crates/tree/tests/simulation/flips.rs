@@ -50,10 +50,13 @@ fn build(seed: u64) -> (SimDisk, Vec<Model>, usize) {
     (disk.after_kill(), models, synced)
 }
 
+/// The log's buffer. All that it holds is in the log too, so nobody needs it.
+const BUFFER: &str = "log-buffer.frond";
+
 /// The content of a damaged store is right, or the damage is reported.
 fn check(disk: &SimDisk, name: &str, models: &[Model], synced: usize) -> Result<()> {
     let mut random = SmallRng::seed_from_u64(0);
-    let is_log = name.starts_with("log");
+    let is_log = name.starts_with("log") && name != BUFFER;
     let store = Store::open(options(disk))?;
     let outcome = commits_in(&store.snapshot()).and_then(|commits| {
         let lost = models[models.len() - 1].commits - commits;
@@ -104,6 +107,8 @@ fn every_flipped_bit_is_named_or_changes_nothing() {
                         let mut blocks = blocks.lock().unwrap();
                         let (by, not) = blocks.entry(bit / BLOCK_BITS).or_default();
                         *(if is_named { by } else { not }) += 1;
+                    } else if name == BUFFER {
+                        assert!(report == clean, "bit {bit} of {name}: {report:?}");
                     } else {
                         // At the end a crash could have done it, and so it is told as one.
                         assert!(report != clean, "bit {bit} of {name} is not named");

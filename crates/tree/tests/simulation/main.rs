@@ -9,6 +9,7 @@
 
 mod defects;
 mod flips;
+mod log;
 mod model;
 #[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "../support/mod.rs"]

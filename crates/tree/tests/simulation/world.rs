@@ -42,6 +42,10 @@ struct World {
     /// Commits after it, and how many of them must survive.
     pending: Vec<Commit>,
     safe: usize,
+    /// How many of them were acknowledged before the crash: a crash of the process alone loses none of these.
+    acknowledged: usize,
+    /// How many of them the last crash had to leave.
+    owed: usize,
     /// What loaders brought since then, and whether it must survive.
     loaded: BTreeMap<TreeId, (Tree, bool)>,
     /// The content with all pending commits, but for the last one while it is unknown whether it happened.
@@ -49,6 +53,8 @@ struct World {
     doubt: bool,
     /// Whether this life knows what survived the last one.
     looked: bool,
+    /// Whether syncs fail in this life: the system may have dropped what it says it has.
+    syncs_fail: bool,
     outcome: Outcome,
 }
 
@@ -93,6 +99,9 @@ pub fn run(seed: u64, inline: bool) -> Outcome {
         base: Model::default(),
         pending: Vec::new(),
         safe: 0,
+        acknowledged: 0,
+        owed: 0,
+        syncs_fail: false,
         loaded: BTreeMap::new(),
         now: Model::default(),
         doubt: false,
@@ -136,7 +145,7 @@ impl World {
     }
 
     fn live(&mut self) {
-        self.looked = false;
+        (self.looked, self.syncs_fail) = (false, false);
         let trouble = match self.random.random_range(0..100) {
             0..45 => Trouble::Crash,
             45..60 => Trouble::CrashInOpen,
@@ -174,8 +183,8 @@ impl World {
                 "{trouble:?}: {error:?}"
             );
             self.outcome.crashes += 1;
-            self.disk = self.disk.after_crash(&mut self.random);
-            self.verify();
+            let is_kill = !self.syncs_fail && self.chance(0.3);
+            self.crash(is_kill);
             return;
         };
         if trouble != Trouble::CrashInOpen && !early {
@@ -230,6 +239,7 @@ impl World {
                     (Kind::SyncDirectory, ""),
                 ];
                 let (kind, file) = kinds[self.random.random_range(0..kinds.len())];
+                self.syncs_fail = kind == Kind::Sync;
                 let times = if self.chance(0.7) { 1 } else { u64::MAX };
                 let after = match kind {
                     Kind::Write | Kind::Sync => after,
@@ -249,8 +259,9 @@ impl World {
             .checked_sub(self.base.commits)
             .expect("durable commits are lost") as usize;
         assert!(
-            survived >= self.safe,
-            "{survived} commits survived of {} that were acknowledged as durable",
+            survived >= self.owed,
+            "{survived} commits survived of {} that were acknowledged, {} of them as durable",
+            self.owed,
             self.safe
         );
         assert!(survived <= self.pending.len(), "commits from nowhere");
@@ -272,6 +283,7 @@ impl World {
         self.loaded.clear();
         self.now = model.clone();
         (self.base, self.safe, self.doubt) = (model, 0, false);
+        (self.acknowledged, self.owed) = (0, 0);
         self.pending.clear();
         self.looked = true;
         Ok(())
@@ -306,8 +318,11 @@ impl World {
                 return End::Crashed;
             }
             match (trouble, &error) {
-                (Trouble::Reads | Trouble::FullData | Trouble::Full, Error::Stalled { .. }) => {
-                    let disk_full = trouble != Trouble::Reads;
+                (
+                    Trouble::Reads | Trouble::FullData | Trouble::Full | Trouble::Changes,
+                    Error::Stalled { .. },
+                ) => {
+                    let disk_full = !matches!(trouble, Trouble::Reads | Trouble::Changes);
                     assert!(
                         matches!(error, Error::Stalled { disk_full: full, .. } if full == disk_full)
                     );
@@ -432,12 +447,23 @@ impl World {
                 self.outcome.commits += 1;
                 self.now.apply(&commit);
                 self.pending.push(commit);
+                if self.journal && !self.disk.has_crashed() {
+                    self.acknowledged = self.pending.len();
+                }
                 if how == Durability::Synced {
                     self.safe = self.pending.len();
                 }
             }
-            // These say that nothing was done.
-            Err(Error::Stalled { .. }) => {}
+            // Nothing was done, or the commit waits for its sync.
+            Err(Error::Stalled { .. }) if !self.disk.has_crashed() => {
+                // If this cannot be read, then the trees have the trouble, and not the log.
+                let visible = commits_in(&store.snapshot()).unwrap_or(0);
+                if visible > self.now.commits {
+                    assert!(how == Durability::Synced);
+                    self.now.apply(&commit);
+                    self.pending.push(commit);
+                }
+            }
             Err(_) => {
                 self.pending.push(commit);
                 self.doubt = true;
@@ -513,13 +539,18 @@ impl World {
             }
         }
         self.outcome.crashes += 1;
-        // The kernel loses unwritten data only when the machine crashes.
-        let is_kill = trouble != Trouble::Changes && trouble != Trouble::Full && self.chance(0.2);
+        let is_kill = !self.syncs_fail && self.chance(0.35);
         self.disk.crash_after(0);
         drop(store);
-        self.disk = match is_kill {
-            true => self.disk.after_kill(),
-            false => self.disk.after_crash(&mut self.random),
+        self.crash(is_kill);
+    }
+
+    /// The process is killed, or the machine loses what was not synced.
+    fn crash(&mut self, is_kill: bool) {
+        (self.disk, self.owed) = match (is_kill, self.looked) {
+            (true, true) => (self.disk.after_kill(), self.acknowledged.max(self.safe)),
+            (true, false) => (self.disk.after_kill(), self.owed),
+            (false, _) => (self.disk.after_crash(&mut self.random), self.safe),
         };
         self.verify();
     }

@@ -1,16 +1,19 @@
 //! A simulated disk in memory with faults. Its behaviour depends only on its calls and its seed.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use frond_tree::disk::{Disk, DiskFile};
+use frond_tree::disk::{Disk, DiskFile, SharedMap};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Unsynced writes are torn at multiples of this.
 const SECTOR: usize = 512;
+/// The system writes back this much of a mapping at once.
+const PAGE: usize = 4096;
 
 /// A change of a file that may be lost until it is synced.
 #[derive(Clone)]
@@ -36,6 +39,8 @@ impl Change {
 
 #[derive(Clone, Default)]
 struct File {
+    /// Its last name.
+    name: String,
     /// The content that reads see.
     current: Vec<u8>,
     /// The durable content, and the changes since the last sync.
@@ -43,6 +48,49 @@ struct File {
     unsynced: Vec<Change>,
     /// The change during which the crash happened: a crash of the machine may apply it in part.
     last: Option<Change>,
+    /// Bytes that were stored through mappings since the last sync, and where, in their order.
+    stored: Vec<(usize, Vec<u8>)>,
+    /// Bytes that have room, whether or not they are written.
+    allocated: usize,
+}
+
+impl File {
+    /// Stores bytes through a mapping.
+    fn store(&mut self, at: usize, bytes: &[u8]) {
+        self.current[at..at + bytes.len()].copy_from_slice(bytes);
+        self.stored.push((at, bytes.to_vec()));
+    }
+
+    /// The system has written each page of the mappings back at some time, or never; it may have been interrupted in the
+    /// middle of a page.
+    fn write_back(&mut self, random: &mut SmallRng) {
+        let stored = std::mem::take(&mut self.stored);
+        let mut times = BTreeMap::new();
+        let is_whole = random.random_bool(0.1);
+        for (index, (at, bytes)) in stored.iter().enumerate() {
+            let (mut at, mut bytes) = (*at, &bytes[..]);
+            while !bytes.is_empty() {
+                let (piece, rest) = bytes.split_at(bytes.len().min(PAGE - at % PAGE));
+                let time = times.entry(at / PAGE).or_insert_with(|| {
+                    let any = random.random_range(0..=stored.len());
+                    if is_whole || random.random_bool(0.3) {
+                        stored.len()
+                    } else {
+                        any
+                    }
+                });
+                let kept = match index.cmp(time) {
+                    Ordering::Less => piece.len(),
+                    Ordering::Equal => random.random_range(0..=piece.len()),
+                    Ordering::Greater => 0,
+                };
+                if self.durable.len() >= at + kept {
+                    self.durable[at..at + kept].copy_from_slice(&piece[..kept]);
+                }
+                (at, bytes) = (at + piece.len(), rest);
+            }
+        }
+    }
 }
 
 /// What an operation does; also the first part of its trace.
@@ -57,9 +105,15 @@ pub enum Kind {
     Sync,
     Len,
     SetLen,
+    Rename,
+    Allocate,
+    Map,
+    /// A write to a mapping. No fault makes it fail, but a crash may come in its middle.
+    Store,
 }
 
 pub const EIO: i32 = 5;
+pub const EMFILE: i32 = 24;
 pub const ENOSPC: i32 = 28;
 
 /// Fails operations.
@@ -73,7 +127,7 @@ pub struct Fault {
     pub times: u64,
     /// Only reads and writes that touch this part of the file.
     pub place: Option<std::ops::Range<u64>>,
-    /// The error: `EIO` or `ENOSPC`.
+    /// The error: `EIO`, `ENOSPC` or `EMFILE`.
     pub code: i32,
 }
 
@@ -155,7 +209,8 @@ impl State {
             .iter()
             .filter(|(name, _)| name.starts_with(prefix));
         files
-            .map(|(_, file)| self.files[*file].current.len() as u64)
+            .map(|(_, file)| &self.files[*file])
+            .map(|file| file.current.len().max(file.allocated) as u64)
             .sum()
     }
 }
@@ -236,7 +291,7 @@ impl SimDisk {
         SimDisk(Arc::new(Mutex::new(state)))
     }
 
-    /// The disk after a crash of the process: all that was written can be read, and is as durable as before.
+    /// The disk after a crash of the process: all that was written or stored can be read, and is as durable as before.
     pub fn after_kill(&self) -> SimDisk {
         self.copy()
     }
@@ -254,7 +309,11 @@ impl SimDisk {
                 names.insert(name, *file);
             }
         }
+        // A file that was renamed has one of its names.
+        let mut seen = std::collections::BTreeSet::new();
+        names.retain(|_, file| seen.insert(*file));
         for file in &mut state.files {
+            file.write_back(random);
             let mut changes = std::mem::take(&mut file.unsynced);
             changes.extend(file.last.take());
             if random.random_bool(0.5) {
@@ -298,7 +357,6 @@ fn tear(random: &mut SmallRng, offset: u64, data: &[u8], bytes: &mut Vec<u8>) {
 
 struct SimFile {
     disk: SimDisk,
-    name: String,
     index: usize,
 }
 
@@ -308,13 +366,15 @@ impl Disk for SimDisk {
         let ticked = state.tick(Kind::Open, name, 0..0);
         if !state.names.contains_key(name) {
             let index = state.files.len();
-            state.files.push(File::default());
+            state.files.push(File {
+                name: name.to_owned(),
+                ..File::default()
+            });
             state.names.insert(name.to_owned(), index);
         }
         ticked?;
         Ok(Arc::new(SimFile {
             disk: self.clone(),
-            name: name.to_owned(),
             index: state.names[name],
         }))
     }
@@ -341,9 +401,78 @@ impl Disk for SimDisk {
         state.durable_names = state.names.clone();
         Ok(())
     }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.lock();
+        let ticked = state.tick(Kind::Rename, from, 0..0);
+        if ticked.is_err() && state.crash_at != Some(state.operations) {
+            return ticked;
+        }
+        let file = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.names.insert(to.to_owned(), file);
+        state.files[file].name = to.to_owned();
+        ticked
+    }
+
+    fn map(&self, name: &str, offset: u64, bytes: usize) -> io::Result<Box<dyn SharedMap>> {
+        let mut state = self.lock();
+        state.tick(Kind::Map, name, offset..offset + bytes as u64)?;
+        let index = *state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        let offset = offset as usize;
+        let content = state.files[index].current.get(offset..offset + bytes);
+        Ok(Box::new(SimMap {
+            bytes: content.ok_or(io::ErrorKind::InvalidInput)?.to_vec(),
+            disk: self.clone(),
+            name: name.to_owned(),
+            index,
+            offset,
+        }))
+    }
+}
+
+/// A mapping of a simulated file. What is stored after the crash is not there.
+struct SimMap {
+    disk: SimDisk,
+    name: String,
+    index: usize,
+    offset: usize,
+    bytes: Vec<u8>,
+}
+
+impl SharedMap for SimMap {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        self.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
+        let mut state = self.disk.lock();
+        let at = self.offset + offset;
+        let range = at as u64..(at + bytes.len()) as u64;
+        let ticked = state.tick(Kind::Store, &self.name, range);
+        state.trace = xxh3_64_with_seed(bytes, state.trace);
+        let mut stored = bytes;
+        if ticked.is_err() {
+            if state.crash_at != Some(state.operations) {
+                return;
+            }
+            // The process is killed in the middle of the copy.
+            let part = state.random().random_range(0..=bytes.len());
+            stored = &bytes[..part];
+        }
+        state.files[self.index].store(at, stored);
+    }
 }
 
 impl SimFile {
+    fn name(&self, state: &State) -> String {
+        state.files[self.index].name.clone()
+    }
+
+    fn tick(&self, state: &mut State, kind: Kind, range: std::ops::Range<u64>) -> io::Result<()> {
+        state.tick(kind, &self.name(state), range)
+    }
+
     /// Makes a change, of which the operation that a crash or a fault hits may leave a part.
     fn change(&self, state: &mut State, change: Change, ticked: io::Result<()>) -> io::Result<()> {
         let is_last = state.crash_at == Some(state.operations);
@@ -362,7 +491,7 @@ impl DiskFile for SimFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let mut state = self.disk.lock();
         let end = offset + buffer.len() as u64;
-        state.tick(Kind::Read, &self.name, offset..end)?;
+        self.tick(&mut state, Kind::Read, offset..end)?;
         let bytes = state.files[self.index]
             .current
             .get(offset as usize..end as usize);
@@ -373,11 +502,12 @@ impl DiskFile for SimFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut state = self.disk.lock();
         let end = offset + bytes.len() as u64;
-        let mut ticked = state.tick(Kind::Write, &self.name, offset..end);
+        let mut ticked = self.tick(&mut state, Kind::Write, offset..end);
         state.trace = xxh3_64_with_seed(bytes, state.trace);
         let mut bytes = bytes.to_vec();
-        let len = state.files[self.index].current.len() as u64;
-        let fits = (len + state.room_for(&self.name).min(1 << 40)).max(offset) - offset;
+        let file = &state.files[self.index];
+        let len = file.current.len().max(file.allocated) as u64;
+        let fits = (len + state.room_for(&self.name(&state)).min(1 << 40)).max(offset) - offset;
         if ticked.is_ok() && (bytes.len() as u64) > fits {
             // A full disk may have taken a part.
             let part = state.random().random_range(0..=fits as usize);
@@ -397,12 +527,15 @@ impl DiskFile for SimFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.disk.lock();
-        let ticked = state.tick(Kind::Sync, &self.name, 0..0);
+        let ticked = self.tick(&mut state, Kind::Sync, 0..0);
         if ticked.is_err() && self.disk_crashed(&state) {
             return ticked;
         }
-        let changes = std::mem::take(&mut state.files[self.index].unsynced);
-        for change in changes {
+        let file = &mut state.files[self.index];
+        let changes = std::mem::take(&mut file.unsynced);
+        let stored = std::mem::take(&mut file.stored).into_iter();
+        let stored = stored.map(|(at, bytes)| Change::Write(at as u64, bytes));
+        for change in changes.into_iter().chain(stored) {
             // After a failed sync the system believes that all is written, but any of it may be lost.
             if ticked.is_ok() || state.random().random_bool(0.5) {
                 change.apply(&mut state.files[self.index].durable);
@@ -413,14 +546,30 @@ impl DiskFile for SimFile {
 
     fn len(&self) -> io::Result<u64> {
         let mut state = self.disk.lock();
-        state.tick(Kind::Len, &self.name, 0..0)?;
+        self.tick(&mut state, Kind::Len, 0..0)?;
         Ok(state.files[self.index].current.len() as u64)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         let mut state = self.disk.lock();
-        let ticked = state.tick(Kind::SetLen, &self.name, len..len);
+        let ticked = self.tick(&mut state, Kind::SetLen, len..len);
+        if ticked.is_ok() {
+            state.files[self.index].allocated = 0;
+        }
         self.change(&mut state, Change::SetLen(len), ticked)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        let mut state = self.disk.lock();
+        self.tick(&mut state, Kind::Allocate, 0..len)?;
+        let room = state.room_for(&self.name(&state));
+        let file = &mut state.files[self.index];
+        let held = file.current.len().max(file.allocated) as u64;
+        if len.saturating_sub(held) > room {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        file.allocated = file.allocated.max(len as usize);
+        Ok(())
     }
 }
 

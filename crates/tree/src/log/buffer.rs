@@ -1,0 +1,359 @@
+//! The log's buffers: two halves of a mapped file, which survive when the process is killed. FORMAT.md describes it.
+//!
+//! Committers fill one half while the log thread writes the other one to a segment. A half holds frames as a group does,
+//! from its start on, and an entry for each of them, from its end on. An entry tells where its frame is in the log, and has
+//! a checksum over all of this, so the order in which the bytes reach the file does not matter.
+//!
+//! The checksum is seeded with an epoch. Every time the log is opened begins a new one, before anything is
+//! appended: a crash of the machine may shorten the log, and then frames of an earlier epoch could fit its end.
+
+use std::collections::HashMap;
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::group::FRAME_HEADER_BYTES;
+use crate::bytes::{Reader, Writer};
+use crate::disk::{Disk, DiskFile, SharedMap};
+use crate::operation::numbers_of;
+use crate::{Error, Result};
+
+/// The name of the file.
+pub(super) const BUFFER_FILE: &str = "log-buffer.frond";
+
+/// The header is the first page of the file. It is not part of a mapping: it is written and synced once per epoch.
+const HEADER_PAGE: usize = 4096;
+const HEADER_BYTES: usize = 32;
+const MAGIC: &[u8; 8] = b"FRONDLOG";
+const LAYOUT: u32 = 1;
+/// Size of an entry in bytes.
+const ENTRY_BYTES: usize = 48;
+/// The sizes of a half in bytes that are possible.
+const HALF_BYTES: std::ops::RangeInclusive<usize> = 4096..=64 << 20;
+/// How much is written at once when the file is made.
+const ZEROS: usize = 1 << 20;
+
+/// The header of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Header {
+    half_bytes: usize,
+    epoch: u64,
+}
+
+impl Header {
+    fn encode(self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES);
+        bytes.extend_from_slice(MAGIC);
+        bytes.put_u32(LAYOUT);
+        bytes.put_u32(self.half_bytes as u32);
+        bytes.put_u64(self.epoch);
+        bytes.put_u64(xxh3_64(&bytes));
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Header> {
+        let (fields, checksum) = bytes.get(..HEADER_BYTES)?.split_at(HEADER_BYTES - 8);
+        if xxh3_64(fields) != Reader(checksum).u64()? || !fields.starts_with(MAGIC) {
+            return None;
+        }
+        let mut reader = Reader(fields.get(MAGIC.len()..)?);
+        let is_known = reader.u32()? == LAYOUT;
+        let half_bytes = reader.u32()? as usize;
+        let epoch = reader.u64()?;
+        let is_possible = is_known && HALF_BYTES.contains(&half_bytes);
+        is_possible.then_some(Header { half_bytes, epoch })
+    }
+}
+
+/// What is known of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    position: u64,
+    /// Number of its first operation.
+    sequence: u64,
+    /// Checksum of the payload of the frame before it, or 0 if this is the first frame of the epoch. It binds
+    /// the frame to the log that it continues.
+    previous: u64,
+    /// Checksum of the payload.
+    hash: u64,
+    /// Where the frame begins in the half.
+    offset: u32,
+    /// Length of the payload.
+    len: u32,
+}
+
+impl Entry {
+    fn encode(&self, epoch: u64) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        let (checksum, fields) = bytes.split_at_mut(8);
+        let numbers = [self.position, self.sequence, self.previous, self.hash];
+        let (longs, shorts) = fields.split_at_mut(32);
+        for (place, number) in longs.chunks_exact_mut(8).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        for (place, number) in shorts.chunks_exact_mut(4).zip([self.offset, self.len]) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        checksum.copy_from_slice(&xxh3_64_with_seed(fields, epoch).to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8], epoch: u64) -> Option<Entry> {
+        let mut reader = Reader(bytes);
+        let checksum = reader.u64()?;
+        if xxh3_64_with_seed(reader.0, epoch) != checksum {
+            return None;
+        }
+        Some(Entry {
+            position: reader.u64()?,
+            sequence: reader.u64()?,
+            previous: reader.u64()?,
+            hash: reader.u64()?,
+            offset: reader.u32()?,
+            len: reader.u32()?,
+        })
+    }
+}
+
+/// One of the two buffers.
+pub(super) struct Buffer {
+    map: Box<dyn SharedMap>,
+    epoch: u64,
+    /// Bytes of frames, and how many there are.
+    bytes: usize,
+    frames: usize,
+    /// Position of the first frame, and number of its first operation.
+    pub(super) position: u64,
+    pub(super) sequence: u64,
+}
+
+impl Buffer {
+    pub(super) fn is_empty(&self) -> bool {
+        self.frames == 0
+    }
+
+    /// Bytes of the frames.
+    pub(super) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Number of the frames.
+    pub(super) fn count(&self) -> usize {
+        self.frames
+    }
+
+    /// The frames, as a group has them.
+    pub(super) fn frames(&self) -> &[u8] {
+        &self.map.bytes()[..self.bytes]
+    }
+
+    /// Whether there is room for a frame.
+    pub(super) fn has_room(&self, payload: &[u8]) -> bool {
+        let entries = (self.frames + 1) * ENTRY_BYTES;
+        self.bytes + FRAME_HEADER_BYTES + payload.len() + entries <= self.map.bytes().len()
+    }
+
+    /// Whether there would be room for a frame if this were empty.
+    pub(super) fn could_hold(&self, payload: &[u8]) -> bool {
+        FRAME_HEADER_BYTES + payload.len() + ENTRY_BYTES <= self.map.bytes().len()
+    }
+
+    /// Adds a frame, for which there must be room. Returns its size.
+    pub(super) fn push(&mut self, payload: &[u8], frame: Place) -> usize {
+        let Place {
+            position,
+            sequence,
+            previous,
+            hash,
+        } = frame;
+        if self.is_empty() {
+            (self.position, self.sequence) = (position, sequence);
+        }
+        let entry = Entry {
+            position,
+            sequence,
+            previous,
+            hash,
+            offset: self.bytes as u32,
+            len: payload.len() as u32,
+        };
+        self.map.write(self.bytes, &entry.len.to_le_bytes());
+        self.map.write(self.bytes + FRAME_HEADER_BYTES, payload);
+        self.frames += 1;
+        let at = self.map.bytes().len() - self.frames * ENTRY_BYTES;
+        self.map.write(at, &entry.encode(self.epoch));
+        let len = FRAME_HEADER_BYTES + payload.len();
+        self.bytes += len;
+        len
+    }
+
+    /// Forgets the frames: they are in a segment.
+    pub(super) fn clear(&mut self) {
+        (self.bytes, self.frames) = (0, 0);
+    }
+}
+
+/// Where a frame is in the log, and the checksums of its payload and of the one before.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) position: u64,
+    pub(super) sequence: u64,
+    pub(super) previous: u64,
+    pub(super) hash: u64,
+}
+
+/// Makes or reuses the file, begins a new epoch, and maps both halves. What the last epoch left is in the segments.
+/// If that fails there is no such file any more; the inner error tells why.
+pub(super) fn open(disk: &dyn Disk, half_bytes: usize) -> Result<Result<[Buffer; 2]>> {
+    let opened = begin_epoch(disk, half_bytes);
+    if opened.is_err() {
+        // A log that goes on without the file must not meet its old frames later.
+        let context = || Error::io(format!("removing {BUFFER_FILE}"));
+        let names = disk.list().map_err(context())?;
+        if names.iter().any(|name| name == BUFFER_FILE) {
+            disk.remove(BUFFER_FILE).map_err(context())?;
+            disk.sync_directory().map_err(context())?;
+        }
+    }
+    Ok(opened)
+}
+
+fn begin_epoch(disk: &dyn Disk, half_bytes: usize) -> Result<[Buffer; 2]> {
+    let context = || Error::io(format!("mapping {BUFFER_FILE}"));
+    let size = (HEADER_PAGE + 2 * half_bytes) as u64;
+    let open = || disk.open(BUFFER_FILE, false);
+    let mut file = open().map_err(context())?;
+    let old = read_header(&*file).map_err(context())?;
+    let len = file.len().map_err(context())?;
+    if len != size || old.is_none_or(|old| old.half_bytes != half_bytes) {
+        if len > 0 {
+            // Without a valid header the epochs of its frames are unknown, so none of them may stay.
+            disk.remove(BUFFER_FILE).map_err(context())?;
+            file = open().map_err(context())?;
+        }
+        make(disk, &*file, size).map_err(context())?;
+    }
+    let epoch = old.map_or(0, |old| old.epoch) + 1;
+    let header = Header { half_bytes, epoch }.encode();
+    file.write_at(&header, 0).map_err(context())?;
+    file.sync().map_err(context())?;
+    let half = |index: usize| {
+        let offset = (HEADER_PAGE + index * half_bytes) as u64;
+        let map = disk.map(BUFFER_FILE, offset, half_bytes);
+        Ok(Buffer {
+            map: map.map_err(context())?,
+            epoch,
+            bytes: 0,
+            frames: 0,
+            position: 0,
+            sequence: 0,
+        })
+    };
+    Ok([half(0)?, half(1)?])
+}
+
+/// Fills a new file with zeros and makes it durable, so that its blocks are allocated: a mapping cannot report that the
+/// disk is full.
+fn make(disk: &dyn Disk, file: &dyn DiskFile, size: u64) -> std::io::Result<()> {
+    let zeros = vec![0; ZEROS.min(size as usize)];
+    let mut at = 0;
+    while at < size {
+        let part = (size - at).min(zeros.len() as u64);
+        file.write_at(&zeros[..part as usize], at)?;
+        at += part;
+    }
+    file.sync()?;
+    disk.sync_directory()
+}
+
+fn read_header(file: &dyn DiskFile) -> std::io::Result<Option<Header>> {
+    if file.len()? < HEADER_BYTES as u64 {
+        return Ok(None);
+    }
+    let mut bytes = [0; HEADER_BYTES];
+    file.read_at(&mut bytes, 0)?;
+    Ok(Header::decode(&bytes))
+}
+
+/// What a replay finds in the file.
+#[derive(Default)]
+pub(super) struct Found {
+    /// Both halves.
+    bytes: Vec<u8>,
+    /// The complete frames by their positions, and where their payloads are in `bytes`. Within an epoch there is
+    /// one frame for a position.
+    frames: HashMap<u64, (Entry, std::ops::Range<usize>)>,
+}
+
+impl Found {
+    /// Reads the file, if there is one.
+    pub(super) fn read(disk: &dyn Disk) -> Result<Found> {
+        let context = || Error::io(format!("reading {BUFFER_FILE}"));
+        let names = disk.list().map_err(context())?;
+        if !names.iter().any(|name| name == BUFFER_FILE) {
+            return Ok(Found::default());
+        }
+        let file = disk.open(BUFFER_FILE, false).map_err(context())?;
+        let Some(header) = read_header(&*file).map_err(context())? else {
+            return Ok(Found::default());
+        };
+        let size = 2 * header.half_bytes;
+        if file.len().map_err(context())? < (HEADER_PAGE + size) as u64 {
+            return Ok(Found::default());
+        }
+        let mut bytes = vec![0; size];
+        file.read_at(&mut bytes, HEADER_PAGE as u64)
+            .map_err(context())?;
+        let mut frames = HashMap::new();
+        for (index, half) in bytes.chunks_exact(header.half_bytes).enumerate() {
+            for entry in half.rchunks_exact(ENTRY_BYTES) {
+                // The first entry that is not complete ends what this half has.
+                let Some(entry) = Entry::decode(entry, header.epoch) else {
+                    break;
+                };
+                let Some(payload) = payload(half, &entry) else {
+                    break;
+                };
+                let base = index * header.half_bytes;
+                let range = base + payload.start..base + payload.end;
+                frames.insert(entry.position, (entry, range));
+            }
+        }
+        Ok(Found { bytes, frames })
+    }
+
+    /// The frames that continue a log: position and number of the first operation, then the payload. `sequence` and
+    /// `last`, the checksum of the payload before, are compared if they are known.
+    pub(super) fn after(
+        &self,
+        mut position: u64,
+        mut sequence: Option<u64>,
+        mut last: Option<u64>,
+    ) -> Vec<(u64, u64, &[u8])> {
+        let mut found = Vec::new();
+        loop {
+            let next = self.frames.get(&position).filter(|(entry, _)| {
+                sequence.is_none_or(|sequence| sequence == entry.sequence)
+                    && last.is_none_or(|last| entry.previous == 0 || last == entry.previous)
+            });
+            let Some((entry, range)) = next else {
+                return found;
+            };
+            let payload = &self.bytes[range.clone()];
+            found.push((entry.position, entry.sequence, payload));
+            position += (FRAME_HEADER_BYTES + payload.len()) as u64;
+            sequence = Some(entry.sequence + numbers_of(payload));
+            last = Some(entry.hash);
+        }
+    }
+}
+
+/// Where the payload of a frame is in its half, if it is complete.
+fn payload(half: &[u8], entry: &Entry) -> Option<std::ops::Range<usize>> {
+    let start = entry.offset as usize;
+    let mut reader = Reader(half.get(start..)?);
+    if reader.u32()? != entry.len || xxh3_64(reader.bytes(entry.len as usize)?) != entry.hash {
+        return None;
+    }
+    let start = start + FRAME_HEADER_BYTES;
+    Some(start..start + entry.len as usize)
+}

@@ -1,0 +1,252 @@
+//! The state of an open log, and the work on it: of the log thread, or of committers where there is none.
+
+use parking_lot::{Condvar, Mutex};
+
+use super::buffer::Buffer;
+use super::group::FRAME_HEADER_BYTES;
+use super::segment::{Failure, SegmentWriter};
+use crate::fail_stop::{FailStop, step};
+use crate::{Error, Result};
+
+/// What the handle of a log and its thread share. Who takes both locks takes the writer's first.
+pub(super) struct Shared {
+    writer: Mutex<SegmentWriter>,
+    pub(super) state: Mutex<State>,
+    /// Wakes the log thread.
+    pub(super) work: Condvar,
+    /// Wakes committers that wait for space in the buffer or for a sync.
+    pub(super) progress: Condvar,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    /// The buffer that takes frames, and the other one: it is free, or could not be written, or neither while it is
+    /// written. There are none where files cannot be mapped.
+    pub(super) filling: Option<Buffer>,
+    free: Option<Buffer>,
+    unwritten: Option<Buffer>,
+    /// Position after the last frame.
+    pub(super) end: u64,
+    /// Checksum of its payload; 0 before the first frame.
+    pub(super) last: u64,
+    /// Everything before this position is durable.
+    pub(super) durable: u64,
+    /// A committer waits until this position is durable.
+    pub(super) wanted: u64,
+    /// Segments before this position can be deleted, and those before the second one have been.
+    pub(super) keep_from: u64,
+    kept_from: u64,
+    /// Whether to start a new segment, so that the current one can be deleted when it is not needed any more.
+    pub(super) leave_segment: bool,
+    /// Why commits are refused for now.
+    pub(super) stall: Option<Stall>,
+    /// Whether something failed that is tried again after a pause, or at once.
+    pub(super) must_retry: bool,
+    pub(super) retry_now: bool,
+    failure: Option<String>,
+    pub(super) stop: bool,
+}
+
+/// Why commits are refused for now.
+#[derive(Clone)]
+pub(super) struct Stall {
+    /// Whether the log can be written still: the disk is full, but the reserve is not used up.
+    pub(super) can_write: bool,
+    disk_full: bool,
+    reason: String,
+}
+
+impl Stall {
+    pub(super) fn of(error: &Error, can_write: bool) -> Stall {
+        Stall {
+            can_write,
+            disk_full: error.is_disk_full(),
+            reason: error.to_string(),
+        }
+    }
+
+    /// The effect of a reserve that could not be made. For want of a file handle the log goes on: the current segment has
+    /// one, and there is time until the next.
+    pub(super) fn of_reserve(error: &Error) -> Option<Stall> {
+        error.is_disk_full().then(|| Stall::of(error, true))
+    }
+
+    pub(super) fn error(&self) -> Error {
+        Error::Stalled {
+            disk_full: self.disk_full,
+            reason: self.reason.clone(),
+        }
+    }
+}
+
+impl State {
+    pub(super) fn check(&self) -> Result<()> {
+        match &self.failure {
+            Some(failure) => Err(Error::Closed(format!("the log failed: {failure}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the log thread has work that does not need the log to be writable.
+    pub(super) fn must_work(&self) -> bool {
+        self.stop || self.retry_now || self.keep_from > self.kept_from
+    }
+
+    /// Whether it has other work.
+    pub(super) fn has_work(&self, write_bytes: usize) -> bool {
+        let gathered = self.filling.as_ref().map_or(0, Buffer::len);
+        self.wanted > self.durable || gathered >= write_bytes || self.leave_segment
+    }
+}
+
+impl Shared {
+    pub(super) fn new(
+        end: u64,
+        writer: SegmentWriter,
+        buffers: Option<[Buffer; 2]>,
+        stall: Option<Stall>,
+    ) -> Shared {
+        let (filling, free) = match buffers {
+            Some([filling, free]) => (Some(filling), Some(free)),
+            None => (None, None),
+        };
+        let state = State {
+            filling,
+            free,
+            end,
+            durable: end,
+            must_retry: stall.is_some() || !writer.has_reserve(),
+            stall,
+            ..State::default()
+        };
+        Shared {
+            writer: Mutex::new(writer),
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            progress: Condvar::new(),
+        }
+    }
+
+    /// Writes what the buffers have, syncs if it `must_sync`, deletes old segments, and makes the reserve.
+    pub(super) fn work(&self, must_sync: bool) -> Result<()> {
+        let mut writer = self.writer.lock();
+        let (keep_from, leave_segment) = {
+            let mut state = self.state.lock();
+            state.check()?;
+            state.retry_now = false;
+            (state.keep_from, state.leave_segment)
+        };
+        // The buffer that is written is in nobody's hands else, and a sync may have happened or not.
+        let guard = FailStop::begin("writing the log");
+        // First, because it makes room.
+        writer.delete_before(keep_from);
+        let result = self.write_buffers(&mut writer).and_then(|()| {
+            step("a group of the log is written");
+            if must_sync {
+                writer.sync()?;
+                step("the log is synced");
+            }
+            if leave_segment {
+                writer.leave_segment()?;
+            }
+            Ok(())
+        });
+        let reserved = match &result {
+            Ok(()) => writer.make_reserve(),
+            Err(_) => Ok(()),
+        };
+        let mut state = self.state.lock();
+        state.kept_from = keep_from;
+        state.leave_segment &= !leave_segment || result.is_err();
+        state.durable = writer.durable;
+        state.must_retry = result.is_err() || reserved.is_err();
+        state.stall = match (&result, &reserved) {
+            (Err(failure), _) => Some(Stall::of(failure.error(), false)),
+            (Ok(()), Err(error)) => Stall::of_reserve(error),
+            (Ok(()), Ok(())) => None,
+        };
+        if let Err(Failure::Final(error)) = &result {
+            state.failure = Some(error.to_string());
+        }
+        guard.finish();
+        self.progress.notify_all();
+        state.check()?;
+        match (&state.stall, result) {
+            (Some(stall), Err(_)) => Err(stall.error()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the frames that are in the buffers now.
+    fn write_buffers(&self, writer: &mut SegmentWriter) -> Result<(), Failure> {
+        let unwritten = self.state.lock().unwritten.take();
+        if let Some(buffer) = unwritten {
+            self.write_buffer(writer, buffer)?;
+        }
+        let mut state = self.state.lock();
+        if state.filling.as_ref().is_none_or(Buffer::is_empty) {
+            return Ok(());
+        }
+        let free = state.free.take();
+        let full = std::mem::replace(&mut state.filling, free);
+        // There is room again.
+        self.progress.notify_all();
+        drop(state);
+        full.map_or(Ok(()), |full| self.write_buffer(writer, full))
+    }
+
+    fn write_buffer(&self, writer: &mut SegmentWriter, mut buffer: Buffer) -> Result<(), Failure> {
+        let written = writer
+            .check_end(buffer.position)
+            .and_then(|()| writer.write(buffer.frames(), buffer.sequence));
+        let mut state = self.state.lock();
+        match written {
+            Ok(()) => {
+                buffer.clear();
+                state.free = Some(buffer);
+            }
+            Err(_) => state.unwritten = Some(buffer),
+        }
+        written
+    }
+
+    /// Appends a frame that no buffer can hold: it is in the segment when this returns, and so is everything before.
+    pub(super) fn append_to_segment(
+        &self,
+        (payload, sequence, hash): (&[u8], u64, u64),
+        may_use_reserve: bool,
+    ) -> Result<u64> {
+        let mut writer = self.writer.lock();
+        let position = {
+            let state = self.state.lock();
+            state.check()?;
+            state.end
+        };
+        let guard = FailStop::begin("writing the log");
+        let written = self
+            .write_buffers(&mut writer)
+            .and_then(|()| writer.check_end(position))
+            .and_then(|()| writer.write_frame(payload, sequence, may_use_reserve));
+        guard.finish();
+        let mut state = self.state.lock();
+        if let Err(failure) = written {
+            let can_write = !may_use_reserve && writer.has_reserve();
+            let stall = Stall::of(failure.error(), can_write);
+            let error = stall.error();
+            state.must_retry = true;
+            match failure {
+                Failure::Final(error) => state.failure = Some(error.to_string()),
+                Failure::Retryable(_) => state.stall = Some(stall),
+            }
+            self.progress.notify_all();
+            self.work.notify_one();
+            state.check()?;
+            return Err(error);
+        }
+        state.end += (FRAME_HEADER_BYTES + payload.len()) as u64;
+        state.last = hash;
+        // The log thread syncs it at the next interval.
+        self.work.notify_one();
+        Ok(state.end)
+    }
+}

@@ -1,0 +1,116 @@
+//! `kill -9` of a process that commits: everything that it acknowledged is there afterwards, without `Durability::Synced`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use frond_tree::{Durability, Options, Store, TreeId, TreeOptions, WriteSet};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+const TREE: TreeId = TreeId(1);
+const THREADS: u64 = 3;
+const ROUNDS: u64 = 20;
+/// Set for the process that is killed: the directory of its store, and the first number to commit.
+const DIRECTORY: &str = "FROND_KILL_DIRECTORY";
+const FIRST: &str = "FROND_KILL_FIRST";
+
+fn open(directory: &Path) -> Store {
+    let mut options = Options::new(directory);
+    options.cache_bytes = 16 << 20;
+    options.memtable_bytes = Some(1 << 20);
+    Store::open(options).unwrap()
+}
+
+/// The value of a number: mostly small, and now and then larger than the log's buffer.
+fn value(number: u64) -> Vec<u8> {
+    let len = match number % 97 {
+        0 => 1_500_000,
+        1..8 => 30_000,
+        _ => 10 + number as usize % 500,
+    };
+    let mut random = SmallRng::seed_from_u64(number);
+    (0..len).map(|_| random.random()).collect()
+}
+
+/// Commits numbers from several threads until it is killed, and reports each one that is acknowledged.
+fn commit_for_ever(directory: &Path, first: u64) {
+    let store = open(directory);
+    if !store.has_tree(TREE) {
+        let mut set = WriteSet::new();
+        set.create_tree(TREE, &TreeOptions::default());
+        store.commit(set, Durability::Logged).unwrap();
+    }
+    let next = AtomicU64::new(first);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let mut set = WriteSet::new();
+                    set.put(TREE, &number.to_be_bytes(), &value(number));
+                    store.commit(set, Durability::Logged).unwrap();
+                    let line = format!("acknowledged {number}\n");
+                    std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
+                }
+            });
+        }
+    });
+}
+
+/// Frames that the log thread had not written yet were lost: up to 100 ms of commits.
+#[test]
+fn kill_9_loses_nothing_that_was_acknowledged() {
+    if let (Ok(directory), Ok(first)) = (std::env::var(DIRECTORY), std::env::var(FIRST)) {
+        commit_for_ever(Path::new(&directory), first.parse().unwrap());
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut random = SmallRng::seed_from_u64(15);
+    let mut acknowledged: Vec<u64> = Vec::new();
+    for round in 0..ROUNDS {
+        let before = acknowledged.len();
+        // Numbers that were committed and not reported may be there; no number is committed twice.
+        let first = round * 1_000_000;
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "kill_9_loses_nothing_that_was_acknowledged"])
+            .arg("--nocapture")
+            .env(DIRECTORY, directory.path())
+            .env(FIRST, first.to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let number =
+            |line: String| -> Option<u64> { line.strip_prefix("acknowledged ")?.parse().ok() };
+        let mut next = || lines.next().map(|line| number(line.unwrap()));
+        while acknowledged.len() == before {
+            acknowledged.extend(next().expect("the process commits"));
+        }
+        let moment = Duration::from_micros(random.random_range(0..150_000));
+        // The pipe must not fill up, or the process would wait.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(moment);
+                child.kill().unwrap();
+                child.wait().unwrap();
+            });
+            while let Some(number) = next() {
+                acknowledged.extend(number);
+            }
+        });
+        let store = open(directory.path());
+        assert!(store.stats().log_is_mapped);
+        let snapshot = store.snapshot();
+        for number in &acknowledged {
+            let found = snapshot.get(TREE, &number.to_be_bytes()).unwrap();
+            assert!(found.is_some(), "{number} is lost in round {round}");
+            assert!(*number < first || *found.unwrap() == value(*number));
+        }
+    }
+    assert!(acknowledged.len() > 20 * ROUNDS as usize);
+}
