@@ -84,6 +84,8 @@ pub use compress::Compression;
 pub use cursor::Cursor;
 pub use damage::{Damage, DamagePlace, EventListener, NoListener};
 pub use error::{Error, Result};
+#[doc(hidden)]
+pub use fail_stop::simulate_fail_stops;
 pub use identity_hasher::IdentityHasher;
 pub use inspect::{Problem, ProblemKind, Progress};
 pub use merge::{Malformed, MergeOperator, NoMerge};

@@ -1,9 +1,11 @@
 //! A simulated disk in memory with faults. Its behaviour depends only on its calls and its seed.
 
+pub mod rot;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frond_tree::disk::{Disk, DiskFile, SharedMap};
 use rand::rngs::SmallRng;
@@ -145,6 +147,9 @@ struct State {
     /// Room for the files whose names start so, in bytes.
     room: Option<(&'static str, u64)>,
     random: Option<SmallRng>,
+    rot: rot::Rot,
+    /// Whether the crash came in the middle of a write to a mapping.
+    in_a_store: bool,
 }
 
 /// The simulated disk; clones are the same disk.
@@ -168,6 +173,7 @@ impl State {
         if self.crash_at.is_some_and(|at| self.operations >= at) {
             return Err(crashed());
         }
+        self.rot.check(kind, name, &range)?;
         for fault in &mut self.faults {
             let touches =
                 |place: &std::ops::Range<u64>| place.start < range.end && range.start < place.end;
@@ -224,7 +230,8 @@ impl SimDisk {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap()
+        // A panic that a test asked for does not leave the state half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Crashes after this many more operations.
@@ -236,6 +243,11 @@ impl SimDisk {
     pub fn has_crashed(&self) -> bool {
         let state = self.lock();
         state.crash_at.is_some_and(|at| state.operations >= at)
+    }
+
+    /// Whether the crash came in the middle of a write to a mapping.
+    pub fn is_in_a_store(&self) -> bool {
+        self.lock().in_a_store
     }
 
     pub fn operations(&self) -> u64 {
@@ -287,6 +299,8 @@ impl SimDisk {
         state.crash_at = None;
         state.faults.clear();
         state.room = None;
+        state.rot.end();
+        state.in_a_store = false;
         state.files.iter_mut().for_each(|file| file.last = None);
         SimDisk(Arc::new(Mutex::new(state)))
     }
@@ -339,6 +353,8 @@ impl SimDisk {
         state.names = names;
         (state.crash_at, state.room) = (None, None);
         state.faults.clear();
+        state.rot.end();
+        state.in_a_store = false;
         SimDisk(Arc::new(Mutex::new(state)))
     }
 }
@@ -457,6 +473,7 @@ impl SharedMap for SimMap {
                 return;
             }
             // The process is killed in the middle of the copy.
+            state.in_a_store = true;
             let part = state.random().random_range(0..=bytes.len());
             stored = &bytes[..part];
         }
