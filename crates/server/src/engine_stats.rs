@@ -1,9 +1,9 @@
 //! The engine's counters, for the section `frond` of `serverStatus`.
 
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use frond_bson::{DocBuf, Value, doc};
-use frond_store::{DamagePlace, DamagedBlock, EngineStats};
+use frond_store::{DamagePlace, DamagedBlock, DiskSpace, EngineStats};
 
 fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
@@ -30,6 +30,7 @@ pub fn to_doc(stats: &EngineStats) -> DocBuf {
             "bytes read": count(stats.read_bytes),
             "bytes written": count(stats.written_bytes),
         },
+        "disk space": disk_space(&stats.disk_space),
         "log": {"bytes written": count(stats.log_written_bytes)},
         "transactions": {
             "committed": count(stats.commits),
@@ -65,6 +66,24 @@ pub fn damage_to_doc(block: &DamagedBlock) -> DocBuf {
     doc.push("error", &damage.what);
     let found = found.map_or(0, |found| found.as_millis() as i64);
     doc.push("found", Value::DateTime(found));
+    doc
+}
+
+fn disk_space(space: &DiskSpace) -> DocBuf {
+    let mut doc = doc! {
+        "total bytes": count(space.total_bytes),
+        "available bytes": count(space.available_bytes),
+        "reserved bytes": count(space.reserve_bytes),
+        "bytes of the reserve file": count(space.held_bytes),
+        "low": space.low_since.is_some(),
+    };
+    if let Some(since) = space.low_since {
+        let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let millis = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        doc.push("low since", Value::DateTime(millis));
+    }
+    doc.push("times low", count(space.times_low));
+    doc.push("writes refused", count(space.refused));
     doc
 }
 

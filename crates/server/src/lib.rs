@@ -19,6 +19,7 @@ mod engine_stats;
 mod errors;
 mod exec;
 mod fail_points;
+mod file_handles;
 mod last_error;
 mod life;
 mod limits;

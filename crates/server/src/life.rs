@@ -12,6 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::background;
 use crate::commands::COMMANDS;
 use crate::exec::{panic_text, worker_threads};
+use crate::file_handles::HandleLimit;
 use crate::lock_file::LockFile;
 use crate::log::{Component, Log};
 use crate::memory::{default_cache_bytes, usable_bytes};
@@ -67,6 +68,7 @@ pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
             return ExitCode::from(exit::BAD_OPTIONS);
         }
     };
+    let handles = HandleLimit::raise();
     let log = match Log::open(&settings) {
         Ok(log) => Arc::new(log),
         Err(error) => {
@@ -89,6 +91,7 @@ pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let settings = limit_connections(settings, &handles, &log);
     let ended = runtime.block_on(serve(settings, log.clone()));
     runtime.shutdown_timeout(Duration::from_secs(1));
     match ended {
@@ -105,6 +108,34 @@ pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
             eprintln!("frond serve: {}", stop.message);
             ExitCode::from(stop.code)
         }
+    }
+}
+
+/// Limits the connections so that the server has the file handles that it needs.
+fn limit_connections(settings: Settings, handles: &HandleLimit, log: &Log) -> Settings {
+    log.info(
+        Component::Control,
+        9_100_001,
+        "initandlisten",
+        "Limit of open files",
+        &handles.to_doc(),
+    );
+    let connections_max = settings.connections_max.min(handles.connections_max());
+    if connections_max < settings.connections_max {
+        let attributes = doc! {
+            "maxConns": settings.connections_max as i64, "limit": connections_max as i64,
+        };
+        log.info(
+            Component::Network,
+            9_100_002,
+            "initandlisten",
+            "maxConns is more than the limit of open files allows; raise that limit (ulimit -n) for more connections",
+            &attributes,
+        );
+    }
+    Settings {
+        connections_max,
+        ..settings
     }
 }
 
@@ -140,6 +171,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
         background::resume_index_builds(&server).map_err(|error| FatalError::thread(&error))?;
     accept_all(&server, addresses, unix.as_mut()).map_err(|error| FatalError::address(&error))?;
     tokio::spawn(background::expire(server.clone()));
+    tokio::spawn(background::watch_disk_space(server.clone()));
     let ttl = background::TtlMonitor::start(&server).map_err(|error| FatalError::thread(&error))?;
     for ip in &ips {
         let address = std::net::SocketAddr::new(*ip, port).to_string();
@@ -205,6 +237,7 @@ fn open_store(settings: &Settings, log: &Arc<Log>) -> Result<DocumentStore, Fata
         journal: settings.journal,
         journal_commit_interval: settings.journal_commit_interval,
         listener: Arc::new(EngineEvents(log.clone())),
+        disk_reserve_bytes: settings.disk_reserve_bytes,
     };
     let temporary = settings.db_path.join("_tmp");
     let options = StoreOptions::with_temporary_files(temporary)

@@ -48,6 +48,7 @@ impl TestServer {
             journal: settings.journal,
             journal_commit_interval: settings.journal_commit_interval,
             listener: Arc::new(NoListener),
+            disk_reserve_bytes: settings.disk_reserve_bytes,
         };
         let options = StoreOptions::with_temporary_files(directory.path().join("_tmp"));
         let store = DocumentStore::open_directory(directory.path(), &storage, options).unwrap();

@@ -1,7 +1,6 @@
 //! The error of the store: what a client did wrong, or what the engine reports.
 
 use std::fmt;
-use std::io::ErrorKind;
 
 use frond_bson::Doc;
 use frond_error::{Error as CommandError, ErrorCode};
@@ -37,12 +36,7 @@ impl Error {
                 EngineError::TooLarge { .. } => ErrorCode::TransactionTooLargeForCache,
                 EngineError::Closed(_) => ErrorCode::InterruptedAtShutdown,
                 EngineError::InvalidOption(_) => ErrorCode::BadValue,
-                EngineError::Io { source, .. } if source.kind() == ErrorKind::StorageFull => {
-                    ErrorCode::OutOfDiskSpace
-                }
-                EngineError::Stalled {
-                    disk_full: true, ..
-                } => ErrorCode::OutOfDiskSpace,
+                error if error.is_disk_full() => ErrorCode::OutOfDiskSpace,
                 EngineError::Stalled { .. } => ErrorCode::ExceededTimeLimit,
                 EngineError::Internal(_)
                 | EngineError::Io { .. }
@@ -83,6 +77,11 @@ impl Error {
     /// Whether stored data is damaged or cannot be read.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self, Error::Engine(error) if error.is_damage())
+    }
+
+    /// Whether the disk is full.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        self.code() == ErrorCode::OutOfDiskSpace
     }
 
     /// Whether a unique index refused the document.
@@ -150,7 +149,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use std::error::Error as _;
-    use std::io;
+    use std::io::{self, ErrorKind};
 
     use super::*;
 

@@ -43,7 +43,8 @@ pub use exec::operator::Flow;
 pub use explain::{Purpose, Task, Verbosity};
 pub use find::{CountRequest, FindRequest};
 pub use keyspace::{
-    Damage, DamagePlace, Durability, Engine, EngineOptions, EngineStats, EventListener, NoListener,
+    Damage, DamagePlace, DiskSpace, Durability, Engine, EngineOptions, EngineStats, EventListener,
+    NoListener,
 };
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::catalog::Catalog;
 use crate::error::Result;
-use crate::keyspace::{Engine, EngineOptions, EngineStats, EventListener};
+use crate::keyspace::{DiskSpace, Engine, EngineOptions, EngineStats, EventListener};
 use crate::merge::merge_operator;
 use crate::options::NaturalOrder;
 use crate::queries::QuerySettings;
@@ -64,6 +64,8 @@ pub struct StorageOptions {
     pub journal_commit_interval: Duration,
     /// Is told about damaged blocks.
     pub listener: Arc<dyn EventListener>,
+    /// Bytes of the file system that are kept for deletes and drops; `None` takes a share of it.
+    pub disk_reserve_bytes: Option<u64>,
 }
 
 /// Collections of documents over an engine. A cheap handle: clones share everything.
@@ -117,6 +119,7 @@ impl DocumentStore {
             journal: storage.journal,
             journal_commit_interval: storage.journal_commit_interval,
             listener: storage.listener.clone(),
+            disk_reserve_bytes: storage.disk_reserve_bytes,
             ..EngineOptions::new(path)
         };
         DocumentStore::open_engine(engine, options)
@@ -130,6 +133,11 @@ impl DocumentStore {
     /// The engine's counters.
     pub fn engine_stats(&self) -> EngineStats {
         self.engine().stats()
+    }
+
+    /// The room of the file system that holds the files.
+    pub fn disk_space(&self) -> DiskSpace {
+        self.engine().disk_space()
     }
 
     /// Syncs the log, so that all acknowledged writes survive a crash.

@@ -7,11 +7,12 @@ use std::time::Duration;
 use crate::engine::Engine;
 use crate::error::PANICKED;
 use crate::idle_compaction::{IDLE_CHECK, IdleWatch};
+use crate::low_space::Considered;
 use crate::{Error, Result};
 
 /// The pause before a flush that failed is retried, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(2);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// Starts the threads of a store.
 pub(crate) fn start(engine: &Arc<Engine>) -> Result<()> {
@@ -26,7 +27,28 @@ pub(crate) fn start(engine: &Arc<Engine>) -> Result<()> {
         .spawn(move || run(&for_thread))
         .map_err(Error::io("starting the flusher thread"))?;
     *engine.flusher.thread.lock() = Some(thread);
+    if engine.disk_space.is_known() {
+        let for_thread = engine.clone();
+        let thread = std::thread::Builder::new()
+            .name("disk-space".to_owned())
+            .spawn(move || watch_space(&for_thread))
+            .map_err(Error::io("starting the thread that watches the disk"))?;
+        *engine.disk_space.thread.lock() = Some(thread);
+    }
     Ok(())
+}
+
+/// Measures the room of the file system, the more often the faster it may change.
+fn watch_space(engine: &Engine) {
+    let mut sequence = 0;
+    loop {
+        engine.check_space();
+        let before = std::mem::replace(&mut sequence, engine.publisher.visible());
+        let pause = engine.disk_space.pause(before != sequence);
+        if engine.disk_space.wait(pause) {
+            return;
+        }
+    }
 }
 
 fn run(engine: &Engine) {
@@ -34,19 +56,32 @@ fn run(engine: &Engine) {
     // A store that was just opened is compacted only after commits.
     let mut compacted = true;
     let mut pause: Option<Duration> = None;
+    let mut considered = Considered::default();
     loop {
+        let is_low = engine.disk_space.is_low();
         let signal = match pause {
             Some(pause) => engine.flusher.pause(pause),
-            None => engine.flusher.wait((!compacted).then_some(IDLE_CHECK)),
+            None => engine
+                .flusher
+                .wait((!compacted || is_low).then_some(IDLE_CHECK)),
         };
         if signal.stop {
             return;
         }
         // A panic interrupts only work that is not published yet, so it is a failure like others. Committers must not
         // wait for it.
-        let outcome = catch_unwind(AssertUnwindSafe(|| match signal.work || pause.is_some() {
-            true => engine.flush_all().map(|()| false),
-            false => engine.compact_when_idle(&mut watch),
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let has_work = signal.work || pause.is_some();
+            if engine.disk_space.is_low() {
+                if has_work || engine.could_make_space(considered) {
+                    considered = engine.make_space()?;
+                }
+                return Ok(false);
+            }
+            match has_work {
+                true => engine.flush_all().map(|()| false),
+                false => engine.compact_when_idle(&mut watch),
+            }
         }));
         let outcome = outcome.unwrap_or_else(|_| {
             let failed = Err(Error::Internal(PANICKED));

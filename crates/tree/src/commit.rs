@@ -1,7 +1,7 @@
 //! The commit path: conflict check, sequence numbers, log, memtable, publication.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::engine::{CommitState, Engine};
 use crate::fail_stop::{FailStop, step};
@@ -23,6 +23,8 @@ pub enum Durability {
 
 /// Sealed memtables that may wait before committers have to.
 const SEALED_MAX: usize = 2;
+/// How long a commit that frees space waits for a flush that failed and is retried.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// The buffers of this many write sets are kept for reuse.
 const SPARE_SETS_MAX: usize = 2;
 
@@ -51,9 +53,12 @@ impl Engine {
                 "a synced commit needs a journal, and this store has none".to_owned(),
             ));
         }
+        if !set.frees_space() {
+            self.check_room()?;
+        }
         let ops = set.len() as u64;
 
-        let mut state = self.make_room(set.memtable_bytes())?;
+        let mut state = self.make_room(set.memtable_bytes(), set.frees_space())?;
         // From here on the memtable counts a writer, soon there is a frame in the log, and then later commits wait for
         // this one's numbers to be published.
         let fail_stop = FailStop::begin("committing");
@@ -75,11 +80,12 @@ impl Engine {
         let last = first + ops.max(1) - 1;
         let version = self.version.load_full();
         let position = match self.log.get() {
-            Some(log) => match log.append(set.payload(), first, false) {
+            Some(log) => match log.append(set.payload(), first, set.frees_space()) {
                 Ok(position) => position,
                 Err(error) => {
                     version.active.cancel(set.memtable_bytes());
                     fail_stop.finish();
+                    self.note_if_full(&error);
                     return Err(error);
                 }
             },
@@ -152,19 +158,24 @@ impl Engine {
     }
 
     /// Takes the commit lock with `bytes` reserved in the active memtable. Seals a full memtable, and
-    /// waits while too many sealed ones are not flushed yet. Fails if they cannot be flushed for now.
+    /// waits while too many sealed ones are not flushed yet. Fails if they cannot be flushed for now; one more may
+    /// wait, and the failure comes later, for commits that free space.
     pub(crate) fn make_room(
         &self,
         bytes: usize,
+        frees_space: bool,
     ) -> Result<parking_lot::MutexGuard<'_, CommitState>> {
         let mut state = self.commit_lock.lock();
+        let sealed_max = SEALED_MAX + usize::from(frees_space);
+        let mut patience: Option<Instant> = None;
         loop {
             self.check_running()?;
             let version = self.version.load();
-            if version.active.reserve(bytes) {
+            let is_due = version.active.bytes() > self.disk_space.seal_bytes();
+            if !is_due && version.active.reserve(bytes) {
                 return Ok(state);
             }
-            let is_full = version.sealed.len() >= SEALED_MAX;
+            let is_full = version.sealed.len() >= sealed_max;
             drop(version);
             if !is_full {
                 self.seal(bytes);
@@ -184,9 +195,14 @@ impl Engine {
                 state = self.commit_lock.lock();
             } else if is_full {
                 if let Some(error) = self.flusher.stall() {
-                    return Err(error);
+                    let until = *patience.get_or_insert_with(|| Instant::now() + PATIENCE);
+                    if !frees_space || Instant::now() >= until {
+                        return Err(error);
+                    }
+                    self.flushed.wait_until(&mut state, until);
+                } else {
+                    self.flushed.wait(&mut state);
                 }
-                self.flushed.wait(&mut state);
             }
         }
     }

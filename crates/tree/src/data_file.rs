@@ -5,14 +5,13 @@
 //! length of the uncompressed payload (4), codec (1), three zeros, payload.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::disk::{ALIGNMENT, AlignedBuf, DiskFile};
-use crate::error::is_disk_full;
 use crate::fail_stop::{FailStop, step};
 use crate::space::{Extent, Space};
 use crate::{Compression, Error, Result, compress};
@@ -32,6 +31,9 @@ const SPARE_WRITE_BUFFERS_MAX: usize = 2;
 /// Larger buffers than this are not kept for the next read of a thread.
 const SPARE_BYTES_MAX: usize = 256 << 10;
 
+/// How many other extents are tried after one that cannot be written.
+const OTHER_EXTENTS: usize = 2;
+
 /// Smaller free ranges are not returned to the file system.
 const PUNCH_BYTES_MIN: u64 = 64 << 10;
 
@@ -49,6 +51,10 @@ pub(crate) struct DataFile {
     written_bytes: AtomicU64,
     /// Buffers for reuse: the system has to zero newly allocated memory each time.
     write_buffers: Mutex<Vec<AlignedBuf>>,
+    /// Extents that could not be written, kept so that nothing else is written there.
+    unwritable: Mutex<Vec<Arc<Extent>>>,
+    /// Whether the last hole could be punched.
+    can_punch: AtomicBool,
     /// Why no more writes are allowed.
     failure: OnceLock<String>,
 }
@@ -62,6 +68,8 @@ impl DataFile {
             read_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
             write_buffers: Mutex::default(),
+            unwritable: Mutex::default(),
+            can_punch: AtomicBool::new(true),
             failure: OnceLock::new(),
         }
     }
@@ -116,15 +124,38 @@ impl DataFile {
         Ok(())
     }
 
-    /// Writes aligned bytes. A write to a full disk may be retried; any other failure is permanent.
+    /// Writes blocks to a new extent. `seal` completes them for the offset that they get. An extent that cannot be
+    /// written is not handed out again if another one can.
+    pub(crate) fn write_new(
+        &self,
+        blocks: &mut [u8],
+        seal: impl Fn(&mut [u8], u64),
+    ) -> Result<Arc<Extent>> {
+        let mut failed = Vec::new();
+        loop {
+            let extent = self.space.allocate(blocks.len());
+            seal(blocks, extent.offset);
+            match self.write(&extent, blocks) {
+                Ok(()) => {
+                    self.unwritable.lock().append(&mut failed);
+                    return Ok(extent);
+                }
+                Err(error @ Error::Io { .. })
+                    if !error.is_disk_full() && failed.len() < OTHER_EXTENTS =>
+                {
+                    failed.push(extent);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Writes aligned bytes. The write may be retried, there or elsewhere.
     pub(crate) fn write_raw(&self, bytes: &AlignedBuf, offset: u64) -> Result<()> {
         self.check_writable()?;
         self.written_bytes
             .fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.file.write_at(bytes, offset).map_err(|error| {
-            if !is_disk_full(&error) {
-                let _ = self.failure.set(format!("writing {DATA_FILE}: {error}"));
-            }
             let context = format!("writing {} bytes of {DATA_FILE} at {offset}", bytes.len());
             Error::io(context)(error)
         })
@@ -164,19 +195,36 @@ impl DataFile {
     }
 
     /// Returns free space inside the file to the file system by punching holes. Failures only cost space, so they are
-    /// ignored.
+    /// no errors.
     pub(crate) fn punch_free(&self) {
         self.space.visit_free(PUNCH_BYTES_MIN, |offset, len| {
-            let _ = self.file.punch_hole(offset, len);
+            let punched = self.file.punch_hole(offset, len).is_ok();
+            self.can_punch.store(punched, Ordering::Relaxed);
         });
+    }
+
+    /// Whether free space inside the file returns to the file system, as far as is known.
+    pub(crate) fn can_punch(&self) -> bool {
+        self.can_punch.load(Ordering::Relaxed)
     }
 
     /// Truncates the file when at least an eighth of it (and 16 MiB) is unused at its end.
     pub(crate) fn cut(&self) -> Result<()> {
+        self.cut_from(|len| (len / 8).max(16 << 20))
+    }
+
+    /// Returns all that is free to the file system, also at the end of the file.
+    pub(crate) fn return_free(&self) -> Result<()> {
+        self.punch_free();
+        self.cut_from(|_| 1)
+    }
+
+    /// Truncates the file when at least so many bytes are unused at its end, depending on its length.
+    fn cut_from(&self, least: impl Fn(u64) -> u64) -> Result<()> {
         let len = self.len()?;
         // Others may allocate and write at any time, but not beyond `end` while it is held.
         self.space.with_end(|end| {
-            if len > end && len - end >= (len / 8).max(16 << 20) {
+            if len > end && len - end >= least(len) {
                 self.file
                     .set_len(end)
                     .map_err(Error::io(format!("truncating {DATA_FILE} to {end}")))?;

@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::checkpoint::Checkpointer;
 use crate::conflicts::RecentCommits;
+use crate::disk_space::SpaceWatch;
 use crate::fail_stop::{FailStop, step};
 use crate::flusher::Flusher;
 use crate::log::Log;
@@ -58,6 +59,7 @@ pub(crate) struct Engine {
     pub(crate) log: OnceLock<Log>,
     pub(crate) checkpointer: Mutex<Checkpointer>,
     pub(crate) flusher: Flusher,
+    pub(crate) disk_space: SpaceWatch,
     pub(crate) next_tree: AtomicU32,
     pub(crate) counters: Counters,
     pub(crate) failure: OnceLock<String>,
@@ -145,6 +147,7 @@ impl Engine {
         self.runs.cache.share();
         self.flusher.wake();
         guard.finish();
+        self.disk_space.measure_soon();
     }
 
     /// Applies the tree creations and drops of a write set whose last sequence number is `last`. The caller holds
@@ -219,7 +222,8 @@ impl Engine {
                 operator: self.options.merge.clone(),
             },
             fanout: self.options.fanout,
-            allowance: Cell::new(u64::MAX),
+            allowance: Cell::new(self.disk_space.spare_bytes()),
+            allowance_max: self.disk_space.spare_bytes(),
         }
     }
 }

@@ -126,7 +126,7 @@ impl Error {
     }
 
     /// Whether the error means that the disk is full.
-    pub(crate) fn is_disk_full(&self) -> bool {
+    pub fn is_disk_full(&self) -> bool {
         match self {
             Error::Io { source, .. } => is_disk_full(source),
             Error::Stalled { disk_full, .. } => *disk_full,
@@ -187,6 +187,14 @@ impl fmt::Display for Error {
                 write!(f, "a {what} of {bytes} bytes is over the limit of {limit}")
             }
             Error::InvalidOption(text) => f.write_str(text),
+            Error::Stalled {
+                disk_full: true,
+                reason,
+            } => write!(
+                f,
+                "the disk is full: {reason}. Free some of it, or delete data; writes are accepted again as soon as \
+                 there is room"
+            ),
             Error::Stalled { reason, .. } => {
                 write!(f, "the store takes no writes for now: {reason}")
             }

@@ -136,7 +136,7 @@ mod tests {
         set.create_tree(store.allocate_tree(), &TreeOptions::default());
         store.commit(set, Durability::Synced).unwrap();
         for number in 0..ACKNOWLEDGED {
-            store.commit(pair(number), Durability::Synced).unwrap();
+            store.commit(pair(number), Durability::Logged).unwrap();
         }
         choose(step);
         let mut last = pair(ACKNOWLEDGED);

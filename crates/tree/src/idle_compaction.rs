@@ -95,7 +95,7 @@ impl Engine {
         Ok(())
     }
 
-    fn pending_trees(&self) -> Vec<TreeId> {
+    pub(crate) fn pending_trees(&self) -> Vec<TreeId> {
         let trees = self.trees();
         let pages = trees.pages().iter().flat_map(|page| page.trees());
         let pending = pages.filter(|(_, tree)| !tree.loading && tree.root.has_pending());
@@ -129,7 +129,7 @@ impl Engine {
     }
 
     /// One flush in one tree; false if nothing is pending there.
-    fn compact_tree_once(&self, id: TreeId) -> Result<bool> {
+    pub(crate) fn compact_tree_once(&self, id: TreeId) -> Result<bool> {
         let _working = self.flusher.working.lock();
         let tree = self.trees().get(id).cloned();
         let Some(tree) = tree.filter(|tree| !tree.loading) else {

@@ -112,6 +112,9 @@ impl Engine {
 
     /// Stops the store after a permanent failure, and records a retryable one as a stall.
     pub(crate) fn note_outcome(&self, result: &Result<()>) {
+        if let Err(error) = result {
+            self.note_if_full(error);
+        }
         let stall = match result {
             Ok(()) => None,
             Err(error) if self.is_retryable(error) => Some(Stall {
@@ -232,7 +235,11 @@ impl Engine {
                 .flusher
                 .last_log_start
                 .swap(position.log_start, Ordering::Relaxed);
-            log.release_before(before);
+            // While the disk is nearly full, its room is worth more than this second chance.
+            log.release_before(match self.disk_space.is_low() {
+                true => position.log_start,
+                false => before,
+            });
         }
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(true)

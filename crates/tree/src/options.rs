@@ -78,6 +78,10 @@ pub struct Options {
     /// 16th commit; it is synced by [`crate::Durability::Synced`], [`crate::Store::flush_log`] and
     /// [`crate::Store::close`] only, not at an interval. For tests that need to be deterministic; slow otherwise.
     pub inline: bool,
+    /// Bytes of the file system that are kept for flushes, deletes and drops: when less is available, other commits get
+    /// [`Error::Stalled`]. `None` takes a twentieth of the file system, at least 16 MiB and at most 512 MiB, but not
+    /// more than an eighth of it; 0 keeps nothing. Has no effect on a disk that does not tell its room.
+    pub disk_reserve_bytes: Option<u64>,
     /// Resolves update messages.
     pub merge: Arc<dyn MergeOperator>,
     /// Is told about damaged blocks.
@@ -102,6 +106,7 @@ impl Options {
             fanout: 16,
             flush_threads: cores.clamp(1, 8),
             inline: false,
+            disk_reserve_bytes: None,
             merge: Arc::new(NoMerge),
             listener: Arc::new(NoListener),
         }

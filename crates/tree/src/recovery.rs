@@ -24,7 +24,11 @@ impl Engine {
             .sum();
         if !self.version.load().active.reserve(bytes) {
             self.seal_replayed(at);
-            self.flush_all()?;
+            match self.flush_all() {
+                // What was in memory before the restart can be there again until there is room.
+                Err(error) if error.is_disk_full() => {}
+                flushed => flushed?,
+            }
             // The new memtable has room for one frame of any size.
             let size = self.options.memtable_size().max(bytes + 4096);
             let version = self.version.load_full();
@@ -65,9 +69,11 @@ impl Engine {
     pub(crate) fn seal_replayed(&self, position: u64) {
         let version = self.version.load_full();
         let size = self.options.memtable_size();
+        let mut sealed = vec![version.active.clone()];
+        sealed.extend_from_slice(&version.sealed);
         self.version.store(Arc::new(Version {
             active: Arc::new(Memtable::new(size, position, &self.spare_blocks)),
-            sealed: vec![version.active.clone()],
+            sealed,
             ..Version::clone(&version)
         }));
     }

@@ -15,6 +15,7 @@ use crate::checkpoint;
 use crate::commit::Durability;
 use crate::damage::{Damage, DamageRegistry};
 use crate::data_file::{DATA_FILE, DataFile};
+use crate::disk_space::{DiskSpaceStats, SpaceWatch};
 use crate::engine::{CommitState, Counters, Engine};
 use crate::flusher::Flusher;
 use crate::log::{self, Log};
@@ -77,6 +78,8 @@ pub struct StoreStats {
     pub log_is_mapped: bool,
     /// Space in the data file.
     pub space: SpaceStats,
+    /// Space in the file system.
+    pub disk_space: DiskSpaceStats,
     /// Commits since the store was opened.
     pub commits: u64,
     /// Memtables flushed to the trees since the store was opened.
@@ -117,8 +120,11 @@ impl Store {
             trees: Arc::new(opened.trees),
             damage: runs.damage.clone(),
         };
+        let disk_space = SpaceWatch::new(&disk, options.disk_reserve_bytes, size);
+        disk_space.begin();
         let engine = Arc::new(Engine {
             runs,
+            disk_space,
             version: ArcSwap::from_pointee(version),
             spare_blocks,
             spare_sets: Mutex::default(),
@@ -145,7 +151,8 @@ impl Store {
                 true => options.memtable_size(),
                 false => options.memtable_size().max(1 << 20),
             };
-            let buffer_bytes = options.memtable_size();
+            let segment_bytes = engine.disk_space.log_file_bytes(segment_bytes);
+            let buffer_bytes = engine.disk_space.log_file_bytes(options.memtable_size());
             let log = Log::open(disk, end, interval, segment_bytes, buffer_bytes)?;
             let _ = engine.log.set(log);
         } else {
@@ -287,6 +294,7 @@ impl Store {
             log_written_bytes: engine.log.get().map_or(0, Log::written_bytes),
             log_is_mapped: engine.log.get().is_some_and(Log::is_mapped),
             space: engine.runs.data.space.stats(),
+            disk_space: engine.disk_space.stats(),
             commits: figure(&engine.counters.commits),
             memtables_flushed: figure(&engine.counters.memtables_flushed),
             checkpoints: figure(&engine.counters.checkpoints),
@@ -297,6 +305,11 @@ impl Store {
     /// a block fail; what is written meanwhile to its keys is kept above it. [`Store::verify`] finds all of them.
     pub fn damage(&self) -> Vec<Damage> {
         self.engine().runs.damage.list()
+    }
+
+    /// The room of the file system, as it was measured last.
+    pub fn disk_space(&self) -> DiskSpaceStats {
+        self.engine().disk_space.stats()
     }
 
     /// Makes everything durable and stops. Later commits fail; snapshots still work.
@@ -322,6 +335,7 @@ impl Engine {
         };
         self.fail("close was called".to_owned());
         self.flusher.stop();
+        self.disk_space.stop();
         match self.log.get() {
             Some(log) => {
                 let logged = log.close();

@@ -33,6 +33,7 @@ pub struct WriteSet {
     extra: Vec<u8>,
     snapshot: Option<Snapshot>,
     changes_trees: bool,
+    frees_space: bool,
     failure: Option<Error>,
 }
 
@@ -98,7 +99,18 @@ impl WriteSet {
         self.range_bytes = 0;
         self.trees.clear();
         self.changes_trees = false;
+        self.frees_space = false;
         self.failure = None;
+    }
+
+    /// Tells that the commit is to free space in the end, as deletes and drops do, or is needed for that. It is not
+    /// refused while the disk is nearly full, and may use the reserve.
+    pub fn set_frees_space(&mut self) {
+        self.frees_space = true;
+    }
+
+    pub(crate) fn frees_space(&self) -> bool {
+        self.frees_space
     }
 
     /// Sets the value of a key.

@@ -34,8 +34,11 @@ def acknowledged_writes_survive_kill_9(seed):
             client.crash.acked.create_index("tags")
         writers = []
         for crash in range(CRASHES):
+            # A kill loses nothing of those without j: true either.
+            concerns = [crashing.JOURNALED, crashing.BUFFERED] * 2
             now = [
-                crashing.Writer(server, "crash", f"c{crash}w{n}", source.random()) for n in range(4)
+                crashing.Writer(server, "crash", f"c{crash}w{n}", source.random(), concern=concern)
+                for n, concern in enumerate(concerns)
             ]
             for writer in now:
                 writer.start()

@@ -5,10 +5,12 @@ use std::thread::JoinHandle;
 
 use frond_store::OpContext;
 
+mod disk_space;
 mod expire;
 mod index_builds;
 mod ttl;
 
+pub use disk_space::watch_disk_space;
 pub use expire::expire;
 pub use index_builds::resume_index_builds;
 pub use ttl::Monitor as TtlMonitor;

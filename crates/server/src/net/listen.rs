@@ -12,6 +12,7 @@ use frond_bson::doc;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener};
 
 use crate::connection::Peer;
+use crate::file_handles::{SpareHandle, is_out_of_handles};
 use crate::log::Component;
 use crate::net::serve::serve;
 use crate::state::Server;
@@ -155,6 +156,7 @@ pub fn accept_all(
 
 async fn accept_tcp(server: Arc<Server>, listener: TcpListener) {
     let mut stop = server.stop_signal();
+    let spare = SpareHandle::new();
     loop {
         let accepted = tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
@@ -165,13 +167,14 @@ async fn accept_tcp(server: Arc<Server>, listener: TcpListener) {
                 prepare(&stream);
                 tokio::spawn(serve(server.clone(), stream, Peer::Tcp(address)));
             }
-            Err(error) => accept_failed(&server, &error).await,
+            Err(error) => accept_failed(&server, &error, &spare, || listener.accept()).await,
         }
     }
 }
 
 async fn accept_unix(server: Arc<Server>, listener: UnixListener) {
     let mut stop = server.stop_signal();
+    let spare = SpareHandle::new();
     loop {
         let accepted = tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
@@ -181,7 +184,7 @@ async fn accept_unix(server: Arc<Server>, listener: UnixListener) {
             Ok((stream, _)) => {
                 tokio::spawn(serve(server.clone(), stream, Peer::Unix));
             }
-            Err(error) => accept_failed(&server, &error).await,
+            Err(error) => accept_failed(&server, &error, &spare, || listener.accept()).await,
         }
     }
 }
@@ -193,8 +196,14 @@ fn prepare(stream: &TcpStream) {
     let _ = rustix::net::sockopt::set_tcp_keepidle(stream, KEEPALIVE);
 }
 
-/// Accepting fails, for example, when the process has too many open files; it may succeed again soon.
-async fn accept_failed(server: &Server, error: &io::Error) {
+/// Accepting fails, for example, when the process has too many open files; it may succeed again soon. Then the clients
+/// that wait are refused: the spare handle is used to accept and close their connections.
+async fn accept_failed<T, F: Future<Output = io::Result<T>>>(
+    server: &Server,
+    error: &io::Error,
+    spare: &SpareHandle,
+    accept: impl Fn() -> F,
+) {
     server.log.error(
         Component::Network,
         23022,
@@ -202,5 +211,14 @@ async fn accept_failed(server: &Server, error: &io::Error) {
         "Error accepting new connection",
         &doc! {"error": error.to_string()},
     );
+    if is_out_of_handles(error) {
+        spare.give_up();
+        // The end of the queue, or an error: another part of the server took the handle.
+        while let Ok(Ok(refused)) = tokio::time::timeout(Duration::from_millis(1), accept()).await {
+            drop(refused);
+            server.metrics.connections_rejected.add(1);
+        }
+        spare.take();
+    }
     tokio::time::sleep(Duration::from_millis(100)).await;
 }

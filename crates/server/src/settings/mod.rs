@@ -73,6 +73,8 @@ pub struct Settings {
     pub journal: bool,
     /// Time between syncs of the journal when no write waits for one.
     pub journal_commit_interval: Duration,
+    /// Bytes of the file system that only deletes and drops may use; none means a share of it.
+    pub disk_reserve_bytes: Option<u64>,
     /// The log file; none means standard output.
     pub log_path: Option<PathBuf>,
     /// Append to an existing log file instead of renaming it.
@@ -122,6 +124,7 @@ impl Default for Settings {
             cache_bytes: None,
             journal: true,
             journal_commit_interval: Duration::from_millis(100),
+            disk_reserve_bytes: None,
             log_path: None,
             log_append: false,
             log_rotate: LogRotate::Rename,

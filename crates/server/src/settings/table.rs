@@ -229,7 +229,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "net.maxIncomingConnections",
         aliases: &[],
         kind: Kind::Integer(5, 1_000_000),
-        help: "Maximum number of simultaneous connections (default 65536)",
+        help: "Maximum number of simultaneous connections (default 65536, or what the limit of open files allows)",
         apply: |s, v| integer(v).map(|n| s.connections_max = n),
     },
     Setting {
@@ -279,6 +279,18 @@ pub static SETTINGS: &[Setting] = &[
         kind: Kind::Integer(1, 500),
         help: "Milliseconds between syncs of the journal (default 100)",
         apply: |s, v| integer(v).map(|ms| s.journal_commit_interval = Duration::from_millis(ms)),
+    },
+    Setting {
+        flag: "diskReserveMB",
+        key: "storage.diskReserveMB",
+        aliases: &[],
+        kind: Kind::Integer(0, 1 << 20),
+        help: "Space in MiB that only deletes and drops may use (default 5% of the file system, 16 to 512)",
+        apply: |s, v| {
+            let mib: u64 = integer(v)?;
+            s.disk_reserve_bytes = Some(mib << 20);
+            Ok(())
+        },
     },
     Setting {
         flag: "",

@@ -315,6 +315,8 @@ impl Catalog {
                 continue;
             }
             let mut batch = WriteSet::new();
+            // A server must start on a full disk. The new trees are empty.
+            batch.set_frees_space();
             let mut all = collection.indexes.clone();
             for index in all.iter_mut().filter(|index| !index.ready) {
                 index.trees().for_each(|tree| batch.drop_tree(tree));

@@ -442,6 +442,7 @@ impl Catalog {
             return Ok(());
         }
         let mut batch = WriteSet::new();
+        batch.set_frees_space();
         for index in &gone {
             index.trees().for_each(|tree| batch.drop_tree(tree));
             persist::delete_index(&mut batch, &collection.uuid, index);
@@ -511,6 +512,7 @@ fn check_place(ns: &Namespace, settings: &CollectionOptions) -> Result<()> {
 
 /// Adds the removal of a collection to a write set.
 fn stage_drop(batch: &mut WriteSet, collection: &Collection) {
+    batch.set_frees_space();
     persist::delete_collection(batch, &collection.ns);
     persist::delete_counter(batch, &collection.uuid);
     collection.trees().for_each(|tree| batch.drop_tree(tree));

@@ -289,6 +289,8 @@ impl Catalog {
                 let stored = after.to_doc();
                 batch.put(collection.primary, &after.key(), stored.as_bytes());
                 change.add_document(stored.len_bytes());
+            } else {
+                batch.set_frees_space();
             }
             persist::change_counter(&mut batch, &collection.uuid, change);
             self.engine.commit(batch, Durability::Logged)?;

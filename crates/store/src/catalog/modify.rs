@@ -224,6 +224,7 @@ impl Catalog {
             && self.engine.has_tree(to.tree)
         {
             let mut undo = WriteSet::new();
+            undo.set_frees_space();
             undo.drop_tree(to.tree);
             self.engine.commit(undo, Durability::Logged)?;
         }

@@ -177,6 +177,8 @@ pub(super) fn load(engine: &Engine, hooks: &Arc<Hooks>, large: LargeDocuments) -
     let snapshot = engine.snapshot();
     let format = check_format(&snapshot)?;
     let mut upgrade = WriteSet::new();
+    // A server must start on a full disk.
+    upgrade.set_frees_space();
     let mut indexes = load_indexes(&snapshot)?;
     let mut view = View::empty();
     for (ns, entry) in scan(&snapshot, COLLECTION)? {

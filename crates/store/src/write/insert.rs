@@ -8,7 +8,7 @@ use super::staging::{Buffers, Staged, Staging, check_size, primary_key};
 use super::{Retry, WriteError};
 use crate::catalog::{Catalog, Collection};
 use crate::clock::next_timestamp;
-use crate::error::{Result, command};
+use crate::error::{Error, Result, command};
 use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability};
 use crate::namespace::Namespace;
 
@@ -34,6 +34,27 @@ pub struct InsertOutcome {
     pub errors: Vec<WriteError>,
 }
 
+impl InsertOutcome {
+    /// Notes that the disk is full for these documents: what was inserted before stays, and the client learns how much
+    /// that is. Any other error fails the operation.
+    fn refuse_rest(
+        &mut self,
+        error: Error,
+        rest: std::ops::Range<usize>,
+        ordered: bool,
+    ) -> Result<()> {
+        if !error.is_disk_full() {
+            return Err(error);
+        }
+        let tried = if ordered { 1 } else { rest.len() };
+        for index in rest.take(tried) {
+            let error = command(error.code(), error.message());
+            self.errors.push(WriteError { index, error });
+        }
+        Ok(())
+    }
+}
+
 /// The result of one commit.
 struct Chunk {
     /// Documents processed: the next commit begins with the one after them.
@@ -48,8 +69,8 @@ struct Chunk {
 /// there.
 ///
 /// # Errors
-/// Errors of single documents are in the outcome. The operation fails as a whole only for a bad
-/// name or a failure of the engine.
+/// Errors of single documents are in the outcome, and so is a full disk. The operation fails as a whole only for a bad
+/// name or another failure of the engine.
 pub fn insert(
     catalog: &Catalog,
     ns: &Namespace,
@@ -77,7 +98,10 @@ pub fn insert(
     let mut retry = Retry::default();
     let mut next = 0;
     while next < docs.len() {
-        catalog.ensure_collection(ns)?;
+        if let Err(error) = catalog.ensure_collection(ns) {
+            outcome.refuse_rest(error, next..docs.len(), options.ordered)?;
+            break;
+        }
         // After conflicts the commits get smaller, so that each meets fewer others.
         let limit = (COMMIT_DOCUMENTS_MAX >> retry.conflicts().saturating_mul(2).min(31)).max(1);
         let rest = docs.get(next..).unwrap_or_default();
@@ -87,8 +111,11 @@ pub fn insert(
             None => continue,
             Some(Ok(chunk)) => chunk,
             Some(Err(error)) => {
-                retry.after(error)?;
-                continue;
+                let Err(error) = retry.after(error) else {
+                    continue;
+                };
+                outcome.refuse_rest(error, next..docs.len(), options.ordered)?;
+                break;
             }
         };
         retry = Retry::default();
@@ -139,7 +166,7 @@ impl Inserter<'_> {
             match staged {
                 Ok(Staged::Done) => {}
                 Ok(Staged::NextCommit) => break,
-                Err(error) if matches!(error, crate::error::Error::Engine(_)) => return Err(error),
+                Err(error) if matches!(error, Error::Engine(_)) => return Err(error),
                 Err(error) => {
                     errors.push(WriteError {
                         index: first + offset,

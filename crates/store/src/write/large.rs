@@ -34,6 +34,7 @@ impl Staging<'_> {
         if self.generate(new, key.len(), Some(change))? == Staged::NextCommit {
             return Ok(Some(Staged::NextCommit));
         }
+        self.removes_only = false;
         let buffers = (&mut self.buffers.key, &mut self.buffers.value);
         self.counts.bytes += writer.update(&mut self.batch, key, update, buffers)?;
         for position in 0..self.collection.indexes.len() {

@@ -88,6 +88,8 @@ pub struct Staging<'a> {
     pub(super) warnings: Vec<DocBuf>,
     /// Of a capped collection: the lock that keeps out other inserts until the commit.
     insertion: Option<MutexGuard<'a, Insertion>>,
+    /// Whether nothing is staged but removals, which free space.
+    pub(super) removes_only: bool,
     /// The last of the oldest documents that this commit removes.
     removed_to: Vec<u8>,
 }
@@ -126,6 +128,7 @@ impl<'a> Staging<'a> {
             bypass_validation: false,
             warnings: Vec::new(),
             insertion: None,
+            removes_only: true,
             removed_to: Vec::new(),
         }
     }
@@ -420,6 +423,7 @@ impl<'a> Staging<'a> {
     }
 
     fn put_document(&mut self, key: &[u8], doc: &Doc, old: Option<&Parts>) -> Result<()> {
+        self.removes_only = false;
         let writer = self.collection.document_writer();
         writer.put(&mut self.batch, key, doc, old, &mut self.buffers.key)
     }
@@ -571,6 +575,9 @@ impl<'a> Staging<'a> {
         };
         if self.counts != Counts::default() {
             catalog::change_counter(&mut self.batch, &self.collection.uuid, self.counts);
+        }
+        if self.removes_only {
+            self.batch.set_frees_space();
         }
         self.engine.commit(self.batch, early)?;
         self.collection.count(self.counts);

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use chunk::Chunk;
 
 use crate::budget::Reservation;
+use crate::disk_space::SpaceWatch;
 use crate::engine::Engine;
 use crate::merger::{Direction, Merger, Source};
 use crate::range::RangeSet;
@@ -121,6 +122,7 @@ impl Sorted {
 /// The progress of a merge, and whether it was stopped.
 struct Progress<'a> {
     watcher: Watcher<'a>,
+    disk_space: &'a SpaceWatch,
     merged: AtomicU64,
     total: AtomicU64,
     stopped: AtomicBool,
@@ -195,8 +197,8 @@ impl BulkLoader {
     /// Adds an entry to the tree at index `place` of the list that the loader was created with.
     ///
     /// # Errors
-    /// [`Error::TooLarge`], [`Error::Duplicate`] if one is found this early, errors of the disk. The load cannot
-    /// continue after an error.
+    /// [`Error::TooLarge`], [`Error::Duplicate`] if one is found this early, [`Error::Stalled`] while the disk is nearly
+    /// full, errors of the disk. The load cannot continue after an error.
     pub fn add(&mut self, place: usize, key: &[u8], value: &[u8]) -> Result<()> {
         operation::check_sizes(key.len(), value.len())?;
         let Some(load) = self.loads.get_mut(place) else {
@@ -214,7 +216,12 @@ impl BulkLoader {
                 break;
             };
             let before = largest.chunk.bytes();
-            largest.write_chunk(&mut self.spare)?;
+            let engine = self.store.engine();
+            if engine.disk_space.is_low() {
+                return Err(engine.disk_space.refuse());
+            }
+            let written = largest.write_chunk(&mut self.spare);
+            written.inspect_err(|error| engine.note_if_full(error))?;
             let after = largest.chunk.bytes();
             self.used -= before - after;
             if after >= before {
@@ -229,7 +236,7 @@ impl BulkLoader {
     /// Returns false if the watcher stopped it; then the load cannot be finished.
     ///
     /// # Errors
-    /// [`Error::Duplicate`], errors of the disk.
+    /// [`Error::Duplicate`], [`Error::Stalled`] when the disk is nearly full, errors of the disk.
     pub fn merge(&mut self, watcher: Watcher<'_>) -> Result<bool> {
         self.broken = true;
         for load in &mut self.loads {
@@ -245,8 +252,10 @@ impl BulkLoader {
         let fan_in = self.memory.bytes / MERGE_BYTES / threads;
         let fan_in = fan_in.clamp(FAN_IN_MIN, FAN_IN_MAX);
         let total = self.loads.iter().map(|load| load.entries_to_merge(fan_in));
+        let engine = self.store.engine();
         let progress = Progress {
             watcher,
+            disk_space: &engine.disk_space,
             merged: AtomicU64::new(0),
             total: AtomicU64::new(total.sum()),
             stopped: AtomicBool::new(false),
@@ -269,7 +278,8 @@ impl BulkLoader {
                 result = result.and(worker.join().unwrap_or_else(defect));
             }
             result
-        })?;
+        })
+        .inspect_err(|error| engine.note_if_full(error))?;
         self.broken = progress.is_stopped();
         Ok(!self.broken)
     }
@@ -436,6 +446,9 @@ impl Load {
             }
             since_watched += 1;
             if since_watched == WATCH_ENTRIES {
+                if progress.disk_space.is_low() {
+                    return Err(progress.disk_space.refuse());
+                }
                 progress.add(std::mem::take(&mut since_watched));
                 if progress.is_stopped() {
                     break;

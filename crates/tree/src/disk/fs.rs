@@ -9,13 +9,15 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::FallocateFlags;
 
 use super::mapping::Mapping;
-use super::{Disk, DiskFile, SharedMap};
+use super::spare_handles::SpareHandles;
+use super::{Disk, DiskFile, DiskSpace, SharedMap};
 
 /// Files in a directory, with direct I/O where the file system has it.
 pub struct FsDisk {
     path: PathBuf,
     direct_io: bool,
     read_only: bool,
+    spare: SpareHandles,
     /// The open directory: syncing it needs no file handle then, when there are none left.
     directory: OnceLock<File>,
 }
@@ -27,6 +29,7 @@ impl FsDisk {
             path,
             direct_io,
             read_only: false,
+            spare: SpareHandles::new(),
             directory: OnceLock::new(),
         }
     }
@@ -37,13 +40,14 @@ impl FsDisk {
             path,
             direct_io: true,
             read_only: true,
+            spare: SpareHandles::new(),
             directory: OnceLock::new(),
         }
     }
 }
 
-impl Disk for FsDisk {
-    fn open(&self, name: &str, direct: bool) -> io::Result<Arc<dyn DiskFile>> {
+impl FsDisk {
+    fn open_once(&self, name: &str, direct: bool) -> io::Result<Arc<dyn DiskFile>> {
         let path = self.path.join(name);
         let mut options = OpenOptions::new();
         options.read(true);
@@ -63,7 +67,7 @@ impl Disk for FsDisk {
         Ok(Arc::new(FsFile(options.open(&path)?)))
     }
 
-    fn list(&self) -> io::Result<Vec<String>> {
+    fn list_once(&self) -> io::Result<Vec<String>> {
         if !self.read_only {
             std::fs::create_dir_all(&self.path)?;
         }
@@ -73,6 +77,20 @@ impl Disk for FsDisk {
                 names.push(name);
             }
         }
+        Ok(names)
+    }
+}
+
+impl Disk for FsDisk {
+    fn open(&self, name: &str, direct: bool) -> io::Result<Arc<dyn DiskFile>> {
+        let file = self.spare.open(|| self.open_once(name, direct))?;
+        self.spare.fill();
+        Ok(file)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let names = self.spare.open(|| self.list_once())?;
+        self.spare.fill();
         Ok(names)
     }
 
@@ -87,8 +105,17 @@ impl Disk for FsDisk {
         if let Some(directory) = self.directory.get() {
             return directory.sync_all();
         }
-        let directory = File::open(&self.path)?;
+        let directory = self.spare.open(|| File::open(&self.path))?;
         self.directory.get_or_init(|| directory).sync_all()
+    }
+
+    fn space(&self) -> io::Result<Option<DiskSpace>> {
+        let found = rustix::fs::statvfs(&self.path)?;
+        // Some virtual file systems do not tell their size.
+        Ok((found.f_blocks > 0).then(|| DiskSpace {
+            total: found.f_blocks.saturating_mul(found.f_frsize),
+            available: found.f_bavail.saturating_mul(found.f_frsize),
+        }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

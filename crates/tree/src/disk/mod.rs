@@ -4,6 +4,7 @@ mod aligned;
 mod fs;
 mod mapping;
 mod overlay;
+mod spare_handles;
 
 use std::io;
 use std::sync::Arc;
@@ -23,6 +24,10 @@ pub trait Disk: Send + Sync {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, deletions and new names durable.
     fn sync_directory(&self) -> io::Result<()>;
+    /// The room of the file system that holds the files; `None` if that is not known.
+    fn space(&self) -> io::Result<Option<DiskSpace>> {
+        Ok(None)
+    }
     /// Renames a file. A disk without this says [`io::ErrorKind::Unsupported`].
     fn rename(&self, _from: &str, _to: &str) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
@@ -42,6 +47,15 @@ pub trait SharedMap: Send {
     fn bytes(&self) -> &[u8];
     /// Changes the content.
     fn write(&mut self, offset: usize, bytes: &[u8]);
+}
+
+/// The size of a file system, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// All of it.
+    pub total: u64,
+    /// What this process may still use.
+    pub available: u64,
 }
 
 /// One file.
@@ -64,8 +78,9 @@ pub trait DiskFile: Send + Sync {
     fn allocate(&self, _len: u64) -> io::Result<()> {
         Ok(())
     }
-    /// Punches a hole: the bytes are not needed any more, and may read as zeros and take no space.
+    /// Punches a hole: the bytes are not needed any more, and may read as zeros and take no space. An error says that they
+    /// take it still.
     fn punch_hole(&self, _offset: u64, _len: u64) -> io::Result<()> {
-        Ok(())
+        Err(io::ErrorKind::Unsupported.into())
     }
 }

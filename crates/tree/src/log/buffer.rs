@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use super::group::FRAME_HEADER_BYTES;
 use crate::bytes::{Reader, Writer};
 use crate::disk::{Disk, DiskFile, SharedMap};
-use crate::operation::numbers_of;
+use crate::operation::{is_sound, numbers_of};
 use crate::{Error, Result};
 
 /// The name of the file.
@@ -255,7 +255,10 @@ fn begin_epoch(disk: &dyn Disk, half_bytes: usize) -> Result<[Buffer; 2]> {
 /// disk is full.
 fn make(disk: &dyn Disk, file: &dyn DiskFile, size: u64) -> std::io::Result<()> {
     let zeros = vec![0; ZEROS.min(size as usize)];
-    let mut at = 0;
+    // Where files cannot be mapped, the rest would be written in vain.
+    file.write_at(&zeros[..HEADER_PAGE], 0)?;
+    drop(disk.map(BUFFER_FILE, 0, HEADER_PAGE)?);
+    let mut at = HEADER_PAGE as u64;
     while at < size {
         let part = (size - at).min(zeros.len() as u64);
         file.write_at(&zeros[..part as usize], at)?;
@@ -323,12 +326,15 @@ impl Found {
 
     /// The frames that continue a log: position and number of the first operation, then the payload. `sequence` and
     /// `last`, the checksum of the payload before, are compared if they are known.
+    ///
+    /// # Errors
+    /// If a complete frame cannot be decoded.
     pub(super) fn after(
         &self,
         mut position: u64,
         mut sequence: Option<u64>,
         mut last: Option<u64>,
-    ) -> Vec<(u64, u64, &[u8])> {
+    ) -> Result<Vec<(u64, u64, &[u8])>> {
         let mut found = Vec::new();
         loop {
             let next = self.frames.get(&position).filter(|(entry, _)| {
@@ -336,9 +342,16 @@ impl Found {
                     && last.is_none_or(|last| entry.previous == 0 || last == entry.previous)
             });
             let Some((entry, range)) = next else {
-                return found;
+                return Ok(found);
             };
             let payload = &self.bytes[range.clone()];
+            if !is_sound(payload) {
+                return Err(Error::Corrupt {
+                    file: BUFFER_FILE.to_owned(),
+                    offset: (HEADER_PAGE + range.start) as u64,
+                    what: "a frame of the log is malformed",
+                });
+            }
             found.push((entry.position, entry.sequence, payload));
             position += (FRAME_HEADER_BYTES + payload.len()) as u64;
             sequence = Some(entry.sequence + numbers_of(payload));

@@ -9,6 +9,8 @@ mod group;
 mod replay;
 mod segment;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -252,7 +254,6 @@ impl Log {
     }
 
     /// Tells the log that there may be room or file handles again: it writes at once what it could not write before.
-    #[allow(dead_code, reason = "nothing frees space for the log yet")]
     pub(crate) fn retry_now(&self) {
         self.shared.state.lock().retry_now = true;
         self.after_request();

@@ -45,9 +45,7 @@ impl NodeWriter<'_> {
     pub(crate) fn write_block(&self, payload: &[u8]) -> Result<StoredNode> {
         let mut block = Vec::new();
         push_block(&mut block, Compression::Lz4, payload);
-        let extent = self.store.data.space.allocate(block.len());
-        seal_block(&mut block, extent.offset);
-        self.store.data.write(&extent, &block)?;
+        let extent = self.store.data.write_new(&mut block, seal_block)?;
         Ok(StoredNode {
             extent,
             len: block.len() as u32,

@@ -32,6 +32,8 @@ pub(crate) struct Builder {
     pub(crate) fanout: usize,
     /// About how many bytes flushes may still read and write before they are deferred.
     pub(crate) allowance: Cell<u64>,
+    /// An upper limit of it: less while the disk is nearly full.
+    pub(crate) allowance_max: u64,
 }
 
 impl Builder {
@@ -59,7 +61,8 @@ impl Builder {
         bytes: u64,
     ) -> Result<Subtree> {
         let besides = u64::from(self.options.node_bytes) * ALLOWANCE_NODES;
-        self.allowance.set(bytes * ALLOWANCE + besides);
+        let allowance = bytes * ALLOWANCE + besides;
+        self.allowance.set(allowance.min(self.allowance_max));
         let (tree, resolver) = (self.resolver.tree, self.resolver.clone());
         let Some(mut source) = MemSource::of_sealed(memtable, tree, resolver) else {
             return Ok(root.clone());

@@ -148,13 +148,18 @@ impl RunWriter {
         );
         self.starts.push(filter_at);
 
-        let extent = self.store.data.space.allocate(self.blocks.len());
-        let mut end = self.blocks.len();
-        for start in self.starts.drain(..).rev() {
-            seal_block(&mut self.blocks[start..end], extent.offset + start as u64);
-            end = start;
-        }
-        self.store.data.write(&extent, &self.blocks)?;
+        let starts = &self.starts;
+        let extent = self
+            .store
+            .data
+            .write_new(&mut self.blocks, |blocks, offset| {
+                let mut end = blocks.len();
+                for start in starts.iter().rev() {
+                    seal_block(&mut blocks[*start..end], offset + *start as u64);
+                    end = *start;
+                }
+            })?;
+        self.starts.clear();
         let info = RunInfo {
             index_at: index_at as u32,
             index_len: (filter_at - index_at) as u32,

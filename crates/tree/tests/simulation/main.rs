@@ -9,6 +9,7 @@
 
 mod defects;
 mod flips;
+mod full_disk;
 mod log;
 mod model;
 #[allow(dead_code, reason = "each test uses a part of it")]

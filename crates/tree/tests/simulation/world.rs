@@ -498,6 +498,8 @@ impl World {
     /// The fault ends, and the store recovers without a restart.
     pub fn recover(&mut self, store: &Store) {
         self.disk.clear_faults();
+        self.disk.refuse_writes(None);
+        self.unwritable = None;
         for _ in 0..20 {
             let mut outcome = self.commit(store);
             // The flusher retries after a pause of two seconds at most.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use frond_tree::disk::{Disk, DiskFile, SharedMap};
+use frond_tree::disk::{Disk, DiskFile, DiskSpace, SharedMap};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -146,6 +146,8 @@ struct State {
     faults: Vec<Fault>,
     /// Room for the files whose names start so, in bytes.
     room: Option<(&'static str, u64)>,
+    /// The size of the disk in bytes, if it tells it.
+    capacity: Option<u64>,
     random: Option<SmallRng>,
     rot: rot::Rot,
     /// Whether the crash came in the middle of a write to a mapping.
@@ -200,12 +202,14 @@ impl State {
 
     /// How much longer a file may grow.
     fn room_for(&self, name: &str) -> u64 {
-        match self.room {
+        let filled = match self.room {
             Some((prefix, room)) if name.starts_with(prefix) => {
                 room.saturating_sub(self.used(prefix))
             }
             _ => u64::MAX,
-        }
+        };
+        let capacity = self.capacity.unwrap_or(u64::MAX);
+        filled.min(capacity.saturating_sub(self.used("")))
     }
 
     /// Bytes in the files whose names start so.
@@ -274,6 +278,11 @@ impl SimDisk {
         let mut state = self.lock();
         let used = state.used(prefix);
         state.room = Some((prefix, used + left));
+    }
+
+    /// Gives the disk a size, which it tells.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.lock().capacity = Some(bytes);
     }
 
     /// Names and lengths of the files.
@@ -416,6 +425,14 @@ impl Disk for SimDisk {
         state.tick(Kind::SyncDirectory, "", 0..0)?;
         state.durable_names = state.names.clone();
         Ok(())
+    }
+
+    fn space(&self) -> io::Result<Option<DiskSpace>> {
+        let state = self.lock();
+        Ok(state.capacity.map(|total| DiskSpace {
+            total,
+            available: state.room_for(""),
+        }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

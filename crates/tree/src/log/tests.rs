@@ -1,0 +1,218 @@
+//! The log on a disk that is full for a while.
+
+use std::cell::Cell;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{Log, replay};
+use crate::disk::{Disk, DiskFile, FsDisk, SharedMap};
+use crate::{Error, Result, TreeId, WriteSet, operation};
+
+/// A disk that has no room for anything new while it is full.
+struct FillingDisk {
+    below: FsDisk,
+    is_full: Arc<AtomicBool>,
+}
+
+struct FillingFile {
+    below: Arc<dyn DiskFile>,
+    is_full: Arc<AtomicBool>,
+    allocated: AtomicU64,
+}
+
+impl Disk for FillingDisk {
+    fn open(&self, name: &str, direct: bool) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(FillingFile {
+            below: self.below.open(name, direct)?,
+            is_full: Arc::clone(&self.is_full),
+            allocated: AtomicU64::new(0),
+        }))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.below.list()
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.below.remove(name)
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.below.sync_directory()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.below.rename(from, to)
+    }
+
+    fn map(&self, name: &str, offset: u64, bytes: usize) -> io::Result<Box<dyn SharedMap>> {
+        self.below.map(name, offset, bytes)
+    }
+}
+
+impl FillingFile {
+    fn check_room(&self, end: u64) -> io::Result<()> {
+        let held = self
+            .below
+            .len()?
+            .max(self.allocated.load(Ordering::Relaxed));
+        match end > held && self.is_full.load(Ordering::Relaxed) {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl DiskFile for FillingFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.below.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.check_room(offset + bytes.len() as u64)?;
+        self.below.write_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.below.sync()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.below.len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.allocated.store(0, Ordering::Relaxed);
+        self.below.set_len(len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.check_room(len)?;
+        self.below.allocate(len)?;
+        self.allocated.fetch_max(len, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// A payload that does not shrink.
+fn payload(number: u64) -> Vec<u8> {
+    let noise = (0..2000u64).flat_map(|word| {
+        let word = xxhash_rust::xxh3::xxh3_64_with_seed(&word.to_le_bytes(), number);
+        word.to_le_bytes()
+    });
+    let mut set = WriteSet::new();
+    set.put(TreeId(1), b"key", &noise.collect::<Vec<u8>>());
+    set.payload().to_vec()
+}
+
+fn is_full(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Stalled {
+            disk_full: true,
+            ..
+        }
+    )
+}
+
+/// The numbers of the frames that a replay finds.
+fn replayed(disk: &Arc<dyn Disk>) -> Vec<u64> {
+    let mut found = Vec::new();
+    let end = replay(disk, 0, |_, sequence, bytes| {
+        assert_eq!(bytes, payload(sequence));
+        found.push(sequence);
+        Ok(sequence + operation::numbers_of(bytes))
+    });
+    end.unwrap();
+    found
+}
+
+#[test]
+fn the_reserve_takes_what_frees_space_on_a_full_disk() {
+    for interval in [None, Some(Duration::from_millis(20))] {
+        let directory = tempfile::tempdir().unwrap();
+        let full = Arc::new(AtomicBool::new(false));
+        let disk: Arc<dyn Disk> = Arc::new(FillingDisk {
+            below: FsDisk::new(directory.path().to_owned(), false),
+            is_full: Arc::clone(&full),
+        });
+        let log = Log::open(Arc::clone(&disk), 0, interval, 1 << 20, 64 << 10).unwrap();
+        let next = Cell::new(1);
+        let append = |may_use_reserve| -> Result<u64> {
+            let number = next.get();
+            let end = log.append(&payload(number), number, may_use_reserve)?;
+            next.set(number + 1);
+            Ok(end)
+        };
+        append(false).unwrap();
+        full.store(true, Ordering::Relaxed);
+        let error = loop {
+            // What was allocated for the current segment is used first.
+            if let Err(error) = append(false) {
+                break error;
+            }
+        };
+        assert!(is_full(&error), "{error}");
+        let mut reserved = 0;
+        let error = loop {
+            let durable = append(true).and_then(|end| log.wait_durable(end));
+            match durable {
+                Ok(()) => reserved += 1,
+                Err(error) => break error,
+            }
+            assert!(
+                is_full(&append(false).unwrap_err()),
+                "nothing else is taken"
+            );
+        };
+        // A mebibyte, of which what waited in the buffers has taken a part.
+        assert!(
+            is_full(&error) && (40..64).contains(&reserved),
+            "{reserved}: {error}"
+        );
+        let acknowledged = next.get();
+        assert!(is_full(&append(false).unwrap_err()));
+
+        full.store(false, Ordering::Relaxed);
+        log.retry_now();
+        let start = Instant::now();
+        while let Err(error) = append(false) {
+            assert!(is_full(&error), "{error}");
+            assert!(start.elapsed() < Duration::from_secs(5), "it never goes on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        log.close().unwrap();
+        assert_eq!(acknowledged + 1, next.get());
+        assert_eq!(replayed(&disk), (1..next.get()).collect::<Vec<u64>>());
+    }
+}
+
+/// A close is the last try. What it cannot write is in the buffer, and the next open takes it from there.
+#[test]
+fn a_log_that_is_closed_on_a_full_disk_loses_nothing() {
+    for interval in [None, Some(Duration::from_millis(20))] {
+        let directory = tempfile::tempdir().unwrap();
+        let full = Arc::new(AtomicBool::new(false));
+        let disk: Arc<dyn Disk> = Arc::new(FillingDisk {
+            below: FsDisk::new(directory.path().to_owned(), false),
+            is_full: Arc::clone(&full),
+        });
+        let log = Log::open(Arc::clone(&disk), 0, interval, 64 << 10, 64 << 10).unwrap();
+        full.store(true, Ordering::Relaxed);
+        let mut next = 1;
+        while log.append(&payload(next), next, true).is_ok() {
+            next += 1;
+        }
+        assert!(is_full(&log.close().unwrap_err()));
+        drop(log);
+        full.store(false, Ordering::Relaxed);
+        assert_eq!(replayed(&disk), (1..next).collect::<Vec<u64>>());
+        assert_eq!(
+            replayed(&disk),
+            (1..next).collect::<Vec<u64>>(),
+            "from the segments"
+        );
+    }
+}
