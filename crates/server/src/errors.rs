@@ -45,6 +45,12 @@ pub fn truncated(error: Error) -> Error {
     }
 }
 
+/// Whether a statement's error is one of the whole write command: the server cannot write for now. As in MongoDB, where
+/// this code is an interruption. Drivers retry only whole commands; statements that are done are not done again then.
+pub fn ends_command(code: ErrorCode) -> bool {
+    code == ErrorCode::ExceededTimeLimit
+}
+
 /// Bytes of the message and of the details.
 pub fn len_bytes(error: &Error) -> usize {
     let details = error.details();
@@ -60,11 +66,13 @@ pub fn write_error(reply: &mut DocBuf, error: &Error) {
     if let Some(details) = error.details() {
         reply.push_all(details);
     }
-    if error.code() == ErrorCode::WriteConflict {
-        reply.push_array("errorLabels", |labels| {
-            labels.push("TransientTransactionError")
-        });
-    }
+    let label = match error.code() {
+        ErrorCode::WriteConflict => "TransientTransactionError",
+        // Drivers heed it in retryable writes.
+        code if ends_command(code) => "RetryableWriteError",
+        _ => return,
+    };
+    reply.push_array("errorLabels", |labels| labels.push(label));
 }
 
 #[cfg(test)]
@@ -101,15 +109,18 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_may_be_retried() {
-        let mut reply = DocBuf::new();
-        write_error(&mut reply, &Error::new(ErrorCode::WriteConflict, "x"));
-        let labels = reply
-            .get_array("errorLabels")
-            .and_then(|labels| labels.get("0"));
-        assert_eq!(
-            labels.and_then(|label| label.as_str()),
-            Some("TransientTransactionError")
-        );
+    fn a_conflict_and_a_stall_may_be_retried() {
+        for (code, expected) in [
+            (ErrorCode::WriteConflict, Some("TransientTransactionError")),
+            (ErrorCode::ExceededTimeLimit, Some("RetryableWriteError")),
+            (ErrorCode::OutOfDiskSpace, None),
+        ] {
+            let mut reply = DocBuf::new();
+            write_error(&mut reply, &Error::new(code, "x"));
+            let labels = reply
+                .get_array("errorLabels")
+                .and_then(|labels| labels.get("0"));
+            assert_eq!(labels.and_then(|label| label.as_str()), expected);
+        }
     }
 }

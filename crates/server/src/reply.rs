@@ -108,6 +108,12 @@ impl WriteErrors {
         self.list.last().map(|(_, failure)| failure)
     }
 
+    /// The error of a statement that ends the whole command, if there is one.
+    pub fn of_command(&self) -> Option<&Error> {
+        let mut errors = self.list.iter().map(|(_, failure)| failure);
+        errors.find(|failure| errors::ends_command(failure.code()))
+    }
+
     /// All errors, by index.
     pub fn into_iter(self) -> impl Iterator<Item = (usize, Error)> {
         self.list.into_iter()
@@ -213,6 +219,16 @@ mod tests {
             let expected = doc! {"index": index as i32, "code": 11000, "errmsg": ""};
             assert_eq!(error.as_doc(), Some(&*expected));
         }
+    }
+
+    #[test]
+    fn a_server_that_cannot_write_for_now_fails_the_whole_command() {
+        let mut errors = WriteErrors::default();
+        errors.push(0, Error::new(ErrorCode::DuplicateKey, "E11000"));
+        assert!(errors.of_command().is_none());
+        errors.push(1, Error::new(ErrorCode::ExceededTimeLimit, "full"));
+        errors.push(2, Error::new(ErrorCode::DuplicateKey, "E11000"));
+        assert_eq!(errors.of_command().unwrap().message(), "full");
     }
 
     #[test]

@@ -23,7 +23,8 @@ impl Error {
     /// The code for the reply. Failures of the engine have codes too: `WriteConflict` (112) for a
     /// conflict that outlasted the retries, `DataCorruptionDetected` (301), `BadValue` (2) for an
     /// option, `TransactionTooLargeForCache` (388), `InterruptedAtShutdown` (11600), `OutOfDiskSpace`
-    /// (14031); `InternalError` (1) for the others.
+    /// (14031), `ExceededTimeLimit` (262) for a write that cannot proceed for now, which drivers retry;
+    /// `InternalError` (1) for the others.
     pub fn code(&self) -> ErrorCode {
         match self {
             Error::Command(error) => error.code(),
@@ -36,8 +37,8 @@ impl Error {
                 EngineError::Closed(_) => ErrorCode::InterruptedAtShutdown,
                 EngineError::InvalidOption(_) => ErrorCode::BadValue,
                 error if error.is_disk_full() => ErrorCode::OutOfDiskSpace,
-                EngineError::Stalled { .. }
-                | EngineError::Internal(_)
+                EngineError::Stalled { .. } => ErrorCode::ExceededTimeLimit,
+                EngineError::Internal(_)
                 | EngineError::Io { .. }
                 | EngineError::UnknownTree(_)
                 | EngineError::NotLoading(_)
@@ -151,6 +152,17 @@ mod tests {
     use std::io::{self, ErrorKind};
 
     use super::*;
+
+    #[test]
+    fn a_write_that_cannot_proceed_for_now_may_be_retried() {
+        let stalled = |disk_full| {
+            let reason = "reading 4096 bytes of data at 8192: Input/output error".to_owned();
+            Error::from(EngineError::Stalled { disk_full, reason })
+        };
+        assert_eq!(stalled(false).code(), ErrorCode::ExceededTimeLimit);
+        assert!(stalled(false).message().contains("Input/output error"));
+        assert_eq!(stalled(true).code(), ErrorCode::OutOfDiskSpace);
+    }
 
     #[test]
     fn the_error_of_the_engine_is_the_source() {

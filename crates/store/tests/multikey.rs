@@ -6,7 +6,8 @@ mod common;
 use common::{Fixture, ns};
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_store::{
-    CountRequest, DeleteRequest, Durability, FindRequest, OpContext, UpdateRequest, Verbosity,
+    CountRequest, DeleteRequest, Durability, FindRequest, IndexSelector, OpContext, UpdateRequest,
+    Verbosity,
 };
 
 fn ids(found: &[DocBuf]) -> Vec<i64> {
@@ -391,4 +392,31 @@ fn an_older_store_opens_and_gives_correct_results_at_once() {
     );
     assert_eq!(both(&f, &filter, "i"), (vec![1, 2, 3], vec![1, 2, 3]));
     assert_eq!(f.store.verify(&c).unwrap().errors, Vec::<String>::new());
+}
+
+#[test]
+fn unreadable_multikey_paths_cost_plans_but_no_results() {
+    let f = Fixture::new();
+    let c = ns("db.c");
+    let index = doc! {"key": {"a.b": 1}, "name": "i"};
+    f.store.create_indexes(&c, &[&index]).unwrap();
+    f.insert(&c, &[doc! {"_id": 1, "a": {"b": [1, 9]}}]);
+    let verified = |f: &Fixture| f.store.verify(&c).unwrap().errors;
+    assert!(verified(&f).is_empty());
+
+    common::overwrite_multikey(&f.store, b"?");
+    let f = f.reopen();
+    let filter = doc! {"a.b": {"$gt": 2, "$lt": 5}};
+    let (by_index, by_scan) = both(&f, &filter, "i");
+    assert_eq!((by_index, by_scan), (vec![1], vec![1]));
+    let errors = verified(&f);
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(errors[0].contains("the multikey paths of index 'i' cannot be read"));
+    assert!(errors[0].contains("create it again"));
+
+    let all = f.store.drop_indexes(&c, &IndexSelector::All).unwrap();
+    assert_eq!(all, 2);
+    f.store.create_indexes(&c, &[&index]).unwrap();
+    let f = f.reopen();
+    assert!(verified(&f).is_empty());
 }

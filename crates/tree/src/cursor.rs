@@ -167,7 +167,7 @@ impl Cursor {
                 }
                 Kind::Delete => self.merger.skip(&self.key)?,
                 Kind::Merge => {
-                    let (kind, value) = self.merger.fold(&self.key, &self.resolver, true)?;
+                    let (kind, value) = self.merger.fold(&self.key, &self.resolver)?;
                     self.merger.skip(&self.key)?;
                     if kind == Kind::Put {
                         self.folded = Some(value);

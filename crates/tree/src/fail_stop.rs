@@ -5,7 +5,20 @@
 //! nobody knows whether it succeeded. A panic in such a step would leave the store in that state, so it ends the process:
 //! what is on disk is consistent at any moment, and the next start recovers from there.
 
+use std::cell::Cell;
 use std::process::abort;
+
+thread_local! {
+    /// What a simulation does in place of ending the process.
+    static SIMULATED: Cell<Option<fn(&'static str)>> = const { Cell::new(None) };
+}
+
+/// For simulations, which take the end of the process for one of their crashes: calls `handler` in place of ending the
+/// process, on this thread. The store must not be used or dropped afterwards.
+#[doc(hidden)]
+pub fn simulate_fail_stops(handler: Option<fn(&'static str)>) {
+    SIMULATED.set(handler);
+}
 
 /// A step that must not be left halfway. It is over with [`FailStop::finish`]; a drop before that, by a panic or by an
 /// early return that forgot it, ends the process.
@@ -31,6 +44,9 @@ impl FailStop {
 impl Drop for FailStop {
     #[cold]
     fn drop(&mut self) {
+        if let Some(handler) = SIMULATED.get() {
+            return handler(self.doing);
+        }
         eprintln!(
             "fatal: an internal error interrupted the storage engine while it was {}. The process ends here, because \
              its state in memory can no longer be trusted. Nothing that was acknowledged is lost: the store \
@@ -120,7 +136,7 @@ mod tests {
         set.create_tree(store.allocate_tree(), &TreeOptions::default());
         store.commit(set, Durability::Synced).unwrap();
         for number in 0..ACKNOWLEDGED {
-            store.commit(pair(number), Durability::Synced).unwrap();
+            store.commit(pair(number), Durability::Logged).unwrap();
         }
         choose(step);
         let mut last = pair(ACKNOWLEDGED);

@@ -96,6 +96,8 @@ pub use cursor::Cursor;
 pub use damage::{Damage, DamagePlace, EventListener, NoListener};
 pub use disk_space::DiskSpaceStats;
 pub use error::{Error, Result};
+#[doc(hidden)]
+pub use fail_stop::simulate_fail_stops;
 pub use identity_hasher::IdentityHasher;
 pub use inspect::{Problem, ProblemKind, Progress};
 pub use merge::{Malformed, MergeOperator, NoMerge};

@@ -220,14 +220,17 @@ impl Fold {
     }
 
     /// As [`Fold::finish`], for a flush into a buffer, which must not stop for ever at a malformed message: that one then
-    /// stands for all of them, so that readers of the key get the error until a put or a delete replaces it.
+    /// stands for all of them, so that readers of the key get the error until a put or a delete replaces it. `note` gets it
+    /// now.
     pub(crate) fn finish_in_buffer(
         self,
         resolver: &Resolver,
         key: &[u8],
+        note: impl FnOnce(&Error),
     ) -> Result<(Kind, Vec<u8>)> {
         self.into_one(resolver, key).or_else(|damage| {
             let error = damage.error(resolver, key);
+            note(&error);
             damage.culprit.ok_or(error)
         })
     }
@@ -454,7 +457,10 @@ mod tests {
                 }
                 fold
             };
-            let kept = gathered().finish_in_buffer(&resolver, b"key").unwrap();
+            let mut noted = 0;
+            let kept = gathered().finish_in_buffer(&resolver, b"key", |_| noted += 1);
+            let kept = kept.unwrap();
+            assert_eq!(noted, 1);
             assert!(kept == (kind, culprit.to_vec()));
             for failed in [
                 gathered().finish(&resolver, b"key"),

@@ -6,7 +6,7 @@ use crate::memtable::MemSource;
 use crate::merge::{Fold, Resolver};
 use crate::range::{Coverage, KeyRange, RangeSet};
 use crate::run::PartsCursor;
-use crate::{Kind, Result};
+use crate::{Error, Kind, Result};
 
 /// Steps through deleted keys before a source seeks to the end of the range that covers them.
 const STEPS_MAX: usize = 4;
@@ -299,19 +299,21 @@ impl Merger {
         self.clear > 0
     }
 
-    /// Folds the update messages of `key`, which is first, with older ones. At the bottom nothing is below them; otherwise
-    /// the result goes into a buffer. Afterwards the position may be at the key or after it.
-    pub(crate) fn fold(
+    /// Folds the update messages of `key`, which is first, with older ones; nothing is below them. Afterwards the position
+    /// may be at the key or after it.
+    pub(crate) fn fold(&mut self, key: &[u8], resolver: &Resolver) -> Result<(Kind, Vec<u8>)> {
+        self.gather(key, resolver)?.finish_at_bottom(resolver, key)
+    }
+
+    /// As [`Merger::fold`], but the result goes into a buffer. Messages that cannot be read are reported to `note`.
+    pub(crate) fn fold_for_buffer(
         &mut self,
         key: &[u8],
         resolver: &Resolver,
-        at_bottom: bool,
+        note: impl FnOnce(&Error),
     ) -> Result<(Kind, Vec<u8>)> {
-        let fold = self.gather(key, resolver)?;
-        match at_bottom {
-            true => fold.finish_at_bottom(resolver, key),
-            false => fold.finish_in_buffer(resolver, key),
-        }
+        self.gather(key, resolver)?
+            .finish_in_buffer(resolver, key, note)
     }
 
     fn gather(&mut self, key: &[u8], resolver: &Resolver) -> Result<Fold> {
@@ -416,7 +418,7 @@ mod tests {
         while let Some((key, kind, _)) = merger.peek() {
             let key = key.to_vec();
             let kind = match kind {
-                Kind::Merge => merger.fold(&key, &resolver(), false).unwrap().0,
+                Kind::Merge => merger.fold_for_buffer(&key, &resolver(), |_| {}).unwrap().0,
                 kind => kind,
             };
             merger.skip(&key).unwrap();
@@ -478,7 +480,7 @@ mod tests {
         let mut merger = Merger::new(vec![source], Direction::Forward).unwrap();
         for (key, expected) in [(b"a", Kind::Put), (b"c", Kind::Merge)] {
             assert_eq!(merger.peek_key(), Some(&key[..]));
-            let folded = merger.fold(key, &resolver(), false).unwrap();
+            let folded = merger.fold_for_buffer(key, &resolver(), |_| {}).unwrap();
             assert_eq!(folded, (expected, b"d".to_vec()));
             merger.skip(key).unwrap();
         }

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use frond_tree::{
-    Compression, Durability, Error, Malformed, MergeOperator, Options, Snapshot, Store, TreeId,
-    TreeOptions, WriteSet,
+    Compression, DamagePlace, Durability, Error, Malformed, MergeOperator, Options, Snapshot,
+    Store, TreeId, TreeOptions, WriteSet,
 };
 
 const TREE: TreeId = TreeId(1);
@@ -118,6 +118,8 @@ fn an_unreadable_update_message_is_damage_of_its_key_alone() {
     check(&store.snapshot());
     // Into the buffer of the root.
     store.checkpoint().unwrap();
+    let places: Vec<DamagePlace> = store.damage().into_iter().map(|one| one.place).collect();
+    assert_eq!(places, [DamagePlace::Key(key(1))]);
     check(&store.snapshot());
     merge(&store, 1, &[b"+d"]);
     check(&store.snapshot());
@@ -143,4 +145,38 @@ fn an_unreadable_update_message_is_damage_of_its_key_alone() {
         b"new+e"
     );
     check(&damaged);
+}
+
+#[test]
+fn an_unreadable_update_message_for_a_leaf_stops_no_flush() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(options(directory.path())).unwrap();
+    let mut set = WriteSet::new();
+    assert_eq!(store.allocate_tree(), TREE);
+    set.create_tree(TREE, &TreeOptions::default());
+    for number in 0..KEYS {
+        set.put(TREE, &key(number), b"value");
+    }
+    store.commit(set, Durability::Logged).unwrap();
+    store.checkpoint().unwrap();
+    assert_eq!(store.tree_stats(TREE).height, 1);
+    merge(&store, 2, &[b"+a", b"+b"]);
+    for deltas in [&[&b"?"[..]][..], &[b"+a", b"+b"], &[b"?"]] {
+        merge(&store, 1, deltas);
+        check(&store.snapshot());
+        store.checkpoint().unwrap();
+        check(&store.snapshot());
+        store.compact().unwrap();
+        check(&store.snapshot());
+    }
+    store.close().unwrap();
+    drop(store);
+    let store = Store::open(options(directory.path())).unwrap();
+    check(&store.snapshot());
+    let mut set = WriteSet::new();
+    set.delete(TREE, &key(1));
+    store.commit(set, Durability::Logged).unwrap();
+    store.compact().unwrap();
+    assert!(store.snapshot().get(TREE, &key(1)).unwrap().is_none());
+    assert!(store.snapshot().get(TREE, &key(3)).unwrap().is_some());
 }

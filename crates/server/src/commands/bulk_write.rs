@@ -84,7 +84,7 @@ impl Command for BulkWrite {
         let mut results = Results::new(errors_only);
         let mut at = 0;
         while let Some(operation) = operations.get(at) {
-            if ordered && results.errors > 0 {
+            if ordered && results.errors > 0 || results.of_command.is_some() {
                 break;
             }
             at += match operation {
@@ -135,6 +135,11 @@ impl Command for BulkWrite {
         cx.server.metrics.documents_deleted.add(results.deleted);
         if let Some(failure) = results.last_failure.take() {
             cx.state.last_error.failed(failure);
+        }
+        if let Some(failure) = results.of_command.take()
+            && !cx.write_concern.is_unacknowledged()
+        {
+            return Err(failure);
         }
         let counts = results.counts();
         // A client with `w: 0` gets the counts only.
@@ -362,6 +367,8 @@ struct Results {
     errors: u64,
     error_bytes: usize,
     last_failure: Option<Error>,
+    /// The error of an operation that ends the whole command.
+    of_command: Option<Error>,
     inserted: u64,
     matched: u64,
     modified: u64,
@@ -427,6 +434,9 @@ impl Results {
     fn failed(&mut self, at: usize, failure: Error, is_update: bool) {
         let failure = errors::truncated(failure);
         self.errors += 1;
+        if errors::ends_command(failure.code()) {
+            self.of_command = Some(failure.clone());
+        }
         let mut item = DocBuf::new();
         item.push("ok", 0.0);
         item.push("idx", at as i32);

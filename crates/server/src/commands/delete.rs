@@ -70,7 +70,7 @@ impl Command for Delete {
         )?;
         cx.server.metrics.documents_deleted.add(n);
         cx.state.last_error.deleted(n);
-        Ok(write::reply(cx, &errors, |reply| push_count(reply, "n", n)))
+        write::reply(cx, &errors, |reply| push_count(reply, "n", n))
     }
 }
 

@@ -60,7 +60,7 @@ impl Command for Insert {
         let n = n as u64;
         cx.server.metrics.documents_inserted.add(n);
         cx.state.last_error.inserted(n);
-        Ok(write::reply(cx, &errors, |reply| push_count(reply, "n", n)))
+        write::reply(cx, &errors, |reply| push_count(reply, "n", n))
     }
 }
 

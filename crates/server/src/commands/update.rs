@@ -80,7 +80,7 @@ impl Command for Update {
         cx.server.metrics.documents_updated.add(total.modified);
         let upserted = total.upserted.last().map(|(_, id)| id.clone());
         cx.state.last_error.updated(total.matched, upserted);
-        Ok(write::reply(cx, &errors, |reply| total.write(reply)))
+        write::reply(cx, &errors, |reply| total.write(reply))
     }
 }
 

@@ -5,6 +5,7 @@ use frond_error::Result;
 
 use crate::arguments::Arguments;
 use crate::context::Context;
+use crate::errors::ends_command;
 use crate::reply::WriteErrors;
 use crate::sessions::{Recorded, RetryableWrite};
 use crate::statements::Statements;
@@ -77,8 +78,9 @@ impl<'a> Batch<'a> {
             match run(request, retry.as_mut(), self.ids.id(at)) {
                 Ok(result) => done(at, result),
                 Err(error) => {
+                    let ends = ordered || ends_command(error.code());
                     errors.push(at, error);
-                    if ordered {
+                    if ends {
                         break;
                     }
                 }
@@ -108,19 +110,22 @@ pub fn once<T>(
 }
 
 /// Keeps the last error for `getLastError`, and makes the reply: the counts, then the errors. A client that waits for
-/// no write gets neither.
+/// no write gets neither. Fails if an error is one of the whole command.
 pub fn reply(
     cx: &mut Context<'_>,
     errors: &WriteErrors,
     counts: impl FnOnce(&mut DocBuf),
-) -> DocBuf {
+) -> Result<DocBuf> {
     if let Some(error) = errors.last() {
         cx.state.last_error.failed(error.clone());
     }
     let mut reply = DocBuf::new();
     if !cx.write_concern.is_unacknowledged() {
+        if let Some(failure) = errors.of_command() {
+            return Err(failure.clone());
+        }
         counts(&mut reply);
         errors.write(&mut reply);
     }
-    reply
+    Ok(reply)
 }

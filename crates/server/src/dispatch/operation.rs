@@ -11,7 +11,7 @@ use super::CommandRequest;
 use crate::client::Client;
 use crate::commands::Traits;
 use crate::connection::{Connection, short_command};
-use crate::errors::truncated;
+use crate::errors::{ends_command, truncated};
 use crate::exec::Work;
 use crate::log::{Component, Severity};
 use crate::metrics::Class;
@@ -196,6 +196,8 @@ impl Operation {
         }
         let severity = if internal {
             Severity::Error
+        } else if ends_command(failure.code()) {
+            Severity::Warning
         } else {
             Severity::Debug(1)
         };

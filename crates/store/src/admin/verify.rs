@@ -15,7 +15,7 @@ use std::ops::Bound;
 use frond_bson::Doc;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::catalog::{Collection, counter_key};
+use crate::catalog::{Collection, counter_key, read_multikey};
 use crate::error::{Error, Result};
 use crate::index::keys::IndexKeys;
 use crate::index::{Index, entry};
@@ -261,11 +261,30 @@ fn read_documents(
             report.wrong("a part of a large document belongs to no document".to_owned());
         }
     }
-    let counter = snapshot.get(CATALOG_TREE, &counter_key(&collection.uuid))?;
-    let stored = counter.map_or(Some(Counts::default()), |stored| {
-        Counts::from_bytes(&stored)
+    for index in indexes {
+        if let Err(error) = read_multikey(snapshot, &collection.uuid, index.tree) {
+            report.wrong(format!(
+                "the multikey paths of index '{}' cannot be read, so that queries take all of its fields for arrays; drop the \
+                 index and create it again: {error}",
+                index.spec.name
+            ));
+        }
+    }
+    let counter = match snapshot.get(CATALOG_TREE, &counter_key(&collection.uuid)) {
+        Err(error) if error.is_damage() => {
+            report.wrong(format!("the counter cannot be read: {error}"));
+            None
+        }
+        counter => Some(counter?),
+    };
+    let stored = counter.map(|counter| {
+        counter.map_or(Some(Counts::default()), |stored| {
+            Counts::from_bytes(&stored)
+        })
     });
-    if stored != Some(counts) {
+    if let Some(stored) = stored
+        && stored != Some(counts)
+    {
         report.wrong(format!(
             "the counter says {stored:?}, the collection has {counts:?}"
         ));

@@ -47,7 +47,9 @@ pub use definitions::{ResolvedView, ViewDefinition};
 pub(crate) use definitions::{SYSTEM_VIEWS, is_a_view};
 pub use hooks::Hooks;
 pub use modify::{IndexChange, IndexChanged};
-pub(crate) use persist::{add_multikey, change_counter, counter_key, put_counter, repair};
+pub(crate) use persist::{
+    add_multikey, change_counter, counter_key, put_counter, read_multikey, repair,
+};
 pub(crate) use plan_cache::PlanCache;
 use records::Records;
 pub use records::TailSignal;

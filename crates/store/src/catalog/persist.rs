@@ -32,7 +32,7 @@ use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use crate::record::LargeDocuments;
 use frond_error::ErrorCode;
-use frond_query::paths::MultikeyPaths;
+use frond_query::paths::{MAX_KEY_FIELDS, MultikeyPaths};
 
 const FORMAT_KEY: &[u8] = &[1];
 const FORMAT: i32 = 2;
@@ -146,6 +146,20 @@ pub(crate) fn add_multikey(
 ) {
     let key = index_key(MULTIKEY, uuid, index.tree);
     batch.merge(CATALOG_TREE, &key, &merge::multikey_bytes(paths));
+}
+
+/// The stored multikey paths of an index.
+///
+/// # Errors
+/// If they are damaged or cannot be read.
+pub(crate) fn read_multikey(
+    snapshot: &Snapshot,
+    uuid: &Uuid,
+    tree: TreeId,
+) -> Result<Option<MultikeyPaths>> {
+    let stored = snapshot.get(CATALOG_TREE, &index_key(MULTIKEY, uuid, tree))?;
+    let paths = stored.map(|stored| merge::read_multikey(&stored));
+    paths.transpose().map_err(corrupt)
 }
 
 /// Removes an index's entries.
@@ -269,7 +283,13 @@ fn load_indexes(snapshot: &Snapshot) -> Result<HashMap<Uuid, Vec<Arc<Index>>>> {
             .and_then(|bytes| bytes.try_into().ok())
             .ok_or_else(wrong)?;
         let tree = tree_id(&entry, "tree").ok_or_else(wrong)?;
-        let multikey = snapshot.get(CATALOG_TREE, &index_key(MULTIKEY, &uuid, tree))?;
+        let multikey = match read_multikey(snapshot, &uuid, tree) {
+            // It is safe to take every field for an array; validation reports it.
+            Err(error) if error.code() == ErrorCode::DataCorruptionDetected => {
+                Some(MultikeyPaths::from_sets(vec![u32::MAX; MAX_KEY_FIELDS]))
+            }
+            multikey => multikey?,
+        };
         let mut sides = Vec::new();
         for (_, side) in entry.get_array("sides").unwrap_or(Doc::empty()).iter() {
             let side = side
@@ -283,7 +303,6 @@ fn load_indexes(snapshot: &Snapshot) -> Result<HashMap<Uuid, Vec<Arc<Index>>>> {
             entry.get_bool("ready").ok_or_else(wrong)?,
         );
         if let Some(paths) = multikey {
-            let paths = merge::read_multikey(&paths).map_err(corrupt)?;
             index.add_multikey(&paths);
             index.stored_multikey(&paths);
         }

@@ -84,6 +84,21 @@ pub fn ns(name: &str) -> Namespace {
 
 /// Writes the multikey paths of all indexes as stores did before components were tracked: one bit for each field.
 pub fn write_multikey_as_before_components(store: &DocumentStore) {
+    change_multikey(store, |value| {
+        let sets = value[1..].chunks(4).enumerate();
+        let bits = sets.fold(0, |bits, (field, set)| {
+            bits | u32::from(set != [0; 4]) << field
+        });
+        bits.to_le_bytes().to_vec()
+    });
+}
+
+/// Replaces the stored multikey paths of all indexes.
+pub fn overwrite_multikey(store: &DocumentStore, with: &[u8]) {
+    change_multikey(store, |_| with.to_vec());
+}
+
+fn change_multikey(store: &DocumentStore, change: impl Fn(&[u8]) -> Vec<u8>) {
     const MULTIKEY: u8 = 5;
     let engine = store.engine();
     let mut batch = WriteSet::new();
@@ -96,11 +111,7 @@ pub fn write_multikey_as_before_components(store: &DocumentStore) {
         .cursor(CATALOG_TREE, low, high, Direction::Forward)
         .unwrap();
     while let Some((key, value)) = entries.next().unwrap() {
-        let sets = value[1..].chunks(4).enumerate();
-        let bits = sets.fold(0, |bits, (field, set)| {
-            bits | u32::from(set != [0; 4]) << field
-        });
-        batch.put(CATALOG_TREE, key, &bits.to_le_bytes());
+        batch.put(CATALOG_TREE, key, &change(value));
     }
     assert!(!batch.is_empty());
     engine.commit(batch, Durability::Synced).unwrap();

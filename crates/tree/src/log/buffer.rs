@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use super::group::FRAME_HEADER_BYTES;
 use crate::bytes::{Reader, Writer};
 use crate::disk::{Disk, DiskFile, SharedMap};
-use crate::operation::numbers_of;
+use crate::operation::{is_sound, numbers_of};
 use crate::{Error, Result};
 
 /// The name of the file.
@@ -326,12 +326,15 @@ impl Found {
 
     /// The frames that continue a log: position and number of the first operation, then the payload. `sequence` and
     /// `last`, the checksum of the payload before, are compared if they are known.
+    ///
+    /// # Errors
+    /// If a complete frame cannot be decoded.
     pub(super) fn after(
         &self,
         mut position: u64,
         mut sequence: Option<u64>,
         mut last: Option<u64>,
-    ) -> Vec<(u64, u64, &[u8])> {
+    ) -> Result<Vec<(u64, u64, &[u8])>> {
         let mut found = Vec::new();
         loop {
             let next = self.frames.get(&position).filter(|(entry, _)| {
@@ -339,9 +342,16 @@ impl Found {
                     && last.is_none_or(|last| entry.previous == 0 || last == entry.previous)
             });
             let Some((entry, range)) = next else {
-                return found;
+                return Ok(found);
             };
             let payload = &self.bytes[range.clone()];
+            if !is_sound(payload) {
+                return Err(Error::Corrupt {
+                    file: BUFFER_FILE.to_owned(),
+                    offset: (HEADER_PAGE + range.start) as u64,
+                    what: "a frame of the log is malformed",
+                });
+            }
             found.push((entry.position, entry.sequence, payload));
             position += (FRAME_HEADER_BYTES + payload.len()) as u64;
             sequence = Some(entry.sequence + numbers_of(payload));

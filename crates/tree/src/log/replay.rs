@@ -74,7 +74,7 @@ pub(crate) fn replay(
         tail = None;
     }
     let found = buffer::Found::read(&**disk)?;
-    let frames = found.after(walk.position, walk.sequence, walk.last);
+    let frames = found.after(walk.position, walk.sequence, walk.last)?;
     let mut writer =
         SegmentWriter::new(Arc::clone(disk), walk.position, usize::MAX, Arc::default());
     if let Some((file, start, len)) = tail {
@@ -507,6 +507,33 @@ mod tests {
                 }
                 other => panic!("{other:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_malformed_frame_of_the_buffer_is_an_error_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(FsDisk::new(directory.path().to_owned(), false));
+        let [mut buffer, _] = buffer::open(&*disk, 64 << 10).unwrap().unwrap();
+        let (mut position, mut previous) = (0, 0);
+        let malformed = [&payload(1)[..], &[0]].concat();
+        for (number, payload) in [payload(1), malformed].iter().enumerate() {
+            let hash = xxhash_rust::xxh3::xxh3_64(payload);
+            let place = buffer::Place {
+                position,
+                sequence: 1 + 2 * number as u64,
+                previous: std::mem::replace(&mut previous, hash),
+                hash,
+            };
+            position += buffer.push(payload, place) as u64;
+        }
+        drop(buffer);
+        match replay(&disk, 0, |_, sequence, _| Ok(sequence + 2)) {
+            Err(Error::Corrupt { file, what, .. }) => {
+                assert_eq!(file, "log-buffer.frond");
+                assert_eq!(what, "a frame of the log is malformed");
+            }
+            other => panic!("{other:?}"),
         }
     }
 

@@ -388,7 +388,8 @@ impl Builder {
             key_now.clear();
             key_now.extend_from_slice(key);
             if kind == Kind::Merge {
-                let (kind, value) = messages.fold(&key_now, &self.resolver, false)?;
+                let (kind, value) =
+                    messages.fold_for_buffer(&key_now, &self.resolver, |error| self.note(error))?;
                 add(&key_now, kind, &value)?;
             } else {
                 add(key, kind, value)?;
@@ -559,7 +560,7 @@ impl Builder {
                 Kind::Put => output.add(key, kind, value)?,
                 Kind::Delete => {}
                 Kind::Merge => {
-                    let (kind, value) = messages.fold(&key_now, &self.resolver, true)?;
+                    let (kind, value) = messages.fold(&key_now, &self.resolver)?;
                     if kind == Kind::Put {
                         output.add(&key_now, kind, &value)?;
                     }

@@ -15,12 +15,15 @@ mod model;
 #[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "../support/mod.rs"]
 mod support;
+mod trouble;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use trouble::Counts;
 
 /// Crashes without a setting: a share that takes some seconds.
 const CRASHES: u64 = 1000;
@@ -38,30 +41,31 @@ fn is_inline(seed: u64) -> bool {
     !seed.is_multiple_of(THREADED)
 }
 
-/// Runs the seeds on two threads until there were enough crashes.
+/// So many crashes are a proof, which takes all processors and shows that each fault happened.
+const PROOF: u64 = 10_000;
+
+/// Runs the seeds on several threads until there were enough crashes.
 #[test]
 fn survives_crashes_at_random_operations() {
     let first = setting("FROND_SEED", 1);
     let wanted = setting("FROND_CRASHES", CRASHES);
-    let (next, crashes) = (AtomicU64::new(first), AtomicU64::new(0));
-    let (faults, commits) = (AtomicU64::new(0), AtomicU64::new(0));
-    let (loads, verified) = (AtomicU64::new(0), AtomicU64::new(0));
+    let next = AtomicU64::new(first);
+    let counts = Mutex::new(Counts::default());
     let failed = Mutex::new(Vec::new());
     let reported = Mutex::new(Instant::now());
+    let threads = match wanted {
+        1 => 1,
+        PROOF.. => std::thread::available_parallelism().map_or(2, Into::into),
+        _ => 2,
+    };
     std::thread::scope(|scope| {
-        for _ in 0..if wanted == 1 { 1 } else { 2 } {
+        for _ in 0..threads {
             scope.spawn(|| {
-                while crashes.load(Ordering::Relaxed) < wanted {
+                while counts.lock().unwrap().crashes < wanted {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     let run = || world::run(seed, is_inline(seed));
                     match catch_unwind(AssertUnwindSafe(run)) {
-                        Ok(outcome) => {
-                            crashes.fetch_add(outcome.crashes, Ordering::Relaxed);
-                            faults.fetch_add(outcome.faults, Ordering::Relaxed);
-                            commits.fetch_add(outcome.commits, Ordering::Relaxed);
-                            loads.fetch_add(outcome.loads, Ordering::Relaxed);
-                            verified.fetch_add(outcome.verified, Ordering::Relaxed);
-                        }
+                        Ok(outcome) => *counts.lock().unwrap() += outcome.counts,
                         Err(_) => {
                             println!("seed {seed} failed");
                             failed.lock().unwrap().push(seed);
@@ -73,26 +77,22 @@ fn survives_crashes_at_random_operations() {
                     let mut reported = reported.lock().unwrap();
                     if reported.elapsed() > Duration::from_secs(10) {
                         *reported = Instant::now();
-                        println!(
-                            "{} of {wanted} crashes, seeds {first} to {seed}",
-                            crashes.load(Ordering::Relaxed)
-                        );
+                        let crashes = counts.lock().unwrap().crashes;
+                        println!("{crashes} of {wanted} crashes, seeds {first} to {seed}");
                     }
                 }
             });
         }
     });
-    println!(
-        "{} crashes, {} verified, {} faults, {} commits, {} loads, seeds {first} to {}",
-        crashes.load(Ordering::Relaxed),
-        verified.load(Ordering::Relaxed),
-        faults.load(Ordering::Relaxed),
-        commits.load(Ordering::Relaxed),
-        loads.load(Ordering::Relaxed),
-        next.load(Ordering::Relaxed) - 1
-    );
+    let counts = counts.into_inner().unwrap();
+    let last = next.load(Ordering::Relaxed) - 1;
+    println!("seeds {first} to {last}:\n{counts}");
     let failed = failed.into_inner().unwrap();
     assert!(failed.is_empty(), "failed seeds: {failed:?}");
+    if wanted >= PROOF {
+        let missing = counts.missing();
+        assert!(missing.is_empty(), "these never happened: {missing:?}");
+    }
 }
 
 #[test]

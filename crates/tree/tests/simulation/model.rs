@@ -1,8 +1,10 @@
 //! The expected content of a store, and random work for it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Included, Unbounded};
 
+use crate::support::rot::simulated_panic;
 use frond_tree::{
     Compression, Direction, Error, Malformed, MergeOperator, Result, Snapshot, Store, TreeId,
     TreeOptions, WriteSet,
@@ -18,6 +20,26 @@ pub const FIRST: TreeId = TreeId(1);
 const MARKER: &[u8] = b"~commits";
 
 pub type Tree = BTreeMap<Vec<u8>, Vec<u8>>;
+
+thread_local! {
+    static PANICS_AFTER: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Makes the merge operator panic on this thread, after so many calls.
+pub fn panic_in_merge_after(calls: Option<u64>) {
+    PANICS_AFTER.set(calls);
+}
+
+fn maybe_panic() {
+    match PANICS_AFTER.get() {
+        None => {}
+        Some(0) => {
+            PANICS_AFTER.set(None);
+            simulated_panic();
+        }
+        Some(left) => PANICS_AFTER.set(Some(left - 1)),
+    }
+}
 
 /// Adds numbers; a sum of zero is an absent key. Some keys hold lists instead.
 pub struct Adder;
@@ -39,6 +61,7 @@ impl MergeOperator for Adder {
         if list::is_list(key) {
             return list::Lists.apply(tree, key, base, delta);
         }
+        maybe_panic();
         let sum = base.map_or(0, number).wrapping_add(number(delta));
         Ok((sum != 0).then(|| sum.to_le_bytes().to_vec()))
     }
@@ -53,6 +76,7 @@ impl MergeOperator for Adder {
         if list::is_list(key) {
             return list::Lists.combine(tree, key, older, newer);
         }
+        maybe_panic();
         let sum = number(older).wrapping_add(number(newer));
         Ok(sum.to_le_bytes().to_vec())
     }
@@ -301,67 +325,135 @@ pub fn commits_in(snapshot: &Snapshot) -> Result<u64> {
     }
 }
 
-/// Compares a tree with what it must hold: walks both ways, seeks, and point reads.
+/// Compares a tree with what it must hold: walks both ways, seeks, and point reads. Errors that are `allowed` end a walk;
+/// what they hide is read key by key. Returns how many keys cannot be read.
 pub fn check_tree(
     snapshot: &Snapshot,
     tree: TreeId,
     expected: &Tree,
     random: &mut SmallRng,
-) -> Result<()> {
-    let mut forward = snapshot.cursor(tree, Unbounded, Unbounded, Direction::Forward)?;
-    let mut rest = expected.iter();
-    while let Some((key, value)) = forward.next()? {
-        let (expected_key, expected_value) = rest.next().expect("a key too many");
-        assert!(
-            key == expected_key,
-            "{tree:?}: {key:?} is not {expected_key:?}"
-        );
-        assert!(
-            value == expected_value,
-            "{tree:?}: another value of {key:?}"
-        );
+    allowed: &dyn Fn(&Error) -> bool,
+) -> Result<u64> {
+    let mut unread = 0;
+    let ended = |error: Error| if allowed(&error) { Ok(()) } else { Err(error) };
+    let walks = [Direction::Forward, Direction::Backward];
+    for direction in walks {
+        let mut rest: Box<dyn Iterator<Item = (&Vec<u8>, &Vec<u8>)>> = match direction {
+            Direction::Forward => Box::new(expected.iter()),
+            Direction::Backward => Box::new(expected.iter().rev()),
+        };
+        let mut walk = || {
+            let mut cursor = snapshot.cursor(tree, Unbounded, Unbounded, direction)?;
+            while let Some((key, value)) = cursor.next()? {
+                let (expected_key, expected_value) = rest.next().expect("a key too many");
+                assert!(
+                    key == expected_key,
+                    "{tree:?}, {direction:?}: {key:?} is not {expected_key:?}"
+                );
+                assert!(
+                    value == expected_value,
+                    "{tree:?}, {direction:?}: another value of {key:?}"
+                );
+            }
+            assert!(
+                rest.next().is_none(),
+                "{tree:?}, {direction:?}: keys are missing at the end"
+            );
+            Ok(())
+        };
+        if let Err(error) = walk() {
+            ended(error)?;
+            if direction == Direction::Forward {
+                unread = check_around_damage(snapshot, tree, expected, allowed)?;
+            }
+        }
     }
-    assert!(
-        rest.next().is_none(),
-        "{tree:?}: keys are missing at the end"
-    );
-    let mut backward = snapshot.cursor(tree, Unbounded, Unbounded, Direction::Backward)?;
-    let mut rest = expected.iter().rev();
-    while let Some((key, value)) = backward.next()? {
-        let found = Some((key.to_vec(), value.to_vec()));
-        let next = rest.next().map(|(key, value)| (key.clone(), value.clone()));
-        assert!(found == next, "{tree:?}: backward at {key:?}");
-    }
-    assert!(
-        rest.next().is_none(),
-        "{tree:?}: keys are missing at the front"
-    );
     for _ in 0..5 {
         let key = format!("k{:04}", random.random_range(0..420u32)).into_bytes();
-        let found = snapshot.get(tree, &key)?.map(|value| value.to_vec());
-        assert!(
-            found.as_ref() == expected.get(&key),
-            "{tree:?}: read of {key:?}"
-        );
-        let mut cursor = snapshot.cursor(tree, Included(&key), Unbounded, Direction::Forward)?;
+        match snapshot.get(tree, &key) {
+            Ok(found) => assert!(
+                found.as_deref() == expected.get(&key).map(Vec::as_slice),
+                "{tree:?}: read of {key:?}"
+            ),
+            Err(error) => ended(error)?,
+        }
+        let seek = || {
+            let mut cursor =
+                snapshot.cursor(tree, Included(&key), Unbounded, Direction::Forward)?;
+            Ok(cursor.next()?.map(|(key, _)| key.to_vec()))
+        };
         let next = expected.range(key.clone()..).next();
-        let found = cursor.next()?.map(|(key, _)| key.to_vec());
-        assert!(
-            found.as_ref() == next.map(|(key, _)| key),
-            "{tree:?}: seek of {key:?}"
-        );
+        match seek() {
+            Ok(found) => assert!(
+                found.as_ref() == next.map(|(key, _)| key),
+                "{tree:?}: seek of {key:?}"
+            ),
+            Err(error) => ended(error)?,
+        }
     }
-    Ok(())
+    Ok(unread)
+}
+
+/// Reads all keys of a tree with damage, and walks on behind the damage. Returns how many cannot be read.
+fn check_around_damage(
+    snapshot: &Snapshot,
+    tree: TreeId,
+    expected: &Tree,
+    allowed: &dyn Fn(&Error) -> bool,
+) -> Result<u64> {
+    let (mut unread, mut was_read) = (0, true);
+    for (key, value) in expected {
+        let found = match snapshot.get(tree, key) {
+            Ok(found) => found,
+            Err(error) if allowed(&error) => {
+                (unread, was_read) = (unread + 1, false);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        assert!(
+            found.as_deref() == Some(value),
+            "{tree:?}: another value of {key:?} beside damage"
+        );
+        if std::mem::replace(&mut was_read, true) {
+            continue;
+        }
+        let mut rest = expected.range(key.clone()..);
+        let mut walk = || {
+            let mut cursor = snapshot.cursor(tree, Included(key), Unbounded, Direction::Forward)?;
+            for _ in 0..50 {
+                let found = cursor.next()?;
+                assert!(found == rest.next().map(|(key, value)| (&**key, &**value)));
+            }
+            Ok(())
+        };
+        match walk() {
+            Err(error) if !allowed(&error) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(unread)
 }
 
 /// Compares all trees.
 pub fn check_store(store: &Store, expected: &Model, random: &mut SmallRng) -> Result<()> {
+    check_damaged_store(store, expected, random, &|_| false).map(|_| ())
+}
+
+/// Compares all trees, as far as damage lets them be read. Returns how many keys it does not.
+pub fn check_damaged_store(
+    store: &Store,
+    expected: &Model,
+    random: &mut SmallRng,
+    allowed: &dyn Fn(&Error) -> bool,
+) -> Result<u64> {
     let snapshot = store.snapshot();
     assert_eq!(store.stats().trees, expected.trees.len() as u64);
+    let mut unread = 0;
     for (tree, content) in &expected.trees {
         let is_loading = expected.loading.contains_key(tree);
         assert_eq!(store.is_loading(*tree), is_loading, "{tree:?} is loading");
-        check_tree(&snapshot, *tree, content, random)?;
+        unread += check_tree(&snapshot, *tree, content, random, allowed)?;
     }
-    Ok(())
+    Ok(unread)
 }

@@ -1,9 +1,11 @@
 //! A simulated disk in memory with faults. Its behaviour depends only on its calls and its seed.
 
+pub mod rot;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frond_tree::disk::{Disk, DiskFile, DiskSpace, SharedMap};
 use rand::rngs::SmallRng;
@@ -147,6 +149,9 @@ struct State {
     /// The size of the disk in bytes, if it tells it.
     capacity: Option<u64>,
     random: Option<SmallRng>,
+    rot: rot::Rot,
+    /// Whether the crash came in the middle of a write to a mapping.
+    in_a_store: bool,
 }
 
 /// The simulated disk; clones are the same disk.
@@ -170,6 +175,7 @@ impl State {
         if self.crash_at.is_some_and(|at| self.operations >= at) {
             return Err(crashed());
         }
+        self.rot.check(kind, name, &range)?;
         for fault in &mut self.faults {
             let touches =
                 |place: &std::ops::Range<u64>| place.start < range.end && range.start < place.end;
@@ -228,7 +234,8 @@ impl SimDisk {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap()
+        // A panic that a test asked for does not leave the state half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Crashes after this many more operations.
@@ -240,6 +247,11 @@ impl SimDisk {
     pub fn has_crashed(&self) -> bool {
         let state = self.lock();
         state.crash_at.is_some_and(|at| state.operations >= at)
+    }
+
+    /// Whether the crash came in the middle of a write to a mapping.
+    pub fn is_in_a_store(&self) -> bool {
+        self.lock().in_a_store
     }
 
     pub fn operations(&self) -> u64 {
@@ -296,6 +308,8 @@ impl SimDisk {
         state.crash_at = None;
         state.faults.clear();
         state.room = None;
+        state.rot.end();
+        state.in_a_store = false;
         state.files.iter_mut().for_each(|file| file.last = None);
         SimDisk(Arc::new(Mutex::new(state)))
     }
@@ -348,6 +362,8 @@ impl SimDisk {
         state.names = names;
         (state.crash_at, state.room) = (None, None);
         state.faults.clear();
+        state.rot.end();
+        state.in_a_store = false;
         SimDisk(Arc::new(Mutex::new(state)))
     }
 }
@@ -474,6 +490,7 @@ impl SharedMap for SimMap {
                 return;
             }
             // The process is killed in the middle of the copy.
+            state.in_a_store = true;
             let part = state.random().random_range(0..=bytes.len());
             stored = &bytes[..part];
         }
