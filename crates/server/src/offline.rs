@@ -193,6 +193,12 @@ fn verified(report: &DirectoryReport) -> String {
         size(engine.free_bytes),
         engine.log_frames
     ));
+    if engine.leaked_bytes > 0 {
+        lines.push(format_args!(
+            "of the free space, {} were in use for reads or index builds when the server ended; the next start frees them",
+            size(engine.leaked_bytes)
+        ));
+    }
     if engine.log_torn_bytes > 0 {
         lines.push(format_args!(
             "the log ends with {} of an incomplete write; the next start drops them",

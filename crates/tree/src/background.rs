@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
 use crate::error::PANICKED;
@@ -13,6 +13,11 @@ use crate::{Error, Result};
 /// The pause before a flush that failed is retried, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// The pause between two steps of the work that has time.
+const UPKEEP_PAUSE: Duration = Duration::from_millis(10);
+/// How often an idle store looks for such work: a snapshot that is dropped may leave some.
+const UPKEEP_CHECK: Duration = Duration::from_secs(10);
 
 /// Starts the threads of a store.
 pub(crate) fn start(engine: &Arc<Engine>) -> Result<()> {
@@ -57,13 +62,15 @@ fn run(engine: &Engine) {
     let mut compacted = true;
     let mut pause: Option<Duration> = None;
     let mut considered = Considered::default();
+    let mut checked_at = Instant::now();
     loop {
         let is_low = engine.disk_space.is_low();
+        let has_upkeep = engine.has_upkeep();
         let signal = match pause {
             Some(pause) => engine.flusher.pause(pause),
-            None => engine
-                .flusher
-                .wait((!compacted || is_low).then_some(IDLE_CHECK)),
+            None if has_upkeep => engine.flusher.wait(Some(UPKEEP_PAUSE)),
+            None if compacted && !is_low => engine.flusher.wait(Some(UPKEEP_CHECK)),
+            None => engine.flusher.wait(Some(IDLE_CHECK)),
         };
         if signal.stop {
             return;
@@ -72,6 +79,13 @@ fn run(engine: &Engine) {
         // wait for it.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let has_work = signal.work || pause.is_some();
+            if has_upkeep && !has_work {
+                engine.do_upkeep();
+                if checked_at.elapsed() < IDLE_CHECK {
+                    return Ok(compacted);
+                }
+                checked_at = Instant::now();
+            }
             if engine.disk_space.is_low() {
                 if has_work || engine.could_make_space(considered) {
                     considered = engine.make_space()?;
@@ -80,6 +94,7 @@ fn run(engine: &Engine) {
             }
             match has_work {
                 true => engine.flush_all().map(|()| false),
+                false if compacted => Ok(true),
                 false => engine.compact_when_idle(&mut watch),
             }
         }));

@@ -9,12 +9,15 @@ use std::sync::Arc;
 
 use crate::budget::Budget;
 use crate::cache::PageCache;
-use crate::checkpoint::{Checkpointer, Position};
+use crate::checkpoint::Checkpointer;
 use crate::data_file::{DATA_FILE, DataFile, check_block, corrupt, decode_block};
 use crate::disk::{ALIGNMENT, AlignedBuf};
 use crate::inspect::Progress;
+use crate::manifest::Position;
 use crate::memtable::MemSource;
 use crate::node::{BufferRun, Child, Internal, Subtree};
+use crate::node_memory::NodeMemory;
+use crate::orphans::Orphans;
 use crate::run::{Run, RunStore};
 use crate::run_index::RunIndex;
 use crate::snapshot::Snapshot;
@@ -67,12 +70,17 @@ impl Snapshot {
             cache: PageCache::new(&budget),
             budget,
             damage: self.version.damage.clone(),
+            nodes: NodeMemory::default(),
+            orphans: Orphans::default(),
         });
         let mut copy = Copy {
             store,
             runs: HashMap::new(),
             order: Vec::new(),
         };
+        if let Some(lost) = self.version.trees.lost_pages().first() {
+            return Err(lost.error());
+        }
         let (mut trees, mut next_tree) = (Trees::default(), 0);
         for page in self.version.trees.pages() {
             for (id, tree) in page.trees() {
@@ -99,7 +107,7 @@ impl Snapshot {
             sequence: self.sequence,
             next_tree,
         };
-        Checkpointer::new(&copy.store).write(&trees, position)?;
+        Checkpointer::new(&copy.store).write(&trees, position, true)?;
         drop((trees, copy));
 
         let store = Store::open(target)?;
@@ -168,7 +176,7 @@ impl Copy {
         let node = match subtree {
             Subtree::Empty => return Ok(Subtree::Empty),
             Subtree::Leaf(run) => return Ok(Subtree::Leaf(self.run(run)?)),
-            Subtree::Internal(node) => node,
+            Subtree::Internal(node) => node.load()?,
         };
         let mut children = Vec::with_capacity(node.children.len());
         for child in &node.children {
@@ -186,7 +194,7 @@ impl Copy {
                 ..run.clone()
             });
         }
-        Ok(Subtree::Internal(Arc::new(copied)))
+        Ok(Subtree::internal(copied))
     }
 
     /// The copy of a run: the same offset in the new file.

@@ -40,6 +40,10 @@ impl Check<'_> {
             Subtree::Empty => Ok(()),
             Subtree::Leaf(run) => self.run(run),
             Subtree::Internal(node) => {
+                let node = match node.load() {
+                    Ok(node) => node,
+                    Err(error) => return self.note(error),
+                };
                 for part in node.runs.iter().flat_map(|run| &run.parts) {
                     self.run(part)?;
                 }

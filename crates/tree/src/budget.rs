@@ -46,6 +46,11 @@ impl Budget {
         true
     }
 
+    /// Counts `bytes` as pinned, whatever the limit.
+    pub(crate) fn pin_always(&self, bytes: usize) {
+        (self.pinned).fetch_add(bytes as u64 + PIN_COST, Ordering::Relaxed);
+    }
+
     /// Reverts a `pin`.
     pub(crate) fn unpin(&self, bytes: usize) {
         (self.pinned).fetch_sub(bytes as u64 + PIN_COST, Ordering::Relaxed);

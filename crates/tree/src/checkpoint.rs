@@ -1,50 +1,44 @@
 //! Checkpoints: a manifest of all trees, and two superblocks that alternate.
 //!
-//! A checkpoint writes the internal nodes and tree pages that are not on disk yet and a manifest, syncs, overwrites the
-//! older of the two superblocks, and syncs again. Nothing that the newer superblock refers to is overwritten before that.
+//! A checkpoint writes the internal nodes and tree pages that are not on disk yet, a manifest and the map of the free
+//! space, syncs, overwrites the older of the two superblocks, and syncs again. Nothing that the newer superblock refers
+//! to is overwritten before that. Tree pages, manifest and map are written twice.
 
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::xxh3_64;
-
-use crate::bytes::{Reader, Writer};
-use crate::data_file::{DATA_FILE, DataFile, corrupt};
+use crate::data_file::{BLOCK_HEADER_BYTES, DATA_FILE, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf};
 use crate::fail_stop::{FailStop, step};
-use crate::node::{Decoder, NodeWriter, StoredNode, SubtreeRef, encode_subtree};
-use crate::operation::{OPTIONS_BYTES, decode_options, encode_options};
+use crate::free_map::FreeMap;
+use crate::lost_page::LostPage;
+use crate::manifest::{
+    LostRef, MAGIC, Manifest, PageRef, Position, Superblock, encode_page, encode_superblock,
+    parse_page, read_superblock,
+};
+use crate::metadata::{Copies, StoredTwice};
+use crate::node::{Decoder, KnownRuns, NodeWriter, Subtree, SubtreeRef};
 use crate::run::RunStore;
-use crate::space::Extent;
-use crate::version::{Tree, TreePage, Trees};
-use crate::{Error, Result, TreeId, TreeOptions};
+use crate::sweep::{Reach, Sweep};
+use crate::version::{PAGE_BITS, Tree, TreePage, Trees};
+use crate::{Error, Result, TreeId};
 
-const MAGIC: &[u8; 8] = b"FRONDTRE";
-/// Incremented when older code cannot read the format any more.
-const FORMAT_VERSION: u32 = 3;
-/// The oldest version that is read. Pages of version 2 have no templates.
-const FORMAT_VERSION_MIN: u32 = 2;
-/// A superblock is stored twice in its slot, so that one copy may be damaged.
-pub(crate) const SUPERBLOCK_COPY_BYTES: usize = ALIGNMENT / 2;
+/// Room in the extents of a map for ranges that are freed after they were allocated, in bytes.
+const MAP_SLACK_BYTES: usize = 256;
 
-/// What a checkpoint records besides the trees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Position {
-    /// Where a replay of the log starts.
-    pub(crate) log_start: u64,
-    /// Every sequence number in the trees is at most this.
-    pub(crate) sequence: u64,
-    /// The next id of a tree.
-    pub(crate) next_tree: u32,
+/// The blocks of one checkpoint besides its trees.
+struct Written {
+    manifest: StoredTwice,
+    map: StoredTwice,
 }
 
 /// Writes checkpoints.
 pub(crate) struct Checkpointer {
     store: Arc<RunStore>,
     generation: u64,
-    /// The manifest that the durable superblock names.
-    manifest: Option<Arc<Extent>>,
-    /// The manifests of superblocks whose write failed: they may be on disk all the same.
-    unconfirmed: Vec<Arc<Extent>>,
+    /// What the durable superblock refers to.
+    durable: Option<Written>,
+    /// The blocks of superblocks whose write failed: they may be on disk all the same.
+    unconfirmed: Vec<Written>,
 }
 
 impl Checkpointer {
@@ -53,206 +47,135 @@ impl Checkpointer {
         Checkpointer {
             store: store.clone(),
             generation: 0,
-            manifest: None,
+            durable: None,
             unconfirmed: Vec::new(),
         }
     }
 
-    /// Makes `trees` durable.
-    pub(crate) fn write(&mut self, trees: &Trees, position: Position) -> Result<()> {
+    /// Makes `trees` durable. `is_alone` is whether nothing else uses space, such as a snapshot or a loader.
+    pub(crate) fn write(
+        &mut self,
+        trees: &Trees,
+        position: Position,
+        is_alone: bool,
+    ) -> Result<()> {
         let writer = NodeWriter { store: &self.store };
-        let data = &self.store.data;
-        let mut manifest = Vec::new();
-        manifest.put_u64(position.log_start);
-        manifest.put_u64(position.sequence);
-        manifest.put_u32(position.next_tree);
-        manifest.put_u32(trees.pages().len() as u32);
+        let mut pages = Vec::with_capacity(trees.pages().len());
         for page in trees.pages() {
-            let (offset, len) = match page.stored.get() {
-                Some(stored) => (stored.extent.offset, stored.len),
+            let copies = match page.stored.get() {
+                Some(stored) => stored.copies(),
                 None => {
                     for (_, tree) in page.trees() {
                         writer.write(&tree.root)?;
                     }
-                    let stored = writer.write_block(&encode_page(page))?;
-                    let place = (stored.extent.offset, stored.len);
+                    let stored = StoredTwice::write_new(&self.store, &encode_page(page))?;
+                    let copies = stored.copies();
                     // There is one checkpoint at a time, so nobody else sets this.
                     let _ = page.stored.set(stored);
-                    place
+                    copies
                 }
             };
-            manifest.put_u64(offset);
-            manifest.put_u32(len);
+            pages.push(PageRef {
+                number: page.number(),
+                copies,
+            });
         }
-        // The old manifest must not be reused before the new superblock is durable. So it is released
-        // only now, after the releases that wait for this checkpoint were collected.
-        data.space.checkpoint_captured();
-        let stored = writer.write_block(&manifest)?;
+        let written = self.write_manifest(Manifest {
+            position,
+            free_map: None,
+            is_exact: is_alone,
+            pages,
+            lost: trees.lost_pages().iter().map(lost_ref).collect(),
+        })?;
+        let data = &self.store.data;
         data.sync()?;
 
         // Counted only after a success: a retry must not overwrite the last durable superblock.
         let generation = self.generation + 1;
-        let mut copy = Vec::with_capacity(SUPERBLOCK_COPY_BYTES);
-        copy.extend_from_slice(MAGIC);
-        copy.put_u32(FORMAT_VERSION);
-        copy.put_u32(stored.len);
-        copy.put_u64(generation);
-        copy.put_u64(stored.extent.offset);
-        copy.resize(SUPERBLOCK_COPY_BYTES - 8, 0);
-        copy.put_u64(xxh3_64(&copy));
-        let mut superblock = AlignedBuf::with_capacity(ALIGNMENT);
-        superblock.extend_from_slice(&copy);
-        superblock.extend_from_slice(&copy);
+        let superblock = encode_superblock(generation, &written.manifest.copies());
         // If the write fails, its superblock may still be found after a crash.
-        self.unconfirmed.push(stored.extent.clone());
+        self.unconfirmed.push(written);
         let guard = FailStop::begin("writing a superblock");
-        let written = data.write_raw(&superblock, generation % 2 * ALIGNMENT as u64);
-        let durable = written.and_then(|()| data.sync());
+        let confirmed = data.write_raw(&superblock, generation % 2 * ALIGNMENT as u64);
+        let durable = confirmed.and_then(|()| data.sync());
         step("a superblock is written");
         if durable.is_ok() {
             self.generation = generation;
-            self.manifest = Some(stored.extent);
+            self.durable = self.unconfirmed.pop();
             self.unconfirmed.clear();
             data.space.checkpoint_durable();
         }
         guard.finish();
         durable?;
+        self.store.nodes.make_room(&self.store.budget);
         data.cut()
     }
-}
 
-/// The stored form of a page of trees.
-fn encode_page(page: &TreePage) -> Vec<u8> {
-    let mut out = Vec::new();
-    out.put_u32(page.trees().len() as u32);
-    for (id, tree) in page.trees() {
-        out.put_u32(id.0);
-        encode_options(&tree.options, &mut out);
-        out.push(u8::from(tree.loading));
-        encode_subtree(&tree.root, &mut out);
-    }
-    out
-}
-
-/// A tree in its stored form, in a page of the manifest.
-pub(crate) struct TreeRef {
-    pub(crate) id: TreeId,
-    pub(crate) options: TreeOptions,
-    pub(crate) loading: bool,
-    pub(crate) root: SubtreeRef,
-}
-
-/// The trees of a page; `None` if the bytes are malformed.
-pub(crate) fn parse_page(payload: &[u8]) -> Option<Vec<TreeRef>> {
-    let mut reader = Reader(payload);
-    let mut trees = Vec::new();
-    for _ in 0..reader.u32()? {
-        trees.push(TreeRef {
-            id: TreeId(reader.u32()?),
-            options: decode_options(reader.bytes(OPTIONS_BYTES)?)?,
-            loading: match reader.u8()? {
-                0 => false,
-                1 => true,
-                _ => return None,
-            },
-            root: SubtreeRef::parse(&mut reader)?,
-        });
-    }
-    reader.0.is_empty().then_some(trees)
-}
-
-/// The manifest that a superblock refers to.
-pub(crate) struct Manifest {
-    pub(crate) position: Position,
-    /// Offset and length of the block of each page of trees.
-    pub(crate) pages: Vec<(u64, u32)>,
-}
-
-impl Manifest {
-    /// `None` if the bytes are malformed.
-    pub(crate) fn parse(payload: &[u8]) -> Option<Manifest> {
-        let mut reader = Reader(payload);
-        let position = Position {
-            log_start: reader.u64()?,
-            sequence: reader.u64()?,
-            next_tree: reader.u32()?,
-        };
-        let mut pages = Vec::new();
-        for _ in 0..reader.u32()? {
-            pages.push((reader.u64()?, reader.u32()?));
-        }
-        let manifest = Manifest { position, pages };
-        reader.0.is_empty().then_some(manifest)
-    }
-}
-
-/// A superblock that was read.
-pub(crate) struct Superblock {
-    pub(crate) generation: u64,
-    pub(crate) manifest_at: u64,
-    pub(crate) manifest_len: u32,
-}
-
-/// Reads one of the superblocks; `None` if both of its copies are damaged.
-pub(crate) fn read_superblock(data: &DataFile, slot: u64) -> Result<Option<Superblock>> {
-    let mut buffer = AlignedBuf::with_capacity(ALIGNMENT);
-    data.read(slot * ALIGNMENT as u64, ALIGNMENT, &mut buffer)?;
-    let read = |copy: &[u8]| {
-        let mut reader = Reader(copy);
-        let magic = reader.bytes(8)?;
-        let version = reader.u32()?;
-        let manifest_len = reader.u32()?;
-        let (generation, manifest_at) = (reader.u64()?, reader.u64()?);
-        let (fields, checksum) = copy.split_at_checked(SUPERBLOCK_COPY_BYTES - 8)?;
-        (Reader(checksum).u64()? == xxh3_64(fields) && magic == MAGIC).then_some((
-            version,
-            Superblock {
-                generation,
-                manifest_at,
-                manifest_len,
-            },
-        ))
-    };
-    let copies = buffer[..ALIGNMENT].chunks(SUPERBLOCK_COPY_BYTES);
-    let newest = copies
-        .filter_map(read)
-        .max_by_key(|(_, superblock)| superblock.generation);
-    let unknown = || {
-        let what = "the store was written in a format that this version does not support";
-        Err(corrupt(slot * ALIGNMENT as u64, what))
-    };
-    match newest {
-        Some((FORMAT_VERSION_MIN..=FORMAT_VERSION, superblock)) => Ok(Some(superblock)),
-        Some(_) => unknown(),
-        None => {
-            // Other versions have their checksum elsewhere.
-            let mut reader = Reader(&buffer);
-            let is_ours = reader.bytes(8) == Some(MAGIC);
-            match reader.u32() {
-                Some(FORMAT_VERSION_MIN..=FORMAT_VERSION) | None => Ok(None),
-                Some(_) if is_ours => unknown(),
-                Some(_) => Ok(None),
+    /// Captures the free space, and writes it and the manifest.
+    fn write_manifest(&self, mut manifest: Manifest) -> Result<Written> {
+        let data = &self.store.data;
+        // Once this checkpoint is durable, nothing refers to those of the previous ones.
+        let old: Vec<(u64, u64)> = (self.durable.iter().chain(&self.unconfirmed))
+            .flat_map(|written| [written.manifest.copies(), written.map.copies()])
+            .flat_map(|copies| copies.extents())
+            .collect();
+        let payload_bytes = manifest.encode().len();
+        let mut room = 0;
+        // The map must not have its own extents as free, so they are allocated first, with some room.
+        let (stored, map) = loop {
+            let wanted = data.space.free_map(&old).encode().len();
+            room = (room * 2).max(wanted + wanted / 16 + MAP_SLACK_BYTES + BLOCK_HEADER_BYTES);
+            room = room.next_multiple_of(ALIGNMENT);
+            let stored = Written {
+                manifest: StoredTwice::allocate(&self.store, payload_bytes + BLOCK_HEADER_BYTES),
+                map: StoredTwice::allocate(&self.store, room),
+            };
+            // The old blocks must not be reused before the new superblock is durable. So they are released only
+            // later, after the releases that wait for this checkpoint were collected.
+            let mut map = data.space.checkpoint_captured(&old).encode();
+            if map.len() + BLOCK_HEADER_BYTES <= room {
+                map.resize(room - BLOCK_HEADER_BYTES, 0);
+                break (stored, map);
             }
-        }
+        };
+        manifest.free_map = Some(stored.map.copies());
+        manifest.is_exact &= !data.space.has_leaks();
+        stored.map.write(&self.store, &map)?;
+        stored.manifest.write(&self.store, &manifest.encode())?;
+        Ok(stored)
+    }
+}
+
+fn lost_ref(lost: &LostPage) -> LostRef {
+    LostRef {
+        page: PageRef {
+            number: lost.number,
+            copies: lost.stored.copies(),
+        },
+        until: lost.until,
+        dropped: lost.dropped.clone(),
     }
 }
 
 /// What a store had at its last checkpoint.
 pub(crate) struct Opened {
     pub(crate) checkpointer: Checkpointer,
-    pub(crate) trees: Trees,
+    pub(crate) trees: Arc<Trees>,
     pub(crate) position: Position,
+    /// The search for used space that nothing refers to, if there may be some.
+    pub(crate) sweep: Option<Sweep>,
 }
 
 /// Reads the newest checkpoint, or starts an empty store.
 pub(crate) fn open(store: &Arc<RunStore>) -> Result<Opened> {
     let mut opened = Opened {
         checkpointer: Checkpointer::new(store),
-        trees: Trees::default(),
+        trees: Arc::default(),
         position: Position {
             next_tree: 1,
             ..Position::default()
         },
+        sweep: None,
     };
     if store.data.len()? < 2 * ALIGNMENT as u64 {
         let mut zeros = AlignedBuf::with_capacity(2 * ALIGNMENT);
@@ -283,32 +206,197 @@ pub(crate) fn open(store: &Arc<RunStore>) -> Result<Opened> {
         return Ok(opened);
     };
     opened.checkpointer.generation = newest.generation;
-    let manifest_at = newest.manifest_at;
-    let mut decoder = Decoder::new(store);
-    let (extent, payload) = decoder.block(manifest_at, newest.manifest_len)?;
-    opened.checkpointer.manifest = Some(extent);
-    let malformed = |at| corrupt(at, "the manifest is malformed");
-    let manifest = Manifest::parse(&payload).ok_or_else(|| malformed(manifest_at))?;
+    let (payload, _) = newest.manifest.read(store)?;
+    let manifest =
+        Manifest::parse(&payload, newest.has_copies).ok_or_else(|| malformed(&newest.manifest))?;
     opened.position = manifest.position;
-    for (at, len) in manifest.pages {
-        let (extent, payload) = decoder.block(at, len)?;
-        let mut trees = Vec::new();
-        for tree in parse_page(&payload).ok_or_else(|| malformed(at))? {
-            let root = decoder.subtree(tree.root, at, 0)?;
-            let (options, loading) = (tree.options, tree.loading);
-            let read = Tree {
-                options,
-                root,
-                loading,
-            };
-            trees.push((tree.id, read));
-        }
-        let page = TreePage::new(trees, StoredNode { extent, len });
-        if !page.is_some_and(|page| opened.trees.push_page(page)) {
-            return Err(malformed(at));
-        }
+    match manifest.free_map {
+        Some(map) => open_with_map(store, &newest, &manifest, map, &mut opened)?,
+        None => opened.trees = Arc::new(read_older(store, &newest, &manifest)?),
     }
     Ok(opened)
+}
+
+fn malformed(copies: &Copies) -> Error {
+    corrupt(copies.at[0], "the manifest is malformed")
+}
+
+/// Reads the trees of a store that has a map of its free space.
+fn open_with_map(
+    store: &Arc<RunStore>,
+    newest: &Superblock,
+    manifest: &Manifest,
+    map: Copies,
+    opened: &mut Opened,
+) -> Result<()> {
+    let free = map.read(store).and_then(|(payload, _)| {
+        FreeMap::parse(&payload)
+            .ok_or_else(|| corrupt(map.at[0], "the map of the free space is malformed"))
+    });
+    let mut is_exact = manifest.is_exact;
+    let free = match free {
+        Ok(free) => free,
+        Err(error) => {
+            store.damage.note(None, &error);
+            match walk(store, newest, manifest, map) {
+                Ok(free) => {
+                    is_exact = true;
+                    free
+                }
+                Err(error) => {
+                    store.damage.note(None, &error);
+                    is_exact = false;
+                    // Nothing is known to be free.
+                    let end = store.data.len()?.next_multiple_of(ALIGNMENT as u64);
+                    FreeMap::new(end, Vec::new())
+                }
+            }
+        }
+    };
+    store.data.space.restore(&free);
+    let adopt = |copies: Copies| {
+        let adopted = StoredTwice::adopt(store, copies);
+        adopted.ok_or_else(|| corrupt(copies.at[0], "the extent of a block is impossible"))
+    };
+    opened.checkpointer.durable = Some(Written {
+        manifest: adopt(newest.manifest)?,
+        map: adopt(map)?,
+    });
+    let mut trees = Trees::default();
+    for page in &manifest.pages {
+        let stored = adopt(page.copies)?;
+        match read_page(store, &page.copies) {
+            Ok((read, is_sound)) => {
+                // A page with a damaged copy is written again by the next checkpoint.
+                let page = TreePage::new(read, is_sound.then_some(stored));
+                if !page.is_some_and(|page| trees.push_page(page)) {
+                    return Err(malformed(&newest.manifest));
+                }
+            }
+            // Nothing works without the first trees: they are the catalog.
+            Err(error) if page.number > 0 && error.is_damage() => {
+                store.damage.note(None, &error);
+                let until = manifest.position.next_tree;
+                trees.push_lost(LostPage::new(page.number, until, stored, error));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    for lost in &manifest.lost {
+        let stored = adopt(lost.page.copies)?;
+        match read_page(store, &lost.page.copies) {
+            Ok((read, _)) => {
+                for (id, tree) in read {
+                    if !lost.dropped.contains(&id) {
+                        trees.restore(id, tree)?;
+                    }
+                }
+            }
+            Err(error) if error.is_damage() => {
+                store.damage.note(None, &error);
+                let mut page = LostPage::new(lost.page.number, lost.until, stored, error);
+                page.dropped.clone_from(&lost.dropped);
+                trees.push_lost(page);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    for lost in trees.lost_pages() {
+        // Otherwise new trees could not be told from its trees.
+        let above = (lost.number + 1) << PAGE_BITS;
+        opened.position.next_tree = opened.position.next_tree.max(above);
+    }
+    let all_known = trees.lost_pages().is_empty();
+    opened.trees = Arc::new(trees);
+    if !is_exact {
+        store.data.space.note_leaks();
+        // A damaged copy of a page was released already, so it must not be taken for a leak.
+        let pages = manifest.pages.iter().map(|page| page.copies);
+        let blocks: Vec<Copies> = pages.chain([newest.manifest, map]).collect();
+        // What the trees of a lost page use is not known.
+        opened.sweep = all_known.then(|| Sweep::new(&opened.trees, free.used(), &blocks));
+    }
+    Ok(())
+}
+
+/// Reads a page of trees, without their nodes. Also returns whether no copy was found damaged.
+fn read_page(store: &Arc<RunStore>, copies: &Copies) -> Result<(Vec<(TreeId, Tree)>, bool)> {
+    let (payload, is_sound) = copies.read(store)?;
+    let mut known = KnownRuns::new(store, copies.at[0]);
+    let trees = trees_of(copies, &payload, |root| known.subtree(root, u32::MAX));
+    let trees = trees.inspect_err(|_| known.disown())?;
+    Ok((trees, is_sound))
+}
+
+/// Finds the free space by a walk over all nodes.
+fn walk(
+    store: &Arc<RunStore>,
+    newest: &Superblock,
+    manifest: &Manifest,
+    map: Copies,
+) -> Result<FreeMap> {
+    let mut reach = Reach::default();
+    reach.add_copies(&newest.manifest);
+    reach.add_copies(&map);
+    for page in &manifest.pages {
+        reach.add_copies(&page.copies);
+        let (payload, _) = page.copies.read(store)?;
+        for tree in parse_page(&payload).ok_or_else(|| malformed(&page.copies))? {
+            reach.add_subtree(&tree.root);
+        }
+    }
+    for lost in &manifest.lost {
+        // What its trees use is not known, unless it can be read again.
+        reach.add_copies(&lost.page.copies);
+        let (payload, _) = lost.page.copies.read(store)?;
+        for tree in parse_page(&payload).ok_or_else(|| malformed(&lost.page.copies))? {
+            reach.add_subtree(&tree.root);
+        }
+    }
+    while !reach.follow(store, usize::MAX)? {}
+    Ok(reach.into_map())
+}
+
+/// Reads the trees of a store of an older format. All extents in use are claimed, the rest is free. The next
+/// checkpoint writes everything but runs again.
+fn read_older(store: &Arc<RunStore>, newest: &Superblock, manifest: &Manifest) -> Result<Trees> {
+    let mut trees = Trees::default();
+    let mut decoder = Decoder::new(store);
+    let mut claimed = vec![decoder.claim_block(newest.manifest.at[0], newest.manifest.len)?];
+    for PageRef { copies, .. } in &manifest.pages {
+        claimed.push(decoder.claim_block(copies.at[0], copies.len)?);
+        let (payload, _) = copies.read(store)?;
+        let read = trees_of(copies, &payload, |root| {
+            decoder.subtree(root, copies.at[0], 0)
+        })?;
+        let page = TreePage::new(read, None);
+        if !page.is_some_and(|page| trees.push_page(page)) {
+            return Err(malformed(copies));
+        }
+    }
+    // Only now may these be reused, after the next checkpoint.
+    drop(claimed);
+    Ok(trees)
+}
+
+/// The trees of a page. `follow` makes a handle of a root.
+fn trees_of(
+    copies: &Copies,
+    payload: &[u8],
+    mut follow: impl FnMut(SubtreeRef) -> Result<Subtree>,
+) -> Result<Vec<(TreeId, Tree)>> {
+    let mut read = Vec::new();
+    for tree in parse_page(payload).ok_or_else(|| malformed(copies))? {
+        let root = follow(tree.root)?;
+        let (options, loading) = (tree.options, tree.loading);
+        let tree_read = Tree {
+            options,
+            root,
+            loading,
+        };
+        read.push((tree.id, tree_read));
+    }
+    Ok(read)
 }
 
 /// Fails if the data file is not one of a store.

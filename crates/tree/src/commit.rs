@@ -7,7 +7,7 @@ use crate::engine::{CommitState, Engine};
 use crate::fail_stop::{FailStop, step};
 use crate::memtable::{HotKey, Memtable};
 use crate::merge::Resolver;
-use crate::operation;
+use crate::operation::{self, Op};
 use crate::write_set::Guard;
 use crate::{Error, Result, WriteSet};
 
@@ -56,6 +56,7 @@ impl Engine {
         if !set.frees_space() {
             self.check_room()?;
         }
+        self.check_readable(set)?;
         let ops = set.len() as u64;
 
         let mut state = self.make_room(set.memtable_bytes(), set.frees_space())?;
@@ -132,6 +133,23 @@ impl Engine {
             (Durability::Synced, Some(log)) => log.wait_durable(position),
             _ => Ok(()),
         }
+    }
+
+    /// Fails if a write set writes to a tree whose page cannot be read. It may drop such a tree.
+    fn check_readable(&self, set: &WriteSet) -> Result<()> {
+        let version = self.version.load();
+        if version.trees.lost_pages().is_empty() {
+            return Ok(());
+        }
+        for op in operation::decode(set.payload()) {
+            if let Op::Entry { tree, .. } | Op::DeleteRange { tree, .. } = op
+                && version.trees.contains(tree)
+                && version.trees.get(tree).is_none()
+            {
+                return Err(version.trees.missing(tree));
+            }
+        }
+        Ok(())
     }
 
     /// Folds the update messages of hot keys of a memtable, if it is still active and has space.

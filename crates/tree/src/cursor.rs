@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::memtable::MemSource;
 use crate::merge::Resolver;
 use crate::merger::{Direction, Merger, Source};
-use crate::node::{BufferRun, Subtree};
+use crate::node::{Internal, Subtree};
 use crate::range::RangeSet;
-use crate::run::{Fetch, PartsCursor, Run};
+use crate::run::{Fetch, PartsCursor};
 use crate::snapshot::Snapshot;
 use crate::{Error, Kind, Result, TreeId};
 
@@ -317,52 +317,74 @@ impl Cursor {
     }
 
     /// Replaces the sources of the path: the buffers from the root down, newest run first, then the leaf.
-    fn open_path(
-        &mut self,
-        choose: impl Fn(&crate::node::Internal) -> usize,
-    ) -> Result<Vec<Source>> {
-        let mut runs: Vec<&BufferRun> = Vec::new();
-        let mut leaf: Option<Arc<Run>> = None;
-        let (mut lower, mut upper): (&[u8], Option<&[u8]>) = (&[], None);
-        let mut at = &self.snapshot.tree(self.tree)?.root;
-        loop {
-            match at {
-                Subtree::Empty => break,
-                Subtree::Leaf(run) => {
-                    leaf = Some(run.clone());
-                    break;
-                }
-                Subtree::Internal(node) => {
-                    let index = choose(node);
-                    let child = &node.children[index];
-                    upper = node.upper_of(index, upper);
-                    lower = &child.pivot;
-                    runs.extend(node.pending(child));
-                    at = &child.subtree;
-                }
-            }
-        }
-        let lower = lower.max(&self.lower);
-        let upper = match (upper, self.upper.as_deref()) {
-            (Some(upper), Some(bound)) => Some(upper.min(bound)),
-            (upper, bound) => upper.or(bound),
+    fn open_path(&mut self, choose: impl Fn(&Internal) -> usize) -> Result<Vec<Source>> {
+        let mut path = Path {
+            choose,
+            bounds: (&self.lower, self.upper.as_deref()),
+            lower: Vec::new(),
+            upper: None,
+            sources: Vec::new(),
         };
-        let mut sources = Vec::with_capacity(runs.len() + 1);
-        for run in runs {
-            let parts = run.parts_in(lower, upper);
-            let ranges = run.ranges.clip(lower, upper);
-            if !parts.is_empty() || !ranges.is_empty() {
-                let cursor = PartsCursor::new(parts, Fetch::Cached, None);
-                sources.push(Source::runs(cursor, ranges));
+        path.descend(&self.snapshot.tree(self.tree)?.root, &[], None)?;
+        let Path {
+            lower,
+            upper,
+            mut sources,
+            ..
+        } = path;
+        (self.path_lower, self.path_upper) = (lower, upper);
+        sources.reverse();
+        Ok(sources)
+    }
+}
+
+/// A path from a root to a leaf, while it is opened.
+struct Path<'a, C> {
+    /// The child that continues the path.
+    choose: C,
+    /// The bounds of the cursor.
+    bounds: (&'a [u8], Option<&'a [u8]>),
+    /// The range of the leaf, within the bounds.
+    lower: Vec<u8>,
+    upper: Option<Vec<u8>>,
+    /// The leaf, then the buffers above, each with its oldest run first.
+    sources: Vec<Source>,
+}
+
+impl<C: Fn(&Internal) -> usize> Path<'_, C> {
+    /// Follows the path to the leaf, and adds the sources on the way back, when the range of the leaf is known.
+    fn descend(&mut self, at: &Subtree, lower: &[u8], upper: Option<&[u8]>) -> Result<()> {
+        match at {
+            Subtree::Internal(node) => {
+                let node = node.load()?;
+                let index = (self.choose)(&node);
+                let child = &node.children[index];
+                self.descend(&child.subtree, &child.pivot, node.upper_of(index, upper))?;
+                let pending = node.runs.iter();
+                for run in pending.filter(|run| run.number >= child.pending_from) {
+                    let (lower, upper) = (&*self.lower, self.upper.as_deref());
+                    let parts = run.parts_in(lower, upper);
+                    let ranges = run.ranges.clip(lower, upper);
+                    if !parts.is_empty() || !ranges.is_empty() {
+                        let cursor = PartsCursor::new(parts, Fetch::Cached, None);
+                        self.sources.push(Source::runs(cursor, ranges));
+                    }
+                }
+            }
+            Subtree::Empty | Subtree::Leaf(_) => {
+                self.lower = lower.max(self.bounds.0).to_vec();
+                let upper = match (upper, self.bounds.1) {
+                    (Some(upper), Some(bound)) => Some(upper.min(bound)),
+                    (upper, bound) => upper.or(bound),
+                };
+                self.upper = upper.map(<[u8]>::to_vec);
+                if let Subtree::Leaf(leaf) = at {
+                    let cursor = PartsCursor::new(vec![leaf.clone()], Fetch::Cached, upper);
+                    self.sources.push(Source::runs(cursor, RangeSet::default()));
+                }
             }
         }
-        if let Some(leaf) = leaf {
-            let cursor = PartsCursor::new(vec![leaf], Fetch::Cached, upper);
-            sources.push(Source::runs(cursor, RangeSet::default()));
-        }
-        self.path_lower = lower.to_vec();
-        self.path_upper = upper.map(<[u8]>::to_vec);
-        Ok(sources)
+        Ok(())
     }
 }
 

@@ -150,6 +150,13 @@ impl DataFile {
         }
     }
 
+    /// Keeps an extent from being handed out again, if the error of a write to it is not one of a full disk.
+    pub(crate) fn avoid(&self, extent: &Arc<Extent>, error: &Error) {
+        if matches!(error, Error::Io { .. }) && !error.is_disk_full() {
+            self.unwritable.lock().push(extent.clone());
+        }
+    }
+
     /// Writes aligned bytes. The write may be retried, there or elsewhere.
     pub(crate) fn write_raw(&self, bytes: &AlignedBuf, offset: u64) -> Result<()> {
         self.check_writable()?;
@@ -249,6 +256,11 @@ impl DataFile {
         }
         result
     }
+}
+
+/// The length of the extent of a block that has one of its own.
+pub(crate) fn block_extent(len: u32) -> u64 {
+    u64::from(len).next_multiple_of(ALIGNMENT as u64)
 }
 
 /// The error for a damaged block of the data file.

@@ -32,11 +32,15 @@ const RESERVE_SHARE_MAX: u64 = 8;
 /// A memtable is sealed when it has this share of the room above the reserve: up to three memtables must be flushed, and
 /// their log is kept until then.
 const MEMTABLE_SHARE: u64 = 16;
-/// The work of one flush on nodes below the root may take this share of the room above the reserve for each tree. It
-/// rewrites more than what it counts, and the old leaves are free only after the checkpoint.
-const SPARE_SHARE: u64 = 16;
+/// The work of one flush on nodes below the root may take this share of the room above the reserve. It rewrites more than
+/// what it counts, and the old leaves are free only after the checkpoint.
+const SPARE_SHARE: u64 = 8;
 /// Bounds of the size at which memtables are sealed when there is little room.
 const SEAL_BYTES: (u64, u64) = (256 << 10, MIB);
+/// While the room is low, memtables have this share of the reserve.
+const MEMTABLE_SHARE_LOW: u64 = 64;
+/// Bounds of the bytes that compaction writes between two checkpoints.
+const STEP_BYTES: (u64, u64) = (MIB, 64 * MIB);
 /// A file of the log has at most this share of the file system: only whole segments are deleted.
 const LOG_FILE_SHARE: u64 = 64;
 
@@ -82,6 +86,8 @@ pub(crate) struct SpaceWatch {
     seal_bytes: AtomicUsize,
     /// Bytes that the work of one flush on nodes below the root may take.
     spare_bytes: AtomicU64,
+    /// The most bytes that one step of compaction may take.
+    step_max: AtomicU64,
     refused: AtomicU64,
     state: Mutex<State>,
     /// Wakes commits that wait until the state is settled.
@@ -138,6 +144,7 @@ impl SpaceWatch {
             is_low: AtomicBool::new(false),
             seal_bytes: AtomicUsize::new(usize::MAX),
             spare_bytes: AtomicU64::new(u64::MAX),
+            step_max: AtomicU64::new(u64::MAX),
             refused: AtomicU64::new(0),
             state: Mutex::default(),
             settled: Condvar::new(),
@@ -207,6 +214,23 @@ impl SpaceWatch {
     /// Bytes that the work of one flush on nodes below the root may take.
     pub(crate) fn spare_bytes(&self) -> u64 {
         self.spare_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes that one step of compaction may take: half of the room while it is low, because the flush of what
+    /// is in memory needs the rest.
+    pub(crate) fn step_max(&self) -> u64 {
+        self.step_max.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that compaction may write between two checkpoints: until the checkpoint they are taken in addition.
+    pub(crate) fn step_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        let room = match (state.measured, state.low_since) {
+            (None, _) => return STEP_BYTES.1,
+            (_, Some(_)) => state.room(),
+            (_, None) => state.room().saturating_sub(state.reserve),
+        };
+        (room / 4).clamp(STEP_BYTES.0, STEP_BYTES.1)
     }
 
     /// The error of a write that is refused.
@@ -359,7 +383,7 @@ impl SpaceWatch {
         let above = state.room().saturating_sub(state.reserve);
         let (least, low_most) = SEAL_BYTES;
         let seal = match is_low {
-            true => (state.reserve / MEMTABLE_SHARE).clamp(least, low_most),
+            true => (state.reserve / MEMTABLE_SHARE_LOW).clamp(least, low_most),
             false => (above / MEMTABLE_SHARE).max(low_most),
         };
         let seal = match seal < self.memtable_bytes {
@@ -372,6 +396,11 @@ impl SpaceWatch {
         };
         self.seal_bytes.store(seal, Ordering::Relaxed);
         self.spare_bytes.store(spare, Ordering::Relaxed);
+        let step_max = match is_low {
+            true => (state.room() - state.held) / 2,
+            false => u64::MAX,
+        };
+        self.step_max.store(step_max, Ordering::Relaxed);
         self.is_low.store(is_low, Ordering::Relaxed);
     }
 }

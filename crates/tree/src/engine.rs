@@ -21,6 +21,7 @@ use crate::operation::{self, NewTree, Op};
 use crate::publisher::Publisher;
 use crate::run::RunStore;
 use crate::snapshot::Snapshot;
+use crate::sweep::Sweep;
 use crate::version::{Tree, Trees, Version};
 use crate::write_throttle::WriteThrottle;
 use crate::{Error, Options, Result, TreeId, WriteSet};
@@ -61,9 +62,19 @@ pub(crate) struct Engine {
     pub(crate) flusher: Flusher,
     pub(crate) disk_space: SpaceWatch,
     pub(crate) next_tree: AtomicU32,
+    /// Shared by the bulk loaders: they use space that no checkpoint refers to.
+    pub(crate) loaders: Arc<()>,
+    /// The search for used space that nothing refers to, after a crash.
+    pub(crate) sweep: Mutex<Option<Sweep>>,
     pub(crate) counters: Counters,
     pub(crate) failure: OnceLock<String>,
     pub(crate) is_closed: Mutex<bool>,
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.runs.orphans.close();
+    }
 }
 
 /// Counters of what the store did since it was opened.
@@ -224,6 +235,7 @@ impl Engine {
             fanout: self.options.fanout,
             allowance: Cell::new(self.disk_space.spare_bytes()),
             allowance_max: self.disk_space.spare_bytes(),
+            step_max: self.disk_space.step_max(),
         }
     }
 }

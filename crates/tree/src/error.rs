@@ -116,6 +116,32 @@ impl Error {
         move |source| Error::Io { context, source }
     }
 
+    /// The same error for somebody else.
+    pub(crate) fn repeated(&self) -> Error {
+        match self {
+            Error::Corrupt { file, offset, what } => Error::Corrupt {
+                file: file.clone(),
+                offset: *offset,
+                what,
+            },
+            Error::Unreadable {
+                file,
+                offset,
+                bytes,
+                source,
+            } => Error::Unreadable {
+                file: file.clone(),
+                offset: *offset,
+                bytes: *bytes,
+                source: match source.raw_os_error() {
+                    Some(code) => io::Error::from_raw_os_error(code),
+                    None => io::Error::new(source.kind(), source.to_string()),
+                },
+            },
+            other => Error::Closed(other.to_string()),
+        }
+    }
+
     /// Whether stored data is damaged or cannot be read. Such an error concerns some keys of one tree; the rest of the
     /// store works.
     pub fn is_damage(&self) -> bool {

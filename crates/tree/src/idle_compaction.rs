@@ -18,8 +18,6 @@ const IDLE_AFTER: Duration = Duration::from_secs(1);
 const IDLE_OPS: u64 = 32;
 /// An active memtable with more bytes than this is flushed too.
 const SEAL_BYTES: usize = 1 << 20;
-/// A checkpoint follows each time this many bytes were written, so that freed space is reused.
-const CHECKPOINT_BYTES: u64 = 64 << 20;
 
 /// Notices that there are no commits.
 pub(crate) struct IdleWatch {
@@ -113,7 +111,7 @@ impl Engine {
                 changed = true;
                 wanted = is_wanted();
                 let (_, _, written) = self.runs.data.io_stats();
-                if written - saved >= CHECKPOINT_BYTES {
+                if written - saved >= self.disk_space.step_bytes() {
                     self.checkpoint_trees()?;
                     saved = written;
                 }

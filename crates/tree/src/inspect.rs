@@ -4,13 +4,14 @@
 
 use std::fmt;
 
-use crate::checkpoint::{self, Manifest, Superblock, TreeRef};
-use crate::data_file::{DATA_FILE, DataFile, decode_block};
+use crate::data_file::{DATA_FILE, DataFile, block_extent, decode_block};
 use crate::disk::{ALIGNMENT, AlignedBuf, Disk};
+use crate::free_map::{DATA_START, FreeMap};
+use crate::manifest::{self, Manifest, Superblock, TreeRef};
+use crate::metadata::Copies;
 use crate::node::{NodeRef, RunRef};
 use crate::page::Page;
 use crate::run_index::RunIndex;
-use crate::space::DATA_START;
 use crate::{Error, Result, TreeId};
 
 /// The kind of a problem in a store.
@@ -222,9 +223,9 @@ impl<'a> Inspector<'a> {
                 self.note_error(at, &error);
                 continue;
             }
-            match checkpoint::read_superblock(&self.data, slot) {
+            match manifest::read_superblock(&self.data, slot) {
                 Ok(Some(superblock)) if superblock.generation % 2 == slot => {
-                    let (first, second) = raw.split_at(checkpoint::SUPERBLOCK_COPY_BYTES);
+                    let (first, second) = raw.split_at(manifest::SUPERBLOCK_COPY_BYTES);
                     if first != second {
                         self.note(
                             at,
@@ -249,17 +250,43 @@ impl<'a> Inspector<'a> {
         found
     }
 
+    /// The payload of a block that is stored twice; all copies are checked.
+    fn copies(&mut self, copies: &Copies) -> Option<Vec<u8>> {
+        let mut found: Option<Vec<u8>> = None;
+        for at in copies.offsets() {
+            let payload = self.block(at, copies.len);
+            match (&found, payload) {
+                (None, payload) => found = payload,
+                (Some(first), Some(second)) if *first != second => {
+                    let what = "the copies of a block differ";
+                    self.note(at, ProblemKind::Malformed, what);
+                }
+                (Some(_), _) => {}
+            }
+        }
+        found
+    }
+
     pub(crate) fn manifest(&mut self, superblock: &Superblock) -> Option<Manifest> {
-        let at = superblock.manifest_at;
-        let payload = self.block(at, superblock.manifest_len)?;
-        self.parsed(at, Manifest::parse(&payload), "the manifest is malformed")
+        let payload = self.copies(&superblock.manifest)?;
+        let manifest = Manifest::parse(&payload, superblock.has_copies);
+        let what = "the manifest is malformed";
+        self.parsed(superblock.manifest.at[0], manifest, what)
+    }
+
+    /// The free space at the time of the checkpoint.
+    pub(crate) fn free_map(&mut self, copies: &Copies) -> Option<FreeMap> {
+        let payload = self.copies(copies)?;
+        let map = FreeMap::parse(&payload);
+        let what = "the map of the free space is malformed";
+        self.parsed(copies.at[0], map, what)
     }
 
     /// The trees of a page of the manifest.
-    pub(crate) fn trees(&mut self, at: u64, len: u32) -> Option<Vec<TreeRef>> {
-        let payload = self.block(at, len)?;
-        let trees = checkpoint::parse_page(&payload);
-        self.parsed(at, trees, "a page of trees is malformed")
+    pub(crate) fn trees(&mut self, copies: &Copies) -> Option<Vec<TreeRef>> {
+        let payload = self.copies(copies)?;
+        let trees = manifest::parse_page(&payload);
+        self.parsed(copies.at[0], trees, "a page of trees is malformed")
     }
 
     pub(crate) fn node(&mut self, at: u64, len: u32) -> Option<NodeRef> {
@@ -335,11 +362,6 @@ impl<'a> Inspector<'a> {
             }
         }
     }
-}
-
-/// The length of the extent of a block that has one of its own.
-pub(crate) fn block_extent(len: u32) -> u64 {
-    u64::from(len).next_multiple_of(ALIGNMENT as u64)
 }
 
 /// A run in memory, as its extent holds it.

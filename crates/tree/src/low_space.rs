@@ -5,8 +5,6 @@ use crate::{Error, Result};
 
 /// Bytes of the data file for which it is worth its cost to return them to the file system.
 const RELEASED_BYTES: u64 = 1 << 20;
-/// Bounds of the bytes that compaction writes between two checkpoints. Until the checkpoint they take more room.
-const STEP_BYTES: (u64, u64) = (1 << 20, 64 << 20);
 
 /// What there was when space was made for the last time.
 #[derive(Clone, Copy, Default)]
@@ -82,8 +80,17 @@ impl Engine {
     /// steps: deletes free space only there. Returns the space to the file system.
     pub(crate) fn make_space(&self) -> Result<Considered> {
         let sequence = self.publisher.visible();
-        self.seal_if_over(0);
-        let result = self.flush_all().and_then(|()| self.free_space());
+        if self.version.load().sealed.is_empty() {
+            self.seal_if_over(0);
+        }
+        let flushed = self.flush_all();
+        // Without room for the flush, compaction may still make some.
+        let result = match flushed {
+            Err(error) if !error.is_disk_full() => Err(error),
+            flushed => self
+                .free_space()
+                .and_then(|unused| flushed.map(|()| unused)),
+        };
         if let Err(error) = &result {
             self.note_if_full(error);
         }
@@ -98,16 +105,14 @@ impl Engine {
         let mut saved = self.written_bytes();
         for id in self.pending_trees() {
             while self.disk_space.is_low() && self.compact_tree_once(id)? {
-                let (least, most) = STEP_BYTES;
-                let step = (self.disk_space.stats().available_bytes / 4).clamp(least, most);
-                if self.written_bytes() - saved < step {
+                if self.written_bytes() - saved < self.disk_space.step_bytes() {
                     continue;
                 }
                 unused = self.return_space()?;
                 saved = self.written_bytes();
                 // Commits wait for the flush of their memtable, unless there is little room left for it.
                 let stats = self.disk_space.stats();
-                if self.flusher.has_work() && stats.available_bytes > stats.reserve_bytes / 2 {
+                if self.flusher.has_work() && stats.available_bytes > stats.reserve_bytes / 4 * 3 {
                     return Ok(unused);
                 }
             }
@@ -131,7 +136,7 @@ impl Engine {
     /// that are left in the file, without those that others release meanwhile.
     fn return_space(&self) -> Result<u64> {
         let before = self.considered().unused;
-        self.checkpoint_trees()?;
+        self.checkpoint_unflushed()?;
         let returned = self.runs.data.return_free();
         self.check_space();
         returned.map(|()| before.min(self.considered().unused))

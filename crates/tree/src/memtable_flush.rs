@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use crate::checkpoint::Position;
 use crate::data_file::DATA_FILE;
 use crate::engine::Engine;
 use crate::error::PANICKED;
 use crate::flusher::Stall;
+use crate::manifest::Position;
 use crate::memtable::Memtable;
 use crate::node::{Builder, Subtree};
 use crate::worker_pool::Work;
@@ -18,6 +18,9 @@ use crate::{Error, Result, TreeId};
 
 /// Bytes that idle compaction may write for each byte that was flushed.
 const COMPACTION_CREDIT: u64 = 3;
+
+/// Nodes that are read after each flush because nothing refers to them any more.
+const ORPHANS_PER_FLUSH: usize = 64;
 
 /// The flush of one memtable.
 struct MemtableFlush {
@@ -80,6 +83,11 @@ impl Engine {
     /// lock on `working`.
     pub(crate) fn flush_sealed(&self, checkpoint_due: &mut bool) -> Result<()> {
         let mut flushed = None;
+        if self.options.inline {
+            // Without threads it must not depend on the time.
+            while self.sweep_some() {}
+            self.release_orphans(ORPHANS_PER_FLUSH);
+        }
         loop {
             if *checkpoint_due && self.write_checkpoint()? {
                 *checkpoint_due = false;
@@ -152,6 +160,13 @@ impl Engine {
         result
     }
 
+    /// Writes a checkpoint of the trees as they are, without what is in memory.
+    pub(crate) fn checkpoint_unflushed(&self) -> Result<()> {
+        let mut checkpoint_due = self.flusher.working.lock();
+        *checkpoint_due = !self.write_checkpoint()?;
+        Ok(())
+    }
+
     /// Flushes the oldest sealed memtable to all its trees and publishes the new roots.
     fn flush_memtable(&self, memtable: &Arc<Memtable>) -> Result<()> {
         // No insert begins in a sealed memtable. Those that have begun are finished when the memtable's last
@@ -165,16 +180,21 @@ impl Engine {
             .trees()
             .into_iter()
             .filter_map(|(id, _, bytes)| {
-                let tree = trees.get(id)?;
+                let tree = trees.get(id).cloned().or_else(|| trees.gathering(id))?;
                 Some(Part {
                     id,
                     bytes,
-                    root: tree.root.clone(),
+                    builder: self.builder(id, &tree),
+                    root: tree.root,
                     loading: tree.loading,
-                    builder: self.builder(id, tree),
                 })
             })
             .collect();
+        // While all trees are flushed in parallel, each may only take its share of the room.
+        let spare = self.disk_space.spare_bytes() / parts.len().max(1) as u64;
+        for part in &mut parts {
+            part.builder.limit_work(spare);
+        }
         // The largest tree is flushed first, so that the threads finish at about the same time.
         parts.sort_by_key(|part| (part.bytes, part.id));
         let flush = Arc::new(MemtableFlush {
@@ -190,6 +210,8 @@ impl Engine {
 
         let flushed: Vec<_> = flush.flushed.lock().drain().collect();
         self.publish_flushed(flushed);
+        // Before the checkpoint that follows, so that it knows what they free.
+        self.release_orphans(ORPHANS_PER_FLUSH);
         self.flushed.notify_all();
         self.counters
             .memtables_flushed
@@ -225,10 +247,14 @@ impl Engine {
         }
         let trees = version.trees.clone();
         drop(version);
+        // A loader that begins now allocates after the free space is captured.
+        let is_alone = trees.is_only_version()
+            && Arc::strong_count(&self.loaders) == 1
+            && self.runs.orphans.is_empty();
         // Before extents that were released can be used again.
         let space = &self.runs.data.space;
         (self.runs.damage).forget_unused(DATA_FILE, |offset| space.is_used(offset));
-        self.checkpointer.lock().write(&trees, position)?;
+        self.checkpointer.lock().write(&trees, position, is_alone)?;
         if let Some(log) = self.log.get() {
             // With its log, the previous checkpoint can replace this one if it is damaged.
             let before = self

@@ -8,9 +8,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::backup::{COMMIT_RANGES, push};
-use crate::checkpoint::Manifest;
 use crate::disk::{Disk, OverlayDisk};
 use crate::inspect::{Inspector, Problem, ProblemKind, Progress};
+use crate::manifest::Manifest;
 use crate::node::{DEPTH_MAX, NodeRef, RunRef, SubtreeRef};
 use crate::operation::{self, Op};
 use crate::range::KeyRange;
@@ -171,14 +171,22 @@ impl Salvage<'_> {
         let problems = &self.inspector.problems;
         let both = superblocks.len() == 2 || superblock.generation == 1 && problems.is_empty();
         self.report.is_older_checkpoint |= !both;
-        let Manifest { position, pages } = manifest;
+        let Manifest {
+            position,
+            pages,
+            lost,
+            ..
+        } = manifest;
         self.target.reserve_trees(TreeId(position.next_tree));
-        for (at, len) in pages {
-            let Some(trees) = self.inspector.trees(at, len) else {
+        // First those pages for whose trees newer messages have gathered in the others.
+        let lost = lost.into_iter().map(|lost| (lost.page, lost.dropped));
+        for (page, dropped) in lost.chain(pages.into_iter().map(|page| (page, Vec::new()))) {
+            let at = page.copies.at[0];
+            let Some(trees) = self.inspector.trees(&page.copies) else {
                 self.report.lost_tree_pages += 1;
                 continue;
             };
-            for tree in trees {
+            for tree in trees.into_iter().filter(|tree| !dropped.contains(&tree.id)) {
                 self.inspector.tree = Some(tree.id);
                 self.set.create_tree(tree.id, &tree.options);
                 let all = Range {
@@ -210,11 +218,13 @@ impl Salvage<'_> {
                 self.lose(tree, range.lower, range.upper, false);
                 Ok(())
             }
-            SubtreeRef::Internal(offset, len) => match self.inspector.node(*offset, *len) {
-                Some(node) if node.pivots_ascend() => self.node(tree, &node, *offset, range, depth),
+            SubtreeRef::Internal(place) => match self.inspector.node(place.offset, place.len) {
+                Some(node) if node.pivots_ascend() => {
+                    self.node(tree, &node, place.offset, range, depth)
+                }
                 Some(_) => {
                     let what = "the pivots of a node do not ascend";
-                    self.inspector.note(*offset, ProblemKind::Order, what);
+                    self.inspector.note(place.offset, ProblemKind::Order, what);
                     self.lose(tree, range.lower, range.upper, false);
                     Ok(())
                 }

@@ -112,7 +112,7 @@ impl Snapshot {
         let root = &self.tree(tree)?.root;
         let mut last = match (root, root.max_key()) {
             (Subtree::Empty, _) => Vec::new(),
-            (_, Some(key)) => key.to_vec(),
+            (_, Some(key)) => key,
             (_, None) => return Ok(None),
         };
         for memtable in self.version.memtables() {
@@ -130,7 +130,8 @@ impl Snapshot {
     }
 
     pub(crate) fn tree(&self, tree: TreeId) -> Result<&Tree> {
-        self.version.trees.get(tree).ok_or(Error::UnknownTree(tree))
+        let trees = &self.version.trees;
+        trees.get(tree).ok_or_else(|| trees.missing(tree))
     }
 
     pub(crate) fn resolver(&self, tree: TreeId) -> Resolver {
@@ -157,26 +158,32 @@ fn search(
         let (kind, value) = page.message(index);
         Ok(lookup.take(kind, value, || Held::Page(page.clone(), index)))
     };
-    let mut at = root;
-    loop {
-        match at {
-            Subtree::Empty => return Ok(()),
-            Subtree::Leaf(run) => return visit(run, lookup).map(|_| ()),
-            Subtree::Internal(node) => {
-                let child = &node.children[node.child_of(key)];
-                for run in node.pending(child) {
-                    if let Some(part) = run.part_of(key)
-                        && visit(part, lookup)?
-                    {
-                        return Ok(());
-                    }
-                    if run.ranges.covering(key).is_some() {
-                        lookup.take(Kind::Delete, &[], || Held::Bytes(Vec::new()));
-                        return Ok(());
-                    }
-                }
-                at = &child.subtree;
-            }
+    descend(root, key, lookup, &visit)
+}
+
+/// The part of [`search`] from a node on.
+fn descend(
+    at: &Subtree,
+    key: &[u8],
+    lookup: &mut Lookup<'_>,
+    visit: &impl Fn(&Run, &mut Lookup<'_>) -> Result<bool>,
+) -> Result<()> {
+    let node = match at {
+        Subtree::Empty => return Ok(()),
+        Subtree::Leaf(run) => return visit(run, lookup).map(|_| ()),
+        Subtree::Internal(node) => node.load()?,
+    };
+    let child = &node.children[node.child_of(key)];
+    for run in node.pending(child) {
+        if let Some(part) = run.part_of(key)
+            && visit(part, lookup)?
+        {
+            return Ok(());
+        }
+        if run.ranges.covering(key).is_some() {
+            lookup.take(Kind::Delete, &[], || Held::Bytes(Vec::new()));
+            return Ok(());
         }
     }
+    descend(&child.subtree, key, lookup, visit)
 }

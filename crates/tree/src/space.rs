@@ -3,16 +3,19 @@
 //! An extent is freed when the last handle to it is dropped, that is, when no version and no snapshot
 //! refers to it. The durable superblock may still refer to it, so it is reused only after the next
 //! checkpoint that began later is durable. An extent that no checkpoint can refer to is reused at once.
+//!
+//! Each checkpoint stores what is free after it. What was allocated for a snapshot, or for a load that is not
+//! finished, counts as used there, so a store that was not closed may have used space that nothing refers to. It is
+//! found by a walk in the background.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
 use crate::disk::ALIGNMENT;
-
-/// Where the first extent may start: after the two superblocks.
-pub(crate) const DATA_START: u64 = 2 * ALIGNMENT as u64;
+use crate::free_map::{DATA_START, FreeMap};
+use crate::free_ranges::FreeRanges;
 
 /// An allocated range of the data file. Dropping it releases the range.
 pub(crate) struct Extent {
@@ -20,7 +23,21 @@ pub(crate) struct Extent {
     pub(crate) len: u64,
     /// Checkpoints that were captured before this was allocated.
     born: u64,
+    /// False if another handle has taken over.
+    is_armed: AtomicBool,
     space: Arc<Space>,
+}
+
+impl Extent {
+    /// Lets go of the range without releasing it: whoever makes the next handle is responsible for it.
+    pub(crate) fn disarm(&self) {
+        self.is_armed.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the range is released when this is dropped.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.is_armed.load(Ordering::Relaxed)
+    }
 }
 
 /// Older than every checkpoint.
@@ -28,9 +45,12 @@ const FROM_DISK: u64 = 0;
 
 impl Drop for Extent {
     fn drop(&mut self) {
+        if !self.is_armed() {
+            return;
+        }
         let mut inner = self.space.inner.lock();
         if self.born == inner.captured {
-            inner.give(self.offset, self.len);
+            inner.free.give(self.offset, self.len);
         } else {
             inner.released.push((self.offset, self.len));
         }
@@ -44,8 +64,11 @@ pub(crate) struct Space {
 
 #[derive(Default)]
 struct Inner {
-    /// Free ranges by offset; adjacent ones are joined.
-    free: BTreeMap<u64, u64>,
+    free: FreeRanges,
+    /// A free range that `visit_free` has taken for a moment.
+    visited: Option<(u64, u64)>,
+    /// Whether there may be used space that nothing refers to.
+    leaks: bool,
     /// Where the file ends.
     end: u64,
     /// The number of captured checkpoints, plus one.
@@ -95,20 +118,21 @@ impl Space {
         if end > inner.end {
             let (old_end, gap) = (inner.end, offset.saturating_sub(inner.end));
             if gap > 0 {
-                inner.give(old_end, gap);
+                inner.free.give(old_end, gap);
             }
             if offset < old_end {
-                inner.carve(offset, old_end - offset)?;
+                inner.free.carve(offset, old_end - offset)?;
             }
             inner.end = end;
         } else {
-            inner.carve(offset, len)?;
+            inner.free.carve(offset, len)?;
         }
         drop(inner);
         Some(Arc::new(Extent {
             offset,
             len,
             born: FROM_DISK,
+            is_armed: AtomicBool::new(true),
             space: self.clone(),
         }))
     }
@@ -117,26 +141,15 @@ impl Space {
     pub(crate) fn allocate(self: &Arc<Space>, bytes: usize) -> Arc<Extent> {
         let len = (bytes.max(1) as u64).next_multiple_of(ALIGNMENT as u64);
         let mut inner = self.inner.lock();
-        let fitting = inner
-            .free
-            .iter()
-            .find(|(_, free)| **free >= len)
-            .map(|(at, free)| (*at, *free));
-        let offset = match fitting {
-            Some((at, free)) => {
-                inner.free.remove(&at);
-                if free > len {
-                    inner.free.insert(at + len, free - len);
-                }
-                at
-            }
+        let offset = match inner.free.take(len) {
+            Some(at) => at,
             None => {
                 // A free range at the end is used, and the file grows after it.
-                let at = match inner.free.last_key_value() {
-                    Some((at, free)) if at + free == inner.end => *at,
+                let at = match inner.free.last() {
+                    Some((at, free)) if at + free == inner.end => at,
                     _ => inner.end,
                 };
-                inner.free.remove(&at);
+                inner.free.remove(at);
                 inner.end = at + len;
                 at
             }
@@ -147,6 +160,7 @@ impl Space {
             offset,
             len,
             born,
+            is_armed: AtomicBool::new(true),
             space: self.clone(),
         })
     }
@@ -156,39 +170,96 @@ impl Space {
         let mut from = 0;
         loop {
             let mut inner = self.inner.lock();
-            let next = inner.free.range(from..).find(|(_, len)| **len >= least);
-            let Some((offset, len)) = next.map(|(offset, len)| (*offset, *len)) else {
+            let Some((offset, len)) = inner.free.next(from, least) else {
                 return;
             };
-            inner.free.remove(&offset);
+            inner.free.remove(offset);
+            inner.visited = Some((offset, len));
             drop(inner);
             visit(offset, len);
-            self.inner.lock().give(offset, len);
+            let mut inner = self.inner.lock();
+            inner.visited = None;
+            inner.free.give(offset, len);
             from = offset + len;
         }
     }
 
-    /// Called when a checkpoint has captured the state that it will make durable.
-    pub(crate) fn checkpoint_captured(&self) {
+    /// What a checkpoint that captures the state now would store as free; see [`Space::checkpoint_captured`].
+    pub(crate) fn free_map(&self, superseded: &[(u64, u64)]) -> FreeMap {
+        self.inner.lock().free_map(superseded)
+    }
+
+    /// Called when a checkpoint has captured the state that it will make durable. Returns what is free once it is
+    /// durable: all that is released by now, and `superseded`, which only the previous checkpoint needs. What is allocated from
+    /// now on counts as free, since this checkpoint does not refer to it.
+    pub(crate) fn checkpoint_captured(&self, superseded: &[(u64, u64)]) -> FreeMap {
         let mut inner = self.inner.lock();
         inner.captured += 1;
         let mut released = std::mem::take(&mut inner.released);
         inner.waiting.append(&mut released);
+        inner.free_map(superseded)
     }
 
     /// Called when that checkpoint is durable. Returns where the file may end now.
     pub(crate) fn checkpoint_durable(&self) -> u64 {
         let mut inner = self.inner.lock();
         for (offset, len) in std::mem::take(&mut inner.waiting) {
-            inner.give(offset, len);
+            inner.free.give(offset, len);
         }
-        if let Some((at, free)) = inner.free.last_key_value().map(|(at, free)| (*at, *free))
+        if let Some((at, free)) = inner.free.last()
             && at + free == inner.end
         {
-            inner.free.remove(&at);
+            inner.free.remove(at);
             inner.end = at;
         }
         inner.end
+    }
+
+    /// Takes over a stored map, while a store is opened.
+    pub(crate) fn restore(&self, map: &FreeMap) {
+        let mut inner = self.inner.lock();
+        inner.free = FreeRanges::default();
+        for (offset, len) in &map.ranges {
+            inner.free.give(*offset, *len);
+        }
+        inner.end = map.end;
+    }
+
+    /// A handle to a stored extent, which the map has as used. `None` if it is impossible, or if the map has it as free.
+    pub(crate) fn adopt(self: &Arc<Space>, offset: u64, len: u64) -> Option<Arc<Extent>> {
+        let unit = ALIGNMENT as u64;
+        let end = offset.checked_add(len)?;
+        let is_aligned = offset.is_multiple_of(unit) && len.is_multiple_of(unit);
+        let inner = self.inner.lock();
+        let is_used = end <= inner.end && !inner.free.overlaps(offset, len);
+        (offset >= DATA_START && len > 0 && is_aligned && is_used).then(|| {
+            Arc::new(Extent {
+                offset,
+                len,
+                born: FROM_DISK,
+                is_armed: AtomicBool::new(true),
+                space: self.clone(),
+            })
+        })
+    }
+
+    /// Notes that there may be used space that nothing refers to.
+    pub(crate) fn note_leaks(&self) {
+        self.inner.lock().leaks = true;
+    }
+
+    /// Whether there may be used space that nothing refers to.
+    pub(crate) fn has_leaks(&self) -> bool {
+        self.inner.lock().leaks
+    }
+
+    /// Frees used space that nothing refers to; there is no more of it.
+    pub(crate) fn give_leaked(&self, ranges: &[(u64, u64)]) {
+        let mut inner = self.inner.lock();
+        for (offset, len) in ranges {
+            inner.free.give(*offset, *len);
+        }
+        inner.leaks = false;
     }
 
     /// Calls `visit` with where the file may end, while no extent can be allocated beyond it.
@@ -200,8 +271,7 @@ impl Space {
     pub(crate) fn is_used(&self, offset: u64) -> bool {
         let inner = self.inner.lock();
         let holds = |(at, len): &(u64, u64)| (*at..at + len).contains(&offset);
-        let before = inner.free.range(..=offset).next_back();
-        let is_free = before.is_some_and(|(at, len)| holds(&(*at, *len)));
+        let is_free = inner.free.overlaps(offset, 1);
         let is_released = inner.released.iter().chain(&inner.waiting).any(holds);
         offset < inner.end && !is_free && !is_released
     }
@@ -211,52 +281,17 @@ impl Space {
         let sum = |ranges: &[(u64, u64)]| ranges.iter().map(|(_, len)| len).sum::<u64>();
         SpaceStats {
             file_bytes: inner.end,
-            free_bytes: inner.free.values().sum(),
+            free_bytes: inner.free.bytes() + inner.visited.map_or(0, |(_, len)| len),
             waiting_bytes: sum(&inner.released) + sum(&inner.waiting),
         }
     }
 }
 
 impl Inner {
-    /// Adds a free range and joins it with the adjacent ones.
-    fn give(&mut self, mut offset: u64, mut len: u64) {
-        if let Some((before, before_len)) = self.free.range(..offset).next_back() {
-            let (before, before_len) = (*before, *before_len);
-            assert!(before + before_len <= offset, "an extent was freed twice");
-            if before + before_len == offset {
-                self.free.remove(&before);
-                (offset, len) = (before, len + before_len);
-            }
-        }
-        if let Some((after, after_len)) = self.free.range(offset + 1..).next() {
-            let (after, after_len) = (*after, *after_len);
-            assert!(offset + len <= after, "an extent was freed twice");
-            if offset + len == after {
-                self.free.remove(&after);
-                len += after_len;
-            }
-        }
-        self.free.insert(offset, len);
-    }
-
-    /// Allocates exactly this range; `None` if it is not all free.
-    fn carve(&mut self, offset: u64, len: u64) -> Option<()> {
-        let (at, free) = self
-            .free
-            .range(..=offset)
-            .next_back()
-            .map(|(at, free)| (*at, *free))?;
-        if at + free < offset + len {
-            return None;
-        }
-        self.free.remove(&at);
-        if at < offset {
-            self.free.insert(at, offset - at);
-        }
-        if at + free > offset + len {
-            self.free.insert(offset + len, at + free - offset - len);
-        }
-        Some(())
+    fn free_map(&self, superseded: &[(u64, u64)]) -> FreeMap {
+        let others = self.released.iter().chain(&self.waiting);
+        let others = others.chain(&self.visited).chain(superseded).copied();
+        FreeMap::new(self.end, self.free.iter().chain(others).collect())
     }
 }
 
@@ -273,16 +308,16 @@ mod tests {
         let second = space.allocate(1);
         assert_eq!((first.offset, first.len), (DATA_START, 2 * K4));
         assert_eq!(second.offset, DATA_START + 2 * K4);
-        space.checkpoint_captured();
+        space.checkpoint_captured(&[]);
         drop(first);
         assert_eq!(space.allocate(1).offset, DATA_START + 3 * K4);
-        space.checkpoint_captured();
+        space.checkpoint_captured(&[]);
         assert_eq!(space.checkpoint_durable(), DATA_START + 3 * K4);
         let third = space.allocate(4096);
         assert_eq!(third.offset, DATA_START);
         assert_eq!(space.stats().free_bytes, K4);
         drop((second, third));
-        space.checkpoint_captured();
+        space.checkpoint_captured(&[]);
         assert_eq!(space.checkpoint_durable(), DATA_START);
     }
 

@@ -21,6 +21,8 @@ use crate::flusher::Flusher;
 use crate::log::{self, Log};
 use crate::memtable::{Memtable, SpareBlocks};
 use crate::node::TreeStats;
+use crate::node_memory::NodeMemory;
+use crate::orphans::Orphans;
 use crate::publisher::Publisher;
 use crate::run::RunStore;
 use crate::snapshot::Snapshot;
@@ -55,6 +57,8 @@ pub struct StoreStats {
     pub cache_bytes_max: u64,
     /// Bytes of pages, indexes and filters in the cache.
     pub page_bytes: u64,
+    /// Bytes of internal nodes in memory that are on disk too. They are counted in `page_bytes`.
+    pub node_bytes: u64,
     /// Bytes of the memtables alive in the current version.
     pub memtable_bytes: u64,
     /// Memtables that wait to be flushed.
@@ -105,6 +109,8 @@ impl Store {
             cache: PageCache::new(&budget),
             budget,
             damage: Arc::new(DamageRegistry::new(options.listener.clone())),
+            nodes: NodeMemory::default(),
+            orphans: Orphans::default(),
         });
         disk.sync_directory()
             .map_err(Error::io("syncing the store's directory"))?;
@@ -117,7 +123,7 @@ impl Store {
         let version = Version {
             active: Arc::new(Memtable::new(size, position.log_start, &spare_blocks)),
             sealed: Vec::new(),
-            trees: Arc::new(opened.trees),
+            trees: opened.trees,
             damage: runs.damage.clone(),
         };
         let disk_space = SpaceWatch::new(&disk, options.disk_reserve_bytes, size);
@@ -135,6 +141,8 @@ impl Store {
             checkpointer: Mutex::new(opened.checkpointer),
             flusher: Flusher::default(),
             next_tree: AtomicU32::new(position.next_tree),
+            loaders: Arc::default(),
+            sweep: Mutex::new(opened.sweep),
             counters: Counters::default(),
             failure: OnceLock::new(),
             is_closed: Mutex::new(false),
@@ -251,12 +259,12 @@ impl Store {
             .collect()
     }
 
-    /// Statistics of one tree; all zero if it does not exist. Walks its internal nodes.
+    /// Statistics of one tree; all zero if it does not exist. Walks the internal nodes that are not on disk yet.
     pub fn tree_stats(&self, tree: TreeId) -> TreeStats {
         let version = self.engine().version.load_full();
         let mut stats = TreeStats::default();
         if let Some(tree) = version.trees.get(tree) {
-            tree.root.collect(0, &mut stats);
+            stats = tree.root.stats();
         }
         for memtable in version.memtables() {
             if let Some(in_memory) = memtable.tree_stats(tree) {
@@ -280,6 +288,7 @@ impl Store {
             trees: version.trees.len() as u64,
             cache_bytes_max: engine.options.cache_bytes as u64,
             page_bytes,
+            node_bytes: engine.runs.nodes.bytes(),
             memtable_bytes: version
                 .memtables()
                 .map(|memtable| memtable.bytes() as u64)
@@ -329,7 +338,14 @@ impl Engine {
             return Ok(());
         }
         let result = match (self.failure.get(), self.log.get()) {
-            (None, _) => self.checkpoint_all(),
+            (None, _) => self.checkpoint_all().and_then(|()| {
+                if self.runs.orphans.is_empty() {
+                    return Ok(());
+                }
+                // The next open must not have to search for what they free.
+                while self.release_orphans(usize::MAX) {}
+                self.checkpoint_trees()
+            }),
             (Some(_), Some(_)) => Ok(()),
             (Some(failure), None) => Err(Error::Closed(failure.clone())),
         };

@@ -1,14 +1,15 @@
 //! Verification of a store: everything that the newest checkpoint refers to, and the log.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::data_file::block_extent;
 use crate::disk::{Disk, OverlayDisk};
-use crate::inspect::{Inspector, Problem, ProblemKind, Progress, block_extent};
-use crate::node::{BufferRef, DEPTH_MAX, NodeRef, RunRef, SubtreeRef};
+use crate::free_map::{DATA_START, FreeMap, unreachable};
+use crate::inspect::{Inspector, Problem, ProblemKind, Progress};
+use crate::node::{Below, BufferRef, DEPTH_MAX, NodeRef, PlaceRef, RunRef, SubtreeRef, Summary};
 use crate::page::Page;
-use crate::space::DATA_START;
 use crate::store::Store;
 use crate::{Kind, Options, Result, TreeId, filter, log, operation};
 
@@ -33,8 +34,11 @@ pub struct VerifyReport {
     pub file_bytes: u64,
     /// Bytes of it that the checkpoint uses, the superblocks included.
     pub reachable_bytes: u64,
-    /// Bytes of it that are free.
+    /// Bytes of it that the checkpoint does not use.
     pub free_bytes: u64,
+    /// Bytes of these that the checkpoint has as used all the same: when it was written, a snapshot or a bulk load
+    /// held them. The store frees them some time after the next start.
+    pub leaked_bytes: u64,
     /// Commits in the log that the next open replays.
     pub log_frames: u64,
     /// Bytes of incomplete frames at the log's end, left by a crash. The next open drops them.
@@ -72,8 +76,15 @@ struct Walk<'a> {
     report: VerifyReport,
     /// Offset and length of all extents that were visited.
     extents: Vec<(u64, u64)>,
+    /// What the checkpoint has as free.
+    free_map: Option<FreeMap>,
     /// The runs that were visited: siblings may share one.
     runs: HashMap<u64, RunRef>,
+    /// The offsets of the nodes from the root to where the walk is.
+    path: Vec<u64>,
+    /// The path to the first reference to each run, and the runs that the reference to each node carries.
+    places: HashMap<u64, Vec<u64>>,
+    carried: HashMap<u64, HashSet<u64>>,
 }
 
 /// The keys that may lie in a part of a tree.
@@ -100,7 +111,11 @@ impl<'a> Walk<'a> {
             inspector,
             report,
             extents: Vec::new(),
+            free_map: None,
             runs: HashMap::new(),
+            path: Vec::new(),
+            places: HashMap::new(),
+            carried: HashMap::new(),
         })
     }
 
@@ -117,15 +132,24 @@ impl<'a> Walk<'a> {
             return 0;
         };
         self.report.checkpoint = newest.generation;
-        let extent = block_extent(newest.manifest_len);
-        self.extents.push((newest.manifest_at, extent));
+        self.extents.extend(newest.manifest.extents());
         let Some(manifest) = self.inspector.manifest(newest) else {
             return 0;
         };
         let mut last: Option<TreeId> = None;
-        for (at, len) in manifest.pages {
-            self.extents.push((at, block_extent(len)));
-            for tree in self.inspector.trees(at, len).unwrap_or_default() {
+        if let Some(map) = manifest.free_map {
+            self.extents.extend(map.extents());
+            self.free_map = self.inspector.free_map(&map);
+        }
+        for lost in &manifest.lost {
+            self.extents.extend(lost.page.copies.extents());
+            // It is a problem as long as it cannot be read; then the next open takes its trees back.
+            self.inspector.trees(&lost.page.copies);
+        }
+        for page in manifest.pages {
+            let at = page.copies.at[0];
+            self.extents.extend(page.copies.extents());
+            for tree in self.inspector.trees(&page.copies).unwrap_or_default() {
                 self.inspector.tree = Some(tree.id);
                 if last.is_some_and(|last| last >= tree.id) {
                     let what = "the trees of the manifest do not ascend";
@@ -162,13 +186,48 @@ impl<'a> Walk<'a> {
                 let what = "a tree is deeper than possible";
                 self.inspector.note(at, ProblemKind::Malformed, what);
             }
-            SubtreeRef::Internal(offset, len) => {
-                self.extents.push((*offset, block_extent(*len)));
-                if let Some(node) = self.inspector.node(*offset, *len) {
+            SubtreeRef::Internal(place) => {
+                let (offset, len) = (place.offset, place.len);
+                self.extents.push((offset, block_extent(len)));
+                if let Some(node) = self.inspector.node(offset, len) {
                     self.report.nodes += 1;
-                    self.node(&node, *offset, bounds, depth);
+                    if let Some(below) = &place.below {
+                        self.reference(&node, place, below);
+                    }
+                    self.path.push(offset);
+                    self.node(&node, offset, bounds, depth);
+                    self.path.pop();
                 }
             }
+        }
+    }
+
+    /// Compares a node with what its parent says of it.
+    fn reference(&mut self, node: &NodeRef, place: &PlaceRef, below: &Below) {
+        if Summary::of_stored(node, place.len).is_none_or(|summary| summary != below.summary) {
+            let what = "the figures of a node differ from those in its parent";
+            self.inspector.note(place.offset, ProblemKind::Bounds, what);
+        }
+        let carried = below.carried.iter().map(|run| run.offset);
+        self.carried.insert(place.offset, carried.collect());
+    }
+
+    /// Checks that a run that is shared by nodes is carried by the handles of these nodes, up to the node above both.
+    fn check_shared(&mut self, run: &RunRef) {
+        let Some(first) = self.places.get(&run.offset) else {
+            self.places.insert(run.offset, self.path.clone());
+            return;
+        };
+        let both = first.iter().zip(&self.path);
+        let shared = both.take_while(|(a, b)| a == b).count();
+        let nodes = first[shared..].iter().chain(&self.path[shared..]);
+        let lacks = |node: &&u64| {
+            let carried = self.carried.get(node);
+            carried.is_some_and(|carried| !carried.contains(&run.offset))
+        };
+        if let Some(node) = nodes.copied().find(|node| lacks(&node)) {
+            let what = "the reference to a node lacks a run that the node shares with others";
+            self.inspector.note(node, ProblemKind::Bounds, what);
         }
     }
 
@@ -236,6 +295,7 @@ impl<'a> Walk<'a> {
 
     /// Checks all of a run, once.
     fn run(&mut self, run: &RunRef, is_leaf: bool) {
+        self.check_shared(run);
         match self.runs.entry(run.offset) {
             Entry::Occupied(known) if known.get() == run => return,
             Entry::Occupied(_) => {}
@@ -276,7 +336,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Checks that no two extents overlap. Everything that is not used is free.
+    /// Checks that no two extents overlap, and that none is in what the checkpoint has as free.
     fn entries(&mut self) {
         self.extents.sort_unstable();
         let mut reachable = DATA_START.min(self.report.file_bytes);
@@ -289,6 +349,31 @@ impl<'a> Walk<'a> {
             let behind = offset.saturating_add(len);
             reachable += behind.saturating_sub(end.max(offset));
             end = end.max(behind);
+        }
+        if let Some(map) = self.free_map.take() {
+            self.extents.dedup();
+            self.report.leaked_bytes = unreachable(&map.used(), &self.extents)
+                .iter()
+                .map(|(_, len)| len)
+                .sum();
+            let mut free = map
+                .ranges
+                .iter()
+                .copied()
+                .chain([(map.end, u64::MAX / 2)])
+                .peekable();
+            for (offset, len) in &self.extents {
+                while free.peek().is_some_and(|(at, len)| at + len <= *offset) {
+                    free.next();
+                }
+                if free
+                    .peek()
+                    .is_some_and(|(at, _)| *at < offset.saturating_add(*len))
+                {
+                    let what = "an extent is in use, and also in the map of the free space";
+                    self.inspector.note(*offset, ProblemKind::Overlap, what);
+                }
+            }
         }
         self.report.reachable_bytes = reachable;
         self.report.free_bytes = self.report.file_bytes.saturating_sub(reachable);

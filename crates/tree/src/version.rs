@@ -1,14 +1,17 @@
 //! Versions of the store: the live memtables, and one root per tree.
 
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use crate::damage::DamageRegistry;
+use crate::lost_page::LostPage;
 use crate::memtable::Memtable;
-use crate::node::{StoredNode, Subtree};
-use crate::{TreeId, TreeOptions};
+use crate::metadata::StoredTwice;
+use crate::node::Subtree;
+use crate::{Error, Result, TreeId, TreeOptions};
 
 /// Trees whose ids differ only in these low bits are in one page of the manifest.
-const PAGE_BITS: u32 = 8;
+pub(crate) const PAGE_BITS: u32 = 8;
 
 /// A tree's settings and its root.
 #[derive(Clone)]
@@ -26,8 +29,12 @@ pub(crate) struct Trees {
     /// In the order of ids; none is empty.
     pages: Vec<Arc<TreePage>>,
     len: usize,
+    /// Pages that cannot be read.
+    lost: Vec<LostPage>,
     /// The sequence number of the last commit that created or dropped a tree.
     pub(crate) changed_at: u64,
+    /// Shared by all versions of the trees that are in memory. It comes last: when it is dropped, so are the pages.
+    alive: Arc<()>,
 }
 
 /// Up to 256 trees with adjacent ids: the unit in which a checkpoint writes them.
@@ -35,7 +42,7 @@ pub(crate) struct TreePage {
     /// In the order of ids, at least one.
     trees: Vec<(TreeId, Tree)>,
     /// Where the page is on disk, once a checkpoint has written it.
-    pub(crate) stored: OnceLock<StoredNode>,
+    pub(crate) stored: OnceLock<StoredTwice>,
 }
 
 impl Clone for TreePage {
@@ -49,14 +56,15 @@ impl Clone for TreePage {
 }
 
 impl TreePage {
-    /// A page that was read; `None` unless the ids ascend and belong together.
-    pub(crate) fn new(trees: Vec<(TreeId, Tree)>, stored: StoredNode) -> Option<TreePage> {
+    /// A page that was read; `None` unless the ids ascend and belong together. Without `stored` the next checkpoint
+    /// writes it again.
+    pub(crate) fn new(trees: Vec<(TreeId, Tree)>, stored: Option<StoredTwice>) -> Option<TreePage> {
         let first = trees.first()?.0;
         let ascend = trees.windows(2).all(|pair| pair[0].0 < pair[1].0);
         let together = trees.iter().all(|(id, _)| number(*id) == number(first));
         (ascend && together).then(|| TreePage {
             trees,
-            stored: OnceLock::from(stored),
+            stored: stored.map_or_else(OnceLock::new, OnceLock::from),
         })
     }
 
@@ -64,7 +72,7 @@ impl TreePage {
         &self.trees
     }
 
-    fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         self.trees.first().map_or(0, |(id, _)| number(*id))
     }
 
@@ -85,12 +93,64 @@ impl Trees {
     }
 
     pub(crate) fn get(&self, id: TreeId) -> Option<&Tree> {
+        if self.lost(id).is_some() {
+            return None;
+        }
+        self.get_listed(id)
+    }
+
+    fn get_listed(&self, id: TreeId) -> Option<&Tree> {
         let page = &self.pages[self.find(id).ok()?];
         Some(&page.trees[page.find(id).ok()?].1)
     }
 
+    /// Whether a tree exists, also if it cannot be read.
     pub(crate) fn contains(&self, id: TreeId) -> bool {
-        self.get(id).is_some()
+        self.get(id).is_some() || self.lost(id).is_some()
+    }
+
+    /// The error of what needs a tree that is not there.
+    pub(crate) fn missing(&self, id: TreeId) -> Error {
+        let lost = self.lost(id);
+        lost.map_or(Error::UnknownTree(id), LostPage::error)
+    }
+
+    /// The pages that cannot be read.
+    pub(crate) fn lost_pages(&self) -> &[LostPage] {
+        &self.lost
+    }
+
+    /// The page of a tree, if it cannot be read.
+    fn lost(&self, id: TreeId) -> Option<&LostPage> {
+        self.lost.iter().find(|page| page.holds(id, number(id)))
+    }
+
+    /// Adds a page that cannot be read.
+    pub(crate) fn push_lost(&mut self, page: LostPage) {
+        self.lost.push(page);
+    }
+
+    /// Where messages for a tree that cannot be read gather: it waits for its load. `None` if the tree does not exist.
+    pub(crate) fn gathering(&self, id: TreeId) -> Option<Tree> {
+        self.lost(id)?;
+        Some(self.get_listed(id).cloned().unwrap_or_else(|| Tree {
+            options: TreeOptions::default(),
+            root: Subtree::Empty,
+            loading: true,
+        }))
+    }
+
+    /// Adds a tree of a page that can be read again, below what has gathered for it.
+    ///
+    /// # Errors
+    /// If that cannot be read.
+    pub(crate) fn restore(&mut self, id: TreeId, mut tree: Tree) -> Result<()> {
+        if let Some(gathered) = self.get_listed(id) {
+            tree.root = tree.root.below(&gathered.root)?;
+            self.remove(id);
+        }
+        self.insert(id, tree);
+        Ok(())
     }
 
     pub(crate) fn pages(&self) -> &[Arc<TreePage>] {
@@ -118,6 +178,10 @@ impl Trees {
     }
 
     pub(crate) fn remove(&mut self, id: TreeId) {
+        let page = number(id);
+        if let Some(lost) = self.lost.iter_mut().find(|lost| lost.holds(id, page)) {
+            lost.dropped.push(id);
+        }
         let Ok(at) = self.find(id) else { return };
         let Ok(index) = self.pages[at].find(id) else {
             return;
@@ -132,6 +196,9 @@ impl Trees {
 
     /// Replaces the root of a tree, if it is there.
     pub(crate) fn set_root(&mut self, id: TreeId, root: Subtree) {
+        if let Some(tree) = self.gathering(id) {
+            self.insert(id, tree);
+        }
         if let Ok(at) = self.find(id)
             && let Ok(index) = self.pages[at].find(id)
         {
@@ -151,6 +218,14 @@ impl Trees {
             self.edit(at).trees[index].1.loading = false;
         }
         true
+    }
+
+    /// Whether no other version of the trees is in memory, such as one that a snapshot holds.
+    pub(crate) fn is_only_version(&self) -> bool {
+        let is_only = Arc::strong_count(&self.alive) == 1;
+        // What the others released is seen from here on.
+        fence(Ordering::Acquire);
+        is_only
     }
 
     /// Appends a page; false if its number is not greater than all others.

@@ -23,9 +23,9 @@ use rand::rngs::SmallRng;
 use support::SimDisk;
 use xxhash_rust::xxh3::xxh3_64;
 
-const FORMAT_VERSION: u32 = 3;
+const FORMAT_VERSION: u32 = 4;
 /// The supported versions.
-const VERSIONS: [u32; 2] = [2, FORMAT_VERSION];
+const VERSIONS: [u32; 3] = [2, 3, FORMAT_VERSION];
 
 const CODECS: [Compression; 5] = [
     Compression::Zstd,
@@ -248,7 +248,12 @@ fn on_disk(directory: &Path) -> Options {
 /// The codecs of the groups in the only segment of the log, read as FORMAT.md says.
 fn codecs_of_groups(directory: &Path) -> Vec<u8> {
     let mut files = files(directory);
-    files.retain(|(path, _)| !path.ends_with("data.frond"));
+    // The names of the buffer and the reserve are shorter.
+    let name_bytes = "log-XXXXXXXXXXXXXXXX.frond".len();
+    files.retain(|(path, _)| {
+        path.file_name()
+            .is_some_and(|name| name.len() == name_bytes)
+    });
     let [(_, log)] = files.as_slice() else {
         panic!("{} segments", files.len());
     };

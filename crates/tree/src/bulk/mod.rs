@@ -85,6 +85,8 @@ pub struct BulkLoader {
     spare: Vec<Vec<u8>>,
     /// Set when the load failed or was stopped: then it cannot be finished.
     broken: bool,
+    /// Counts the loaders; dropped after everything that holds space.
+    alive: Option<Arc<()>>,
 }
 
 /// What is gathered for one tree.
@@ -158,7 +160,7 @@ impl Store {
         let known = engine.trees();
         let mut loads = Vec::with_capacity(trees.len());
         for (id, duplicates) in trees {
-            let tree = known.get(*id).ok_or(Error::UnknownTree(*id))?;
+            let tree = known.get(*id).ok_or_else(|| known.missing(*id))?;
             if !tree.loading {
                 return Err(Error::NotLoading(*id));
             }
@@ -182,6 +184,7 @@ impl Store {
             used: 0,
             spare: Vec::new(),
             broken: false,
+            alive: Some(engine.loaders.clone()),
         })
     }
 
@@ -300,7 +303,10 @@ impl BulkLoader {
             let leaves = load.done.pop().map_or_else(Vec::new, |run| run.parts);
             (load.tree, leaves)
         });
-        self.store.engine().install(leaves.collect())
+        let leaves = leaves.collect();
+        // What is left belongs to the trees.
+        self.alive = None;
+        self.store.engine().install(leaves)
     }
 }
 
@@ -472,11 +478,11 @@ impl Engine {
         let trees = self.trees();
         let mut roots = Vec::with_capacity(loads.len());
         for (id, leaves) in loads {
-            let tree = trees.get(id).ok_or(Error::UnknownTree(id))?;
+            let tree = trees.get(id).ok_or_else(|| trees.missing(id))?;
             if !tree.loading {
                 return Err(Error::NotLoading(id));
             }
-            roots.push((id, self.builder(id, tree).put_under(&tree.root, leaves)));
+            roots.push((id, self.builder(id, tree).put_under(&tree.root, leaves)?));
         }
         {
             let _state = self.commit_lock.lock();

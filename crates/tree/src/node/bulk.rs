@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::flush::{Builder, RUNS_MAX, pending_sources};
-use super::{Child, Internal, Subtree};
+use super::{BufferRun, Child, Internal, Subtree};
 use crate::Result;
 use crate::memtable::{MemSource, Memtable};
 use crate::merger::{Direction, Merger, Source};
@@ -24,13 +24,17 @@ impl Builder {
         };
         source.seek(None);
         let mut node = match root {
-            Subtree::Internal(node) => node.edit(),
+            Subtree::Internal(node) => match self.unless_damaged(node.load())? {
+                Some(node) => node.edit(),
+                // The messages gather above it.
+                None => Internal::new(vec![Child::new(&[], root.clone(), 0)]),
+            },
             _ => gathering(),
         };
         self.gather(&mut node, vec![Source::memtable(source)])?;
         if node.runs.len() > RUNS_MAX {
             // Nothing can be flushed, so the runs are merged into one to keep the buffer short.
-            let mut merged = gathering();
+            let mut merged = Internal::new(node.children.clone());
             let sources = pending_sources(&node, &node.children[0], None);
             let gathered = sources.and_then(|sources| self.gather(&mut merged, sources));
             // Damage in one of the runs only means that they stay apart.
@@ -38,7 +42,7 @@ impl Builder {
                 node = merged;
             }
         }
-        Ok(Subtree::Internal(Arc::new(node)))
+        Ok(Subtree::internal(node))
     }
 
     /// Adds messages as one run. Its range deletes are all kept: what they delete is still to come.
@@ -49,36 +53,85 @@ impl Builder {
     }
 
     /// The tree with `leaves` at the bottom, and on top of them the messages that `gathered` in its root.
-    pub(crate) fn put_under(&self, gathered: &Subtree, leaves: Vec<Arc<Run>>) -> Subtree {
+    ///
+    /// # Errors
+    /// If some of these messages cannot be read.
+    pub(crate) fn put_under(&self, gathered: &Subtree, leaves: Vec<Arc<Run>>) -> Result<Subtree> {
         let mut children = self.children_of(leaves, 0);
         if let Some(first) = children.first_mut() {
             first.pivot = Arc::from([]);
         }
-        let loaded = self.grow(children);
-        let Subtree::Internal(gathered) = gathered else {
-            return loaded;
-        };
-        if gathered.runs.is_empty() {
-            return loaded;
+        self.grow(children).below(gathered)
+    }
+}
+
+impl Subtree {
+    /// The tree with the messages that gathered in the root of another one on top of it.
+    ///
+    /// # Errors
+    /// If some of these messages, or the root, cannot be read.
+    pub(crate) fn below(self, gathered: &Subtree) -> Result<Subtree> {
+        let mut runs = Vec::new();
+        gathered_runs(gathered, &mut runs)?;
+        if runs.is_empty() {
+            return Ok(self);
         }
-        let mut node = Internal::new(match &loaded {
-            Subtree::Internal(top) => top.children.clone(),
-            _ => vec![Child::new(&[], loaded, 0)],
+        let mut node = Internal::new(match &self {
+            // A root that cannot be read stays as it is.
+            Subtree::Internal(top) if self.has_runs().is_ok_and(|has_runs| !has_runs) => {
+                top.load()?.children.clone()
+            }
+            _ => vec![Child::new(&[], self, 0)],
         });
-        node.runs = gathered.runs.clone();
-        node.next_number = gathered.next_number;
-        for part in gathered.runs.iter().flat_map(|run| &run.parts) {
+        for child in &mut node.children {
+            child.pending_from = 0;
+        }
+        for (number, run) in runs.iter_mut().enumerate() {
+            run.number = number as u64;
+        }
+        node.next_number = runs.len() as u64;
+        node.runs = runs;
+        let parts = node.runs.iter().flat_map(|run| &run.parts).cloned();
+        for part in parts.collect::<Vec<_>>() {
             let reached = node.child_of(&part.info.min_key)..=node.child_of(&part.info.max_key);
             let share = part.info.logical_bytes / reached.clone().count() as u64;
             for child in &mut node.children[reached] {
                 child.pending_bytes += share;
             }
         }
-        for run in &gathered.runs {
-            node.count_pending(&run.ranges);
+        for ranges in node
+            .runs
+            .iter()
+            .map(|run| run.ranges.clone())
+            .collect::<Vec<_>>()
+        {
+            node.count_pending(&ranges);
         }
-        Subtree::Internal(Arc::new(node))
+        Ok(Subtree::internal(node))
     }
+}
+
+impl Subtree {
+    /// Whether the root has a buffer with messages.
+    fn has_runs(&self) -> Result<bool> {
+        match self {
+            Subtree::Internal(node) => Ok(!node.load()?.runs.is_empty()),
+            Subtree::Empty | Subtree::Leaf(_) => Ok(false),
+        }
+    }
+}
+
+/// Collects the runs that gathered in the root of a tree that is being loaded, oldest first. A root that could not be
+/// read for a while has another one above it.
+fn gathered_runs(root: &Subtree, runs: &mut Vec<BufferRun>) -> Result<()> {
+    if let Subtree::Internal(node) = root {
+        let node = node.load()?;
+        for child in &node.children {
+            gathered_runs(&child.subtree, runs)?;
+        }
+        runs.extend(node.runs.iter().cloned());
+    }
+    Ok(())
 }
 
 /// A root that takes messages for all keys and has nothing below it.

@@ -1,12 +1,12 @@
 //! The encoding of nodes in the data file. FORMAT.md describes it.
 
-use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use super::{BufferRun, Child, Internal, StoredNode, Subtree};
+use super::handle::Stored;
+use super::summary::Summary;
+use super::{Internal, Subtree};
 use crate::bytes::{Reader, Writer};
-use crate::data_file::{corrupt, push_block, seal_block};
-use crate::disk::ALIGNMENT;
+use crate::data_file::{push_block, seal_block};
 use crate::range::{KeyRange, RangeSet};
 use crate::run::{Run, RunInfo, RunStore};
 use crate::space::Extent;
@@ -14,7 +14,14 @@ use crate::{Compression, Result};
 
 const TAG_EMPTY: u8 = 0;
 const TAG_LEAF: u8 = 1;
-const TAG_INTERNAL: u8 = 2;
+/// An internal node in older formats: offset and length only.
+const TAG_INTERNAL_OLDER: u8 = 2;
+const TAG_INTERNAL: u8 = 3;
+
+/// Bits of the flags of a reference to an internal node.
+const FLAG_PENDING: u8 = 1;
+const FLAG_MAX_KEY: u8 = 2;
+
 /// Deeper trees than this are not built: 8 levels of the smallest fanout hold more than a disk.
 pub(crate) const DEPTH_MAX: u32 = 64;
 
@@ -24,32 +31,62 @@ pub(crate) struct NodeWriter<'a> {
 }
 
 impl NodeWriter<'_> {
-    /// Writes a subtree's internal nodes that are not on disk yet.
-    pub(crate) fn write(&self, subtree: &Subtree) -> Result<()> {
-        let Subtree::Internal(node) = subtree else {
+    /// Writes a tree's internal nodes that are not on disk yet.
+    pub(crate) fn write(&self, root: &Subtree) -> Result<()> {
+        self.write_below(root, &[], None)
+    }
+
+    /// Writes the nodes of a subtree that holds the keys of `lower..upper`.
+    fn write_below(&self, subtree: &Subtree, lower: &[u8], upper: Option<&[u8]>) -> Result<()> {
+        let Subtree::Internal(handle) = subtree else {
             return Ok(());
         };
-        if node.stored.get().is_some() {
+        if handle.stored().is_some() {
             return Ok(());
         }
-        for child in &node.children {
-            self.write(&child.subtree)?;
+        let node = handle.load()?;
+        for (index, child) in node.children.iter().enumerate() {
+            let lower = if index == 0 { lower } else { &child.pivot };
+            self.write_below(&child.subtree, lower, node.upper_of(index, upper))?;
         }
-        let stored = self.write_block(&encode_internal(node))?;
-        // There is one checkpoint at a time, so nobody else sets this.
-        let _ = node.stored.set(stored);
+        let (extent, len) = self.write_block(&encode_internal(&node))?;
+        let mut summary = Summary::of_internal(&node);
+        summary.add_block(extent.len);
+        let carried = node.runs_beyond(lower, upper);
+        handle.set_stored(Stored::new(self.store, extent, len, carried, summary));
         Ok(())
     }
 
     /// Writes a payload as a block in an extent of its own.
-    pub(crate) fn write_block(&self, payload: &[u8]) -> Result<StoredNode> {
+    fn write_block(&self, payload: &[u8]) -> Result<(Arc<Extent>, u32)> {
         let mut block = Vec::new();
         push_block(&mut block, Compression::Lz4, payload);
         let extent = self.store.data.write_new(&mut block, seal_block)?;
-        Ok(StoredNode {
-            extent,
-            len: block.len() as u32,
-        })
+        Ok((extent, block.len() as u32))
+    }
+}
+
+impl Internal {
+    /// The runs in this node and below that reach beyond a range of keys, each once. The nodes below are on disk.
+    fn runs_beyond(&self, lower: &[u8], upper: Option<&[u8]>) -> Vec<Arc<Run>> {
+        let own = self.runs.iter().flat_map(|run| &run.parts);
+        let below = self
+            .children
+            .iter()
+            .filter_map(|child| match &child.subtree {
+                Subtree::Internal(node) => node.stored(),
+                _ => None,
+            });
+        let below = below.flat_map(|stored| &stored.carried);
+        let mut found: Vec<Arc<Run>> = Vec::new();
+        for run in own.chain(below) {
+            let is_inside =
+                &*run.info.min_key >= lower && upper.is_none_or(|upper| &*run.info.max_key < upper);
+            if !is_inside && !found.iter().any(|known| Arc::ptr_eq(known, run)) {
+                found.push(run.clone());
+            }
+        }
+        found
     }
 }
 
@@ -63,15 +100,65 @@ pub(crate) fn encode_subtree(subtree: &Subtree, out: &mut Vec<u8>) {
         }
         Subtree::Internal(node) => {
             out.push(TAG_INTERNAL);
+            let (place, stored) = (node.place(), node.stored());
             // `NodeWriter::write` came first; a zero offset is refused when it is read.
-            let (offset, len) = node
-                .stored
-                .get()
-                .map_or((0, 0), |stored| (stored.extent.offset, stored.len));
+            let (offset, len) = place.unwrap_or((0, 0));
             out.put_u64(offset);
             out.put_u32(len);
+            let carried = stored.map_or(&[][..], |stored| &stored.carried);
+            let none = Summary::default();
+            encode_summary(stored.map_or(&none, |stored| &stored.summary), out);
+            out.put_u32(carried.len() as u32);
+            for run in carried {
+                encode_run(run, out);
+            }
         }
     }
+}
+
+fn encode_summary(summary: &Summary, out: &mut Vec<u8>) {
+    let max_key = summary.max_key.as_deref();
+    let has_max_key = if max_key.is_some() { FLAG_MAX_KEY } else { 0 };
+    let has_pending = if summary.has_pending { FLAG_PENDING } else { 0 };
+    out.push(has_max_key | has_pending);
+    out.put_u32(summary.height);
+    for sum in [
+        summary.leaves,
+        summary.internal_nodes,
+        summary.entries,
+        summary.logical_bytes,
+        summary.disk_bytes,
+        summary.pending_bytes,
+        summary.search_bytes,
+    ] {
+        out.put_u64(sum);
+    }
+    if let Some(key) = max_key {
+        out.put_key(key);
+    }
+}
+
+/// `None` if the bytes are malformed.
+fn parse_summary(reader: &mut Reader<'_>) -> Option<Summary> {
+    let flags = reader.u8()?;
+    if flags & !(FLAG_PENDING | FLAG_MAX_KEY) != 0 {
+        return None;
+    }
+    Some(Summary {
+        has_pending: flags & FLAG_PENDING != 0,
+        height: reader.u32()?,
+        leaves: reader.u64()?,
+        internal_nodes: reader.u64()?,
+        entries: reader.u64()?,
+        logical_bytes: reader.u64()?,
+        disk_bytes: reader.u64()?,
+        pending_bytes: reader.u64()?,
+        search_bytes: reader.u64()?,
+        max_key: match flags & FLAG_MAX_KEY {
+            0 => None,
+            _ => Some(reader.key()?.into()),
+        },
+    })
 }
 
 fn encode_internal(node: &Internal) -> Vec<u8> {
@@ -169,8 +256,36 @@ fn parse_ranges(reader: &mut Reader<'_>) -> Option<RangeSet> {
 pub(crate) enum SubtreeRef {
     Empty,
     Leaf(RunRef),
-    /// Offset and length of an internal node's block.
-    Internal(u64, u32),
+    Internal(PlaceRef),
+}
+
+/// A stored reference to an internal node.
+#[derive(Debug)]
+pub(crate) struct PlaceRef {
+    /// Where its block is.
+    pub(crate) offset: u64,
+    pub(crate) len: u32,
+    /// What is known of it without reading it; nothing in older formats.
+    pub(crate) below: Option<Below>,
+}
+
+/// What a reference says of the node that it refers to.
+#[derive(Debug)]
+pub(crate) struct Below {
+    pub(crate) summary: Summary,
+    /// The runs in it and below that reach beyond its range of keys.
+    pub(crate) carried: Vec<RunRef>,
+}
+
+impl Below {
+    fn parse(reader: &mut Reader<'_>) -> Option<Below> {
+        let summary = parse_summary(reader)?;
+        let mut carried = Vec::new();
+        for _ in 0..reader.u32()? {
+            carried.push(RunRef::parse(reader)?);
+        }
+        Some(Below { summary, carried })
+    }
 }
 
 impl SubtreeRef {
@@ -179,7 +294,14 @@ impl SubtreeRef {
         Some(match reader.u8()? {
             TAG_EMPTY => SubtreeRef::Empty,
             TAG_LEAF => SubtreeRef::Leaf(RunRef::parse(reader)?),
-            TAG_INTERNAL => SubtreeRef::Internal(reader.u64()?, reader.u32()?),
+            tag @ (TAG_INTERNAL | TAG_INTERNAL_OLDER) => SubtreeRef::Internal(PlaceRef {
+                offset: reader.u64()?,
+                len: reader.u32()?,
+                below: match tag {
+                    TAG_INTERNAL => Some(Below::parse(reader)?),
+                    _ => None,
+                },
+            }),
             _ => return None,
         })
     }
@@ -249,102 +371,5 @@ impl NodeRef {
     pub(crate) fn pivots_ascend(&self) -> bool {
         let mut pairs = self.children.windows(2);
         pairs.all(|pair| pair[0].pivot < pair[1].pivot)
-    }
-}
-
-/// Reads the nodes of a store while it is opened, and claims their extents.
-pub(crate) struct Decoder<'a> {
-    pub(crate) store: &'a Arc<RunStore>,
-    /// Runs that were read already: siblings may share one.
-    runs: HashMap<u64, Arc<Run>>,
-}
-
-impl<'a> Decoder<'a> {
-    pub(crate) fn new(store: &'a Arc<RunStore>) -> Decoder<'a> {
-        Decoder {
-            store,
-            runs: HashMap::new(),
-        }
-    }
-
-    /// Follows a reference. `at` is its offset, for error messages.
-    pub(crate) fn subtree(&mut self, subtree: SubtreeRef, at: u64, depth: u32) -> Result<Subtree> {
-        if depth > DEPTH_MAX {
-            return Err(corrupt(at, "a tree is deeper than possible"));
-        }
-        Ok(match subtree {
-            SubtreeRef::Empty => Subtree::Empty,
-            SubtreeRef::Leaf(run) => Subtree::Leaf(self.run(run)?),
-            SubtreeRef::Internal(offset, len) => {
-                Subtree::Internal(Arc::new(self.internal(offset, len, depth)?))
-            }
-        })
-    }
-
-    fn internal(&mut self, offset: u64, len: u32, depth: u32) -> Result<Internal> {
-        let (extent, payload) = self.block(offset, len)?;
-        let node = NodeRef::parse(&payload)
-            .ok_or_else(|| corrupt(offset, "an internal node is malformed"))?;
-        if !node.pivots_ascend() {
-            return Err(corrupt(offset, "the pivots of a node are out of order"));
-        }
-        let mut children = Vec::with_capacity(node.children.len());
-        for child in node.children {
-            children.push(Child {
-                pivot: child.pivot,
-                subtree: self.subtree(child.subtree, offset, depth + 1)?,
-                pending_from: child.pending_from,
-                pending_bytes: child.pending_bytes,
-                blocked: 0,
-            });
-        }
-        let mut runs = Vec::with_capacity(node.runs.len());
-        for run in node.runs {
-            let parts = run.parts.into_iter().map(|part| self.run(part));
-            runs.push(BufferRun {
-                number: run.number,
-                ranges: run.ranges,
-                parts: parts.collect::<Result<_>>()?,
-            });
-        }
-        Ok(Internal {
-            children,
-            runs,
-            next_number: node.next_number,
-            stored: OnceLock::from(StoredNode { extent, len }),
-        })
-    }
-
-    fn run(&mut self, run: RunRef) -> Result<Arc<Run>> {
-        if let Some(known) = self.runs.get(&run.offset)
-            && known.info == run.info
-        {
-            return Ok(known.clone());
-        }
-        let extent = self.claim(run.offset, run.len)?;
-        let handle = Run::new(self.store, extent, run.info);
-        self.runs.insert(run.offset, handle.clone());
-        Ok(handle)
-    }
-
-    /// Claims the extent of a block that has one of its own, and reads its payload.
-    pub(crate) fn block(&self, offset: u64, len: u32) -> Result<(Arc<Extent>, Vec<u8>)> {
-        let extent = self.claim(offset, u64::from(len).next_multiple_of(ALIGNMENT as u64))?;
-        let payload = self
-            .store
-            .data
-            .read_block(offset, len as usize, <[u8]>::to_vec)?;
-        Ok((extent, payload))
-    }
-
-    /// Takes an extent out of the free space.
-    fn claim(&self, offset: u64, len: u64) -> Result<Arc<Extent>> {
-        let claimed = self.store.data.space.claim(offset, len);
-        claimed.ok_or_else(|| {
-            corrupt(
-                offset,
-                "the extent of a node is impossible, or overlaps another one",
-            )
-        })
     }
 }

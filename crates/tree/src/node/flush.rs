@@ -18,6 +18,10 @@ pub(super) const RUNS_MAX: usize = 16;
 const RUNS_SMOOTH: usize = RUNS_MAX / 2;
 /// Up to this many runs gather while flushes are deferred.
 pub(super) const RUNS_HARD: usize = RUNS_MAX * 2;
+/// Up to this many runs gather while the disk is nearly full: there may be no room to rewrite leaves.
+const RUNS_FULL_DISK: usize = RUNS_MAX * 16;
+/// With room for less than this share of a leaf, none is rewritten. The room is a small share of what there is.
+const WORK_SHARE_MIN: u64 = 4;
 /// Bytes that one memtable flush may read and write in the nodes below: this many for each byte of the memtable, and
 /// as much again as this many nodes hold. On average it needs about half of that. Without a limit, large flushes of
 /// several trees would sometimes coincide.
@@ -34,9 +38,21 @@ pub(crate) struct Builder {
     pub(crate) allowance: Cell<u64>,
     /// An upper limit of it: less while the disk is nearly full.
     pub(crate) allowance_max: u64,
+    /// The most room that one step of compaction may take.
+    pub(crate) step_max: u64,
 }
 
 impl Builder {
+    /// Limits the work on nodes below the root to this many bytes. When they are too few there is none: a leaf is
+    /// rewritten whole.
+    pub(crate) fn limit_work(&mut self, bytes: u64) {
+        let least = u64::from(self.options.node_bytes) / WORK_SHARE_MIN;
+        self.allowance_max = match bytes < least {
+            true => 0,
+            false => bytes,
+        };
+    }
+
     /// The tree after all messages of a sealed memtable; `bytes` is about how many there are. Damage in the tree does
     /// not prevent that: the messages then stay above it.
     pub(crate) fn flush_memtable(
@@ -72,7 +88,7 @@ impl Builder {
         let mut root = root.clone();
         let behind = |root: &Subtree, messages: &Source| {
             let (last, first) = (root.max_key(), messages.key());
-            first.is_none_or(|first| last.is_some_and(|last| last < first))
+            first.is_none_or(|first| last.is_some_and(|last| *last < *first))
         };
         if !messages.ranges.is_empty() && behind(&root, &messages) {
             // The remaining messages are newer than the range deletes, so the range deletes can go first. They
@@ -84,14 +100,15 @@ impl Builder {
         let Some(first) = messages.key() else {
             return Ok(root);
         };
-        let at_right_edge =
-            messages.ranges.is_empty() && behind(&root, &messages) && root.takes_leaves_from(first);
+        let at_right_edge = messages.ranges.is_empty()
+            && behind(&root, &messages)
+            && self.unless_damaged(root.takes_leaves_from(first))? == Some(true);
         if !at_right_edge {
             return self.push_to_root(&root, messages, bytes);
         }
         let mut messages = Merger::new(vec![messages], Direction::Forward)?;
         let pieces = match &root {
-            Subtree::Internal(node) => self.append_to_node(node, &mut messages, bytes)?,
+            Subtree::Internal(node) => self.append_to_node(&*node.load()?, &mut messages, bytes)?,
             Subtree::Leaf(leaf) => {
                 let mut node = Internal::new(vec![Child::new(&[], root.clone(), 0)]);
                 let last = node.children.remove(0);
@@ -106,13 +123,17 @@ impl Builder {
     /// The tree after messages that may lie anywhere.
     fn push_to_root(&self, root: &Subtree, messages: Source, bytes: u64) -> Result<Subtree> {
         let mut node = match root {
-            Subtree::Internal(node) => node.edit(),
+            Subtree::Internal(node) => node.load()?.edit(),
             Subtree::Leaf(_) | Subtree::Empty => {
                 Internal::new(vec![Child::new(&[], root.clone(), 0)])
             }
         };
         let gathers = match root {
             Subtree::Internal(_) => true,
+            // While the disk is nearly full, the run takes less room than the rewritten leaf.
+            Subtree::Leaf(leaf) if self.allowance_max == 0 && leaf.info.logical_bytes > bytes => {
+                true
+            }
             Subtree::Leaf(leaf) => leaf.is_damaged() || self.is_large_for(leaf, bytes),
             Subtree::Empty => false,
         };
@@ -142,6 +163,7 @@ impl Builder {
         }
         let mut root = siblings.pop().map_or(Subtree::Empty, |child| child.subtree);
         while let Subtree::Internal(node) = &root
+            && let Some(node) = node.in_memory()
             && let [only] = node.children.as_slice()
             && node.runs.is_empty()
         {
@@ -165,7 +187,7 @@ impl Builder {
         let mut pieces = match &last.subtree {
             Subtree::Internal(below) => {
                 // The pieces share what was pending for the one child.
-                let mut pieces = self.append_to_node(below, messages, bytes)?;
+                let mut pieces = self.append_to_node(&*below.load()?, messages, bytes)?;
                 for piece in &mut pieces {
                     piece.pending_from = last.pending_from;
                 }
@@ -228,8 +250,12 @@ impl Builder {
             true => node.children.len().div_ceil(RUNS_MAX - RUNS_SMOOTH),
             false => 0,
         };
+        let runs_hard = match self.allowance_max {
+            0 => RUNS_FULL_DISK,
+            _ => RUNS_HARD,
+        };
         // Later memtable flushes do what is deferred here.
-        while self.allowance.get() > 0 || node.runs.len() > RUNS_HARD {
+        while self.allowance.get() > 0 || node.runs.len() > runs_hard {
             let is_due = |(index, pending): &(usize, u64)| {
                 quota > 0 || *pending >= self.flush_bytes(&node.children[*index])
             };
@@ -290,7 +316,7 @@ impl Builder {
         let sources = pending_sources(node, &child, bound.as_deref())?;
         let ranges = RangeSet::union(sources.iter().map(|source| &source.ranges));
         let mut messages = Merger::new(sources, Direction::Forward)?;
-        let mut below = below.edit();
+        let mut below = below.load()?.edit();
         self.push_run(&mut below, &mut messages, &ranges, bound.as_deref())?;
         // Their read-ahead must not stay in memory while the levels below are flushed.
         drop(messages);
@@ -472,7 +498,7 @@ impl Builder {
             }
             let mut new = Internal::new(children);
             (new.runs, new.next_number) = (runs, node.next_number);
-            made.push(Child::new(&pivot, Subtree::Internal(Arc::new(new)), 0));
+            made.push(Child::new(&pivot, Subtree::internal(new), 0));
         }
         made.reverse();
         made

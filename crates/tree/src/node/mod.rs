@@ -9,18 +9,23 @@ mod bulk;
 mod codec;
 mod compact;
 mod flush;
+mod handle;
+mod older;
 mod quarantine;
 mod ranges;
+mod summary;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::range::RangeSet;
 use crate::run::Run;
-use crate::space::Extent;
 pub(crate) use codec::{
-    BufferRef, DEPTH_MAX, Decoder, NodeRef, NodeWriter, RunRef, SubtreeRef, encode_subtree,
+    Below, BufferRef, DEPTH_MAX, NodeRef, NodeWriter, PlaceRef, RunRef, SubtreeRef, encode_subtree,
 };
 pub(crate) use flush::Builder;
+pub(crate) use handle::{KnownRuns, Node};
+pub(crate) use older::Decoder;
+pub(crate) use summary::Summary;
 
 /// A tree or a part of one.
 #[derive(Clone)]
@@ -30,7 +35,14 @@ pub(crate) enum Subtree {
     /// A leaf: a run of puts.
     Leaf(Arc<Run>),
     /// An internal node.
-    Internal(Arc<Internal>),
+    Internal(Arc<Node>),
+}
+
+impl Subtree {
+    /// A part below a new node.
+    pub(crate) fn internal(node: Internal) -> Subtree {
+        Subtree::Internal(Node::new(node))
+    }
 }
 
 /// An internal node.
@@ -41,14 +53,6 @@ pub(crate) struct Internal {
     pub(crate) runs: Vec<BufferRun>,
     /// The number of the next run.
     pub(crate) next_number: u64,
-    /// Where the node is on disk, once a checkpoint has written it.
-    stored: OnceLock<StoredNode>,
-}
-
-/// Where a node is on disk.
-pub(crate) struct StoredNode {
-    pub(crate) extent: Arc<Extent>,
-    pub(crate) len: u32,
 }
 
 /// A child of an internal node.
@@ -81,7 +85,6 @@ impl Internal {
             children,
             runs: Vec::new(),
             next_number: 0,
-            stored: OnceLock::new(),
         }
     }
 
@@ -91,8 +94,26 @@ impl Internal {
             children: self.children.clone(),
             runs: self.runs.clone(),
             next_number: self.next_number,
-            stored: OnceLock::new(),
         }
+    }
+
+    /// About how many bytes of memory this takes, with the handles of runs.
+    fn memory_bytes(&self) -> usize {
+        let run = |run: &Run| size_of::<Run>() + run.info.min_key.len() + run.info.max_key.len();
+        let mut bytes = size_of::<Internal>();
+        for child in &self.children {
+            bytes += size_of::<Child>() + child.pivot.len();
+            bytes += match &child.subtree {
+                Subtree::Empty => 0,
+                Subtree::Leaf(leaf) => run(leaf),
+                Subtree::Internal(_) => size_of::<Node>(),
+            };
+        }
+        for buffer in &self.runs {
+            bytes += size_of::<BufferRun>();
+            bytes += buffer.parts.iter().map(|part| run(part)).sum::<usize>();
+        }
+        bytes
     }
 
     /// The child that holds `key`.
@@ -185,57 +206,4 @@ pub struct TreeStats {
     /// Bytes of search structures: internal nodes, indexes of runs and filters on disk, which `disk_bytes` counts
     /// too, and the index nodes of memtables.
     pub search_bytes: u64,
-}
-
-impl Subtree {
-    /// Adds the statistics of this part to `stats`.
-    pub(crate) fn collect(&self, depth: u32, stats: &mut TreeStats) {
-        match self {
-            Subtree::Empty => {}
-            Subtree::Leaf(run) => {
-                stats.leaves += 1;
-                stats.height = stats.height.max(depth + 1);
-                stats.add_run(run);
-            }
-            Subtree::Internal(node) => {
-                stats.internal_nodes += 1;
-                stats.height = stats.height.max(depth + 1);
-                if let Some(stored) = node.stored.get() {
-                    stats.disk_bytes += stored.extent.len;
-                    stats.search_bytes += stored.extent.len;
-                }
-                for part in node.runs.iter().flat_map(|run| &run.parts) {
-                    stats.disk_bytes += part.extent.len;
-                    stats.search_bytes += part.info.search_bytes();
-                }
-                for child in &node.children {
-                    stats.logical_bytes += child.pending_bytes;
-                    stats.pending_bytes += child.pending_bytes;
-                    child.subtree.collect(depth + 1, stats);
-                }
-            }
-        }
-    }
-
-    /// The largest key in leaves and buffers, if it is cheap to find: `None` also when the last leaf is empty.
-    pub(crate) fn max_key(&self) -> Option<&[u8]> {
-        match self {
-            Subtree::Empty => None,
-            Subtree::Leaf(run) => Some(&run.info.max_key),
-            Subtree::Internal(node) => {
-                let child = node.children.last()?.subtree.max_key()?;
-                let parts = node.runs.iter().filter_map(|run| run.parts.last());
-                parts.map(|part| &*part.info.max_key).chain([child]).max()
-            }
-        }
-    }
-}
-
-impl TreeStats {
-    fn add_run(&mut self, run: &Run) {
-        self.entries_estimate += run.info.entries;
-        self.logical_bytes += run.info.logical_bytes;
-        self.disk_bytes += run.extent.len;
-        self.search_bytes += run.info.search_bytes();
-    }
 }

@@ -60,16 +60,20 @@ impl Builder {
             return Ok(root.clone());
         };
         source.seek(None);
+        let above = || Internal::new(vec![Child::new(&[], root.clone(), 0)]);
         let mut node = match root {
-            Subtree::Internal(node) => node.edit(),
-            _ => Internal::new(vec![Child::new(&[], root.clone(), 0)]),
+            Subtree::Internal(node) => match self.unless_damaged(node.load())? {
+                Some(node) => node.edit(),
+                None => above(),
+            },
+            _ => above(),
         };
         let messages = Source::memtable(source);
         let ranges = messages.ranges.clone();
         let mut messages = Merger::new(vec![messages], Direction::Forward)?;
         self.push_messages(&mut node, &mut messages, &ranges, ranges.clone(), None)?;
         node.count_pending(&ranges);
-        Ok(Subtree::Internal(Arc::new(node)))
+        Ok(Subtree::internal(node))
     }
 
     /// Merges runs that gather for an only child that is blocked: the newest ones, which can be read, and of them
@@ -147,7 +151,7 @@ impl Internal {
         let pivot = child.pivot.clone();
         let mut apart = Internal::new(vec![child]);
         (apart.runs, apart.next_number) = (runs, self.next_number);
-        let apart = Child::new(&pivot, Subtree::Internal(Arc::new(apart)), 0);
+        let apart = Child::new(&pivot, Subtree::internal(apart), 0);
         self.received(index..index + 1, &mut vec![apart]);
     }
 

@@ -1,6 +1,7 @@
 //! Range deletes in a node: children that they cover are dropped at once, the others keep them pending.
 
 use super::{Child, Internal, Subtree};
+use crate::Result;
 use crate::range::{KeyRange, RangeSet};
 
 /// Bytes that a pending range delete counts as besides its bounds. It stays in memory, so there must not be many.
@@ -89,19 +90,20 @@ impl Internal {
 impl Subtree {
     /// Whether new leaves from `first` on can be appended to this subtree. Range deletes that are pending on the path
     /// to its last leaf would cover the new leaves, although they are older.
-    pub(super) fn takes_leaves_from(&self, first: &[u8]) -> bool {
+    pub(super) fn takes_leaves_from(&self, first: &[u8]) -> Result<bool> {
         let Subtree::Internal(node) = self else {
-            return true;
+            return Ok(true);
         };
+        let node = node.load()?;
         let Some(last) = node.children.last() else {
-            return true;
+            return Ok(true);
         };
         // A new leaf beside the last one has received all runs of their node.
         let is_beside = !matches!(last.subtree, Subtree::Internal(_));
         let mut pending = node.pending(last);
         let is_free =
             is_beside || pending.all(|run| run.ranges.overlapping(first, None).is_empty());
-        is_free && last.subtree.takes_leaves_from(first)
+        Ok(is_free && last.subtree.takes_leaves_from(first)?)
     }
 }
 
@@ -114,6 +116,10 @@ fn weight(range: &KeyRange) -> u64 {
 /// Whether a whole child of an internal node is covered, so that a flush to the node frees extents.
 fn covers_child(subtree: &Subtree, upper: Option<&[u8]>, ranges: &RangeSet) -> bool {
     let Subtree::Internal(node) = subtree else {
+        return false;
+    };
+    // Below a node that cannot be read nothing is freed early.
+    let Ok(node) = node.load() else {
         return false;
     };
     node.children.iter().enumerate().any(|(index, child)| {

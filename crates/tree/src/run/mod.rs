@@ -14,6 +14,8 @@ use crate::budget::Budget;
 use crate::cache::PageCache;
 use crate::damage::DamageRegistry;
 use crate::data_file::{DataFile, corrupt};
+use crate::node_memory::NodeMemory;
+use crate::orphans::Orphans;
 use crate::page::Page;
 use crate::run_index::RunIndex;
 use crate::space::Extent;
@@ -29,6 +31,10 @@ pub(crate) struct RunStore {
     pub(crate) cache: PageCache,
     pub(crate) budget: Arc<Budget>,
     pub(crate) damage: Arc<DamageRegistry>,
+    /// Internal nodes in memory.
+    pub(crate) nodes: NodeMemory,
+    /// Nodes that nothing refers to any more, and that must be read to free what is below.
+    pub(crate) orphans: Orphans,
 }
 
 /// The metadata of a run that is kept in its parent.

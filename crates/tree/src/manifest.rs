@@ -1,0 +1,263 @@
+//! The stored forms of superblocks, of the manifest, and of pages of trees. FORMAT.md describes them.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::bytes::{Reader, Writer};
+use crate::data_file::{DataFile, corrupt};
+use crate::disk::{ALIGNMENT, AlignedBuf};
+use crate::metadata::Copies;
+use crate::node::{SubtreeRef, encode_subtree};
+use crate::operation::{OPTIONS_BYTES, decode_options, encode_options};
+use crate::version::TreePage;
+use crate::{Result, TreeId, TreeOptions};
+
+pub(crate) const MAGIC: &[u8; 8] = b"FRONDTRE";
+/// Incremented when older code cannot read the format any more.
+const FORMAT_VERSION: u32 = 4;
+/// The oldest version that is read. Pages of version 2 have no templates.
+const FORMAT_VERSION_MIN: u32 = 2;
+/// The first version that stores the free space, and metadata twice.
+const FORMAT_VERSION_COPIES: u32 = 4;
+/// A superblock is stored twice in its slot, so that one copy may be damaged.
+pub(crate) const SUPERBLOCK_COPY_BYTES: usize = ALIGNMENT / 2;
+
+/// Set in a manifest whose map has only space as used that something refers to.
+const FLAG_EXACT: u8 = 1;
+
+/// What a checkpoint records besides the trees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Position {
+    /// Where a replay of the log starts.
+    pub(crate) log_start: u64,
+    /// Every sequence number in the trees is at most this.
+    pub(crate) sequence: u64,
+    /// The next id of a tree.
+    pub(crate) next_tree: u32,
+}
+
+/// The stored form of a page of trees.
+pub(crate) fn encode_page(page: &TreePage) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_u32(page.trees().len() as u32);
+    for (id, tree) in page.trees() {
+        out.put_u32(id.0);
+        encode_options(&tree.options, &mut out);
+        out.push(u8::from(tree.loading));
+        encode_subtree(&tree.root, &mut out);
+    }
+    out
+}
+
+/// A tree in its stored form, in a page of the manifest.
+pub(crate) struct TreeRef {
+    pub(crate) id: TreeId,
+    pub(crate) options: TreeOptions,
+    pub(crate) loading: bool,
+    pub(crate) root: SubtreeRef,
+}
+
+/// The trees of a page; `None` if the bytes are malformed.
+pub(crate) fn parse_page(payload: &[u8]) -> Option<Vec<TreeRef>> {
+    let mut reader = Reader(payload);
+    let mut trees = Vec::new();
+    for _ in 0..reader.u32()? {
+        trees.push(TreeRef {
+            id: TreeId(reader.u32()?),
+            options: decode_options(reader.bytes(OPTIONS_BYTES)?)?,
+            loading: match reader.u8()? {
+                0 => false,
+                1 => true,
+                _ => return None,
+            },
+            root: SubtreeRef::parse(&mut reader)?,
+        });
+    }
+    reader.0.is_empty().then_some(trees)
+}
+
+/// A reference to a page of trees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PageRef {
+    /// The ids of its trees without their low 8 bits. Older formats do not have it.
+    pub(crate) number: u32,
+    pub(crate) copies: Copies,
+}
+
+/// A reference to a page of trees that could not be read when the checkpoint was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LostRef {
+    pub(crate) page: PageRef,
+    /// Trees with this id or a higher one are not in it.
+    pub(crate) until: u32,
+    /// Trees that were dropped since.
+    pub(crate) dropped: Vec<TreeId>,
+}
+
+/// The manifest that a superblock refers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    pub(crate) position: Position,
+    /// The map of the free space; older formats have none.
+    pub(crate) free_map: Option<Copies>,
+    /// Whether all that the map has as used is referred to.
+    pub(crate) is_exact: bool,
+    pub(crate) pages: Vec<PageRef>,
+    pub(crate) lost: Vec<LostRef>,
+}
+
+impl Manifest {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_u64(self.position.log_start);
+        out.put_u64(self.position.sequence);
+        out.put_u32(self.position.next_tree);
+        out.push(if self.is_exact { FLAG_EXACT } else { 0 });
+        let none = Copies { at: [0; 2], len: 0 };
+        encode_copies(&self.free_map.unwrap_or(none), &mut out);
+        out.put_u32(self.pages.len() as u32);
+        for page in &self.pages {
+            out.put_u32(page.number);
+            encode_copies(&page.copies, &mut out);
+        }
+        out.put_u32(self.lost.len() as u32);
+        for lost in &self.lost {
+            out.put_u32(lost.page.number);
+            encode_copies(&lost.page.copies, &mut out);
+            out.put_u32(lost.until);
+            out.put_u32(lost.dropped.len() as u32);
+            lost.dropped.iter().for_each(|tree| out.put_u32(tree.0));
+        }
+        out
+    }
+
+    /// `None` if the bytes are malformed.
+    pub(crate) fn parse(payload: &[u8], has_copies: bool) -> Option<Manifest> {
+        let mut reader = Reader(payload);
+        let position = Position {
+            log_start: reader.u64()?,
+            sequence: reader.u64()?,
+            next_tree: reader.u32()?,
+        };
+        let (mut is_exact, mut free_map) = (false, None);
+        if has_copies {
+            is_exact = match reader.u8()? {
+                0 => false,
+                FLAG_EXACT => true,
+                _ => return None,
+            };
+            free_map = Some(parse_copies(&mut reader, true)?);
+        }
+        let mut pages = Vec::new();
+        for _ in 0..reader.u32()? {
+            let number = if has_copies { reader.u32()? } else { 0 };
+            let copies = parse_copies(&mut reader, has_copies)?;
+            pages.push(PageRef { number, copies });
+        }
+        let mut lost = Vec::new();
+        for _ in 0..if has_copies { reader.u32()? } else { 0 } {
+            let number = reader.u32()?;
+            let copies = parse_copies(&mut reader, true)?;
+            let until = reader.u32()?;
+            let mut dropped = Vec::new();
+            for _ in 0..reader.u32()? {
+                dropped.push(TreeId(reader.u32()?));
+            }
+            lost.push(LostRef {
+                page: PageRef { number, copies },
+                until,
+                dropped,
+            });
+        }
+        let manifest = Manifest {
+            position,
+            free_map,
+            is_exact,
+            pages,
+            lost,
+        };
+        reader.0.is_empty().then_some(manifest)
+    }
+}
+
+fn encode_copies(copies: &Copies, out: &mut Vec<u8>) {
+    out.put_u64(copies.at[0]);
+    out.put_u64(copies.at[1]);
+    out.put_u32(copies.len);
+}
+
+fn parse_copies(reader: &mut Reader<'_>, two: bool) -> Option<Copies> {
+    let at = [reader.u64()?, if two { reader.u64()? } else { 0 }];
+    let len = reader.u32()?;
+    Some(Copies { at, len })
+}
+
+/// A superblock that was read.
+pub(crate) struct Superblock {
+    pub(crate) generation: u64,
+    pub(crate) manifest: Copies,
+    /// Whether the store is of a version that stores metadata twice, and the free space.
+    pub(crate) has_copies: bool,
+}
+
+/// The bytes of a superblock's slot.
+pub(crate) fn encode_superblock(generation: u64, manifest: &Copies) -> AlignedBuf {
+    let mut copy = Vec::with_capacity(SUPERBLOCK_COPY_BYTES);
+    copy.extend_from_slice(MAGIC);
+    copy.put_u32(FORMAT_VERSION);
+    copy.put_u32(manifest.len);
+    copy.put_u64(generation);
+    copy.put_u64(manifest.at[0]);
+    copy.put_u64(manifest.at[1]);
+    copy.resize(SUPERBLOCK_COPY_BYTES - 8, 0);
+    copy.put_u64(xxh3_64(&copy));
+    let mut slot = AlignedBuf::with_capacity(ALIGNMENT);
+    slot.extend_from_slice(&copy);
+    slot.extend_from_slice(&copy);
+    slot
+}
+
+/// Reads one of the superblocks; `None` if both of its copies are damaged.
+pub(crate) fn read_superblock(data: &DataFile, slot: u64) -> Result<Option<Superblock>> {
+    let mut buffer = AlignedBuf::with_capacity(ALIGNMENT);
+    data.read(slot * ALIGNMENT as u64, ALIGNMENT, &mut buffer)?;
+    let read = |copy: &[u8]| {
+        let mut reader = Reader(copy);
+        let magic = reader.bytes(8)?;
+        let version = reader.u32()?;
+        let len = reader.u32()?;
+        let generation = reader.u64()?;
+        // Older formats have a zero as the second offset.
+        let at = [reader.u64()?, reader.u64()?];
+        let (fields, checksum) = copy.split_at_checked(SUPERBLOCK_COPY_BYTES - 8)?;
+        (Reader(checksum).u64()? == xxh3_64(fields) && magic == MAGIC).then_some((
+            version,
+            Superblock {
+                generation,
+                manifest: Copies { at, len },
+                has_copies: version >= FORMAT_VERSION_COPIES,
+            },
+        ))
+    };
+    let copies = buffer[..ALIGNMENT].chunks(SUPERBLOCK_COPY_BYTES);
+    let newest = copies
+        .filter_map(read)
+        .max_by_key(|(_, superblock)| superblock.generation);
+    let unknown = || {
+        let what = "the store was written in a format that this version does not support";
+        Err(corrupt(slot * ALIGNMENT as u64, what))
+    };
+    match newest {
+        Some((FORMAT_VERSION_MIN..=FORMAT_VERSION, superblock)) => Ok(Some(superblock)),
+        Some(_) => unknown(),
+        None => {
+            // Other versions have their checksum elsewhere.
+            let mut reader = Reader(&buffer);
+            let is_ours = reader.bytes(8) == Some(MAGIC);
+            match reader.u32() {
+                Some(FORMAT_VERSION_MIN..=FORMAT_VERSION) | None => Ok(None),
+                Some(_) if is_ours => unknown(),
+                Some(_) => Ok(None),
+            }
+        }
+    }
+}

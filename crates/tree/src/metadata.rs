@@ -1,0 +1,107 @@
+//! Blocks of metadata that are stored twice: one damaged page of a disk must not cost all trees.
+
+use std::sync::Arc;
+
+use crate::Result;
+use crate::data_file::{push_block, seal_block};
+use crate::disk::ALIGNMENT;
+use crate::run::RunStore;
+use crate::space::Extent;
+use crate::{Compression, Error};
+
+/// The location of a block that is stored twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Copies {
+    /// The offsets of the copies. Older formats have one copy, and a zero here.
+    pub(crate) at: [u64; 2],
+    /// The length of each.
+    pub(crate) len: u32,
+}
+
+impl Copies {
+    /// The offsets of the copies that there are.
+    pub(crate) fn offsets(&self) -> impl Iterator<Item = u64> + use<> {
+        self.at.into_iter().filter(|at| *at != 0)
+    }
+
+    /// The extents of the copies: offset and length.
+    pub(crate) fn extents(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let len = u64::from(self.len).next_multiple_of(ALIGNMENT as u64);
+        self.offsets().map(move |at| (at, len))
+    }
+
+    /// The payload, of the second copy if the first is damaged, and whether all copies that were read are sound.
+    pub(crate) fn read(&self, store: &RunStore) -> Result<(Vec<u8>, bool)> {
+        let mut first: Option<Error> = None;
+        for at in self.offsets() {
+            match store.data.read_block(at, self.len as usize, <[u8]>::to_vec) {
+                Ok(payload) => return Ok((payload, first.is_none())),
+                Err(error) => {
+                    store.damage.note(None, &error);
+                    first.get_or_insert(error);
+                }
+            }
+        }
+        Err(first.unwrap_or_else(|| crate::data_file::corrupt(0, "a block has no location")))
+    }
+}
+
+/// A block on disk and its copy, each in an extent of its own.
+pub(crate) struct StoredTwice {
+    extents: [Arc<Extent>; 2],
+    len: u32,
+}
+
+impl StoredTwice {
+    /// A handle to blocks that were read; `None` if their extents are impossible.
+    pub(crate) fn adopt(store: &RunStore, copies: Copies) -> Option<StoredTwice> {
+        let space = &store.data.space;
+        let mut extents = copies.extents().map(|(at, len)| space.adopt(at, len));
+        let extents = [extents.next()??, extents.next()??];
+        let len = copies.len;
+        Some(StoredTwice { extents, len })
+    }
+
+    /// Room for a block of `len` bytes, not written yet.
+    pub(crate) fn allocate(store: &RunStore, len: usize) -> StoredTwice {
+        let space = &store.data.space;
+        StoredTwice {
+            extents: [space.allocate(len), space.allocate(len)],
+            len: len as u32,
+        }
+    }
+
+    /// Compresses a payload and writes it.
+    pub(crate) fn write_new(store: &RunStore, payload: &[u8]) -> Result<StoredTwice> {
+        let mut block = Vec::new();
+        push_block(&mut block, Compression::Lz4, payload);
+        let stored = StoredTwice::allocate(store, block.len());
+        stored.write_block(store, &mut block)?;
+        Ok(stored)
+    }
+
+    /// Writes a payload as it is. With the header of a block it has the length that was allocated.
+    pub(crate) fn write(&self, store: &RunStore, payload: &[u8]) -> Result<()> {
+        let mut block = Vec::new();
+        push_block(&mut block, Compression::None, payload);
+        assert!(block.len() == self.len as usize);
+        self.write_block(store, &mut block)
+    }
+
+    fn write_block(&self, store: &RunStore, block: &mut [u8]) -> Result<()> {
+        for extent in &self.extents {
+            seal_block(block, extent.offset);
+            let written = store.data.write(extent, block);
+            // The next attempt gets another extent.
+            written.inspect_err(|error| store.data.avoid(extent, error))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn copies(&self) -> Copies {
+        Copies {
+            at: [self.extents[0].offset, self.extents[1].offset],
+            len: self.len,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Nodes that nothing refers to any more, and that are not in memory. They must be read to find what is free below.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::Result;
+
+/// A node on disk that nothing refers to.
+pub(crate) trait Orphan: Send {
+    /// Reads the node, and drops what it refers to. Nodes below it become orphans.
+    fn release(self: Box<Self>) -> Result<()>;
+}
+
+/// The orphans of a store.
+#[derive(Default)]
+pub(crate) struct Orphans {
+    waiting: Mutex<Vec<Box<dyn Orphan>>>,
+    /// Those that wait, and those that are being released.
+    count: AtomicUsize,
+    is_closed: AtomicBool,
+}
+
+impl Orphans {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// Adds an orphan, unless the store was closed: then its space is found by the next open.
+    pub(crate) fn push(&self, orphan: Box<dyn Orphan>) {
+        // Counted before the node is gone, so that a checkpoint does not take its space for used by something.
+        self.count.fetch_add(1, Ordering::AcqRel);
+        let mut waiting = self.waiting.lock();
+        if !self.is_closed.load(Ordering::Relaxed) {
+            waiting.push(orphan);
+        }
+    }
+
+    /// Releases up to `most` orphans, and calls `failed` for those that cannot be read. True if there are more.
+    pub(crate) fn release(&self, most: usize, mut failed: impl FnMut(crate::Error)) -> bool {
+        for _ in 0..most {
+            let Some(orphan) = self.waiting.lock().pop() else {
+                return false;
+            };
+            if let Err(error) = orphan.release() {
+                failed(error);
+            }
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
+        !self.waiting.lock().is_empty()
+    }
+
+    /// Drops all orphans, and those that come later: they hold the store in memory.
+    pub(crate) fn close(&self) {
+        let mut waiting = self.waiting.lock();
+        self.is_closed.store(true, Ordering::Relaxed);
+        let dropped = std::mem::take(&mut *waiting);
+        drop(waiting);
+        drop(dropped);
+    }
+}

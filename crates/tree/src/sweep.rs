@@ -1,0 +1,133 @@
+//! The walk over the nodes of a store that finds which space is in use, where that is not recorded.
+//!
+//! A store that was not closed may have used space that nothing refers to: of snapshots, and of loads that were not
+//! finished. The sweep walks the trees as they were opened, a few nodes at a time, and frees that space at its end. It
+//! keeps the nodes on disk by a handle to these trees.
+
+use std::sync::Arc;
+
+use crate::data_file::{block_extent, corrupt};
+use crate::free_map::{DATA_START, FreeMap, unreachable};
+use crate::metadata::Copies;
+use crate::node::{NodeRef, RunRef, Subtree, SubtreeRef};
+use crate::run::RunStore;
+use crate::version::Trees;
+use crate::{Error, Result};
+
+/// The extents that trees refer to.
+#[derive(Default)]
+pub(crate) struct Reach {
+    extents: Vec<(u64, u64)>,
+    /// Nodes that were not read yet: offset and length of their blocks.
+    nodes: Vec<(u64, u32)>,
+}
+
+impl Reach {
+    /// Adds a block that is stored twice.
+    pub(crate) fn add_copies(&mut self, copies: &Copies) {
+        self.extents.extend(copies.extents());
+    }
+
+    /// Adds what a stored reference refers to.
+    pub(crate) fn add_subtree(&mut self, subtree: &SubtreeRef) {
+        match subtree {
+            SubtreeRef::Empty => {}
+            SubtreeRef::Leaf(run) => self.add_run(run),
+            SubtreeRef::Internal(node) => self.add_node(node.offset, node.len),
+        }
+    }
+
+    fn add_run(&mut self, run: &RunRef) {
+        self.extents.push((run.offset, run.len));
+    }
+
+    fn add_node(&mut self, offset: u64, len: u32) {
+        self.extents.push((offset, block_extent(len)));
+        self.nodes.push((offset, len));
+    }
+
+    /// Reads up to `most` nodes. True when all are read.
+    pub(crate) fn follow(&mut self, store: &RunStore, most: usize) -> Result<bool> {
+        for _ in 0..most {
+            let Some((offset, len)) = self.nodes.pop() else {
+                return Ok(true);
+            };
+            let parsed = store
+                .data
+                .read_block(offset, len as usize, NodeRef::parse)?;
+            let node = parsed.ok_or_else(|| corrupt(offset, "an internal node is malformed"))?;
+            for part in node.runs.iter().flat_map(|run| &run.parts) {
+                self.add_run(part);
+            }
+            for child in &node.children {
+                self.add_subtree(&child.subtree);
+            }
+        }
+        Ok(self.nodes.is_empty())
+    }
+
+    fn into_extents(mut self) -> Vec<(u64, u64)> {
+        self.extents.sort_unstable();
+        // Siblings may share a run.
+        self.extents.dedup();
+        self.extents
+    }
+
+    /// The map of a file in which everything else is free.
+    pub(crate) fn into_map(self) -> FreeMap {
+        let extents = self.into_extents();
+        let ends = extents.iter().map(|(at, len)| at.saturating_add(*len));
+        let end = ends.max().unwrap_or(DATA_START).max(DATA_START);
+        let all = [(DATA_START, end - DATA_START)];
+        FreeMap::new(end, unreachable(&all, &extents))
+    }
+}
+
+/// A search for used space that nothing refers to.
+pub(crate) struct Sweep {
+    reach: Reach,
+    /// What was used when the store was opened.
+    used: Vec<(u64, u64)>,
+    /// Keeps what the walk reads.
+    _trees: Arc<Trees>,
+}
+
+impl Sweep {
+    /// `blocks` are in use besides the trees.
+    pub(crate) fn new(trees: &Arc<Trees>, used: Vec<(u64, u64)>, blocks: &[Copies]) -> Sweep {
+        let mut reach = Reach::default();
+        blocks.iter().for_each(|copies| reach.add_copies(copies));
+        for page in trees.pages() {
+            for (_, tree) in page.trees() {
+                match &tree.root {
+                    Subtree::Empty => {}
+                    Subtree::Leaf(run) => reach.extents.push((run.extent.offset, run.extent.len)),
+                    Subtree::Internal(node) => {
+                        if let Some((offset, len)) = node.place() {
+                            reach.add_node(offset, len);
+                        }
+                    }
+                }
+            }
+        }
+        Sweep {
+            reach,
+            used,
+            _trees: trees.clone(),
+        }
+    }
+
+    /// Reads a few nodes. At the end it frees what no node refers to, and returns true.
+    ///
+    /// # Errors
+    /// If a node cannot be read: then it is not known what is in use below it, and nothing must be freed.
+    pub(crate) fn step(&mut self, store: &RunStore, nodes: usize) -> Result<bool, Error> {
+        if !self.reach.follow(store, nodes)? {
+            return Ok(false);
+        }
+        let reachable = std::mem::take(&mut self.reach).into_extents();
+        let leaked = unreachable(&self.used, &reachable);
+        store.data.space.give_leaked(&leaked);
+        Ok(true)
+    }
+}

@@ -1,0 +1,44 @@
+//! Work that has time: the flusher does a little of it whenever it has nothing to flush.
+
+use crate::engine::Engine;
+
+/// Nodes that are read at a time.
+const NODES: usize = 64;
+
+impl Engine {
+    /// Whether there is any.
+    pub(crate) fn has_upkeep(&self) -> bool {
+        self.sweep.lock().is_some() || !self.runs.orphans.is_empty()
+    }
+
+    /// Does a little of it.
+    pub(crate) fn do_upkeep(&self) {
+        self.release_orphans(NODES);
+        self.sweep_some();
+    }
+
+    /// Frees what only nodes refer to that nothing refers to, up to `most` of them. True if there are more.
+    pub(crate) fn release_orphans(&self, most: usize) -> bool {
+        self.runs.orphans.release(most, |error| {
+            // What is below stays in use until the sweep of the next open.
+            self.runs.damage.note(None, &error);
+            self.runs.data.space.note_leaks();
+        })
+    }
+
+    /// Continues the search for used space that nothing refers to. False if there is nothing more to search.
+    pub(crate) fn sweep_some(&self) -> bool {
+        let mut sweep = self.sweep.lock();
+        let Some(running) = sweep.as_mut() else {
+            return false;
+        };
+        match running.step(&self.runs, NODES) {
+            Ok(false) => return true,
+            Ok(true) => {}
+            // What is used below the damage is not known, so the space stays as it is; the next open tries again.
+            Err(error) => self.runs.damage.note(None, &error),
+        }
+        *sweep = None;
+        false
+    }
+}
