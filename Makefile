@@ -12,7 +12,7 @@ SUITES ?=
 DOCUMENTS ?= 1000000
 WORKLOAD ?= insert
 OUT ?= .cache/bench
-FROND_CRASHES ?= 100000
+FROND_CRASHES ?= 200000
 FROND_LARGE_UPDATES ?= 1000000
 FROND_PLAN_FUZZ ?= 2000000
 PREEMPTIONS ?= 4
@@ -74,7 +74,7 @@ bench-pages: setup-build ## Write the figures of README.md and other pages from 
 	FROND_WRITE_PAGES=1 cargo test --locked --quiet --test pages -- --exact every_figure_on_the_pages_is_that_of_its_run
 	cargo test --locked --quiet --test pages
 
-simulate: setup-build ## Crash the engine FROND_CRASHES (100000) times on a simulated disk, and flip every bit
+simulate: setup-build ## Crash the engine FROND_CRASHES (200000) times on a simulated disk, and flip every bit
 	FROND_CRASHES=$(FROND_CRASHES) FROND_FLIP_STEP=1 \
 		cargo test --release --locked -p frond-tree --test simulation -- --nocapture
 

@@ -222,7 +222,8 @@ impl World {
             }
             Trouble::BadWrites => {
                 let pages = self.disk.data_len() / 4096 + 20;
-                let start = self.random.random_range(0..pages) * 4096;
+                // Behind the superblocks, which have no other place.
+                let start = self.random.random_range(2..pages) * 4096;
                 let part = start..start + 4096 * self.random.random_range(1..10);
                 self.disk.refuse_writes(Some(part.clone()));
                 self.unwritable = Some((part, self.random.random_range(1..4)));
