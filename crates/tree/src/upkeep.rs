@@ -29,16 +29,20 @@ impl Engine {
     /// Continues the search for used space that nothing refers to. False if there is nothing more to search.
     pub(crate) fn sweep_some(&self) -> bool {
         let mut sweep = self.sweep.lock();
-        let Some(running) = sweep.as_mut() else {
+        // A panic in a step would leave out what is used below a node, and the rest would be freed. So the sweep is out of
+        // its place meanwhile: a panic gives it up.
+        let Some(mut running) = sweep.take() else {
             return false;
         };
         match running.step(&self.runs, NODES) {
-            Ok(false) => return true,
+            Ok(false) => {
+                *sweep = Some(running);
+                return true;
+            }
             Ok(true) => {}
             // What is used below the damage is not known, so the space stays as it is; the next open tries again.
             Err(error) => self.runs.damage.note(None, &error),
         }
-        *sweep = None;
         false
     }
 }

@@ -400,7 +400,11 @@ impl World {
             }
         }
         self.outcome.counts.loads += u64::from(outcome.is_ok());
-        outcome
+        match outcome {
+            // What was committed to the trees meanwhile cannot be read, so they wait on.
+            Err(error) if is_rot(&self.disk, &error) => Ok(()),
+            outcome => outcome,
+        }
     }
 
     fn after_failure(&self, trouble: Trouble) -> End {
