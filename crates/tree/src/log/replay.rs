@@ -77,7 +77,9 @@ pub(crate) fn replay(
     let frames = found.after(walk.position, walk.sequence, walk.last)?;
     let mut writer =
         SegmentWriter::new(Arc::clone(disk), walk.position, usize::MAX, Arc::default());
-    if let Some((file, start, len)) = tail {
+    // What a group says is durable holds for all groups before it in its segment. Groups before `from` were not read, and
+    // may have been lost.
+    if let Some((file, start, len)) = tail.filter(|(_, start, _)| *start >= from) {
         writer.resume(file, start, len);
     }
     move_to_segment(&mut writer, &frames)?;
