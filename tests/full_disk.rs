@@ -272,3 +272,57 @@ fn a_disk_that_another_program_filled_passes() {
     assert_eq!(client.count("c"), i64::from(stored - 100));
     server.stop();
 }
+
+/// A document of some forty bytes with three values in orders of their own.
+fn small_document(id: i64) -> DocBuf {
+    let mixed = (id as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let twice = mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let third = mixed.wrapping_mul(mixed | 1);
+    doc! {"_id": id, "a": (mixed >> 8) as i64, "b": (twice >> 7) as i64, "c": (third >> 9) as i64}
+}
+
+/// The deletes are written to four trees before they free space in any, which takes many times the reserve: the deletion
+/// got error 14031, and kept what it had deleted on disk itself, by the snapshot of its search.
+#[test]
+fn a_deletion_of_many_small_documents_succeeds_on_a_full_disk() {
+    let Some(disk) = SmallDisk::mount(64) else {
+        return;
+    };
+    let server = disk.serve();
+    let mut client = server.connect();
+    let indexes = ["a", "b", "c"].map(|name| doc! {"key": {name: 1}, "name": name});
+    let [a, b, c] = &indexes;
+    client.run(
+        "test",
+        &doc! {"createIndexes": "c", "indexes": [&**a, &**b, &**c]},
+    );
+    let mut stored = 0i64;
+    let mut refused = 0;
+    while refused < 5 {
+        let documents: Vec<DocBuf> = (stored..stored + 1000).map(small_document).collect();
+        let command = doc! {"insert": "c"};
+        let message = client.build(Flags::NONE, "test", &command, &[("documents", &documents)]);
+        client.send(&message);
+        let reply = client.receive_msg().2;
+        stored += i64::from(reply.get_i32("n").unwrap());
+        if reply.get("writeErrors").is_some() {
+            refused += 1;
+            std::thread::sleep(Duration::from_millis(200));
+        } else {
+            refused = 0;
+        }
+    }
+    assert_eq!(client.count("c"), stored);
+    let deleted = client.reply(
+        "test",
+        &doc! {"delete": "c", "deletes": [{"q": {"a": {"$gte": 0}}, "limit": 0}]},
+    );
+    assert_eq!(
+        deleted.get_i32("n").map(i64::from),
+        Some(stored),
+        "{deleted:?}"
+    );
+    wait_for_room(&mut client, 1);
+    assert_eq!(client.count("c"), 0);
+    server.stop();
+}

@@ -41,7 +41,7 @@ impl Engine {
         result
     }
 
-    /// Commits a write set.
+    /// Commits a write set. One that frees space waits while others make room for it.
     fn commit(&self, set: &mut WriteSet, how: Durability) -> Result<()> {
         set.take_failure()?;
         self.check_running()?;
@@ -53,6 +53,37 @@ impl Engine {
                 "a synced commit needs a journal, and this store has none".to_owned(),
             ));
         }
+        let position = self.while_space_is_made(set, || self.append(set))?;
+        match (how, self.log.get()) {
+            (Durability::Synced, Some(log)) => {
+                self.while_space_is_made(set, || log.wait_durable(position))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Tries again what failed because the disk is full, for a write set that frees space, as long as an attempt to make
+    /// room is of use.
+    fn while_space_is_made<T>(
+        &self,
+        set: &WriteSet,
+        mut attempt: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        loop {
+            match attempt() {
+                Err(error) if error.is_disk_full() && set.frees_space() => {
+                    if !self.await_space()? {
+                        return Err(error);
+                    }
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Appends a write set to the log, inserts it into the memtable and publishes it. Returns the position in the log
+    /// after it. Nothing of it is stored after an error.
+    fn append(&self, set: &WriteSet) -> Result<u64> {
         if !set.frees_space() {
             self.check_room()?;
         }
@@ -129,10 +160,7 @@ impl Engine {
         if !delay.is_zero() {
             std::thread::sleep(delay);
         }
-        match (how, self.log.get()) {
-            (Durability::Synced, Some(log)) => log.wait_durable(position),
-            _ => Ok(()),
-        }
+        Ok(position)
     }
 
     /// Fails if a write set writes to a tree whose page cannot be read. It may drop such a tree.
@@ -214,7 +242,9 @@ impl Engine {
             } else if is_full {
                 if let Some(error) = self.flusher.stall() {
                     let until = *patience.get_or_insert_with(|| Instant::now() + PATIENCE);
-                    if !frees_space || Instant::now() >= until {
+                    // On a full disk it waits where it does not hold the lock.
+                    let is_full = error.is_disk_full() && self.disk_space.is_known();
+                    if !frees_space || is_full || Instant::now() >= until {
                         return Err(error);
                     }
                     self.flushed.wait_until(&mut state, until);

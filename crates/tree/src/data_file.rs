@@ -204,7 +204,11 @@ impl DataFile {
     /// Returns free space inside the file to the file system by punching holes. Failures only cost space, so they are
     /// no errors.
     pub(crate) fn punch_free(&self) {
-        self.space.visit_free(PUNCH_BYTES_MIN, |offset, len| {
+        self.punch_from(PUNCH_BYTES_MIN);
+    }
+
+    fn punch_from(&self, least: u64) {
+        self.space.visit_free(least, |offset, len| {
             let punched = self.file.punch_hole(offset, len).is_ok();
             self.can_punch.store(punched, Ordering::Relaxed);
         });
@@ -222,7 +226,7 @@ impl DataFile {
 
     /// Returns all that is free to the file system, also at the end of the file.
     pub(crate) fn return_free(&self) -> Result<()> {
-        self.punch_free();
+        self.punch_from(ALIGNMENT as u64);
         self.cut_from(|_| 1)
     }
 

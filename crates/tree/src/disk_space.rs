@@ -40,7 +40,9 @@ const SEAL_BYTES: (u64, u64) = (256 << 10, MIB);
 /// While the room is low, memtables have this share of the reserve.
 const MEMTABLE_SHARE_LOW: u64 = 64;
 /// Bounds of the bytes that compaction writes between two checkpoints.
-const STEP_BYTES: (u64, u64) = (MIB, 64 * MIB);
+const STEP_BYTES: (u64, u64) = (256 << 10, 64 * MIB);
+/// An attempt to make room was of use if there is so much more room.
+const USEFUL_BYTES: u64 = 64 << 10;
 /// A file of the log has at most this share of the file system: only whole segments are deleted.
 const LOG_FILE_SHARE: u64 = 64;
 
@@ -113,6 +115,17 @@ struct State {
     /// Whether it stayed low after what is in memory was flushed.
     is_settled: bool,
     times_low: u64,
+    /// Attempts to make room that have begun, and that have ended; the last one that was of use.
+    begun: u64,
+    ended: u64,
+    useful: u64,
+}
+
+/// An attempt to make room.
+pub(crate) struct Attempt {
+    number: u64,
+    /// What there was before.
+    room: u64,
 }
 
 impl State {
@@ -200,10 +213,62 @@ impl SpaceWatch {
         state.low_since.is_some()
     }
 
-    /// Says that all was done to make room.
-    pub(crate) fn settle(&self) {
-        self.state.lock().is_settled = true;
+    /// Begins an attempt to make room.
+    pub(crate) fn begin_attempt(&self) -> Attempt {
+        let mut state = self.state.lock();
+        state.begun += 1;
+        Attempt {
+            number: state.begun,
+            room: state.room(),
+        }
+    }
+
+    /// Ends it: all was done to make room. It was of use if memtables were `flushed`, or if there is more room now.
+    pub(crate) fn end_attempt(&self, attempt: &Attempt, flushed: bool) {
+        let mut state = self.state.lock();
+        state.ended = attempt.number;
+        if flushed || state.low_since.is_none() || state.room() >= attempt.room + USEFUL_BYTES {
+            state.useful = attempt.number;
+        }
+        state.is_settled = true;
         self.settled.notify_all();
+    }
+
+    /// The number of the next attempt.
+    pub(crate) fn next_attempt(&self) -> u64 {
+        self.state.lock().begun + 1
+    }
+
+    /// Waits until the attempt with this number has ended, at most for `pause`. Tells then whether it, or one that ended
+    /// with or after the one before it, was of use.
+    pub(crate) fn outcome(&self, number: u64, pause: Duration) -> Option<bool> {
+        let mut state = self.state.lock();
+        if state.ended < number {
+            self.settled.wait_for(&mut state, pause);
+        }
+        (state.ended >= number).then(|| state.useful + 1 >= number)
+    }
+
+    /// Whether there is room for more deletes. Otherwise those that are pending must free space first, and the rest of
+    /// the reserve is for the work that this needs.
+    pub(crate) fn has_room_for_deletes(&self) -> bool {
+        let state = self.state.lock();
+        state.room() > state.reserve / 4 * 3
+    }
+
+    /// Deletes the file of the reserve, because compaction needs its room. It is made again before writes are accepted.
+    pub(crate) fn use_reserve(&self) {
+        let mut state = self.state.lock();
+        if state.low_since.is_some() {
+            state.was_full = true;
+            self.give_up(&mut state);
+            self.set_limits(&state);
+        }
+    }
+
+    /// The room as it was measured last.
+    pub(crate) fn room(&self) -> u64 {
+        self.state.lock().room()
     }
 
     /// An active memtable with more bytes than this is sealed.
@@ -216,8 +281,8 @@ impl SpaceWatch {
         self.spare_bytes.load(Ordering::Relaxed)
     }
 
-    /// The most bytes that one step of compaction may take: half of the room while it is low, because the flush of what
-    /// is in memory needs the rest.
+    /// The most bytes that one step of compaction may take: the room but for a part of the reserve while it is low,
+    /// because the log and the checkpoint need that.
     pub(crate) fn step_max(&self) -> u64 {
         self.step_max.load(Ordering::Relaxed)
     }
@@ -397,7 +462,7 @@ impl SpaceWatch {
         self.seal_bytes.store(seal, Ordering::Relaxed);
         self.spare_bytes.store(spare, Ordering::Relaxed);
         let step_max = match is_low {
-            true => (state.room() - state.held) / 2,
+            true => (state.room() - state.held).saturating_sub(state.reserve / 8),
             false => u64::MAX,
         };
         self.step_max.store(step_max, Ordering::Relaxed);

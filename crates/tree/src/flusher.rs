@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::Error;
 use crate::worker_pool::WorkerPool;
 use crate::write_throttle::FlushRate;
+use crate::{Error, TreeId};
 
 /// The background thread, seen from the others.
 #[derive(Default)]
@@ -24,6 +24,8 @@ pub(crate) struct Flusher {
     pub(crate) last_log_start: AtomicU64,
     /// Bytes that idle compaction may write.
     pub(crate) compaction_credit: AtomicU64,
+    /// The tree that is compacted while the disk is nearly full, and the bytes of its buffers at first.
+    pub(crate) emptied: Mutex<Option<(TreeId, u64)>>,
     /// Held during a flush, a compaction or a checkpoint: one at a time. True while a checkpoint is due.
     pub(crate) working: Mutex<bool>,
     /// Why the last flush failed, while it is retried.

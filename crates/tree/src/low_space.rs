@@ -1,10 +1,18 @@
 //! What the engine does while the disk is nearly full: it refuses writes, and turns deletes into free space.
 
+use std::cmp::Reverse;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use crate::engine::Engine;
-use crate::{Error, Result};
+use crate::{Error, Result, TreeId};
 
 /// Bytes of the data file for which it is worth its cost to return them to the file system.
 const RELEASED_BYTES: u64 = 1 << 20;
+/// How often a commit that waits for room checks whether the store still runs.
+const AWAIT_CHECK: Duration = Duration::from_millis(100);
+/// How long it waits if there is room by now.
+const ENOUGH_PAUSE: Duration = Duration::from_millis(10);
 
 /// What there was when space was made for the last time.
 #[derive(Clone, Copy, Default)]
@@ -79,46 +87,95 @@ impl Engine {
     /// Flushes what is in memory, so that its log can be deleted, and moves pending messages to the leaves in small
     /// steps: deletes free space only there. Returns the space to the file system.
     pub(crate) fn make_space(&self) -> Result<Considered> {
-        let sequence = self.publisher.visible();
-        if self.version.load().sealed.is_empty() {
-            self.seal_if_over(0);
-        }
-        let flushed = self.flush_all();
-        // Without room for the flush, compaction may still make some.
-        let result = match flushed {
-            Err(error) if !error.is_disk_full() => Err(error),
-            flushed => self
-                .free_space()
-                .and_then(|unused| flushed.map(|()| unused)),
-        };
+        let attempt = self.disk_space.begin_attempt();
+        let flushed_before = self.counters.memtables_flushed.load(Ordering::Relaxed);
+        let result = self.flush_and_free();
         if let Err(error) = &result {
             self.note_if_full(error);
         }
         self.check_space();
-        self.disk_space.settle();
-        result.map(|unused| Considered { sequence, unused })
+        let flushed = self.counters.memtables_flushed.load(Ordering::Relaxed) > flushed_before;
+        self.disk_space.end_attempt(&attempt, flushed);
+        result
+    }
+
+    fn flush_and_free(&self) -> Result<Considered> {
+        let sequence = self.publisher.visible();
+        if self.version.load().sealed.is_empty() {
+            self.seal_if_over(0);
+        }
+        if !self.disk_space.has_room_for_deletes() {
+            // What is in memory would take the room that compaction needs.
+            match self.free_space() {
+                Err(error) if !error.is_disk_full() => return Err(error),
+                _ => {}
+            }
+        }
+        // Not those that are sealed meanwhile: first there must be room for them.
+        let flushed = self.flush_at_most(self.version.load().sealed.len());
+        // Without room for the flush, compaction may still make some.
+        let unused = match flushed {
+            Err(error) if !error.is_disk_full() => return Err(error),
+            flushed => self
+                .free_space()
+                .and_then(|unused| flushed.map(|()| unused))?,
+        };
+        Ok(Considered { sequence, unused })
+    }
+
+    /// Waits until an attempt to make room is over that begins from now on, for a commit that failed for want of it and
+    /// frees space. False if that was of no use, so that the commit must fail.
+    pub(crate) fn await_space(&self) -> Result<bool> {
+        if !self.disk_space.is_known() {
+            return Ok(false);
+        }
+        let number = self.disk_space.next_attempt();
+        loop {
+            self.check_running()?;
+            if !self.disk_space.is_low() {
+                // The failure is not over before the flush is tried again.
+                self.flusher.wake();
+                std::thread::sleep(ENOUGH_PAUSE);
+                return Ok(true);
+            }
+            if self.options.inline {
+                match self.make_space() {
+                    Err(error) if !self.is_retryable(&error) => return Err(error),
+                    _ => {}
+                }
+            } else {
+                self.flusher.wake();
+            }
+            if let Some(is_useful) = self.disk_space.outcome(number, AWAIT_CHECK) {
+                return Ok(is_useful);
+            }
+        }
     }
 
     /// Returns the unused bytes of the data file that are left.
     fn free_space(&self) -> Result<u64> {
         let mut unused = self.return_space()?;
-        let mut saved = self.written_bytes();
-        for id in self.pending_trees() {
-            while self.disk_space.is_low() && self.compact_tree_once(id)? {
-                if self.written_bytes() - saved < self.disk_space.step_bytes() {
-                    continue;
-                }
-                unused = self.return_space()?;
-                saved = self.written_bytes();
-                // Commits wait for the flush of their memtable, unless there is little room left for it.
-                let stats = self.disk_space.stats();
-                if self.flusher.has_work() && stats.available_bytes > stats.reserve_bytes / 4 * 3 {
-                    return Ok(unused);
-                }
+        while self.disk_space.is_low() {
+            let room = self.disk_space.room();
+            let saved = self.written_bytes();
+            if !self.pending_trees().is_empty() {
+                self.disk_space.use_reserve();
             }
-        }
-        if self.written_bytes() > saved {
-            unused = self.return_space()?;
+            let compacted = self.compact_some(saved);
+            if self.written_bytes() > saved {
+                unused = self.return_space()?;
+            }
+            match compacted {
+                Ok(true) => {}
+                Ok(false) => break,
+                // What the steps before it have freed may suffice to go on.
+                Err(error) if error.is_disk_full() && self.disk_space.room() > room => {}
+                Err(error) => return Err(error),
+            }
+            // Commits wait for the flush of their memtable, unless there is little room left for it.
+            if self.flusher.has_work() && self.disk_space.has_room_for_deletes() {
+                return Ok(unused);
+            }
         }
         if !self.runs.data.can_punch() && unused >= RELEASED_BYTES {
             // Only the end of the file can be returned. The manifest lies there, the next one does not, and the one after
@@ -142,6 +199,57 @@ impl Engine {
         let returned = self.runs.data.return_free();
         self.check_space();
         returned.map(|()| before.min(self.considered().unused))
+    }
+
+    /// Compacts until that has written so much that a checkpoint is due; the data file had `saved` written bytes before.
+    /// False if nothing is pending any more for which there is room.
+    ///
+    /// It goes on in the same tree until half of its buffers are empty, because those that are emptied only in part take
+    /// their room still. The tree with the largest buffers is next.
+    fn compact_some(&self, saved: u64) -> Result<bool> {
+        let last = *self.flusher.emptied.lock();
+        let is_begun = |(id, bytes): &(TreeId, u64)| {
+            let left = self.buffered_bytes(*id);
+            left.is_ok_and(|left| left > bytes / 2)
+        };
+        let last = last.filter(is_begun).map(|(id, _)| id);
+        if let Some(id) = last
+            && self.compact_part(id, saved)?
+        {
+            return Ok(true);
+        }
+        let mut trees = Vec::new();
+        for id in self.pending_trees() {
+            match self.buffered_bytes(id) {
+                Err(error) if !error.is_damage() => return Err(error),
+                bytes => trees.push((bytes.unwrap_or(0), id)),
+            }
+        }
+        trees.sort_unstable_by_key(|(bytes, id)| (Reverse(*bytes), *id));
+        for (bytes, id) in trees.into_iter().filter(|(_, id)| Some(*id) != last) {
+            *self.flusher.emptied.lock() = Some((id, bytes));
+            if self.compact_part(id, saved)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Compacts one tree so far; false if nothing is pending there any more for which there is room.
+    fn compact_part(&self, id: TreeId, saved: u64) -> Result<bool> {
+        while self.disk_space.is_low() && self.compact_tree_once(id)? {
+            if self.written_bytes() - saved >= self.disk_space.step_bytes() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn buffered_bytes(&self, id: TreeId) -> Result<u64> {
+        let trees = self.trees();
+        trees
+            .get(id)
+            .map_or(Ok(0), |tree| tree.root.buffered_bytes())
     }
 
     fn written_bytes(&self) -> u64 {

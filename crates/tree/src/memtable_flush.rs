@@ -72,17 +72,23 @@ impl Work for MemtableFlush {
 impl Engine {
     /// Flushes every sealed memtable, each followed by a checkpoint.
     pub(crate) fn flush_all(&self) -> Result<()> {
+        self.flush_at_most(usize::MAX)
+    }
+
+    /// Flushes up to `most` sealed memtables.
+    pub(crate) fn flush_at_most(&self, most: usize) -> Result<()> {
         let mut checkpoint_due = self.flusher.working.lock();
-        let result = self.flush_sealed(&mut checkpoint_due);
+        let result = self.flush_sealed(&mut checkpoint_due, most);
         drop(checkpoint_due);
         self.note_outcome(&result);
         result
     }
 
-    /// Flushes every sealed memtable, and writes a checkpoint after each and if one is due. The caller holds the
+    /// Flushes up to `most` sealed memtables, and writes a checkpoint after each and if one is due. The caller holds the
     /// lock on `working`.
-    pub(crate) fn flush_sealed(&self, checkpoint_due: &mut bool) -> Result<()> {
+    pub(crate) fn flush_sealed(&self, checkpoint_due: &mut bool, most: usize) -> Result<()> {
         let mut flushed = None;
+        let mut left = most;
         if self.options.inline {
             // Without threads it must not depend on the time.
             while self.sweep_some() {}
@@ -97,9 +103,11 @@ impl Engine {
                     (self.flusher.compaction_credit).fetch_add(credit, Ordering::Relaxed);
                 }
             }
-            let Some(memtable) = self.version.load().sealed.last().cloned() else {
+            let oldest = self.version.load().sealed.last().cloned();
+            let Some(memtable) = oldest.filter(|_| left > 0) else {
                 return Ok(());
             };
+            left -= 1;
             self.flusher.rate.begin();
             self.flush_memtable(&memtable)?;
             *checkpoint_due = true;
@@ -154,7 +162,7 @@ impl Engine {
     pub(crate) fn checkpoint_trees(&self) -> Result<()> {
         let mut checkpoint_due = self.flusher.working.lock();
         *checkpoint_due = true;
-        let result = self.flush_sealed(&mut checkpoint_due);
+        let result = self.flush_sealed(&mut checkpoint_due, usize::MAX);
         drop(checkpoint_due);
         self.note_outcome(&result);
         result

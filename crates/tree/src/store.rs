@@ -277,6 +277,12 @@ impl Store {
         stats
     }
 
+    /// Whether the disk is nearly full: only commits that free space are taken. They do that the sooner, the fewer snapshots
+    /// keep what they delete.
+    pub fn is_disk_low(&self) -> bool {
+        self.engine().disk_space.is_low()
+    }
+
     /// Statistics of the store.
     pub fn stats(&self) -> StoreStats {
         let engine = self.engine();

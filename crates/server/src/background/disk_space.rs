@@ -1,7 +1,7 @@
 //! Tells in the log when the disk becomes full, and when it is not any more.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use frond_bson::doc;
 use frond_store::DiskSpace;
@@ -11,15 +11,18 @@ use crate::state::Server;
 
 /// How often the state is looked at.
 const PERIOD: Duration = Duration::from_millis(250);
+/// How long there must be room before that is told: while a disk becomes full, the state alternates.
+const CALM: Duration = Duration::from_secs(5);
 
 /// Watches the state until the server stops.
 pub async fn watch_disk_space(server: Arc<Server>) {
     let mut stop = server.stop_signal();
-    let mut told = DiskSpace::default();
+    let mut watch = Watch::default();
     loop {
         let now = server.store.disk_space();
-        tell(&server, &told, &now);
-        told = now;
+        if let Some(news) = watch.news(&now, Instant::now()) {
+            tell(&server, news, &now);
+        }
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
             () = tokio::time::sleep(PERIOD) => {}
@@ -27,7 +30,39 @@ pub async fn watch_disk_space(server: Arc<Server>) {
     }
 }
 
-fn tell(server: &Server, before: &DiskSpace, now: &DiskSpace) {
+/// What is to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    Low,
+    Enough,
+}
+
+/// What was told.
+#[derive(Default)]
+struct Watch {
+    is_low: bool,
+    times_low: u64,
+    /// Since when there is room, if it was told that there is not.
+    enough_since: Option<Instant>,
+}
+
+impl Watch {
+    fn news(&mut self, now: &DiskSpace, at: Instant) -> Option<News> {
+        let was_low = now.times_low > self.times_low;
+        self.times_low = now.times_low;
+        if was_low || now.low_since.is_some() {
+            self.enough_since = None;
+            return (!std::mem::replace(&mut self.is_low, true)).then_some(News::Low);
+        }
+        if !self.is_low || at.duration_since(*self.enough_since.get_or_insert(at)) < CALM {
+            return None;
+        }
+        self.is_low = false;
+        Some(News::Enough)
+    }
+}
+
+fn tell(server: &Server, news: News, now: &DiskSpace) {
     let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     let attributes = doc! {
         "availableBytes": bytes(now.available_bytes),
@@ -35,23 +70,58 @@ fn tell(server: &Server, before: &DiskSpace, now: &DiskSpace) {
         "totalBytes": bytes(now.total_bytes),
         "refusedWrites": bytes(now.refused),
     };
-    if now.times_low > before.times_low {
-        server.log.warning(
+    match news {
+        News::Low => server.log.warning(
             Component::Storage,
             9_100_003,
             "DiskSpaceMonitor",
             "The disk is nearly full: writes get OutOfDiskSpace until there is room again; reads, deletes and drops go on",
             &attributes,
-        );
-    }
-    let was_low = before.low_since.is_some() || now.times_low > before.times_low;
-    if was_low && now.low_since.is_none() {
-        server.log.info(
+        ),
+        News::Enough => server.log.info(
             Component::Storage,
             9_100_004,
             "DiskSpaceMonitor",
             "The disk has room again: writes are accepted",
             &attributes,
-        );
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn a_state_that_alternates_is_told_once() {
+        let mut watch = Watch::default();
+        let start = Instant::now();
+        let mut told = Vec::new();
+        for step in 0..60u32 {
+            let is_low = step < 20 && step % 2 == 0;
+            let now = DiskSpace {
+                low_since: is_low.then(SystemTime::now),
+                times_low: u64::from(step.min(20).div_ceil(2)),
+                ..DiskSpace::default()
+            };
+            told.extend(watch.news(&now, start + PERIOD * step));
+        }
+        assert_eq!(told, [News::Low, News::Enough]);
+    }
+
+    #[test]
+    fn a_short_shortage_between_two_looks_is_told() {
+        let mut watch = Watch::default();
+        let now = DiskSpace {
+            times_low: 1,
+            ..DiskSpace::default()
+        };
+        let start = Instant::now();
+        assert_eq!(watch.news(&now, start), Some(News::Low));
+        assert_eq!(watch.news(&now, start + PERIOD), None);
+        assert_eq!(watch.news(&now, start + PERIOD * 2), None);
+        assert_eq!(watch.news(&now, start + PERIOD + CALM), Some(News::Enough));
     }
 }

@@ -47,6 +47,10 @@ impl Change for Remove {
         }
         Ok(Effect::Staged)
     }
+
+    fn removes(&self) -> bool {
+        true
+    }
 }
 
 /// Deletes all documents that match, through one index or as a plan finds them.

@@ -27,6 +27,16 @@ use crate::record::field_set::EVERYTHING;
 /// changed.
 const CANDIDATE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// While the disk is nearly full, a search for documents to delete begins anew after this many: it has to pass by the
+/// deletes that are not done yet.
+const SEARCH_DOCUMENTS_FULL_DISK: u64 = 16 * COMMIT_DOCUMENTS_MAX as u64;
+
+/// How far a search for documents to change went.
+enum Searched {
+    Everything,
+    APart,
+}
+
 /// What a change does to a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -42,6 +52,11 @@ pub enum Effect {
 pub trait Change {
     /// Stages the change of `row`.
     fn stage(&mut self, staging: &mut Staging<'_>, row: &Row) -> Result<Effect>;
+
+    /// Whether the documents are gone then: a search that begins anew does not find them again.
+    fn removes(&self) -> bool {
+        false
+    }
 }
 
 /// Which documents to change.
@@ -143,14 +158,44 @@ impl Target<'_> {
 
     /// Changes all documents.
     ///
+    /// The snapshot of a search keeps what is deleted meanwhile on disk. So while the disk is nearly full, a deletion begins
+    /// its search anew from time to time: what it has deleted so far is free then.
+    ///
     /// # Errors
-    /// As [`Target::change_one`]; `QueryPlanKilled` (175) if the collection is dropped meanwhile.
+    /// As [`Target::change_one`]; `QueryPlanKilled` (175) if the collection is dropped meanwhile. `OutOfDiskSpace` (14031)
+    /// of a deletion if no space could be freed.
     /// What was committed before stays.
     pub fn change_all(&self, change: &mut impl Change) -> Result<Changed> {
         let mut changed = Changed::default();
+        // What was deleted when the disk was full, with no search that kept it there.
+        let mut full_at = None;
+        loop {
+            let before = changed.modified;
+            match self.change_found(change, &mut changed) {
+                Ok(Searched::Everything) => return Ok(changed),
+                Ok(Searched::APart) => {}
+                Err(error) if change.removes() && error.is_disk_full() => {
+                    // The commit has waited with the snapshot of this search; the next one waits without.
+                    if changed.modified == before && full_at == Some(before) {
+                        let message = error.message();
+                        return Err(command(
+                            error.code(),
+                            format!("{message}. {before} documents were deleted before"),
+                        ));
+                    }
+                    full_at = Some(changed.modified);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Changes the documents that one search finds.
+    fn change_found(&self, change: &mut impl Change, changed: &mut Changed) -> Result<Searched> {
         let Some(planned) = self.plan()? else {
-            return Ok(changed);
+            return Ok(Searched::Everything);
         };
+        let before = changed.modified;
         let mut executor = planned.rows(&self.wanted(&planned), self.context);
         let mut buffers = Buffers::default();
         loop {
@@ -174,10 +219,14 @@ impl Target<'_> {
                 rows,
                 change,
                 &mut buffers,
-                &mut changed,
+                changed,
             )?;
             if !more {
-                return Ok(changed);
+                return Ok(Searched::Everything);
+            }
+            let is_long = changed.modified - before >= SEARCH_DOCUMENTS_FULL_DISK;
+            if is_long && change.removes() && self.catalog.engine().is_disk_low() {
+                return Ok(Searched::APart);
             }
         }
     }

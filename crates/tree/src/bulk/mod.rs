@@ -499,6 +499,6 @@ impl Engine {
             }));
         }
         *checkpoint_due = true;
-        self.flush_sealed(&mut checkpoint_due)
+        self.flush_sealed(&mut checkpoint_due, usize::MAX)
     }
 }

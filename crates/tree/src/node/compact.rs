@@ -1,5 +1,7 @@
 //! Compaction: moving all pending messages down to the leaves.
 
+use std::cmp::Reverse;
+
 use super::flush::heaviest;
 use super::{Builder, Child, Internal, Subtree};
 use crate::Result;
@@ -20,41 +22,53 @@ impl Builder {
     }
 
     fn compact_node(&self, node: &Internal, upper: Option<&[u8]>) -> Result<Option<Vec<Child>>> {
-        let fits = |index: &usize| self.has_room_for(&node.children[*index]);
-        let next = node.next_to_compact().filter(fits);
-        if let Some(index) = next.or_else(|| self.heaviest_that_fits(node)) {
-            let mut node = node.edit();
-            return match self.flush_or_block(&mut node, index, upper)? {
-                true => self.rebalance(node, upper).map(Some),
-                false => Ok(Some(self.split(node))),
-            };
+        if self.step_max < u64::MAX
+            && let Some(pieces) = self.compact_heaviest(node, upper)?
+        {
+            return Ok(Some(pieces));
         }
-        for (index, child) in node.children.iter().enumerate() {
-            let Subtree::Internal(below) = &child.subtree else {
-                continue;
-            };
-            let bound = node.upper_of(index, upper).map(<[u8]>::to_vec);
-            if !child.subtree.has_pending() {
-                continue;
-            }
-            let below = below.load();
-            let Some(below) = self.unless_damaged(below)? else {
-                continue;
-            };
-            if let Some(pieces) = self.compact_node(&below, bound.as_deref())? {
-                let mut node = node.edit();
-                node.replace(index, pieces);
-                return Ok(Some(self.split(node)));
+        let fits = |index: &usize| self.has_room_for(&node.children[*index]);
+        if let Some(index) = node.next_to_compact().filter(fits) {
+            return self.flush_child(node, index, upper).map(Some);
+        }
+        for index in 0..node.children.len() {
+            if let Some(pieces) = self.compact_below(node, index, upper)? {
+                return Ok(Some(pieces));
             }
         }
         Ok(None)
     }
 
-    /// The child with most pending bytes for which there is room, when there is little.
-    fn heaviest_that_fits(&self, node: &Internal) -> Option<usize> {
-        if self.step_max == u64::MAX {
-            return None;
+    /// While the disk is nearly full, empties one buffer after the other: the extents of a buffer are free only when all
+    /// children have their messages. Upper nodes are emptied first, which takes little, and then the buffer that holds
+    /// most: the rewrite of a leaf frees the more, the more deletes have gathered for it.
+    fn compact_heaviest(
+        &self,
+        node: &Internal,
+        upper: Option<&[u8]>,
+    ) -> Result<Option<Vec<Child>>> {
+        if let Some(index) = self.heaviest_that_fits(node) {
+            return self.flush_child(node, index, upper).map(Some);
         }
+        let mut order = Vec::new();
+        for (index, child) in node.children.iter().enumerate() {
+            if child.subtree.has_pending()
+                && let Some(bytes) = self.unless_damaged(child.subtree.buffered_bytes())?
+            {
+                order.push((bytes, index));
+            }
+        }
+        order.sort_unstable_by_key(|(bytes, _)| Reverse(*bytes));
+        for (_, index) in order {
+            if let Some(pieces) = self.compact_below(node, index, upper)? {
+                return Ok(Some(pieces));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The child with most pending bytes among those for which there is room.
+    fn heaviest_that_fits(&self, node: &Internal) -> Option<usize> {
         let children = node.children.iter().enumerate();
         children
             .filter(|(_, child)| child.blocked == 0 && child.pending_bytes > 0)
@@ -63,17 +77,65 @@ impl Builder {
             .map(|(index, _)| index)
     }
 
-    /// Whether the flush of a child may take as much room as it could need.
+    /// The node after the flush of one child.
+    fn flush_child(
+        &self,
+        node: &Internal,
+        index: usize,
+        upper: Option<&[u8]>,
+    ) -> Result<Vec<Child>> {
+        let mut node = node.edit();
+        match self.flush_or_block(&mut node, index, upper)? {
+            true => self.rebalance(node, upper),
+            false => Ok(self.split(node)),
+        }
+    }
+
+    /// The node after one step of compaction below a child; `None` if nothing is pending there.
+    fn compact_below(
+        &self,
+        node: &Internal,
+        index: usize,
+        upper: Option<&[u8]>,
+    ) -> Result<Option<Vec<Child>>> {
+        let child = &node.children[index];
+        let Subtree::Internal(below) = &child.subtree else {
+            return Ok(None);
+        };
+        if !child.subtree.has_pending() {
+            return Ok(None);
+        }
+        let bound = node.upper_of(index, upper).map(<[u8]>::to_vec);
+        let below = below.load();
+        let Some(below) = self.unless_damaged(below)? else {
+            return Ok(None);
+        };
+        let pieces = self.compact_node(&below, bound.as_deref())?;
+        Ok(pieces.map(|pieces| {
+            let mut node = node.edit();
+            node.replace(index, pieces);
+            self.split(node)
+        }))
+    }
+
+    /// Whether the flush of a child may take as much room as it is likely to need: messages are counted before they are
+    /// compressed, and deletes leave nothing in a leaf.
     fn has_room_for(&self, child: &Child) -> bool {
         let leaf = match &child.subtree {
             Subtree::Leaf(leaf) => leaf.extent.len,
             Subtree::Internal(_) | Subtree::Empty => 0,
         };
-        leaf + child.pending_bytes <= self.step_max
+        leaf + child.pending_bytes / 2 <= self.step_max
     }
 }
 
 impl Internal {
+    /// Bytes on disk of the buffer.
+    fn buffer_bytes(&self) -> u64 {
+        let parts = self.runs.iter().flat_map(|run| &run.parts);
+        parts.map(|part| part.extent.len).sum()
+    }
+
     /// The child that compaction flushes next: the one with most pending messages that is not blocked by damage.
     fn next_to_compact(&self) -> Option<usize> {
         let oldest = self.runs.first()?;
@@ -96,6 +158,28 @@ impl Internal {
 }
 
 impl Subtree {
+    /// About how many bytes are in buffers. Those of the uppermost one are the bytes on disk, which stay until all children
+    /// have their messages.
+    pub(crate) fn buffered_bytes(&self) -> Result<u64> {
+        let Subtree::Internal(node) = self else {
+            return Ok(0);
+        };
+        let node = node.load()?;
+        let below = node
+            .children
+            .iter()
+            .map(|child| child.subtree.pending_bytes());
+        Ok(node.buffer_bytes() + below.sum::<u64>())
+    }
+
+    /// The bytes of messages that are pending anywhere in it, by estimate.
+    fn pending_bytes(&self) -> u64 {
+        match self {
+            Subtree::Internal(_) => self.summary().pending_bytes,
+            Subtree::Empty | Subtree::Leaf(_) => 0,
+        }
+    }
+
     /// Whether messages that compaction can move are pending anywhere in the tree.
     pub(crate) fn has_pending(&self) -> bool {
         match self {

@@ -22,6 +22,9 @@ pub(super) const RUNS_HARD: usize = RUNS_MAX * 2;
 const RUNS_FULL_DISK: usize = RUNS_MAX * 16;
 /// With room for less than this share of a leaf, none is rewritten. The room is a small share of what there is.
 const WORK_SHARE_MIN: u64 = 4;
+/// With room for the work on fewer nodes than this, the runs of buffers have parts of this share of a node.
+const LITTLE_ROOM_NODES: u64 = 16;
+const PARTS_OF_NODE: u64 = 32;
 /// Bytes that one memtable flush may read and write in the nodes below: this many for each byte of the memtable, and
 /// as much again as this many nodes hold. On average it needs about half of that. Without a limit, large flushes of
 /// several trees would sometimes coincide.
@@ -358,7 +361,7 @@ impl Builder {
             Compression::None => Compression::None,
             _ => Compression::Lz4,
         };
-        let mut writer = self.writer(compression, u64::from(self.options.node_bytes));
+        let mut writer = self.writer(compression, self.part_bytes());
         let (mut child, mut key_now) = (0, Vec::new());
         while let Some((key, kind, value)) = messages.peek() {
             if upper.is_some_and(|upper| key >= upper) {
@@ -502,6 +505,16 @@ impl Builder {
         }
         made.reverse();
         made
+    }
+
+    /// The size of the parts of a run in a buffer. The room of a part is free when all children in its range have their
+    /// messages, so there are small parts while there is little room.
+    fn part_bytes(&self) -> u64 {
+        let node_bytes = u64::from(self.options.node_bytes);
+        match self.allowance_max < node_bytes * LITTLE_ROOM_NODES {
+            true => (node_bytes / PARTS_OF_NODE).max(self.options.page_bytes.into()),
+            false => node_bytes,
+        }
     }
 
     fn writer(&self, compression: Compression, run_bytes: u64) -> RunWriter {

@@ -278,3 +278,82 @@ fn a_superblock_that_cannot_be_written_for_a_while_ends_nothing() {
     }
     assert_eq!(count(&store, TREE), 1);
 }
+
+const SMALL_TREES: u32 = 4;
+const SMALL_BATCH: u64 = 1000;
+
+/// A key of a document in one of the small trees: each has an order of its own.
+fn small_key(tree: u32, number: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    let mixed = (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15 ^ (u64::from(tree) << 40) | 1);
+    key[..8].copy_from_slice(&mixed.rotate_left(tree * 7).to_be_bytes());
+    key[8..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+fn count_small(store: &Store, tree: u32) -> u64 {
+    let snapshot = store.snapshot();
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    let tree = TreeId(10 + tree);
+    let mut cursor = snapshot
+        .cursor(tree, all.0, all.1, Direction::Forward)
+        .unwrap();
+    let mut entries = 0;
+    while cursor.next().unwrap().is_some() {
+        entries += 1;
+    }
+    entries
+}
+
+/// Small documents have delete messages of about their own size: the deletion of all writes many times the reserve. Such
+/// a deletion failed after two seconds without room.
+#[test]
+fn a_deletion_larger_than_the_reserve_succeeds_on_a_full_disk() {
+    let (disk, store) = store_on(32 * MIB);
+    disk.allow_holes();
+    let small = TreeOptions {
+        node_bytes: 1 << 20,
+        ..TreeOptions::default()
+    };
+    let mut set = WriteSet::new();
+    for tree in 0..SMALL_TREES {
+        set.create_tree(TreeId(10 + tree), &small);
+    }
+    store.commit(set, Durability::Synced).unwrap();
+    let mut there = 0;
+    loop {
+        let mut set = WriteSet::new();
+        for number in there..there + SMALL_BATCH {
+            for tree in 0..SMALL_TREES {
+                set.put(TreeId(10 + tree), &small_key(tree, number), b"");
+            }
+        }
+        match store.commit(set, Durability::Logged) {
+            Ok(()) => there += SMALL_BATCH,
+            Err(error) => {
+                assert!(is_full(&error), "{error}");
+                break;
+            }
+        }
+    }
+    for first in (0..there).step_by(SMALL_BATCH as usize) {
+        let deleted = free(&store, |set| {
+            for number in first..first + SMALL_BATCH {
+                for tree in 0..SMALL_TREES {
+                    set.delete(TreeId(10 + tree), &small_key(tree, number));
+                }
+            }
+        });
+        if let Err(error) = deleted {
+            let space = store.stats().disk_space;
+            panic!("{first} of {there}: {error}; {space:?}");
+        }
+    }
+    wait_for_room(&store);
+    for tree in 0..SMALL_TREES {
+        assert_eq!(count_small(&store, tree), 0);
+    }
+    store.close().unwrap();
+    let report = Store::verify(&options(&disk), &mut |_| {}).unwrap();
+    assert!(report.problems.is_empty(), "{report:?}");
+}

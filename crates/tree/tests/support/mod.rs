@@ -41,6 +41,8 @@ impl Change {
 
 #[derive(Clone, Default)]
 struct File {
+    /// Punched holes, by their numbers.
+    holes: std::collections::BTreeSet<u64>,
     /// Its last name.
     name: String,
     /// The content that reads see.
@@ -133,6 +135,9 @@ pub struct Fault {
     pub code: i32,
 }
 
+/// The unit of holes in files.
+const HOLE_BYTES: u64 = 4096;
+
 #[derive(Clone, Default)]
 struct State {
     files: Vec<File>,
@@ -148,6 +153,8 @@ struct State {
     room: Option<(&'static str, u64)>,
     /// The size of the disk in bytes, if it tells it.
     capacity: Option<u64>,
+    /// Whether holes can be punched.
+    can_punch: bool,
     random: Option<SmallRng>,
     rot: rot::Rot,
     /// Whether the crash came in the middle of a write to a mapping.
@@ -160,6 +167,17 @@ pub struct SimDisk(Arc<Mutex<State>>);
 
 fn crashed() -> io::Error {
     io::Error::other("the machine crashed")
+}
+
+impl File {
+    fn hole_bytes(&self) -> u64 {
+        self.holes.len() as u64 * HOLE_BYTES
+    }
+
+    fn holes_in(&self, offset: u64, end: u64) -> impl Iterator<Item = u64> {
+        let touched = offset / HOLE_BYTES..end.div_ceil(HOLE_BYTES);
+        self.holes.range(touched).copied()
+    }
 }
 
 impl State {
@@ -220,7 +238,7 @@ impl State {
             .filter(|(name, _)| name.starts_with(prefix));
         files
             .map(|(_, file)| &self.files[*file])
-            .map(|file| file.current.len().max(file.allocated) as u64)
+            .map(|file| file.current.len().max(file.allocated) as u64 - file.hole_bytes())
             .sum()
     }
 }
@@ -281,6 +299,11 @@ impl SimDisk {
     }
 
     /// Gives the disk a size, which it tells.
+    /// Lets holes be punched into files. Only their room changes: what was there can be read still.
+    pub fn allow_holes(&self) {
+        self.lock().can_punch = true;
+    }
+
     pub fn set_capacity(&self, bytes: u64) {
         self.lock().capacity = Some(bytes);
     }
@@ -541,13 +564,23 @@ impl DiskFile for SimFile {
         let mut bytes = bytes.to_vec();
         let file = &state.files[self.index];
         let len = file.current.len().max(file.allocated) as u64;
-        let fits = (len + state.room_for(&self.name(&state)).min(1 << 40)).max(offset) - offset;
+        let room = state.room_for(&self.name(&state)).min(1 << 40);
+        let filled = file.holes_in(offset, end).count() as u64 * HOLE_BYTES;
+        let fits = match room.checked_sub(filled) {
+            Some(room) => (len + room).max(offset) - offset,
+            None => 0,
+        };
         if ticked.is_ok() && (bytes.len() as u64) > fits {
             // A full disk may have taken a part.
             let part = state.random().random_range(0..=fits as usize);
             bytes.truncate(part);
             self.change(&mut state, Change::Write(offset, bytes), Ok(()))?;
             return Err(io::ErrorKind::StorageFull.into());
+        }
+        let file = &mut state.files[self.index];
+        let filled: Vec<u64> = file.holes_in(offset, end).collect();
+        for hole in filled {
+            file.holes.remove(&hole);
         }
         if ticked.is_err() && !self.disk_crashed(&state) {
             // A failed write may have reached the disk in part, and reads see that part.
@@ -588,7 +621,9 @@ impl DiskFile for SimFile {
         let mut state = self.disk.lock();
         let ticked = self.tick(&mut state, Kind::SetLen, len..len);
         if ticked.is_ok() {
-            state.files[self.index].allocated = 0;
+            let file = &mut state.files[self.index];
+            file.allocated = 0;
+            file.holes.retain(|hole| (hole + 1) * HOLE_BYTES <= len);
         }
         self.change(&mut state, Change::SetLen(len), ticked)
     }
@@ -603,6 +638,18 @@ impl DiskFile for SimFile {
             return Err(io::ErrorKind::StorageFull.into());
         }
         file.allocated = file.allocated.max(len as usize);
+        Ok(())
+    }
+
+    fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()> {
+        let mut state = self.disk.lock();
+        if !state.can_punch {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let file = &mut state.files[self.index];
+        let end = (offset + len).min(file.current.len() as u64);
+        let whole = offset.div_ceil(HOLE_BYTES)..end / HOLE_BYTES;
+        file.holes.extend(whole);
         Ok(())
     }
 }
