@@ -219,6 +219,18 @@ mod tests {
     const MULTIKEY_KEY: &[u8] = &[kind::MULTIKEY, 1];
 
     #[test]
+    fn an_empty_delta_is_refused() {
+        let operator = merge_operator();
+        for (tree, key) in [
+            (CATALOG_TREE, COUNTER_KEY),
+            (CATALOG_TREE, MULTIKEY_KEY),
+            (TreeId(7), b"any key"),
+        ] {
+            assert!(operator.check(tree, key, &[]).is_err(), "{tree:?} {key:?}");
+        }
+    }
+
+    #[test]
     fn combining_then_applying_equals_applying_in_turn() {
         let counts = |documents, bytes| Counts { documents, bytes }.to_bytes().to_vec();
         let paths = |sets: &[u32]| multikey_bytes(&MultikeyPaths::from_sets(sets.to_vec()));

@@ -24,7 +24,8 @@ impl std::error::Error for Malformed {}
 ///
 /// All functions fail for bytes that they cannot read, and never guess: readers of the key then get
 /// [`Error::CorruptMessage`], until a newer put or delete replaces it. Deltas can be combined if each of them passes
-/// [`MergeOperator::check`], and applied if the base is readable too.
+/// [`MergeOperator::check`], and applied if the base is readable too. An operator that can fail must refuse the empty
+/// delta: the engine stores it where a base cannot be read.
 pub trait MergeOperator: Send + Sync {
     /// The value of a key after a delta; `base` is `None` when the key is absent, and so is the
     /// result when the key is to be absent afterwards.
@@ -151,8 +152,8 @@ pub(crate) struct Fold {
 /// Messages that cannot be combined.
 struct Damage {
     what: Malformed,
-    /// The one of them that cannot be read.
-    culprit: Option<(Kind, Vec<u8>)>,
+    /// A delta that cannot be read: one of the messages, or an empty one if it is the base that cannot be read.
+    delta: Vec<u8>,
 }
 
 impl Damage {
@@ -163,6 +164,11 @@ impl Damage {
             what: self.what.0,
         }
     }
+}
+
+fn operator_refuses(resolver: &Resolver, key: &[u8], delta: &[u8]) -> bool {
+    let Resolver { tree, operator } = resolver;
+    operator.check(*tree, key, delta).is_err()
 }
 
 impl Fold {
@@ -219,9 +225,9 @@ impl Fold {
         one.map_err(|damage| damage.error(resolver, key))
     }
 
-    /// As [`Fold::finish`], for a flush into a buffer, which must not stop for ever at a malformed message: that one then
-    /// stands for all of them, so that readers of the key get the error until a put or a delete replaces it. `note` gets it
-    /// now.
+    /// As [`Fold::finish`], for a flush into a buffer, which must not stop for ever at a malformed message: a delta that
+    /// cannot be read then stands for all of them, so that readers of the key get the error until a put or a delete
+    /// replaces it. `note` gets it now.
     pub(crate) fn finish_in_buffer(
         self,
         resolver: &Resolver,
@@ -231,7 +237,10 @@ impl Fold {
         self.into_one(resolver, key).or_else(|damage| {
             let error = damage.error(resolver, key);
             note(&error);
-            damage.culprit.ok_or(error)
+            match operator_refuses(resolver, key, &damage.delta) {
+                true => Ok((Kind::Merge, damage.delta)),
+                false => Err(error),
+            }
         })
     }
 
@@ -262,7 +271,7 @@ impl Fold {
     fn combine(&self, resolver: &Resolver, key: &[u8]) -> Result<Vec<u8>, Damage> {
         let Resolver { tree, operator } = resolver;
         let combined = operator.combine_all(*tree, key, &self.deltas());
-        combined.map_err(|what| self.damage(resolver, key, None, what))
+        combined.map_err(|what| self.damage(resolver, key, what))
     }
 
     fn apply(
@@ -279,27 +288,17 @@ impl Fold {
         match value {
             Ok(Some(value)) => Ok((Kind::Put, value)),
             Ok(None) => Ok((Kind::Delete, Vec::new())),
-            Err(what) => Err(self.damage(resolver, key, base, what)),
+            Err(what) => Err(self.damage(resolver, key, what)),
         }
     }
 
-    /// Finds the message that cannot be read. If it is none of the deltas, it is the base.
+    /// Finds the delta that cannot be read.
     #[cold]
-    fn damage(
-        &self,
-        resolver: &Resolver,
-        key: &[u8],
-        base: Option<&[u8]>,
-        what: Malformed,
-    ) -> Damage {
-        let Resolver { tree, operator } = resolver;
+    fn damage(&self, resolver: &Resolver, key: &[u8], what: Malformed) -> Damage {
         let deltas = self.deltas();
-        let is_malformed = |delta: &&&[u8]| operator.check(*tree, key, delta).is_err();
-        let culprit = match deltas.iter().find(is_malformed) {
-            Some(delta) => Some((Kind::Merge, delta.to_vec())),
-            None => base.map(|base| (Kind::Put, base.to_vec())),
-        };
-        Damage { what, culprit }
+        let malformed = deltas.iter().find(|it| operator_refuses(resolver, key, it));
+        let delta = malformed.map_or_else(Vec::new, |delta| delta.to_vec());
+        Damage { what, delta }
     }
 
     /// The deltas, oldest first.

@@ -142,7 +142,10 @@ fn a_backup_does_not_copy_damage() {
         .write(true)
         .open(directory.path().join("store/data.frond"))
         .unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&file, b"damage", 40_000).unwrap();
+    // Wherever the leaves are.
+    for at in (16_000..file.metadata().unwrap().len()).step_by(8000) {
+        std::os::unix::fs::FileExt::write_all_at(&file, b"damage", at).unwrap();
+    }
     let target = options(&directory.path().join("copy"));
     let error = store.snapshot().backup(target, &mut |_| {});
     assert!(matches!(error, Err(Error::Corrupt { .. })), "{error:?}");

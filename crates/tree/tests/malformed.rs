@@ -25,6 +25,9 @@ impl MergeOperator for Append {
         delta: &[u8],
     ) -> Result<Option<Vec<u8>>, Malformed> {
         self.check(tree, key, delta)?;
+        if base.is_some_and(|base| base.starts_with(b"!")) {
+            return Err(Malformed("a base begins with an exclamation mark"));
+        }
         Ok(Some([base.unwrap_or_default(), delta].concat()))
     }
 
@@ -43,7 +46,8 @@ impl MergeOperator for Append {
     fn check(&self, _: TreeId, _: &[u8], delta: &[u8]) -> Result<(), Malformed> {
         match delta.first() {
             Some(b'?') => Err(Malformed("a delta begins with a question mark")),
-            _ => Ok(()),
+            Some(_) => Ok(()),
+            None => Err(Malformed("a delta is empty")),
         }
     }
 }
@@ -179,4 +183,37 @@ fn an_unreadable_update_message_for_a_leaf_stops_no_flush() {
     store.compact().unwrap();
     assert!(store.snapshot().get(TREE, &key(1)).unwrap().is_none());
     assert!(store.snapshot().get(TREE, &key(3)).unwrap().is_some());
+}
+
+/// A flush into a buffer stored the base as if there were no updates above it: the error and the updates disappeared.
+#[test]
+fn an_unreadable_base_stays_damage_when_it_is_flushed() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(options(directory.path())).unwrap();
+    let mut set = WriteSet::new();
+    set.create_tree(store.allocate_tree(), &TreeOptions::default());
+    set.put(TREE, &key(1), b"!base");
+    store.commit(set, Durability::Logged).unwrap();
+    merge(&store, 1, &[b"+a"]);
+    let is_damage = || {
+        let found = store
+            .snapshot()
+            .get(TREE, &key(1))
+            .map(|value| value.is_some());
+        assert!(
+            matches!(found, Err(Error::CorruptMessage { .. })),
+            "{found:?}"
+        );
+    };
+    is_damage();
+    store.checkpoint().unwrap();
+    is_damage();
+    let mut set = WriteSet::new();
+    set.put(TREE, &key(1), b"new");
+    store.commit(set, Durability::Logged).unwrap();
+    store.checkpoint().unwrap();
+    assert_eq!(
+        &*store.snapshot().get(TREE, &key(1)).unwrap().unwrap(),
+        b"new"
+    );
 }

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::flush::{Builder, RUNS_HARD};
+use super::flush::Builder;
 use super::{BufferRun, Child, Internal, Subtree};
 use crate::memtable::{MemSource, Memtable};
 use crate::merger::{Direction, Merger, Source};
@@ -16,6 +16,8 @@ use crate::range::RangeSet;
 use crate::run::{Fetch, PartsCursor, Run};
 use crate::{Error, Result};
 
+/// Fewer runs than this are not merged: they would be written again with each flush.
+const MERGED_RUNS_MIN: usize = 8;
 /// A child that could not be flushed is tried again after this many flushes of its node.
 const BLOCKED_FLUSHES: u32 = 16;
 
@@ -93,12 +95,10 @@ impl Builder {
         let readable = node.runs.iter().rev().take_while(is_readable).count();
         let mut first = node.runs.len() - readable;
         let sizes: Vec<u64> = node.runs.iter().map(BufferRun::logical_bytes).collect();
-        while first + RUNS_HARD / 2 < sizes.len()
-            && sizes[first] > sizes[first + 1..].iter().sum::<u64>()
-        {
+        while first < sizes.len() && sizes[first] > sizes[first + 1..].iter().sum::<u64>() {
             first += 1;
         }
-        if first + 1 >= node.runs.len() {
+        if node.runs.len() - first < MERGED_RUNS_MIN {
             return Ok(());
         }
         let cursor = |run: &BufferRun| {

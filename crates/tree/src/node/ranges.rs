@@ -30,7 +30,7 @@ impl Internal {
             if ranges.covers(&child.pivot, bound) {
                 // Nothing older in the child matters.
                 let child = &mut self.children[index];
-                child.subtree = Subtree::Empty;
+                (child.subtree, child.blocked) = (Subtree::Empty, 0);
                 (child.pending_from, child.pending_bytes) = (self.next_number, 0);
                 continue;
             }
@@ -47,7 +47,7 @@ impl Internal {
             let frees = covers_child(&child.subtree, bound, &all);
             let child = &mut self.children[index];
             if is_dead {
-                child.subtree = Subtree::Empty;
+                (child.subtree, child.blocked) = (Subtree::Empty, 0);
             }
             child.pending_bytes += own.ranges().iter().map(weight).sum::<u64>();
             if frees {
