@@ -39,6 +39,11 @@ const INLINE_FRAMES: usize = 16;
 /// The log thread waits so long before it tries again what failed; each time twice as long, up to the second one.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
+/// The checksum of a payload, which a committer computes before it takes the commit lock.
+pub(crate) fn checksum(payload: &[u8]) -> u64 {
+    xxh3_64(payload)
+}
+
 /// The open log.
 pub(crate) struct Log {
     shared: Arc<Shared>,
@@ -116,14 +121,16 @@ impl Log {
         })
     }
 
-    /// Appends a frame and returns the position after it. Called in the order of sequence numbers. A frame that
-    /// `may_use_reserve` frees space: it is taken on a full disk too, as long as the log's reserve lasts.
+    /// Appends a frame and returns the position after it. Called in the order of sequence numbers. `hash` is the
+    /// [`checksum`] of the payload. A frame that `may_use_reserve` frees space: it is taken on a full disk too, as long as
+    /// the log's reserve lasts.
     ///
     /// # Errors
     /// After an error nothing was appended. [`Error::Stalled`] if the log cannot be written for now.
     pub(crate) fn append(
         &self,
         payload: &[u8],
+        hash: u64,
         sequence: u64,
         may_use_reserve: bool,
     ) -> Result<u64> {
@@ -134,7 +141,6 @@ impl Log {
                 limit: PAYLOAD_BYTES_MAX,
             });
         }
-        let hash = xxh3_64(payload);
         if self.is_inline && self.shared.state.lock().stall.is_some() {
             // There is no thread that tries again.
             let _ = self.shared.work(false);
@@ -168,6 +174,8 @@ impl Log {
                 let _ = self.shared.work(false);
                 state = self.shared.state.lock();
             } else {
+                // What was gathered may be less than the log thread waits for.
+                state.wants_room = true;
                 self.shared.work.notify_one();
                 self.shared.progress.wait(&mut state);
             }

@@ -33,6 +33,8 @@ pub(super) struct State {
     pub(super) durable: u64,
     /// A committer waits until this position is durable.
     pub(super) wanted: u64,
+    /// A committer waits until the other buffer takes frames, because its own does not fit into this one.
+    pub(super) wants_room: bool,
     /// Segments before this position can be deleted, and those before the second one have been.
     pub(super) keep_from: u64,
     kept_from: u64,
@@ -95,7 +97,10 @@ impl State {
     /// Whether it has other work.
     pub(super) fn has_work(&self, write_bytes: usize) -> bool {
         let gathered = self.filling.as_ref().map_or(0, Buffer::len);
-        self.wanted > self.durable || gathered >= write_bytes || self.leave_segment
+        self.wanted > self.durable
+            || self.wants_room
+            || gathered >= write_bytes
+            || self.leave_segment
     }
 }
 
@@ -189,6 +194,7 @@ impl Shared {
         }
         let free = state.free.take();
         let full = std::mem::replace(&mut state.filling, free);
+        state.wants_room = false;
         // There is room again.
         self.progress.notify_all();
         drop(state);

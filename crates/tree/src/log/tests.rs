@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Log, replay};
+use super::{Log, checksum, replay};
 use crate::disk::{Disk, DiskFile, FsDisk, SharedMap};
 use crate::{Error, Result, TreeId, WriteSet, operation};
 
@@ -107,6 +107,10 @@ fn payload(number: u64) -> Vec<u8> {
     set.payload().to_vec()
 }
 
+fn append_to(log: &Log, payload: &[u8], number: u64, may_use_reserve: bool) -> Result<u64> {
+    log.append(payload, checksum(payload), number, may_use_reserve)
+}
+
 fn is_full(error: &Error) -> bool {
     matches!(
         error,
@@ -142,7 +146,7 @@ fn the_reserve_takes_what_frees_space_on_a_full_disk() {
         let next = Cell::new(1);
         let append = |may_use_reserve| -> Result<u64> {
             let number = next.get();
-            let end = log.append(&payload(number), number, may_use_reserve)?;
+            let end = append_to(&log, &payload(number), number, may_use_reserve)?;
             next.set(number + 1);
             Ok(end)
         };
@@ -202,7 +206,7 @@ fn a_log_that_is_closed_on_a_full_disk_loses_nothing() {
         let log = Log::open(Arc::clone(&disk), 0, interval, 64 << 10, 64 << 10).unwrap();
         full.store(true, Ordering::Relaxed);
         let mut next = 1;
-        while log.append(&payload(next), next, true).is_ok() {
+        while append_to(&log, &payload(next), next, true).is_ok() {
             next += 1;
         }
         assert!(is_full(&log.close().unwrap_err()));
@@ -215,4 +219,22 @@ fn a_log_that_is_closed_on_a_full_disk_loses_nothing() {
             "from the segments"
         );
     }
+}
+
+/// The caller holds the commit lock meanwhile.
+#[test]
+fn a_frame_that_does_not_fit_does_not_wait_for_the_interval() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(FsDisk::new(directory.path().to_owned(), false));
+    let interval = Duration::from_secs(60);
+    let log = Log::open(disk, 0, Some(interval), 1 << 20, 64 << 10).unwrap();
+    let start = Instant::now();
+    // Too little to be written at once, and then too much for the rest of the buffer.
+    append_to(&log, &[1; 10_000], 1, false).unwrap();
+    append_to(&log, &[2; 60_000], 2, false).unwrap();
+    assert!(
+        start.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        start.elapsed()
+    );
 }
