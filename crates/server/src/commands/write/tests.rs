@@ -14,34 +14,34 @@ use frond_store::keyspace::disk::{Disk, DiskFile, FsDisk, SharedMap};
 use crate::sessions::SessionId;
 use crate::testing::TestServer;
 
-/// A disk whose segments of the log cannot be written while it is full. The log's buffer is mapped, so it still takes
+/// A disk whose segments of the log cannot be written while it fails. The log's buffer is mapped, so it still takes
 /// what is committed.
-struct FullLogDisk {
+struct FailingLogDisk {
     below: FsDisk,
-    is_full: Arc<AtomicBool>,
+    is_failing: Arc<AtomicBool>,
 }
 
-struct FullLogFile {
+struct FailingLogFile {
     below: Arc<dyn DiskFile>,
     is_log: bool,
-    is_full: Arc<AtomicBool>,
+    is_failing: Arc<AtomicBool>,
 }
 
-impl FullLogDisk {
-    fn new(directory: PathBuf, is_full: &Arc<AtomicBool>) -> Arc<FullLogDisk> {
-        Arc::new(FullLogDisk {
+impl FailingLogDisk {
+    fn new(directory: PathBuf, is_failing: &Arc<AtomicBool>) -> Arc<FailingLogDisk> {
+        Arc::new(FailingLogDisk {
             below: FsDisk::new(directory, false),
-            is_full: Arc::clone(is_full),
+            is_failing: Arc::clone(is_failing),
         })
     }
 }
 
-impl Disk for FullLogDisk {
+impl Disk for FailingLogDisk {
     fn open(&self, name: &str, direct: bool) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(FullLogFile {
+        Ok(Arc::new(FailingLogFile {
             below: self.below.open(name, direct)?,
             is_log: name.starts_with("log-"),
-            is_full: Arc::clone(&self.is_full),
+            is_failing: Arc::clone(&self.is_failing),
         }))
     }
 
@@ -66,14 +66,14 @@ impl Disk for FullLogDisk {
     }
 }
 
-impl DiskFile for FullLogFile {
+impl DiskFile for FailingLogFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.below.read_at(buffer, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        match self.is_log && self.is_full.load(Ordering::Relaxed) {
-            true => Err(io::ErrorKind::StorageFull.into()),
+        match self.is_log && self.is_failing.load(Ordering::Relaxed) {
+            true => Err(io::Error::other("a broken cable")),
             false => self.below.write_at(bytes, offset),
         }
     }
@@ -112,9 +112,9 @@ async fn an_applied_write_whose_journal_wait_fails_has_a_write_concern_error() {
     ];
     for mut command in cases {
         let name = command.first().unwrap().0.to_owned();
-        let is_full = Arc::new(AtomicBool::new(false));
+        let is_failing = Arc::new(AtomicBool::new(false));
         let mut server = TestServer::on(
-            |directory| Some(FullLogDisk::new(directory, &is_full)),
+            |directory| Some(FailingLogDisk::new(directory, &is_failing)),
             |_| {},
         );
         server.run(
@@ -126,7 +126,7 @@ async fn an_applied_write_whose_journal_wait_fails_has_a_write_concern_error() {
             doc! {"create": "other", "writeConcern": {"j": true}},
         );
         command.push_all(&synced);
-        is_full.store(true, Ordering::Relaxed);
+        is_failing.store(true, Ordering::Relaxed);
         let first = server.run("test", command.clone());
         let error = first.get_doc("writeConcernError").unwrap();
         assert_eq!(error.get_i32("code"), Some(64), "{name}: {first:?}");
@@ -148,7 +148,7 @@ async fn an_applied_write_whose_journal_wait_fails_has_a_write_concern_error() {
         // A retry reports what the first try did, and waits as that did.
         let second = server.run("test", command.clone());
         assert_eq!(second, first, "{name}");
-        is_full.store(false, Ordering::Relaxed);
+        is_failing.store(false, Ordering::Relaxed);
         let start = Instant::now();
         while server
             .run("test", command.clone())
@@ -163,5 +163,47 @@ async fn an_applied_write_whose_journal_wait_fails_has_a_write_concern_error() {
             let found = server.batch(&reply, "firstBatch").remove(0);
             assert_eq!(found.get_i32("n"), Some(1), "{name}");
         }
+    }
+}
+
+/// What was inserted before the error is recorded. Otherwise a retry gets duplicate key errors for its own documents.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_of_an_insert_that_stalled_half_way_inserts_the_rest() {
+    for ordered in [true, false] {
+        let is_failing = Arc::new(AtomicBool::new(false));
+        let mut server = TestServer::on(
+            |directory| Some(FailingLogDisk::new(directory, &is_failing)),
+            |_| {},
+        );
+        server.run("test", doc! {"create": "c", "writeConcern": {"j": true}});
+        let lsid = SessionId::random().to_doc();
+        let mut command =
+            doc! {"insert": "c", "ordered": ordered, "lsid": &lsid, "txnNumber": 1i64};
+        let filler = "x".repeat(1000);
+        // Several times what the buffers of the log hold, in commits that each fit into one.
+        command.push_array("documents", |list| {
+            for n in 0..40_000 {
+                list.push(&doc! {"_id": n, "filler": &filler});
+            }
+        });
+        is_failing.store(true, Ordering::Relaxed);
+        let reply = server.reply("test", command.clone());
+        assert_eq!(reply.get_i32("code"), Some(262), "{reply:?}");
+        let counted = server.run("test", doc! {"count": "c"});
+        assert!(counted.get_i32("n") > Some(0), "{counted:?}");
+        is_failing.store(false, Ordering::Relaxed);
+        let start = Instant::now();
+        let reply = loop {
+            let reply = server.reply("test", command.clone());
+            if reply.get_i32("code") != Some(262) {
+                break reply;
+            }
+            assert!(start.elapsed() < Duration::from_secs(30), "{reply:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        assert!(reply.get("writeErrors").is_none(), "{ordered}: {reply:?}");
+        assert_eq!(reply.get_i32("n"), Some(40_000), "{reply:?}");
+        let counted = server.run("test", doc! {"count": "c"});
+        assert_eq!(counted.get_i32("n"), Some(40_000));
     }
 }
