@@ -166,13 +166,13 @@ impl Error {
     }
 }
 
-/// Whether an operation failed for want of room, and may succeed later.
+/// Whether an operation failed for lack of space, and may succeed later.
 pub(crate) fn is_disk_full(error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded)
 }
 
-/// Whether an operation failed for want of room or of file handles, and may succeed later.
+/// Whether an operation failed for lack of space or of file handles, and may succeed later.
 pub(crate) fn is_passing(error: &Error) -> bool {
     /// `ENFILE` and `EMFILE`.
     const NO_HANDLES: [i32; 2] = [23, 24];

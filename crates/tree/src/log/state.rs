@@ -20,8 +20,8 @@ pub(super) struct Shared {
 
 #[derive(Default)]
 pub(super) struct State {
-    /// The buffer that takes frames, and the other one: it is free, or could not be written, or neither while it is
-    /// written. There are none where files cannot be mapped.
+    /// The buffer that takes frames. The other one is in `free`, or in `unwritten` if it could not be written, or held by
+    /// the writer while it is written. There are none where files cannot be mapped.
     pub(super) filling: Option<Buffer>,
     free: Option<Buffer>,
     unwritten: Option<Buffer>,
@@ -67,7 +67,7 @@ impl Stall {
         }
     }
 
-    /// The effect of a reserve that could not be made. For want of a file handle the log goes on: the current segment has
+    /// The effect of a reserve that could not be made. Without a file handle the log goes on: the current segment has
     /// one, and there is time until the next.
     pub(super) fn of_reserve(error: &Error) -> Option<Stall> {
         error.is_disk_full().then(|| Stall::of(error, true))
@@ -141,7 +141,8 @@ impl Shared {
             state.retry_now = false;
             (state.keep_from, state.leave_segment)
         };
-        // The buffer that is written is in nobody's hands else, and a sync may have happened or not.
+        // During the work no field of the state holds the buffer that is written, and it is not known whether a sync
+        // happened.
         let guard = FailStop::begin("writing the log");
         // First, because it makes room.
         writer.delete_before(keep_from);
