@@ -148,9 +148,11 @@ impl Store {
             is_closed: Mutex::new(false),
             options,
         });
-        let end = log::replay(&disk, position.log_start, |at, sequence, payload| {
-            engine.replay_frame(at, sequence, payload)
-        })?;
+        let give_room = || {
+            engine.disk_space.note_full();
+        };
+        let visit = |at, sequence, payload: &[u8]| engine.replay_frame(at, sequence, payload);
+        let end = log::replay_giving_room(&disk, position.log_start, give_room, visit)?;
         if engine.options.journal {
             let options = &engine.options;
             let interval = (!options.inline).then_some(options.journal_commit_interval);

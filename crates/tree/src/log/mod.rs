@@ -26,7 +26,7 @@ use crate::fail_stop::FailStop;
 use crate::{Error, Result};
 use buffer::Place;
 use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
-pub(crate) use replay::{check_passed, oldest_position, replay};
+pub(crate) use replay::{check_passed, oldest_position, replay, replay_giving_room};
 use segment::{Failure, SegmentWriter};
 use state::{Shared, Stall};
 
