@@ -17,6 +17,7 @@ use crate::damage::{Damage, DamageRegistry};
 use crate::data_file::{DATA_FILE, DataFile};
 use crate::disk_space::{DiskSpaceStats, SpaceWatch};
 use crate::engine::{CommitState, Counters, Engine};
+use crate::error::CLOSE_CALLED;
 use crate::flusher::Flusher;
 use crate::log::{self, Log};
 use crate::memtable::{Memtable, SpareBlocks};
@@ -351,7 +352,7 @@ impl Engine {
             (Some(_), Some(_)) => Ok(()),
             (Some(failure), None) => Err(Error::Closed(failure.clone())),
         };
-        self.fail("close was called".to_owned());
+        self.fail(CLOSE_CALLED.to_owned());
         self.flusher.stop();
         self.disk_space.stop();
         match self.log.get() {

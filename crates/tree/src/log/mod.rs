@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::disk::Disk;
-use crate::error::is_passing;
+use crate::error::{CLOSE_CALLED, is_passing};
 use crate::fail_stop::FailStop;
 use crate::{Error, Result};
 use buffer::Place;
@@ -149,7 +149,7 @@ impl Log {
         loop {
             state.check()?;
             if state.stop {
-                return Err(Error::Closed("close was called".to_owned()));
+                return Err(Error::Closed(CLOSE_CALLED.to_owned()));
             }
             if let Some(stall) = &state.stall
                 && !may_use_reserve
