@@ -9,7 +9,7 @@ use crate::arguments::whole;
 /// What a write must reach before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteConcern {
-    /// Whether the journal must be durable.
+    /// Whether the journal must be durable. Commands commit with [`Durability::Logged`], and the dispatcher waits at their end.
     pub durability: Durability,
     /// False for `w: 0`.
     pub acknowledged: bool,

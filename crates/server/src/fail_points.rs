@@ -110,7 +110,9 @@ impl Effect {
 
     /// Adds fields to the reply of a command that was run.
     pub fn add_to(&self, reply: &mut DocBuf) {
-        if let Some(error) = &self.write_concern_error {
+        if let Some(error) = &self.write_concern_error
+            && !reply.contains_key("writeConcernError")
+        {
             reply.push("writeConcernError", error);
             if let Some(labels) = &self.labels {
                 reply.push("errorLabels", labels);

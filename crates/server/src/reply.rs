@@ -86,7 +86,7 @@ pub struct WriteErrors {
 }
 
 impl WriteErrors {
-    /// Adds an error.
+    /// Adds an error, of a later statement than those before.
     pub fn push(&mut self, index: usize, failure: Error) {
         if let Some((_, last)) = self.list.last_mut() {
             // `getLastError` returns the last error in full, whether or not it goes into the reply.
@@ -121,7 +121,9 @@ impl WriteErrors {
 
     /// True if the statement with this index failed.
     pub fn failed(&self, index: usize) -> bool {
-        self.list.iter().any(|(at, _)| *at == index)
+        self.list
+            .binary_search_by_key(&index, |(at, _)| *at)
+            .is_ok()
     }
 
     /// The same errors with the indexes of the statements in the client's request.

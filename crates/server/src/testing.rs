@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use frond_bson::{DocBuf, doc};
-use frond_store::{DocumentStore, NoListener, StorageOptions, StoreOptions};
+use frond_store::keyspace::disk::{Disk, FsDisk};
+use frond_store::{DocumentStore, EngineOptions, NoListener, StorageOptions, StoreOptions};
 
 use crate::client::Client;
 use crate::commands::COMMANDS;
@@ -35,6 +37,14 @@ impl TestServer {
 
     /// A new, empty server with other settings.
     pub fn with(change: impl FnOnce(&mut Settings)) -> TestServer {
+        TestServer::on(|_| None::<Arc<FsDisk>>, change)
+    }
+
+    /// A new, empty server with other settings, on the disk that is made for its directory, if it is not the usual one.
+    pub fn on<D: Disk + 'static>(
+        disk: impl FnOnce(PathBuf) -> Option<Arc<D>>,
+        change: impl FnOnce(&mut Settings),
+    ) -> TestServer {
         let directory = tempfile::tempdir().unwrap();
         let mut settings = Settings {
             db_path: directory.path().to_path_buf(),
@@ -51,7 +61,11 @@ impl TestServer {
             disk_reserve_bytes: settings.disk_reserve_bytes,
         };
         let options = StoreOptions::with_temporary_files(directory.path().join("_tmp"));
-        let store = DocumentStore::open_directory(directory.path(), &storage, options).unwrap();
+        let store = match disk(directory.path().to_owned()) {
+            Some(disk) => DocumentStore::open_engine(EngineOptions::with_disk(disk), options),
+            None => DocumentStore::open_directory(directory.path(), &storage, options),
+        };
+        let store = store.unwrap();
         let log = Arc::new(Log::open(&settings).unwrap());
         let metrics = Metrics::new(COMMANDS.len());
         let server = Arc::new(Server::new(settings, log, store, metrics, 27017).unwrap());

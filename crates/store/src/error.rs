@@ -22,9 +22,10 @@ pub enum Error {
 impl Error {
     /// The code for the reply. Failures of the engine have codes too: `WriteConflict` (112) for a
     /// conflict that outlasted the retries, `DataCorruptionDetected` (301), `BadValue` (2) for an
-    /// option, `TransactionTooLargeForCache` (388), `InterruptedAtShutdown` (11600), `OutOfDiskSpace`
-    /// (14031), `ExceededTimeLimit` (262) for a write that cannot proceed for now, which drivers retry;
-    /// `InternalError` (1) for the others.
+    /// option, `TransactionTooLargeForCache` (388), `InterruptedAtShutdown` (11600) after a close,
+    /// `OutOfDiskSpace` (14031), `ExceededTimeLimit` (262) for a write that cannot proceed for now, which drivers retry;
+    /// `InternalError` (1) for the others, also for a store that stopped after a failure: drivers take 11600 for a
+    /// shutdown, though this server still reads.
     pub fn code(&self) -> ErrorCode {
         match self {
             Error::Command(error) => error.code(),
@@ -34,11 +35,12 @@ impl Error {
                 | EngineError::CorruptMessage { .. }
                 | EngineError::Unreadable { .. } => ErrorCode::DataCorruptionDetected,
                 EngineError::TooLarge { .. } => ErrorCode::TransactionTooLargeForCache,
-                EngineError::Closed(_) => ErrorCode::InterruptedAtShutdown,
+                EngineError::Closed(_) if error.is_close() => ErrorCode::InterruptedAtShutdown,
                 EngineError::InvalidOption(_) => ErrorCode::BadValue,
                 error if error.is_disk_full() => ErrorCode::OutOfDiskSpace,
                 EngineError::Stalled { .. } => ErrorCode::ExceededTimeLimit,
-                EngineError::Internal(_)
+                EngineError::Closed(_)
+                | EngineError::Internal(_)
                 | EngineError::Io { .. }
                 | EngineError::UnknownTree(_)
                 | EngineError::NotLoading(_)
@@ -56,6 +58,13 @@ impl Error {
                  operation conflicted with another operation. Please retry your operation or \
                  multi-document transaction."
                     .to_owned()
+            }
+            Error::Engine(EngineError::Closed(failure))
+                if self.code() == ErrorCode::InternalError =>
+            {
+                format!(
+                    "the store has failed and takes no writes until the server is restarted: {failure}"
+                )
             }
             Error::Engine(error) => error.to_string(),
         }
@@ -162,6 +171,19 @@ mod tests {
         assert_eq!(stalled(false).code(), ErrorCode::ExceededTimeLimit);
         assert!(stalled(false).message().contains("Input/output error"));
         assert_eq!(stalled(true).code(), ErrorCode::OutOfDiskSpace);
+    }
+
+    #[test]
+    fn a_store_that_failed_is_not_one_that_was_closed() {
+        let closed = Error::from(EngineError::Closed("close was called".to_owned()));
+        assert_eq!(closed.code(), ErrorCode::InterruptedAtShutdown);
+        let failed = Error::from(EngineError::Closed("the log failed: EIO".to_owned()));
+        assert_eq!(failed.code(), ErrorCode::InternalError);
+        let message = failed.message();
+        assert!(
+            message.contains("restarted") && message.contains("EIO"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::{CommitState, Engine};
 use crate::fail_stop::{FailStop, step};
+use crate::log;
 use crate::memtable::{HotKey, Memtable};
 use crate::merge::Resolver;
 use crate::operation::{self, Op};
@@ -89,6 +90,8 @@ impl Engine {
         }
         self.check_readable(set)?;
         let ops = set.len() as u64;
+        // Other committers need not wait for this, which reads the whole write set.
+        let hash = self.log.get().map(|_| log::checksum(set.payload()));
 
         let mut state = self.make_room(set.memtable_bytes(), set.frees_space())?;
         // From here on the memtable counts a writer, soon there is a frame in the log, and then later commits wait for
@@ -111,8 +114,8 @@ impl Engine {
         // A write set with only guards takes a number too, so that it is ordered among the commits.
         let last = first + ops.max(1) - 1;
         let version = self.version.load_full();
-        let position = match self.log.get() {
-            Some(log) => match log.append(set.payload(), first, set.frees_space()) {
+        let position = match self.log.get().zip(hash) {
+            Some((log, hash)) => match log.append(set.payload(), hash, first, set.frees_space()) {
                 Ok(position) => position,
                 Err(error) => {
                     version.active.cancel(set.memtable_bytes());

@@ -99,6 +99,9 @@ pub enum Error {
     Closed(String),
 }
 
+/// The text of [`Error::Closed`] after a close by the caller.
+pub(crate) const CLOSE_CALLED: &str = "close was called";
+
 /// The result of an engine operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -109,6 +112,11 @@ impl Error {
             key: key.to_vec(),
             values: Box::new([older, newer]),
         }
+    }
+
+    /// Whether the store was closed by its caller, and did not stop after a failure.
+    pub fn is_close(&self) -> bool {
+        matches!(self, Error::Closed(text) if text == CLOSE_CALLED)
     }
 
     pub(crate) fn io(context: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
@@ -138,6 +146,7 @@ impl Error {
                     None => io::Error::new(source.kind(), source.to_string()),
                 },
             },
+            Error::Closed(text) => Error::Closed(text.clone()),
             other => Error::Closed(other.to_string()),
         }
     }
@@ -166,13 +175,13 @@ impl Error {
     }
 }
 
-/// Whether an operation failed for want of room, and may succeed later.
+/// Whether an operation failed for lack of space, and may succeed later.
 pub(crate) fn is_disk_full(error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded)
 }
 
-/// Whether an operation failed for want of room or of file handles, and may succeed later.
+/// Whether an operation failed for lack of space or of file handles, and may succeed later.
 pub(crate) fn is_passing(error: &Error) -> bool {
     /// `ENFILE` and `EMFILE`.
     const NO_HANDLES: [i32; 2] = [23, 24];

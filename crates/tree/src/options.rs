@@ -80,7 +80,7 @@ pub struct Options {
     pub inline: bool,
     /// Bytes of the file system that are kept for flushes, deletes and drops: when less is available, other commits get
     /// [`Error::Stalled`]. `None` takes a twentieth of the file system, at least 16 MiB and at most 512 MiB, but not
-    /// more than an eighth of it; 0 keeps nothing. Has no effect on a disk that does not tell its room.
+    /// more than an eighth of it; 0 keeps nothing. Has no effect on a disk that does not report its free space.
     pub disk_reserve_bytes: Option<u64>,
     /// Resolves update messages.
     pub merge: Arc<dyn MergeOperator>,

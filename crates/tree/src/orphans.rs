@@ -43,10 +43,11 @@ impl Orphans {
             let Some(orphan) = self.waiting.lock().pop() else {
                 return false;
             };
+            let released = Released(&self.count);
             if let Err(error) = orphan.release() {
                 failed(error);
             }
-            self.count.fetch_sub(1, Ordering::AcqRel);
+            drop(released);
         }
         !self.waiting.lock().is_empty()
     }
@@ -58,5 +59,39 @@ impl Orphans {
         let dropped = std::mem::take(&mut *waiting);
         drop(waiting);
         drop(dropped);
+    }
+}
+
+/// An orphan that is being released. When it is dropped, also by a panic, the orphan counts no more: otherwise the
+/// orphans would never be empty again.
+struct Released<'a>(&'a AtomicUsize);
+
+impl Drop for Released<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    struct Panicking;
+
+    impl Orphan for Panicking {
+        fn release(self: Box<Self>) -> Result<()> {
+            panic!("a defect")
+        }
+    }
+
+    #[test]
+    fn an_orphan_whose_release_panics_is_counted_no_more() {
+        let orphans = Orphans::default();
+        orphans.push(Box::new(Panicking));
+        assert!(!orphans.is_empty());
+        let released = catch_unwind(AssertUnwindSafe(|| orphans.release(1, |_| {})));
+        assert!(released.is_err() && orphans.is_empty());
     }
 }

@@ -17,6 +17,7 @@ use crate::damage::{Damage, DamageRegistry};
 use crate::data_file::{DATA_FILE, DataFile};
 use crate::disk_space::{DiskSpaceStats, SpaceWatch};
 use crate::engine::{CommitState, Counters, Engine};
+use crate::error::CLOSE_CALLED;
 use crate::flusher::Flusher;
 use crate::log::{self, Log};
 use crate::memtable::{Memtable, SpareBlocks};
@@ -148,9 +149,11 @@ impl Store {
             is_closed: Mutex::new(false),
             options,
         });
-        let end = log::replay(&disk, position.log_start, |at, sequence, payload| {
-            engine.replay_frame(at, sequence, payload)
-        })?;
+        let give_room = || {
+            engine.disk_space.note_full();
+        };
+        let visit = |at, sequence, payload: &[u8]| engine.replay_frame(at, sequence, payload);
+        let end = log::replay_giving_room(&disk, position.log_start, give_room, visit)?;
         if engine.options.journal {
             let options = &engine.options;
             let interval = (!options.inline).then_some(options.journal_commit_interval);
@@ -355,7 +358,7 @@ impl Engine {
             (Some(_), Some(_)) => Ok(()),
             (Some(failure), None) => Err(Error::Closed(failure.clone())),
         };
-        self.fail("close was called".to_owned());
+        self.fail(CLOSE_CALLED.to_owned());
         self.flusher.stop();
         self.disk_space.stop();
         match self.log.get() {

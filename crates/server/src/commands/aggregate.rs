@@ -2,7 +2,7 @@
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{AggregateRequest, Namespace, Verbosity};
+use frond_store::{AggregateRequest, Durability, Namespace, Verbosity};
 
 use super::find::hint;
 use super::write::bypass_validation;
@@ -167,7 +167,7 @@ pub fn parse<'a>(
                 .ok_or_else(|| args.missing("pipeline"))?,
             hint: hint(args)?,
             variables,
-            durability: cx.write_concern.durability,
+            durability: Durability::Logged,
             bypass_validation: bypass_validation(args)?,
             allow_disk_use: args.flag("allowDiskUse")?,
             collation: args.collation()?,

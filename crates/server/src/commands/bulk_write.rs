@@ -2,7 +2,7 @@
 
 use frond_bson::{Doc, DocBuf, OwnedValue};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{InsertOptions, Namespace, UpdateRequest};
+use frond_store::{Durability, InsertOptions, Namespace, UpdateRequest};
 
 use super::delete::{self, delete_once};
 use super::insert::insert_once;
@@ -94,7 +94,7 @@ impl Command for BulkWrite {
                     operations.get(at..).unwrap_or_default(),
                     InsertOptions {
                         ordered,
-                        durability: cx.write_concern.durability,
+                        durability: Durability::Logged,
                         bypass_validation: options.bypass_validation,
                         keep_empty_timestamps: options.keep_empty_timestamps,
                     },

@@ -35,7 +35,6 @@ impl Command for CloneCollectionAsCapped {
             .ok_or_else(|| args.missing("toCollection"))?;
         let to = cx.namespace_of(&Value::String(to))?;
         cx.server.store.clone_as_capped(&from, &to, size(&args)?)?;
-        cx.await_journal()?;
         Ok(DocBuf::new())
     }
 }

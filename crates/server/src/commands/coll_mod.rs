@@ -59,7 +59,6 @@ impl Command for CollMod {
         cx.server.store.modify_collection(&namespace, &changes)?;
         let mut reply = DocBuf::new();
         coll_mod_index::change(cx, &namespace, &mut reply)?;
-        cx.await_journal()?;
         Ok(reply)
     }
 }

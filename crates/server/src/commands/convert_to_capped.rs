@@ -32,7 +32,6 @@ impl Command for ConvertToCapped {
         let size = size(&cx.args())?;
         cx.server.store.convert_to_capped(&namespace, size)?;
         cx.server.cursors.kill_namespace(namespace.as_str());
-        cx.await_journal()?;
         Ok(DocBuf::new())
     }
 }

@@ -49,7 +49,6 @@ impl Command for Create {
             }
         }
         cx.server.store.create_collection(&namespace, &options)?;
-        cx.await_journal()?;
         Ok(DocBuf::new())
     }
 }

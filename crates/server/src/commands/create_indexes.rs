@@ -67,7 +67,6 @@ impl Command for CreateIndexes {
             .server
             .store
             .build_indexes(&namespace, &specs, &cx.limits)?;
-        cx.await_journal()?;
         let mut reply = DocBuf::new();
         reply.push("numIndexesBefore", made.before as i32);
         reply.push("numIndexesAfter", made.after as i32);

@@ -2,7 +2,7 @@
 
 use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{DeleteRequest, Namespace};
+use frond_store::{DeleteRequest, Durability, Namespace};
 
 use super::find::hint;
 use super::write::{self, Batch, WriteOptions};
@@ -107,7 +107,7 @@ pub fn delete(cx: &Context<'_>, namespace: &Namespace, request: &DeleteRequest<'
     Ok(cx
         .server
         .store
-        .delete(namespace, request, cx.write_concern.durability, &cx.limits)?)
+        .delete(namespace, request, Durability::Logged, &cx.limits)?)
 }
 
 /// Reads one delete statement.

@@ -42,7 +42,6 @@ impl Command for Drop {
         };
         cx.server.cursors.kill_namespace(namespace.as_str());
         cx.server.metrics.forget(namespace.as_str());
-        cx.await_journal()?;
         let mut reply = DocBuf::new();
         if let Some(indexes) = dropped.indexes_were {
             reply.push("nIndexesWas", indexes as i32);

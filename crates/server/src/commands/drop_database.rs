@@ -41,7 +41,6 @@ impl Command for DropDatabase {
         let prefix = format!("{}.", cx.db);
         cx.server.cursors.kill_namespace(&prefix);
         cx.server.metrics.forget(&prefix);
-        cx.await_journal()?;
         Ok(if existed {
             doc! {"dropped": cx.db}
         } else {

@@ -2,7 +2,7 @@
 
 use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{FindAndModifyOutcome, FindAndModifyRequest};
+use frond_store::{Durability, FindAndModifyOutcome, FindAndModifyRequest};
 
 use super::find::hint;
 use super::write::{self, bypass_validation, keep_empty_timestamps};
@@ -67,7 +67,8 @@ impl Command for FindAndModify {
         };
         let record = |reply: &DocBuf| Recorded::FindAndModify(reply.clone());
         write::once(retry.as_mut(), statement, replay, record, || {
-            let durability = cx.write_concern.durability;
+            // The dispatcher waits for the journal when the statement is recorded.
+            let durability = Durability::Logged;
             let store = &cx.server.store;
             let outcome = store.find_and_modify(&namespace, &request, durability, &cx.limits)?;
             count(cx, &request, &outcome);

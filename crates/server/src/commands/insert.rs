@@ -2,7 +2,7 @@
 
 use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, Result};
-use frond_store::{InsertOptions, Namespace};
+use frond_store::{Durability, InsertOptions, Namespace};
 
 use super::write::{self, Batch, WriteOptions};
 use super::{Command, Traits};
@@ -48,7 +48,7 @@ impl Command for Insert {
         let options = WriteOptions::parse(&cx.args())?;
         let options = InsertOptions {
             ordered: options.ordered,
-            durability: cx.write_concern.durability,
+            durability: Durability::Logged,
             bypass_validation: options.bypass_validation,
             keep_empty_timestamps: options.keep_empty_timestamps,
         };

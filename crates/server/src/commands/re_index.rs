@@ -36,7 +36,6 @@ impl Command for ReIndex {
         let mut limits = cx.limits.clone();
         limits.deadline = None;
         store.rebuild_indexes(&namespace, &limits)?;
-        cx.await_journal()?;
         let count = indexes.len() as i32;
         let mut reply = doc! {"nIndexesWas": count, "nIndexes": count};
         reply.push_array("indexes", |list| {

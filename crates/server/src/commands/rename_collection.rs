@@ -41,7 +41,6 @@ impl Command for RenameCollection {
         cx.server.store.rename_collection(&from, &to, drop_target)?;
         cx.server.cursors.kill_namespace(from.as_str());
         cx.server.metrics.forget(from.as_str());
-        cx.await_journal()?;
         Ok(DocBuf::new())
     }
 }

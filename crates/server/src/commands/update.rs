@@ -3,7 +3,7 @@
 use frond_bson::{Doc, DocBuf, OwnedValue, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_query::aggregate::check_stage_names;
-use frond_store::{Namespace, UpdateRequest};
+use frond_store::{Durability, Namespace, UpdateRequest};
 
 use super::find::hint;
 use super::write::{self, Batch, WriteOptions};
@@ -151,10 +151,10 @@ pub fn update(
     request: &UpdateRequest<'_>,
 ) -> Result<Updated> {
     cx.server.metrics.count(Op::Update, 1);
-    let outcome =
-        cx.server
-            .store
-            .update(namespace, request, cx.write_concern.durability, &cx.limits)?;
+    let outcome = cx
+        .server
+        .store
+        .update(namespace, request, Durability::Logged, &cx.limits)?;
     Ok(Updated {
         n: outcome.matched + u64::from(outcome.upserted_id.is_some()),
         modified: outcome.modified,

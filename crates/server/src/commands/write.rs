@@ -129,3 +129,6 @@ pub fn reply(
     }
     Ok(reply)
 }
+
+#[cfg(test)]
+mod tests;

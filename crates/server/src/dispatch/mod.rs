@@ -189,7 +189,8 @@ fn try_command(
             more_to_come: false,
             wait: None,
         };
-        let reply = command.run(&mut cx)?;
+        let mut reply = command.run(&mut cx)?;
+        cx.await_journal(&mut reply);
         check_size(&reply)?;
         *more_to_come = cx.more_to_come;
         *wait = (*wait).max(cx.wait);

@@ -20,6 +20,9 @@ use crate::state::Server;
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
 
+/// Connections that are refused at once when there are no file handles, before the listener looks around again.
+const REFUSED_MAX: u64 = 128;
+
 /// Idle time after which the system sends TCP keep-alive probes.
 const KEEPALIVE: Duration = Duration::from_secs(120);
 
@@ -213,12 +216,34 @@ async fn accept_failed<T, F: Future<Output = io::Result<T>>>(
     );
     if is_out_of_handles(error) {
         spare.give_up();
-        // The end of the queue, or an error: another part of the server took the handle.
-        while let Ok(Ok(refused)) = tokio::time::timeout(Duration::from_millis(1), accept()).await {
-            drop(refused);
-            server.metrics.connections_rejected.add(1);
-        }
+        let refused = refuse_waiting(accept).await;
+        server.metrics.connections_rejected.add(refused);
         spare.take();
     }
     tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+/// Accepts and closes the connections that wait, up to [`REFUSED_MAX`], and returns how many. Clients that connect again
+/// as fast as they are refused must not keep the listener from its stop signal.
+async fn refuse_waiting<T, F: Future<Output = io::Result<T>>>(accept: impl Fn() -> F) -> u64 {
+    for refused in 0..REFUSED_MAX {
+        match tokio::time::timeout(Duration::from_millis(1), accept()).await {
+            Ok(Ok(connection)) => drop(connection),
+            // The end of the queue, or an error: another part of the server took the handle.
+            _ => return refused,
+        }
+    }
+    REFUSED_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_refusal_of_connections_ends() {
+        assert_eq!(refuse_waiting(async || Ok(())).await, REFUSED_MAX);
+        let failing = async || Err::<(), _>(io::ErrorKind::Other.into());
+        assert_eq!(refuse_waiting(failing).await, 0);
+    }
 }

@@ -35,15 +35,15 @@ pub struct InsertOutcome {
 }
 
 impl InsertOutcome {
-    /// Notes that the disk is full for these documents: what was inserted before stays, and the client learns how much
-    /// that is. Any other error fails the operation.
+    /// Notes that the store cannot write these documents for now: what was inserted before stays, and the caller learns
+    /// how much that is, so that a retry does not insert it again. Any other error fails the operation.
     fn refuse_rest(
         &mut self,
         error: Error,
         rest: std::ops::Range<usize>,
         ordered: bool,
     ) -> Result<()> {
-        if !error.is_disk_full() {
+        if !error.is_disk_full() && error.code() != ErrorCode::ExceededTimeLimit {
             return Err(error);
         }
         let tried = if ordered { 1 } else { rest.len() };
@@ -69,7 +69,7 @@ struct Chunk {
 /// there.
 ///
 /// # Errors
-/// Errors of single documents are in the outcome, and so is a full disk. The operation fails as a whole only for a bad
+/// Errors of single documents are in the outcome, and so is that the store cannot write for now. The operation fails as a whole only for a bad
 /// name or another failure of the engine.
 pub fn insert(
     catalog: &Catalog,

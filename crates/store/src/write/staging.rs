@@ -18,8 +18,8 @@ use crate::index::keys::IndexKeys;
 use crate::index::{Index, entry, side};
 use crate::keyspace::after_prefix;
 use crate::keyspace::{
-    COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Direction, Durability, Engine, IdentityHasher,
-    KEY_BYTES_MAX, Snapshot, TreeId, WriteSet,
+    COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Direction, Durability, Engine, EngineError,
+    IdentityHasher, KEY_BYTES_MAX, Snapshot, TreeId, WriteSet,
 };
 use crate::merge::Counts;
 use crate::options::Invalid;
@@ -559,7 +559,8 @@ impl<'a> Staging<'a> {
     /// Commits what was staged. Returns the number of documents.
     ///
     /// # Errors
-    /// A conflict if another writer was faster; nothing of this commit is stored then.
+    /// A conflict if another writer was faster; nothing of this commit is stored then. `WriteConcernTimeout` (64) if the
+    /// commit is applied, but could not be made durable yet.
     pub fn commit(mut self, durability: Durability) -> Result<usize> {
         if self.documents == 0 {
             return Ok(0);
@@ -568,18 +569,13 @@ impl<'a> Staging<'a> {
         if self.collection.settings.capped.is_some() && self.insertion.is_none() {
             self.insertion = Some(self.collection.lock_insertion());
         }
-        // Other inserts need not wait for the sync, which follows without the lock.
-        let early = match self.insertion {
-            Some(_) => Durability::Logged,
-            None => durability,
-        };
         if self.counts != Counts::default() {
             catalog::change_counter(&mut self.batch, &self.collection.uuid, self.counts);
         }
         if self.removes_only {
             self.batch.set_frees_space();
         }
-        self.engine.commit(self.batch, early)?;
+        self.engine.commit(self.batch, Durability::Logged)?;
         self.collection.count(self.counts);
         if let Some(insertion) = &mut self.insertion
             && !self.removed_to.is_empty()
@@ -589,9 +585,7 @@ impl<'a> Staging<'a> {
         if self.collection.settings.capped.is_some() {
             self.collection.tail().notify();
         }
-        if self.insertion.take().is_some() && durability == Durability::Synced {
-            self.engine.flush_log()?;
-        }
+        drop(self.insertion.take());
         for (index, paths) in &self.multikey {
             index.stored_multikey(paths);
         }
@@ -599,8 +593,22 @@ impl<'a> Staging<'a> {
             let hooks = self.collection.hooks();
             hooks.invalid_document(&self.collection.ns, info);
         }
+        if durability == Durability::Synced {
+            // Last, because the commit is applied whether or not the sync succeeds, and without the lock, so that other
+            // inserts need not wait for it.
+            self.engine.flush_log().map_err(not_durable)?;
+        }
         Ok(self.documents)
     }
+}
+
+/// The error of a commit that is applied and was to be synced. It is not one that asks for another try.
+#[cold]
+fn not_durable(error: EngineError) -> Error {
+    command(
+        ErrorCode::WriteConcernTimeout,
+        format!("the write is applied, but the journal is not synced yet: {error}"),
+    )
 }
 
 /// The bytes that a document adds to the collection's counter.

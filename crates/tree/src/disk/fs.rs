@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -137,8 +137,26 @@ impl Disk for FsDisk {
                 "the file system moves a block when it is written again, for which there may be no room",
             ));
         }
+        unshare(&file, offset, bytes as u64)?;
         Ok(Box::new(Mapping::new(&file, offset, bytes)?))
     }
+}
+
+/// Gives a part of a file blocks of its own: those that it shares with a copy of the file are replaced at the next write,
+/// for which there may be no room. A file system without shared blocks does not have this call.
+#[cfg(target_os = "linux")]
+fn unshare(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
+    match rustix::fs::fallocate(file, FallocateFlags::UNSHARE_RANGE, offset, bytes) {
+        Err(
+            error @ (rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT | rustix::io::Errno::IO),
+        ) => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn unshare(_: &File, _: u64, _: u64) -> io::Result<()> {
+    Ok(())
 }
 
 /// Whether the file system allocates a new block for each write, so that a write to a mapping can fail on a full disk;
@@ -183,6 +201,10 @@ impl DiskFile for FsFile {
             0,
             len,
         )?)
+    }
+
+    fn allocated(&self) -> io::Result<Option<u64>> {
+        Ok(Some(self.0.metadata()?.blocks() * 512))
     }
 
     fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()> {

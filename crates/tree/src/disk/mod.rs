@@ -78,6 +78,10 @@ pub trait DiskFile: Send + Sync {
     fn allocate(&self, _len: u64) -> io::Result<()> {
         Ok(())
     }
+    /// How many bytes the file's blocks have; `None` if that is not known. A file with holes has fewer than its length.
+    fn allocated(&self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
     /// Punches a hole: the bytes are not needed any more, and may read as zeros and take no space. An error says that they
     /// take it still.
     fn punch_hole(&self, _offset: u64, _len: u64) -> io::Result<()> {

@@ -29,6 +29,8 @@ const LAYOUT: u32 = 1;
 const ENTRY_BYTES: usize = 48;
 /// The sizes of a half in bytes that are possible.
 const HALF_BYTES: std::ops::RangeInclusive<usize> = 4096..=64 << 20;
+/// How much is read at once, so that a bad sector hides no more than this.
+const PIECE: usize = 64 << 10;
 /// How much is written at once when the file is made.
 const ZEROS: usize = 1 << 20;
 
@@ -202,7 +204,7 @@ pub(super) struct Place {
 }
 
 /// Makes or reuses the file, begins a new epoch, and maps both halves. What the last epoch left is in the segments.
-/// If that fails there is no such file any more; the inner error tells why.
+/// If this fails, it removes the file, and the inner error is the reason.
 pub(super) fn open(disk: &dyn Disk, half_bytes: usize) -> Result<Result<[Buffer; 2]>> {
     let opened = begin_epoch(disk, half_bytes);
     if opened.is_err() {
@@ -222,9 +224,14 @@ fn begin_epoch(disk: &dyn Disk, half_bytes: usize) -> Result<[Buffer; 2]> {
     let size = (HEADER_PAGE + 2 * half_bytes) as u64;
     let open = || disk.open(BUFFER_FILE, false);
     let mut file = open().map_err(context())?;
-    let old = read_header(&*file).map_err(context())?;
+    let old = read_header(&*file).unwrap_or(None);
     let len = file.len().map_err(context())?;
-    if len != size || old.is_none_or(|old| old.half_bytes != half_bytes) {
+    let is_usable = len == size && old.is_some_and(|old| old.half_bytes == half_bytes);
+    // A copy of the store may have holes in place of zeros. A mapping of a hole on a full disk would end the process, and
+    // so would one of a bad sector.
+    let allocated = file.allocated().map_err(context())?;
+    let has_holes = allocated.is_some_and(|bytes| bytes < size);
+    if !is_usable || has_holes || !is_readable(&*file, size) {
         if len > 0 {
             // Without a valid header the epochs of its frames are unknown, so none of them may stay.
             disk.remove(BUFFER_FILE).map_err(context())?;
@@ -277,6 +284,33 @@ fn read_header(file: &dyn DiskFile) -> std::io::Result<Option<Header>> {
     Ok(Header::decode(&bytes))
 }
 
+/// Whether every byte of the file can be read.
+fn is_readable(file: &dyn DiskFile, size: u64) -> bool {
+    let mut bytes = vec![0; size as usize - HEADER_PAGE];
+    read_pieces(file, &mut bytes).is_none()
+}
+
+/// Reads what follows the header. What cannot be read stays zeros; returns the first error.
+fn read_pieces(file: &dyn DiskFile, bytes: &mut [u8]) -> Option<std::io::Error> {
+    let mut failure = None;
+    let mut at = HEADER_PAGE as u64;
+    for piece in bytes.chunks_mut(PIECE) {
+        if let Err(error) = file.read_at(piece, at) {
+            piece.fill(0);
+            failure.get_or_insert(error);
+        }
+        at += piece.len() as u64;
+    }
+    failure
+}
+
+/// Says what a bad sector means: the store opens nevertheless.
+fn report_unreadable(error: &std::io::Error) {
+    eprintln!(
+        "a part of {BUFFER_FILE} cannot be read: commits that were in no other file when the process ended are lost: {error}"
+    );
+}
+
 /// What a replay finds in the file.
 #[derive(Default)]
 pub(super) struct Found {
@@ -296,7 +330,11 @@ impl Found {
             return Ok(Found::default());
         }
         let file = disk.open(BUFFER_FILE, false).map_err(context())?;
-        let Some(header) = read_header(&*file).map_err(context())? else {
+        let header = read_header(&*file).unwrap_or_else(|error| {
+            report_unreadable(&error);
+            None
+        });
+        let Some(header) = header else {
             return Ok(Found::default());
         };
         let size = 2 * header.half_bytes;
@@ -304,8 +342,10 @@ impl Found {
             return Ok(Found::default());
         }
         let mut bytes = vec![0; size];
-        file.read_at(&mut bytes, HEADER_PAGE as u64)
-            .map_err(context())?;
+        // Zeros are no entry and no frame, so they end what a half has.
+        if let Some(error) = read_pieces(&*file, &mut bytes) {
+            report_unreadable(&error);
+        }
         let mut frames = HashMap::new();
         for (index, half) in bytes.chunks_exact(header.half_bytes).enumerate() {
             for entry in half.rchunks_exact(ENTRY_BYTES) {

@@ -21,12 +21,12 @@ use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::disk::Disk;
-use crate::error::is_passing;
+use crate::error::{CLOSE_CALLED, is_passing};
 use crate::fail_stop::FailStop;
 use crate::{Error, Result};
 use buffer::Place;
 use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
-pub(crate) use replay::{check_passed, oldest_position, replay};
+pub(crate) use replay::{check_passed, oldest_position, replay, replay_giving_room};
 use segment::{Failure, SegmentWriter};
 use state::{Shared, Stall};
 
@@ -38,6 +38,11 @@ const BUFFER_BYTES_MIN: usize = 64 << 10;
 const INLINE_FRAMES: usize = 16;
 /// The log thread waits so long before it tries again what failed; each time twice as long, up to the second one.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// The checksum of a payload, which a committer computes before it takes the commit lock.
+pub(crate) fn checksum(payload: &[u8]) -> u64 {
+    xxh3_64(payload)
+}
 
 /// The open log.
 pub(crate) struct Log {
@@ -116,14 +121,16 @@ impl Log {
         })
     }
 
-    /// Appends a frame and returns the position after it. Called in the order of sequence numbers. A frame that
-    /// `may_use_reserve` frees space: it is taken on a full disk too, as long as the log's reserve lasts.
+    /// Appends a frame and returns the position after it. Called in the order of sequence numbers. `hash` is the
+    /// [`checksum`] of the payload. A frame that `may_use_reserve` frees space: it is taken on a full disk too, as long as
+    /// the log's reserve lasts.
     ///
     /// # Errors
     /// After an error nothing was appended. [`Error::Stalled`] if the log cannot be written for now.
     pub(crate) fn append(
         &self,
         payload: &[u8],
+        hash: u64,
         sequence: u64,
         may_use_reserve: bool,
     ) -> Result<u64> {
@@ -134,7 +141,6 @@ impl Log {
                 limit: PAYLOAD_BYTES_MAX,
             });
         }
-        let hash = xxh3_64(payload);
         if self.is_inline && self.shared.state.lock().stall.is_some() {
             // There is no thread that tries again.
             let _ = self.shared.work(false);
@@ -143,7 +149,7 @@ impl Log {
         loop {
             state.check()?;
             if state.stop {
-                return Err(Error::Closed("close was called".to_owned()));
+                return Err(Error::Closed(CLOSE_CALLED.to_owned()));
             }
             if let Some(stall) = &state.stall
                 && !may_use_reserve
@@ -168,6 +174,8 @@ impl Log {
                 let _ = self.shared.work(false);
                 state = self.shared.state.lock();
             } else {
+                // What was gathered may be less than the log thread waits for.
+                state.wants_room = true;
                 self.shared.work.notify_one();
                 self.shared.progress.wait(&mut state);
             }

@@ -25,6 +25,19 @@ const GROUP_BYTES: usize = 1 << 20;
 pub(crate) fn replay(
     disk: &Arc<dyn Disk>,
     from: u64,
+    visit: impl FnMut(u64, u64, &[u8]) -> Result<u64>,
+) -> Result<u64> {
+    replay_giving_room(disk, from, || {}, visit)
+}
+
+/// As [`replay`]. Calls `give_room` if the disk is too full to write what is in the buffer to a segment, and tries again.
+///
+/// # Errors
+/// As [`replay`].
+pub(crate) fn replay_giving_room(
+    disk: &Arc<dyn Disk>,
+    from: u64,
+    give_room: impl Fn(),
     mut visit: impl FnMut(u64, u64, &[u8]) -> Result<u64>,
 ) -> Result<u64> {
     let starts = segments(&**disk)?;
@@ -82,7 +95,7 @@ pub(crate) fn replay(
     if let Some((file, start, len)) = tail.filter(|(_, start, _)| *start >= from) {
         writer.resume(file, start, len);
     }
-    move_to_segment(&mut writer, &frames)?;
+    move_to_segment(&mut writer, &frames, give_room)?;
     let mut end = walk.position;
     for (position, sequence, payload) in frames {
         end = position + (group::FRAME_HEADER_BYTES + payload.len()) as u64;
@@ -92,7 +105,15 @@ pub(crate) fn replay(
 }
 
 /// Writes frames of the buffer to the log and syncs it.
-fn move_to_segment(writer: &mut SegmentWriter, frames: &[(u64, u64, &[u8])]) -> Result<()> {
+fn move_to_segment(
+    writer: &mut SegmentWriter,
+    frames: &[(u64, u64, &[u8])],
+    give_room: impl Fn(),
+) -> Result<()> {
+    let is_full = |written: &Result<(), Failure>| {
+        let failure = written.as_ref().err();
+        failure.is_some_and(|failure| failure.error().is_disk_full())
+    };
     let mut group = Vec::new();
     let mut first = 0;
     for (index, (_, sequence, payload)) in frames.iter().enumerate() {
@@ -104,9 +125,12 @@ fn move_to_segment(writer: &mut SegmentWriter, frames: &[(u64, u64, &[u8])]) -> 
             continue;
         }
         let mut written = writer.write(&group, first);
-        if written.as_ref().is_err_and(|it| it.error().is_disk_full()) {
-            // The reserve of the process that was killed may be there still.
-            writer.make_reserve()?;
+        // The reserve of the process that was killed may be there still.
+        if is_full(&written) && writer.make_reserve().is_ok() {
+            written = writer.write(&group, first);
+        }
+        if is_full(&written) {
+            give_room();
             written = writer.write(&group, first);
         }
         written.map_err(Failure::into_error)?;

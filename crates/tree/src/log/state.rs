@@ -20,8 +20,8 @@ pub(super) struct Shared {
 
 #[derive(Default)]
 pub(super) struct State {
-    /// The buffer that takes frames, and the other one: it is free, or could not be written, or neither while it is
-    /// written. There are none where files cannot be mapped.
+    /// The buffer that takes frames. The other one is in `free`, or in `unwritten` if it could not be written, or held by
+    /// the writer while it is written. There are none where files cannot be mapped.
     pub(super) filling: Option<Buffer>,
     free: Option<Buffer>,
     unwritten: Option<Buffer>,
@@ -33,6 +33,8 @@ pub(super) struct State {
     pub(super) durable: u64,
     /// A committer waits until this position is durable.
     pub(super) wanted: u64,
+    /// A committer waits until the other buffer takes frames, because its own does not fit into this one.
+    pub(super) wants_room: bool,
     /// Segments before this position can be deleted, and those before the second one have been.
     pub(super) keep_from: u64,
     kept_from: u64,
@@ -65,7 +67,7 @@ impl Stall {
         }
     }
 
-    /// The effect of a reserve that could not be made. For want of a file handle the log goes on: the current segment has
+    /// The effect of a reserve that could not be made. Without a file handle the log goes on: the current segment has
     /// one, and there is time until the next.
     pub(super) fn of_reserve(error: &Error) -> Option<Stall> {
         error.is_disk_full().then(|| Stall::of(error, true))
@@ -95,7 +97,10 @@ impl State {
     /// Whether it has other work.
     pub(super) fn has_work(&self, write_bytes: usize) -> bool {
         let gathered = self.filling.as_ref().map_or(0, Buffer::len);
-        self.wanted > self.durable || gathered >= write_bytes || self.leave_segment
+        self.wanted > self.durable
+            || self.wants_room
+            || gathered >= write_bytes
+            || self.leave_segment
     }
 }
 
@@ -136,7 +141,8 @@ impl Shared {
             state.retry_now = false;
             (state.keep_from, state.leave_segment)
         };
-        // The buffer that is written is in nobody's hands else, and a sync may have happened or not.
+        // During the work no field of the state holds the buffer that is written, and it is not known whether a sync
+        // happened.
         let guard = FailStop::begin("writing the log");
         // First, because it makes room.
         writer.delete_before(keep_from);
@@ -189,6 +195,7 @@ impl Shared {
         }
         let free = state.free.take();
         let full = std::mem::replace(&mut state.filling, free);
+        state.wants_room = false;
         // There is room again.
         self.progress.notify_all();
         drop(state);

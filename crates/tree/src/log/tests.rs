@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Log, replay};
+use super::buffer::BUFFER_FILE;
+use super::{Log, checksum, replay, replay_giving_room};
 use crate::disk::{Disk, DiskFile, FsDisk, SharedMap};
 use crate::{Error, Result, TreeId, WriteSet, operation};
 
@@ -14,10 +15,25 @@ use crate::{Error, Result, TreeId, WriteSet, operation};
 struct FillingDisk {
     below: FsDisk,
     is_full: Arc<AtomicBool>,
+    /// A byte of the log's buffer that cannot be read while the file exists.
+    bad: Arc<AtomicU64>,
+}
+
+const NOT_BAD: u64 = u64::MAX;
+
+impl FillingDisk {
+    fn new(directory: &tempfile::TempDir, is_full: &Arc<AtomicBool>) -> FillingDisk {
+        FillingDisk {
+            below: FsDisk::new(directory.path().to_owned(), false),
+            is_full: Arc::clone(is_full),
+            bad: Arc::new(AtomicU64::new(NOT_BAD)),
+        }
+    }
 }
 
 struct FillingFile {
     below: Arc<dyn DiskFile>,
+    bad: Option<Arc<AtomicU64>>,
     is_full: Arc<AtomicBool>,
     allocated: AtomicU64,
 }
@@ -26,6 +42,7 @@ impl Disk for FillingDisk {
     fn open(&self, name: &str, direct: bool) -> io::Result<Arc<dyn DiskFile>> {
         Ok(Arc::new(FillingFile {
             below: self.below.open(name, direct)?,
+            bad: (name == BUFFER_FILE).then(|| Arc::clone(&self.bad)),
             is_full: Arc::clone(&self.is_full),
             allocated: AtomicU64::new(0),
         }))
@@ -36,6 +53,9 @@ impl Disk for FillingDisk {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
+        if name == BUFFER_FILE {
+            self.bad.store(NOT_BAD, Ordering::Relaxed);
+        }
         self.below.remove(name)
     }
 
@@ -67,6 +87,10 @@ impl FillingFile {
 
 impl DiskFile for FillingFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let bad = self.bad.as_ref().map(|bad| bad.load(Ordering::Relaxed));
+        if bad.is_some_and(|bad| (offset..offset + buffer.len() as u64).contains(&bad)) {
+            return Err(io::Error::from_raw_os_error(5));
+        }
         self.below.read_at(buffer, offset)
     }
 
@@ -107,6 +131,10 @@ fn payload(number: u64) -> Vec<u8> {
     set.payload().to_vec()
 }
 
+fn append_to(log: &Log, payload: &[u8], number: u64, may_use_reserve: bool) -> Result<u64> {
+    log.append(payload, checksum(payload), number, may_use_reserve)
+}
+
 fn is_full(error: &Error) -> bool {
     matches!(
         error,
@@ -134,15 +162,12 @@ fn the_reserve_takes_what_frees_space_on_a_full_disk() {
     for interval in [None, Some(Duration::from_millis(20))] {
         let directory = tempfile::tempdir().unwrap();
         let full = Arc::new(AtomicBool::new(false));
-        let disk: Arc<dyn Disk> = Arc::new(FillingDisk {
-            below: FsDisk::new(directory.path().to_owned(), false),
-            is_full: Arc::clone(&full),
-        });
+        let disk: Arc<dyn Disk> = Arc::new(FillingDisk::new(&directory, &full));
         let log = Log::open(Arc::clone(&disk), 0, interval, 1 << 20, 64 << 10).unwrap();
         let next = Cell::new(1);
         let append = |may_use_reserve| -> Result<u64> {
             let number = next.get();
-            let end = log.append(&payload(number), number, may_use_reserve)?;
+            let end = append_to(&log, &payload(number), number, may_use_reserve)?;
             next.set(number + 1);
             Ok(end)
         };
@@ -189,20 +214,41 @@ fn the_reserve_takes_what_frees_space_on_a_full_disk() {
     }
 }
 
+/// What the log's own reserve has no room for needs that of the store.
+#[test]
+fn a_replay_on_a_full_disk_is_given_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let full = Arc::new(AtomicBool::new(false));
+    let disk: Arc<dyn Disk> = Arc::new(FillingDisk::new(&directory, &full));
+    let log = Log::open(Arc::clone(&disk), 0, None, 64 << 10, 64 << 10).unwrap();
+    full.store(true, Ordering::Relaxed);
+    let mut next = 1;
+    while append_to(&log, &payload(next), next, true).is_ok() {
+        next += 1;
+    }
+    drop(log);
+    assert!(replay(&disk, 0, |_, sequence, _| Ok(sequence + 1)).is_err());
+    let mut found = 0;
+    let give_room = || full.store(false, Ordering::Relaxed);
+    let end = replay_giving_room(&disk, 0, give_room, |_, sequence, bytes| {
+        found += 1;
+        Ok(sequence + operation::numbers_of(bytes))
+    });
+    end.unwrap();
+    assert_eq!(found, next - 1);
+}
+
 /// A close is the last try. What it cannot write is in the buffer, and the next open takes it from there.
 #[test]
 fn a_log_that_is_closed_on_a_full_disk_loses_nothing() {
     for interval in [None, Some(Duration::from_millis(20))] {
         let directory = tempfile::tempdir().unwrap();
         let full = Arc::new(AtomicBool::new(false));
-        let disk: Arc<dyn Disk> = Arc::new(FillingDisk {
-            below: FsDisk::new(directory.path().to_owned(), false),
-            is_full: Arc::clone(&full),
-        });
+        let disk: Arc<dyn Disk> = Arc::new(FillingDisk::new(&directory, &full));
         let log = Log::open(Arc::clone(&disk), 0, interval, 64 << 10, 64 << 10).unwrap();
         full.store(true, Ordering::Relaxed);
         let mut next = 1;
-        while log.append(&payload(next), next, true).is_ok() {
+        while append_to(&log, &payload(next), next, true).is_ok() {
             next += 1;
         }
         assert!(is_full(&log.close().unwrap_err()));
@@ -215,4 +261,81 @@ fn a_log_that_is_closed_on_a_full_disk_loses_nothing() {
             "from the segments"
         );
     }
+}
+
+/// The caller holds the commit lock meanwhile.
+#[test]
+fn a_frame_that_does_not_fit_does_not_wait_for_the_interval() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(FsDisk::new(directory.path().to_owned(), false));
+    let interval = Duration::from_secs(60);
+    let log = Log::open(disk, 0, Some(interval), 1 << 20, 64 << 10).unwrap();
+    let start = Instant::now();
+    // Too little to be written at once, and then too much for the rest of the buffer.
+    append_to(&log, &[1; 10_000], 1, false).unwrap();
+    append_to(&log, &[2; 60_000], 2, false).unwrap();
+    assert!(
+        start.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+/// A bad sector of the buffer costs the commits that were only there, and not the store.
+#[test]
+fn an_unreadable_sector_of_the_buffer_does_not_keep_the_log_closed() {
+    const HALF: u64 = 64 << 10;
+    for bad in [0, 4096 + 100, 4096 + HALF + 100] {
+        let directory = tempfile::tempdir().unwrap();
+        let full = Arc::new(AtomicBool::new(false));
+        let filling = FillingDisk::new(&directory, &full);
+        let bad_byte = Arc::clone(&filling.bad);
+        let disk: Arc<dyn Disk> = Arc::new(filling);
+        let log = Log::open(Arc::clone(&disk), 0, None, HALF as usize, HALF as usize).unwrap();
+        full.store(true, Ordering::Relaxed);
+        let mut next = 1;
+        while append_to(&log, &payload(next), next, true).is_ok() {
+            next += 1;
+        }
+        drop(log);
+        full.store(false, Ordering::Relaxed);
+        bad_byte.store(bad, Ordering::Relaxed);
+        let mut found = Vec::new();
+        let end = replay(&disk, 0, |_, sequence, bytes| {
+            found.push(sequence);
+            Ok(sequence + operation::numbers_of(bytes))
+        });
+        let end = end.unwrap();
+        let kept = found.len() as u64;
+        assert!(kept < next - 1, "{bad}: {kept} of {next}");
+        assert_eq!(found, (1..=kept).collect::<Vec<u64>>(), "{bad}");
+
+        let log = Log::open(Arc::clone(&disk), end, None, HALF as usize, HALF as usize).unwrap();
+        assert!(log.is_mapped());
+        assert_eq!(bad_byte.load(Ordering::Relaxed), NOT_BAD, "a new file");
+        append_to(&log, &payload(kept + 1), kept + 1, false).unwrap();
+        log.close().unwrap();
+        assert_eq!(replayed(&disk).len() as u64, kept + 1, "{bad}");
+    }
+}
+
+/// A copy of a store may have holes where the buffer has zeros. A mapped hole needs a block when it is written.
+#[test]
+fn a_buffer_with_holes_is_made_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(FsDisk::new(directory.path().to_owned(), false));
+    let open = || Log::open(Arc::clone(&disk), 0, None, 1 << 20, 64 << 10).unwrap();
+    open().close().unwrap();
+    let file = disk.open(BUFFER_FILE, false).unwrap();
+    let size = file.len().unwrap();
+    let full = file.allocated().unwrap().unwrap();
+    let punched = file.punch_hole(4096, size - 4096);
+    file.sync().unwrap();
+    if punched.is_err() || full < size || file.allocated().unwrap().unwrap() >= size {
+        eprintln!("this file system has no holes");
+        return;
+    }
+    open().close().unwrap();
+    let file = disk.open(BUFFER_FILE, false).unwrap();
+    assert!(file.allocated().unwrap().unwrap() >= size);
 }
