@@ -327,7 +327,8 @@ fn open_with_map(
         let above = (lost.number + 1) << PAGE_BITS;
         opened.position.next_tree = opened.position.next_tree.max(above);
     }
-    let all_known = trees.lost_pages().is_empty();
+    // A lost page that was just read again is not in the trees as it is on disk.
+    let all_known = manifest.lost.is_empty() && trees.lost_pages().is_empty();
     opened.trees = Arc::new(trees);
     if !is_exact {
         store.data.space.note_leaks();
@@ -335,7 +336,9 @@ fn open_with_map(
         let pages = manifest.pages.iter().map(|page| page.copies);
         let blocks: Vec<Copies> = pages.chain([newest.manifest, map]).collect();
         // What the trees of a lost page use is not known.
-        opened.sweep = all_known.then(|| Sweep::new(&opened.trees, free.used(), &blocks));
+        if all_known {
+            opened.sweep = Sweep::new(&opened.trees, free.used(), &blocks);
+        }
     }
     Ok(())
 }

@@ -93,8 +93,12 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    /// `blocks` are in use besides the trees.
-    pub(crate) fn new(trees: &Arc<Trees>, used: Vec<(u64, u64)>, blocks: &[Copies]) -> Sweep {
+    /// `blocks` are in use besides the trees. `None` if a root is not on disk: then it is not known what is used below it.
+    pub(crate) fn new(
+        trees: &Arc<Trees>,
+        used: Vec<(u64, u64)>,
+        blocks: &[Copies],
+    ) -> Option<Sweep> {
         let mut reach = Reach::default();
         blocks.iter().for_each(|copies| reach.add_copies(copies));
         for page in trees.pages() {
@@ -103,18 +107,17 @@ impl Sweep {
                     Subtree::Empty => {}
                     Subtree::Leaf(run) => reach.extents.push((run.extent.offset, run.extent.len)),
                     Subtree::Internal(node) => {
-                        if let Some((offset, len)) = node.place() {
-                            reach.add_node(offset, len);
-                        }
+                        let (offset, len) = node.place()?;
+                        reach.add_node(offset, len);
                     }
                 }
             }
         }
-        Sweep {
+        Some(Sweep {
             reach,
             used,
             _trees: trees.clone(),
-        }
+        })
     }
 
     /// Reads a few nodes. At the end it frees what no node refers to, and returns true.

@@ -737,3 +737,76 @@ fn nodes_come_and_go_under_readers() {
         assert_eq!(value.as_deref(), Some(&number.to_be_bytes()[..]));
     }
 }
+
+/// The sweep of an open in which a lost page of trees was read again freed the trees of the page, its copies, and what
+/// had gathered for it.
+fn sweep_after_lost_page(gather: bool, drop_one: bool) {
+    let disk = SimDisk::new(1);
+    let store = open(&disk);
+    let (lost, other) = (TreeId(300), TreeId(600));
+    for tree in [TREE, lost, TreeId(301), other] {
+        fill(&store, tree, 0..600);
+    }
+    store.close().unwrap();
+    drop(store);
+    let blocks = page_of(&disk, &[lost, TreeId(301)]);
+    let store = open(&disk);
+    if gather {
+        fill(&store, lost, 600..650);
+    }
+    fill(&store, TREE, 600..650);
+    store.flush_log().unwrap();
+    disk.crash_after(0);
+    drop(store);
+    let disk = disk.after_kill();
+    blocks.iter().for_each(|block| flip(&disk, *block));
+    let store = open(&disk);
+    if drop_one {
+        let mut set = WriteSet::new();
+        set.drop_tree(TreeId(301));
+        store.commit(set, Durability::Logged).unwrap();
+    }
+    // A snapshot during the checkpoint: it is not exact.
+    let snapshot = store.snapshot();
+    fill(&store, TREE, 600..650);
+    store.checkpoint().unwrap();
+    disk.crash_after(0);
+    drop(snapshot);
+    drop(store);
+    let disk = disk.after_kill();
+    // The disk reads the page again.
+    blocks.iter().for_each(|block| flip(&disk, *block));
+    let store = open(&disk);
+    check(&store, lost, 0..if gather { 650 } else { 600 });
+    for round in 0..6 {
+        fill(&store, TREE, 650..1500 + round);
+        store.checkpoint().unwrap();
+    }
+    check(&store, lost, 0..if gather { 650 } else { 600 });
+    check(&store, TREE, 0..1500);
+    check(&store, other, 0..600);
+    store.close().unwrap();
+    drop(store);
+    verify(&disk);
+    let store = open(&disk);
+    fill(&store, TREE, 0..1500);
+    store.checkpoint().unwrap();
+    store.close().unwrap();
+    drop(store);
+    assert_eq!(verify(&disk).leaked_bytes, 0);
+}
+
+#[test]
+fn a_page_that_is_read_again_below_gathered_messages_is_not_swept() {
+    sweep_after_lost_page(true, false);
+}
+
+#[test]
+fn a_page_that_is_read_again_with_a_dropped_tree_is_not_swept() {
+    sweep_after_lost_page(false, true);
+}
+
+#[test]
+fn a_page_that_is_read_again_is_not_swept() {
+    sweep_after_lost_page(false, false);
+}
