@@ -810,3 +810,55 @@ fn a_page_that_is_read_again_with_a_dropped_tree_is_not_swept() {
 fn a_page_that_is_read_again_is_not_swept() {
     sweep_after_lost_page(false, false);
 }
+
+/// An unreadable sector of one superblock stopped the open.
+#[test]
+fn an_unreadable_superblock_costs_at_most_what_the_log_has() {
+    for (unreadable, opens) in [(&[0][..], true), (&[4096], true), (&[0, 4096], false)] {
+        let disk = SimDisk::new(1);
+        let store = open(&disk);
+        fill(&store, TREE, 0..600);
+        store.checkpoint().unwrap();
+        fill(&store, TREE, 0..700);
+        store.checkpoint().unwrap();
+        store.close().unwrap();
+        drop(store);
+        for offset in unreadable {
+            disk.make_unreadable(*offset);
+        }
+        let store = match Store::open(options(&disk)) {
+            Ok(store) => store,
+            Err(error) => {
+                assert!(
+                    !opens && matches!(error, Error::Unreadable { .. }),
+                    "{error}"
+                );
+                continue;
+            }
+        };
+        assert!(opens);
+        let damage = store.damage();
+        assert_eq!(damage.len(), 1, "{damage:?}");
+        assert_eq!(damage[0].offset(), Some(unreadable[0]));
+        check(&store, TREE, 0..700);
+        fill(&store, TREE, 700..800);
+        store.checkpoint().unwrap();
+        store.checkpoint().unwrap();
+        check(&store, TREE, 0..800);
+        store.close().unwrap();
+    }
+}
+
+/// A store in which one superblock was never written, and the other one cannot be read, is not an empty store.
+#[test]
+fn an_unreadable_first_superblock_is_an_error() {
+    let disk = SimDisk::new(1);
+    let store = open(&disk);
+    fill(&store, TREE, 0..10);
+    disk.crash_after(0);
+    drop(store);
+    let disk = disk.after_kill();
+    disk.make_unreadable(4096);
+    let error = Store::open(options(&disk)).err().unwrap();
+    assert!(matches!(error, Error::Unreadable { .. }), "{error}");
+}
