@@ -106,6 +106,10 @@ impl Checkpointer {
             data.space.checkpoint_durable();
         }
         guard.finish();
+        for offset in data.space.take_overlaps() {
+            let error = corrupt(offset, "two references to one extent were released");
+            self.store.damage.note(None, &error);
+        }
         durable?;
         self.store.nodes.make_room(&self.store.budget);
         data.cut()
@@ -278,7 +282,7 @@ fn open_with_map(
                     is_exact = false;
                     // Nothing is known to be free.
                     let end = store.data.len()?.next_multiple_of(ALIGNMENT as u64);
-                    FreeMap::new(end, Vec::new())
+                    FreeMap::new(end, Vec::new(), |_| ())
                 }
             }
         }

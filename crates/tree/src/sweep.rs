@@ -4,6 +4,7 @@
 //! finished. The sweep walks the trees as they were opened, a few nodes at a time, and frees that space at its end. It
 //! keeps the nodes on disk by a handle to these trees.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::data_file::{block_extent, corrupt};
@@ -20,6 +21,8 @@ pub(crate) struct Reach {
     extents: Vec<(u64, u64)>,
     /// Nodes that were not read yet: offset and length of their blocks.
     nodes: Vec<(u64, u32)>,
+    /// All nodes. In damaged metadata a node may be below itself.
+    seen: HashSet<(u64, u32)>,
 }
 
 impl Reach {
@@ -43,7 +46,9 @@ impl Reach {
 
     fn add_node(&mut self, offset: u64, len: u32) {
         self.extents.push((offset, block_extent(len)));
-        self.nodes.push((offset, len));
+        if self.seen.insert((offset, len)) {
+            self.nodes.push((offset, len));
+        }
     }
 
     /// Reads up to `most` nodes. True when all are read.
@@ -79,7 +84,9 @@ impl Reach {
         let ends = extents.iter().map(|(at, len)| at.saturating_add(*len));
         let end = ends.max().unwrap_or(DATA_START).max(DATA_START);
         let all = [(DATA_START, end - DATA_START)];
-        FreeMap::new(end, unreachable(&all, &extents))
+        let free = unreachable(&all, &extents);
+        // They were computed one after the other.
+        FreeMap::new(end, free, |_| ())
     }
 }
 
@@ -132,5 +139,21 @@ impl Sweep {
         let leaked = unreachable(&self.used, &reachable);
         store.data.space.give_leaked(&leaked);
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node that damaged metadata has below itself was read without end.
+    #[test]
+    fn each_node_is_read_once() {
+        let mut reach = Reach::default();
+        reach.add_node(8192, 100);
+        assert_eq!(reach.nodes.pop(), Some((8192, 100)));
+        reach.add_node(8192, 100);
+        assert_eq!(reach.nodes, []);
+        assert_eq!(reach.into_extents(), [(8192, 4096)]);
     }
 }

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
 
-use super::codec::{NodeRef, RunRef, SubtreeRef};
+use super::codec::{DEPTH_MAX, NodeRef, RunRef, SubtreeRef};
 use super::summary::Summary;
 use super::{BufferRun, Child, Internal, Subtree};
 use crate::Result;
@@ -322,6 +322,9 @@ impl<'a> KnownRuns<'a> {
                 let below = node.below.ok_or_else(|| {
                     corrupt(self.at, "a reference to a node is of an older format")
                 })?;
+                if below.summary.height > DEPTH_MAX {
+                    return Err(corrupt(self.at, "a tree is higher than possible"));
+                }
                 if below.summary.height >= height {
                     return Err(corrupt(
                         self.at,
