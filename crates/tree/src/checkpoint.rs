@@ -318,11 +318,15 @@ fn open_with_map(
     }
     for lost in &manifest.lost {
         let stored = adopt(lost.page.copies)?;
-        match read_page(store, &lost.page.copies) {
-            Ok((read, _)) => {
+        // First what has gathered: handles to what the page refers to free it when they are dropped.
+        let gathered = trees.gathered(lost.page.number, lost.until);
+        let read =
+            gathered.and_then(|gathered| Ok((read_page(store, &lost.page.copies)?.0, gathered)));
+        match read {
+            Ok((read, mut gathered)) => {
                 for (id, tree) in read {
                     if !lost.dropped.contains(&id) {
-                        trees.restore(id, tree)?;
+                        trees.restore(id, tree, &mut gathered);
                     }
                 }
             }

@@ -862,3 +862,56 @@ fn an_unreadable_first_superblock_is_an_error() {
     let error = Store::open(options(&disk)).err().unwrap();
     assert!(matches!(error, Error::Unreadable { .. }), "{error}");
 }
+
+/// While a page could be read again, a damaged root with the messages for one of its trees stopped the open.
+#[test]
+fn a_page_below_damaged_gathered_messages_stays_lost() {
+    let disk = SimDisk::new(1);
+    let store = open(&disk);
+    let lost = TreeId(300);
+    fill(&store, TREE, 0..50);
+    fill(&store, lost, 0..200);
+    store.close().unwrap();
+    drop(store);
+    let blocks = page_of(&disk, &[lost]);
+    let store = open(&disk);
+    fill(&store, lost, 200..250);
+    store.flush_log().unwrap();
+    disk.crash_after(0);
+    drop(store);
+    let disk = disk.after_kill();
+    blocks.iter().for_each(|block| flip(&disk, *block));
+    let store = open(&disk);
+    store.checkpoint().unwrap();
+    disk.crash_after(0);
+    drop(store);
+    let disk = disk.after_kill();
+    blocks.iter().for_each(|block| flip(&disk, *block));
+    let mut stayed_lost = 0;
+    for block in 2..disk.data_len() as usize / 4096 {
+        let disk = disk.copy();
+        flip(&disk, block);
+        let store = open(&disk);
+        let snapshot = store.snapshot();
+        if (0..250).any(|number| snapshot.get(lost, &key(number)).is_ok()) {
+            continue;
+        }
+        drop(snapshot);
+        stayed_lost += 1;
+        for _ in 0..3 {
+            fill(&store, TreeId(600), 0..300);
+            store.checkpoint().unwrap();
+        }
+        store.close().unwrap();
+        drop(store);
+        // The medium reads the messages again.
+        flip(&disk, block);
+        let store = open(&disk);
+        check(&store, lost, 0..250);
+        check(&store, TREE, 0..50);
+        store.close().unwrap();
+        drop(store);
+        verify(&disk);
+    }
+    assert_eq!(stayed_lost, 1);
+}
