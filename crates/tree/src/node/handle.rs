@@ -212,8 +212,12 @@ impl Evict for Node {
         let Some(content) = self.content.swap(None) else {
             return true;
         };
-        // Who reads the node now holds the content. Others wait for the lock, and find it again.
-        if Arc::strong_count(&content) > 1 || !content.disown(&stored.carried) {
+        // A thread that is using the node holds a reference to its content. Threads that come later wait for the lock
+        // and find it restored.
+        let is_unused = Arc::strong_count(&content) == 1;
+        // What those who held it did with its handles is seen from here on.
+        fence(Ordering::Acquire);
+        if !is_unused || !content.disown(&stored.carried) {
             self.content.store(Some(content));
             return false;
         }
