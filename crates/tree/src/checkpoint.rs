@@ -52,12 +52,12 @@ impl Checkpointer {
         }
     }
 
-    /// Makes `trees` durable. `is_alone` is whether nothing else uses space, such as a snapshot or a loader.
+    /// Makes `trees` durable. `is_alone` tells whether nothing else uses space, such as a snapshot or a loader.
     pub(crate) fn write(
         &mut self,
         trees: &Trees,
         position: Position,
-        is_alone: bool,
+        is_alone: impl Fn() -> bool,
     ) -> Result<()> {
         let writer = NodeWriter { store: &self.store };
         let mut pages = Vec::with_capacity(trees.pages().len());
@@ -80,13 +80,14 @@ impl Checkpointer {
                 copies,
             });
         }
-        let written = self.write_manifest(Manifest {
+        let manifest = Manifest {
             position,
             free_map: None,
-            is_exact: is_alone,
+            is_exact: false,
             pages,
             lost: trees.lost_pages().iter().map(lost_ref).collect(),
-        })?;
+        };
+        let written = self.write_manifest(manifest, is_alone)?;
         let data = &self.store.data;
         data.sync()?;
 
@@ -116,14 +117,22 @@ impl Checkpointer {
     }
 
     /// Captures the free space, and writes it and the manifest. Extents that cannot be written are replaced.
-    fn write_manifest(&self, mut manifest: Manifest) -> Result<Written> {
+    fn write_manifest(
+        &self,
+        mut manifest: Manifest,
+        is_alone: impl Fn() -> bool,
+    ) -> Result<Written> {
         let data = &self.store.data;
-        let is_alone = manifest.is_exact;
         let mut failed: Vec<Written> = Vec::new();
         loop {
             let (written, map) = self.capture_free(manifest.encode().len());
             manifest.free_map = Some(written.map.copies());
-            manifest.is_exact = is_alone && failed.is_empty() && !data.space.has_leaks();
+            // Asked after the capture, and in this order: who used space at the capture either still does, or has
+            // released it since.
+            manifest.is_exact = is_alone()
+                && !data.space.has_released()
+                && failed.is_empty()
+                && !data.space.has_leaks();
             let outcome = written.map.write(&self.store, &map);
             let outcome =
                 outcome.and_then(|()| written.manifest.write(&self.store, &manifest.encode()));

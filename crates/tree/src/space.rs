@@ -256,6 +256,11 @@ impl Space {
         self.inner.lock().leaks
     }
 
+    /// Whether anything that the last captured checkpoint has as used was released since.
+    pub(crate) fn has_released(&self) -> bool {
+        !self.inner.lock().released.is_empty()
+    }
+
     /// Frees used space that nothing refers to; there is no more of it.
     pub(crate) fn give_leaked(&self, ranges: &[(u64, u64)]) {
         let mut inner = self.inner.lock();
@@ -375,6 +380,24 @@ mod tests {
                 |_| unreachable!(),
             ));
         }
+    }
+
+    /// Who used space at the capture and is gone since has released it: the map, which has it as used, is not exact.
+    #[test]
+    fn a_release_since_the_capture_is_noticed() {
+        let space = Space::new();
+        let loaded = space.allocate(1);
+        space.checkpoint_captured(&[]);
+        assert!(!space.has_released());
+        drop(space.allocate(1));
+        assert!(
+            !space.has_released(),
+            "the capture does not have it as used"
+        );
+        drop(loaded);
+        assert!(space.has_released());
+        space.checkpoint_captured(&[]);
+        assert!(!space.has_released());
     }
 
     #[test]
