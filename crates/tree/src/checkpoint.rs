@@ -363,7 +363,8 @@ fn open_with_map(
         let blocks: Vec<Copies> = pages.chain([newest.manifest, map]).collect();
         // What the trees of a lost page use is not known.
         if all_known {
-            opened.sweep = Sweep::new(&opened.trees, free.used(), &blocks);
+            let noted = store.data.space.leaks_noted();
+            opened.sweep = Sweep::new(&opened.trees, free.used(), &blocks, noted);
         }
     }
     Ok(())

@@ -68,8 +68,10 @@ struct Inner {
     free: FreeRanges,
     /// A free range that `visit_free` has taken for a moment.
     visited: Option<(u64, u64)>,
-    /// Whether there may be used space that nothing refers to.
-    leaks: bool,
+    /// How often used space was noted that nothing may refer to.
+    leaks: u64,
+    /// How many of these notes a search has dealt with.
+    leaks_found: u64,
     /// Offsets of ranges that were released while they were free already; see [`Space::take_overlaps`].
     overlaps: BTreeSet<u64>,
     /// Where the file ends.
@@ -248,12 +250,18 @@ impl Space {
 
     /// Notes that there may be used space that nothing refers to.
     pub(crate) fn note_leaks(&self) {
-        self.inner.lock().leaks = true;
+        self.inner.lock().leaks += 1;
+    }
+
+    /// How often that was noted.
+    pub(crate) fn leaks_noted(&self) -> u64 {
+        self.inner.lock().leaks
     }
 
     /// Whether there may be used space that nothing refers to.
     pub(crate) fn has_leaks(&self) -> bool {
-        self.inner.lock().leaks
+        let inner = self.inner.lock();
+        inner.leaks != inner.leaks_found
     }
 
     /// Whether anything that the last captured checkpoint has as used was released since.
@@ -261,13 +269,13 @@ impl Space {
         !self.inner.lock().released.is_empty()
     }
 
-    /// Frees used space that nothing refers to; there is no more of it.
-    pub(crate) fn give_leaked(&self, ranges: &[(u64, u64)]) {
+    /// Frees used space that nothing refers to. There is no more of it, but for what was noted after the first `noted` times.
+    pub(crate) fn give_leaked(&self, ranges: &[(u64, u64)], noted: u64) {
         let mut inner = self.inner.lock();
         for (offset, len) in ranges {
             inner.give(*offset, *len);
         }
-        inner.leaks = false;
+        inner.leaks_found = noted;
     }
 
     /// Takes the offsets of ranges that were released while they were free already: damaged metadata refers to them twice.
@@ -310,7 +318,7 @@ impl Inner {
 
     fn note_overlap(&mut self, offset: u64) {
         // The range stays used as far as it is not free.
-        self.leaks = true;
+        self.leaks += 1;
         self.overlaps.insert(offset);
     }
 
@@ -398,6 +406,20 @@ mod tests {
         assert!(space.has_released());
         space.checkpoint_captured(&[]);
         assert!(!space.has_released());
+    }
+
+    /// The end of a search forgot what was noted while it ran.
+    #[test]
+    fn leaks_that_are_noted_during_a_search_stay_noted() {
+        let space = Space::new();
+        assert!(!space.has_leaks());
+        space.note_leaks();
+        let noted = space.leaks_noted();
+        space.note_leaks();
+        space.give_leaked(&[], noted);
+        assert!(space.has_leaks());
+        space.give_leaked(&[], space.leaks_noted());
+        assert!(!space.has_leaks());
     }
 
     #[test]

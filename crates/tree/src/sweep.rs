@@ -95,6 +95,8 @@ pub(crate) struct Sweep {
     reach: Reach,
     /// What was used when the store was opened.
     used: Vec<(u64, u64)>,
+    /// How often leaks were noted by then.
+    noted: u64,
     /// Keeps what the walk reads.
     _trees: Arc<Trees>,
 }
@@ -105,6 +107,7 @@ impl Sweep {
         trees: &Arc<Trees>,
         used: Vec<(u64, u64)>,
         blocks: &[Copies],
+        noted: u64,
     ) -> Option<Sweep> {
         let mut reach = Reach::default();
         blocks.iter().for_each(|copies| reach.add_copies(copies));
@@ -123,6 +126,7 @@ impl Sweep {
         Some(Sweep {
             reach,
             used,
+            noted,
             _trees: trees.clone(),
         })
     }
@@ -137,7 +141,7 @@ impl Sweep {
         }
         let reachable = std::mem::take(&mut self.reach).into_extents();
         let leaked = unreachable(&self.used, &reachable);
-        store.data.space.give_leaked(&leaked);
+        store.data.space.give_leaked(&leaked, self.noted);
         Ok(true)
     }
 }
