@@ -107,7 +107,7 @@ impl Snapshot {
             sequence: self.sequence,
             next_tree,
         };
-        Checkpointer::new(&copy.store).write(&trees, position, true)?;
+        Checkpointer::new(&copy.store).write(&trees, position, || true)?;
         drop((trees, copy));
 
         let store = Store::open(target)?;

@@ -52,12 +52,12 @@ impl Checkpointer {
         }
     }
 
-    /// Makes `trees` durable. `is_alone` is whether nothing else uses space, such as a snapshot or a loader.
+    /// Makes `trees` durable. `is_alone` tells whether nothing else uses space, such as a snapshot or a loader.
     pub(crate) fn write(
         &mut self,
         trees: &Trees,
         position: Position,
-        is_alone: bool,
+        is_alone: impl Fn() -> bool,
     ) -> Result<()> {
         let writer = NodeWriter { store: &self.store };
         let mut pages = Vec::with_capacity(trees.pages().len());
@@ -80,13 +80,14 @@ impl Checkpointer {
                 copies,
             });
         }
-        let written = self.write_manifest(Manifest {
+        let manifest = Manifest {
             position,
             free_map: None,
-            is_exact: is_alone,
+            is_exact: false,
             pages,
             lost: trees.lost_pages().iter().map(lost_ref).collect(),
-        })?;
+        };
+        let written = self.write_manifest(manifest, is_alone)?;
         let data = &self.store.data;
         data.sync()?;
 
@@ -106,20 +107,32 @@ impl Checkpointer {
             data.space.checkpoint_durable();
         }
         guard.finish();
+        for offset in data.space.take_overlaps() {
+            let error = corrupt(offset, "two references to one extent were released");
+            self.store.damage.note(None, &error);
+        }
         durable?;
         self.store.nodes.make_room(&self.store.budget);
         data.cut()
     }
 
     /// Captures the free space, and writes it and the manifest. Extents that cannot be written are replaced.
-    fn write_manifest(&self, mut manifest: Manifest) -> Result<Written> {
+    fn write_manifest(
+        &self,
+        mut manifest: Manifest,
+        is_alone: impl Fn() -> bool,
+    ) -> Result<Written> {
         let data = &self.store.data;
-        let is_alone = manifest.is_exact;
         let mut failed: Vec<Written> = Vec::new();
         loop {
             let (written, map) = self.capture_free(manifest.encode().len());
             manifest.free_map = Some(written.map.copies());
-            manifest.is_exact = is_alone && failed.is_empty() && !data.space.has_leaks();
+            // Asked after the capture, and in this order: who used space at the capture either still does, or has
+            // released it since.
+            manifest.is_exact = is_alone()
+                && !data.space.has_released()
+                && failed.is_empty()
+                && !data.space.has_leaks();
             let outcome = written.map.write(&self.store, &map);
             let outcome =
                 outcome.and_then(|()| written.manifest.write(&self.store, &manifest.encode()));
@@ -208,15 +221,24 @@ pub(crate) fn open(store: &Arc<RunStore>) -> Result<Opened> {
     // After a crash of the process alone, unsynced writes can be read but are not durable. The superblock
     // in use must be, because what only the other one refers to is overwritten from now on.
     store.data.sync()?;
-    let slots = [
-        read_superblock(&store.data, 0)?,
-        read_superblock(&store.data, 1)?,
-    ];
-    let Some(newest) = slots
-        .into_iter()
-        .flatten()
-        .max_by_key(|slot| slot.generation)
-    else {
+    let mut slots = Vec::new();
+    let mut unreadable = None;
+    for slot in 0..2 {
+        match read_superblock(&store.data, slot) {
+            Ok(superblock) => slots.extend(superblock),
+            // The other one may do. The next checkpoint writes this one, after which many disks can read it again.
+            Err(error @ Error::Unreadable { .. }) => {
+                store.damage.note(None, &error);
+                unreadable = Some(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let Some(newest) = slots.into_iter().max_by_key(|slot| slot.generation) else {
+        if let Some(error) = unreadable {
+            // It may be the only one.
+            return Err(error);
+        }
         // Before the first checkpoint is complete there are only superblocks, unless a crash interrupted
         // that checkpoint: then everything is still in the log. It writes the second superblock.
         let mut first = AlignedBuf::with_capacity(ALIGNMENT);
@@ -269,7 +291,7 @@ fn open_with_map(
                     is_exact = false;
                     // Nothing is known to be free.
                     let end = store.data.len()?.next_multiple_of(ALIGNMENT as u64);
-                    FreeMap::new(end, Vec::new())
+                    FreeMap::new(end, Vec::new(), |_| ())
                 }
             }
         }
@@ -305,11 +327,15 @@ fn open_with_map(
     }
     for lost in &manifest.lost {
         let stored = adopt(lost.page.copies)?;
-        match read_page(store, &lost.page.copies) {
-            Ok((read, _)) => {
+        // First what has gathered: handles to what the page refers to free it when they are dropped.
+        let gathered = trees.gathered(lost.page.number, lost.until);
+        let read =
+            gathered.and_then(|gathered| Ok((read_page(store, &lost.page.copies)?.0, gathered)));
+        match read {
+            Ok((read, mut gathered)) => {
                 for (id, tree) in read {
                     if !lost.dropped.contains(&id) {
-                        trees.restore(id, tree)?;
+                        trees.restore(id, tree, &mut gathered);
                     }
                 }
             }
@@ -327,7 +353,8 @@ fn open_with_map(
         let above = (lost.number + 1) << PAGE_BITS;
         opened.position.next_tree = opened.position.next_tree.max(above);
     }
-    let all_known = trees.lost_pages().is_empty();
+    // A lost page that was just read again is not in the trees as it is on disk.
+    let all_known = manifest.lost.is_empty() && trees.lost_pages().is_empty();
     opened.trees = Arc::new(trees);
     if !is_exact {
         store.data.space.note_leaks();
@@ -335,7 +362,10 @@ fn open_with_map(
         let pages = manifest.pages.iter().map(|page| page.copies);
         let blocks: Vec<Copies> = pages.chain([newest.manifest, map]).collect();
         // What the trees of a lost page use is not known.
-        opened.sweep = all_known.then(|| Sweep::new(&opened.trees, free.used(), &blocks));
+        if all_known {
+            let noted = store.data.space.leaks_noted();
+            opened.sweep = Sweep::new(&opened.trees, free.used(), &blocks, noted);
+        }
     }
     Ok(())
 }
@@ -425,15 +455,21 @@ pub(crate) fn check_magic(store: &RunStore) -> Result<()> {
     if store.data.len()? < 2 * ALIGNMENT as u64 {
         return Ok(());
     }
-    let mut buffer = AlignedBuf::with_capacity(2 * ALIGNMENT);
-    store.data.read(0, 2 * ALIGNMENT, &mut buffer)?;
-    let ours = |slot: &[u8]| slot.starts_with(MAGIC) || slot.iter().all(|byte| *byte == 0);
-    if buffer.chunks(ALIGNMENT).take(2).any(ours) {
-        return Ok(());
+    let mut unreadable = None;
+    for slot in 0..2 {
+        let mut buffer = AlignedBuf::with_capacity(ALIGNMENT);
+        match (store.data).read(slot * ALIGNMENT as u64, ALIGNMENT, &mut buffer) {
+            Ok(_) if buffer.starts_with(MAGIC) || buffer.iter().all(|byte| *byte == 0) => {
+                return Ok(());
+            }
+            Ok(_) => {}
+            Err(error @ Error::Unreadable { .. }) => unreadable = Some(error),
+            Err(error) => return Err(error),
+        }
     }
-    Err(Error::Corrupt {
+    Err(unreadable.unwrap_or_else(|| Error::Corrupt {
         file: DATA_FILE.to_owned(),
         offset: 0,
         what: "both superblocks are unreadable, or this is not a data file of a store",
-    })
+    }))
 }

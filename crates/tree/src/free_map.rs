@@ -21,12 +21,18 @@ pub(crate) struct FreeMap {
 }
 
 impl FreeMap {
-    /// A map of ranges in any order, which may touch but not overlap.
-    pub(crate) fn new(mut end: u64, mut ranges: Vec<(u64, u64)>) -> FreeMap {
+    /// A map of ranges in any order, which may touch. A range that overlaps one before it is left out, so it stays used;
+    /// `overlap` is called with its offset.
+    pub(crate) fn new(
+        mut end: u64,
+        mut ranges: Vec<(u64, u64)>,
+        mut overlap: impl FnMut(u64),
+    ) -> FreeMap {
         ranges.sort_unstable();
         let mut joined: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
         for (offset, len) in ranges {
             match joined.last_mut() {
+                Some((before, before_len)) if *before + *before_len > offset => overlap(offset),
                 Some((before, before_len)) if *before + *before_len == offset => *before_len += len,
                 _ => joined.push((offset, len)),
             }
@@ -152,6 +158,20 @@ mod tests {
         scaled.map(|(at, len)| (at * UNIT, len * UNIT)).collect()
     }
 
+    fn no_overlap(offset: u64) {
+        panic!("an overlap at {offset}");
+    }
+
+    #[test]
+    fn ranges_that_overlap_are_never_written() {
+        let mut overlaps = Vec::new();
+        let ranges = units(&[(2, 3), (4, 2), (5, 1), (5, 1), (9, 1)]);
+        let map = FreeMap::new(20 * UNIT, ranges, |at| overlaps.push(at / UNIT));
+        assert_eq!(map.ranges, units(&[(2, 4), (9, 1)]));
+        assert_eq!(overlaps, [4, 5]);
+        assert_eq!(FreeMap::parse(&map.encode()), Some(map));
+    }
+
     #[test]
     fn a_map_is_read_as_it_was_written() {
         for (ranges, joined) in [
@@ -159,7 +179,7 @@ mod tests {
             (&[(2, 1)], &[(2, 1)]),
             (&[(9, 3), (2, 1), (12, 300_000)], &[(2, 1), (9, 300_003)]),
         ] {
-            let map = FreeMap::new(1 << 40, units(ranges));
+            let map = FreeMap::new(1 << 40, units(ranges), no_overlap);
             assert_eq!(map.ranges, units(joined));
             let mut bytes = map.encode();
             assert_eq!(FreeMap::parse(&bytes).as_ref(), Some(&map));
@@ -168,7 +188,7 @@ mod tests {
             bytes.push(1);
             assert_eq!(FreeMap::parse(&bytes), None);
         }
-        let cut = FreeMap::new(20 * UNIT, units(&[(3, 1), (15, 5)]));
+        let cut = FreeMap::new(20 * UNIT, units(&[(3, 1), (15, 5)]), no_overlap);
         assert_eq!((cut.end, cut.ranges), (15 * UNIT, units(&[(3, 1)])));
         assert_eq!(FreeMap::parse(&[]), None);
         assert_eq!(FreeMap::parse(&[0xFF; 40]), None);
@@ -178,7 +198,7 @@ mod tests {
 
     #[test]
     fn used_ranges_that_nothing_refers_to_are_found() {
-        let used = FreeMap::new(30 * UNIT, units(&[(5, 2), (20, 1)])).used();
+        let used = FreeMap::new(30 * UNIT, units(&[(5, 2), (20, 1)]), no_overlap).used();
         assert_eq!(used, units(&[(2, 3), (7, 13), (21, 9)]));
         let reachable = units(&[(2, 1), (4, 1), (8, 4), (8, 4), (12, 1), (19, 1), (22, 8)]);
         let left = unreachable(&used, &reachable);

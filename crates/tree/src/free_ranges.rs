@@ -99,11 +99,14 @@ impl FreeRanges {
         Some(offset)
     }
 
-    /// Adds a range and joins it with the adjacent ones.
-    pub(crate) fn give(&mut self, mut offset: u64, mut len: u64) {
+    /// Adds a range and joins it with the adjacent ones. False, without a change, if a part of it is free already.
+    #[must_use = "a range that was not added is lost"]
+    pub(crate) fn give(&mut self, mut offset: u64, mut len: u64) -> bool {
+        if self.overlaps(offset, len) {
+            return false;
+        }
         if let Some((before, before_len)) = self.by_offset.range(..offset).next_back() {
             let (before, before_len) = (*before, *before_len);
-            assert!(before + before_len <= offset, "an extent was freed twice");
             if before + before_len == offset {
                 self.remove(before);
                 (offset, len) = (before, len + before_len);
@@ -111,13 +114,13 @@ impl FreeRanges {
         }
         if let Some((after, after_len)) = self.by_offset.range(offset..).next() {
             let (after, after_len) = (*after, *after_len);
-            assert!(offset + len <= after, "an extent was freed twice");
             if offset + len == after {
                 self.remove(after);
                 len += after_len;
             }
         }
         self.insert(offset, len);
+        true
     }
 
     /// Takes exactly this range; `None` if it is not all free.
@@ -160,7 +163,7 @@ mod tests {
     fn finds_what_a_bitmap_finds() {
         let mut free = FreeRanges::default();
         let mut map = vec![true; 4000];
-        free.give(0, 4000 * UNIT);
+        assert!(free.give(0, 4000 * UNIT));
         let mut held: Vec<(u64, u64)> = Vec::new();
         let mut random = 5u64;
         for step in 0..20_000 {
@@ -172,7 +175,7 @@ mod tests {
                 for at in offset..offset + len {
                     assert!(!std::mem::replace(&mut map[at as usize], true));
                 }
-                free.give(offset * UNIT, len * UNIT);
+                assert!(free.give(offset * UNIT, len * UNIT));
             } else {
                 let len = 1 + (random >> 16) % 40;
                 let longest = map.split(|free| !free).map(<[bool]>::len).max();
@@ -208,7 +211,7 @@ mod tests {
     fn fills_holes_at_low_offsets_first() {
         let mut free = FreeRanges::default();
         for (offset, len) in [(100, 9), (40, 3), (10, 2), (200, 500)] {
-            free.give(offset * UNIT, len * UNIT);
+            assert!(free.give(offset * UNIT, len * UNIT));
         }
         let taken = [2, 1, 2, 5, 4].map(|len| free.take(len * UNIT).map(|at| at / UNIT));
         assert_eq!(taken, [Some(10), Some(40), Some(41), Some(100), Some(105)]);

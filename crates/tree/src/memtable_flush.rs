@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use parking_lot::Mutex;
 
@@ -255,10 +255,14 @@ impl Engine {
         }
         let trees = version.trees.clone();
         drop(version);
-        // A loader that begins now allocates after the free space is captured.
-        let is_alone = trees.is_only_version()
-            && Arc::strong_count(&self.loaders) == 1
-            && self.runs.orphans.is_empty();
+        let is_alone = || {
+            let is_alone = trees.is_only_version()
+                && Arc::strong_count(&self.loaders) == 1
+                && self.runs.orphans.is_empty();
+            // What a loader has released is seen from here on.
+            fence(Ordering::Acquire);
+            is_alone
+        };
         // Before extents that were released can be used again.
         let space = &self.runs.data.space;
         (self.runs.damage).forget_unused(DATA_FILE, |offset| space.is_used(offset));

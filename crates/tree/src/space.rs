@@ -8,6 +8,7 @@
 //! finished, counts as used there, so a store that was not closed may have used space that nothing refers to. It is
 //! found by a walk in the background.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -50,7 +51,7 @@ impl Drop for Extent {
         }
         let mut inner = self.space.inner.lock();
         if self.born == inner.captured {
-            inner.free.give(self.offset, self.len);
+            inner.give(self.offset, self.len);
         } else {
             inner.released.push((self.offset, self.len));
         }
@@ -67,8 +68,12 @@ struct Inner {
     free: FreeRanges,
     /// A free range that `visit_free` has taken for a moment.
     visited: Option<(u64, u64)>,
-    /// Whether there may be used space that nothing refers to.
-    leaks: bool,
+    /// How often used space was noted that nothing may refer to.
+    leaks: u64,
+    /// How many of these notes a search has dealt with.
+    leaks_found: u64,
+    /// Offsets of ranges that were released while they were free already; see [`Space::take_overlaps`].
+    overlaps: BTreeSet<u64>,
     /// Where the file ends.
     end: u64,
     /// The number of captured checkpoints, plus one.
@@ -118,7 +123,7 @@ impl Space {
         if end > inner.end {
             let (old_end, gap) = (inner.end, offset.saturating_sub(inner.end));
             if gap > 0 {
-                inner.free.give(old_end, gap);
+                inner.give(old_end, gap);
             }
             if offset < old_end {
                 inner.free.carve(offset, old_end - offset)?;
@@ -179,7 +184,7 @@ impl Space {
             visit(offset, len);
             let mut inner = self.inner.lock();
             inner.visited = None;
-            inner.free.give(offset, len);
+            inner.give(offset, len);
             from = offset + len;
         }
     }
@@ -204,7 +209,7 @@ impl Space {
     pub(crate) fn checkpoint_durable(&self) -> u64 {
         let mut inner = self.inner.lock();
         for (offset, len) in std::mem::take(&mut inner.waiting) {
-            inner.free.give(offset, len);
+            inner.give(offset, len);
         }
         if let Some((at, free)) = inner.free.last()
             && at + free == inner.end
@@ -220,7 +225,7 @@ impl Space {
         let mut inner = self.inner.lock();
         inner.free = FreeRanges::default();
         for (offset, len) in &map.ranges {
-            inner.free.give(*offset, *len);
+            inner.give(*offset, *len);
         }
         inner.end = map.end;
     }
@@ -245,21 +250,37 @@ impl Space {
 
     /// Notes that there may be used space that nothing refers to.
     pub(crate) fn note_leaks(&self) {
-        self.inner.lock().leaks = true;
+        self.inner.lock().leaks += 1;
+    }
+
+    /// How often that was noted.
+    pub(crate) fn leaks_noted(&self) -> u64 {
+        self.inner.lock().leaks
     }
 
     /// Whether there may be used space that nothing refers to.
     pub(crate) fn has_leaks(&self) -> bool {
-        self.inner.lock().leaks
+        let inner = self.inner.lock();
+        inner.leaks != inner.leaks_found
     }
 
-    /// Frees used space that nothing refers to; there is no more of it.
-    pub(crate) fn give_leaked(&self, ranges: &[(u64, u64)]) {
+    /// Whether anything that the last captured checkpoint has as used was released since.
+    pub(crate) fn has_released(&self) -> bool {
+        !self.inner.lock().released.is_empty()
+    }
+
+    /// Frees used space that nothing refers to. There is no more of it, but for what was noted after the first `noted` times.
+    pub(crate) fn give_leaked(&self, ranges: &[(u64, u64)], noted: u64) {
         let mut inner = self.inner.lock();
         for (offset, len) in ranges {
-            inner.free.give(*offset, *len);
+            inner.give(*offset, *len);
         }
-        inner.leaks = false;
+        inner.leaks_found = noted;
+    }
+
+    /// Takes the offsets of ranges that were released while they were free already: damaged metadata refers to them twice.
+    pub(crate) fn take_overlaps(&self) -> BTreeSet<u64> {
+        std::mem::take(&mut self.inner.lock().overlaps)
     }
 
     /// Calls `visit` with where the file may end, while no extent can be allocated beyond it.
@@ -288,10 +309,27 @@ impl Space {
 }
 
 impl Inner {
-    fn free_map(&self, superseded: &[(u64, u64)]) -> FreeMap {
+    /// Frees a range. What is free already was released by another reference to it: the space is not given twice.
+    fn give(&mut self, offset: u64, len: u64) {
+        if !self.free.give(offset, len) {
+            self.note_overlap(offset);
+        }
+    }
+
+    fn note_overlap(&mut self, offset: u64) {
+        // The range stays used as far as it is not free.
+        self.leaks += 1;
+        self.overlaps.insert(offset);
+    }
+
+    fn free_map(&mut self, superseded: &[(u64, u64)]) -> FreeMap {
         let others = self.released.iter().chain(&self.waiting);
         let others = others.chain(&self.visited).chain(superseded).copied();
-        FreeMap::new(self.end, self.free.iter().chain(others).collect())
+        let ranges = self.free.iter().chain(others).collect();
+        let mut overlaps = Vec::new();
+        let map = FreeMap::new(self.end, ranges, |offset| overlaps.push(offset));
+        overlaps.into_iter().for_each(|at| self.note_overlap(at));
+        map
     }
 }
 
@@ -319,6 +357,69 @@ mod tests {
         drop((second, third));
         space.checkpoint_captured(&[]);
         assert_eq!(space.checkpoint_durable(), DATA_START);
+    }
+
+    /// A panic in the destructor of an extent ended the process.
+    #[test]
+    fn a_range_that_is_referred_to_twice_is_freed_once() {
+        let space = Space::new();
+        drop(space.allocate(10 * K4 as usize));
+        let map = FreeMap::new(DATA_START + 10 * K4, Vec::new(), |_| unreachable!());
+        space.restore(&map);
+        for held_at_capture in [false, true] {
+            let twice = [(2, 2), (3, 3), (2, 2)]
+                .map(|(at, len)| space.adopt(DATA_START + at * K4, len * K4).unwrap());
+            if held_at_capture {
+                space.checkpoint_captured(&[]);
+            }
+            drop(twice);
+            let map = space.checkpoint_captured(&[]);
+            let free = (DATA_START + 2 * K4, 2 * K4);
+            assert_eq!(map.ranges, [free]);
+            space.checkpoint_durable();
+            assert!(space.has_leaks());
+            let overlaps = space.take_overlaps();
+            assert!(overlaps.contains(&(DATA_START + 2 * K4)), "{overlaps:?}");
+            assert!(overlaps.contains(&(DATA_START + 3 * K4)), "{overlaps:?}");
+            assert_eq!(space.take_overlaps().len(), 0);
+            space.restore(&FreeMap::new(
+                DATA_START + 10 * K4,
+                Vec::new(),
+                |_| unreachable!(),
+            ));
+        }
+    }
+
+    /// Who used space at the capture and is gone since has released it: the map, which has it as used, is not exact.
+    #[test]
+    fn a_release_since_the_capture_is_noticed() {
+        let space = Space::new();
+        let loaded = space.allocate(1);
+        space.checkpoint_captured(&[]);
+        assert!(!space.has_released());
+        drop(space.allocate(1));
+        assert!(
+            !space.has_released(),
+            "the capture does not have it as used"
+        );
+        drop(loaded);
+        assert!(space.has_released());
+        space.checkpoint_captured(&[]);
+        assert!(!space.has_released());
+    }
+
+    /// The end of a search forgot what was noted while it ran.
+    #[test]
+    fn leaks_that_are_noted_during_a_search_stay_noted() {
+        let space = Space::new();
+        assert!(!space.has_leaks());
+        space.note_leaks();
+        let noted = space.leaks_noted();
+        space.note_leaks();
+        space.give_leaked(&[], noted);
+        assert!(space.has_leaks());
+        space.give_leaked(&[], space.leaks_noted());
+        assert!(!space.has_leaks());
     }
 
     #[test]

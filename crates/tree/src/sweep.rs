@@ -4,6 +4,7 @@
 //! finished. The sweep walks the trees as they were opened, a few nodes at a time, and frees that space at its end. It
 //! keeps the nodes on disk by a handle to these trees.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::data_file::{block_extent, corrupt};
@@ -20,6 +21,8 @@ pub(crate) struct Reach {
     extents: Vec<(u64, u64)>,
     /// Nodes that were not read yet: offset and length of their blocks.
     nodes: Vec<(u64, u32)>,
+    /// All nodes. In damaged metadata a node may be below itself.
+    seen: HashSet<(u64, u32)>,
 }
 
 impl Reach {
@@ -43,7 +46,9 @@ impl Reach {
 
     fn add_node(&mut self, offset: u64, len: u32) {
         self.extents.push((offset, block_extent(len)));
-        self.nodes.push((offset, len));
+        if self.seen.insert((offset, len)) {
+            self.nodes.push((offset, len));
+        }
     }
 
     /// Reads up to `most` nodes. True when all are read.
@@ -79,7 +84,9 @@ impl Reach {
         let ends = extents.iter().map(|(at, len)| at.saturating_add(*len));
         let end = ends.max().unwrap_or(DATA_START).max(DATA_START);
         let all = [(DATA_START, end - DATA_START)];
-        FreeMap::new(end, unreachable(&all, &extents))
+        let free = unreachable(&all, &extents);
+        // They were computed one after the other.
+        FreeMap::new(end, free, |_| ())
     }
 }
 
@@ -88,13 +95,20 @@ pub(crate) struct Sweep {
     reach: Reach,
     /// What was used when the store was opened.
     used: Vec<(u64, u64)>,
+    /// How often leaks were noted by then.
+    noted: u64,
     /// Keeps what the walk reads.
     _trees: Arc<Trees>,
 }
 
 impl Sweep {
-    /// `blocks` are in use besides the trees.
-    pub(crate) fn new(trees: &Arc<Trees>, used: Vec<(u64, u64)>, blocks: &[Copies]) -> Sweep {
+    /// `blocks` are in use besides the trees. `None` if a root is not on disk: then it is not known what is used below it.
+    pub(crate) fn new(
+        trees: &Arc<Trees>,
+        used: Vec<(u64, u64)>,
+        blocks: &[Copies],
+        noted: u64,
+    ) -> Option<Sweep> {
         let mut reach = Reach::default();
         blocks.iter().for_each(|copies| reach.add_copies(copies));
         for page in trees.pages() {
@@ -103,18 +117,18 @@ impl Sweep {
                     Subtree::Empty => {}
                     Subtree::Leaf(run) => reach.extents.push((run.extent.offset, run.extent.len)),
                     Subtree::Internal(node) => {
-                        if let Some((offset, len)) = node.place() {
-                            reach.add_node(offset, len);
-                        }
+                        let (offset, len) = node.place()?;
+                        reach.add_node(offset, len);
                     }
                 }
             }
         }
-        Sweep {
+        Some(Sweep {
             reach,
             used,
+            noted,
             _trees: trees.clone(),
-        }
+        })
     }
 
     /// Reads a few nodes. At the end it frees what no node refers to, and returns true.
@@ -127,7 +141,23 @@ impl Sweep {
         }
         let reachable = std::mem::take(&mut self.reach).into_extents();
         let leaked = unreachable(&self.used, &reachable);
-        store.data.space.give_leaked(&leaked);
+        store.data.space.give_leaked(&leaked, self.noted);
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node that damaged metadata has below itself was read without end.
+    #[test]
+    fn each_node_is_read_once() {
+        let mut reach = Reach::default();
+        reach.add_node(8192, 100);
+        assert_eq!(reach.nodes.pop(), Some((8192, 100)));
+        reach.add_node(8192, 100);
+        assert_eq!(reach.nodes, []);
+        assert_eq!(reach.into_extents(), [(8192, 4096)]);
     }
 }

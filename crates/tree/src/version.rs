@@ -1,5 +1,6 @@
 //! Versions of the store: the live memtables, and one root per tree.
 
+use std::collections::HashMap;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
@@ -7,7 +8,7 @@ use crate::damage::DamageRegistry;
 use crate::lost_page::LostPage;
 use crate::memtable::Memtable;
 use crate::metadata::StoredTwice;
-use crate::node::Subtree;
+use crate::node::{BufferRun, Subtree};
 use crate::{Error, Result, TreeId, TreeOptions};
 
 /// Trees whose ids differ only in these low bits are in one page of the manifest.
@@ -36,6 +37,9 @@ pub(crate) struct Trees {
     /// Shared by all versions of the trees that are in memory. It comes last: when it is dropped, so are the pages.
     alive: Arc<()>,
 }
+
+/// The runs that have gathered for trees that could not be read.
+pub(crate) type Gathered = HashMap<TreeId, Vec<BufferRun>>;
 
 /// Up to 256 trees with adjacent ids: the unit in which a checkpoint writes them.
 pub(crate) struct TreePage {
@@ -140,17 +144,26 @@ impl Trees {
         }))
     }
 
-    /// Adds a tree of a page that can be read again, below what has gathered for it.
+    /// What has gathered for the trees of a page that could not be read; `until` is the first id that is not in it.
     ///
     /// # Errors
     /// If that cannot be read.
-    pub(crate) fn restore(&mut self, id: TreeId, mut tree: Tree) -> Result<()> {
-        if let Some(gathered) = self.get_listed(id) {
-            tree.root = tree.root.below(&gathered.root)?;
+    pub(crate) fn gathered(&self, page: u32, until: u32) -> Result<Gathered> {
+        let page = self.pages.iter().find(|listed| listed.number() == page);
+        let listed = page.into_iter().flat_map(|page| page.trees());
+        let listed = listed.filter(|(id, _)| id.0 < until);
+        listed
+            .map(|(id, tree)| Ok((*id, tree.root.gathered_runs()?)))
+            .collect()
+    }
+
+    /// Adds a tree of a page that can be read again, below what has gathered for it.
+    pub(crate) fn restore(&mut self, id: TreeId, mut tree: Tree, gathered: &mut Gathered) {
+        if let Some(runs) = gathered.remove(&id) {
+            tree.root = tree.root.below(runs);
             self.remove(id);
         }
         self.insert(id, tree);
-        Ok(())
     }
 
     pub(crate) fn pages(&self) -> &[Arc<TreePage>] {

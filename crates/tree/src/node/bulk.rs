@@ -61,28 +61,24 @@ impl Builder {
         if let Some(first) = children.first_mut() {
             first.pivot = Arc::from([]);
         }
-        self.grow(children).below(gathered)
+        let runs = gathered.gathered_runs()?;
+        Ok(self.grow(children).below(runs))
     }
 }
 
 impl Subtree {
-    /// The tree with the messages that gathered in the root of another one on top of it.
-    ///
-    /// # Errors
-    /// If some of these messages, or the root, cannot be read.
-    pub(crate) fn below(self, gathered: &Subtree) -> Result<Subtree> {
-        let mut runs = Vec::new();
-        gathered_runs(gathered, &mut runs)?;
+    /// The tree with runs that gathered in the root of another one on top of it.
+    pub(crate) fn below(self, mut runs: Vec<BufferRun>) -> Subtree {
         if runs.is_empty() {
-            return Ok(self);
+            return self;
         }
-        let mut node = Internal::new(match &self {
+        let children = match &self {
             // A root that cannot be read stays as it is.
-            Subtree::Internal(top) if self.has_runs().is_ok_and(|has_runs| !has_runs) => {
-                top.load()?.children.clone()
-            }
-            _ => vec![Child::new(&[], self, 0)],
-        });
+            Subtree::Internal(top) => top.load().ok().filter(|top| top.runs.is_empty()),
+            Subtree::Empty | Subtree::Leaf(_) => None,
+        };
+        let children = children.map(|top| top.children.clone());
+        let mut node = Internal::new(children.unwrap_or_else(|| vec![Child::new(&[], self, 0)]));
         for child in &mut node.children {
             child.pending_from = 0;
         }
@@ -107,22 +103,21 @@ impl Subtree {
         {
             node.count_pending(&ranges);
         }
-        Ok(Subtree::internal(node))
+        Subtree::internal(node)
+    }
+
+    /// The runs that gathered in the root of a tree that is being loaded, oldest first.
+    ///
+    /// # Errors
+    /// If the root cannot be read.
+    pub(crate) fn gathered_runs(&self) -> Result<Vec<BufferRun>> {
+        let mut runs = Vec::new();
+        gathered_runs(self, &mut runs)?;
+        Ok(runs)
     }
 }
 
-impl Subtree {
-    /// Whether the root has a buffer with messages.
-    fn has_runs(&self) -> Result<bool> {
-        match self {
-            Subtree::Internal(node) => Ok(!node.load()?.runs.is_empty()),
-            Subtree::Empty | Subtree::Leaf(_) => Ok(false),
-        }
-    }
-}
-
-/// Collects the runs that gathered in the root of a tree that is being loaded, oldest first. A root that could not be
-/// read for a while has another one above it.
+/// Adds the runs of a root to `runs`. A root that could not be read for a while has another one above it.
 fn gathered_runs(root: &Subtree, runs: &mut Vec<BufferRun>) -> Result<()> {
     if let Subtree::Internal(node) = root {
         let node = node.load()?;

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
 
-use super::codec::{NodeRef, RunRef, SubtreeRef};
+use super::codec::{DEPTH_MAX, NodeRef, RunRef, SubtreeRef};
 use super::summary::Summary;
 use super::{BufferRun, Child, Internal, Subtree};
 use crate::Result;
@@ -212,8 +212,12 @@ impl Evict for Node {
         let Some(content) = self.content.swap(None) else {
             return true;
         };
-        // Who reads the node now holds the content. Others wait for the lock, and find it again.
-        if Arc::strong_count(&content) > 1 || !content.disown(&stored.carried) {
+        // A thread that is using the node holds a reference to its content. Threads that come later wait for the lock
+        // and find it restored.
+        let is_unused = Arc::strong_count(&content) == 1;
+        // What those who held it did with its handles is seen from here on.
+        fence(Ordering::Acquire);
+        if !is_unused || !content.disown(&stored.carried) {
             self.content.store(Some(content));
             return false;
         }
@@ -322,6 +326,9 @@ impl<'a> KnownRuns<'a> {
                 let below = node.below.ok_or_else(|| {
                     corrupt(self.at, "a reference to a node is of an older format")
                 })?;
+                if below.summary.height > DEPTH_MAX {
+                    return Err(corrupt(self.at, "a tree is higher than possible"));
+                }
                 if below.summary.height >= height {
                     return Err(corrupt(
                         self.at,
