@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use frond_bson::{DocBuf, doc};
-use frond_store::keyspace::disk::{Disk, FsDisk};
-use frond_store::{DocumentStore, EngineOptions, NoListener, StorageOptions, StoreOptions};
+use frond_store::disk::{Disk, FsDisk};
+use frond_store::{DocumentStore, NoListener, StorageOptions, StoreOptions};
 
 use crate::client::Client;
 use crate::commands::COMMANDS;
@@ -62,7 +62,7 @@ impl TestServer {
         };
         let options = StoreOptions::with_temporary_files(directory.path().join("_tmp"));
         let store = match disk(directory.path().to_owned()) {
-            Some(disk) => DocumentStore::open_engine(EngineOptions::with_disk(disk), options),
+            Some(disk) => DocumentStore::open_on_disk(disk, options),
             None => DocumentStore::open_directory(directory.path(), &storage, options),
         };
         let store = store.unwrap();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::catalog::Catalog;
 use crate::error::Result;
+use crate::keyspace::disk::Disk;
 use crate::keyspace::{DiskSpace, Engine, EngineOptions, EngineStats, EventListener};
 use crate::merge::merge_operator;
 use crate::options::NaturalOrder;
@@ -123,6 +124,14 @@ impl DocumentStore {
             ..EngineOptions::new(path)
         };
         DocumentStore::open_engine(engine, options)
+    }
+
+    /// Opens the store on a disk of the caller, for tests of faults.
+    ///
+    /// # Errors
+    /// As [`DocumentStore::open`].
+    pub fn open_on_disk(disk: Arc<dyn Disk>, options: StoreOptions) -> Result<DocumentStore> {
+        DocumentStore::open_engine(EngineOptions::with_disk(disk), options)
     }
 
     /// The engine below.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
-use frond_store::keyspace::disk::{Disk, DiskFile, FsDisk, SharedMap};
+use frond_store::disk::{Disk, DiskFile, FsDisk, SharedMap};
 
 use crate::sessions::SessionId;
 use crate::testing::TestServer;
