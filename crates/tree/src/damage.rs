@@ -84,7 +84,7 @@ impl fmt::Display for Damage {
 
 /// Is told about events in a store. The methods are called by the thread that meets the event, so they must be quick.
 pub trait EventListener: Send + Sync {
-    /// A damaged block or key was met for the first time since the store was opened.
+    /// A damaged block or key was met for the first time since the store was opened, or its tree became known.
     fn damage_found(&self, _damage: &Damage) {}
 }
 
@@ -110,14 +110,22 @@ impl DamageRegistry {
 
     /// Records the damage that an error names, if it is one of damage.
     pub(crate) fn note(&self, tree: Option<TreeId>, error: &Error) {
-        let Some(damage) = Damage::new(tree, error) else {
+        let Some(mut damage) = Damage::new(tree, error) else {
             return;
         };
         let of_key = matches!(damage.place, DamagePlace::Key(_));
         let key = (damage.place.clone(), tree.filter(|_| of_key));
         let mut known = self.known.lock();
-        if known.len() >= LISTED_MAX || known.contains_key(&key) {
+        let is_known = match known.get(&key) {
+            // The search for lost space does not know the trees of blocks.
+            Some(before) => before.tree.is_some() || tree.is_none(),
+            None => known.len() >= LISTED_MAX,
+        };
+        if is_known {
             return;
+        }
+        if let Some(before) = known.get(&key) {
+            damage.found = before.found;
         }
         known.insert(key, damage.clone());
         drop(known);
@@ -156,6 +164,19 @@ mod tests {
             offset,
             what: "the checksum of a block does not match",
         }
+    }
+
+    /// The tree of a block stayed unknown if the sweep or an orphan met it first.
+    #[test]
+    fn the_tree_of_a_block_is_filled_in() {
+        let counter = Arc::new(Counter(Mutex::default()));
+        let registry = DamageRegistry::new(counter.clone());
+        for tree in [None, None, Some(TreeId(3)), None, Some(TreeId(3))] {
+            registry.note(tree, &corrupt(8192));
+        }
+        assert_eq!(registry.list().len(), 1);
+        assert_eq!(registry.list()[0].tree, Some(TreeId(3)));
+        assert_eq!(*counter.0.lock(), [8192, 8192]);
     }
 
     #[test]
