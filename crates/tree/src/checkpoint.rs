@@ -221,24 +221,15 @@ pub(crate) fn open(store: &Arc<RunStore>) -> Result<Opened> {
     // After a crash of the process alone, unsynced writes can be read but are not durable. The superblock
     // in use must be, because what only the other one refers to is overwritten from now on.
     store.data.sync()?;
-    let mut slots = Vec::new();
-    let mut unreadable = None;
-    for slot in 0..2 {
-        match read_superblock(&store.data, slot) {
-            Ok(superblock) => slots.extend(superblock),
-            // The other one may do. The next checkpoint writes this one, after which many disks can read it again.
-            Err(error @ Error::Unreadable { .. }) => {
-                store.damage.note(None, &error);
-                unreadable = Some(error);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    let Some(newest) = slots.into_iter().max_by_key(|slot| slot.generation) else {
-        if let Some(error) = unreadable {
-            // It may be the only one.
-            return Err(error);
-        }
+    let slots = [
+        read_superblock(&store.data, 0)?,
+        read_superblock(&store.data, 1)?,
+    ];
+    let Some(newest) = slots
+        .into_iter()
+        .flatten()
+        .max_by_key(|slot| slot.generation)
+    else {
         // Before the first checkpoint is complete there are only superblocks, unless a crash interrupted
         // that checkpoint: then everything is still in the log. It writes the second superblock.
         let mut first = AlignedBuf::with_capacity(ALIGNMENT);
@@ -455,21 +446,15 @@ pub(crate) fn check_magic(store: &RunStore) -> Result<()> {
     if store.data.len()? < 2 * ALIGNMENT as u64 {
         return Ok(());
     }
-    let mut unreadable = None;
-    for slot in 0..2 {
-        let mut buffer = AlignedBuf::with_capacity(ALIGNMENT);
-        match (store.data).read(slot * ALIGNMENT as u64, ALIGNMENT, &mut buffer) {
-            Ok(_) if buffer.starts_with(MAGIC) || buffer.iter().all(|byte| *byte == 0) => {
-                return Ok(());
-            }
-            Ok(_) => {}
-            Err(error @ Error::Unreadable { .. }) => unreadable = Some(error),
-            Err(error) => return Err(error),
-        }
+    let mut buffer = AlignedBuf::with_capacity(2 * ALIGNMENT);
+    store.data.read(0, 2 * ALIGNMENT, &mut buffer)?;
+    let ours = |slot: &[u8]| slot.starts_with(MAGIC) || slot.iter().all(|byte| *byte == 0);
+    if buffer.chunks(ALIGNMENT).take(2).any(ours) {
+        return Ok(());
     }
-    Err(unreadable.unwrap_or_else(|| Error::Corrupt {
+    Err(Error::Corrupt {
         file: DATA_FILE.to_owned(),
         offset: 0,
         what: "both superblocks are unreadable, or this is not a data file of a store",
-    }))
+    })
 }

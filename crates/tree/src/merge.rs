@@ -408,7 +408,10 @@ mod tests {
         }
 
         fn check(&self, _: TreeId, _: &[u8], delta: &[u8]) -> Result<(), Malformed> {
-            careful(&[delta]).map(|_| ())
+            match delta {
+                [] => Err(Malformed("empty")),
+                delta => careful(&[delta]).map(|_| ()),
+            }
         }
     }
 
@@ -437,7 +440,7 @@ mod tests {
             ),
             (
                 &[(Kind::Merge, b"a"), (Kind::Put, b"base?")],
-                (Kind::Put, b"base?"),
+                (Kind::Merge, b""),
             ),
             (
                 &[

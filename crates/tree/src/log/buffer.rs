@@ -29,8 +29,6 @@ const LAYOUT: u32 = 1;
 const ENTRY_BYTES: usize = 48;
 /// The sizes of a half in bytes that are possible.
 const HALF_BYTES: std::ops::RangeInclusive<usize> = 4096..=64 << 20;
-/// How much is read at once, so that a bad sector hides no more than this.
-const PIECE: usize = 64 << 10;
 /// How much is written at once when the file is made.
 const ZEROS: usize = 1 << 20;
 
@@ -231,7 +229,7 @@ fn begin_epoch(disk: &dyn Disk, half_bytes: usize) -> Result<[Buffer; 2]> {
     // so would one of a bad sector.
     let allocated = file.allocated().map_err(context())?;
     let has_holes = allocated.is_some_and(|bytes| bytes < size);
-    if !is_usable || has_holes || !is_readable(&*file, size) {
+    if !is_usable || has_holes {
         if len > 0 {
             // Without a valid header the epochs of its frames are unknown, so none of them may stay.
             disk.remove(BUFFER_FILE).map_err(context())?;
@@ -284,31 +282,13 @@ fn read_header(file: &dyn DiskFile) -> std::io::Result<Option<Header>> {
     Ok(Header::decode(&bytes))
 }
 
-/// Whether every byte of the file can be read.
-fn is_readable(file: &dyn DiskFile, size: u64) -> bool {
-    let mut bytes = vec![0; size as usize - HEADER_PAGE];
-    read_pieces(file, &mut bytes).is_none()
-}
-
-/// Reads what follows the header. What cannot be read stays zeros; returns the first error.
-fn read_pieces(file: &dyn DiskFile, bytes: &mut [u8]) -> Option<std::io::Error> {
-    let mut failure = None;
-    let mut at = HEADER_PAGE as u64;
-    for piece in bytes.chunks_mut(PIECE) {
-        if let Err(error) = file.read_at(piece, at) {
-            piece.fill(0);
-            failure.get_or_insert(error);
-        }
-        at += piece.len() as u64;
-    }
-    failure
-}
-
-/// Says what a bad sector means: the store opens nevertheless.
-fn report_unreadable(error: &std::io::Error) {
-    eprintln!(
-        "a part of {BUFFER_FILE} cannot be read: commits that were in no other file when the process ended are lost: {error}"
+/// The error of a part that cannot be read. The system may be able to read it later, so the store does not open without it.
+fn unreadable(error: std::io::Error) -> Error {
+    let context = format!(
+        "reading {BUFFER_FILE}, which may hold commits that are nowhere else (without the file the store opens, and \
+         these commits are lost)"
     );
+    Error::io(context)(error)
 }
 
 /// What a replay finds in the file.
@@ -330,11 +310,7 @@ impl Found {
             return Ok(Found::default());
         }
         let file = disk.open(BUFFER_FILE, false).map_err(context())?;
-        let header = read_header(&*file).unwrap_or_else(|error| {
-            report_unreadable(&error);
-            None
-        });
-        let Some(header) = header else {
+        let Some(header) = read_header(&*file).map_err(unreadable)? else {
             return Ok(Found::default());
         };
         let size = 2 * header.half_bytes;
@@ -342,10 +318,8 @@ impl Found {
             return Ok(Found::default());
         }
         let mut bytes = vec![0; size];
-        // Zeros are no entry and no frame, so they end what a half has.
-        if let Some(error) = read_pieces(&*file, &mut bytes) {
-            report_unreadable(&error);
-        }
+        file.read_at(&mut bytes, HEADER_PAGE as u64)
+            .map_err(unreadable)?;
         let mut frames = HashMap::new();
         for (index, half) in bytes.chunks_exact(header.half_bytes).enumerate() {
             for entry in half.rchunks_exact(ENTRY_BYTES) {

@@ -1,6 +1,7 @@
 //! Metadata that cannot be read, and may be read again later.
 
 use super::*;
+use crate::support::{EIO, Fault, Kind};
 
 /// The sweep of an open in which a lost page of trees was read again freed the trees of the page, its copies, and what
 /// had gathered for it.
@@ -74,57 +75,31 @@ fn a_page_that_is_read_again_with_a_dropped_tree_is_not_swept() {
 fn a_page_that_is_read_again_is_not_swept() {
     sweep_after_lost_page(false, false);
 }
-
-/// An unreadable sector of one superblock stopped the open.
+/// The system may be able to read a superblock later. The other one may be older, and its extents used again.
 #[test]
-fn an_unreadable_superblock_costs_at_most_what_the_log_has() {
-    for (unreadable, opens) in [(&[0][..], true), (&[4096], true), (&[0, 4096], false)] {
-        let disk = SimDisk::new(1);
+fn a_superblock_that_the_system_cannot_read_is_an_error() {
+    for slot in [0, 4096] {
+        let disk = SimDisk::new(slot);
         let store = open(&disk);
         fill(&store, TREE, 0..600);
         store.checkpoint().unwrap();
         fill(&store, TREE, 0..700);
-        store.checkpoint().unwrap();
         store.close().unwrap();
         drop(store);
-        for offset in unreadable {
-            disk.make_unreadable(*offset);
-        }
-        let store = match Store::open(options(&disk)) {
-            Ok(store) => store,
-            Err(error) => {
-                assert!(
-                    !opens && matches!(error, Error::Unreadable { .. }),
-                    "{error}"
-                );
-                continue;
-            }
-        };
-        assert!(opens);
-        let damage = store.damage();
-        assert_eq!(damage.len(), 1, "{damage:?}");
-        assert_eq!(damage[0].offset(), Some(unreadable[0]));
+        disk.add_fault(Fault {
+            kind: Kind::Read,
+            file: "data",
+            after: 0,
+            times: u64::MAX,
+            place: Some(slot..slot + 1),
+            code: EIO,
+        });
+        let opened = Store::open(options(&disk));
+        assert!(matches!(opened.err(), Some(Error::Unreadable { .. })));
+        disk.clear_faults();
+        let store = open(&disk);
         check(&store, TREE, 0..700);
-        fill(&store, TREE, 700..800);
-        store.checkpoint().unwrap();
-        store.checkpoint().unwrap();
-        check(&store, TREE, 0..800);
-        store.close().unwrap();
     }
-}
-
-/// A store in which one superblock was never written, and the other one cannot be read, is not an empty store.
-#[test]
-fn an_unreadable_first_superblock_is_an_error() {
-    let disk = SimDisk::new(1);
-    let store = open(&disk);
-    fill(&store, TREE, 0..10);
-    disk.crash_after(0);
-    drop(store);
-    let disk = disk.after_kill();
-    disk.make_unreadable(4096);
-    let error = Store::open(options(&disk)).err().unwrap();
-    assert!(matches!(error, Error::Unreadable { .. }), "{error}");
 }
 
 /// While a page could be read again, a damaged root with the messages for one of its trees stopped the open.
