@@ -140,7 +140,7 @@ while time.monotonic() < end:
         second.stop(signal.SIGKILL if len(restarts) % 2 else signal.SIGTERM)
         opened.append(round(second.start(), 3))
 status = second.client.admin.command("serverStatus")["frond"]
-listed = {block["offset"]: block["ns"] for block in status["damage"]}
+listed = {block.get("offset"): block.get("ns") for block in status["damage"]}
 reports = {name: second.db.command("validate", name)["valid"] for name in second.db.list_collection_names()}
 answers = {name: second.db[name].count_documents({}) for name in HEALTHY}
 expected = {name: first.db[name].count_documents({}) for name in HEALTHY}
