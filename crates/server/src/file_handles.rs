@@ -21,7 +21,7 @@ pub struct HandleLimit {
     before: u64,
     /// Now.
     now: u64,
-    /// What it can be raised to.
+    /// The hard limit: the highest value of the soft limit.
     hard: u64,
 }
 

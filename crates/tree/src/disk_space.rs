@@ -109,7 +109,7 @@ struct State {
     reserve: u64,
     /// The size of the file that holds a part of the reserve; 0 if there is none.
     held: u64,
-    /// A write has failed for want of room since the reserve was made.
+    /// A write has failed for lack of space since the reserve was made.
     was_full: bool,
     low_since: Option<SystemTime>,
     /// Whether it stayed low after what is in memory was flushed.
@@ -167,7 +167,7 @@ impl SpaceWatch {
         }
     }
 
-    /// Whether the disk tells its room.
+    /// Whether the disk reports its free space.
     pub(crate) fn is_known(&self) -> bool {
         self.state.lock().measured.is_some()
     }
@@ -335,8 +335,8 @@ impl SpaceWatch {
         self.measure(0, 0);
     }
 
-    /// A write failed for want of room: gives up the file of the reserve, and refuses writes until there is room
-    /// again. True if they were not refused before. Nothing changes on a disk that does not tell its room.
+    /// A write failed for lack of space: gives up the file of the reserve, and refuses writes until there is room
+    /// again. True if they were not refused before. Nothing changes on a disk that does not report its free space.
     pub(crate) fn note_full(&self) -> bool {
         let mut state = self.state.lock();
         if state.measured.is_none() {

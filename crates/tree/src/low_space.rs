@@ -62,14 +62,14 @@ impl Engine {
         }
     }
 
-    /// Notes that a write has failed for want of room, if that is what the error says.
+    /// Notes that a write has failed for lack of space, if that is what the error says.
     pub(crate) fn note_if_full(&self, error: &Error) {
         if error.is_disk_full() && self.disk_space.note_full() {
             self.flusher.wake();
         }
     }
 
-    /// Whether [`Engine::make_space`] could free anything that it could not before.
+    /// Whether [`Engine::make_space`] could free something now that it could not free the last time.
     pub(crate) fn could_make_space(&self, before: Considered) -> bool {
         let now = self.considered();
         now.sequence > before.sequence || now.unused >= before.unused + RELEASED_BYTES
@@ -189,7 +189,7 @@ impl Engine {
         Ok(unused)
     }
 
-    /// Makes released extents free by a checkpoint, and returns them to the file system. The answer are the unused bytes
+    /// Makes released extents free by a checkpoint, and returns them to the file system. Returns the number of unused bytes
     /// that are left in the file, without those that others release meanwhile.
     fn return_space(&self) -> Result<u64> {
         // What was dropped unread counts too.

@@ -30,14 +30,14 @@ pub async fn watch_disk_space(server: Arc<Server>) {
     }
 }
 
-/// What is to be told.
+/// A log line about the free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     Low,
     Enough,
 }
 
-/// What was told.
+/// The state that the last log line reported.
 #[derive(Default)]
 struct Watch {
     is_low: bool,

@@ -7,8 +7,8 @@
 //! stored entries are compared: that takes no look-ups, so it works for collections far
 //! larger than memory. Only where sums differ, entries are looked up one by one to find the differences.
 //!
-//! Where a part of the collection is damaged, nothing is compared with it. Every block is read instead, so that the
-//! report names all damaged ones.
+//! If a part of the collection is damaged, the comparison that needs it is skipped. Every block is read instead, so that
+//! the report names the damaged ones.
 
 use std::ops::Bound;
 

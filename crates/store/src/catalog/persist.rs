@@ -284,7 +284,7 @@ fn load_indexes(snapshot: &Snapshot) -> Result<HashMap<Uuid, Vec<Arc<Index>>>> {
             .ok_or_else(wrong)?;
         let tree = tree_id(&entry, "tree").ok_or_else(wrong)?;
         let multikey = match read_multikey(snapshot, &uuid, tree) {
-            // It is safe to take every field for an array; validation reports it.
+            // Plans that expect an array in every field are correct for all documents. `validate` reports the damage.
             Err(error) if error.code() == ErrorCode::DataCorruptionDetected => {
                 Some(MultikeyPaths::from_sets(vec![u32::MAX; MAX_KEY_FIELDS]))
             }

@@ -167,7 +167,7 @@ impl Target<'_> {
     /// What was committed before stays.
     pub fn change_all(&self, change: &mut impl Change) -> Result<Changed> {
         let mut changed = Changed::default();
-        // What was deleted when the disk was full, with no search that kept it there.
+        // The number of deleted documents at the last error of a full disk, when no search kept them on disk.
         let mut full_at = None;
         loop {
             let before = changed.modified;

@@ -166,7 +166,7 @@ async fn an_applied_write_whose_journal_wait_fails_has_a_write_concern_error() {
     }
 }
 
-/// What was inserted before the error is recorded. Otherwise a retry gets duplicate key errors for its own documents.
+/// The statements before the error are recorded. Without that a retry got duplicate key errors for its own documents.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_of_an_insert_that_stalled_half_way_inserts_the_rest() {
     for ordered in [true, false] {
