@@ -216,24 +216,29 @@ async fn accept_failed<T, F: Future<Output = io::Result<T>>>(
     );
     if is_out_of_handles(error) {
         spare.give_up();
-        let refused = refuse_waiting(accept).await;
-        server.metrics.connections_rejected.add(refused);
+        refuse_waiting(accept, || server.metrics.connections_rejected.add(1)).await;
         spare.take();
     }
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
-/// Accepts and closes the connections that wait, up to [`REFUSED_MAX`], and returns how many. Clients that connect again
-/// as fast as they are refused must not keep the listener from its stop signal.
-async fn refuse_waiting<T, F: Future<Output = io::Result<T>>>(accept: impl Fn() -> F) -> u64 {
-    for refused in 0..REFUSED_MAX {
+/// Accepts and closes the connections that wait, up to [`REFUSED_MAX`]. Clients that connect again as fast as they are
+/// refused must not keep the listener from its stop signal. Each one is counted before its client can see that it was
+/// closed.
+async fn refuse_waiting<T, F: Future<Output = io::Result<T>>>(
+    accept: impl Fn() -> F,
+    mut count: impl FnMut(),
+) {
+    for _ in 0..REFUSED_MAX {
         match tokio::time::timeout(Duration::from_millis(1), accept()).await {
-            Ok(Ok(connection)) => drop(connection),
+            Ok(Ok(connection)) => {
+                count();
+                drop(connection);
+            }
             // The end of the queue, or an error: another part of the server took the handle.
-            _ => return refused,
+            _ => return,
         }
     }
-    REFUSED_MAX
 }
 
 #[cfg(test)]
@@ -242,8 +247,30 @@ mod tests {
 
     #[tokio::test]
     async fn the_refusal_of_connections_ends() {
-        assert_eq!(refuse_waiting(async || Ok(())).await, REFUSED_MAX);
+        let mut refused = 0;
+        refuse_waiting(async || Ok(()), || refused += 1).await;
+        assert_eq!(refused, REFUSED_MAX);
         let failing = async || Err::<(), _>(io::ErrorKind::Other.into());
-        assert_eq!(refuse_waiting(failing).await, 0);
+        refuse_waiting(failing, || refused += 1).await;
+        assert_eq!(refused, REFUSED_MAX, "a failed one was counted");
+    }
+
+    /// The count was added after the last of them, so that a client that was refused could read the old one.
+    #[tokio::test]
+    async fn a_refused_connection_is_counted_before_it_is_closed() {
+        struct Closed<'a>(&'a std::cell::Cell<u64>, &'a std::cell::Cell<u64>);
+        impl Drop for Closed<'_> {
+            fn drop(&mut self) {
+                self.1.set(self.1.get() + 1);
+                assert_eq!(self.0.get(), self.1.get());
+            }
+        }
+        let (counted, closed) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+        refuse_waiting(
+            async || Ok(Closed(&counted, &closed)),
+            || counted.set(counted.get() + 1),
+        )
+        .await;
+        assert_eq!(closed.get(), REFUSED_MAX);
     }
 }
