@@ -8,7 +8,7 @@
 pub use frond_tree::{
     BulkLoader, Compression, Cursor, Damage, DamagePlace, Direction, DiskSpaceStats as DiskSpace,
     Duplicates, Durability, Error as EngineError, EventListener, IdentityHasher, KEY_BYTES_MAX,
-    Malformed, MergeOperator, NoListener, Options as EngineOptions, Snapshot,
+    LogCut, LogRecovery, Malformed, MergeOperator, NoListener, Options as EngineOptions, Snapshot,
     StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, WriteSet, disk,
 };
 pub use frond_tree::{

@@ -93,7 +93,7 @@ pub use bulk::{BulkLoader, Duplicates, Watcher};
 pub use commit::Durability;
 pub use compress::Compression;
 pub use cursor::Cursor;
-pub use damage::{Damage, DamagePlace, EventListener, NoListener};
+pub use damage::{Damage, DamagePlace, EventListener, LogCut, NoListener};
 pub use disk_space::DiskSpaceStats;
 pub use error::{Error, Result};
 #[doc(hidden)]
@@ -103,7 +103,9 @@ pub use inspect::{Problem, ProblemKind, Progress};
 pub use merge::{Malformed, MergeOperator, NoMerge};
 pub use merger::Direction;
 pub use node::TreeStats;
-pub use options::{KEY_BYTES_MAX, Options, TreeOptions, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX};
+pub use options::{
+    KEY_BYTES_MAX, LogRecovery, Options, TreeOptions, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX,
+};
 pub use salvage::{Lost, SalvageReport};
 pub use snapshot::{Snapshot, ValueRef};
 pub use space::SpaceStats;

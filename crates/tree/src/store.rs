@@ -29,7 +29,7 @@ use crate::run::RunStore;
 use crate::snapshot::Snapshot;
 use crate::space::SpaceStats;
 use crate::version::Version;
-use crate::{Error, Options, Result, TreeId};
+use crate::{Error, LogRecovery, Options, Result, TreeId};
 
 /// A handle to an open store; clones are cheap and share the store. Dropping the last one closes it.
 #[derive(Clone)]
@@ -153,6 +153,11 @@ impl Store {
             engine.disk_space.note_full();
         };
         let visit = |at, sequence, payload: &[u8]| engine.replay_frame(at, sequence, payload);
+        if engine.options.log_recovery == LogRecovery::PointInTime
+            && let Some(cut) = log::cut_damaged(&disk, position.log_start)?
+        {
+            engine.options.listener.log_cut(&cut);
+        }
         let end = log::replay_giving_room(&disk, position.log_start, give_room, visit)?;
         if engine.options.journal {
             let options = &engine.options;
