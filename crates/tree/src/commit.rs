@@ -100,7 +100,10 @@ impl Engine {
         step("a commit has reserved its room");
         if let Some(snapshot) = set.snapshot() {
             let since = snapshot.sequence;
-            let changed = |guard: &&Guard| state.recent.conflicts(guard.hash, since);
+            let changed = |guard: &&Guard| {
+                let recent = &mut state.recent;
+                recent.conflicts(guard.tree, guard.hash, since)
+            };
             let changed = set.guards().iter().find(changed);
             if let Some(guard) = changed {
                 let key = set.guarded_key(guard).to_vec();
@@ -129,12 +132,17 @@ impl Engine {
         step("a commit is in the log");
         state.next_sequence = last + 1;
         for guarded in set.guards() {
-            state.recent.record(guarded.hash, last);
+            state.recent.record(guarded.tree, guarded.hash, last);
         }
         version.active.note_last_sequence(last);
         if set.changes_trees() {
             version.active.note_tree_changes();
             self.change_trees(&version, set.payload(), last);
+            for op in operation::decode(set.payload()) {
+                if let Op::DropTree(tree) = op {
+                    state.recent.forget_tree(tree);
+                }
+            }
         }
         let delay = match version.sealed.len() {
             0 => Duration::ZERO,

@@ -34,10 +34,10 @@ pub(crate) struct CommitState {
 }
 
 impl CommitState {
-    pub(crate) fn new(next_sequence: u64) -> CommitState {
+    pub(crate) fn new(next_sequence: u64, recent: RecentCommits) -> CommitState {
         CommitState {
             next_sequence,
-            recent: RecentCommits::default(),
+            recent,
             throttle: WriteThrottle::new(),
         }
     }

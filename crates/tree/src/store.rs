@@ -13,6 +13,7 @@ use crate::budget::Budget;
 use crate::cache::PageCache;
 use crate::checkpoint;
 use crate::commit::Durability;
+use crate::conflicts::{RecentCommits, WindowLimits};
 use crate::damage::{Damage, DamageRegistry};
 use crate::data_file::{DATA_FILE, DataFile};
 use crate::disk_space::{DiskSpaceStats, SpaceWatch};
@@ -129,13 +130,14 @@ impl Store {
         };
         let disk_space = SpaceWatch::new(&disk, options.disk_reserve_bytes, size);
         disk_space.begin();
+        let recent = RecentCommits::new(WindowLimits::of_budget(options.cache_bytes), &runs.budget);
         let engine = Arc::new(Engine {
             runs,
             disk_space,
             version: ArcSwap::from_pointee(version),
             spare_blocks,
             spare_sets: Mutex::default(),
-            commit_lock: Mutex::new(CommitState::new(position.sequence + 1)),
+            commit_lock: Mutex::new(CommitState::new(position.sequence + 1, recent)),
             flushed: Condvar::new(),
             publisher: Publisher::new(position.sequence),
             log: OnceLock::new(),
