@@ -180,6 +180,9 @@ impl Engine {
                     trees.insert(id, tree);
                 }
                 Op::DropTree(id) => {
+                    if let Some(tree) = trees.get(id) {
+                        tree.root.clone().abandon(&self.runs);
+                    }
                     trees.remove(id);
                 }
                 Op::Entry { .. } | Op::DeleteRange { .. } => {}
