@@ -26,6 +26,8 @@ pub enum Durability {
 const SEALED_MAX: usize = 2;
 /// How long a commit that frees space waits for a flush that failed and is retried.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Room for some commits of the catalog.
+const SMALL_BYTES: usize = 64 << 10;
 /// The buffers of this many write sets are kept for reuse.
 const SPARE_SETS_MAX: usize = 2;
 
@@ -212,6 +214,13 @@ impl Engine {
             memtable.insert_folded(&folded, bytes);
             guard.finish();
         }
+    }
+
+    /// Waits until there is room for small commits.
+    pub(crate) fn await_room(&self) -> Result<()> {
+        let _state = self.make_room(SMALL_BYTES, false)?;
+        self.version.load().active.cancel(SMALL_BYTES);
+        Ok(())
     }
 
     /// Takes the commit lock with `bytes` reserved in the active memtable. Seals a full memtable, and

@@ -219,6 +219,15 @@ impl Store {
         Ok(())
     }
 
+    /// Waits until there is room in memory for small commits, for callers that commit under a lock of their own: they had
+    /// better wait before they take it. Others may use up the room meanwhile.
+    ///
+    /// # Errors
+    /// As [`Store::commit`], if no room can be made for now.
+    pub fn await_room(&self) -> Result<()> {
+        self.engine().await_room()
+    }
+
     /// Returns when everything that was committed before the call is durable. Without a journal
     /// this is a checkpoint.
     ///
