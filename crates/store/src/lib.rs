@@ -18,6 +18,7 @@ mod merge;
 mod namespace;
 pub mod options;
 pub mod plan;
+mod points;
 mod queries;
 mod record;
 pub mod reference;
@@ -50,6 +51,8 @@ pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};
 pub use options::NaturalOrder;
 pub use plan::Hint;
+#[doc(hidden)]
+pub use points::at_points;
 pub use queries::{QueryLimit, QuerySettings};
 pub use record::LargeDocuments;
 pub use store::{DocumentStore, StorageOptions, StoreOptions};

@@ -34,10 +34,10 @@ pub(crate) struct CommitState {
 }
 
 impl CommitState {
-    pub(crate) fn new(next_sequence: u64) -> CommitState {
+    pub(crate) fn new(next_sequence: u64, recent: RecentCommits) -> CommitState {
         CommitState {
             next_sequence,
-            recent: RecentCommits::default(),
+            recent,
             throttle: WriteThrottle::new(),
         }
     }
@@ -184,6 +184,9 @@ impl Engine {
                     trees.insert(id, tree);
                 }
                 Op::DropTree(id) => {
+                    if let Some(tree) = trees.get(id) {
+                        tree.root.clone().abandon(&self.runs);
+                    }
                     trees.remove(id);
                 }
                 Op::Entry { .. } | Op::DeleteRange { .. } => {}

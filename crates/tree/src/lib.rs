@@ -49,6 +49,7 @@ mod filter;
 mod flusher;
 mod free_map;
 mod free_ranges;
+mod hold;
 mod identity_hasher;
 mod idle_compaction;
 mod inspect;
@@ -98,6 +99,7 @@ pub use disk_space::DiskSpaceStats;
 pub use error::{Error, Result};
 #[doc(hidden)]
 pub use fail_stop::simulate_fail_stops;
+pub use hold::ConflictHold;
 pub use identity_hasher::IdentityHasher;
 pub use inspect::{Problem, ProblemKind, Progress};
 pub use merge::{Malformed, MergeOperator, NoMerge};

@@ -13,6 +13,7 @@ use crate::budget::Budget;
 use crate::cache::PageCache;
 use crate::checkpoint;
 use crate::commit::Durability;
+use crate::conflicts::{RecentCommits, WindowLimits};
 use crate::damage::{Damage, DamageRegistry};
 use crate::data_file::{DATA_FILE, DataFile};
 use crate::disk_space::{DiskSpaceStats, SpaceWatch};
@@ -129,13 +130,14 @@ impl Store {
         };
         let disk_space = SpaceWatch::new(&disk, options.disk_reserve_bytes, size);
         disk_space.begin();
+        let recent = RecentCommits::new(WindowLimits::of_budget(options.cache_bytes), &runs.budget);
         let engine = Arc::new(Engine {
             runs,
             disk_space,
             version: ArcSwap::from_pointee(version),
             spare_blocks,
             spare_sets: Mutex::default(),
-            commit_lock: Mutex::new(CommitState::new(position.sequence + 1)),
+            commit_lock: Mutex::new(CommitState::new(position.sequence + 1, recent)),
             flushed: Condvar::new(),
             publisher: Publisher::new(position.sequence),
             log: OnceLock::new(),
@@ -220,6 +222,15 @@ impl Store {
             .commits
             .fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Waits until there is room in memory for small commits, for callers that commit under a lock of their own: they had
+    /// better wait before they take it. Others may use up the room meanwhile.
+    ///
+    /// # Errors
+    /// As [`Store::commit`], if no room can be made for now.
+    pub fn await_room(&self) -> Result<()> {
+        self.engine().await_room()
     }
 
     /// Returns when everything that was committed before the call is durable. Without a journal
