@@ -71,6 +71,7 @@ mod page;
 mod publisher;
 mod range;
 mod recovery;
+mod retained;
 mod run;
 mod run_index;
 mod salvage;
