@@ -28,7 +28,7 @@ use crate::exec::operator::{Flow, Node};
 use crate::exec::reader::Loading;
 use crate::exec::tail::Tail;
 use crate::exec::trial::{Trial, TrialRun};
-use crate::keyspace::Snapshot;
+use crate::keyspace::{Engine, Snapshot};
 use crate::namespace::Namespace;
 use crate::plan::choose::{Candidate, Query, choose};
 use crate::plan::{Hint, KeyLimits, Plan};
@@ -214,6 +214,7 @@ impl Question {
         };
         let plan = choose(&collection, query, |several| trial.best(several))?;
         Ok(Some(Planned {
+            engine: catalog.engine().clone(),
             collection,
             snapshot,
             plan,
@@ -226,6 +227,7 @@ impl Question {
 /// A query with its plan, its collection and its snapshot.
 #[derive(Clone)]
 pub(crate) struct Planned {
+    pub engine: Engine,
     pub collection: Arc<Collection>,
     pub snapshot: Snapshot,
     pub question: Question,
@@ -239,6 +241,7 @@ impl Planned {
     fn run(&self, root: Node, wanted: &Wanted, context: &OpContext) -> Executor {
         let (collection, snapshot) = (self.collection.clone(), self.snapshot.clone());
         Executor::new(root, collection, snapshot, context.clone(), wanted.keys)
+            .with_engine(self.engine.clone())
     }
 
     /// The same query by another plan.

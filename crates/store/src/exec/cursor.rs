@@ -36,6 +36,16 @@ pub trait DocStream: Send {
 
     /// Sets the limits for what follows.
     fn set_context(&mut self, context: OpContext);
+
+    /// As [`QueryCursor::retained_bytes`].
+    fn retained_bytes(&self) -> u64 {
+        0
+    }
+
+    /// As [`QueryCursor::release_memory`].
+    fn release_memory(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The result of a query: pulls documents when it is asked for them. It owns its snapshot, so that
@@ -130,6 +140,33 @@ impl QueryCursor {
             Rows::Stream(stream) => stream.set_context(context),
             Rows::Tail(tail, _) => tail.set_context(context),
             Rows::Done(_) => {}
+        }
+    }
+
+    /// Bytes that it keeps in memory while it is idle, and that [`QueryCursor::release_memory`] releases: memtables that
+    /// are flushed.
+    pub fn retained_bytes(&self) -> u64 {
+        match &self.rows {
+            Rows::Plan(executor) => executor.retained_bytes(),
+            Rows::Stream(stream) => stream.retained_bytes(),
+            Rows::Tail(tail, _) => tail.retained_bytes(),
+            Rows::Done(_) => 0,
+        }
+    }
+
+    /// Moves what it keeps in memory to disk, for a cursor that is idle while memory is scarce. What it returns is the same.
+    ///
+    /// # Errors
+    /// Errors of the engine. If there is no room on the disk the cursor keeps what it has, and can go on.
+    pub fn release_memory(&mut self) -> Result<()> {
+        match &mut self.rows {
+            Rows::Plan(executor) => executor.release_memory(),
+            Rows::Stream(stream) => stream.release_memory(),
+            Rows::Tail(tail, _) => {
+                tail.release_memory();
+                Ok(())
+            }
+            Rows::Done(_) => Ok(()),
         }
     }
 

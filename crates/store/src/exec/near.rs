@@ -19,6 +19,7 @@ use super::reader::Reader;
 use super::seen::Seen;
 use crate::error::{Result, command};
 use crate::index::covered;
+use crate::keyspace::{Snapshot, TreeId};
 use crate::plan::near::NearAccess;
 
 /// Maximum documents of a ring that are held, unless all have the same distance.
@@ -331,6 +332,17 @@ impl Operator for NearScan {
         stats.docs_examined = self.fetched.docs_examined;
         stats.large_examined = self.fetched.large_examined;
         Ok(pulled)
+    }
+
+    fn add_trees(&self, trees: &mut Vec<TreeId>) {
+        trees.push(self.access.scan.index.tree);
+    }
+
+    fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
+        match &mut self.scan {
+            Some(scan) => scan.continue_on(snapshot),
+            None => Ok(()),
+        }
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
