@@ -14,6 +14,7 @@ pub mod index;
 mod index_build;
 mod intervals;
 pub mod keyspace;
+mod memory;
 mod merge;
 mod namespace;
 pub mod options;

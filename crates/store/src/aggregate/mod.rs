@@ -26,6 +26,7 @@ use crate::exec::build::Output;
 use crate::exec::cursor::{DocStream, QueryCursor};
 use crate::find::Question;
 use crate::keyspace::Durability;
+use crate::memory::OperationMemory;
 use crate::namespace::Namespace;
 use crate::plan::{Hint, KeyLimits};
 use crate::store::DocumentStore;
@@ -146,6 +147,7 @@ impl DocSource<Error> for QuerySource {
 struct PipelineStream {
     source: Source<Error>,
     limits: Limits,
+    resources: Resources,
 }
 
 impl DocStream for PipelineStream {
@@ -156,6 +158,10 @@ impl DocStream for PipelineStream {
 
     fn set_context(&mut self, context: OpContext) {
         *self.limits.context.lock() = context;
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.resources.memory.held()
     }
 
     fn retained_bytes(&self) -> u64 {
@@ -170,7 +176,8 @@ impl DocStream for PipelineStream {
         let cursors = self.limits.cursors();
         cursors
             .iter()
-            .try_for_each(|cursor| cursor.lock().release_memory())
+            .try_for_each(|cursor| cursor.lock().release_memory())?;
+        Ok(self.resources.spilled.spill_results()?)
     }
 }
 
@@ -189,6 +196,7 @@ struct Runner<'a> {
 #[derive(Clone)]
 struct Resources {
     limits: StageLimits,
+    memory: OperationMemory,
     space: Option<Arc<dyn SpillSpace>>,
     spilled: Arc<Spilled>,
 }
@@ -208,6 +216,7 @@ impl<'a> Runner<'a> {
             bypass_validation: request.bypass_validation,
             resources: Resources {
                 limits: store.queries().stage_limits(),
+                memory: OperationMemory::new(store.memory()),
                 space: store.queries().space(request.allow_disk_use),
                 spilled: Arc::default(),
             },
@@ -257,6 +266,7 @@ impl<'a> Runner<'a> {
             now_ms: now_ms(),
             seed: rand::random(),
             limits: self.resources.limits,
+            memory: Some(self.resources.memory.shared()),
             space: self.resources.space.clone(),
             spilled: self.resources.spilled.clone(),
             host: Arc::new(StoreHost {
@@ -289,6 +299,7 @@ impl<'a> Runner<'a> {
             budget: Budget {
                 stage: "$sort",
                 bytes_max: self.resources.limits.sort,
+                memory: Some(self.resources.memory.shared()),
                 space: self.resources.space.clone(),
                 spilled: self.resources.spilled.clone(),
             },
@@ -299,7 +310,8 @@ impl<'a> Runner<'a> {
         let limits = self.limits.get();
         match question.plan(self.store.catalog(), ns, &limits)? {
             None => Ok(QueryCursor::empty(ns.clone())),
-            Some(planned) => {
+            Some(mut planned) => {
+                planned.memory = self.resources.memory.clone();
                 let output = Output {
                     sort: planned.sort(),
                     skip: front.skip,
@@ -452,11 +464,12 @@ impl DocumentStore {
             Opened::Cursor(cursor) => Ok(*cursor),
             Opened::Source(source) => {
                 let ns = shown.cloned().unwrap_or_else(|| Namespace::of_database(db));
-                let limits = runner.limits.clone();
-                Ok(QueryCursor::of_stream(
-                    ns,
-                    Box::new(PipelineStream { source, limits }),
-                ))
+                let stream = PipelineStream {
+                    source,
+                    limits: runner.limits.clone(),
+                    resources: runner.resources,
+                };
+                Ok(QueryCursor::of_stream(ns, Box::new(stream)))
             }
         }
     }

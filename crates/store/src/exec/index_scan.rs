@@ -122,7 +122,7 @@ impl Operator for IndexScan {
         let pulled = scan.for_each(cx, stats, |key, value, fields_end, stats| {
             let parts = parts_of(index, key, value, fields_end)?;
             if let Some(seen) = seen
-                && !seen.is_new(parts.id, stats)?
+                && !seen.is_new(cx, parts.id, stats)?
             {
                 return Ok(Flow::Continue.into());
             }

@@ -17,7 +17,7 @@ use super::describe::Describer;
 use crate::catalog::Collection;
 use crate::context::OpContext;
 use crate::error::Result;
-use crate::keyspace::{Engine, Snapshot, TreeId};
+use crate::keyspace::{Engine, MemoryBudget, Snapshot, TreeId};
 use crate::record;
 
 /// Steps between two checks of the limits, and of the memory that the snapshot keeps.
@@ -174,6 +174,7 @@ pub struct ExecContext {
     ///
     /// [`Executor::release_memory`]: super::executor::Executor::release_memory
     engine: Option<Engine>,
+    memory: Option<MemoryBudget>,
     /// Whether scans are to stop before their next key, and whether one has.
     stops: Cell<bool>,
     stopped: Cell<bool>,
@@ -192,6 +193,7 @@ impl ExecContext {
             limits,
             steps: Cell::new(0),
             engine: None,
+            memory: None,
             stops: Cell::new(false),
             stopped: Cell::new(false),
             work_left: Cell::new(u64::MAX),
@@ -235,7 +237,16 @@ impl ExecContext {
 
     /// From here on scans stop when the snapshot keeps memtables in memory that take too much of it.
     pub fn set_engine(&mut self, engine: Option<Engine>) {
+        if let Some(engine) = &engine {
+            self.memory = Some(engine.memory().clone());
+        }
         self.engine = engine;
+    }
+
+    /// The memory budget of the process; `None` for a trial run, whose work is limited.
+    #[inline]
+    pub fn memory(&self) -> Option<&MemoryBudget> {
+        self.memory.as_ref()
     }
 
     /// The engine, unless scans need not stop.
