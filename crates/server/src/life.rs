@@ -15,7 +15,7 @@ use crate::exec::panic_text;
 use crate::file_handles::HandleLimit;
 use crate::lock_file::LockFile;
 use crate::log::{Component, Log};
-use crate::memory::{default_cache_bytes, usable_bytes};
+use crate::memory::{client_bytes, default_cache_bytes, usable_bytes};
 use crate::metrics::Metrics;
 use crate::net::listen::{AddressError, UnixSocketFile, accept_all, bind_all};
 use crate::settings::{Settings, resolve};
@@ -232,8 +232,10 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
 fn open_store(settings: &Settings, log: &Arc<Log>) -> Result<DocumentStore, FatalError> {
     let began = Instant::now();
     let cache = settings.cache_bytes.unwrap_or_else(default_cache_bytes);
+    let for_clients = client_bytes(usable_bytes(), cache);
     let storage = StorageOptions {
         cache_bytes: usize::try_from(cache).unwrap_or(usize::MAX),
+        client_bytes: Some(usize::try_from(for_clients).unwrap_or(usize::MAX)),
         journal: settings.journal,
         journal_commit_interval: settings.journal_commit_interval,
         listener: Arc::new(EngineEvents(log.clone())),
@@ -255,6 +257,7 @@ fn open_store(settings: &Settings, log: &Arc<Log>) -> Result<DocumentStore, Fata
         &doc! {
             "durationMillis": began.elapsed().as_millis() as i64,
             "cacheSizeBytes": i64::try_from(cache).unwrap_or(i64::MAX),
+            "clientMemoryBytes": i64::try_from(for_clients).unwrap_or(i64::MAX),
             "journal": settings.journal,
         },
     );

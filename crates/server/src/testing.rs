@@ -57,6 +57,7 @@ impl TestServer {
         change(&mut settings);
         let storage = StorageOptions {
             cache_bytes: 32 << 20,
+            client_bytes: None,
             journal: settings.journal,
             journal_commit_interval: settings.journal_commit_interval,
             listener: Arc::new(NoListener),

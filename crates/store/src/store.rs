@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::keyspace::disk::Disk;
-use crate::keyspace::{DiskSpace, Engine, EngineOptions, EngineStats, EventListener};
+use crate::keyspace::{DiskSpace, Engine, EngineOptions, EngineStats, EventListener, MemoryBudget};
 use crate::merge::merge_operator;
 use crate::options::NaturalOrder;
 use crate::queries::QuerySettings;
@@ -59,6 +59,8 @@ impl StoreOptions {
 pub struct StorageOptions {
     /// The memory budget of the engine, in bytes.
     pub cache_bytes: usize,
+    /// The memory in bytes, beyond that of the engine, for what clients make grow; `None` takes as much as the engine has.
+    pub client_bytes: Option<usize>,
     /// Whether a log is kept. Without one a crash loses what came after the last checkpoint.
     pub journal: bool,
     /// The longest time between the acknowledgement of a write and the sync of its log record.
@@ -117,6 +119,7 @@ impl DocumentStore {
     ) -> Result<DocumentStore> {
         let engine = EngineOptions {
             cache_bytes: storage.cache_bytes,
+            client_bytes: storage.client_bytes,
             journal: storage.journal,
             journal_commit_interval: storage.journal_commit_interval,
             listener: storage.listener.clone(),
@@ -137,6 +140,11 @@ impl DocumentStore {
     /// The engine below.
     pub fn engine(&self) -> &Engine {
         self.catalog.engine()
+    }
+
+    /// The memory budget of the process. What is held for clients is reserved in it.
+    pub fn memory(&self) -> &MemoryBudget {
+        self.engine().memory()
     }
 
     /// The engine's counters.

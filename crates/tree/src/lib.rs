@@ -89,6 +89,7 @@ mod write_set;
 mod write_throttle;
 
 pub use backup::BackupReport;
+pub use budget::{MemoryBudget, MemoryUse, Reservation};
 pub use bulk::{BulkLoader, Duplicates, Watcher};
 pub use commit::Durability;
 pub use compress::Compression;

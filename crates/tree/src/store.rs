@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::WriteSet;
 use crate::background;
-use crate::budget::Budget;
+use crate::budget::{MemoryBudget, MemoryUse};
 use crate::cache::PageCache;
 use crate::checkpoint;
 use crate::commit::Durability;
@@ -105,7 +105,11 @@ impl Store {
         let file = disk
             .open(DATA_FILE, true)
             .map_err(Error::io(format!("opening {DATA_FILE}")))?;
-        let budget = Budget::new(options.counted_bytes(), options.writers_bytes());
+        let budget = MemoryBudget::new(
+            options.counted_bytes(),
+            options.writers_bytes(),
+            options.client_bytes.unwrap_or(options.cache_bytes),
+        );
         let runs = Arc::new(RunStore {
             data: DataFile::new(file),
             cache: PageCache::new(&budget),
@@ -121,7 +125,8 @@ impl Store {
         let position = opened.position;
         let size = options.memtable_size();
         let budget = runs.budget.clone();
-        let spare_blocks = SpareBlocks::new(move |bytes| budget.reserve(bytes));
+        let spare_blocks =
+            SpareBlocks::new(move |bytes| budget.reserve(MemoryUse::Memtables, bytes));
         let version = Version {
             active: Arc::new(Memtable::new(size, position.log_start, &spare_blocks)),
             sealed: Vec::new(),
@@ -298,6 +303,11 @@ impl Store {
     /// keep what they delete.
     pub fn is_disk_low(&self) -> bool {
         self.engine().disk_space.is_low()
+    }
+
+    /// The memory budget of the process. Callers reserve in it what they hold for clients.
+    pub fn memory(&self) -> &MemoryBudget {
+        &self.engine().runs.budget
     }
 
     /// Statistics of the store.
