@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::background;
 use crate::commands::COMMANDS;
-use crate::exec::{panic_text, worker_threads};
+use crate::exec::panic_text;
 use crate::file_handles::HandleLimit;
 use crate::lock_file::LockFile;
 use crate::log::{Component, Log};
@@ -78,11 +78,11 @@ pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
     };
     log_panics(&log);
     let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(worker_threads())
+        // For timers, listeners and jobs of the server; commands run in a pool of their own.
+        .worker_threads(2)
         .enable_all()
-        .thread_name("frond-worker")
-        // Threads that run commands with blocking work.
-        .max_blocking_threads(1024)
+        .thread_name("frond-front")
+        .max_blocking_threads(16)
         .build()
     {
         Ok(runtime) => runtime,

@@ -165,6 +165,14 @@ impl DocumentStore {
         Ok(self.engine().flush_log()?)
     }
 
+    /// As [`DocumentStore::flush_log`], without a thread that waits.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub async fn log_flushed(&self) -> Result<()> {
+        Ok(self.engine().log_flushed().await?)
+    }
+
     /// Writes all memtables to the data file, then a checkpoint.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::Poll;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
@@ -232,6 +233,19 @@ impl Store {
             Some(log) => log.wait_durable(log.end()),
             None => self.checkpoint(),
         }
+    }
+
+    /// As [`Store::flush_log`], without a thread that waits.
+    ///
+    /// # Errors
+    /// As [`Store::flush_log`].
+    pub async fn log_flushed(&self) -> Result<()> {
+        let end = self.engine().log.get().map(Log::end);
+        std::future::poll_fn(|context| match self.engine().log.get().zip(end) {
+            Some((log, end)) => log.poll_durable(end, context.waker()),
+            None => Poll::Ready(self.checkpoint()),
+        })
+        .await
     }
 
     /// Flushes everything that is committed to the trees and makes them durable.
