@@ -11,11 +11,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::background;
 use crate::commands::COMMANDS;
-use crate::exec::{panic_text, worker_threads};
+use crate::exec::panic_text;
 use crate::file_handles::HandleLimit;
 use crate::lock_file::LockFile;
 use crate::log::{Component, Log};
-use crate::memory::{default_cache_bytes, usable_bytes};
+use crate::memory::{client_bytes, default_cache_bytes, usable_bytes};
 use crate::metrics::Metrics;
 use crate::net::listen::{AddressError, UnixSocketFile, accept_all, bind_all};
 use crate::settings::{Settings, resolve};
@@ -78,11 +78,11 @@ pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
     };
     log_panics(&log);
     let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(worker_threads())
+        // For timers, listeners and jobs of the server; commands run in a pool of their own.
+        .worker_threads(2)
         .enable_all()
-        .thread_name("frond-worker")
-        // Threads that run commands with blocking work.
-        .max_blocking_threads(1024)
+        .thread_name("frond-front")
+        .max_blocking_threads(16)
         .build()
     {
         Ok(runtime) => runtime,
@@ -232,8 +232,10 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
 fn open_store(settings: &Settings, log: &Arc<Log>) -> Result<DocumentStore, FatalError> {
     let began = Instant::now();
     let cache = settings.cache_bytes.unwrap_or_else(default_cache_bytes);
+    let for_clients = client_bytes(usable_bytes(), cache);
     let storage = StorageOptions {
         cache_bytes: usize::try_from(cache).unwrap_or(usize::MAX),
+        client_bytes: Some(usize::try_from(for_clients).unwrap_or(usize::MAX)),
         journal: settings.journal,
         journal_commit_interval: settings.journal_commit_interval,
         listener: Arc::new(EngineEvents(log.clone())),
@@ -260,6 +262,7 @@ fn open_store(settings: &Settings, log: &Arc<Log>) -> Result<DocumentStore, Fata
         &doc! {
             "durationMillis": began.elapsed().as_millis() as i64,
             "cacheSizeBytes": i64::try_from(cache).unwrap_or(i64::MAX),
+            "clientMemoryBytes": i64::try_from(for_clients).unwrap_or(i64::MAX),
             "journal": settings.journal,
         },
     );

@@ -72,6 +72,7 @@ mod page;
 mod publisher;
 mod range;
 mod recovery;
+mod retained;
 mod run;
 mod run_index;
 mod salvage;
@@ -90,6 +91,7 @@ mod write_set;
 mod write_throttle;
 
 pub use backup::BackupReport;
+pub use budget::{MemoryBudget, MemoryUse, Reservation};
 pub use bulk::{BulkLoader, Duplicates, Watcher};
 pub use commit::Durability;
 pub use compress::Compression;

@@ -72,6 +72,9 @@ pub struct Options {
     pub disk: Arc<dyn Disk>,
     /// The memory budget in bytes: memtables, pages, filters and nodes under construction.
     pub cache_bytes: usize,
+    /// The memory in bytes, beyond `cache_bytes`, that callers may reserve for what clients make grow
+    /// ([`crate::Store::memory`]); `None` takes as much as `cache_bytes`.
+    pub client_bytes: Option<usize>,
     /// Size of a memtable in bytes; `None` takes a tenth of the budget, at most 64 MiB.
     pub memtable_bytes: Option<usize>,
     /// Keep a write-ahead log. Without it a crash loses all commits after the last checkpoint.
@@ -112,6 +115,7 @@ impl Options {
         Options {
             disk,
             cache_bytes: 256 * MIB,
+            client_bytes: None,
             memtable_bytes: None,
             journal: true,
             journal_commit_interval: Duration::from_millis(100),
