@@ -272,3 +272,53 @@ fn a_disk_that_another_program_filled_passes() {
     assert_eq!(client.count("c"), i64::from(stored - 100));
     server.stop();
 }
+
+/// Deleting small documents writes more to the log and to the leaves than it frees at once. Compaction filled the disk
+/// up to the last block, and then no checkpoint could free what it had replaced: the deletion failed, and the disk stayed
+/// full.
+#[test]
+fn small_documents_are_deleted_on_a_full_disk() {
+    let Some(disk) = SmallDisk::mount(48) else {
+        return;
+    };
+    let server = disk.serve();
+    let mut client = server.connect();
+    let mut create = doc! {"createIndexes": "c"};
+    create.push_array("indexes", |indexes| {
+        for field in ["a", "b", "c"] {
+            indexes.push(&doc! {"key": doc! {field: 1}, "name": field});
+        }
+    });
+    client.run("test", &create);
+    let mix = |number: i64| (number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let (mut stored, mut refused) = (0i64, 0);
+    while refused < 5 {
+        let documents: Vec<DocBuf> = (stored..stored + 1000)
+            .map(|id| {
+                let random = mix(id);
+                let (b, c) = (mix((random >> 1) as i64), mix((random >> 2) as i64 | 1));
+                doc! {"_id": id, "a": (random >> 8) as i64, "b": (b >> 7) as i64, "c": (c >> 9) as i64}
+            })
+            .collect();
+        let insert = doc! {"insert": "c"};
+        let message = client.build(Flags::NONE, "test", &insert, &[("documents", &documents)]);
+        client.send(&message);
+        let reply = client.receive_msg().2;
+        stored += i64::from(reply.get_i32("n").unwrap());
+        if reply.get("writeErrors").is_some() {
+            refused += 1;
+            std::thread::sleep(Duration::from_millis(300));
+        } else {
+            refused = 0;
+        }
+    }
+    assert!(stored > 100_000, "{stored}");
+    assert_eq!(client.count("c"), stored);
+    let delete = doc! {"delete": "c", "deletes": [{"q": {"_id": {"$gte": 10}}, "limit": 0}]};
+    let reply = client.reply("test", &delete);
+    assert_eq!(reply.get("writeErrors"), None, "{reply:?}");
+    assert_eq!(i64::from(reply.get_i32("n").unwrap()), stored - 10);
+    wait_for_room(&mut client, 1);
+    assert_eq!(client.count("c"), 10);
+    server.stop();
+}

@@ -4,8 +4,9 @@
 //! before the file system is full, while there is still room to flush what is in memory and to log deletes. Deletes and
 //! drops go on: they may use the reserve.
 //!
-//! A part of the reserve is held by a file, which other programs cannot use up. It is deleted when the file system is
-//! full all the same, and made again when there is room.
+//! A part of the reserve is held by a file, which other programs cannot use up. It shrinks when the file system is
+//! full all the same, and is made again when there is room. What is left of it is for a checkpoint alone: what was
+//! superseded can be freed only after a checkpoint, so a disk without room for one would stay full for ever.
 
 use std::io;
 use std::sync::Arc;
@@ -22,6 +23,9 @@ use crate::disk::{Disk, DiskFile, DiskSpace};
 const RESERVE_FILE: &str = "reserve.frond";
 /// The most bytes of that file. They suffice to log drops and deletes and to write checkpoints, which free more.
 const RESERVE_FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// This share of that file is for a checkpoint.
+const CHECKPOINT_SHARE: u64 = 4;
 
 const MIB: u64 = 1 << 20;
 /// The default reserve: this share of the file system, within these bounds, but not more than an eighth of it.
@@ -132,6 +136,11 @@ impl State {
     fn room(&self) -> u64 {
         let available = self.measured.map_or(0, |space| space.available);
         available + self.held + self.inside
+    }
+
+    /// The size of the file that holds a part of the reserve.
+    fn file_bytes(&self) -> u64 {
+        (self.reserve / 4).min(RESERVE_FILE_BYTES_MAX)
     }
 
     fn set_low(&mut self) {
@@ -261,12 +270,33 @@ impl SpaceWatch {
         state.room() > state.reserve / 4 * 3
     }
 
-    /// Deletes the file of the reserve, because compaction needs its room. It is made again before writes are accepted.
+    /// Shrinks the file of the reserve, because compaction needs its room. It is made again before writes are accepted.
     pub(crate) fn use_reserve(&self) {
         let mut state = self.state.lock();
         if state.low_since.is_some() {
             state.was_full = true;
             self.give_up(&mut state);
+            self.set_limits(&state);
+        }
+    }
+
+    /// Gives up what is left of the file of the reserve, for a checkpoint that has no room. False if nothing is left.
+    pub(crate) fn use_checkpoint_reserve(&self) -> bool {
+        let mut state = self.state.lock();
+        state.was_full = true;
+        state.set_low();
+        let is_held = state.held > 0;
+        self.shrink(&mut state, 0);
+        self.set_limits(&state);
+        is_held
+    }
+
+    /// Takes room for the next checkpoint again, after one has freed some.
+    pub(crate) fn keep_checkpoint_reserve(&self) {
+        let mut state = self.state.lock();
+        let part = state.file_bytes() / CHECKPOINT_SHARE;
+        if state.measured.is_some() && state.held < part {
+            self.hold(&mut state, part);
             self.set_limits(&state);
         }
     }
@@ -375,7 +405,7 @@ impl SpaceWatch {
         let for_log = state.room() - state.inside;
         if state.room() < needed || for_log < state.reserve / 4 {
             state.set_low();
-        } else if state.room() >= enough && (self.hold(&mut state) || !state.was_full) {
+        } else if state.room() >= enough && (self.hold_all(&mut state) || !state.was_full) {
             state.was_full = false;
             state.low_since = None;
             self.settled.notify_all();
@@ -410,15 +440,18 @@ impl SpaceWatch {
         }
     }
 
-    /// Makes the file of the reserve, if it is missing. False if there is no room for it.
-    fn hold(&self, state: &mut State) -> bool {
-        let wanted = (state.reserve / 4).min(RESERVE_FILE_BYTES_MAX);
-        if wanted == 0 || state.held > 0 {
+    /// Makes the file of the reserve, if it is missing or was shrunk. False if there is no room for it.
+    fn hold_all(&self, state: &mut State) -> bool {
+        self.hold(state, state.file_bytes())
+    }
+
+    /// Makes the file of the reserve as large as `wanted`. False if there is no room for it.
+    fn hold(&self, state: &mut State, wanted: u64) -> bool {
+        if state.held >= wanted {
             return true;
         }
         let made = || -> io::Result<()> {
             let file = self.disk.open(RESERVE_FILE, false)?;
-            file.set_len(0)?;
             match file.allocate(wanted) {
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                     write_zeros(&*file, wanted)
@@ -427,24 +460,39 @@ impl SpaceWatch {
             }
         };
         if made().is_err() {
-            let _ = self.disk.remove(RESERVE_FILE);
+            // Without what was allocated beyond.
+            let undone = match state.held {
+                0 => self.disk.remove(RESERVE_FILE),
+                held => (self.disk.open(RESERVE_FILE, false)).and_then(|file| file.set_len(held)),
+            };
+            // What could not be undone is found by the next measurement.
+            let _ = undone;
             return false;
         }
-        state.held = wanted;
         // The measurement was taken before.
         if let Some(space) = &mut state.measured {
-            space.available = space.available.saturating_sub(wanted);
+            space.available = space.available.saturating_sub(wanted - state.held);
         }
+        state.held = wanted;
         true
     }
 
-    /// Deletes the file of the reserve.
+    /// Shrinks the file of the reserve to the part that is for a checkpoint.
     fn give_up(&self, state: &mut State) {
-        if state.held > 0 && self.disk.remove(RESERVE_FILE).is_ok() {
+        self.shrink(state, state.file_bytes() / CHECKPOINT_SHARE);
+    }
+
+    /// Shrinks the file of the reserve.
+    fn shrink(&self, state: &mut State, to: u64) {
+        let shrunk = || match to {
+            0 => self.disk.remove(RESERVE_FILE),
+            _ => self.disk.open(RESERVE_FILE, false)?.set_len(to),
+        };
+        if state.held > to && shrunk().is_ok() {
             if let Some(space) = &mut state.measured {
-                space.available += state.held;
+                space.available += state.held - to;
             }
-            state.held = 0;
+            state.held = to;
         }
     }
 

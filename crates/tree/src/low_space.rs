@@ -197,9 +197,15 @@ impl Engine {
         // What a step wrote that failed for want of room is free at once, and the checkpoint may need it.
         self.runs.data.return_free()?;
         let before = self.considered().unused;
-        self.checkpoint_unflushed()?;
+        match self.checkpoint_unflushed() {
+            Err(error) if error.is_disk_full() && self.disk_space.use_checkpoint_reserve() => {
+                self.checkpoint_unflushed()?;
+            }
+            written => written?,
+        }
         let returned = self.runs.data.return_free();
         self.check_space();
+        self.disk_space.keep_checkpoint_reserve();
         returned.map(|()| before.min(self.considered().unused))
     }
 
