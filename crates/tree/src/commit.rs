@@ -32,6 +32,8 @@ const SPARE_SETS_MAX: usize = 2;
 impl Engine {
     /// Commits a write set, and keeps its buffers for the next one.
     pub(crate) fn commit_and_reuse(&self, mut set: WriteSet, how: Durability) -> Result<()> {
+        // It may wait for room.
+        set.count_in(&self.runs.budget);
         let result = self.commit(&mut set, how);
         if let Some(buffers) = set.into_spare() {
             let mut spare = self.spare_sets.lock();
