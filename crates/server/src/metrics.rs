@@ -173,6 +173,10 @@ pub struct Metrics {
     pub cursors_opened: Counter,
     /// Cursors closed by the idle timeout.
     pub cursors_timed_out: Counter,
+    /// Times that an idle cursor moved what it kept in memory to disk.
+    pub cursors_moved_to_disk: Counter,
+    /// Idle cursors closed because memory was scarce.
+    pub cursors_closed_for_memory: Counter,
     top: RwLock<HashMap<String, Arc<Usage>>>,
 }
 

@@ -56,7 +56,9 @@ impl TestServer {
         };
         change(&mut settings);
         let storage = StorageOptions {
-            cache_bytes: 32 << 20,
+            cache_bytes: settings
+                .cache_bytes
+                .map_or(32 << 20, |bytes| bytes as usize),
             client_bytes: None,
             journal: settings.journal,
             journal_commit_interval: settings.journal_commit_interval,

@@ -9,7 +9,7 @@ use frond_store::TailSignal;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::cursors::{Cursor, not_found};
+use crate::cursors::Cursor;
 use crate::metrics::Op;
 use crate::parking::{AWAIT_DEFAULT, Parked, Tail};
 use crate::reply::cursor_reply;
@@ -78,7 +78,7 @@ impl Command for GetMore {
             .server
             .cursors
             .namespace(id)
-            .ok_or_else(|| not_found(id))?;
+            .ok_or_else(|| cx.server.cursors.missing(id))?;
         let asked = format!("{}.{collection}", cx.db);
         if namespace != asked {
             return Err(Error::new(
