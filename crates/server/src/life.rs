@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
-use frond_store::{Damage, DocumentStore, EventListener, StorageOptions, StoreOptions};
+use frond_store::{Damage, DocumentStore, EventListener, LogCut, StorageOptions, StoreOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::background;
@@ -241,6 +241,7 @@ fn open_store(settings: &Settings, log: &Arc<Log>) -> Result<DocumentStore, Fata
         journal_commit_interval: settings.journal_commit_interval,
         listener: Arc::new(EngineEvents(log.clone())),
         disk_reserve_bytes: settings.disk_reserve_bytes,
+        log_recovery: settings.journal_recovery,
     };
     let temporary = settings.db_path.join("_tmp");
     let options = StoreOptions::with_temporary_files(temporary)
@@ -248,7 +249,11 @@ fn open_store(settings: &Settings, log: &Arc<Log>) -> Result<DocumentStore, Fata
         .with_natural_order(settings.natural_order);
     let store =
         DocumentStore::open_directory(&settings.db_path, &storage, options).map_err(|error| {
-            FatalError::new(exit::DATA_ERROR, format!("opening the data files: {error}"))
+            let text = format!(
+                "opening the data files: {error} (if they are damaged: `frond verify` lists the damage, `frond salvage` \
+                 copies what can be read, and --journalRecovery pointInTime cuts a damaged journal)"
+            );
+            FatalError::new(exit::DATA_ERROR, text)
         })?;
     log.info(
         Component::Storage,
@@ -281,6 +286,17 @@ impl EventListener for EngineEvents {
             "Damaged data: reads that need it fail, everything else goes on. serverStatus names its collection; \
              validate finds all damage in a collection",
             &attributes,
+        );
+    }
+
+    fn log_cut(&self, cut: &LogCut) {
+        self.0.error(
+            Component::Storage,
+            9_915_002,
+            "initandlisten",
+            "The journal is damaged. It ends before the damage now, as --journalRecovery pointInTime allows; writes that \
+             came after are lost",
+            &doc! {"error": &cut.error, "setAside": cut.set_aside.join(", ")},
         );
     }
 }

@@ -64,6 +64,7 @@ impl TestServer {
             journal_commit_interval: settings.journal_commit_interval,
             listener: Arc::new(NoListener),
             disk_reserve_bytes: settings.disk_reserve_bytes,
+            log_recovery: settings.journal_recovery,
         };
         let options = StoreOptions::with_temporary_files(directory.path().join("_tmp"));
         let store = match disk(directory.path().to_owned()) {

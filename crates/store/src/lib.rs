@@ -19,6 +19,7 @@ mod merge;
 mod namespace;
 pub mod options;
 pub mod plan;
+mod points;
 mod queries;
 mod record;
 pub mod reference;
@@ -45,12 +46,14 @@ pub use explain::{Purpose, Task, Verbosity};
 pub use find::{CountRequest, FindRequest};
 pub use keyspace::{
     Damage, DamagePlace, DiskSpace, Durability, Engine, EngineOptions, EngineStats, EventListener,
-    MemoryBudget, MemoryUse, NoListener, Reservation, disk,
+    LogCut, LogRecovery, MemoryBudget, MemoryUse, NoListener, Reservation, disk,
 };
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};
 pub use options::NaturalOrder;
 pub use plan::Hint;
+#[doc(hidden)]
+pub use points::at_points;
 pub use queries::{QueryLimit, QuerySettings};
 pub use record::LargeDocuments;
 pub use store::{DocumentStore, StorageOptions, StoreOptions};

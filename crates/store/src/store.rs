@@ -9,7 +9,9 @@ use std::time::Duration;
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::keyspace::disk::Disk;
-use crate::keyspace::{DiskSpace, Engine, EngineOptions, EngineStats, EventListener, MemoryBudget};
+use crate::keyspace::{
+    DiskSpace, Engine, EngineOptions, EngineStats, EventListener, LogRecovery, MemoryBudget,
+};
 use crate::merge::merge_operator;
 use crate::options::NaturalOrder;
 use crate::queries::QuerySettings;
@@ -69,6 +71,8 @@ pub struct StorageOptions {
     pub listener: Arc<dyn EventListener>,
     /// Bytes of the file system that are kept for deletes and drops; `None` takes a share of it.
     pub disk_reserve_bytes: Option<u64>,
+    /// What to do with a damaged log.
+    pub log_recovery: LogRecovery,
 }
 
 /// Collections of documents over an engine. A cheap handle: clones share everything.
@@ -124,6 +128,7 @@ impl DocumentStore {
             journal_commit_interval: storage.journal_commit_interval,
             listener: storage.listener.clone(),
             disk_reserve_bytes: storage.disk_reserve_bytes,
+            log_recovery: storage.log_recovery,
             ..EngineOptions::new(path)
         };
         DocumentStore::open_engine(engine, options)

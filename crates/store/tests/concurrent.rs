@@ -3,18 +3,24 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use common::{Fixture, INSERT, ns};
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_store::{
-    DeleteRequest, Durability, InsertOptions, OpContext, UpdateOutcome, UpdateRequest,
+    DeleteRequest, DocumentStore, Durability, FindAndModifyRequest, InsertOptions, OpContext,
+    UpdateOutcome, UpdateRequest, at_points,
 };
 
 const THREADS: usize = 4;
 
 fn update(f: &Fixture, filter: &Doc, change: &Doc, upsert: bool) -> UpdateOutcome {
+    update_in(&f.store, filter, change, upsert)
+}
+
+fn update_in(store: &DocumentStore, filter: &Doc, change: &Doc, upsert: bool) -> UpdateOutcome {
     let request = UpdateRequest {
         collation: None,
         filter,
@@ -28,7 +34,7 @@ fn update(f: &Fixture, filter: &Doc, change: &Doc, upsert: bool) -> UpdateOutcom
         bypass_validation: false,
         keep_empty_timestamps: false,
     };
-    f.store
+    store
         .update(&ns("db.c"), &request, Durability::Logged, &OpContext::new())
         .unwrap()
 }
@@ -195,4 +201,81 @@ fn readers_and_writers_cope_with_drops_and_renames() {
         done.store(true, Ordering::Relaxed);
     });
     assert_eq!(f.store.verify(&b).unwrap().errors, Vec::<String>::new());
+}
+
+/// Calls `act` with the number of the search after each search of this thread for a document to change. Returns the number
+/// of searches.
+fn after_each_search(store: &DocumentStore, act: fn(&DocumentStore, usize)) -> Arc<AtomicUsize> {
+    let searches = Arc::new(AtomicUsize::new(0));
+    let (store, counted) = (store.clone(), searches.clone());
+    at_points(move |point| {
+        if point == "a document to change is found" {
+            act(&store, counted.fetch_add(1, Ordering::SeqCst) + 1);
+        }
+    });
+    searches
+}
+
+/// After a conflict the whole search was repeated: an update that searched for longer than its document stayed
+/// unchanged was never applied.
+#[test]
+fn a_slow_update_of_a_document_that_changes_is_applied_at_its_second_try() {
+    let f = Fixture::new();
+    f.insert(&ns("db.c"), &[doc! {"_id": 1, "a": 1, "others": 0}]);
+    let searches = after_each_search(&f.store, |store, _| {
+        update_in(
+            store,
+            &doc! {"_id": 1},
+            &doc! {"$inc": {"others": 1}},
+            false,
+        );
+    });
+    let updated = update(&f, &doc! {"a": 1}, &doc! {"$inc": {"own": 1}}, false);
+    assert_eq!((updated.matched, updated.modified), (1, 1));
+    assert_eq!(searches.load(Ordering::SeqCst), 1);
+    let filter = doc! {"a": 1};
+    let update = doc! {"$inc": {"own": 1}};
+    let request = FindAndModifyRequest {
+        filter: Some(&filter),
+        update: Some(Value::Document(&update)),
+        ..FindAndModifyRequest::default()
+    };
+    let context = OpContext::new();
+    let outcome = (f.store).find_and_modify(&ns("db.c"), &request, Durability::Logged, &context);
+    let before = doc! {"_id": 1, "a": 1, "others": 2, "own": 1};
+    assert_eq!(outcome.unwrap().value, Some(before), "as it was changed");
+    assert_eq!(searches.load(Ordering::SeqCst), 2);
+    let after = doc! {"_id": 1, "a": 1, "others": 2, "own": 2};
+    assert_eq!(f.find_all(&ns("db.c"), DocBuf::new()), [after]);
+}
+
+#[test]
+fn a_search_is_repeated_if_its_document_does_not_match_any_more() {
+    let f = Fixture::new();
+    let docs = [doc! {"_id": 1, "a": 1}, doc! {"_id": 2, "a": 1}];
+    f.insert(&ns("db.c"), &docs);
+    let searches = after_each_search(&f.store, |store, search| {
+        if search == 1 {
+            update_in(store, &doc! {"_id": 1}, &doc! {"$set": {"a": 2}}, false);
+        }
+    });
+    update(&f, &doc! {"a": 1}, &doc! {"$set": {"b": 1}}, false);
+    assert_eq!(searches.load(Ordering::SeqCst), 2);
+    let expected = [doc! {"_id": 1, "a": 2}, doc! {"_id": 2, "a": 1, "b": 1}];
+    assert_eq!(f.find_all(&ns("db.c"), DocBuf::new()), expected);
+}
+
+/// A change of the definition between the search and the commit made the search begin anew, too.
+#[test]
+fn a_slow_update_beside_new_indexes_keeps_what_it_has_found() {
+    let f = Fixture::new();
+    f.insert(&ns("db.c"), &[doc! {"_id": 1, "a": 1}]);
+    let searches = after_each_search(&f.store, |store, _| {
+        let index = doc! {"key": {"b": 1}};
+        store.create_indexes(&ns("db.c"), &[&index]).unwrap();
+    });
+    update(&f, &doc! {"a": 1}, &doc! {"$set": {"b": 1}}, false);
+    assert_eq!(searches.load(Ordering::SeqCst), 1);
+    assert_eq!(f.find_all(&ns("db.c"), doc! {"b": 1}).len(), 1);
+    sound(&f);
 }

@@ -27,6 +27,8 @@ pub enum MemoryUse {
     Loads,
     /// Runs that are being written, and read-ahead.
     Runs,
+    /// Recent commits that open transactions need to find conflicts.
+    Conflicts,
     /// Write sets before their commit.
     WriteSets,
     /// Sorts, groups and other rows that commands hold while they run.
@@ -43,10 +45,11 @@ pub enum MemoryUse {
 
 impl MemoryUse {
     /// All uses.
-    pub const ALL: [MemoryUse; 9] = [
+    pub const ALL: [MemoryUse; 10] = [
         MemoryUse::Memtables,
         MemoryUse::Loads,
         MemoryUse::Runs,
+        MemoryUse::Conflicts,
         MemoryUse::WriteSets,
         MemoryUse::Queries,
         MemoryUse::Cursors,
@@ -61,6 +64,7 @@ impl MemoryUse {
             MemoryUse::Memtables => "memtables",
             MemoryUse::Loads => "loads",
             MemoryUse::Runs => "runs",
+            MemoryUse::Conflicts => "conflicts",
             MemoryUse::WriteSets => "writeSets",
             MemoryUse::Queries => "queries",
             MemoryUse::Cursors => "cursors",
@@ -74,7 +78,7 @@ impl MemoryUse {
     fn is_engine(self) -> bool {
         matches!(
             self,
-            MemoryUse::Memtables | MemoryUse::Loads | MemoryUse::Runs
+            MemoryUse::Memtables | MemoryUse::Loads | MemoryUse::Runs | MemoryUse::Conflicts
         )
     }
 }

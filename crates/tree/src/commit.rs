@@ -26,6 +26,8 @@ pub enum Durability {
 const SEALED_MAX: usize = 2;
 /// How long a commit that frees space waits for a flush that failed and is retried.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Room for some commits of the catalog.
+const SMALL_BYTES: usize = 64 << 10;
 /// The buffers of this many write sets are kept for reuse.
 const SPARE_SETS_MAX: usize = 2;
 
@@ -102,7 +104,10 @@ impl Engine {
         step("a commit has reserved its room");
         if let Some(snapshot) = set.snapshot() {
             let since = snapshot.sequence;
-            let changed = |guard: &&Guard| state.recent.conflicts(guard.hash, since);
+            let changed = |guard: &&Guard| {
+                let recent = &mut state.recent;
+                recent.conflicts(guard.tree, guard.hash, since)
+            };
             let changed = set.guards().iter().find(changed);
             if let Some(guard) = changed {
                 let key = set.guarded_key(guard).to_vec();
@@ -131,12 +136,17 @@ impl Engine {
         step("a commit is in the log");
         state.next_sequence = last + 1;
         for guarded in set.guards() {
-            state.recent.record(guarded.hash, last);
+            state.recent.record(guarded.tree, guarded.hash, last);
         }
         version.active.note_last_sequence(last);
         if set.changes_trees() {
             version.active.note_tree_changes();
             self.change_trees(&version, set.payload(), last);
+            for op in operation::decode(set.payload()) {
+                if let Op::DropTree(tree) = op {
+                    state.recent.forget_tree(tree);
+                }
+            }
         }
         let delay = match version.sealed.len() {
             0 => Duration::ZERO,
@@ -206,6 +216,13 @@ impl Engine {
             memtable.insert_folded(&folded, bytes);
             guard.finish();
         }
+    }
+
+    /// Waits until there is room for small commits.
+    pub(crate) fn await_room(&self) -> Result<()> {
+        let _state = self.make_room(SMALL_BYTES, false)?;
+        self.version.load().active.cancel(SMALL_BYTES);
+        Ok(())
     }
 
     /// Takes the commit lock with `bytes` reserved in the active memtable. Seals a full memtable, and

@@ -1,12 +1,32 @@
 //! Conflict detection: the sequence numbers of recent commits of guarded keys.
+//!
+//! Each tree has a window of its own. A window ends at its floor: commits up to there are forgotten, and a snapshot from
+//! before conflicts with everything in the tree. When the windows together exceed their limit, the largest one forgets
+//! its oldest commits. So a load of one tree does not shorten the window of another, in which a
+//! commit may be based on a snapshot of seconds ago.
+//!
+//! An operation that needs the windows for long, such as a transaction, holds them ([`RecentCommits::hold`]): what was
+//! committed after the oldest hold is then kept up to a larger limit, which is taken from the memory budget. Beyond that
+//! limit the largest window forgets in spite of the hold, and the held operation gets a conflict: never silently.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 
+use crate::TreeId;
+use crate::budget::{MemoryBudget, MemoryUse, Reservation};
 use crate::identity_hasher::IdentityHasher;
 
-/// Guards of this many recent commits are kept in each of two generations.
-const RECENT_MAX: usize = 128 << 10;
+const MIB: usize = 1 << 20;
+/// The least number of guards of a generation.
+const GENERATION_MIN: usize = 16 << 10;
+/// A generation is full at this share of the guards of its window, so that there are few however long the window is.
+const GENERATION_SHARE: usize = 8;
+/// An upper bound of the memory of a guard: in a vector that has just grown, or in a map.
+const GUARD_BYTES: usize = 40;
+/// Memory of a window besides its guards.
+const WINDOW_BYTES: usize = 256;
+/// The windows exceed their limit by at most this share of it before it is enforced.
+const SLACK_SHARE: usize = 16;
 
 /// The sequence numbers at which guarded keys were committed.
 #[derive(Default)]
@@ -14,15 +34,13 @@ struct Generation {
     by_hash: HashMap<u64, u64, BuildHasherDefault<IdentityHasher>>,
     /// Hashes and numbers that are not in the map yet: a single writer never looks anything up.
     waiting: Vec<(u64, u64)>,
+    /// Guards that were added: at least as many as there are.
+    guards: usize,
     /// The last number.
     end: u64,
 }
 
 impl Generation {
-    fn len(&self) -> usize {
-        self.by_hash.len() + self.waiting.len()
-    }
-
     /// Whether the key was committed after `snapshot`.
     fn has_newer(&mut self, hash: u64, snapshot: u64) -> bool {
         if snapshot >= self.end {
@@ -34,33 +52,212 @@ impl Generation {
     }
 }
 
-/// Recently committed guarded keys, in two generations: when the young one is full the old one is
-/// discarded, and snapshots from before its end conflict with everything.
+/// The recent commits of one tree.
 #[derive(Default)]
-pub(crate) struct RecentCommits {
+struct Window {
     young: Generation,
-    old: Generation,
-    /// Commits up to this sequence number were discarded.
+    /// Older generations, oldest first.
+    old: VecDeque<Generation>,
+    /// Guards of all generations.
+    guards: usize,
+    /// Commits up to this sequence number are forgotten.
     floor: u64,
 }
 
-impl RecentCommits {
-    /// Whether the key was committed after `snapshot`, or may have been.
-    #[inline]
-    pub(crate) fn conflicts(&mut self, hash: u64, snapshot: u64) -> bool {
+impl Window {
+    fn conflicts(&mut self, hash: u64, snapshot: u64) -> bool {
         snapshot < self.floor
             || self.young.has_newer(hash, snapshot)
-            || self.old.has_newer(hash, snapshot)
+            || (self.old.iter_mut().rev()).any(|old| old.has_newer(hash, snapshot))
+    }
+
+    fn record(&mut self, hash: u64, sequence: u64) {
+        if self.young.guards >= GENERATION_MIN.max(self.guards / GENERATION_SHARE) {
+            self.old.push_back(std::mem::take(&mut self.young));
+        }
+        self.young.waiting.push((hash, sequence));
+        self.young.guards += 1;
+        self.young.end = sequence;
+        self.guards += 1;
+    }
+
+    /// The end of the generation that is forgotten next.
+    fn oldest_end(&self) -> u64 {
+        self.old.front().unwrap_or(&self.young).end
+    }
+
+    /// Forgets the oldest generation. Returns the number of its guards.
+    fn forget_oldest(&mut self) -> usize {
+        let oldest = self.old.pop_front();
+        let oldest = oldest.unwrap_or_else(|| std::mem::take(&mut self.young));
+        self.floor = self.floor.max(oldest.end);
+        self.guards -= oldest.guards;
+        oldest.guards
+    }
+
+    /// The last commit.
+    fn end(&self) -> u64 {
+        let last = self.old.back().map_or(0, |old| old.end);
+        self.young.end.max(last).max(self.floor)
+    }
+}
+
+/// How much the windows may take, in bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct WindowLimits {
+    /// Always.
+    pub(crate) usual: usize,
+    /// While operations hold them.
+    pub(crate) held: usize,
+}
+
+impl WindowLimits {
+    /// The limits of a store with a budget of that many bytes. The usual part is in what the budget does not account for.
+    pub(crate) fn of_budget(bytes: usize) -> WindowLimits {
+        WindowLimits {
+            usual: (bytes / 16).clamp(MIB / 2, 10 * MIB),
+            held: (bytes / 8).clamp(MIB, 256 * MIB),
+        }
+    }
+}
+
+/// Recently committed guarded keys.
+pub(crate) struct RecentCommits {
+    windows: HashMap<u64, Window, BuildHasherDefault<IdentityHasher>>,
+    /// The floor of the trees that have no window.
+    floor: u64,
+    /// Guards of all windows.
+    guards: usize,
+    /// The size at which the limits are enforced next.
+    check_at: usize,
+    limits: WindowLimits,
+    /// The snapshots of operations that hold the windows, and how many have the same.
+    holds: BTreeMap<u64, usize>,
+    budget: MemoryBudget,
+    /// What exceeds the usual limit.
+    excess: Option<Reservation>,
+}
+
+/// Spreads the ids, which are small numbers.
+fn spread(tree: TreeId) -> u64 {
+    u64::from(tree.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl RecentCommits {
+    pub(crate) fn new(limits: WindowLimits, budget: &MemoryBudget) -> RecentCommits {
+        RecentCommits {
+            windows: HashMap::default(),
+            floor: 0,
+            guards: 0,
+            check_at: limits.usual,
+            limits,
+            holds: BTreeMap::new(),
+            budget: budget.clone(),
+            excess: None,
+        }
+    }
+
+    /// Whether the key was committed after `snapshot`, or may have been.
+    #[inline]
+    pub(crate) fn conflicts(&mut self, tree: TreeId, hash: u64, snapshot: u64) -> bool {
+        match self.windows.get_mut(&spread(tree)) {
+            Some(window) => window.conflicts(hash, snapshot),
+            None => snapshot < self.floor,
+        }
     }
 
     #[inline]
-    pub(crate) fn record(&mut self, hash: u64, sequence: u64) {
-        if self.young.len() >= RECENT_MAX {
-            self.floor = self.old.end;
-            self.old = std::mem::take(&mut self.young);
+    pub(crate) fn record(&mut self, tree: TreeId, hash: u64, sequence: u64) {
+        let floor = self.floor;
+        let window = (self.windows.entry(spread(tree))).or_insert_with(|| Window {
+            floor,
+            ..Window::default()
+        });
+        window.record(hash, sequence);
+        self.guards += 1;
+        if self.bytes() >= self.check_at {
+            self.enforce_limits();
         }
-        self.young.waiting.push((hash, sequence));
-        self.young.end = sequence;
+    }
+
+    /// Forgets a tree that is dropped.
+    pub(crate) fn forget_tree(&mut self, tree: TreeId) {
+        if let Some(window) = self.windows.remove(&spread(tree)) {
+            self.guards -= window.guards;
+        }
+    }
+
+    /// Keeps what is committed after `snapshot`, up to the limit for that, until [`RecentCommits::release`].
+    pub(crate) fn hold(&mut self, snapshot: u64) {
+        *self.holds.entry(snapshot).or_default() += 1;
+    }
+
+    /// Ends a hold.
+    pub(crate) fn release(&mut self, snapshot: u64) {
+        if let Some(holds) = self.holds.get_mut(&snapshot) {
+            *holds -= 1;
+            if *holds == 0 {
+                self.holds.remove(&snapshot);
+            }
+        }
+        self.enforce_limits();
+    }
+
+    fn bytes(&self) -> usize {
+        self.guards * GUARD_BYTES + self.windows.len() * WINDOW_BYTES
+    }
+
+    /// Forgets the oldest commits of the largest windows until the limits are kept.
+    fn enforce_limits(&mut self) {
+        while self.bytes() > self.limits.usual {
+            // Up to the larger limit, what was committed after the oldest hold is kept.
+            let oldest = self.holds.keys().next().copied();
+            let may_end = match oldest {
+                Some(oldest) if self.bytes() <= self.limits.held => oldest,
+                _ => u64::MAX,
+            };
+            let mostly_windows = self.windows.len() * WINDOW_BYTES > self.bytes() / 2;
+            let has_forgotten = match mostly_windows {
+                true => self.remove_windows(may_end),
+                false => self.forget_of_largest(may_end),
+            };
+            if !has_forgotten {
+                break;
+            }
+        }
+        let bytes = self.bytes();
+        let excess = bytes.saturating_sub(self.limits.usual);
+        self.excess = (excess > 0).then(|| self.budget.reserve(MemoryUse::Conflicts, excess));
+        self.check_at = bytes.max(self.limits.usual) + self.limits.usual / SLACK_SHARE;
+    }
+
+    /// Forgets the oldest generation of the window with most guards, among the generations that end at `may_end` at the
+    /// latest. False if there is none.
+    fn forget_of_largest(&mut self, may_end: u64) -> bool {
+        let windows = self.windows.values_mut();
+        let may_forget =
+            windows.filter(|window| window.guards > 0 && window.oldest_end() <= may_end);
+        let Some(largest) = may_forget.max_by_key(|window| window.guards) else {
+            return false;
+        };
+        self.guards -= largest.forget_oldest();
+        true
+    }
+
+    /// Removes the half of the windows that was not written for longest, but none that was written after `may_end`.
+    /// False if that is none. For stores with many trees and few commits of each: there the windows take more than the guards.
+    fn remove_windows(&mut self, may_end: u64) -> bool {
+        let mut ends: Vec<u64> = self.windows.values().map(Window::end).collect();
+        if ends.is_empty() {
+            return false;
+        }
+        let middle = ends.len() / 2;
+        let end = (*ends.select_nth_unstable(middle).1).min(may_end);
+        let before = self.windows.len();
+        self.windows.retain(|_, window| window.end() > end);
+        self.guards = self.windows.values().map(|window| window.guards).sum();
+        self.floor = self.floor.max(end);
+        self.windows.len() < before
     }
 }
 
@@ -68,17 +265,87 @@ impl RecentCommits {
 mod tests {
     use super::*;
 
+    const A: TreeId = TreeId(3);
+    const B: TreeId = TreeId(4);
+
+    fn recent(usual: usize, held: usize) -> RecentCommits {
+        let limits = WindowLimits { usual, held };
+        RecentCommits::new(limits, &MemoryBudget::new(64 * MIB, 0, 0))
+    }
+
+    /// Commits of that many keys, each with a number of its own.
+    fn load(recent: &mut RecentCommits, tree: TreeId, from: u64, count: u64) {
+        for sequence in from..from + count {
+            recent.record(tree, sequence.wrapping_mul(0x9e37_79b9), sequence);
+        }
+    }
+
     #[test]
     fn forgotten_commits_conflict_with_old_snapshots() {
-        let mut recent = RecentCommits::default();
-        recent.record(7, 10);
-        assert!(recent.conflicts(7, 9));
-        assert!(!recent.conflicts(7, 10));
-        assert!(!recent.conflicts(8, 0));
-        for i in 0..3 * RECENT_MAX as u64 {
-            recent.record(1000 + i, 11 + i);
+        let mut recent = recent(MIB, MIB);
+        recent.record(A, 7, 10);
+        assert!(recent.conflicts(A, 7, 9));
+        assert!(!recent.conflicts(A, 7, 10));
+        assert!(!recent.conflicts(A, 8, 0));
+        load(&mut recent, A, 11, 100_000);
+        assert!(recent.conflicts(A, 7, 9), "its generation is gone");
+        assert!(recent.conflicts(A, 8, 9), "it may have been committed");
+        assert!(!recent.conflicts(A, 7, 100_010));
+    }
+
+    /// The window was one for all trees: after 262,144 guards of other trees each commit on an older snapshot failed.
+    #[test]
+    fn a_load_of_one_tree_does_not_shorten_the_window_of_another() {
+        let mut recent = recent(MIB, MIB);
+        recent.record(A, 7, 10);
+        load(&mut recent, B, 11, 1_000_000);
+        assert!(!recent.conflicts(A, 8, 5));
+        assert!(recent.conflicts(A, 7, 9));
+        assert!(!recent.conflicts(A, 7, 10));
+        // A tree that was never written has no window.
+        assert!(!recent.conflicts(TreeId(9), 7, 1));
+        assert!(recent.conflicts(B, 7, 10), "forgotten");
+        assert!(recent.bytes() <= MIB + MIB / SLACK_SHARE + GUARD_BYTES);
+    }
+
+    #[test]
+    fn many_trees_stay_within_the_limit_and_forget_with_a_conflict() {
+        let mut recent = recent(MIB, MIB);
+        recent.record(A, 7, 1);
+        for number in 0..50_000 {
+            recent.record(TreeId(100 + number), 7, 2 + u64::from(number));
         }
-        assert!(recent.conflicts(7, 9), "its generation is gone");
-        assert!(!recent.conflicts(7, 3 * RECENT_MAX as u64));
+        assert!(recent.bytes() <= MIB + MIB / SLACK_SHARE + WINDOW_BYTES);
+        assert!(recent.conflicts(A, 8, 0) && recent.conflicts(TreeId(100), 7, 1));
+        assert!(!recent.conflicts(A, 7, 60_000));
+    }
+
+    #[test]
+    fn a_hold_keeps_what_is_committed_after_it_within_the_larger_limit() {
+        let mut recent = recent(MIB, 16 * MIB);
+        load(&mut recent, A, 1, 10_000);
+        recent.hold(10_000);
+        load(&mut recent, A, 10_001, 200_000);
+        assert!(recent.conflicts(A, 10_005_u64.wrapping_mul(0x9e37_79b9), 10_000));
+        assert!(!recent.conflicts(A, 7, 10_000), "nothing is forgotten");
+        assert!(recent.excess.is_some(), "taken from the budget");
+        let generations = recent.windows[&spread(A)].old.len();
+        assert!(generations <= 16, "{generations} to look through");
+
+        // Beyond the larger limit the hold is of no use, and says so.
+        load(&mut recent, A, 300_000, 1_000_000);
+        assert!(recent.bytes() <= 16 * MIB + MIB);
+        assert!(recent.conflicts(A, 7, 10_000));
+
+        recent.release(10_000);
+        assert!(recent.bytes() <= MIB && recent.excess.is_none());
+    }
+
+    #[test]
+    fn a_dropped_tree_is_forgotten() {
+        let mut recent = recent(MIB, MIB);
+        load(&mut recent, A, 1, 10_000);
+        recent.forget_tree(A);
+        assert_eq!(recent.bytes(), 0);
     }
 }

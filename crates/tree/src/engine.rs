@@ -34,10 +34,10 @@ pub(crate) struct CommitState {
 }
 
 impl CommitState {
-    pub(crate) fn new(next_sequence: u64) -> CommitState {
+    pub(crate) fn new(next_sequence: u64, recent: RecentCommits) -> CommitState {
         CommitState {
             next_sequence,
-            recent: RecentCommits::default(),
+            recent,
             throttle: WriteThrottle::new(),
         }
     }
@@ -158,7 +158,11 @@ impl Engine {
         self.runs.cache.share();
         self.flusher.wake();
         guard.finish();
-        self.disk_space.measure_soon();
+        // With little room the committer measures it: commits could fill the disk before a thread gets a processor.
+        match self.disk_space.is_tight() {
+            true => self.check_space(),
+            false => self.disk_space.measure_soon(),
+        }
     }
 
     /// Applies the tree creations and drops of a write set whose last sequence number is `last`. The caller holds
@@ -180,6 +184,9 @@ impl Engine {
                     trees.insert(id, tree);
                 }
                 Op::DropTree(id) => {
+                    if let Some(tree) = trees.get(id) {
+                        tree.root.clone().abandon(&self.runs);
+                    }
                     trees.remove(id);
                 }
                 Op::Entry { .. } | Op::DeleteRange { .. } => {}

@@ -49,6 +49,7 @@ mod filter;
 mod flusher;
 mod free_map;
 mod free_ranges;
+mod hold;
 mod identity_hasher;
 mod idle_compaction;
 mod inspect;
@@ -95,17 +96,20 @@ pub use bulk::{BulkLoader, Duplicates, Watcher};
 pub use commit::Durability;
 pub use compress::Compression;
 pub use cursor::Cursor;
-pub use damage::{Damage, DamagePlace, EventListener, NoListener};
+pub use damage::{Damage, DamagePlace, EventListener, LogCut, NoListener};
 pub use disk_space::DiskSpaceStats;
 pub use error::{Error, Result};
 #[doc(hidden)]
 pub use fail_stop::simulate_fail_stops;
+pub use hold::ConflictHold;
 pub use identity_hasher::IdentityHasher;
 pub use inspect::{Problem, ProblemKind, Progress};
 pub use merge::{Malformed, MergeOperator, NoMerge};
 pub use merger::Direction;
 pub use node::TreeStats;
-pub use options::{KEY_BYTES_MAX, Options, TreeOptions, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX};
+pub use options::{
+    KEY_BYTES_MAX, LogRecovery, Options, TreeOptions, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX,
+};
 pub use salvage::{Lost, SalvageReport};
 pub use snapshot::{Snapshot, ValueRef};
 pub use space::SpaceStats;

@@ -1,4 +1,5 @@
-//! Nodes that nothing refers to any more, and that are not in memory. They must be read to find what is free below.
+//! What nothing refers to any more, and takes time to release: nodes that are not in memory, which must be read to find
+//! what is free below them, and trees that were dropped, whose pages are in the cache.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -6,17 +7,24 @@ use parking_lot::Mutex;
 
 use crate::Result;
 
-/// A node on disk that nothing refers to.
+/// Something that nothing refers to.
 pub(crate) trait Orphan: Send {
-    /// Reads the node, and drops what it refers to. Nodes below it become orphans.
+    /// Drops what it refers to, which becomes orphans again where that takes long. A node is read for that.
     fn release(self: Box<Self>) -> Result<()>;
+
+    /// Whether a snapshot still refers to it: then it has to wait, or the reader who drops the snapshot would do the work.
+    fn is_shared(&self) -> bool {
+        false
+    }
 }
 
 /// The orphans of a store.
 #[derive(Default)]
 pub(crate) struct Orphans {
     waiting: Mutex<Vec<Box<dyn Orphan>>>,
-    /// Those that wait, and those that are being released.
+    /// Those that snapshots still refer to.
+    shared: Mutex<Vec<Box<dyn Orphan>>>,
+    /// All that wait, and those that are being released.
     count: AtomicUsize,
     is_closed: AtomicBool,
 }
@@ -25,6 +33,12 @@ impl Orphans {
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether some can be released now.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.waiting.lock().is_empty()
+            || self.shared.lock().iter().any(|orphan| !orphan.is_shared())
     }
 
     /// Adds an orphan, unless the store was closed: then its space is found by the next open.
@@ -39,10 +53,15 @@ impl Orphans {
 
     /// Releases up to `most` orphans, and calls `failed` for those that cannot be read. True if there are more.
     pub(crate) fn release(&self, most: usize, mut failed: impl FnMut(crate::Error)) -> bool {
+        self.take_unshared();
         for _ in 0..most {
             let Some(orphan) = self.waiting.lock().pop() else {
                 return false;
             };
+            if orphan.is_shared() {
+                self.shared.lock().push(orphan);
+                continue;
+            }
             let released = Released(&self.count);
             if let Err(error) = orphan.release() {
                 failed(error);
@@ -52,13 +71,26 @@ impl Orphans {
         !self.waiting.lock().is_empty()
     }
 
+    /// Moves those that no snapshot refers to any more to the others.
+    fn take_unshared(&self) {
+        let mut shared = self.shared.lock();
+        let mut at = 0;
+        while let Some(orphan) = shared.get(at) {
+            match orphan.is_shared() {
+                true => at += 1,
+                false => self.waiting.lock().push(shared.swap_remove(at)),
+            }
+        }
+    }
+
     /// Drops all orphans, and those that come later: they hold the store in memory.
     pub(crate) fn close(&self) {
         let mut waiting = self.waiting.lock();
         self.is_closed.store(true, Ordering::Relaxed);
         let dropped = std::mem::take(&mut *waiting);
         drop(waiting);
-        drop(dropped);
+        let shared = std::mem::take(&mut *self.shared.lock());
+        drop((dropped, shared));
     }
 }
 

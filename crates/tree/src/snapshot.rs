@@ -129,6 +129,11 @@ impl Snapshot {
         Ok(self.get(tree, key)?.is_some())
     }
 
+    /// Whether the tree exists in this snapshot.
+    pub fn has_tree(&self, tree: TreeId) -> bool {
+        self.version.trees.contains(tree)
+    }
+
     pub(crate) fn tree(&self, tree: TreeId) -> Result<&Tree> {
         let trees = &self.version.trees;
         trees.get(tree).ok_or_else(|| trees.missing(tree))

@@ -14,6 +14,7 @@ use crate::budget::{MemoryBudget, MemoryUse};
 use crate::cache::PageCache;
 use crate::checkpoint;
 use crate::commit::Durability;
+use crate::conflicts::{RecentCommits, WindowLimits};
 use crate::damage::{Damage, DamageRegistry};
 use crate::data_file::{DATA_FILE, DataFile};
 use crate::disk_space::{DiskSpaceStats, SpaceWatch};
@@ -30,7 +31,7 @@ use crate::run::RunStore;
 use crate::snapshot::Snapshot;
 use crate::space::SpaceStats;
 use crate::version::Version;
-use crate::{Error, Options, Result, TreeId};
+use crate::{Error, LogRecovery, Options, Result, TreeId};
 
 /// A handle to an open store; clones are cheap and share the store. Dropping the last one closes it.
 #[derive(Clone)]
@@ -135,13 +136,14 @@ impl Store {
         };
         let disk_space = SpaceWatch::new(&disk, options.disk_reserve_bytes, size);
         disk_space.begin();
+        let recent = RecentCommits::new(WindowLimits::of_budget(options.cache_bytes), &runs.budget);
         let engine = Arc::new(Engine {
             runs,
             disk_space,
             version: ArcSwap::from_pointee(version),
             spare_blocks,
             spare_sets: Mutex::default(),
-            commit_lock: Mutex::new(CommitState::new(position.sequence + 1)),
+            commit_lock: Mutex::new(CommitState::new(position.sequence + 1, recent)),
             flushed: Condvar::new(),
             publisher: Publisher::new(position.sequence),
             log: OnceLock::new(),
@@ -159,6 +161,11 @@ impl Store {
             engine.disk_space.note_full();
         };
         let visit = |at, sequence, payload: &[u8]| engine.replay_frame(at, sequence, payload);
+        if engine.options.log_recovery == LogRecovery::PointInTime
+            && let Some(cut) = log::cut_damaged(&disk, position.log_start)?
+        {
+            engine.options.listener.log_cut(&cut);
+        }
         let end = log::replay_giving_room(&disk, position.log_start, give_room, visit)?;
         if engine.options.journal {
             let options = &engine.options;
@@ -223,6 +230,15 @@ impl Store {
             .commits
             .fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Waits until there is room in memory for small commits, for callers that commit under a lock of their own: they had
+    /// better wait before they take it. Others may use up the room meanwhile.
+    ///
+    /// # Errors
+    /// As [`Store::commit`], if no room can be made for now.
+    pub fn await_room(&self) -> Result<()> {
+        self.engine().await_room()
     }
 
     /// Returns when everything that was committed before the call is durable. Without a journal

@@ -8,7 +8,7 @@ const NODES: usize = 64;
 impl Engine {
     /// Whether there is any.
     pub(crate) fn has_upkeep(&self) -> bool {
-        self.sweep.lock().is_some() || !self.runs.orphans.is_empty()
+        self.sweep.lock().is_some() || self.runs.orphans.has_work()
     }
 
     /// Does a little of it.
@@ -17,7 +17,7 @@ impl Engine {
         self.sweep_some();
     }
 
-    /// Frees what only nodes refer to that nothing refers to, up to `most` of them. True if there are more.
+    /// Frees what only orphans refer to, up to `most` of them. True if there are more.
     pub(crate) fn release_orphans(&self, most: usize) -> bool {
         self.runs.orphans.release(most, |error| {
             // What is below stays in use until the sweep of the next open.

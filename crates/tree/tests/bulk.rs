@@ -325,6 +325,68 @@ fn commits_during_a_load_are_on_top_of_it() {
     }
 }
 
+/// Commits puts of random values, so that memtables are flushed, each with a checkpoint.
+fn gather(store: &Store, tree: TreeId, random: &mut SmallRng, flushes: usize) {
+    for _ in 0..flushes {
+        let mut set = WriteSet::new();
+        for _ in 0..20 {
+            let value: Vec<u8> = (0..1000).map(|_| random.random()).collect();
+            set.put(tree, &random.random::<[u8; 8]>(), &value);
+        }
+        store.commit(set, Durability::Logged).unwrap();
+        store.checkpoint().unwrap();
+    }
+}
+
+/// Beyond 16 runs all of them were merged with every sixteenth flush, so that a message was written again for as long as
+/// the load took.
+#[test]
+fn messages_that_gather_during_a_load_are_written_again_few_times() {
+    let mut random = SmallRng::seed_from_u64(5);
+    let disk = SimDisk::default();
+    let store = store_with(&disk, 1);
+    let tree = TreeId(1);
+    let loader = store
+        .bulk_loader(&[(tree, Duplicates::LastWins)], Some(1))
+        .unwrap();
+    gather(&store, tree, &mut random, 800);
+    let times = store.stats().written_bytes / (800 * 20 * 1000);
+    assert!(times <= 8, "each byte was written {times} times");
+    loader.finish().unwrap();
+    assert_eq!(content(&store, tree).len(), 800 * 20);
+}
+
+/// A damaged run was read again, and all that are newer with it, by every flush that found too many runs.
+#[test]
+fn a_damaged_run_is_not_read_again_by_each_flush_during_a_load() {
+    let mut random = SmallRng::seed_from_u64(5);
+    let disk = SimDisk::default();
+    let store = store_with(&disk, 1);
+    let tree = TreeId(1);
+    gather(&store, tree, &mut random, 12);
+    drop(store);
+    let store = Store::open(options(&disk)).unwrap();
+    assert!(
+        !store
+            .snapshot()
+            .contains(tree, b"the root is read")
+            .unwrap()
+    );
+    disk.record_reads();
+    assert_eq!(content(&store, tree).len(), 12 * 20);
+    let of_runs = disk.recorded_reads();
+    drop(store);
+    let damaged = of_runs[of_runs.len() / 2].start;
+    disk.make_unreadable(damaged);
+    let store = Store::open(options(&disk)).unwrap();
+    disk.record_reads();
+    gather(&store, tree, &mut random, 72);
+    let reads = disk.recorded_reads();
+    let again = reads.iter().filter(|read| read.contains(&damaged)).count();
+    assert!(again <= 2, "read {again} times");
+    assert!(!store.damage().is_empty());
+}
+
 #[test]
 fn a_dropped_loader_leaves_nothing_behind() {
     let mut random = SmallRng::seed_from_u64(3);

@@ -1,9 +1,10 @@
 //! What updates and deletes share: finding documents, changing them in commits, retrying after conflicts.
 //!
 //! A change of one document is committed on the snapshot that found it. If another writer was
-//! faster, the whole search is repeated. A change of many documents first finds all of them on one
-//! snapshot, so that it does not meet its own results; then it changes them in commits of bounded
-//! size, each on a new snapshot, on which every document is read and tested again.
+//! faster, the document is read and tested again on a new snapshot, and changed there: the search, which may take
+//! seconds, is repeated only if the document does not match any more. As in MongoDB, a sort is not looked at again. A
+//! change of many documents first finds all of them on one snapshot, so that it does not meet its own results; then it
+//! changes them in commits of bounded size, each on a new snapshot, on which every document is read and tested again.
 
 use frond_error::ErrorCode;
 use frond_query::matcher::Filter;
@@ -17,11 +18,13 @@ use crate::exec::build::{Output, Wanted};
 use crate::exec::operator::{Flow, Pulled, Row};
 use crate::exec::reader::Loading;
 use crate::find::{Planned, Question};
-use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability};
+use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability, Snapshot, TreeId};
 use crate::namespace::Namespace;
 use crate::plan::required_fields;
+use crate::points::point;
 use crate::record;
 use crate::record::field_set::EVERYTHING;
+use crate::record::load::DocumentReader;
 
 /// Candidates of a change of many documents are collected up to this many bytes before they are
 /// changed.
@@ -135,23 +138,40 @@ impl Target<'_> {
             };
             let mut executor = planned.query(&self.wanted(&planned), output, self.context);
             let row = executor.next_row()?;
-            let Some(row) = row else { return Ok(None) };
-            let collection = &planned.collection;
-            let snapshot = planned.snapshot.clone();
-            let mut staging =
-                Staging::new(self.catalog.engine(), collection, snapshot, &mut buffers)
-                    .bypassing_validation(self.bypass_validation);
-            if change.stage(&mut staging, &row)? == Effect::None {
-                return Ok(Some((row, false)));
-            }
-            match self
-                .catalog
-                .commit_on(collection, || staging.commit(self.durability))
-            {
-                // The collection's definition changed meanwhile.
-                None => {}
-                Some(Ok(_)) => return Ok(Some((row, true))),
-                Some(Err(error)) => retry.after(error)?,
+            drop(executor);
+            let Some(mut row) = row else { return Ok(None) };
+            point("a document to change is found");
+            let filter = &planned.question.filter;
+            let uuid = planned.collection.uuid;
+            let (mut collection, mut snapshot) = (planned.collection.clone(), planned.snapshot);
+            loop {
+                let mut staging =
+                    Staging::new(self.catalog.engine(), &collection, snapshot, &mut buffers)
+                        .bypassing_validation(self.bypass_validation);
+                if change.stage(&mut staging, &row)? == Effect::None {
+                    return Ok(Some((row, false)));
+                }
+                match self
+                    .catalog
+                    .commit_on(&collection, || staging.commit(self.durability))
+                {
+                    // The collection's definition changed meanwhile.
+                    None => {}
+                    Some(Ok(_)) => return Ok(Some((row, true))),
+                    Some(Err(error)) => retry.after(error)?,
+                }
+                self.context.check()?;
+                let read = self.catalog.read(self.ns);
+                let Some((now, current)) = read.filter(|(now, _)| now.uuid == uuid) else {
+                    break;
+                };
+                let reader = now.document_reader(&current);
+                match self.read_again(filter, &current, now.primary, reader, &row)? {
+                    Again::Same => {}
+                    Again::Changed(changed) => row = *changed,
+                    Again::Gone => break,
+                }
+                (collection, snapshot) = (now, current);
             }
         }
     }
@@ -310,32 +330,58 @@ impl Target<'_> {
         change: &mut impl Change,
     ) -> Result<Option<Effect>> {
         let primary = staging.collection().primary;
-        let Some(stored) = staging.snapshot().get(primary, &row.key)? else {
-            return Ok(None);
+        let (snapshot, reader) = (staging.snapshot(), staging.document_reader());
+        match self.read_again(filter, snapshot, primary, reader, row)? {
+            Again::Same => change.stage(staging, row).map(Some),
+            Again::Changed(row) => change.stage(staging, &row).map(Some),
+            Again::Gone => Ok(None),
+        }
+    }
+
+    /// Reads a document again in another snapshot, and applies the filter again if it has changed.
+    fn read_again(
+        &self,
+        filter: &Filter,
+        snapshot: &Snapshot,
+        primary: TreeId,
+        reader: DocumentReader<'_>,
+        row: &Row,
+    ) -> Result<Again> {
+        let Some(stored) = snapshot.get(primary, &row.key)? else {
+            return Ok(Again::Gone);
         };
         let known = row.stored.as_deref().unwrap_or(row.doc.as_bytes());
         if *stored == *known {
-            return change.stage(staging, row).map(Some);
+            return Ok(Again::Same);
         }
         let want = match record::is_in_parts(&stored) {
             true if !self.whole => required_fields::of_query(filter, None, []),
             _ => EVERYTHING.clone(),
         };
-        let doc = staging.document_reader().parts(&row.key, &stored, &want)?;
+        let doc = reader.parts(&row.key, &stored, &want)?;
         let (matches, positional) = filter.run(&doc)?;
         if !matches {
-            return Ok(None);
+            return Ok(Again::Gone);
         }
-        let row = Row {
+        Ok(Again::Changed(Box::new(Row {
             key: row.key.clone(),
             doc: doc.into_owned(),
             stored: record::is_in_parts(&stored).then(|| stored.to_vec()),
             positional,
             index_key: None,
             meta: None,
-        };
-        change.stage(staging, &row).map(Some)
+        })))
     }
+}
+
+/// A document that was found, read again later.
+enum Again {
+    /// As it was found.
+    Same,
+    /// It has changed, and still matches.
+    Changed(Box<Row>),
+    /// It is gone, or does not match any more.
+    Gone,
 }
 
 /// Whether an error says that an upsert met a document that another writer inserted first.

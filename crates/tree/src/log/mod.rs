@@ -5,6 +5,7 @@
 //! are in the buffers, which are mapped from a file, so that a killed process loses none of them.
 
 mod buffer;
+mod cut;
 mod group;
 mod replay;
 mod segment;
@@ -26,6 +27,7 @@ use crate::error::{CLOSE_CALLED, is_passing};
 use crate::fail_stop::FailStop;
 use crate::{Error, Result};
 use buffer::Place;
+pub(crate) use cut::cut_damaged;
 use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
 pub(crate) use replay::{check_passed, oldest_position, replay, replay_giving_room};
 use segment::{Failure, SegmentWriter};

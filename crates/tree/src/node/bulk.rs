@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use super::flush::{Builder, RUNS_MAX, pending_sources};
+use super::flush::{Builder, RUNS_MAX};
 use super::{BufferRun, Child, Internal, Subtree};
 use crate::Result;
 use crate::memtable::{MemSource, Memtable};
 use crate::merger::{Direction, Merger, Source};
 use crate::range::RangeSet;
 use crate::run::Run;
+
+/// The most bytes of messages that one memtable flush writes again, in full nodes. What gathers beyond stays in several
+/// runs: nothing reads them before the load is finished.
+const MERGE_NODES: u64 = 64;
 
 impl Builder {
     /// The root of a tree that is being loaded, after all messages of a sealed memtable. Deletes and update
@@ -33,14 +37,11 @@ impl Builder {
         };
         self.gather(&mut node, vec![Source::memtable(source)])?;
         if node.runs.len() > RUNS_MAX {
-            // Nothing can be flushed, so the runs are merged into one to keep the buffer short.
-            let mut merged = Internal::new(node.children.clone());
-            let sources = pending_sources(&node, &node.children[0], None);
-            let gathered = sources.and_then(|sources| self.gather(&mut merged, sources));
-            // Damage in one of the runs only means that they stay apart.
-            if self.unless_damaged(gathered)?.is_some() {
-                node = merged;
-            }
+            // Nothing can be flushed, so runs are merged to keep the buffer short, within the work of one flush.
+            let newest = node.runs.last().map_or(0, BufferRun::logical_bytes);
+            let node_bytes = u64::from(self.options.node_bytes);
+            let bytes_max = (node_bytes * MERGE_NODES).max(newest * RUNS_MAX as u64);
+            self.merge_newest_runs(&mut node, bytes_max, None)?;
         }
         Ok(Subtree::internal(node))
     }

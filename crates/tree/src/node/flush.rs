@@ -658,11 +658,7 @@ pub(super) fn heaviest(node: &Internal, before: u64) -> Option<(usize, u64)> {
 }
 
 /// The messages that wait for a child, newest first, each source at its first one.
-pub(super) fn pending_sources(
-    node: &Internal,
-    child: &Child,
-    upper: Option<&[u8]>,
-) -> Result<Vec<Source>> {
+fn pending_sources(node: &Internal, child: &Child, upper: Option<&[u8]>) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     for run in node.pending(child) {
         let parts = run.parts_in(&child.pivot, upper);

@@ -8,6 +8,7 @@
 mod bulk;
 mod codec;
 mod compact;
+mod dropped;
 mod flush;
 mod handle;
 mod older;

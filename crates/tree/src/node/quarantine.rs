@@ -99,32 +99,43 @@ impl Builder {
         Ok(Subtree::internal(node))
     }
 
-    /// Merges runs that gather for an only child that is blocked: the newest ones, which can be read, and of them
-    /// no large one for the sake of small ones.
+    /// Merges runs that gather for an only child that is blocked.
     pub(super) fn merge_blocked_runs(
         &self,
         node: &mut Internal,
         upper: Option<&[u8]>,
     ) -> Result<()> {
-        let [only] = node.children.as_slice() else {
-            return Ok(());
-        };
-        if only.blocked == 0 {
-            return Ok(());
+        match node.children.as_slice() {
+            [only] if only.blocked > 0 => self.merge_newest_runs(node, u64::MAX, upper),
+            _ => Ok(()),
         }
+    }
+
+    /// Merges runs that gather above an only child, which has received none of them: the newest ones, which can be read,
+    /// of together at most `bytes_max` bytes, and of them no large one for the sake of small ones. So a
+    /// message is written again only when the run that it is in at least doubles.
+    pub(super) fn merge_newest_runs(
+        &self,
+        node: &mut Internal,
+        bytes_max: u64,
+        upper: Option<&[u8]>,
+    ) -> Result<()> {
         let is_readable = |run: &&BufferRun| !run.parts.iter().any(|part| part.is_damaged());
         let readable = node.runs.iter().rev().take_while(is_readable).count();
         let mut first = node.runs.len() - readable;
         let sizes: Vec<u64> = node.runs.iter().map(BufferRun::logical_bytes).collect();
-        while first < sizes.len() && sizes[first] > sizes[first + 1..].iter().sum::<u64>() {
+        let mut together: u64 = sizes[first..].iter().sum();
+        while first < sizes.len() && (sizes[first] > together / 2 || together > bytes_max) {
+            together -= sizes[first];
             first += 1;
         }
         if node.runs.len() - first < MERGED_RUNS_MIN {
             return Ok(());
         }
+        let pivot = node.children[0].pivot.clone();
         let cursor = |run: &BufferRun| {
             let mut cursor = PartsCursor::new(run.parts.clone(), Fetch::Stream, upper);
-            cursor.seek(&only.pivot)?;
+            cursor.seek(&pivot)?;
             Ok(Source::runs(cursor, run.ranges.clone()))
         };
         let sources: Result<Vec<Source>> = node.runs[first..].iter().rev().map(cursor).collect();
@@ -148,7 +159,7 @@ impl Builder {
 }
 
 impl BufferRun {
-    fn logical_bytes(&self) -> u64 {
+    pub(super) fn logical_bytes(&self) -> u64 {
         let bytes = |part: &Arc<Run>| part.info.logical_bytes;
         self.parts.iter().map(bytes).sum()
     }
