@@ -188,7 +188,14 @@ fn try_command(
         };
         // It may have waited for a ticket.
         cx.limits.check()?;
-        let mut reply = command.run(&mut cx)?;
+        // A change of the catalog may have to undo what it did, which nothing must interrupt.
+        let mut reply = match traits.lane {
+            Some(Lane::Read | Lane::Write) => {
+                let interrupt = limits.interrupt(common.max_time);
+                interrupt.run(|| command.run(&mut cx))
+            }
+            _ => command.run(&mut cx),
+        }?;
         if cx.write_concern.durability == Durability::Synced && cx.state.park.is_none() {
             if !cx.legacy {
                 cx.state.park = Some(Parked::Journal(JournalWait {

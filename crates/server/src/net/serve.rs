@@ -1,7 +1,7 @@
 //! Serving one connection.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::doc;
@@ -14,7 +14,9 @@ use crate::connection::{ClientState, Connection, Peer};
 use crate::dispatch::abandon;
 use crate::exec::{Lane, Ticket};
 use crate::log::{Component, Severity};
-use crate::message::{Handled, Inflated, announce, handle, inflate, lane, log_malformed, pack};
+use crate::message::{
+    Handled, Inflated, announce, handle, inflate, lane, log_malformed, pack, wants_reply,
+};
 use crate::net::frames::{Ended, Frames};
 use crate::parking::{JournalWait, Parked};
 use crate::state::Server;
@@ -23,13 +25,14 @@ use crate::state::Server;
 const LAST_REPLY_MAX: Duration = Duration::from_secs(1);
 
 /// Serves a client until it disconnects, breaks the protocol, or the server stops.
-pub async fn serve<S>(server: Arc<Server>, mut stream: S, peer: Peer)
+pub async fn serve<S>(server: Arc<Server>, mut stream: S, peer: Peer, gone: Arc<AtomicBool>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let Some(connection) = server
-        .connections
-        .open(peer.clone(), server.settings.connections_max)
+    let Some(connection) =
+        server
+            .connections
+            .open(peer.clone(), server.settings.connections_max, gone)
     else {
         server.metrics.connections_rejected.add(1);
         server.log.info(
@@ -210,7 +213,9 @@ where
     /// Handles the message, and waits for what its command waits for.
     async fn handle(&mut self, previous: Option<i32>) -> Result<Handled, End> {
         let (server, connection) = (self.client.server, self.client.connection);
-        let lane = lane(self.message());
+        let message = current(&self.inflated, &self.frames);
+        let lane = lane(message);
+        self.client.state.unacknowledged = !wants_reply(message);
         loop {
             let ticket = match lane {
                 None => None,
@@ -271,7 +276,11 @@ where
                 () = until(deadline) => None,
             }
         };
-        let waited = self.unless_stopped(ticket).await;
+        let waited = match self.client.state.unacknowledged {
+            // Who asks for no reply may disconnect at once and have the write done.
+            true => Ok(ticket.await),
+            false => self.unless_stopped(ticket).await,
+        };
         if waited.is_err() && is_shown {
             self.client.state.announced = false;
             if let Some(Parked::Tail(tail)) = self.client.state.resumed.take() {
@@ -321,10 +330,6 @@ where
             sent = self.stream.write_all(reply) => sent.map_err(|error| Some(Ended::Io(error))),
             () = shutdown => Err(None),
         }
-    }
-
-    fn message(&self) -> &[u8] {
-        current(&self.inflated, &self.frames)
     }
 
     /// Waits for something, unless the client disconnects.
