@@ -12,8 +12,10 @@ use frond_wire::Compressor;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::exec::Lane;
 use crate::last_error::LastError;
 use crate::parking::Parked;
+use crate::room::Grant;
 use crate::sessions::SessionId;
 
 /// The other end of a connection.
@@ -185,6 +187,10 @@ pub struct ClientState {
     pub park: Option<Parked>,
     /// Set when a message is handled again after waiting.
     pub resumed: Option<Parked>,
+    /// Room for the reply.
+    pub reply_grant: Option<Grant>,
+    /// The lane of the ticket that is held. A command that waits for long takes it out and gives it back.
+    pub ticket: Option<Lane>,
     /// Whether the client waits for no reply to the message.
     pub unacknowledged: bool,
     /// Set when the operation of the message was begun before it could be handled.

@@ -240,19 +240,15 @@ fn push_journal_failure(reply: &mut DocBuf, failure: impl std::fmt::Display) {
 pub fn lane(name: &str, body: &[u8]) -> Option<Lane> {
     let (_, command) = commands::find(name)?;
     let lane = command.traits().lane;
-    if name == "aggregate" && writes(body) {
+    if name == "aggregate"
+        && let Ok(body) = Doc::validate(body)
+        && body
+            .get_array("pipeline")
+            .is_some_and(commands::aggregate::writes)
+    {
         return Some(Lane::Write);
     }
     lane
-}
-
-/// Whether a pipeline ends in a stage that writes.
-fn writes(body: &[u8]) -> bool {
-    let last = Doc::validate(body)
-        .ok()
-        .and_then(|body| body.get_array("pipeline")?.values().last());
-    let stage = last.as_ref().and_then(|last| last.as_doc()?.first());
-    matches!(stage, Some(("$out" | "$merge", _)))
 }
 
 /// Shows a command in `currentOp` that has to wait before it can run. Returns when its time is over.

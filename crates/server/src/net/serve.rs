@@ -19,6 +19,7 @@ use crate::message::{
 };
 use crate::net::frames::{Ended, Frames};
 use crate::parking::{JournalWait, Parked};
+use crate::room::{Room, STALLED};
 use crate::state::Server;
 
 /// How long a client may take to read its last reply when the server stops.
@@ -71,7 +72,7 @@ where
             state: &mut state,
         },
         stream: &mut stream,
-        frames: Frames::default(),
+        frames: Frames::new(server.rooms.requests.clone()),
         inflated: None,
         stop: server.stop_signal(),
     };
@@ -84,6 +85,17 @@ where
                 // The client may have disconnected.
                 let _ = tokio::time::timeout(LAST_REPLY_MAX, stream.write_all(reply)).await;
             }
+        }
+        Some(Ended::Stalled) => {
+            server.metrics.connections_stalled.add(1);
+            server.log.warning(
+                Component::Network,
+                9_916_001,
+                &connection.name,
+                "Closed a connection that held memory for requests or replies that others need, and had neither sent nor \
+                 read anything for some seconds",
+                &doc! {"remote": peer.to_string()},
+            );
         }
         Some(Ended::Io(error)) if server.log.wants(Severity::Debug(2)) => {
             let attributes = doc! {"remote": peer.to_string(), "error": error.to_string()};
@@ -225,8 +237,13 @@ where
                 },
             };
             let message = current(&self.inflated, &self.frames);
+            self.client.state.ticket = lane.filter(|_| ticket.is_some());
             let handled = handle(&mut self.client, message, previous);
-            drop(ticket);
+            match self.client.state.ticket.take() {
+                Some(_) => drop(ticket),
+                // The command has given it back.
+                None => ticket.into_iter().for_each(Ticket::forget),
+            }
             self.client.state.resumed = None;
             if std::mem::take(&mut self.client.state.announced) {
                 // It did not come to its command.
@@ -311,8 +328,10 @@ where
             };
             let server = self.client.server;
             server.metrics.physical_bytes_out.add(reply.len() as u64);
-            self.send(&reply).await?;
+            let grant = self.client.state.reply_grant.take();
+            self.send(&reply, grant.is_some()).await?;
         }
+        self.client.state.reply_grant = None;
         match handled.close {
             true => Err(None),
             false => Ok(()),
@@ -320,14 +339,15 @@ where
     }
 
     /// Sends a reply. A client that does not read must not delay the shutdown.
-    async fn send(&mut self, reply: &[u8]) -> Result<(), End> {
+    async fn send(&mut self, reply: &[u8], is_granted: bool) -> Result<(), End> {
+        let room = &self.client.server.rooms.replies;
         let shutdown = async {
             stopped(&mut self.stop).await;
             tokio::time::sleep(LAST_REPLY_MAX).await;
         };
         tokio::select! {
             biased;
-            sent = self.stream.write_all(reply) => sent.map_err(|error| Some(Ended::Io(error))),
+            sent = send(self.stream, reply, room, is_granted) => sent.map_err(Some),
             () = shutdown => Err(None),
         }
     }
@@ -350,6 +370,33 @@ where
             _ = stopped(&mut self.stop) => Err(None),
         }
     }
+}
+
+/// Sends a reply to a client that may not read. What it has not read is counted, and when others need the room, a client
+/// that reads nothing loses its connection.
+async fn send<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    reply: &[u8],
+    room: &Room,
+    is_granted: bool,
+) -> Result<(), Ended> {
+    let mut rest = reply;
+    let sent = stream.write(rest).await.map_err(Ended::Io)?;
+    rest = rest.get(sent..).unwrap_or_default();
+    if rest.is_empty() {
+        return Ok(());
+    }
+    let _counted = (!is_granted).then(|| room.count(reply.len()));
+    while !rest.is_empty() {
+        match tokio::time::timeout(STALLED, stream.write(rest)).await {
+            Ok(Ok(0)) => return Err(Ended::Io(std::io::ErrorKind::WriteZero.into())),
+            Ok(Ok(sent)) => rest = rest.get(sent..).unwrap_or_default(),
+            Ok(Err(error)) => return Err(Ended::Io(error)),
+            Err(_) if room.is_short() => return Err(Ended::Stalled),
+            Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// The current message, decompressed.

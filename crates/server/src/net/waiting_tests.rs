@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
