@@ -176,9 +176,11 @@ impl Cursor {
         }
     }
 
-    /// The next batch: at most `documents` (none: as many as fit) and about [`BATCH_BYTES`].
-    pub fn batch(&mut self, documents: Option<u64>) -> Result<ArrayBuf> {
+    /// The next batch: at most `documents` (none: as many as fit) and about [`BATCH_BYTES`], fewer if there is no room.
+    pub fn batch(&mut self, documents: Option<u64>, room: &mut dyn BatchRoom) -> Result<ArrayBuf> {
         let mut batch = Batch {
+            reply: room,
+            is_whole: false,
             documents: ArrayBuf::new(),
             bytes: 0,
             room: documents
@@ -215,6 +217,7 @@ impl Cursor {
         if batch.pending.is_some() {
             self.pending = batch.pending;
         }
+        batch.reply.complete(batch.bytes + REPLY_BYTES);
         let returned = batch.documents.len() as u64;
         self.returned += returned;
         if let Some(remaining) = &mut self.remaining {
@@ -225,8 +228,21 @@ impl Cursor {
     }
 }
 
+/// The memory that a batch takes.
+pub trait BatchRoom {
+    /// Waits for the room of one large document of so many bytes.
+    fn wait(&mut self, bytes: usize) -> Result<()>;
+    /// Whether there is room for a batch of so many bytes. It waits only if a part of the batch is of no use.
+    fn try_grow(&mut self, bytes: usize) -> Result<bool>;
+    /// The batch is filled, with so many bytes.
+    fn complete(&mut self, bytes: usize);
+}
+
 /// A batch that is filled.
-struct Batch {
+struct Batch<'b> {
+    reply: &'b mut dyn BatchRoom,
+    /// Whether it has the room of a full one.
+    is_whole: bool,
     documents: ArrayBuf,
     /// Bytes of its elements.
     bytes: usize,
@@ -238,7 +254,18 @@ struct Batch {
     failure: Option<Error>,
 }
 
-impl Batch {
+impl Batch<'_> {
+    /// Whether it may become a full one.
+    fn may_be_large(&mut self) -> bool {
+        if !self.is_whole {
+            match self.reply.try_grow(BATCH_BYTES + REPLY_BYTES) {
+                Ok(granted) => self.is_whole = granted,
+                Err(failure) => self.failure = Some(failure),
+            }
+        }
+        self.is_whole
+    }
+
     /// Adds a document; `Pause` if the batch takes no more.
     fn push(&mut self, document: &Doc) -> Flow {
         let size = document.len_bytes();
@@ -249,11 +276,25 @@ impl Batch {
         // An element also has a type byte, a number as its name and a zero byte.
         let was_large = self.bytes > LARGE_BATCH_BYTES;
         self.bytes += size + 12;
-        if self.bytes > BATCH_BYTES && !self.documents.is_empty() {
+        let is_large = self.bytes > LARGE_BATCH_BYTES;
+        let fits = match self.documents.is_empty() {
+            // A reply has at least one document.
+            true if is_large => match self.reply.wait(self.bytes + REPLY_BYTES) {
+                Ok(()) => true,
+                Err(failure) => {
+                    self.failure = Some(failure);
+                    return Flow::Pause;
+                }
+            },
+            true => true,
+            false => self.bytes <= BATCH_BYTES && (!is_large || self.may_be_large()),
+        };
+        if !fits {
+            self.bytes -= size + 12;
             self.pending = Some(document.to_owned());
             return Flow::Pause;
         }
-        if self.bytes > LARGE_BATCH_BYTES && !was_large {
+        if is_large && !was_large && self.is_whole {
             // Memory that is not written to costs nothing, while growing step by step copies.
             (self.documents).reserve(BATCH_BYTES + REPLY_BYTES - LARGE_BATCH_BYTES);
         }

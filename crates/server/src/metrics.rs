@@ -161,6 +161,8 @@ pub struct Metrics {
     pub connections_created: Counter,
     /// Connections refused because there were too many.
     pub connections_rejected: Counter,
+    /// Connections closed because they stalled while they held memory that others needed.
+    pub connections_stalled: Counter,
     /// Documents inserted, by any command.
     pub documents_inserted: Counter,
     /// Documents returned, by any command.

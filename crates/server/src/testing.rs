@@ -75,7 +75,10 @@ impl TestServer {
         let log = Arc::new(Log::open(&settings).unwrap());
         let metrics = Metrics::new(COMMANDS.len());
         let server = Arc::new(Server::new(settings, log, store, metrics, 27017).unwrap());
-        let connection = server.connections.open(Peer::Unix, 10).unwrap();
+        let connection = server
+            .connections
+            .open(Peer::Unix, 10, Arc::default())
+            .unwrap();
         TestServer {
             server,
             connection,

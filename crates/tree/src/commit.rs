@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::{CommitState, Engine};
 use crate::fail_stop::{FailStop, step};
+use crate::interrupt::{self, Wait, WaitFor};
 use crate::log;
 use crate::memtable::{HotKey, Memtable};
 use crate::merge::Resolver;
@@ -233,7 +234,7 @@ impl Engine {
         bytes: usize,
         frees_space: bool,
     ) -> Result<parking_lot::MutexGuard<'_, CommitState>> {
-        let mut state = self.commit_lock.lock();
+        let mut state = interrupt::lock(&self.commit_lock, WaitFor::Commits)?;
         let sealed_max = SEALED_MAX + usize::from(frees_space);
         let mut patience: Option<Instant> = None;
         loop {
@@ -271,7 +272,7 @@ impl Engine {
                     }
                     self.flushed.wait_until(&mut state, until);
                 } else {
-                    self.flushed.wait(&mut state);
+                    Wait::begin(WaitFor::Memtable)?.on(&self.flushed, &mut state)?;
                 }
             }
         }

@@ -110,6 +110,7 @@ fn connections(server: &Server) -> DocBuf {
         "current": current as i64,
         "available": server.settings.connections_max.saturating_sub(current) as i64,
         "totalCreated": server.metrics.connections_created.get(),
+        "stalled": server.metrics.connections_stalled.get(),
         "rejected": server.metrics.connections_rejected.get(),
         "active": active,
     }

@@ -6,6 +6,21 @@ use frond_bson::doc;
 
 use super::*;
 
+/// Room without a limit.
+struct Plenty;
+
+impl BatchRoom for Plenty {
+    fn wait(&mut self, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn try_grow(&mut self, _: usize) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn complete(&mut self, _: usize) {}
+}
+
 fn numbers(n: i32) -> Cursor {
     Cursor::fixed("db.c", (0..n).map(|i| doc! {"_id": i}).collect())
 }
@@ -13,23 +28,23 @@ fn numbers(n: i32) -> Cursor {
 #[test]
 fn batches_end_by_count_limit_and_size() {
     let mut cursor = numbers(5);
-    assert_eq!(cursor.batch(Some(2)).unwrap().len(), 2);
+    assert_eq!(cursor.batch(Some(2), &mut Plenty).unwrap().len(), 2);
     assert!(!cursor.ended());
-    assert_eq!(cursor.batch(Some(0)).unwrap().len(), 0);
-    assert_eq!(cursor.batch(None).unwrap().len(), 3);
+    assert_eq!(cursor.batch(Some(0), &mut Plenty).unwrap().len(), 0);
+    assert_eq!(cursor.batch(None, &mut Plenty).unwrap().len(), 3);
     assert!(cursor.ended());
     assert_eq!((cursor.returned, cursor.batches), (5, 3));
 
     let mut cursor = numbers(5);
     cursor.remaining = Some(2);
-    assert_eq!(cursor.batch(None).unwrap().len(), 2);
+    assert_eq!(cursor.batch(None, &mut Plenty).unwrap().len(), 2);
     assert!(cursor.ended());
 
     let large = "x".repeat(9 << 20);
     let documents = (0..3).map(|i| doc! {"_id": i, "x": &large}).collect();
     let mut cursor = Cursor::fixed("db.c", documents);
     for left in [2, 1, 0] {
-        assert_eq!(cursor.batch(None).unwrap().len(), 1);
+        assert_eq!(cursor.batch(None, &mut Plenty).unwrap().len(), 1);
         assert_eq!(cursor.ended(), left == 0);
     }
 }
