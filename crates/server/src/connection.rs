@@ -7,13 +7,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use frond_bson::{Doc, DocBuf};
-use frond_store::Progress;
+use frond_store::{Progress, Waits};
 use frond_wire::Compressor;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::exec::Lane;
 use crate::last_error::LastError;
 use crate::parking::Parked;
+use crate::room::Grant;
 use crate::sessions::SessionId;
 
 /// The other end of a connection.
@@ -147,6 +149,10 @@ pub struct Connection {
     pub running: Mutex<Running>,
     /// Interrupts its operation.
     pub killed: Arc<AtomicBool>,
+    /// Set when the client has closed it.
+    pub gone: Arc<AtomicBool>,
+    /// What a commit of its operation waits for.
+    pub commit_waits: Arc<Waits>,
     /// Wakes its operation, if that waits.
     pub wake: Arc<Notify>,
 }
@@ -181,6 +187,12 @@ pub struct ClientState {
     pub park: Option<Parked>,
     /// Set when a message is handled again after waiting.
     pub resumed: Option<Parked>,
+    /// Room for the reply.
+    pub reply_grant: Option<Grant>,
+    /// The lane of the ticket that is held. A command that waits for long takes it out and gives it back.
+    pub ticket: Option<Lane>,
+    /// Whether the client waits for no reply to the message.
+    pub unacknowledged: bool,
     /// Set when the operation of the message was begun before it could be handled.
     pub announced: bool,
 }
@@ -206,8 +218,8 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Admits a connection, unless there are `max` already.
-    pub fn open(&self, peer: Peer, max: usize) -> Option<Arc<Connection>> {
+    /// Admits a connection, unless there are `max` already. `gone` is set when the client closes it.
+    pub fn open(&self, peer: Peer, max: usize, gone: Arc<AtomicBool>) -> Option<Arc<Connection>> {
         let mut all = self.all.lock();
         if all.len() >= max {
             return None;
@@ -220,6 +232,8 @@ impl Connections {
             client: OnceLock::new(),
             running: Mutex::new(Running::default()),
             killed: Arc::new(AtomicBool::new(false)),
+            gone,
+            commit_waits: Arc::default(),
             wake: Arc::default(),
         });
         all.insert(id, connection.clone());
@@ -297,18 +311,21 @@ mod tests {
     #[test]
     fn connections_are_counted_and_limited() {
         let all = Connections::default();
-        let first = all.open(Peer::Unix, 2).unwrap();
-        let second = all.open(Peer::Unix, 2).unwrap();
-        assert!(all.open(Peer::Unix, 2).is_none());
+        let first = all.open(Peer::Unix, 2, Arc::default()).unwrap();
+        let second = all.open(Peer::Unix, 2, Arc::default()).unwrap();
+        assert!(all.open(Peer::Unix, 2, Arc::default()).is_none());
         assert_eq!((first.id, second.id, all.len()), (1, 2, 2));
         all.close(1);
-        assert_eq!(all.open(Peer::Unix, 2).unwrap().name, "conn3");
+        assert_eq!(
+            all.open(Peer::Unix, 2, Arc::default()).unwrap().name,
+            "conn3"
+        );
     }
 
     #[test]
     fn only_the_named_running_operation_is_killed() {
         let all = Connections::default();
-        let connection = all.open(Peer::Unix, 2).unwrap();
+        let connection = all.open(Peer::Unix, 2, Arc::default()).unwrap();
         let id = all.operation_id();
         connection.running.lock().id = id;
         assert!(!all.kill_operation(id));

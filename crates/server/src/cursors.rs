@@ -1,14 +1,14 @@
 //! Open cursors, which clients read by `getMore`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, Doc, DocBuf};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{Flow, OpContext, QueryCursor, TailSignal};
-use parking_lot::Mutex;
+use frond_store::{Flow, MemoryBudget, MemoryUse, OpContext, QueryCursor, Reservation, TailSignal};
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
 use crate::errors::reply_too_large;
@@ -61,6 +61,28 @@ pub struct Cursor {
     /// A document that did not fit into the last batch.
     pending: Option<DocBuf>,
     ended: bool,
+    /// What it holds by itself while it is idle.
+    reserved: Option<Reservation>,
+}
+
+/// What a cursor keeps in memory, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Memtables that are flushed. Several cursors can keep the same.
+    pub memtables: u64,
+    /// Documents and rows.
+    pub rows: u64,
+}
+
+/// What became of the memory of a cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// The cursor is not idle, or keeps nothing.
+    Nothing,
+    /// It is on disk.
+    Moved,
+    /// The cursor has to be closed.
+    Close,
 }
 
 impl Cursor {
@@ -80,6 +102,44 @@ impl Cursor {
             source,
             pending: None,
             ended: false,
+            reserved: None,
+        }
+    }
+
+    /// What it keeps in memory.
+    pub fn kept_bytes(&self) -> Kept {
+        match &self.source {
+            Source::Query(cursor) => Kept {
+                memtables: cursor.retained_bytes(),
+                rows: cursor.held_bytes() + self.own_bytes() as u64,
+            },
+            Source::Fixed(_) => Kept {
+                memtables: 0,
+                rows: self.own_bytes() as u64,
+            },
+        }
+    }
+
+    /// Bytes of the documents that it holds by itself.
+    fn own_bytes(&self) -> usize {
+        let pending = self.pending.as_ref().map_or(0, |doc| doc.len_bytes());
+        match &self.source {
+            Source::Query(_) => pending,
+            Source::Fixed(rest) => {
+                let rest = rest.as_slice().iter();
+                pending + rest.map(|doc| doc.len_bytes()).sum::<usize>()
+            }
+        }
+    }
+
+    /// Moves to disk what can be there.
+    ///
+    /// # Errors
+    /// Errors of the engine and of temporary files.
+    pub fn release_memory(&mut self) -> Result<()> {
+        match &mut self.source {
+            Source::Query(cursor) => Ok(cursor.release_memory()?),
+            Source::Fixed(_) => Ok(()),
         }
     }
 
@@ -116,9 +176,11 @@ impl Cursor {
         }
     }
 
-    /// The next batch: at most `documents` (none: as many as fit) and about [`BATCH_BYTES`].
-    pub fn batch(&mut self, documents: Option<u64>) -> Result<ArrayBuf> {
+    /// The next batch: at most `documents` (none: as many as fit) and about [`BATCH_BYTES`], fewer if there is no room.
+    pub fn batch(&mut self, documents: Option<u64>, room: &mut dyn BatchRoom) -> Result<ArrayBuf> {
         let mut batch = Batch {
+            reply: room,
+            is_whole: false,
             documents: ArrayBuf::new(),
             bytes: 0,
             room: documents
@@ -155,6 +217,7 @@ impl Cursor {
         if batch.pending.is_some() {
             self.pending = batch.pending;
         }
+        batch.reply.complete(batch.bytes + REPLY_BYTES);
         let returned = batch.documents.len() as u64;
         self.returned += returned;
         if let Some(remaining) = &mut self.remaining {
@@ -165,8 +228,21 @@ impl Cursor {
     }
 }
 
+/// The memory that a batch takes.
+pub trait BatchRoom {
+    /// Waits for the room of one large document of so many bytes.
+    fn wait(&mut self, bytes: usize) -> Result<()>;
+    /// Whether there is room for a batch of so many bytes. It waits only if a part of the batch is of no use.
+    fn try_grow(&mut self, bytes: usize) -> Result<bool>;
+    /// The batch is filled, with so many bytes.
+    fn complete(&mut self, bytes: usize);
+}
+
 /// A batch that is filled.
-struct Batch {
+struct Batch<'b> {
+    reply: &'b mut dyn BatchRoom,
+    /// Whether it has the room of a full one.
+    is_whole: bool,
     documents: ArrayBuf,
     /// Bytes of its elements.
     bytes: usize,
@@ -178,7 +254,18 @@ struct Batch {
     failure: Option<Error>,
 }
 
-impl Batch {
+impl Batch<'_> {
+    /// Whether it may become a full one.
+    fn may_be_large(&mut self) -> bool {
+        if !self.is_whole {
+            match self.reply.try_grow(BATCH_BYTES + REPLY_BYTES) {
+                Ok(granted) => self.is_whole = granted,
+                Err(failure) => self.failure = Some(failure),
+            }
+        }
+        self.is_whole
+    }
+
     /// Adds a document; `Pause` if the batch takes no more.
     fn push(&mut self, document: &Doc) -> Flow {
         let size = document.len_bytes();
@@ -189,11 +276,25 @@ impl Batch {
         // An element also has a type byte, a number as its name and a zero byte.
         let was_large = self.bytes > LARGE_BATCH_BYTES;
         self.bytes += size + 12;
-        if self.bytes > BATCH_BYTES && !self.documents.is_empty() {
+        let is_large = self.bytes > LARGE_BATCH_BYTES;
+        let fits = match self.documents.is_empty() {
+            // A reply has at least one document.
+            true if is_large => match self.reply.wait(self.bytes + REPLY_BYTES) {
+                Ok(()) => true,
+                Err(failure) => {
+                    self.failure = Some(failure);
+                    return Flow::Pause;
+                }
+            },
+            true => true,
+            false => self.bytes <= BATCH_BYTES && (!is_large || self.may_be_large()),
+        };
+        if !fits {
+            self.bytes -= size + 12;
             self.pending = Some(document.to_owned());
             return Flow::Pause;
         }
-        if self.bytes > LARGE_BATCH_BYTES && !was_large {
+        if is_large && !was_large && self.is_whole {
             // Memory that is not written to costs nothing, while growing step by step copies.
             (self.documents).reserve(BATCH_BYTES + REPLY_BYTES - LARGE_BATCH_BYTES);
         }
@@ -223,11 +324,13 @@ enum State {
     Idle(Box<Cursor>),
     /// A command uses it; the flag interrupts the command.
     InUse(Arc<AtomicBool>),
+    /// It moves to disk. Commands wait until that is done.
+    Moving,
 }
 
 impl Entry {
     fn in_use(&self) -> bool {
-        matches!(self.state, State::InUse(_)) || self.waiting.is_some()
+        !matches!(self.state, State::Idle(_)) || self.waiting.is_some()
     }
 
     /// Called under the lock of the table: the connection reuses the flag for its next command, which must not be
@@ -246,7 +349,16 @@ impl Entry {
 #[derive(Default)]
 pub struct Cursors {
     all: Mutex<HashMap<i64, Entry>>,
+    /// Woken when a cursor has moved to disk; used with the lock of the table.
+    moved: Condvar,
+    /// Cursors that were closed because memory was scarce, the last one last, so that their clients are told.
+    closed_for_memory: Mutex<VecDeque<i64>>,
+    /// In which idle cursors reserve what they hold by themselves.
+    memory: Option<MemoryBudget>,
 }
+
+/// So many closed cursors are remembered.
+const CLOSED_MAX: usize = 10_000;
 
 /// A cursor taken out of the table; dropping it without [`CheckedOut::put_back`] closes it.
 pub struct CheckedOut<'t> {
@@ -268,12 +380,43 @@ impl CheckedOut<'_> {
 
     /// Puts the cursor back for the next batch. One that was killed meanwhile is closed.
     pub fn put_back(mut self) {
-        let cursor = self.cursor.take();
+        let mut cursor = self.cursor.take();
+        if let Some(cursor) = &mut cursor {
+            self.table.count(cursor);
+        }
         let mut all = self.table.all.lock();
         if let (Some(entry), Some(cursor)) = (all.get_mut(&self.id), cursor) {
             entry.state = State::Idle(cursor);
             entry.last_used = Instant::now();
         }
+    }
+}
+
+/// A cursor that moves to disk; without a cursor it is closed at the end.
+struct Moving<'t> {
+    table: &'t Cursors,
+    id: i64,
+    cursor: Option<Box<Cursor>>,
+}
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        let cursor = match std::thread::panicking() {
+            // It may have moved in part.
+            true => None,
+            false => self.cursor.take(),
+        };
+        let mut all = self.table.all.lock();
+        match (all.get_mut(&self.id), cursor) {
+            (Some(entry), Some(cursor)) => entry.state = State::Idle(cursor),
+            (Some(_), None) => {
+                all.remove(&self.id);
+            }
+            // It was killed meanwhile.
+            (None, _) => {}
+        }
+        drop(all);
+        self.table.moved.notify_all();
     }
 }
 
@@ -313,8 +456,81 @@ pub struct CursorInfo {
 }
 
 impl Cursors {
+    /// No cursors yet; what they hold by themselves is counted in this budget.
+    pub fn new(memory: &MemoryBudget) -> Cursors {
+        Cursors {
+            memory: Some(memory.clone()),
+            ..Cursors::default()
+        }
+    }
+
+    /// Counts what an idle cursor holds by itself.
+    fn count(&self, cursor: &mut Cursor) {
+        let bytes = cursor.own_bytes();
+        match (&mut cursor.reserved, &self.memory) {
+            (Some(reserved), _) => reserved.resize(bytes),
+            (empty, Some(memory)) if bytes > 0 => {
+                *empty = Some(memory.reserve(MemoryUse::Cursors, bytes));
+            }
+            _ => {}
+        }
+    }
+
+    /// The idle cursors, the longest idle first.
+    pub fn longest_idle(&self) -> Vec<i64> {
+        let all = self.all.lock();
+        let idle = all.iter().filter(|(_, entry)| !entry.in_use());
+        let mut idle: Vec<_> = idle.map(|(id, entry)| (entry.last_used, *id)).collect();
+        drop(all);
+        idle.sort_unstable();
+        idle.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Lets an idle cursor release its memory; one that cannot is closed. Commands that want it meanwhile wait.
+    pub fn release_idle(&self, id: i64, release: impl FnOnce(&mut Cursor) -> Released) -> Released {
+        let mut moving = {
+            let mut all = self.all.lock();
+            let Some(entry) = all.get_mut(&id).filter(|entry| !entry.in_use()) else {
+                return Released::Nothing;
+            };
+            match std::mem::replace(&mut entry.state, State::Moving) {
+                State::Idle(cursor) => Moving {
+                    table: self,
+                    id,
+                    cursor: Some(cursor),
+                },
+                other => {
+                    entry.state = other;
+                    return Released::Nothing;
+                }
+            }
+        };
+        let released = match &mut moving.cursor {
+            Some(cursor) => release(cursor),
+            None => Released::Nothing,
+        };
+        if released == Released::Close {
+            moving.cursor = None;
+            let mut closed = self.closed_for_memory.lock();
+            if closed.len() == CLOSED_MAX {
+                closed.pop_front();
+            }
+            closed.push_back(id);
+        }
+        released
+    }
+
+    /// The error for a cursor that is not there: [`ErrorCode::SnapshotTooOld`] if it was closed because memory was scarce.
+    pub fn missing(&self, id: i64) -> Error {
+        match self.closed_for_memory.lock().contains(&id) {
+            true => too_old(id),
+            false => not_found(id),
+        }
+    }
+
     /// Stores a cursor and returns its id, a random positive number.
-    pub fn insert(&self, cursor: Cursor) -> i64 {
+    pub fn insert(&self, mut cursor: Cursor) -> i64 {
+        self.count(&mut cursor);
         let mut all = self.all.lock();
         let id = loop {
             let id = (crate::random::bits() >> 1) as i64;
@@ -339,7 +555,14 @@ impl Cursors {
     /// Takes a cursor out for use by one command, which the flag interrupts.
     pub fn check_out(&self, id: i64, flag: &Arc<AtomicBool>) -> Result<CheckedOut<'_>> {
         let mut all = self.all.lock();
-        let entry = all.get_mut(&id).ok_or_else(|| not_found(id))?;
+        while let Some(Entry {
+            state: State::Moving,
+            ..
+        }) = all.get(&id)
+        {
+            self.moved.wait(&mut all);
+        }
+        let entry = all.get_mut(&id).ok_or_else(|| self.missing(id))?;
         if entry.waiting.is_some() {
             return Err(in_use(id));
         }
@@ -396,7 +619,7 @@ impl Cursors {
     pub fn returned(&self, id: i64) -> Option<u64> {
         match &self.all.lock().get(&id)?.state {
             State::Idle(cursor) => Some(cursor.returned),
-            State::InUse(_) => None,
+            State::InUse(_) | State::Moving => None,
         }
     }
 
@@ -489,8 +712,19 @@ fn in_use(id: i64) -> Error {
     )
 }
 
+/// The error for a cursor that was closed because memory was scarce.
+fn too_old(id: i64) -> Error {
+    Error::new(
+        ErrorCode::SnapshotTooOld,
+        format!(
+            "cursor id {id} was closed: it was idle while the server's memory was scarce, and what it kept could not be \
+             written to disk. Run the query again, and read its results without long pauses"
+        ),
+    )
+}
+
 /// The error for a cursor that does not exist.
-pub fn not_found(id: i64) -> Error {
+fn not_found(id: i64) -> Error {
     Error::new(
         ErrorCode::CursorNotFound,
         format!("cursor id {id} not found"),
@@ -498,124 +732,4 @@ pub fn not_found(id: i64) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use frond_bson::doc;
-
-    use super::*;
-
-    fn numbers(n: i32) -> Cursor {
-        Cursor::fixed("db.c", (0..n).map(|i| doc! {"_id": i}).collect())
-    }
-
-    #[test]
-    fn batches_end_by_count_limit_and_size() {
-        let mut cursor = numbers(5);
-        assert_eq!(cursor.batch(Some(2)).unwrap().len(), 2);
-        assert!(!cursor.ended());
-        assert_eq!(cursor.batch(Some(0)).unwrap().len(), 0);
-        assert_eq!(cursor.batch(None).unwrap().len(), 3);
-        assert!(cursor.ended());
-        assert_eq!((cursor.returned, cursor.batches), (5, 3));
-
-        let mut cursor = numbers(5);
-        cursor.remaining = Some(2);
-        assert_eq!(cursor.batch(None).unwrap().len(), 2);
-        assert!(cursor.ended());
-
-        let large = "x".repeat(9 << 20);
-        let documents = (0..3).map(|i| doc! {"_id": i, "x": &large}).collect();
-        let mut cursor = Cursor::fixed("db.c", documents);
-        for left in [2, 1, 0] {
-            assert_eq!(cursor.batch(None).unwrap().len(), 1);
-            assert_eq!(cursor.ended(), left == 0);
-        }
-    }
-
-    #[test]
-    fn the_table_hands_out_a_cursor_to_one_at_a_time() {
-        let table = Cursors::default();
-        let id = table.insert(numbers(3));
-        assert!(id > 0);
-        let flag = Arc::new(AtomicBool::new(false));
-        let out = table.check_out(id, &flag).unwrap();
-        assert_eq!(
-            table.check_out(id, &flag).err().unwrap().code(),
-            ErrorCode::CursorInUse
-        );
-        out.put_back();
-        assert_eq!(table.namespace(id).as_deref(), Some("db.c"));
-
-        let out = table.check_out(id, &flag).unwrap();
-        assert!(table.kill(id) && !table.kill(id));
-        assert!(flag.load(Ordering::Relaxed) && out.was_killed());
-        out.put_back();
-        assert_eq!(
-            table.check_out(id, &flag).err().unwrap().code(),
-            ErrorCode::CursorNotFound
-        );
-
-        let id = table.insert(numbers(3));
-        drop(table.check_out(id, &flag).unwrap());
-        assert!(
-            table.list().is_empty(),
-            "a cursor that is not put back is closed"
-        );
-    }
-
-    /// A command may have tens of kilobytes, and there may be many cursors.
-    #[test]
-    fn the_command_of_a_cursor_is_kept_once() {
-        let table = Cursors::default();
-        let command = Arc::new(doc! {"find": "c", "filter": {"a": 1}});
-        let mut cursor = numbers(3);
-        cursor.originating = command.clone();
-        table.insert(cursor);
-        let listed = table.list().remove(0);
-        assert!(Arc::ptr_eq(&listed.originating, &command));
-    }
-
-    #[test]
-    fn open_cursors_are_counted() {
-        let table = Cursors::default();
-        let counts = |open, pinned, no_timeout| CursorCounts {
-            open,
-            pinned,
-            no_timeout,
-        };
-        assert_eq!(table.counts(), counts(0, 0, 0));
-        let idle = table.insert(numbers(3));
-        let mut patient = numbers(3);
-        patient.no_timeout = true;
-        let patient = table.insert(patient);
-        assert_eq!(table.counts(), counts(2, 0, 1));
-        let flag = Arc::new(AtomicBool::new(false));
-        let out = table.check_out(patient, &flag).unwrap();
-        assert_eq!(table.counts(), counts(2, 1, 1));
-        // A cursor with a waiting getMore is in use too.
-        assert!(table.park(idle, &Arc::new(Notify::new())));
-        assert_eq!(table.counts(), counts(2, 2, 1));
-        out.put_back();
-        assert!(table.unpark(idle) && table.kill(patient));
-        assert_eq!(table.counts(), counts(1, 0, 0));
-    }
-
-    #[test]
-    fn cursors_close_by_owner_and_age() {
-        let table = Cursors::default();
-        let session = SessionId::random();
-        let mut owned = numbers(1);
-        owned.session = Some(session);
-        table.insert(owned);
-        let mut patient = numbers(1);
-        patient.no_timeout = true;
-        table.insert(patient);
-        table.insert(Cursor::fixed("db2.x", vec![doc! {}]));
-        let later = Instant::now() + Duration::from_secs(601);
-        assert_eq!(table.kill_session(session), 1);
-        assert_eq!(table.expire(Instant::now(), Duration::from_secs(600)), 0);
-        assert_eq!(table.expire(later, Duration::from_secs(600)), 1);
-        assert_eq!((table.kill_namespace("db."), table.kill_all()), (1, 0));
-    }
-}
+mod tests;

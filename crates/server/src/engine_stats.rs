@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use frond_bson::{DocBuf, Value, doc};
-use frond_store::{DamagePlace, DamagedBlock, DiskSpace, EngineStats};
+use frond_store::{DamagePlace, DamagedBlock, DiskSpace, Engine, EngineStats, MemoryUse};
 
 fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
@@ -37,6 +37,24 @@ pub fn to_doc(stats: &EngineStats) -> DocBuf {
             "checkpoints": count(stats.checkpoints),
         },
     }
+}
+
+/// The memory budget of the process, and what holds it, in bytes.
+pub fn memory_to_doc(engine: &Engine) -> DocBuf {
+    let memory = engine.memory();
+    let mut doc = doc! {
+        "limit": count(memory.limit()),
+        "limit for clients": count(memory.client_limit()),
+        "free for clients": count(memory.free()),
+        "refused": count(memory.refused()),
+        "kept by snapshots": count(engine.retained_bytes()),
+    };
+    doc.push_doc("used", |used| {
+        for purpose in MemoryUse::ALL {
+            used.push(purpose.name(), count(memory.used(purpose)));
+        }
+    });
+    doc
 }
 
 /// A damaged block, with the collection and the index that it belongs to where they are known.

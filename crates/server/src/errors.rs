@@ -45,9 +45,19 @@ pub fn truncated(error: Error) -> Error {
     }
 }
 
-/// Whether a statement's error is one of the whole write command: the server cannot write for now. As in MongoDB, where
-/// this code is an interruption. Drivers retry only whole commands; statements that are done are not done again then.
+/// Whether a statement's error is one of the whole write command, as every interruption is in MongoDB. Drivers retry only
+/// whole commands; statements that are done are not done again then.
 pub fn ends_command(code: ErrorCode) -> bool {
+    let interruptions = [
+        ErrorCode::Interrupted,
+        ErrorCode::InterruptedAtShutdown,
+        ErrorCode::MaxTimeMSExpired,
+    ];
+    is_refusal(code) || interruptions.contains(&code)
+}
+
+/// Whether the server cannot write for now. MongoDB has this code among its interruptions.
+pub fn is_refusal(code: ErrorCode) -> bool {
     code == ErrorCode::ExceededTimeLimit
 }
 
@@ -69,7 +79,7 @@ pub fn write_error(reply: &mut DocBuf, error: &Error) {
     let label = match error.code() {
         ErrorCode::WriteConflict => "TransientTransactionError",
         // Drivers heed it in retryable writes.
-        code if ends_command(code) => "RetryableWriteError",
+        code if is_refusal(code) => "RetryableWriteError",
         _ => return,
     };
     reply.push_array("errorLabels", |labels| labels.push(label));

@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use frond_error::{Error, ErrorCode, Result};
 
 use crate::pool::Pool;
+use crate::room::WAITING_MAX;
 
 /// How long a command may keep its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +75,7 @@ impl Executor {
         let idle = 2 * cores.max(2);
         let tickets: usize = Lane::ALL.iter().map(|lane| lane.tickets()).sum();
         Ok(Executor {
-            pool: Pool::new(idle, tickets + idle)?,
+            pool: Pool::new(idle, tickets + WAITING_MAX + idle)?,
             lanes: Lane::ALL.map(|lane| Semaphore::new(lane.tickets())),
         })
     }
@@ -102,6 +103,12 @@ impl Executor {
     pub async fn ticket(&self, lane: Lane) -> Option<Ticket<'_>> {
         // It is never closed, so there is one.
         self.lane(lane).acquire().await.ok()
+    }
+
+    /// Gives a ticket back whose owner will forget it.
+    pub fn give_back(&self, lane: Lane) {
+        self.lane(lane).add_permits(1);
+        self.pool.leave();
     }
 
     /// Runs a command; a panic in it becomes an `InternalError`, which the panic hook has logged.

@@ -35,6 +35,8 @@ mod pool;
 mod random;
 pub mod reference;
 mod reply;
+mod reply_room;
+mod room;
 mod sessions;
 mod settings;
 mod state;

@@ -172,6 +172,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
     accept_all(&server, addresses, unix.as_mut()).map_err(|error| FatalError::address(&error))?;
     tokio::spawn(background::expire(server.clone()));
     tokio::spawn(background::watch_disk_space(server.clone()));
+    tokio::spawn(background::release_memory(server.clone()));
     let ttl = background::TtlMonitor::start(&server).map_err(|error| FatalError::thread(&error))?;
     for ip in &ips {
         let address = std::net::SocketAddr::new(*ip, port).to_string();

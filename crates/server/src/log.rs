@@ -57,6 +57,8 @@ pub enum Component {
     Storage,
     /// Index builds.
     Index,
+    /// Queries and cursors.
+    Query,
 }
 
 impl Component {
@@ -67,6 +69,7 @@ impl Component {
             Component::Command => "COMMAND",
             Component::Storage => "STORAGE",
             Component::Index => "INDEX",
+            Component::Query => "QUERY",
         }
     }
 }

@@ -161,6 +161,8 @@ pub struct Metrics {
     pub connections_created: Counter,
     /// Connections refused because there were too many.
     pub connections_rejected: Counter,
+    /// Connections closed because they stalled while they held memory that others needed.
+    pub connections_stalled: Counter,
     /// Documents inserted, by any command.
     pub documents_inserted: Counter,
     /// Documents returned, by any command.
@@ -173,6 +175,10 @@ pub struct Metrics {
     pub cursors_opened: Counter,
     /// Cursors closed by the idle timeout.
     pub cursors_timed_out: Counter,
+    /// Times that an idle cursor moved what it kept in memory to disk.
+    pub cursors_moved_to_disk: Counter,
+    /// Idle cursors closed because memory was scarce.
+    pub cursors_closed_for_memory: Counter,
     top: RwLock<HashMap<String, Arc<Usage>>>,
 }
 

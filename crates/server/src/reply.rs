@@ -10,6 +10,7 @@ use crate::connection::kept_command;
 use crate::context::Context;
 use crate::cursors::{Cursor, FIRST_BATCH_DOCUMENTS};
 use crate::errors;
+use crate::reply_room::ReplyRoom;
 
 /// Options of the first batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +42,12 @@ pub fn open_cursor(
     mut cursor: Cursor,
     options: BatchOptions,
 ) -> Result<(ArrayBuf, i64)> {
-    let batch = cursor.batch(Some(options.size.unwrap_or(FIRST_BATCH_DOCUMENTS)))?;
+    let documents = options.size.unwrap_or(FIRST_BATCH_DOCUMENTS);
+    let mut room = ReplyRoom::new(cx.server, &cx.limits, cx.state);
+    if options.single {
+        room = room.last();
+    }
+    let batch = cursor.batch(Some(documents), &mut room)?;
     cx.server.metrics.documents_returned.add(batch.len() as u64);
     if options.single || cursor.ended() {
         return Ok((batch, 0));

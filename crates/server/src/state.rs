@@ -13,7 +13,9 @@ use crate::cursors::Cursors;
 use crate::exec::Executor;
 use crate::fail_points::FailPoints;
 use crate::log::{Component, Log, Severity};
+use crate::memory::{client_bytes, default_cache_bytes, usable_bytes};
 use crate::metrics::Metrics;
+use crate::room::Rooms;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::ttl::Ttl;
@@ -36,6 +38,8 @@ pub struct Server {
     pub metrics: Metrics,
     /// Settings and counters of the TTL monitor.
     pub ttl: Ttl,
+    /// Memory for requests and replies.
+    pub rooms: Rooms,
     /// Runs commands.
     pub executor: Executor,
     /// Fail points, for tests.
@@ -71,18 +75,20 @@ impl Server {
         let warnings = log.clone();
         let hooks = store.catalog().hooks();
         hooks.on_invalid_document(move |ns, info| warn_of_invalid(&warnings, ns, info));
+        let cache = settings.cache_bytes.unwrap_or_else(default_cache_bytes);
         let uname = rustix::system::uname();
         let host = uname.nodename().to_string_lossy().into_owned();
         hooks.name_host(format!("{host}:{port}"));
         Ok(Server {
             executor: Executor::new()?,
+            rooms: Rooms::new(store.memory(), client_bytes(usable_bytes(), cache)),
             slow_micros: AtomicU64::new(crate::metrics::micros(settings.slow_operation)),
             cursor_timeout_ms: AtomicU64::new(millis(settings.cursor_timeout)),
             ttl: Ttl::new(settings.ttl_monitor, settings.ttl_monitor_sleep),
             settings,
             log,
+            cursors: Cursors::new(store.memory()),
             store,
-            cursors: Cursors::default(),
             sessions: Sessions::default(),
             connections: Connections::default(),
             metrics,

@@ -56,7 +56,9 @@ impl TestServer {
         };
         change(&mut settings);
         let storage = StorageOptions {
-            cache_bytes: 32 << 20,
+            cache_bytes: settings
+                .cache_bytes
+                .map_or(32 << 20, |bytes| bytes as usize),
             client_bytes: None,
             journal: settings.journal,
             journal_commit_interval: settings.journal_commit_interval,
@@ -73,7 +75,10 @@ impl TestServer {
         let log = Arc::new(Log::open(&settings).unwrap());
         let metrics = Metrics::new(COMMANDS.len());
         let server = Arc::new(Server::new(settings, log, store, metrics, 27017).unwrap());
-        let connection = server.connections.open(Peer::Unix, 10).unwrap();
+        let connection = server
+            .connections
+            .open(Peer::Unix, 10, Arc::default())
+            .unwrap();
         TestServer {
             server,
             connection,

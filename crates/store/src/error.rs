@@ -39,6 +39,8 @@ impl Error {
                 EngineError::InvalidOption(_) => ErrorCode::BadValue,
                 error if error.is_disk_full() => ErrorCode::OutOfDiskSpace,
                 EngineError::Stalled { .. } => ErrorCode::ExceededTimeLimit,
+                EngineError::Interrupted { timed_out: true } => ErrorCode::MaxTimeMSExpired,
+                EngineError::Interrupted { timed_out: false } => ErrorCode::Interrupted,
                 EngineError::Closed(_)
                 | EngineError::Internal(_)
                 | EngineError::Io { .. }

@@ -6,8 +6,8 @@ mod common;
 use common::{Fixture, ns};
 use frond_bson::{DocBuf, Value, array, doc};
 use frond_store::{
-    AggregateRequest, DeleteRequest, Durability, EngineOptions, FindRequest, Namespace, OpContext,
-    QueryCursor, UpdateRequest,
+    AggregateRequest, DeleteRequest, Durability, EngineOptions, FindRequest, MemoryUse, Namespace,
+    OpContext, QueryCursor, UpdateRequest,
 };
 
 /// A store with the smallest cache.
@@ -206,4 +206,93 @@ fn a_long_scan_lets_go_of_memtables_by_itself() {
     for (cursor, expected) in &mut running {
         assert!(read(cursor, usize::MAX) == expected[1500..]);
     }
+}
+
+/// Each sort, group or set of seen documents could hold 100 MiB, however many there were.
+#[test]
+fn queries_beyond_the_memory_of_the_process_spill_or_fail() {
+    let fixture = Fixture::with(|directory| {
+        let mut options = EngineOptions::new(directory);
+        options.cache_bytes = 16 << 20;
+        options.client_bytes = Some(4 << 20);
+        options
+    });
+    let c = ns("db.c");
+    fixture.store.create_collection(&c, &doc! {}).unwrap();
+    let index = doc! {"key": {"tags": 1}};
+    fixture.store.create_indexes(&c, &[&index]).unwrap();
+    let memory = fixture.store.memory();
+    let text = "y".repeat(250);
+    for start in (0..20_000).step_by(1000) {
+        let docs: Vec<DocBuf> = (start..start + 1000)
+            .map(|id| doc! {"_id": id, "tags": [id % 7, id % 3], "text": format!("{}{text}", id * 7919 % 20_011)})
+            .collect();
+        fixture.insert(&c, &docs);
+    }
+    let sort = doc! {"text": 1};
+    let request = |allow_disk_use| FindRequest {
+        sort: Some(&sort),
+        allow_disk_use: Some(allow_disk_use),
+        ..FindRequest::default()
+    };
+    let context = OpContext::new();
+    // Several at a time, each of which needs more than there is.
+    let mut cursors: Vec<QueryCursor> = (0..4)
+        .map(|_| fixture.store.find(&c, &request(true), &context).unwrap())
+        .collect();
+    for round in 0..4 {
+        for cursor in &mut cursors {
+            let found = read(cursor, 5000);
+            assert_eq!(found.len(), 5000);
+            let texts = found.windows(2);
+            assert!(
+                texts
+                    .into_iter()
+                    .all(|pair| pair[0].get_str("text") <= pair[1].get_str("text"))
+            );
+            assert!(cursor.spilled().times() > 0);
+            let used = memory.used(MemoryUse::Queries);
+            assert!(used <= 12 << 20, "{round}: {used}");
+        }
+    }
+    drop(cursors);
+    assert_eq!(memory.used(MemoryUse::Queries), 0);
+
+    let code = |cursor: Result<QueryCursor, frond_store::Error>| {
+        let mut cursor = cursor.unwrap();
+        loop {
+            match cursor.next() {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("it has an end"),
+                Err(error) => return error.code().code(),
+            }
+        }
+    };
+    assert_eq!(code(fixture.store.find(&c, &request(false), &context)), 146);
+    let filter = doc! {"tags": {"$gte": 0}};
+    let repeated = FindRequest {
+        filter: Some(&filter),
+        hint: Some(Value::String("tags_1")),
+        ..FindRequest::default()
+    };
+    let others = memory.reserve(MemoryUse::Replies, memory.free() as usize);
+    assert_eq!(code(fixture.store.find(&c, &repeated, &context)), 146);
+    drop(others);
+    assert_eq!(fixture.find(&c, &repeated).len(), 20_000);
+    let group = |allow_disk_use| {
+        let stages = array![{"$group": {"_id": "$text", "all": {"$push": "$$ROOT"}}}];
+        let request = AggregateRequest {
+            pipeline: &stages,
+            hint: None,
+            variables: None,
+            durability: Durability::Logged,
+            bypass_validation: false,
+            allow_disk_use: Some(allow_disk_use),
+            collation: None,
+        };
+        fixture.store.aggregate("db", Some(&c), &request, &context)
+    };
+    assert_eq!(code(group(false)), 146);
+    assert_eq!(read(&mut group(true).unwrap(), usize::MAX).len(), 20_000);
+    assert_eq!(memory.used(MemoryUse::Queries), 0);
 }

@@ -224,6 +224,11 @@ impl MemoryBudget {
         self.bytes().saturating_add(self.counts.client_bytes)
     }
 
+    /// The clients' part, in bytes.
+    pub fn client_limit(&self) -> u64 {
+        self.counts.client_bytes
+    }
+
     /// Bytes that can still be reserved for clients.
     pub fn free(&self) -> u64 {
         (self.limit()).saturating_sub(self.engine_share() + self.clients())

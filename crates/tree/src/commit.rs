@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::{CommitState, Engine};
 use crate::fail_stop::{FailStop, step};
+use crate::interrupt::{self, Wait, WaitFor};
 use crate::log;
 use crate::memtable::{HotKey, Memtable};
 use crate::merge::Resolver;
@@ -34,6 +35,8 @@ const SPARE_SETS_MAX: usize = 2;
 impl Engine {
     /// Commits a write set, and keeps its buffers for the next one.
     pub(crate) fn commit_and_reuse(&self, mut set: WriteSet, how: Durability) -> Result<()> {
+        // It may wait for room.
+        set.count_in(&self.runs.budget);
         let result = self.commit(&mut set, how);
         if let Some(buffers) = set.into_spare() {
             let mut spare = self.spare_sets.lock();
@@ -231,7 +234,7 @@ impl Engine {
         bytes: usize,
         frees_space: bool,
     ) -> Result<parking_lot::MutexGuard<'_, CommitState>> {
-        let mut state = self.commit_lock.lock();
+        let mut state = interrupt::lock(&self.commit_lock, WaitFor::Commits)?;
         let sealed_max = SEALED_MAX + usize::from(frees_space);
         let mut patience: Option<Instant> = None;
         loop {
@@ -269,7 +272,7 @@ impl Engine {
                     }
                     self.flushed.wait_until(&mut state, until);
                 } else {
-                    self.flushed.wait(&mut state);
+                    Wait::begin(WaitFor::Memtable)?.on(&self.flushed, &mut state)?;
                 }
             }
         }

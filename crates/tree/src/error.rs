@@ -93,6 +93,11 @@ pub enum Error {
         /// What failed.
         reason: String,
     },
+    /// The operation around a commit was interrupted while the commit had to wait; the commit has not taken place.
+    Interrupted {
+        /// Whether its time was over; otherwise it was killed.
+        timed_out: bool,
+    },
     /// A panic interrupted background work, which had changed nothing yet; it is repeated.
     Internal(&'static str),
     /// The store was closed, or stopped after a background failure that this text names.
@@ -238,6 +243,8 @@ impl fmt::Display for Error {
             Error::Stalled { reason, .. } => {
                 write!(f, "the store takes no writes for now: {reason}")
             }
+            Error::Interrupted { timed_out: true } => f.write_str("operation exceeded time limit"),
+            Error::Interrupted { timed_out: false } => f.write_str("operation was interrupted"),
             Error::Internal(text) => f.write_str(text),
             Error::Closed(text) => write!(f, "the store is closed: {text}"),
         }

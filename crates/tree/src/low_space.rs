@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::engine::Engine;
+use crate::interrupt::{self, Wait, WaitFor};
 use crate::{Error, Result, TreeId};
 
 /// Bytes of the data file for which it is worth its cost to return them to the file system.
@@ -130,8 +131,10 @@ impl Engine {
             return Ok(false);
         }
         let number = self.disk_space.next_attempt();
+        let _wait = Wait::begin(WaitFor::Disk)?;
         loop {
             self.check_running()?;
+            interrupt::check()?;
             if !self.disk_space.is_low() {
                 // The failure is not over before the flush is tried again.
                 self.flusher.wake();

@@ -213,7 +213,9 @@ impl Store {
     /// about `bytes` bytes. For large write sets: it reuses the memory of earlier ones.
     pub fn write_set(&self, snapshot: &Snapshot, bytes: usize) -> WriteSet {
         let spare = self.engine().spare_sets.lock().pop();
-        spare.unwrap_or_default().with_capacity(snapshot, bytes)
+        let mut set = spare.unwrap_or_default().with_capacity(snapshot, bytes);
+        set.count_in(self.memory());
+        set
     }
 
     /// Commits a write set: all of it or nothing.

@@ -1,5 +1,6 @@
 //! A write set: the operations of one commit, encoded once as the payload of its log frame.
 
+use crate::budget::{MemoryBudget, MemoryUse, Reservation};
 use crate::bytes::Writer;
 use crate::operation::{
     ENTRY_HEADER_BYTES, OP_CREATE_TREE, OP_CREATE_TREE_TO_LOAD, OP_DELETE_RANGE, OP_DROP_TREE,
@@ -35,7 +36,12 @@ pub struct WriteSet {
     changes_trees: bool,
     frees_space: bool,
     failure: Option<Error>,
+    /// The buffers' part of the memory budget, if they are large.
+    reserved: Option<Reservation>,
 }
+
+/// From this size on, the buffers are counted in the memory budget.
+const COUNTED_BYTES_MIN: usize = 256 << 10;
 
 /// A key that must not have changed since the snapshot.
 pub(crate) struct Guard {
@@ -66,11 +72,24 @@ impl WriteSet {
         self
     }
 
+    /// Counts the buffers in the memory budget, if they are large, until the set is dropped or its buffers are spare.
+    pub(crate) fn count_in(&mut self, budget: &MemoryBudget) {
+        let bytes = self.payload.capacity() + self.extra.capacity();
+        match &mut self.reserved {
+            Some(reserved) => reserved.resize(bytes),
+            None if bytes >= COUNTED_BYTES_MIN => {
+                self.reserved = Some(budget.reserve(MemoryUse::WriteSets, bytes));
+            }
+            None => {}
+        }
+    }
+
     /// Drops the snapshot and all operations, and keeps the buffers for reuse. `None` if they are too small or too large.
     pub(crate) fn into_spare(mut self) -> Option<WriteSet> {
         let is_worth_it = (SPARE_BYTES_MIN..=SPARE_BYTES_MAX).contains(&self.payload.capacity());
         self.clear();
         self.snapshot = None;
+        self.reserved = None;
         is_worth_it.then_some(self)
     }
 

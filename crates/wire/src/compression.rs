@@ -190,9 +190,12 @@ fn inflate(
         }
         Compressor::Zstd => {
             // The claimed size is the room given, so a bomb fails instead of growing.
-            let bytes = zstd::bulk::decompress(data, claimed)
+            let start = out.len();
+            out.resize(start + claimed, 0);
+            let room = out.get_mut(start..).unwrap_or_default();
+            let n = zstd::bulk::decompress_to_buffer(data, room)
                 .map_err(|_| Error::BadCompressedData("not zstd, or larger than it claims"))?;
-            out.extend_from_slice(&bytes);
+            out.truncate(start + n);
         }
     }
     Ok(())

@@ -2,11 +2,14 @@
 
 use std::io::{self, Read};
 
-use crate::{Error, HEADER_BYTES, Header};
+use crate::{Error, HEADER_BYTES, Header, OpCode};
 
 /// A large message gets room for as many bytes as have arrived, and at least for this many, so that a
 /// peer that announces a large message and sends nothing takes little memory.
 const GROWTH_BYTES: usize = 1 << 20;
+
+/// When so much of a message has arrived, it gets room for all of it: what it had before is freed only when it is copied.
+const WHOLE_BYTES: usize = 8 << 20;
 
 /// The bytes of a connection that have arrived and are not used yet. One read of the socket may bring
 /// several messages, or a part of one.
@@ -68,6 +71,19 @@ impl Frames {
         header.checked_length(self.limit).map(Some)
     }
 
+    /// The memory that the first message takes, decompressed too if it is compressed, once that is known.
+    #[must_use]
+    pub fn memory(&self) -> Option<usize> {
+        let length = self.length().ok()??;
+        let arrived = self.arrived();
+        if Header::parse(arrived).is_ok_and(|header| header.op() == Ok(OpCode::Compressed)) {
+            let claimed = arrived.get(HEADER_BYTES + 4..)?.first_chunk()?;
+            let claimed = usize::try_from(i32::from_le_bytes(*claimed)).unwrap_or(0);
+            return Some(length + claimed.min(self.limit));
+        }
+        Some(length)
+    }
+
     /// The first message, if all of it has arrived.
     pub fn message(&self) -> Result<Option<&[u8]>, Error> {
         Ok(self
@@ -113,8 +129,12 @@ impl Frames {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, have);
         }
-        // Growing with what has arrived keeps the copying linear.
-        let wanted = wanted.min(have + have.max(GROWTH_BYTES)).max(have + 1);
+        // Growing with what has arrived keeps the copying linear. In the end it takes no more than the message.
+        let step = match have < WHOLE_BYTES {
+            true => have.max(GROWTH_BYTES),
+            false => wanted,
+        };
+        let wanted = wanted.min(have + step).max(have + 1);
         if self.buffer.len() < wanted {
             self.buffer.reserve_exact(wanted - self.buffer.len());
             self.buffer.resize(wanted, 0);

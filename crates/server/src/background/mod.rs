@@ -8,11 +8,13 @@ use frond_store::OpContext;
 mod disk_space;
 mod expire;
 mod index_builds;
+mod memory;
 mod ttl;
 
 pub use disk_space::watch_disk_space;
 pub use expire::expire;
 pub use index_builds::resume_index_builds;
+pub use memory::release_memory;
 pub use ttl::Monitor as TtlMonitor;
 
 /// A thread with one job, which can be interrupted.

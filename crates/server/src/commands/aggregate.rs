@@ -11,6 +11,7 @@ use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
 use crate::reply::{BatchOptions, first_batch};
+use crate::reply_room::ReplyRoom;
 use crate::sessions::SessionId;
 
 /// Runs a pipeline of stages over documents.
@@ -85,8 +86,9 @@ impl Command for Aggregate {
 }
 
 /// The reply of MongoDB 2.2 to 3.4 without a cursor: everything in one document.
-fn inline_result(cx: &Context<'_>, mut cursor: Cursor) -> Result<DocBuf> {
-    let result = cursor.batch(None)?;
+fn inline_result(cx: &mut Context<'_>, mut cursor: Cursor) -> Result<DocBuf> {
+    let room = ReplyRoom::new(cx.server, &cx.limits, cx.state);
+    let result = cursor.batch(None, &mut room.last())?;
     if !cursor.ended() {
         return Err(Error::location(
             16389,
@@ -101,7 +103,7 @@ fn inline_result(cx: &Context<'_>, mut cursor: Cursor) -> Result<DocBuf> {
 }
 
 /// Whether a pipeline writes its documents to a collection.
-fn writes(pipeline: &Doc) -> bool {
+pub fn writes(pipeline: &Doc) -> bool {
     let last = pipeline.values().last();
     let stage = last.and_then(|stage| stage.as_doc()?.first());
     matches!(stage, Some(("$out" | "$merge", _)))

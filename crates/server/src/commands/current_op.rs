@@ -193,8 +193,9 @@ fn describe(server: &Server, connection: &Connection, shown: &Shown) -> Option<D
         out.push("secs_running", micros / 1_000_000);
         out.push("microsecs_running", micros);
         out.push("op", running.kind);
-        out.push("waitingForLock", running.waits_for.is_some());
-        if let Some(what) = running.waits_for {
+        let waits_for = running.waits_for.or(connection.commit_waits.get());
+        out.push("waitingForLock", waits_for.is_some());
+        if let Some(what) = waits_for {
             out.push("waitingFor", what);
         }
         out.push("ns", &running.namespace);

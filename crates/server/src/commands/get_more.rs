@@ -9,10 +9,11 @@ use frond_store::TailSignal;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::cursors::{Cursor, not_found};
+use crate::cursors::Cursor;
 use crate::metrics::Op;
 use crate::parking::{AWAIT_DEFAULT, Parked, Tail};
 use crate::reply::cursor_reply;
+use crate::reply_room::ReplyRoom;
 
 /// Fetches the next batch of a cursor.
 pub struct GetMore;
@@ -78,7 +79,7 @@ impl Command for GetMore {
             .server
             .cursors
             .namespace(id)
-            .ok_or_else(|| not_found(id))?;
+            .ok_or_else(|| cx.server.cursors.missing(id))?;
         let asked = format!("{}.{collection}", cx.db);
         if namespace != asked {
             return Err(Error::new(
@@ -119,7 +120,7 @@ impl Command for GetMore {
 type Next = (ArrayBuf, i64, Option<(Arc<TailSignal>, u64)>);
 
 /// The next batch of a cursor.
-fn next_batch(cx: &Context<'_>, id: i64, size: Option<u64>) -> Result<Next> {
+fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> {
     let mut out = cx.server.cursors.check_out(id, &cx.limits.killed)?;
     if let Err(failure) = check_session(cx, id, out.cursor()?) {
         out.put_back();
@@ -131,7 +132,8 @@ fn next_batch(cx: &Context<'_>, id: i64, size: Option<u64>) -> Result<Next> {
         let began = Instant::now();
         limits.deadline = cursor.time_left.and_then(|time| began.checked_add(time));
         cursor.set_context(&limits);
-        let batch = cursor.batch(size);
+        let mut room = ReplyRoom::new(cx.server, &limits, cx.state);
+        let batch = cursor.batch(size, &mut room);
         cursor.time_left = cursor
             .time_left
             .map(|time| time.saturating_sub(began.elapsed()));

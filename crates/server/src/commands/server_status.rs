@@ -110,6 +110,7 @@ fn connections(server: &Server) -> DocBuf {
         "current": current as i64,
         "available": server.settings.connections_max.saturating_sub(current) as i64,
         "totalCreated": server.metrics.connections_created.get(),
+        "stalled": server.metrics.connections_stalled.get(),
         "rejected": server.metrics.connections_rejected.get(),
         "active": active,
     }
@@ -180,6 +181,8 @@ fn metrics(server: &Server) -> DocBuf {
         &doc! {
             "timedOut": counters.cursors_timed_out.get(),
             "totalOpened": counters.cursors_opened.get(),
+            "movedToDisk": counters.cursors_moved_to_disk.get(),
+            "closedForMemory": counters.cursors_closed_for_memory.get(),
             "open": {
                 "noTimeout": cursors.no_timeout, "pinned": cursors.pinned, "total": cursors.open,
             },
@@ -246,6 +249,10 @@ fn storage_engine(_: &Server) -> DocBuf {
 
 fn engine(server: &Server) -> DocBuf {
     let mut section = crate::engine_stats::to_doc(&server.store.engine_stats());
+    section.push(
+        "memory",
+        &crate::engine_stats::memory_to_doc(server.store.engine()),
+    );
     section.push_array("damage", |list| {
         for block in server.store.damage() {
             list.push(&crate::engine_stats::damage_to_doc(&block));

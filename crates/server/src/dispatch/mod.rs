@@ -188,7 +188,14 @@ fn try_command(
         };
         // It may have waited for a ticket.
         cx.limits.check()?;
-        let mut reply = command.run(&mut cx)?;
+        // A change of the catalog may have to undo what it did, which nothing must interrupt.
+        let mut reply = match traits.lane {
+            Some(Lane::Read | Lane::Write) => {
+                let interrupt = limits.interrupt(common.max_time);
+                interrupt.run(|| command.run(&mut cx))
+            }
+            _ => command.run(&mut cx),
+        }?;
         if cx.write_concern.durability == Durability::Synced && cx.state.park.is_none() {
             if !cx.legacy {
                 cx.state.park = Some(Parked::Journal(JournalWait {
@@ -233,19 +240,15 @@ fn push_journal_failure(reply: &mut DocBuf, failure: impl std::fmt::Display) {
 pub fn lane(name: &str, body: &[u8]) -> Option<Lane> {
     let (_, command) = commands::find(name)?;
     let lane = command.traits().lane;
-    if name == "aggregate" && writes(body) {
+    if name == "aggregate"
+        && let Ok(body) = Doc::validate(body)
+        && body
+            .get_array("pipeline")
+            .is_some_and(commands::aggregate::writes)
+    {
         return Some(Lane::Write);
     }
     lane
-}
-
-/// Whether a pipeline ends in a stage that writes.
-fn writes(body: &[u8]) -> bool {
-    let last = Doc::validate(body)
-        .ok()
-        .and_then(|body| body.get_array("pipeline")?.values().last());
-    let stage = last.as_ref().and_then(|last| last.as_doc()?.first());
-    matches!(stage, Some(("$out" | "$merge", _)))
 }
 
 /// Shows a command in `currentOp` that has to wait before it can run. Returns when its time is over.

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::OpContext;
+use frond_store::{Interrupt, OpContext};
 
 use super::CommandRequest;
 use crate::client::Client;
 use crate::commands::Traits;
 use crate::connection::{Connection, short_command};
-use crate::errors::{ends_command, truncated};
+use crate::errors::{is_refusal, truncated};
 use crate::exec::Work;
 use crate::log::{Component, Severity};
 use crate::metrics::Class;
@@ -46,9 +46,21 @@ pub fn kind(command: &str) -> &'static str {
 pub struct Limits<'a> {
     connection: &'a Connection,
     started: Instant,
+    is_acknowledged: bool,
 }
 
 impl Limits<'_> {
+    /// What ends the waits of a commit of the operation.
+    pub fn interrupt(&self, time: Option<Duration>) -> Interrupt {
+        Interrupt {
+            killed: self.connection.killed.clone(),
+            // Who asks for no reply may disconnect at once and have the write done.
+            abandoned: self.is_acknowledged.then(|| self.connection.gone.clone()),
+            deadline: time.and_then(|time| self.started.checked_add(time)),
+            waits: self.connection.commit_waits.clone(),
+        }
+    }
+
     /// Limits with this time, counted from the start of the operation.
     pub fn with_limit(&self, time: Option<Duration>) -> OpContext {
         let mut context =
@@ -83,6 +95,7 @@ impl Operation {
         let limits = Limits {
             connection,
             started,
+            is_acknowledged: !client.state.unacknowledged,
         };
         let executor = &server.executor;
         let outcome = executor.run(self.traits.work, || run(client, limits));
@@ -219,7 +232,7 @@ impl Operation {
         }
         let severity = if internal {
             Severity::Error
-        } else if ends_command(failure.code()) {
+        } else if is_refusal(failure.code()) {
             Severity::Warning
         } else {
             Severity::Debug(1)

@@ -75,6 +75,17 @@ pub fn lane(message: &[u8]) -> Option<Lane> {
     }
 }
 
+/// Whether the client waits for a reply to a message.
+pub fn wants_reply(message: &[u8]) -> bool {
+    let Ok(header) = Header::parse(message) else {
+        return true;
+    };
+    match header.op() {
+        Ok(OpCode::Insert | OpCode::Update | OpCode::Delete | OpCode::KillCursors) => false,
+        _ => !peek_flags(&header, message).is_some_and(|flags| flags.has(Flags::MORE_TO_COME)),
+    }
+}
+
 /// Shows the operation of a message in `currentOp` that has to wait before it is handled. Returns when its time is over.
 pub fn announce(
     client: &mut Client<'_>,

@@ -1,11 +1,14 @@
 //! Splitting a stream of bytes into messages.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use frond_wire::MAX_MESSAGE_BYTES;
 use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::room::{Grant, Room, STALLED};
 
 /// Capacity for a first read; most requests fit.
 const READ_BYTES: usize = 8 << 10;
@@ -35,6 +38,8 @@ pub enum Ended {
     Io(io::Error),
     /// The bytes are not a message.
     Malformed(frond_wire::Error),
+    /// The client has stalled while it held memory that others need.
+    Stalled,
 }
 
 /// The messages of one connection.
@@ -44,16 +49,9 @@ pub struct Frames {
     current: usize,
     /// The part of [`LARGE_BYTES`] that is this buffer.
     large: usize,
-}
-
-impl Default for Frames {
-    fn default() -> Self {
-        Frames {
-            arrived: frond_wire::Frames::new(MAX_MESSAGE_BYTES),
-            current: 0,
-            large: 0,
-        }
-    }
+    room: Arc<Room>,
+    /// Room for the message that arrives or is handled, if it is not small.
+    grant: Option<Grant>,
 }
 
 impl Drop for Frames {
@@ -63,11 +61,31 @@ impl Drop for Frames {
 }
 
 impl Frames {
+    /// Messages that take their memory from a room.
+    pub fn new(room: Arc<Room>) -> Frames {
+        Frames {
+            arrived: frond_wire::Frames::new(MAX_MESSAGE_BYTES),
+            current: 0,
+            large: 0,
+            room,
+            grant: None,
+        }
+    }
+
     /// Waits for the next whole message, and drops the one before it.
     pub async fn next<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Result<(), Ended> {
         self.consume();
         loop {
             let message = self.arrived.message().map_err(Ended::Malformed)?;
+            let memory = self.arrived.memory().unwrap_or(0);
+            if memory > READ_BYTES && self.grant.is_none() {
+                // What is not read yet stays in the socket, and the client waits.
+                self.grant = Some(match self.room.try_grant(memory) {
+                    Some(grant) => grant,
+                    None => self.room.wait(memory).await,
+                });
+                continue;
+            }
             if let Some(message) = message {
                 self.current = message.len();
                 return Ok(());
@@ -101,6 +119,7 @@ impl Frames {
     /// Drops the message that [`Frames::next`] found.
     pub fn consume(&mut self) {
         self.arrived.consume(std::mem::take(&mut self.current));
+        self.grant = None;
         if self.arrived.is_empty() && !self.may_keep() {
             self.arrived.free();
         }
@@ -137,8 +156,15 @@ impl Frames {
                     stream.read(self.arrived.room(IDLE_BYTES)).await
                 }
             }
-        } else {
+        } else if self.grant.is_none() {
             stream.read(self.arrived.room(READ_BYTES)).await
+        } else {
+            let read = stream.read(self.arrived.room(READ_BYTES));
+            match tokio::time::timeout(STALLED, read).await {
+                Ok(read) => read,
+                Err(_) if self.room.is_short() => return Err(Ended::Stalled),
+                Err(_) => return Ok(()),
+            }
         };
         match read {
             Ok(0) => Err(Ended::Closed),
@@ -155,10 +181,16 @@ impl Frames {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use frond_store::{MemoryBudget, MemoryUse};
     use frond_wire::{Error, Flags, Header, msg};
     use tokio::io::AsyncWriteExt;
 
     use super::*;
+
+    fn room() -> Arc<Room> {
+        let memory = MemoryBudget::for_clients(100 << 20);
+        Room::new(&memory, MemoryUse::Requests, 64 << 20)
+    }
 
     const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
 
@@ -183,7 +215,7 @@ mod tests {
                     far.write_all(bytes).await.unwrap();
                 }
             });
-            let mut frames = Frames::default();
+            let mut frames = Frames::new(room());
             for message in &messages {
                 frames.next(&mut near).await.unwrap();
                 assert_eq!(frames.message(), message);
@@ -210,7 +242,7 @@ mod tests {
             };
             let (mut near, mut far) = tokio::io::duplex(1024);
             far.write_all(&header.to_bytes()).await.unwrap();
-            match Frames::default().next(&mut near).await {
+            match Frames::new(room()).next(&mut near).await {
                 Err(Ended::Malformed(error)) => assert_eq!(error, expected),
                 other => panic!("{other:?}"),
             }
@@ -227,7 +259,7 @@ mod tests {
             opcode: 2013,
         };
         far.write_all(&header.to_bytes()).await.unwrap();
-        let mut frames = Frames::default();
+        let mut frames = Frames::new(room());
         let wait = tokio::time::timeout(Duration::from_secs(60), frames.next(&mut near));
         assert!(wait.await.is_err());
         assert!(
@@ -248,7 +280,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_gives_its_buffer_back() {
         let (mut near, mut far) = tokio::io::duplex(4 << 20);
-        let mut frames = Frames::default();
+        let mut frames = Frames::new(room());
         let large = msg(1, 0, Flags::NONE, &[EMPTY, &vec![0; 2 << 20]].concat());
         far.write_all(&large).await.unwrap();
         frames.next(&mut near).await.unwrap();

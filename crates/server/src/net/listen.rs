@@ -201,7 +201,10 @@ where
 {
     let served = stream.and_then(|stream| {
         let pool = &server.executor.pool;
-        pool.spawn(stream, |socket| serve(server.clone(), socket, peer))
+        pool.spawn(stream, |socket| {
+            let gone = socket.gone();
+            serve(server.clone(), socket, peer, gone)
+        })
     });
     if let Err(error) = served {
         server.metrics.connections_rejected.add(1);

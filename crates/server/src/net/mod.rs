@@ -3,3 +3,6 @@
 pub mod frames;
 pub mod listen;
 pub mod serve;
+
+#[cfg(test)]
+mod waiting_tests;

@@ -1,7 +1,7 @@
 //! Serving one connection.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::doc;
@@ -14,22 +14,26 @@ use crate::connection::{ClientState, Connection, Peer};
 use crate::dispatch::abandon;
 use crate::exec::{Lane, Ticket};
 use crate::log::{Component, Severity};
-use crate::message::{Handled, Inflated, announce, handle, inflate, lane, log_malformed, pack};
+use crate::message::{
+    Handled, Inflated, announce, handle, inflate, lane, log_malformed, pack, wants_reply,
+};
 use crate::net::frames::{Ended, Frames};
 use crate::parking::{JournalWait, Parked};
+use crate::room::{Room, STALLED};
 use crate::state::Server;
 
 /// How long a client may take to read its last reply when the server stops.
 const LAST_REPLY_MAX: Duration = Duration::from_secs(1);
 
 /// Serves a client until it disconnects, breaks the protocol, or the server stops.
-pub async fn serve<S>(server: Arc<Server>, mut stream: S, peer: Peer)
+pub async fn serve<S>(server: Arc<Server>, mut stream: S, peer: Peer, gone: Arc<AtomicBool>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let Some(connection) = server
-        .connections
-        .open(peer.clone(), server.settings.connections_max)
+    let Some(connection) =
+        server
+            .connections
+            .open(peer.clone(), server.settings.connections_max, gone)
     else {
         server.metrics.connections_rejected.add(1);
         server.log.info(
@@ -68,7 +72,7 @@ where
             state: &mut state,
         },
         stream: &mut stream,
-        frames: Frames::default(),
+        frames: Frames::new(server.rooms.requests.clone()),
         inflated: None,
         stop: server.stop_signal(),
     };
@@ -81,6 +85,17 @@ where
                 // The client may have disconnected.
                 let _ = tokio::time::timeout(LAST_REPLY_MAX, stream.write_all(reply)).await;
             }
+        }
+        Some(Ended::Stalled) => {
+            server.metrics.connections_stalled.add(1);
+            server.log.warning(
+                Component::Network,
+                9_916_001,
+                &connection.name,
+                "Closed a connection that held memory for requests or replies that others need, and had neither sent nor \
+                 read anything for some seconds",
+                &doc! {"remote": peer.to_string()},
+            );
         }
         Some(Ended::Io(error)) if server.log.wants(Severity::Debug(2)) => {
             let attributes = doc! {"remote": peer.to_string(), "error": error.to_string()};
@@ -210,7 +225,9 @@ where
     /// Handles the message, and waits for what its command waits for.
     async fn handle(&mut self, previous: Option<i32>) -> Result<Handled, End> {
         let (server, connection) = (self.client.server, self.client.connection);
-        let lane = lane(self.message());
+        let message = current(&self.inflated, &self.frames);
+        let lane = lane(message);
+        self.client.state.unacknowledged = !wants_reply(message);
         loop {
             let ticket = match lane {
                 None => None,
@@ -220,8 +237,13 @@ where
                 },
             };
             let message = current(&self.inflated, &self.frames);
+            self.client.state.ticket = lane.filter(|_| ticket.is_some());
             let handled = handle(&mut self.client, message, previous);
-            drop(ticket);
+            match self.client.state.ticket.take() {
+                Some(_) => drop(ticket),
+                // The command has given it back.
+                None => ticket.into_iter().for_each(Ticket::forget),
+            }
             self.client.state.resumed = None;
             if std::mem::take(&mut self.client.state.announced) {
                 // It did not come to its command.
@@ -271,7 +293,11 @@ where
                 () = until(deadline) => None,
             }
         };
-        let waited = self.unless_stopped(ticket).await;
+        let waited = match self.client.state.unacknowledged {
+            // Who asks for no reply may disconnect at once and have the write done.
+            true => Ok(ticket.await),
+            false => self.unless_stopped(ticket).await,
+        };
         if waited.is_err() && is_shown {
             self.client.state.announced = false;
             if let Some(Parked::Tail(tail)) = self.client.state.resumed.take() {
@@ -302,8 +328,10 @@ where
             };
             let server = self.client.server;
             server.metrics.physical_bytes_out.add(reply.len() as u64);
-            self.send(&reply).await?;
+            let grant = self.client.state.reply_grant.take();
+            self.send(&reply, grant.is_some()).await?;
         }
+        self.client.state.reply_grant = None;
         match handled.close {
             true => Err(None),
             false => Ok(()),
@@ -311,20 +339,17 @@ where
     }
 
     /// Sends a reply. A client that does not read must not delay the shutdown.
-    async fn send(&mut self, reply: &[u8]) -> Result<(), End> {
+    async fn send(&mut self, reply: &[u8], is_granted: bool) -> Result<(), End> {
+        let room = &self.client.server.rooms.replies;
         let shutdown = async {
             stopped(&mut self.stop).await;
             tokio::time::sleep(LAST_REPLY_MAX).await;
         };
         tokio::select! {
             biased;
-            sent = self.stream.write_all(reply) => sent.map_err(|error| Some(Ended::Io(error))),
+            sent = send(self.stream, reply, room, is_granted) => sent.map_err(Some),
             () = shutdown => Err(None),
         }
-    }
-
-    fn message(&self) -> &[u8] {
-        current(&self.inflated, &self.frames)
     }
 
     /// Waits for something, unless the client disconnects.
@@ -345,6 +370,33 @@ where
             _ = stopped(&mut self.stop) => Err(None),
         }
     }
+}
+
+/// Sends a reply to a client that may not read. What it has not read is counted, and when others need the room, a client
+/// that reads nothing loses its connection.
+async fn send<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    reply: &[u8],
+    room: &Room,
+    is_granted: bool,
+) -> Result<(), Ended> {
+    let mut rest = reply;
+    let sent = stream.write(rest).await.map_err(Ended::Io)?;
+    rest = rest.get(sent..).unwrap_or_default();
+    if rest.is_empty() {
+        return Ok(());
+    }
+    let _counted = (!is_granted).then(|| room.count(reply.len()));
+    while !rest.is_empty() {
+        match tokio::time::timeout(STALLED, stream.write(rest)).await {
+            Ok(Ok(0)) => return Err(Ended::Io(std::io::ErrorKind::WriteZero.into())),
+            Ok(Ok(sent)) => rest = rest.get(sent..).unwrap_or_default(),
+            Ok(Err(error)) => return Err(Ended::Io(error)),
+            Err(_) if room.is_short() => return Err(Ended::Stalled),
+            Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// The current message, decompressed.

@@ -25,6 +25,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::disk::Disk;
 use crate::error::{CLOSE_CALLED, is_passing};
 use crate::fail_stop::FailStop;
+use crate::interrupt::{Wait, WaitFor};
 use crate::{Error, Result};
 use buffer::Place;
 pub(crate) use cut::cut_damaged;
@@ -180,7 +181,7 @@ impl Log {
                 // What was gathered may be less than the log thread waits for.
                 state.wants_room = true;
                 self.shared.work.notify_one();
-                self.shared.progress.wait(&mut state);
+                Wait::begin(WaitFor::Log)?.on(&self.shared.progress, &mut state)?;
             }
         }
         let place = Place {

@@ -2,12 +2,14 @@
 
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, Result};
+use frond_store::OpContext;
 use frond_wire::Query;
 
 use super::{Legacy, batch_of};
 use crate::cursors::Cursor;
 use crate::exec::Work;
 use crate::reply::BatchOptions;
+use crate::reply_room::ReplyRoom;
 
 /// Modifiers of the wrapper `{$query: …, $orderby: …}` and the fields of `find` that they become.
 const MODIFIERS: &[(&str, &str)] = &[
@@ -66,7 +68,9 @@ impl Legacy<'_, '_> {
         let mut cursor = Cursor::fixed(query.namespace, documents);
         let (options, limit) = batch_options(query.count);
         cursor.remaining = limit;
-        let batch = cursor.batch(options.size)?;
+        let limits = OpContext::new();
+        let room = ReplyRoom::new(server, &limits, self.client.state);
+        let batch = cursor.batch(options.size, &mut room.last())?;
         let id = if options.single || cursor.ended() {
             0
         } else {

@@ -1,0 +1,216 @@
+//! Letting idle cursors go without memory while it is scarce.
+//!
+//! A cursor keeps the memtables of its moment and the rows that it has sorted. While that is too much, idle cursors move what
+//! they keep to disk, the longest idle first; their results stay the same. Those for which that is not possible are
+//! closed, and their clients are told so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use frond_bson::doc;
+use frond_store::DocumentStore;
+
+use crate::cursors::Released;
+use crate::log::Component;
+use crate::state::Server;
+
+/// How often memory is looked at.
+const PERIOD: Duration = Duration::from_millis(100);
+/// While less than this share of the memory for clients is free, idle cursors give back the rows that they hold.
+const FREE_SHARE: u64 = 4;
+/// A cursor that holds no more than this is not closed for it.
+const LITTLE_BYTES: u64 = 256 << 10;
+/// While less than this share is free although they did, they are closed.
+const CLOSE_SHARE: u64 = 16;
+
+/// Watches the memory until the server stops.
+pub async fn release_memory(server: Arc<Server>) {
+    let mut stop = server.stop_signal();
+    loop {
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            () = tokio::time::sleep(PERIOD) => {}
+        }
+        if Need::of(&server.store) != Need::Nothing {
+            let server = server.clone();
+            // Writes to disk.
+            let pass = tokio::task::spawn_blocking(move || release(&server));
+            if pass.await.is_err() {
+                // A panic of one pass, which is logged.
+                continue;
+            }
+        }
+    }
+}
+
+/// What cursors have to give back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    Nothing,
+    /// Memtables that only they keep.
+    Memtables,
+    /// Also the rows that they hold.
+    Rows,
+    /// Everything: they have to be closed.
+    Everything,
+}
+
+impl Need {
+    fn of(store: &DocumentStore) -> Need {
+        let memory = store.memory();
+        let free_below = |share: u64| memory.free() < memory.client_limit() / share;
+        if free_below(CLOSE_SHARE) {
+            Need::Everything
+        } else if free_below(FREE_SHARE) {
+            Need::Rows
+        } else if store.engine().retains_too_much() {
+            Need::Memtables
+        } else {
+            Need::Nothing
+        }
+    }
+}
+
+/// One pass over the idle cursors, the longest idle first.
+fn release(server: &Server) {
+    let (mut moved, mut closed) = (0u64, 0u64);
+    for id in server.cursors.longest_idle() {
+        let need = Need::of(&server.store);
+        if need == Need::Nothing || server.is_stopping() {
+            break;
+        }
+        let released = server.cursors.release_idle(id, |cursor| {
+            let kept = cursor.kept_bytes();
+            if kept.memtables == 0 && (kept.rows == 0 || need == Need::Memtables) {
+                return Released::Nothing;
+            }
+            if cursor.release_memory().is_err() {
+                return Released::Close;
+            }
+            let left = cursor.kept_bytes();
+            // What is left cannot go to disk: groups, say.
+            if need == Need::Everything && left.rows > LITTLE_BYTES {
+                return Released::Close;
+            }
+            match left.memtables < kept.memtables || left.rows < kept.rows {
+                true => Released::Moved,
+                false => Released::Nothing,
+            }
+        });
+        match released {
+            Released::Nothing => {}
+            Released::Moved => moved += 1,
+            Released::Close => closed += 1,
+        }
+    }
+    server.metrics.cursors_moved_to_disk.add(moved);
+    server.metrics.cursors_closed_for_memory.add(closed);
+    if closed > 0 {
+        server.log.warning(
+            Component::Query,
+            9_100_010,
+            "MemoryMonitor",
+            "Closed idle cursors, the longest idle first: memory is scarce, and what they keep cannot go to disk",
+            &doc! {"closed": i64::try_from(closed).unwrap_or(i64::MAX)},
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::{ArrayBuf, DocBuf};
+    use frond_store::MemoryUse;
+
+    use super::*;
+    use crate::testing::TestServer;
+
+    fn small() -> TestServer {
+        TestServer::with(|settings| settings.cache_bytes = Some(16 << 20))
+    }
+
+    fn fill(server: &mut TestServer, from: i32, count: i32) {
+        let text = "x".repeat(1000);
+        for start in (from..from + count).step_by(100) {
+            let docs: Vec<DocBuf> = (start..start + 100)
+                .map(|id| doc! {"_id": id, "a": id % 7, "text": text.as_str()})
+                .collect();
+            let docs: ArrayBuf = docs.iter().collect();
+            server.run("db", doc! {"insert": "c", "documents": &docs});
+        }
+    }
+
+    fn id(reply: &DocBuf) -> i64 {
+        let cursor = reply.get_doc("cursor").unwrap();
+        cursor.get_i64("id").unwrap()
+    }
+
+    fn count_rest(server: &mut TestServer, id: i64) -> usize {
+        let get_more = doc! {"getMore": id, "collection": "c", "batchSize": 100_000};
+        let reply = server.run("db", get_more);
+        assert_eq!(self::id(&reply), 0);
+        server.batch(&reply, "nextBatch").len()
+    }
+
+    /// 100 idle cursors held 440 MiB beside a cache of 64 MiB.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn idle_cursors_give_back_memtables_when_they_keep_too_much() {
+        let mut server = small();
+        fill(&mut server, 0, 1000);
+        let mut idle = Vec::new();
+        for round in 0..20 {
+            let find = doc! {"find": "c", "batchSize": 3};
+            let there = 1000 + round * 500;
+            idle.push((id(&server.run("db", find)), there as usize - 3));
+            fill(&mut server, there, 500);
+        }
+        server.server.store.checkpoint().unwrap();
+        assert_eq!(Need::of(&server.server.store), Need::Memtables);
+        release(&server.server);
+        assert_eq!(Need::of(&server.server.store), Need::Nothing);
+        let metrics = &server.server.metrics;
+        let moved = metrics.cursors_moved_to_disk.get();
+        assert!((5..=20).contains(&moved), "{moved}");
+        assert_eq!(metrics.cursors_closed_for_memory.get(), 0);
+        for (cursor, rest) in idle {
+            assert_eq!(count_rest(&mut server, cursor), rest);
+        }
+    }
+
+    /// Sorted rows of idle cursors go to disk; a cursor over groups is closed, and its client is told why.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn idle_cursors_give_back_rows_or_are_closed_when_memory_is_used_up() {
+        let mut server = small();
+        fill(&mut server, 0, 1000);
+        let sorted = doc! {"find": "c", "sort": {"a": 1}, "batchSize": 3};
+        let sorted = id(&server.run("db", sorted));
+        let grouped = doc! {
+            "aggregate": "c", "pipeline": [{"$group": {"_id": "$_id", "text": {"$push": "$text"}}}],
+            "cursor": {"batchSize": 3},
+        };
+        let grouped = id(&server.run("db", grouped));
+        let store = server.server.store.clone();
+        let held = store.memory().used(MemoryUse::Queries);
+        assert!(held > 2 << 20, "{held}");
+        let free = |left: u64| {
+            let others = store.memory().free().saturating_sub(left);
+            store.memory().reserve(MemoryUse::Replies, others as usize)
+        };
+        let others = free(3 << 20);
+        assert_eq!(Need::of(&store), Need::Rows);
+        release(&server.server);
+        let now = store.memory().used(MemoryUse::Queries);
+        assert!(now + (900 << 10) < held, "{now} of {held}");
+        assert_eq!(server.server.metrics.cursors_closed_for_memory.get(), 0);
+        drop(others);
+        let _others = free(100 << 10);
+        assert_eq!(Need::of(&store), Need::Everything);
+        release(&server.server);
+        assert!(store.memory().used(MemoryUse::Queries) < 64 << 10);
+        assert_eq!(server.server.metrics.cursors_closed_for_memory.get(), 1);
+        let get_more = doc! {"getMore": grouped, "collection": "c"};
+        assert_eq!(server.code("db", get_more), 239);
+        assert_eq!(count_rest(&mut server, sorted), 997);
+    }
+}

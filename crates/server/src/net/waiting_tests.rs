@@ -1,0 +1,438 @@
+//! Clients that wait, on a disk that takes no writes for a while, beside others.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::{self, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use frond_bson::{Doc, DocBuf, doc};
+use frond_store::disk::{Disk, DiskFile, FsDisk, SharedMap};
+use frond_wire::{Flags, MAX_MESSAGE_BYTES, MsgBuilder, Reply, read_message};
+use parking_lot::{Condvar, Mutex};
+
+use crate::connection::Peer;
+use crate::file_handles::HandleLimit;
+use crate::net::serve::serve;
+use crate::testing::TestServer;
+
+/// The files whose writes and syncs wait.
+#[derive(Default)]
+struct Gate {
+    closed: Mutex<Option<&'static str>>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn pass(&self, name: &str) {
+        let mut closed = self.closed.lock();
+        while closed.is_some_and(|prefix| name.starts_with(prefix)) {
+            self.opened.wait(&mut closed);
+        }
+    }
+
+    fn set(&self, closed: Option<&'static str>) {
+        *self.closed.lock() = closed;
+        self.opened.notify_all();
+    }
+}
+
+/// Opens the gate even if the test fails, so that the store can be closed.
+struct Stuck(Arc<Gate>);
+
+impl Drop for Stuck {
+    fn drop(&mut self) {
+        self.0.set(None);
+    }
+}
+
+struct GatedDisk {
+    below: FsDisk,
+    gate: Arc<Gate>,
+}
+
+struct GatedFile {
+    below: Arc<dyn DiskFile>,
+    name: String,
+    gate: Arc<Gate>,
+}
+
+impl Disk for GatedDisk {
+    fn open(&self, name: &str, direct: bool) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(GatedFile {
+            below: self.below.open(name, direct)?,
+            name: name.to_owned(),
+            gate: self.gate.clone(),
+        }))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.below.list()
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.below.remove(name)
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.below.sync_directory()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.below.rename(from, to)
+    }
+
+    fn map(&self, name: &str, offset: u64, bytes: usize) -> io::Result<Box<dyn SharedMap>> {
+        self.below.map(name, offset, bytes)
+    }
+}
+
+impl DiskFile for GatedFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.below.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.gate.pass(&self.name);
+        self.below.write_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.gate.pass(&self.name);
+        self.below.sync()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.below.len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.below.set_len(len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.below.allocate(len)
+    }
+}
+
+/// A server with a gate, on a socket.
+struct Served {
+    test: TestServer,
+    gate: Arc<Gate>,
+    listener: TcpListener,
+}
+
+impl Served {
+    fn new() -> Served {
+        HandleLimit::raise();
+        let gate = Arc::new(Gate::default());
+        let disk = |directory: PathBuf| {
+            Some(Arc::new(GatedDisk {
+                below: FsDisk::new(directory, false),
+                gate: gate.clone(),
+            }))
+        };
+        Served {
+            test: TestServer::on(disk, |settings| settings.connections_max = 10_000),
+            listener: TcpListener::bind("127.0.0.1:0").unwrap(),
+            gate,
+        }
+    }
+
+    fn connect(&self) -> RawClient {
+        let client = TcpStream::connect(self.listener.local_addr().unwrap()).unwrap();
+        let timeout = Some(Duration::from_secs(60));
+        client.set_read_timeout(timeout).unwrap();
+        let (stream, address) = self.listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let server = &self.test.server;
+        let pool = &server.executor.pool;
+        pool.spawn(stream, |socket| {
+            let gone = socket.gone();
+            serve(server.clone(), socket, Peer::Tcp(address), gone)
+        })
+        .unwrap();
+        RawClient(client)
+    }
+
+    /// Closes the gate for some files until the result is dropped.
+    fn stick(&self, prefix: &'static str) -> Stuck {
+        self.gate.set(Some(prefix));
+        Stuck(self.gate.clone())
+    }
+
+    /// Writers that fill the memory until they have to wait for room. They are sent one after the other.
+    fn writers(&self, most: usize) -> Vec<RawClient> {
+        let command = doc! {"insert": "c", "documents": [{"x": "x".repeat(4 << 20)}]};
+        let mut writers = Vec::new();
+        while writers.len() < most {
+            let mut writer = self.connect();
+            writer.send(&command);
+            writers.push(writer);
+            let for_room =
+                |op: &&DocBuf| op.get_str("waitingFor") == Some("a memtable to be flushed");
+            if self.waiting("c").iter().filter(for_room).count() >= 2 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        writers
+    }
+
+    /// The operations on a collection that wait, with what they wait for.
+    fn waiting(&self, collection: &str) -> Vec<DocBuf> {
+        let reply = self.connect().run(&doc! {
+            "currentOp": 1, "ns": format!("admin.{collection}").as_str(), "waitingForLock": true,
+        });
+        let list = reply.get_array("inprog").unwrap();
+        list.values()
+            .map(|value| value.as_doc().unwrap().to_owned())
+            .collect()
+    }
+
+    /// Waits until so many operations on a collection wait.
+    fn until_waiting(&self, collection: &str, count: usize) -> Vec<DocBuf> {
+        let began = Instant::now();
+        loop {
+            let waiting = self.waiting(collection);
+            if waiting.len() >= count {
+                return waiting;
+            }
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "{}: {waiting:?}",
+                waiting.len()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Other clients are served at once: commands without tickets, and readers.
+    fn others_are_served(&self) {
+        let mut other = self.connect();
+        for command in [
+            doc! {"ping": 1},
+            doc! {"find": "other", "filter": {"_id": 1}},
+            doc! {"serverStatus": 1},
+        ] {
+            let began = Instant::now();
+            for _ in 0..20 {
+                other.run(&command);
+            }
+            let took = began.elapsed();
+            assert!(took < Duration::from_secs(5), "{command:?}: {took:?}");
+        }
+    }
+}
+
+/// A client of the database `admin`, in which every command may be run.
+struct RawClient(TcpStream);
+
+impl RawClient {
+    fn send(&mut self, command: &Doc) {
+        let mut body = command.to_owned();
+        body.push("$db", "admin");
+        let mut message = Vec::new();
+        MsgBuilder::new(&mut message, 1, 0, Flags::NONE)
+            .body(body.as_bytes())
+            .finish();
+        self.0.write_all(&message).unwrap();
+    }
+
+    fn receive(&mut self) -> DocBuf {
+        let message = read_message(&mut self.0, MAX_MESSAGE_BYTES).unwrap();
+        let message = message.expect("a reply");
+        let (_, Reply::Msg(reply)) = Reply::parse(&message).unwrap() else {
+            panic!("not an OP_MSG")
+        };
+        Doc::validate(reply.body).unwrap().to_owned()
+    }
+
+    fn run(&mut self, command: &Doc) -> DocBuf {
+        self.send(command);
+        let reply = self.receive();
+        assert_eq!(reply.get_f64("ok"), Some(1.0), "{reply:?}");
+        reply
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_thousand_writers_that_wait_for_room_keep_no_other_waiting() {
+    let served = Served::new();
+    served
+        .connect()
+        .run(&doc! {"insert": "other", "documents": [{"_id": 1}]});
+    let stuck = served.stick("data");
+    let mut filling = served.writers(200);
+    let insert = doc! {"insert": "c", "documents": [{"x": "y".repeat(1 << 17)}]};
+    let mut writers: Vec<_> = (0..2000)
+        .map(|_| {
+            let mut writer = served.connect();
+            writer.send(&insert);
+            writer
+        })
+        .collect();
+    // The first ones still find room.
+    let waiting = served.until_waiting("c", 1900);
+    served.others_are_served();
+    let what = |text: &str| {
+        let is = |op: &&DocBuf| op.get_str("waitingFor") == Some(text);
+        waiting.iter().filter(is).count()
+    };
+    assert!(what("a write ticket") > 1800, "{}", what("a write ticket"));
+    assert!(what("a memtable to be flushed") > 0);
+    drop(stuck);
+    for writer in filling.iter_mut().chain(&mut writers) {
+        assert_eq!(writer.receive().get_i32("n"), Some(1));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_waits_for_room_can_be_interrupted() {
+    let served = Served::new();
+    served
+        .connect()
+        .run(&doc! {"insert": "other", "documents": [{"_id": 1}]});
+    let stuck = served.stick("data");
+    let mut filling = served.writers(200);
+    served.until_waiting("c", 1);
+    let text = "x".repeat(4 << 20);
+    let insert = |number: i32| doc! {"insert": "d", "documents": [{"_id": number, "x": &text}]};
+
+    let mut timed = served.connect();
+    let mut command = insert(1);
+    command.push("maxTimeMS", 50);
+    let began = Instant::now();
+    timed.send(&command);
+    let reply = timed.receive();
+    assert_eq!(reply.get_i32("code"), Some(50), "{reply:?}");
+    assert!(began.elapsed() >= Duration::from_millis(50));
+
+    let mut killed = served.connect();
+    killed.send(&insert(2));
+    let operation = served.until_waiting("d", 1).remove(0);
+    let id = operation.get_i64("opid").unwrap();
+    served.connect().run(&doc! {"killOp": 1, "op": id});
+    assert_eq!(killed.receive().get_i32("code"), Some(11601));
+
+    let mut closed = served.connect();
+    closed.send(&insert(3));
+    served.until_waiting("d", 1);
+    drop(closed);
+    let began = Instant::now();
+    while !served.waiting("d").is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(stuck);
+    for writer in &mut filling {
+        assert_eq!(writer.receive().get_i32("n"), Some(1));
+    }
+    // None of the three has taken place.
+    let found = served
+        .connect()
+        .run(&doc! {"find": "d", "projection": {"_id": 1}});
+    let batch = found.get_doc("cursor").unwrap().get_array("firstBatch");
+    assert_eq!(batch.unwrap().count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_thousand_writers_that_wait_for_the_journal_keep_no_other_waiting() {
+    let served = Served::new();
+    served
+        .connect()
+        .run(&doc! {"insert": "other", "documents": [{"_id": 1}]});
+    let stuck = served.stick("log");
+    let insert = doc! {"insert": "c", "documents": [{"x": 1}], "writeConcern": {"j": true}};
+    let mut writers: Vec<_> = (0..2000)
+        .map(|_| {
+            let mut writer = served.connect();
+            writer.send(&insert);
+            writer
+        })
+        .collect();
+    served.until_waiting("c", 2000);
+    served.others_are_served();
+    let mut timed = served.connect();
+    let mut command = insert.clone();
+    command.push("maxTimeMS", 50);
+    timed.send(&command);
+    let reply = timed.receive();
+    // It is applied.
+    assert_eq!(reply.get_i32("n"), Some(1), "{reply:?}");
+    assert!(reply.get_doc("writeConcernError").is_some());
+    drop(stuck);
+    for writer in &mut writers {
+        let reply = writer.receive();
+        assert_eq!(reply.get_i32("n"), Some(1));
+        assert!(reply.get("writeConcernError").is_none(), "{reply:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_thousand_getmores_that_wait_for_documents_keep_no_other_waiting() {
+    let served = Served::new();
+    let mut first = served.connect();
+    first.run(&doc! {"insert": "other", "documents": [{"_id": 1}]});
+    first.run(&doc! {"create": "log", "capped": true, "size": 1 << 20});
+    first.run(&doc! {"insert": "log", "documents": [{"_id": 1}]});
+    let find = doc! {"find": "log", "tailable": true, "awaitData": true};
+    let mut tails: Vec<_> = (0..2000)
+        .map(|_| {
+            let mut tail = served.connect();
+            let found = tail.run(&find);
+            let id = found.get_doc("cursor").unwrap().get_i64("id").unwrap();
+            tail.send(&doc! {"getMore": id, "collection": "log", "maxTimeMS": 600_000});
+            tail
+        })
+        .collect();
+    served.until_waiting("log", 2000);
+    served.others_are_served();
+    first.run(&doc! {"insert": "log", "documents": [{"_id": 2}]});
+    for tail in &mut tails {
+        let batch = tail.receive();
+        let batch = batch.get_doc("cursor").unwrap().get_array("nextBatch");
+        assert_eq!(batch.unwrap().count(), 1);
+    }
+}
+
+/// More long scans than there are tickets. Each waits for its turn, and what needs no ticket goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn pings_go_on_beside_any_number_of_long_scans() {
+    let served = Served::new();
+    let mut first = served.connect();
+    let mut insert = doc! {"insert": "scanned"};
+    insert.push_array("documents", |list| {
+        for id in 0..2000 {
+            list.push(&doc! {"_id": id, "a": id % 7});
+        }
+    });
+    first.run(&insert);
+    let slow = doc! {
+        "count": "scanned",
+        "query": {"$expr": {"$lt": [{"$reduce": {
+            "input": {"$range": [0, 2000]}, "initialValue": 0, "in": {"$add": ["$$value", "$$this"]},
+        }}, "$a"]}},
+        "maxTimeMS": 8000,
+    };
+    let mut scans: Vec<_> = (0..200)
+        .map(|_| {
+            let mut scan = served.connect();
+            scan.send(&slow);
+            scan
+        })
+        .collect();
+    assert!(served.until_waiting("scanned", 100).len() >= 100);
+    let mut slowest = Duration::ZERO;
+    for _ in 0..20 {
+        let began = Instant::now();
+        first.run(&doc! {"ping": 1});
+        slowest = slowest.max(began.elapsed());
+    }
+    assert!(slowest < Duration::from_secs(5), "{slowest:?}");
+    for scan in &mut scans {
+        assert_eq!(scan.receive().get_i32("code"), Some(50));
+    }
+}

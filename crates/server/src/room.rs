@@ -1,0 +1,245 @@
+//! Memory for what arrives from clients and what they have not read yet.
+//!
+//! The memory budget of the process counts it. A [`Room`] also bounds it: whoever needs more than a little takes a
+//! [`Grant`] first, and waits for one without a thread where that is possible.
+//!
+//! Requests and replies have a room each. A command holds its request while it makes its reply, so with one room two
+//! commands could wait for each other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use frond_error::{Error, ErrorCode, Result};
+use frond_store::{MemoryBudget, MemoryUse, OpContext, Reservation};
+use frond_wire::MAX_MESSAGE_BYTES;
+use tokio::sync::Semaphore;
+
+use crate::limits::REPLY_BYTES_MAX;
+
+/// Grants are counted in units of so many bytes.
+const UNIT: usize = 4 << 10;
+
+/// How often a thread that waits looks again.
+const CHECK: Duration = Duration::from_millis(5);
+
+/// Threads that may wait at a time. They hold no ticket.
+pub const WAITING_MAX: usize = 128;
+
+/// How long a command waits for room for a reply that cannot be made smaller.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Room counts as short for this time after there was too little.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// A client that has neither sent nor read anything for this time while it holds room loses its connection, if the room is
+/// short.
+pub const STALLED: Duration = Duration::from_secs(5);
+
+/// Memory that many connections share.
+pub struct Room {
+    purpose: MemoryUse,
+    memory: MemoryBudget,
+    units: Semaphore,
+    capacity: usize,
+    waiting: AtomicUsize,
+    began: Instant,
+    /// Milliseconds from the beginning until which it counts as short.
+    short_until: AtomicU64,
+}
+
+/// The rooms of a server.
+pub struct Rooms {
+    /// For requests, from their first bytes to their reply.
+    pub requests: Arc<Room>,
+    /// For replies that are being made or sent.
+    pub replies: Arc<Room>,
+}
+
+impl Rooms {
+    /// Rooms that take parts of the `bytes` for clients. Each has room for the largest message.
+    pub fn new(memory: &MemoryBudget, bytes: u64) -> Rooms {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let requests = (bytes / 3).max(MAX_MESSAGE_BYTES);
+        let replies = (bytes / 4).max(REPLY_BYTES_MAX + UNIT);
+        Rooms {
+            requests: Room::new(memory, MemoryUse::Requests, requests),
+            replies: Room::new(memory, MemoryUse::Replies, replies),
+        }
+    }
+}
+
+impl Room {
+    /// A room of about `bytes` bytes.
+    pub fn new(memory: &MemoryBudget, purpose: MemoryUse, bytes: usize) -> Arc<Room> {
+        let capacity = (bytes / UNIT).clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+        Arc::new(Room {
+            purpose,
+            memory: memory.clone(),
+            units: Semaphore::new(capacity),
+            capacity,
+            waiting: AtomicUsize::new(0),
+            began: Instant::now(),
+            short_until: AtomicU64::new(0),
+        })
+    }
+
+    /// Its size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.capacity.saturating_mul(UNIT)
+    }
+
+    /// Units for `bytes` bytes. What is larger than the room takes all of it.
+    fn units(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.div_ceil(UNIT).min(self.capacity)).unwrap_or(u32::MAX)
+    }
+
+    fn grant(self: &Arc<Room>, units: u32, bytes: usize) -> Grant {
+        Grant {
+            room: self.clone(),
+            units,
+            reservation: self.memory.reserve(self.purpose, bytes),
+        }
+    }
+
+    /// Room for `bytes` bytes, if there is any.
+    pub fn try_grant(self: &Arc<Room>, bytes: usize) -> Option<Grant> {
+        let units = self.units(bytes);
+        match self.units.try_acquire_many(units) {
+            Ok(permit) => {
+                permit.forget();
+                Some(self.grant(units, bytes))
+            }
+            Err(_) => {
+                let until = self.began.elapsed() + SHORT;
+                let until = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
+                self.short_until.store(until, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
+    /// Waits for room for `bytes` bytes, without a thread. Those who wait get theirs in their order.
+    pub async fn wait(self: &Arc<Room>, bytes: usize) -> Grant {
+        let units = self.units(bytes);
+        let _waiting = Waiting::begin(&self.waiting);
+        // It is never closed.
+        if let Ok(permit) = self.units.acquire_many(units).await {
+            permit.forget();
+        }
+        self.grant(units, bytes)
+    }
+
+    /// Waits for room for `bytes` bytes on this thread.
+    ///
+    /// # Errors
+    /// `ExceededMemoryLimit` (146) if too many wait or there is none for long; an interruption.
+    pub fn wait_here(self: &Arc<Room>, bytes: usize, limits: &OpContext) -> Result<Grant> {
+        if let Some(grant) = self.try_grant(bytes) {
+            return Ok(grant);
+        }
+        let _waiting = Waiting::begin(&self.waiting);
+        let until = Instant::now() + WAIT_MAX;
+        while self.waiting.load(Ordering::Relaxed) <= WAITING_MAX && Instant::now() < until {
+            limits.check()?;
+            std::thread::sleep(CHECK);
+            if let Some(grant) = self.try_grant(bytes) {
+                return Ok(grant);
+            }
+        }
+        Err(Error::new(
+            ErrorCode::ExceededMemoryLimit,
+            format!(
+                "there is no memory for a reply of {bytes} bytes: clients have not read {} bytes of other replies. \
+                 Try again later, ask for fewer fields, or give the server more memory",
+                self.memory.used(self.purpose)
+            ),
+        ))
+    }
+
+    /// Counts what exists already, whether or not there is room.
+    pub fn count(&self, bytes: usize) -> Reservation {
+        self.memory.reserve(self.purpose, bytes)
+    }
+
+    /// Whether somebody waits, had to do with less, or more is counted than there is room for.
+    pub fn is_short(&self) -> bool {
+        let short_until = self.short_until.load(Ordering::Relaxed);
+        self.waiting.load(Ordering::Relaxed) > 0
+            || self.memory.used(self.purpose) > self.bytes() as u64
+            || self.began.elapsed().as_millis() < u128::from(short_until)
+    }
+}
+
+/// Counts someone who waits.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Waiting<'_> {
+    fn begin(count: &AtomicUsize) -> Waiting<'_> {
+        count.fetch_add(1, Ordering::Relaxed);
+        Waiting(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A part of a room, given back on drop.
+pub struct Grant {
+    room: Arc<Room>,
+    units: u32,
+    reservation: Reservation,
+}
+
+impl Grant {
+    /// Gives back what is not needed.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let units = self.room.units(bytes);
+        if let Some(more) = self.units.checked_sub(units) {
+            self.units = units;
+            self.room.units.add_permits(more as usize);
+            self.reservation.resize(bytes);
+        }
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        self.room.units.add_permits(self.units as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[tokio::test]
+    async fn room_is_granted_up_to_its_size_and_given_back() {
+        let memory = MemoryBudget::for_clients(100 << 20);
+        let room = Room::new(&memory, MemoryUse::Replies, 1 << 20);
+        let mut first = room.try_grant(800 << 10).unwrap();
+        assert_eq!(memory.used(MemoryUse::Replies), 800 << 10);
+        assert!(!room.is_short() && room.try_grant(300 << 10).is_none());
+        assert!(room.is_short());
+        let limits = OpContext::with_deadline(Some(Instant::now() + Duration::from_millis(20)));
+        let error = room.wait_here(300 << 10, &limits).err().unwrap();
+        assert_eq!(error.code(), ErrorCode::MaxTimeMSExpired);
+        first.shrink_to(100 << 10);
+        let second = room.try_grant(900 << 10).unwrap();
+        // More than there ever is takes all.
+        let (all, ()) = tokio::join!(room.wait(5 << 20), async {
+            tokio::task::yield_now().await;
+            drop((first, second));
+        });
+        assert_eq!(memory.used(MemoryUse::Replies), 5 << 20);
+        drop(all);
+        assert_eq!(memory.used(MemoryUse::Replies), 0);
+        let _over = room.count(2 << 20);
+        assert!(room.is_short());
+    }
+}

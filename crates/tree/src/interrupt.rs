@@ -1,0 +1,189 @@
+//! Waits of a commit that the operation around it can end.
+//!
+//! A commit may have to wait: for room in a memtable, for the log, for space on the disk, or for the lock of a commit that
+//! does. An operation that can be interrupted says so with [`Interrupt::run`] on its thread, and whatever it calls
+//! there observes it wherever it waits. A commit that gives up has not taken place.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::{Error, Result};
+
+/// How often a wait looks whether it was interrupted.
+const CHECK: Duration = Duration::from_millis(10);
+
+thread_local! {
+    static CURRENT: RefCell<Option<Interrupt>> = const { RefCell::new(None) };
+}
+
+/// What can end the waits of an operation.
+#[derive(Debug, Clone, Default)]
+pub struct Interrupt {
+    /// Set by whoever interrupts the operation.
+    pub killed: Arc<AtomicBool>,
+    /// Set when nobody waits for the result any more.
+    pub abandoned: Option<Arc<AtomicBool>>,
+    /// When its time is over.
+    pub deadline: Option<Instant>,
+    /// What it waits for.
+    pub waits: Arc<Waits>,
+}
+
+/// What an operation waits for, as others see it.
+#[derive(Debug, Default)]
+pub struct Waits(AtomicU8);
+
+/// What a commit may wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WaitFor {
+    Commits = 1,
+    Memtable = 2,
+    Log = 3,
+    Disk = 4,
+}
+
+impl Waits {
+    /// In words; none if it does not wait.
+    pub fn get(&self) -> Option<&'static str> {
+        Some(match self.0.load(Ordering::Relaxed) {
+            1 => "other commits",
+            2 => "a memtable to be flushed",
+            3 => "the journal",
+            4 => "space on the disk",
+            _ => return None,
+        })
+    }
+}
+
+impl Interrupt {
+    /// Runs something on this thread whose waits can be interrupted.
+    pub fn run<T>(self, operation: impl FnOnce() -> T) -> T {
+        struct Restore(Option<Interrupt>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                CURRENT.set(self.0.take());
+            }
+        }
+        let _restore = Restore(CURRENT.replace(Some(self)));
+        operation()
+    }
+
+    fn check(&self) -> Result<()> {
+        let is_set = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
+        if is_set(&self.killed) || self.abandoned.as_ref().is_some_and(is_set) {
+            return Err(Error::Interrupted { timed_out: false });
+        }
+        match self.deadline {
+            Some(deadline) if Instant::now() >= deadline => {
+                Err(Error::Interrupted { timed_out: true })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A wait of the operation on this thread.
+pub(crate) struct Wait(Option<Interrupt>);
+
+impl Wait {
+    /// Begins a wait, unless the operation is interrupted.
+    pub(crate) fn begin(what: WaitFor) -> Result<Wait> {
+        let current = CURRENT.with_borrow(Clone::clone);
+        if let Some(interrupt) = &current {
+            interrupt.check()?;
+            interrupt.waits.0.store(what as u8, Ordering::Relaxed);
+        }
+        Ok(Wait(current))
+    }
+
+    /// Waits for a notification, or a part of that; the caller looks again what it waits for.
+    pub(crate) fn on<T>(&self, condition: &Condvar, guard: &mut MutexGuard<'_, T>) -> Result<()> {
+        match &self.0 {
+            None => condition.wait(guard),
+            Some(interrupt) => {
+                condition.wait_for(guard, CHECK);
+                interrupt.check()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if let Some(interrupt) = &self.0 {
+            interrupt.waits.0.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Fails if the operation on this thread is interrupted.
+pub(crate) fn check() -> Result<()> {
+    CURRENT.with_borrow(|current| current.as_ref().map_or(Ok(()), Interrupt::check))
+}
+
+/// Locks what other commits may hold for long.
+pub(crate) fn lock<T>(mutex: &Mutex<T>, what: WaitFor) -> Result<MutexGuard<'_, T>> {
+    if let Some(guard) = mutex.try_lock() {
+        return Ok(guard);
+    }
+    let wait = Wait::begin(what)?;
+    let Some(interrupt) = &wait.0 else {
+        return Ok(mutex.lock());
+    };
+    loop {
+        if let Some(guard) = mutex.try_lock_for(CHECK) {
+            return Ok(guard);
+        }
+        interrupt.check()?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_by_a_kill_or_at_its_deadline() {
+        let locked = Mutex::new(());
+        let guard = locked.lock();
+        let killed = Interrupt::default();
+        let waits = killed.waits.clone();
+        std::thread::scope(|scope| {
+            let interrupt = killed.clone();
+            let waiting = scope.spawn(|| interrupt.run(|| lock(&locked, WaitFor::Commits).err()));
+            while waits.get().is_none() {
+                std::thread::yield_now();
+            }
+            assert_eq!(waits.get(), Some("other commits"));
+            killed.killed.store(true, Ordering::Relaxed);
+            let error = waiting.join().expect("it does not panic");
+            assert!(matches!(
+                error,
+                Some(Error::Interrupted { timed_out: false })
+            ));
+        });
+        assert_eq!(waits.get(), None);
+        let timed = Interrupt {
+            deadline: Some(Instant::now() + Duration::from_millis(30)),
+            ..Interrupt::default()
+        };
+        let condition = Condvar::new();
+        let error = timed.run(|| {
+            let (lock, wait) = (Mutex::new(()), Wait::begin(WaitFor::Memtable));
+            let (mut guard, wait) = (lock.lock(), wait.expect("there is time left"));
+            loop {
+                if let Err(error) = wait.on(&condition, &mut guard) {
+                    break error;
+                }
+            }
+        });
+        assert!(matches!(error, Error::Interrupted { timed_out: true }));
+        assert!(check().is_ok(), "outside of the operation");
+        drop(guard);
+    }
+}
