@@ -417,6 +417,7 @@ impl<'a> Staging<'a> {
         }
         let writer = collection.document_writer();
         writer.delete(&mut self.batch, key, parts, &mut self.buffers.key)?;
+        self.note_change(key, old);
         self.counts.remove_document(counted_bytes(old, parts));
         self.documents += 1;
         Ok(())
@@ -424,8 +425,16 @@ impl<'a> Staging<'a> {
 
     fn put_document(&mut self, key: &[u8], doc: &Doc, old: Option<&Parts>) -> Result<()> {
         self.removes_only = false;
+        self.note_change(key, doc);
         let writer = self.collection.document_writer();
         writer.put(&mut self.batch, key, doc, old, &mut self.buffers.key)
+    }
+
+    /// Notes that a document changes, for a copy of the collection that is under way. `doc` has its `_id`.
+    pub(super) fn note_change(&mut self, key: &[u8], doc: &Doc) {
+        if let Some(changes) = self.collection.changes {
+            catalog::note(&mut self.batch, changes, key, &id_document(doc));
+        }
     }
 
     /// Generates the keys of `new` in every index that can change, and checks the unique ones.
