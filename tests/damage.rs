@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use frond_bson::{DocBuf, Value, doc};
-use support::{Client, Running};
+use support::{Client, Running, frond};
 
 const COLLECTIONS: usize = 10;
 /// The collections that are damaged, and the damaged blocks in each.
@@ -268,4 +268,62 @@ fn damage_stays_local() {
     }
     server.stop();
     assert!(verify(&data).ends_with("sound\n"), "{}", verify(&data));
+}
+
+/// A damaged journal is cut only where an option allows it.
+#[test]
+fn a_damaged_journal_stops_the_start_unless_it_may_be_cut() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path();
+    let server = Running::start(data, &[]);
+    let mut client = server.connect();
+    for id in 0..20 {
+        let insert = doc! {
+            "insert": "c", "documents": [{"_id": id, "text": text(id).repeat(20)}], "writeConcern": {"j": true}
+        };
+        assert_eq!(client.run("shop", &insert).get_i32("n"), Some(1));
+    }
+    server.signal("KILL");
+    server.wait();
+
+    // The commit of a document in the middle, which is incompressible enough to be found.
+    let segment = std::fs::read_dir(data)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.file_name()
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .starts_with("log-0")
+        })
+        .max_by_key(|path| path.metadata().unwrap().len())
+        .unwrap();
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+
+    let arguments = ["--port", "0", "--dbpath", data.to_str().unwrap()];
+    let refused = frond(&arguments).output().unwrap();
+    assert!(!refused.status.success());
+    let text = String::from_utf8_lossy(&refused.stdout) + String::from_utf8_lossy(&refused.stderr);
+    assert!(text.contains("--journalRecovery"), "{text}");
+
+    let server = Running::start(data, &["--journalRecovery", "pointInTime"]);
+    let mut client = server.connect();
+    let aside = format!("{}.damaged-1", segment.display());
+    assert!(Path::new(&aside).exists(), "{aside}");
+    let found = client
+        .run("shop", &doc! {"count": "c"})
+        .get_i32("n")
+        .unwrap();
+    assert!((1..20).contains(&found), "{found}");
+    server.stop();
+    let server = Running::start(data, &[]);
+    let mut client = server.connect();
+    let count = client.run("shop", &doc! {"count": "c"});
+    assert_eq!(count.get_i32("n"), Some(found));
+    server.stop();
+    assert!(verify(data).ends_with("sound\n"), "{}", verify(data));
 }

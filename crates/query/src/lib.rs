@@ -13,6 +13,7 @@ pub mod expr;
 pub mod geo;
 mod hash;
 pub mod matcher;
+pub mod memory;
 pub mod meta;
 mod number;
 mod options;

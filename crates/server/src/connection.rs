@@ -12,7 +12,6 @@ use frond_wire::Compressor;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::exec::Permit;
 use crate::last_error::LastError;
 use crate::parking::Parked;
 use crate::sessions::SessionId;
@@ -70,8 +69,8 @@ pub struct Running {
     pub kind: &'static str,
     /// Whether it writes, for `globalLock.activeClients`.
     pub writes: bool,
-    /// True while it waits for documents and holds neither a thread nor a cursor.
-    pub waits: bool,
+    /// What it waits for without a thread.
+    pub waits_for: Option<&'static str>,
     /// `database.collection`.
     pub namespace: String,
     /// The command's document, shortened as by [`kept_command`].
@@ -182,8 +181,8 @@ pub struct ClientState {
     pub park: Option<Parked>,
     /// Set when a message is handled again after waiting.
     pub resumed: Option<Parked>,
-    /// Held while a message is handled, unless that takes long.
-    pub permit: Option<Permit>,
+    /// Set when the operation of the message was begun before it could be handled.
+    pub announced: bool,
 }
 
 impl ClientState {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_bson::{Doc, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{Durability, Namespace, OpContext};
+use frond_store::{Namespace, OpContext};
 use frond_wire::DocIter;
 
 use crate::arguments::Arguments;
@@ -166,25 +166,6 @@ impl<'a> Context<'a> {
             return Ok(None);
         };
         self.server.sessions.begin(id, number).map(Some)
-    }
-
-    /// Waits for the journal if the write concern asks for it, and adds `writeConcernError` to the reply if the wait
-    /// fails. The write is applied and its statements are recorded by then: reported as refused, it would be applied again.
-    pub fn await_journal(&self, reply: &mut DocBuf) {
-        if self.write_concern.durability != Durability::Synced {
-            return;
-        }
-        if let Err(failure) = self.server.store.flush_log() {
-            let code = ErrorCode::WriteConcernTimeout;
-            let message = format!(
-                "the write is applied, but the journal is not synced yet: {}",
-                failure.message()
-            );
-            reply.push(
-                "writeConcernError",
-                &doc! {"code": code.code(), "codeName": &*code.name(), "errmsg": message},
-            );
-        }
     }
 
     /// Checks the number of statements of a write command.

@@ -31,6 +31,7 @@ mod metrics;
 mod net;
 pub mod offline;
 mod parking;
+mod pool;
 mod random;
 pub mod reference;
 mod reply;

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
-use frond_store::{Damage, DocumentStore, EventListener, StorageOptions, StoreOptions};
+use frond_store::{Damage, DocumentStore, EventListener, LogCut, StorageOptions, StoreOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::background;
 use crate::commands::COMMANDS;
-use crate::exec::{panic_text, worker_threads};
+use crate::exec::panic_text;
 use crate::file_handles::HandleLimit;
 use crate::lock_file::LockFile;
 use crate::log::{Component, Log};
-use crate::memory::{default_cache_bytes, usable_bytes};
+use crate::memory::{client_bytes, default_cache_bytes, usable_bytes};
 use crate::metrics::Metrics;
 use crate::net::listen::{AddressError, UnixSocketFile, accept_all, bind_all};
 use crate::settings::{Settings, resolve};
@@ -78,11 +78,11 @@ pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
     };
     log_panics(&log);
     let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(worker_threads())
+        // For timers, listeners and jobs of the server; commands run in a pool of their own.
+        .worker_threads(2)
         .enable_all()
-        .thread_name("frond-worker")
-        // Threads that run commands with blocking work.
-        .max_blocking_threads(1024)
+        .thread_name("frond-front")
+        .max_blocking_threads(16)
         .build()
     {
         Ok(runtime) => runtime,
@@ -232,12 +232,15 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
 fn open_store(settings: &Settings, log: &Arc<Log>) -> Result<DocumentStore, FatalError> {
     let began = Instant::now();
     let cache = settings.cache_bytes.unwrap_or_else(default_cache_bytes);
+    let for_clients = client_bytes(usable_bytes(), cache);
     let storage = StorageOptions {
         cache_bytes: usize::try_from(cache).unwrap_or(usize::MAX),
+        client_bytes: Some(usize::try_from(for_clients).unwrap_or(usize::MAX)),
         journal: settings.journal,
         journal_commit_interval: settings.journal_commit_interval,
         listener: Arc::new(EngineEvents(log.clone())),
         disk_reserve_bytes: settings.disk_reserve_bytes,
+        log_recovery: settings.journal_recovery,
     };
     let temporary = settings.db_path.join("_tmp");
     let options = StoreOptions::with_temporary_files(temporary)
@@ -245,7 +248,11 @@ fn open_store(settings: &Settings, log: &Arc<Log>) -> Result<DocumentStore, Fata
         .with_natural_order(settings.natural_order);
     let store =
         DocumentStore::open_directory(&settings.db_path, &storage, options).map_err(|error| {
-            FatalError::new(exit::DATA_ERROR, format!("opening the data files: {error}"))
+            let text = format!(
+                "opening the data files: {error} (if they are damaged: `frond verify` lists the damage, `frond salvage` \
+                 copies what can be read, and --journalRecovery pointInTime cuts a damaged journal)"
+            );
+            FatalError::new(exit::DATA_ERROR, text)
         })?;
     log.info(
         Component::Storage,
@@ -255,6 +262,7 @@ fn open_store(settings: &Settings, log: &Arc<Log>) -> Result<DocumentStore, Fata
         &doc! {
             "durationMillis": began.elapsed().as_millis() as i64,
             "cacheSizeBytes": i64::try_from(cache).unwrap_or(i64::MAX),
+            "clientMemoryBytes": i64::try_from(for_clients).unwrap_or(i64::MAX),
             "journal": settings.journal,
         },
     );
@@ -277,6 +285,17 @@ impl EventListener for EngineEvents {
             "Damaged data: reads that need it fail, everything else goes on. serverStatus names its collection; \
              validate finds all damage in a collection",
             &attributes,
+        );
+    }
+
+    fn log_cut(&self, cut: &LogCut) {
+        self.0.error(
+            Component::Storage,
+            9_915_002,
+            "initandlisten",
+            "The journal is damaged. It ends before the damage now, as --journalRecovery pointInTime allows; writes that \
+             came after are lost",
+            &doc! {"error": &cut.error, "setAside": cut.set_aside.join(", ")},
         );
     }
 }

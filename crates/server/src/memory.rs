@@ -59,6 +59,17 @@ pub fn default_cache_bytes() -> u64 {
     (usable_bytes() / 2).max(64 << 20)
 }
 
+/// What the process takes beside its budget: its code, threads, and tables that do not grow with the load.
+const FIXED_BYTES: u64 = 32 << 20;
+
+/// Memory for what clients make grow, beside a cache of `cache_bytes`: what is left of the usable memory, less a
+/// sixteenth and what the process takes anyway, and an eighth of that for the allocator. At least 16 MiB, and as much as an
+/// eighth of the cache.
+pub fn client_bytes(usable: u64, cache_bytes: u64) -> u64 {
+    let left = (usable / 16 * 15).saturating_sub(cache_bytes + FIXED_BYTES);
+    (left / 8 * 7).max(cache_bytes / 8).max(16 << 20)
+}
+
 /// The memory use of this process, as the system counts it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcessMemory {
@@ -105,6 +116,15 @@ mod tests {
         assert!(memory.resident_bytes > 1 << 20 && memory.virtual_bytes >= memory.resident_bytes);
         assert!(usable_bytes() <= machine_bytes() && machine_bytes() > memory.resident_bytes);
         assert!(default_cache_bytes() >= 64 << 20);
+    }
+
+    #[test]
+    fn clients_get_what_the_cache_leaves() {
+        assert_eq!(client_bytes(512 << 20, 256 << 20), 168 << 20);
+        assert_eq!(client_bytes(512 << 20, 64 << 20), 336 << 20);
+        assert_eq!(client_bytes(512 << 20, 500 << 20), (500 << 20) / 8);
+        assert_eq!(client_bytes(64 << 20, 64 << 20), 16 << 20);
+        assert!(client_bytes(u64::MAX, 1 << 30) > 1 << 60);
     }
 
     #[test]

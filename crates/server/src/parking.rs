@@ -1,20 +1,31 @@
-//! A getMore that waits for inserts into a capped collection.
+//! Commands that wait without a thread.
 //!
-//! It holds no thread and no cursor while it waits: the command returns, the task of the connection waits
-//! for the collection, and then handles the same message again. `currentOp` shows it as one operation.
+//! Such a command returns, the task of the connection waits for it, and then handles the same message again. `currentOp`
+//! shows it as one operation.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use frond_bson::DocBuf;
+use frond_error::Error;
 use frond_store::TailSignal;
 use tokio::sync::Notify;
 
 /// How long a getMore waits if the client gives no time.
 pub const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
 
-/// What a getMore waits for.
+/// What a command waits for.
 #[derive(Debug)]
-pub struct Parked {
+pub enum Parked {
+    /// A getMore waits for inserts into a capped collection. It does not hold its cursor meanwhile.
+    Tail(Tail),
+    /// A write that is applied waits for the journal.
+    Journal(JournalWait),
+}
+
+/// A getMore that waits for inserts.
+#[derive(Debug)]
+pub struct Tail {
     /// The cursor.
     pub cursor: i64,
     /// Signals inserts.
@@ -25,7 +36,28 @@ pub struct Parked {
     pub until: Instant,
 }
 
+/// A write that waits for the journal.
+#[derive(Debug)]
+pub struct JournalWait {
+    /// Its reply.
+    pub reply: DocBuf,
+    /// When its time is over.
+    pub deadline: Option<Instant>,
+    /// Why the journal is not known to be synced; set after the wait.
+    pub failure: Option<Error>,
+}
+
 impl Parked {
+    /// What the command waits for, for `currentOp`.
+    pub fn what(&self) -> &'static str {
+        match self {
+            Parked::Tail(_) => "documents",
+            Parked::Journal(_) => "the journal",
+        }
+    }
+}
+
+impl Tail {
     /// Waits until there may be more documents, the time is over, or the operation is interrupted.
     pub async fn wait(&self, wake: &Notify) {
         tokio::select! {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use frond_bson::{DocBuf, doc};
+use frond_error::Error;
 use frond_store::disk::{Disk, FsDisk};
 use frond_store::{DocumentStore, NoListener, StorageOptions, StoreOptions};
 
@@ -15,6 +16,7 @@ use crate::connection::{ClientState, Connection, Peer};
 use crate::dispatch::{Answer, CommandRequest, run_command};
 use crate::log::Log;
 use crate::metrics::Metrics;
+use crate::parking::Parked;
 use crate::settings::Settings;
 use crate::state::Server;
 
@@ -55,10 +57,12 @@ impl TestServer {
         change(&mut settings);
         let storage = StorageOptions {
             cache_bytes: 32 << 20,
+            client_bytes: None,
             journal: settings.journal,
             journal_commit_interval: settings.journal_commit_interval,
             listener: Arc::new(NoListener),
             disk_reserve_bytes: settings.disk_reserve_bytes,
+            log_recovery: settings.journal_recovery,
         };
         let options = StoreOptions::with_temporary_files(directory.path().join("_tmp"));
         let store = match disk(directory.path().to_owned()) {
@@ -96,7 +100,20 @@ impl TestServer {
             exhaust_allowed,
             legacy: false,
         };
-        run_command(&mut self.client(), &request)
+        let answer = run_command(&mut self.client(), &request);
+        let Some(Parked::Journal(mut wait)) = self
+            .state
+            .park
+            .take_if(|parked| matches!(parked, Parked::Journal(_)))
+        else {
+            return answer;
+        };
+        wait.failure = self.server.store.flush_log().err().map(Error::from);
+        wait.failure = self.server.store.flush_log().err().map(Error::from);
+        self.state.resumed = Some(Parked::Journal(wait));
+        let answer = run_command(&mut self.client(), &request);
+        self.state.resumed = None;
+        answer
     }
 
     /// The reply of a command, successful or not.

@@ -28,7 +28,8 @@ use crate::exec::operator::{Flow, Node};
 use crate::exec::reader::Loading;
 use crate::exec::tail::Tail;
 use crate::exec::trial::{Trial, TrialRun};
-use crate::keyspace::Snapshot;
+use crate::keyspace::{Engine, Snapshot};
+use crate::memory::OperationMemory;
 use crate::namespace::Namespace;
 use crate::plan::choose::{Candidate, Query, choose};
 use crate::plan::{Hint, KeyLimits, Plan};
@@ -191,6 +192,8 @@ impl Question {
             return Ok(None);
         };
         self.bind(&collection)?;
+        let memory = OperationMemory::new(catalog.engine().memory());
+        self.budget.memory.get_or_insert_with(|| memory.shared());
         let merge_limit_reached = Cell::new(false);
         let query = Query {
             filter: &self.filter,
@@ -214,6 +217,8 @@ impl Question {
         };
         let plan = choose(&collection, query, |several| trial.best(several))?;
         Ok(Some(Planned {
+            engine: catalog.engine().clone(),
+            memory,
             collection,
             snapshot,
             plan,
@@ -226,6 +231,9 @@ impl Question {
 /// A query with its plan, its collection and its snapshot.
 #[derive(Clone)]
 pub(crate) struct Planned {
+    pub engine: Engine,
+    /// What the query holds, unless it is a part of a larger operation.
+    pub memory: OperationMemory,
     pub collection: Arc<Collection>,
     pub snapshot: Snapshot,
     pub question: Question,
@@ -239,6 +247,7 @@ impl Planned {
     fn run(&self, root: Node, wanted: &Wanted, context: &OpContext) -> Executor {
         let (collection, snapshot) = (self.collection.clone(), self.snapshot.clone());
         Executor::new(root, collection, snapshot, context.clone(), wanted.keys)
+            .with_engine(self.engine.clone())
     }
 
     /// The same query by another plan.
@@ -312,7 +321,8 @@ impl Planned {
             .as_ref()
             .map(|(_, budget)| budget.spilled.clone());
         let executor = self.query(wanted, output, context);
-        QueryCursor::of_plan(self.collection.ns.clone(), executor, spilled)
+        let memory = self.memory.clone();
+        QueryCursor::of_plan(self.collection.ns.clone(), executor, spilled, memory)
     }
 }
 

@@ -8,8 +8,9 @@
 pub use frond_tree::{
     BulkLoader, Compression, Cursor, Damage, DamagePlace, Direction, DiskSpaceStats as DiskSpace,
     Duplicates, Durability, Error as EngineError, EventListener, IdentityHasher, KEY_BYTES_MAX,
-    Malformed, MergeOperator, NoListener, Options as EngineOptions, Snapshot,
-    StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, WriteSet, disk,
+    LogCut, LogRecovery, Malformed, MemoryBudget, MemoryUse, MergeOperator, NoListener,
+    Options as EngineOptions, Reservation, Snapshot, StoreStats as EngineStats, TreeId,
+    TreeOptions, TreeStats, WriteSet, disk,
 };
 pub use frond_tree::{
     Lost, Problem, ProblemKind, Progress, SalvageReport as EngineSalvage,

@@ -14,6 +14,7 @@ pub mod index;
 mod index_build;
 mod intervals;
 pub mod keyspace;
+mod memory;
 mod merge;
 mod namespace;
 pub mod options;
@@ -45,7 +46,7 @@ pub use explain::{Purpose, Task, Verbosity};
 pub use find::{CountRequest, FindRequest};
 pub use keyspace::{
     Damage, DamagePlace, DiskSpace, Durability, Engine, EngineOptions, EngineStats, EventListener,
-    NoListener, disk,
+    LogCut, LogRecovery, MemoryBudget, MemoryUse, NoListener, Reservation, disk,
 };
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};

@@ -111,6 +111,8 @@ impl QuerySettings {
         Budget {
             stage: "$sort",
             bytes_max: self.limit(QueryLimit::Sort),
+            // Given when the query is planned.
+            memory: None,
             space: self.space(allowed),
             spilled,
         }

@@ -9,7 +9,9 @@ use std::time::Duration;
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::keyspace::disk::Disk;
-use crate::keyspace::{DiskSpace, Engine, EngineOptions, EngineStats, EventListener};
+use crate::keyspace::{
+    DiskSpace, Engine, EngineOptions, EngineStats, EventListener, LogRecovery, MemoryBudget,
+};
 use crate::merge::merge_operator;
 use crate::options::NaturalOrder;
 use crate::queries::QuerySettings;
@@ -59,6 +61,8 @@ impl StoreOptions {
 pub struct StorageOptions {
     /// The memory budget of the engine, in bytes.
     pub cache_bytes: usize,
+    /// The memory in bytes, beyond that of the engine, for what clients make grow; `None` takes as much as the engine has.
+    pub client_bytes: Option<usize>,
     /// Whether a log is kept. Without one a crash loses what came after the last checkpoint.
     pub journal: bool,
     /// The longest time between the acknowledgement of a write and the sync of its log record.
@@ -67,6 +71,8 @@ pub struct StorageOptions {
     pub listener: Arc<dyn EventListener>,
     /// Bytes of the file system that are kept for deletes and drops; `None` takes a share of it.
     pub disk_reserve_bytes: Option<u64>,
+    /// What to do with a damaged log.
+    pub log_recovery: LogRecovery,
 }
 
 /// Collections of documents over an engine. A cheap handle: clones share everything.
@@ -120,10 +126,12 @@ impl DocumentStore {
     ) -> Result<DocumentStore> {
         let engine = EngineOptions {
             cache_bytes: storage.cache_bytes,
+            client_bytes: storage.client_bytes,
             journal: storage.journal,
             journal_commit_interval: storage.journal_commit_interval,
             listener: storage.listener.clone(),
             disk_reserve_bytes: storage.disk_reserve_bytes,
+            log_recovery: storage.log_recovery,
             ..EngineOptions::new(path)
         };
         DocumentStore::open_engine(engine, options)
@@ -142,6 +150,11 @@ impl DocumentStore {
         self.catalog.engine()
     }
 
+    /// The memory budget of the process. What is held for clients is reserved in it.
+    pub fn memory(&self) -> &MemoryBudget {
+        self.engine().memory()
+    }
+
     /// The engine's counters.
     pub fn engine_stats(&self) -> EngineStats {
         self.engine().stats()
@@ -158,6 +171,14 @@ impl DocumentStore {
     /// Errors of the engine.
     pub fn flush_log(&self) -> Result<()> {
         Ok(self.engine().flush_log()?)
+    }
+
+    /// As [`DocumentStore::flush_log`], without a thread that waits.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub async fn log_flushed(&self) -> Result<()> {
+        Ok(self.engine().log_flushed().await?)
     }
 
     /// Writes all memtables to the data file, then a checkpoint.

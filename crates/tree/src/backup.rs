@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::budget::Budget;
+use crate::budget::{MemoryBudget, MemoryUse};
 use crate::cache::PageCache;
 use crate::checkpoint::Checkpointer;
 use crate::data_file::{DATA_FILE, DataFile, check_block, corrupt, decode_block};
@@ -64,7 +64,7 @@ impl Snapshot {
             .open(DATA_FILE, true)
             .map_err(Error::io(format!("creating {DATA_FILE}")))?;
         // Nothing is read through this handle.
-        let budget = Budget::new(0, 0);
+        let budget = MemoryBudget::new(0, 0, 0);
         let store = Arc::new(RunStore {
             data: DataFile::new(file),
             cache: PageCache::new(&budget),
@@ -222,7 +222,7 @@ impl Copy {
         for run in &self.order {
             let (offset, len) = (run.extent.offset, run.extent.len);
             let source = run.store();
-            let _reserved = source.budget.reserve(len as usize);
+            let _reserved = source.budget.reserve(MemoryUse::Runs, len as usize);
             source.data.read(offset, len as usize, &mut buffer)?;
             check(run, &buffer)?;
             self.store.data.write_raw(&buffer, offset)?;

@@ -1,7 +1,9 @@
-//! The memory budget of a store.
+//! The memory budget of the process.
 //!
-//! Memtables, nodes under construction, loaders and read-ahead reserve what they need; indexes and filters of runs may
-//! be pinned up to a share; the page cache gets the rest.
+//! It has two parts. The engine's part is what `Options::cache_bytes` names: memtables, nodes under construction, loaders and
+//! read-ahead reserve what they need; indexes and filters of runs may be pinned up to a share; the page cache gets the
+//! rest. The other part is for what clients make grow: queries, cursors, write sets, requests, replies. While they
+//! use it, the page cache gives way, so that the process stays within the engine's part as long as it can.
 //!
 //! The memory that writes need is kept free even while there are none: evicted pages lie scattered on the heap, so the
 //! allocator could not reuse their memory for a memtable.
@@ -9,38 +11,140 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The cache of pages never shrinks below this share of the budget.
+/// The cache of pages never shrinks below this share of the engine's part.
 const CACHE_SHARE_MIN: u64 = 8;
 /// The overhead of a pinned object, in bytes.
 const PIN_COST: u64 = 32;
+/// A holder that grows fairly leaves at least this many times its own bytes to the others.
+const FAIR_REST: u64 = 2;
 
-/// Accounts for the budget.
-pub(crate) struct Budget {
+/// What a reservation is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MemoryUse {
+    /// Memtables: the current ones, those that snapshots hold, and spare blocks.
+    Memtables,
+    /// Bulk loads.
+    Loads,
+    /// Runs that are being written, and read-ahead.
+    Runs,
+    /// Recent commits that open transactions need to find conflicts.
+    Conflicts,
+    /// Write sets before their commit.
+    WriteSets,
+    /// Sorts, groups and other rows that commands hold while they run.
+    Queries,
+    /// What cursors hold between two batches.
+    Cursors,
+    /// Requests, from their arrival to their reply.
+    Requests,
+    /// Replies that clients have not read.
+    Replies,
+    /// Connections: their buffers and state.
+    Connections,
+}
+
+impl MemoryUse {
+    /// All uses.
+    pub const ALL: [MemoryUse; 10] = [
+        MemoryUse::Memtables,
+        MemoryUse::Loads,
+        MemoryUse::Runs,
+        MemoryUse::Conflicts,
+        MemoryUse::WriteSets,
+        MemoryUse::Queries,
+        MemoryUse::Cursors,
+        MemoryUse::Requests,
+        MemoryUse::Replies,
+        MemoryUse::Connections,
+    ];
+
+    /// Its name in statistics.
+    pub fn name(self) -> &'static str {
+        match self {
+            MemoryUse::Memtables => "memtables",
+            MemoryUse::Loads => "loads",
+            MemoryUse::Runs => "runs",
+            MemoryUse::Conflicts => "conflicts",
+            MemoryUse::WriteSets => "writeSets",
+            MemoryUse::Queries => "queries",
+            MemoryUse::Cursors => "cursors",
+            MemoryUse::Requests => "requests",
+            MemoryUse::Replies => "replies",
+            MemoryUse::Connections => "connections",
+        }
+    }
+
+    /// Whether it belongs to the engine's part of the budget.
+    fn is_engine(self) -> bool {
+        matches!(
+            self,
+            MemoryUse::Memtables | MemoryUse::Loads | MemoryUse::Runs | MemoryUse::Conflicts
+        )
+    }
+}
+
+struct Counts {
+    /// The engine's part, in bytes.
     bytes: u64,
     /// The part of `bytes` that is kept free for writers.
     for_writers: u64,
+    /// The part for what clients make grow, in bytes.
+    client_bytes: u64,
     pinned: AtomicU64,
-    reserved: AtomicU64,
+    /// Reserved of the engine's part.
+    engine: AtomicU64,
+    /// Reserved of the clients' part.
+    clients: AtomicU64,
+    by_use: [AtomicU64; MemoryUse::ALL.len()],
+    refused: AtomicU64,
 }
 
-impl Budget {
-    /// A budget of `bytes` bytes, of which `for_writers` are used by writers or kept free.
-    pub(crate) fn new(bytes: usize, for_writers: usize) -> Arc<Budget> {
-        Arc::new(Budget {
-            bytes: bytes as u64,
-            for_writers: for_writers as u64,
-            pinned: AtomicU64::new(0),
-            reserved: AtomicU64::new(0),
-        })
+/// Accounts for the memory of the process. A handle; clones share the budget.
+#[derive(Clone)]
+pub struct MemoryBudget {
+    counts: Arc<Counts>,
+}
+
+impl std::fmt::Debug for MemoryBudget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MemoryBudget")
+            .field("limit", &self.limit())
+            .field("free", &self.free())
+            .finish_non_exhaustive()
+    }
+}
+
+impl MemoryBudget {
+    /// A budget whose engine's part has `bytes` bytes, of which `for_writers` are used by writers or kept free, and whose
+    /// clients' part has `client_bytes`.
+    pub(crate) fn new(bytes: usize, for_writers: usize, client_bytes: usize) -> MemoryBudget {
+        MemoryBudget {
+            counts: Arc::new(Counts {
+                bytes: bytes as u64,
+                for_writers: for_writers as u64,
+                client_bytes: client_bytes as u64,
+                pinned: AtomicU64::new(0),
+                engine: AtomicU64::new(0),
+                clients: AtomicU64::new(0),
+                by_use: Default::default(),
+                refused: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// A budget of its own for clients, without an engine: for tests, and for commands that run without a store.
+    pub fn for_clients(bytes: usize) -> MemoryBudget {
+        MemoryBudget::new(0, 0, bytes)
     }
 
     /// Pins `bytes` of an index or a filter in memory with its run. False if pinned objects would take more
     /// than half of what is not reserved.
     pub(crate) fn pin(&self, bytes: usize) -> bool {
         let bytes = bytes as u64 + PIN_COST;
-        let limit = self.bytes.saturating_sub(self.taken()) / 2;
-        if self.pinned.fetch_add(bytes, Ordering::Relaxed) + bytes > limit {
-            self.pinned.fetch_sub(bytes, Ordering::Relaxed);
+        let limit = self.bytes().saturating_sub(self.taken()) / 2;
+        let pinned = &self.counts.pinned;
+        if pinned.fetch_add(bytes, Ordering::Relaxed) + bytes > limit {
+            pinned.fetch_sub(bytes, Ordering::Relaxed);
             return false;
         }
         true
@@ -48,69 +152,198 @@ impl Budget {
 
     /// Counts `bytes` as pinned, whatever the limit.
     pub(crate) fn pin_always(&self, bytes: usize) {
-        (self.pinned).fetch_add(bytes as u64 + PIN_COST, Ordering::Relaxed);
+        (self.counts.pinned).fetch_add(bytes as u64 + PIN_COST, Ordering::Relaxed);
     }
 
     /// Reverts a `pin`.
     pub(crate) fn unpin(&self, bytes: usize) {
-        (self.pinned).fetch_sub(bytes as u64 + PIN_COST, Ordering::Relaxed);
+        (self.counts.pinned).fetch_sub(bytes as u64 + PIN_COST, Ordering::Relaxed);
     }
 
-    /// Reserves `bytes` until the result is dropped.
-    pub(crate) fn reserve(self: &Arc<Budget>, bytes: usize) -> Reservation {
-        self.reserved.fetch_add(bytes as u64, Ordering::Relaxed);
+    /// Reserves `bytes` until the result is dropped, also when there are not that many left. For what exists already, or must
+    /// go on.
+    pub fn reserve(&self, purpose: MemoryUse, bytes: usize) -> Reservation {
+        self.add(purpose, bytes);
         Reservation {
             budget: self.clone(),
+            purpose,
             bytes,
         }
     }
 
-    /// Reserves `wanted` bytes, or fewer if more than half of the budget would be in use, but at least `least`.
-    pub(crate) fn reserve_up_to(self: &Arc<Budget>, wanted: usize, least: usize) -> Reservation {
-        let free = (self.bytes / 2).saturating_sub(self.pinned() + self.reserved());
-        self.reserve(wanted.min(free as usize).max(least))
+    /// Reserves `bytes` until the result is dropped; `None` if there are not that many left.
+    pub fn try_reserve(&self, purpose: MemoryUse, bytes: usize) -> Option<Reservation> {
+        self.try_add(purpose, bytes).then(|| Reservation {
+            budget: self.clone(),
+            purpose,
+            bytes,
+        })
+    }
+
+    /// Reserves `wanted` bytes, or fewer if more than half of the engine's part would be in use, but at least `least`.
+    pub(crate) fn reserve_up_to(
+        &self,
+        purpose: MemoryUse,
+        wanted: usize,
+        least: usize,
+    ) -> Reservation {
+        let free = (self.bytes() / 2).saturating_sub(self.pinned() + self.engine());
+        self.reserve(purpose, wanted.min(free as usize).max(least))
+    }
+
+    fn add(&self, purpose: MemoryUse, bytes: usize) {
+        let part = match purpose.is_engine() {
+            true => &self.counts.engine,
+            false => &self.counts.clients,
+        };
+        part.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.counts.by_use[purpose as usize].fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn try_add(&self, purpose: MemoryUse, bytes: usize) -> bool {
+        self.add(purpose, bytes);
+        if self.engine_share() + self.clients() > self.limit() {
+            self.remove(purpose, bytes);
+            self.counts.refused.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        true
+    }
+
+    fn remove(&self, purpose: MemoryUse, bytes: usize) {
+        let part = match purpose.is_engine() {
+            true => &self.counts.engine,
+            false => &self.counts.clients,
+        };
+        part.fetch_sub(bytes as u64, Ordering::Relaxed);
+        self.counts.by_use[purpose as usize].fetch_sub(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Both parts together, in bytes.
+    pub fn limit(&self) -> u64 {
+        self.bytes().saturating_add(self.counts.client_bytes)
+    }
+
+    /// Bytes that can still be reserved for clients.
+    pub fn free(&self) -> u64 {
+        (self.limit()).saturating_sub(self.engine_share() + self.clients())
+    }
+
+    /// Bytes that are reserved for one use.
+    pub fn used(&self, purpose: MemoryUse) -> u64 {
+        self.counts.by_use[purpose as usize].load(Ordering::Relaxed)
+    }
+
+    /// How often [`MemoryBudget::try_reserve`] and its kind found too little left.
+    pub fn refused(&self) -> u64 {
+        self.counts.refused.load(Ordering::Relaxed)
     }
 
     pub(crate) fn pinned(&self) -> u64 {
-        self.pinned.load(Ordering::Relaxed)
+        self.counts.pinned.load(Ordering::Relaxed)
     }
 
-    fn reserved(&self) -> u64 {
-        self.reserved.load(Ordering::Relaxed)
+    fn engine(&self) -> u64 {
+        self.counts.engine.load(Ordering::Relaxed)
     }
 
-    /// What is reserved or kept free.
+    fn clients(&self) -> u64 {
+        self.counts.clients.load(Ordering::Relaxed)
+    }
+
+    /// What is reserved of the engine's part, or kept free in it.
     fn taken(&self) -> u64 {
-        self.reserved().max(self.for_writers)
+        self.engine().max(self.counts.for_writers)
+    }
+
+    /// What the engine has of both parts: its own part, or more if it needed more.
+    fn engine_share(&self) -> u64 {
+        let least = self.bytes() / CACHE_SHARE_MIN;
+        (self.pinned() + self.taken() + least).max(self.bytes())
     }
 
     /// Whether little is left for the cache: then read-ahead should be short.
     pub(crate) fn is_tight(&self) -> bool {
-        self.pinned() + self.taken() > self.bytes / 4 * 3
+        self.pinned() + self.taken() > self.bytes() / 4 * 3
     }
 
-    /// All of the budget.
+    /// The engine's part, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+        self.counts.bytes
     }
 
     /// The bytes that the page cache may use now.
     pub(crate) fn for_cache(&self) -> u64 {
-        let rest = self.bytes.saturating_sub(self.pinned() + self.taken());
-        rest.max(self.bytes / CACHE_SHARE_MIN)
+        let others = self.pinned() + self.taken() + self.clients();
+        let rest = self.bytes().saturating_sub(others);
+        rest.max(self.bytes() / CACHE_SHARE_MIN)
     }
 }
 
-/// A reserved part of the budget.
-pub(crate) struct Reservation {
-    budget: Arc<Budget>,
-    pub(crate) bytes: usize,
+/// A reserved part of the budget, until it is dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    budget: MemoryBudget,
+    purpose: MemoryUse,
+    bytes: usize,
+}
+
+impl Reservation {
+    /// Its size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The budget that it is a part of.
+    pub fn budget(&self) -> &MemoryBudget {
+        &self.budget
+    }
+
+    /// Reserves `more` bytes, also when there are not that many left.
+    pub fn grow(&mut self, more: usize) {
+        self.budget.add(self.purpose, more);
+        self.bytes += more;
+    }
+
+    /// Reserves `more` bytes; false, without effect, if there are not that many left.
+    pub fn try_grow(&mut self, more: usize) -> bool {
+        let fits = self.budget.try_add(self.purpose, more);
+        if fits {
+            self.bytes += more;
+        }
+        fits
+    }
+
+    /// As [`Reservation::try_grow`], but leaves twice its own bytes to others, so that many that grow get equal shares, and what
+    /// comes after them finds some left.
+    pub fn try_grow_fairly(&mut self, more: usize) -> bool {
+        let after = (self.bytes + more) as u64;
+        if after * FAIR_REST + more as u64 > self.budget.free() {
+            self.budget.counts.refused.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        self.try_grow(more)
+    }
+
+    /// Releases `fewer` bytes, at most all.
+    pub fn shrink(&mut self, fewer: usize) {
+        let fewer = fewer.min(self.bytes);
+        self.bytes -= fewer;
+        self.budget.remove(self.purpose, fewer);
+    }
+
+    /// Grows or shrinks to `bytes`, also when there are not that many left.
+    pub fn resize(&mut self, bytes: usize) {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => self.grow(more),
+            None => self.shrink(self.bytes - bytes),
+        }
+    }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let bytes = self.bytes as u64;
-        self.budget.reserved.fetch_sub(bytes, Ordering::Relaxed);
+        self.budget.remove(self.purpose, self.bytes);
     }
 }
 
@@ -122,25 +355,78 @@ mod tests {
 
     #[test]
     fn the_cache_gets_what_is_not_reserved() {
-        let budget = Budget::new(64 * MIB, 0);
+        let budget = MemoryBudget::new(64 * MIB, 0, 0);
         assert!(budget.pin(20 * MIB));
         assert!(!budget.pin(20 * MIB), "more than half");
         assert!(budget.for_cache() <= 44 << 20);
-        let reserved = budget.reserve(30 * MIB);
+        let reserved = budget.reserve(MemoryUse::Runs, 30 * MIB);
         assert!(budget.for_cache() <= 14 << 20);
         assert!(!budget.pin(MIB), "more than half of the rest");
-        let more = budget.reserve(100 * MIB);
+        let more = budget.reserve(MemoryUse::Memtables, 100 * MIB);
         assert_eq!(budget.for_cache(), 8 << 20);
         drop((reserved, more));
         budget.unpin(20 * MIB);
         assert_eq!(budget.for_cache(), 64 << 20);
-        assert_eq!(budget.reserve_up_to(100 * MIB, MIB).bytes, 32 * MIB);
-        let _most = budget.reserve(60 * MIB);
-        assert_eq!(budget.reserve_up_to(100 * MIB, MIB).bytes, MIB);
+        let up_to = || budget.reserve_up_to(MemoryUse::Loads, 100 * MIB, MIB);
+        assert_eq!(up_to().bytes(), 32 * MIB);
+        let _most = budget.reserve(MemoryUse::Runs, 60 * MIB);
+        assert_eq!(up_to().bytes(), MIB);
 
-        let budget = Budget::new(64 * MIB, 24 * MIB);
+        let budget = MemoryBudget::new(64 * MIB, 24 * MIB, 0);
         assert_eq!(budget.for_cache(), 40 << 20);
-        let _lent = budget.reserve(20 * MIB);
+        let _lent = budget.reserve(MemoryUse::Memtables, 20 * MIB);
         assert_eq!(budget.for_cache(), 40 << 20, "kept free for this");
+    }
+
+    #[test]
+    fn the_cache_gives_way_to_clients() {
+        let budget = MemoryBudget::new(64 * MIB, 24 * MIB, 100 * MIB);
+        assert_eq!(budget.free(), 100 << 20);
+        let mut sort = budget.reserve(MemoryUse::Queries, 30 * MIB);
+        assert_eq!(budget.for_cache(), 10 << 20);
+        sort.grow(20 * MIB);
+        assert_eq!((budget.for_cache(), budget.free()), (8 << 20, 50 << 20));
+        sort.shrink(500 * MIB);
+        assert_eq!(budget.for_cache(), 40 << 20);
+    }
+
+    #[test]
+    fn clients_get_what_the_engine_leaves() {
+        let budget = MemoryBudget::new(64 * MIB, 24 * MIB, 100 * MIB);
+        assert!(budget.try_reserve(MemoryUse::Replies, 101 * MIB).is_none());
+        let reply = budget.try_reserve(MemoryUse::Replies, 90 * MIB);
+        assert!(budget.try_reserve(MemoryUse::Queries, 11 * MIB).is_none());
+        assert_eq!(budget.used(MemoryUse::Replies), 90 << 20);
+        assert_eq!(budget.used(MemoryUse::Queries), 0);
+        // The engine uses more than its part.
+        let memtables = budget.reserve(MemoryUse::Memtables, 64 * MIB);
+        assert_eq!(budget.free(), 2 << 20);
+        assert!(budget.try_reserve(MemoryUse::Queries, 3 * MIB).is_none());
+        assert_eq!(budget.refused(), 3);
+        drop((reply, memtables));
+        assert_eq!(budget.free(), 100 << 20);
+        assert!(
+            MemoryUse::ALL
+                .iter()
+                .all(|&purpose| budget.used(purpose) == 0)
+        );
+    }
+
+    #[test]
+    fn many_that_grow_fairly_get_equal_shares() {
+        let budget = MemoryBudget::for_clients(100 * MIB);
+        let mut all: Vec<Reservation> = (0..20)
+            .map(|_| budget.reserve(MemoryUse::Queries, 0))
+            .collect();
+        let grow = |one: &mut Reservation| usize::from(one.try_grow_fairly(64 << 10));
+        while all.iter_mut().map(grow).sum::<usize>() > 0 {}
+        let sizes: Vec<usize> = all.iter().map(Reservation::bytes).collect();
+        let (least, most) = (sizes.iter().min(), sizes.iter().max());
+        assert!(least.is_some_and(|&least| least > 4 * MIB), "{sizes:?}");
+        assert!(most.is_some_and(|&most| most < 5 * MIB), "{sizes:?}");
+        assert!(budget.free() > 8 << 20, "{}", budget.free());
+        all.truncate(1);
+        while grow(&mut all[0]) > 0 {}
+        assert!(all[0].bytes() > 30 * MIB && all[0].bytes() < 34 * MIB);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use quick_cache::sync::Cache;
 
-use crate::budget::Budget;
+use crate::budget::MemoryBudget;
 use crate::page::Page;
 use crate::run_index::RunIndex;
 
@@ -44,7 +44,7 @@ impl quick_cache::Weighter<(u64, u32), Cached> for Bytes {
 /// Pages, indexes and filters by run and page number.
 pub(crate) struct PageCache {
     cache: Cache<(u64, u32), Cached, Bytes>,
-    budget: Arc<Budget>,
+    budget: MemoryBudget,
     /// The current capacity in bytes.
     bytes: AtomicU64,
     hits: AtomicU64,
@@ -53,7 +53,7 @@ pub(crate) struct PageCache {
 
 impl PageCache {
     /// An empty cache with the capacity that the budget leaves.
-    pub(crate) fn new(budget: &Arc<Budget>) -> PageCache {
+    pub(crate) fn new(budget: &MemoryBudget) -> PageCache {
         let bytes = budget.for_cache();
         // An estimate for the cache's own tables.
         let items = (bytes / (6 << 10)).max(256) as usize;

@@ -11,10 +11,9 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
-use std::sync::Arc;
 
 use crate::TreeId;
-use crate::budget::{Budget, Reservation};
+use crate::budget::{MemoryBudget, MemoryUse, Reservation};
 use crate::identity_hasher::IdentityHasher;
 
 const MIB: usize = 1 << 20;
@@ -134,7 +133,7 @@ pub(crate) struct RecentCommits {
     limits: WindowLimits,
     /// The snapshots of operations that hold the windows, and how many have the same.
     holds: BTreeMap<u64, usize>,
-    budget: Arc<Budget>,
+    budget: MemoryBudget,
     /// What exceeds the usual limit.
     excess: Option<Reservation>,
 }
@@ -145,7 +144,7 @@ fn spread(tree: TreeId) -> u64 {
 }
 
 impl RecentCommits {
-    pub(crate) fn new(limits: WindowLimits, budget: &Arc<Budget>) -> RecentCommits {
+    pub(crate) fn new(limits: WindowLimits, budget: &MemoryBudget) -> RecentCommits {
         RecentCommits {
             windows: HashMap::default(),
             floor: 0,
@@ -228,7 +227,7 @@ impl RecentCommits {
         }
         let bytes = self.bytes();
         let excess = bytes.saturating_sub(self.limits.usual);
-        self.excess = (excess > 0).then(|| self.budget.reserve(excess));
+        self.excess = (excess > 0).then(|| self.budget.reserve(MemoryUse::Conflicts, excess));
         self.check_at = bytes.max(self.limits.usual) + self.limits.usual / SLACK_SHARE;
     }
 
@@ -271,7 +270,7 @@ mod tests {
 
     fn recent(usual: usize, held: usize) -> RecentCommits {
         let limits = WindowLimits { usual, held };
-        RecentCommits::new(limits, &Budget::new(64 * MIB, 0))
+        RecentCommits::new(limits, &MemoryBudget::new(64 * MIB, 0, 0))
     }
 
     /// Commits of that many keys, each with a number of its own.

@@ -76,14 +76,7 @@ impl Cursor {
         direction: Direction,
     ) -> Result<Cursor> {
         let resolver = snapshot.resolver(tree);
-        let sources: Vec<Source> = snapshot
-            .version
-            .memtables()
-            .filter_map(|memtable| {
-                MemSource::new(memtable, tree, snapshot.sequence, resolver.clone())
-            })
-            .map(Source::memtable)
-            .collect();
+        let sources = memtable_sources(&snapshot, tree, &resolver);
         let mut cursor = Cursor {
             snapshot,
             tree,
@@ -192,6 +185,57 @@ impl Cursor {
             Direction::Backward => self.start_backward(Some(&just_above(key))),
         };
         started.map_err(|error| self.noted(error))
+    }
+
+    /// Continues on another snapshot of the same moment ([`crate::Store::detach`]), behind the key that was returned last.
+    ///
+    /// # Errors
+    /// Errors of the disk; then the cursor is lost until the next [`Cursor::seek`].
+    pub fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
+        if Arc::ptr_eq(&self.snapshot.version, &snapshot.version) {
+            return Ok(());
+        }
+        let from = self.position();
+        self.snapshot = snapshot.clone();
+        let sources = memtable_sources(snapshot, self.tree, &self.resolver);
+        self.memtables = sources.len();
+        (self.at_key, self.folded) = (false, None);
+        let moved = Merger::new(sources, self.direction).and_then(|merger| {
+            self.merger = merger;
+            match (from, self.direction) {
+                (Position::End, _) => Ok(()),
+                (Position::At(key), Direction::Forward) => self.start_forward(&key),
+                (Position::At(key), Direction::Backward) => {
+                    self.start_backward(Some(&just_above(&key)))
+                }
+                (Position::Behind(key), Direction::Forward) => {
+                    self.start_forward(&just_above(&key))
+                }
+                (Position::Behind(key), Direction::Backward) => self.start_backward(Some(&key)),
+            }
+        });
+        moved.map_err(|error| self.noted(error))
+    }
+
+    /// Where the next key is looked for.
+    fn position(&self) -> Position {
+        if self.done || self.is_lost {
+            return Position::End;
+        }
+        if self.folded.is_some() {
+            return Position::Behind(self.key.clone());
+        }
+        let here = self.merger.peek().map(|(key, ..)| key);
+        match (here, self.direction) {
+            (Some(key), _) if self.at_key => Position::Behind(key.to_vec()),
+            (Some(key), _) if self.in_path(key) => Position::At(key.to_vec()),
+            // The path is at its end.
+            (_, Direction::Forward) => match &self.path_upper {
+                Some(upper) => Position::At(upper.clone()),
+                None => Position::End,
+            },
+            (_, Direction::Backward) => Position::Behind(self.path_lower.clone()),
+        }
     }
 
     /// Moves past the key that was returned last.
@@ -336,6 +380,22 @@ impl Cursor {
         sources.reverse();
         Ok(sources)
     }
+}
+
+/// Where a cursor continues.
+enum Position {
+    At(Vec<u8>),
+    Behind(Vec<u8>),
+    End,
+}
+
+/// The memtables' sources, newest first.
+fn memtable_sources(snapshot: &Snapshot, tree: TreeId, resolver: &Resolver) -> Vec<Source> {
+    let memtables = snapshot.version.memtables();
+    memtables
+        .filter_map(|memtable| MemSource::new(memtable, tree, snapshot.sequence, resolver.clone()))
+        .map(Source::memtable)
+        .collect()
 }
 
 /// A path from a root to a leaf, while it is opened.

@@ -12,8 +12,12 @@ use parking_lot::Mutex;
 
 use crate::{Error, TreeId};
 
-/// At most this many damaged blocks and keys are remembered.
-const LISTED_MAX: usize = 4096;
+/// At most this many damaged blocks are remembered.
+const BLOCKS_MAX: usize = 4096;
+/// At most this many damaged keys are remembered.
+const KEYS_MAX: usize = 256;
+/// This much of a damaged key is remembered, in bytes.
+const KEY_SHOWN_MAX: usize = 64;
 
 /// What is damaged.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,7 +29,7 @@ pub enum DamagePlace {
         /// Where in the file, in bytes.
         offset: u64,
     },
-    /// The messages of a key, which the merge operator cannot read.
+    /// The messages of a key, which the merge operator cannot read. Of a long key the first 64 bytes.
     Key(Vec<u8>),
 }
 
@@ -52,7 +56,9 @@ impl Damage {
                     offset: *offset,
                 }
             }
-            Error::CorruptMessage { key, .. } => DamagePlace::Key(key.clone()),
+            Error::CorruptMessage { key, .. } => {
+                DamagePlace::Key(key[..key.len().min(KEY_SHOWN_MAX)].to_vec())
+            }
             _ => return None,
         };
         Some(Damage {
@@ -82,10 +88,21 @@ impl fmt::Display for Damage {
     }
 }
 
+/// A damaged log was cut, as [`crate::LogRecovery::PointInTime`] allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogCut {
+    /// What was damaged, and where the log ends now.
+    pub error: String,
+    /// The files that hold what came after: moved there, or copied in the case of the file that was shortened.
+    pub set_aside: Vec<String>,
+}
+
 /// Is told about events in a store. The methods are called by the thread that meets the event, so they must be quick.
 pub trait EventListener: Send + Sync {
     /// A damaged block or key was met for the first time since the store was opened, or its tree became known.
     fn damage_found(&self, _damage: &Damage) {}
+    /// A damaged log was cut when the store was opened.
+    fn log_cut(&self, _cut: &LogCut) {}
 }
 
 /// A listener that ignores all events.
@@ -119,7 +136,11 @@ impl DamageRegistry {
         let is_known = match known.get(&key) {
             // The search for lost space does not know the trees of blocks.
             Some(before) => before.tree.is_some() || tree.is_none(),
-            None => known.len() >= LISTED_MAX,
+            None => {
+                let is_key = |place: &DamagePlace| matches!(place, DamagePlace::Key(_));
+                let others = known.keys().filter(|(place, _)| is_key(place) == of_key);
+                others.count() >= if of_key { KEYS_MAX } else { BLOCKS_MAX }
+            }
         };
         if is_known {
             return;
@@ -137,11 +158,16 @@ impl DamageRegistry {
         self.known.lock().values().cloned().collect()
     }
 
-    /// Forgets blocks of a file that are not in use any more.
-    pub(crate) fn forget_unused(&self, of_file: &str, is_used: impl Fn(u64) -> bool) {
-        self.known.lock().retain(|(place, _), _| match place {
+    /// Forgets blocks of a file that are not in use any more, and keys of trees that were dropped.
+    pub(crate) fn forget_unused(
+        &self,
+        of_file: &str,
+        is_used: impl Fn(u64) -> bool,
+        has_tree: impl Fn(TreeId) -> bool,
+    ) {
+        self.known.lock().retain(|(place, tree), _| match place {
             DamagePlace::Block { file, offset } => file != of_file || is_used(*offset),
-            DamagePlace::Key(_) => true,
+            DamagePlace::Key(_) => tree.is_none_or(&has_tree),
         });
     }
 }
@@ -190,8 +216,34 @@ mod tests {
         let listed: Vec<u64> = registry.list().iter().filter_map(Damage::offset).collect();
         assert_eq!(listed, [4096, 8192]);
         assert_eq!(*counter.0.lock(), [8192, 4096]);
-        registry.forget_unused("data.frond", |offset| offset == 8192);
-        registry.forget_unused("another file", |_| false);
+        registry.forget_unused("data.frond", |offset| offset == 8192, |_| true);
+        registry.forget_unused("another file", |_| false, |_| true);
         assert_eq!(registry.list().len(), 1);
+    }
+
+    /// Whole keys of up to 64 KiB were kept, 4096 of them, until the next restart.
+    #[test]
+    fn damaged_keys_are_bounded() {
+        let registry = DamageRegistry::new(Arc::new(NoListener));
+        let note = |tree, number: u32| {
+            let mut key = number.to_be_bytes().to_vec();
+            key.resize(10_000, 7);
+            let what = "the messages cannot be read";
+            let tree = TreeId(tree);
+            registry.note(Some(tree), &Error::CorruptMessage { tree, key, what });
+        };
+        note(2, 1);
+        (0..2000).for_each(|number| note(1, number));
+        registry.note(None, &corrupt(4096));
+        let listed = registry.list();
+        assert_eq!(listed.len(), KEYS_MAX + 1);
+        for damage in &listed {
+            assert!(damage.what.len() < 300, "{}", damage.what);
+            if let DamagePlace::Key(key) = &damage.place {
+                assert_eq!(key.len(), KEY_SHOWN_MAX);
+            }
+        }
+        registry.forget_unused("data.frond", |_| true, |tree| tree == TreeId(2));
+        assert_eq!(registry.list().len(), 2);
     }
 }

@@ -172,6 +172,11 @@ impl SpaceWatch {
         self.state.lock().measured.is_some()
     }
 
+    /// Whether there is so little room that memtables are sealed early.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.seal_bytes() != usize::MAX
+    }
+
     /// Makes the thread measure now: a memtable was filled.
     pub(crate) fn measure_soon(&self) {
         self.wake.notify_one();

@@ -158,7 +158,11 @@ impl Engine {
         self.runs.cache.share();
         self.flusher.wake();
         guard.finish();
-        self.disk_space.measure_soon();
+        // With little room the committer measures it: commits could fill the disk before a thread gets a processor.
+        match self.disk_space.is_tight() {
+            true => self.check_space(),
+            false => self.disk_space.measure_soon(),
+        }
     }
 
     /// Applies the tree creations and drops of a write set whose last sequence number is `last`. The caller holds

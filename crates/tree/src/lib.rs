@@ -72,6 +72,7 @@ mod page;
 mod publisher;
 mod range;
 mod recovery;
+mod retained;
 mod run;
 mod run_index;
 mod salvage;
@@ -90,11 +91,12 @@ mod write_set;
 mod write_throttle;
 
 pub use backup::BackupReport;
+pub use budget::{MemoryBudget, MemoryUse, Reservation};
 pub use bulk::{BulkLoader, Duplicates, Watcher};
 pub use commit::Durability;
 pub use compress::Compression;
 pub use cursor::Cursor;
-pub use damage::{Damage, DamagePlace, EventListener, NoListener};
+pub use damage::{Damage, DamagePlace, EventListener, LogCut, NoListener};
 pub use disk_space::DiskSpaceStats;
 pub use error::{Error, Result};
 #[doc(hidden)]
@@ -105,7 +107,9 @@ pub use inspect::{Problem, ProblemKind, Progress};
 pub use merge::{Malformed, MergeOperator, NoMerge};
 pub use merger::Direction;
 pub use node::TreeStats;
-pub use options::{KEY_BYTES_MAX, Options, TreeOptions, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX};
+pub use options::{
+    KEY_BYTES_MAX, LogRecovery, Options, TreeOptions, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX,
+};
 pub use salvage::{Lost, SalvageReport};
 pub use snapshot::{Snapshot, ValueRef};
 pub use space::SpaceStats;

@@ -194,6 +194,8 @@ impl Engine {
     fn return_space(&self) -> Result<u64> {
         // What was dropped unread counts too.
         while self.release_orphans(usize::MAX) {}
+        // What a step wrote that failed for want of room is free at once, and the checkpoint may need it.
+        self.runs.data.return_free()?;
         let before = self.considered().unused;
         self.checkpoint_unflushed()?;
         let returned = self.runs.data.return_free();
@@ -238,6 +240,8 @@ impl Engine {
     /// Compacts one tree so far; false if nothing is pending there any more for which there is room.
     fn compact_part(&self, id: TreeId, saved: u64) -> Result<bool> {
         while self.disk_space.is_low() && self.compact_tree_once(id)? {
+            // The next step has what this one has left.
+            self.check_space();
             if self.written_bytes() - saved >= self.disk_space.step_bytes() {
                 return Ok(true);
             }

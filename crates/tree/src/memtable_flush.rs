@@ -265,7 +265,11 @@ impl Engine {
         };
         // Before extents that were released can be used again.
         let space = &self.runs.data.space;
-        (self.runs.damage).forget_unused(DATA_FILE, |offset| space.is_used(offset));
+        (self.runs.damage).forget_unused(
+            DATA_FILE,
+            |offset| space.is_used(offset),
+            |tree| trees.get(tree).is_some(),
+        );
         self.checkpointer.lock().write(&trees, position, is_alone)?;
         if let Some(log) = self.log.get() {
             // With its log, the previous checkpoint can replace this one if it is damaged.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::budget::Budget;
+use crate::budget::MemoryBudget;
 
 /// The share of the budget that nodes may take.
 const SHARE: u64 = 4;
@@ -39,7 +39,7 @@ impl NodeMemory {
     }
 
     /// Adds a node whose content takes `bytes`.
-    pub(crate) fn add(&self, node: &Arc<dyn Evict>, bytes: usize, budget: &Budget) {
+    pub(crate) fn add(&self, node: &Arc<dyn Evict>, bytes: usize, budget: &MemoryBudget) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
         budget.pin_always(bytes);
@@ -52,14 +52,14 @@ impl NodeMemory {
     }
 
     /// Called when the content of a node is gone.
-    pub(crate) fn remove(&self, bytes: usize, budget: &Budget) {
+    pub(crate) fn remove(&self, bytes: usize, budget: &MemoryBudget) {
         self.bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
         self.count.fetch_sub(1, Ordering::Relaxed);
         budget.unpin(bytes);
     }
 
     /// Evicts nodes while they take more than their share.
-    pub(crate) fn make_room(&self, budget: &Budget) {
+    pub(crate) fn make_room(&self, budget: &MemoryBudget) {
         let share = budget.bytes() / SHARE;
         if self.bytes() <= share {
             return;

@@ -55,6 +55,16 @@ impl TreeOptions {
     }
 }
 
+/// What opening a store does if the part of the log that must be replayed is damaged, or cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogRecovery {
+    /// The store is not opened: the commits after the damage were acknowledged, and may be needed.
+    #[default]
+    Complete,
+    /// The log ends at the damage, and later commits are lost. The files that hold them are kept under other names.
+    PointInTime,
+}
+
 /// Settings of a store.
 #[derive(Clone)]
 pub struct Options {
@@ -62,6 +72,9 @@ pub struct Options {
     pub disk: Arc<dyn Disk>,
     /// The memory budget in bytes: memtables, pages, filters and nodes under construction.
     pub cache_bytes: usize,
+    /// The memory in bytes, beyond `cache_bytes`, that callers may reserve for what clients make grow
+    /// ([`crate::Store::memory`]); `None` takes as much as `cache_bytes`.
+    pub client_bytes: Option<usize>,
     /// Size of a memtable in bytes; `None` takes a tenth of the budget, at most 64 MiB.
     pub memtable_bytes: Option<usize>,
     /// Keep a write-ahead log. Without it a crash loses all commits after the last checkpoint.
@@ -82,6 +95,8 @@ pub struct Options {
     /// [`Error::Stalled`]. `None` takes a twentieth of the file system, at least 16 MiB and at most 512 MiB, but not
     /// more than an eighth of it; 0 keeps nothing. Has no effect on a disk that does not report its free space.
     pub disk_reserve_bytes: Option<u64>,
+    /// What to do with a damaged log.
+    pub log_recovery: LogRecovery,
     /// Resolves update messages.
     pub merge: Arc<dyn MergeOperator>,
     /// Is told about damaged blocks.
@@ -100,6 +115,7 @@ impl Options {
         Options {
             disk,
             cache_bytes: 256 * MIB,
+            client_bytes: None,
             memtable_bytes: None,
             journal: true,
             journal_commit_interval: Duration::from_millis(100),
@@ -107,6 +123,7 @@ impl Options {
             flush_threads: cores.clamp(1, 8),
             inline: false,
             disk_reserve_bytes: None,
+            log_recovery: LogRecovery::Complete,
             merge: Arc::new(NoMerge),
             listener: Arc::new(NoListener),
         }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::Poll;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 
 use crate::WriteSet;
 use crate::background;
-use crate::budget::Budget;
+use crate::budget::{MemoryBudget, MemoryUse};
 use crate::cache::PageCache;
 use crate::checkpoint;
 use crate::commit::Durability;
@@ -30,7 +31,7 @@ use crate::run::RunStore;
 use crate::snapshot::Snapshot;
 use crate::space::SpaceStats;
 use crate::version::Version;
-use crate::{Error, Options, Result, TreeId};
+use crate::{Error, LogRecovery, Options, Result, TreeId};
 
 /// A handle to an open store; clones are cheap and share the store. Dropping the last one closes it.
 #[derive(Clone)]
@@ -105,7 +106,11 @@ impl Store {
         let file = disk
             .open(DATA_FILE, true)
             .map_err(Error::io(format!("opening {DATA_FILE}")))?;
-        let budget = Budget::new(options.counted_bytes(), options.writers_bytes());
+        let budget = MemoryBudget::new(
+            options.counted_bytes(),
+            options.writers_bytes(),
+            options.client_bytes.unwrap_or(options.cache_bytes),
+        );
         let runs = Arc::new(RunStore {
             data: DataFile::new(file),
             cache: PageCache::new(&budget),
@@ -121,7 +126,8 @@ impl Store {
         let position = opened.position;
         let size = options.memtable_size();
         let budget = runs.budget.clone();
-        let spare_blocks = SpareBlocks::new(move |bytes| budget.reserve(bytes));
+        let spare_blocks =
+            SpareBlocks::new(move |bytes| budget.reserve(MemoryUse::Memtables, bytes));
         let version = Version {
             active: Arc::new(Memtable::new(size, position.log_start, &spare_blocks)),
             sealed: Vec::new(),
@@ -155,6 +161,11 @@ impl Store {
             engine.disk_space.note_full();
         };
         let visit = |at, sequence, payload: &[u8]| engine.replay_frame(at, sequence, payload);
+        if engine.options.log_recovery == LogRecovery::PointInTime
+            && let Some(cut) = log::cut_damaged(&disk, position.log_start)?
+        {
+            engine.options.listener.log_cut(&cut);
+        }
         let end = log::replay_giving_room(&disk, position.log_start, give_room, visit)?;
         if engine.options.journal {
             let options = &engine.options;
@@ -240,6 +251,19 @@ impl Store {
         }
     }
 
+    /// As [`Store::flush_log`], without a thread that waits.
+    ///
+    /// # Errors
+    /// As [`Store::flush_log`].
+    pub async fn log_flushed(&self) -> Result<()> {
+        let end = self.engine().log.get().map(Log::end);
+        std::future::poll_fn(|context| match self.engine().log.get().zip(end) {
+            Some((log, end)) => log.poll_durable(end, context.waker()),
+            None => Poll::Ready(self.checkpoint()),
+        })
+        .await
+    }
+
     /// Flushes everything that is committed to the trees and makes them durable.
     ///
     /// # Errors
@@ -295,6 +319,11 @@ impl Store {
     /// keep what they delete.
     pub fn is_disk_low(&self) -> bool {
         self.engine().disk_space.is_low()
+    }
+
+    /// The memory budget of the process. Callers reserve in it what they hold for clients.
+    pub fn memory(&self) -> &MemoryBudget {
+        &self.engine().runs.budget
     }
 
     /// Statistics of the store.

@@ -233,6 +233,20 @@ impl Trees {
         true
     }
 
+    /// These trees and roots alone, for a reader that needs no others. What cannot be read stays known.
+    pub(crate) fn with_only(&self, trees: Vec<(TreeId, Tree)>) -> Trees {
+        let mut only = Trees {
+            lost: self.lost.clone(),
+            changed_at: self.changed_at,
+            alive: self.alive.clone(),
+            ..Trees::default()
+        };
+        for (id, tree) in trees {
+            only.insert(id, tree);
+        }
+        only
+    }
+
     /// Whether no other version of the trees is in memory, such as one that a snapshot holds.
     pub(crate) fn is_only_version(&self) -> bool {
         let is_only = Arc::strong_count(&self.alive) == 1;

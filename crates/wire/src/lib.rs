@@ -10,6 +10,7 @@ mod frames;
 mod header;
 mod legacy;
 mod msg;
+mod peek;
 mod reader;
 mod reply;
 mod request;
@@ -25,6 +26,7 @@ pub use legacy::{
     op_kill_cursors, op_query, op_update,
 };
 pub use msg::{Flags, Msg, MsgBuilder, msg, msg_around, peek_flags};
+pub use peek::{Peek, peek};
 pub use reader::DocIter;
 pub use reply::{OpReply, Reply, op_reply};
 pub use request::Request;

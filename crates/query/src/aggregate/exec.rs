@@ -1,6 +1,7 @@
 //! Running a pipeline: each stage pulls documents from the one before it.
 
 use crate::aggregate::{Pipeline, Writing};
+use crate::memory::{Held, SharedMemory};
 use crate::meta::Metadata;
 use crate::spill::{Budget, Sorted, SpillSpace, Spilled};
 use frond_bson::{Doc, DocBuf};
@@ -33,18 +34,39 @@ impl<E: From<Error> + Send + 'static> Fault for E {}
 
 /// Documents at hand, for instance in tests and for `$documents`.
 #[derive(Debug)]
-pub struct Docs(std::vec::IntoIter<DocBuf>);
+pub struct Docs {
+    docs: std::vec::IntoIter<DocBuf>,
+    /// What they take, if that is counted.
+    _held: Option<Held>,
+}
 
 impl Docs {
     /// A source of these documents.
     pub fn new(docs: Vec<DocBuf>) -> Docs {
-        Docs(docs.into_iter())
+        Docs {
+            docs: docs.into_iter(),
+            _held: None,
+        }
+    }
+
+    /// A source of these documents, which are counted until it is dropped.
+    pub(super) fn counted(docs: Vec<DocBuf>, mut held: Held) -> Docs {
+        held.clear();
+        held.add_always(
+            docs.iter()
+                .map(|doc| doc.len_bytes() + size_of::<DocBuf>())
+                .sum(),
+        );
+        Docs {
+            _held: Some(held),
+            ..Docs::new(docs)
+        }
     }
 }
 
 impl<E> DocSource<E> for Docs {
     fn next(&mut self) -> Result<Option<DocBuf>, E> {
-        Ok(self.0.next())
+        Ok(self.docs.next())
     }
 }
 
@@ -103,6 +125,8 @@ pub struct ExecContext<E> {
     pub seed: u64,
     /// What stages may hold.
     pub limits: StageLimits,
+    /// What stages share with other operations; `None` for no bound but their own.
+    pub memory: Option<Arc<dyn SharedMemory>>,
     /// Where stages write what they may not hold; `None` if they may not write.
     pub space: Option<Arc<dyn SpillSpace>>,
     /// What was written.
@@ -149,6 +173,7 @@ impl<E: Fault> ExecContext<E> {
             now_ms,
             seed: now_ms.unsigned_abs(),
             limits: StageLimits::default(),
+            memory: None,
             space: None,
             spilled: Arc::default(),
             host: Arc::new(NoHost),
@@ -162,6 +187,7 @@ impl<E> ExecContext<E> {
         Budget {
             stage,
             bytes_max,
+            memory: self.memory.clone(),
             space: self.space.clone(),
             spilled: self.spilled.clone(),
         }
@@ -174,6 +200,7 @@ impl<E> Clone for ExecContext<E> {
             now_ms: self.now_ms,
             seed: self.seed,
             limits: self.limits,
+            memory: self.memory.clone(),
             space: self.space.clone(),
             spilled: self.spilled.clone(),
             host: self.host.clone(),

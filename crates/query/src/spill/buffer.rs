@@ -1,20 +1,24 @@
 //! A buffer of documents by position, of which blocks may be spilled to disk.
 
 use super::{BLOCK_BYTES, Budget, File, put, take};
+use crate::memory::{Fit, Held};
 use frond_bson::DocBuf;
 use frond_error::{Error, Result};
 use std::collections::VecDeque;
 
 /// Spilled blocks that are cached in memory.
 const CACHED_BLOCKS: usize = 8;
+const CACHED_BYTES_MAX: usize = 2 << 20;
+/// Memory of a document beside its bytes.
+const DOC_BYTES: usize = 40;
 
 /// A list of documents. They are appended, and read at any position.
 pub struct SpillBuffer {
     budget: Budget,
     blocks: Vec<Block>,
     len: usize,
-    /// Bytes of the blocks in memory.
-    bytes: usize,
+    /// The blocks in memory, and those that are cached.
+    held: Held,
     /// The first block that is in memory only.
     in_memory: usize,
     file: Option<File>,
@@ -35,13 +39,13 @@ impl SpillBuffer {
     /// An empty buffer.
     pub fn new(budget: Budget) -> SpillBuffer {
         SpillBuffer {
-            budget,
+            held: budget.held(),
             blocks: Vec::new(),
             len: 0,
-            bytes: 0,
             in_memory: 0,
             file: None,
             cache: VecDeque::new(),
+            budget,
         }
     }
 
@@ -58,7 +62,7 @@ impl SpillBuffer {
     /// Adds a document at the end.
     ///
     /// # Errors
-    /// 292 beyond the budget if nothing may be written; those of files.
+    /// 292 beyond the budget, 146 beyond what others leave, if nothing may be written; those of files.
     pub fn push(&mut self, doc: DocBuf) -> Result<()> {
         let bytes = doc.len_bytes();
         match self.blocks.last_mut() {
@@ -74,8 +78,16 @@ impl SpillBuffer {
             }),
         }
         self.len += 1;
-        self.bytes += bytes;
-        while self.bytes > self.budget.bytes_max && self.spill_block()? {}
+        let mut fit = self.held.add(bytes + DOC_BYTES);
+        while fit != Fit::Fits {
+            if self.budget.space.is_none() {
+                return Err(self.budget.refused(fit));
+            }
+            if !self.spill_block()? {
+                break;
+            }
+            fit = self.held.add(0);
+        }
         Ok(())
     }
 
@@ -93,8 +105,9 @@ impl SpillBuffer {
             put(&mut bytes, doc.as_bytes());
         }
         block.place = Some(file.append(&bytes)?);
+        let documents = block.docs.len();
         block.docs = Vec::new();
-        self.bytes -= block.bytes;
+        self.held.remove(block.bytes + documents * DOC_BYTES);
         self.in_memory += 1;
         self.budget.note(bytes.len());
         Ok(true)
@@ -123,12 +136,21 @@ impl SpillBuffer {
                 if self.cache.len() == CACHED_BLOCKS {
                     self.cache.pop_front();
                 }
+                // Blocks of large documents are large.
+                while self.cache.len() > 1 && self.cached_bytes() > CACHED_BYTES_MAX {
+                    self.cache.pop_front();
+                }
                 self.cache.push_back((at, docs));
                 self.cache.len() - 1
             }
         };
         let (_, docs) = self.cache.get(cached).ok_or_else(outside)?;
         docs.get(within).ok_or_else(outside)
+    }
+
+    fn cached_bytes(&self) -> usize {
+        let docs = self.cache.iter().flat_map(|(_, docs)| docs);
+        docs.map(|doc| doc.len_bytes()).sum()
     }
 
     /// Empties the buffer.

@@ -9,11 +9,12 @@ mod sorter;
 pub use buffer::SpillBuffer;
 pub use sorter::{Record, Sorted, Sorter};
 
+use crate::memory::{Fit, Held, SharedMemory, scarce};
 use frond_error::{Error, ErrorCode, Result};
 use std::fmt::Debug;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// A place for temporary files.
 pub trait SpillSpace: Debug + Send + Sync {
@@ -46,6 +47,8 @@ pub struct Budget {
     pub stage: &'static str,
     /// Bytes that the stage may hold in memory.
     pub bytes_max: usize,
+    /// What it shares with other operations; `None` for no bound but its own.
+    pub memory: Option<Arc<dyn SharedMemory>>,
     /// Where to spill; `None` if that is not allowed.
     pub space: Option<Arc<dyn SpillSpace>>,
     /// Statistics of what was spilled.
@@ -57,9 +60,38 @@ pub struct Budget {
 pub struct Spilled {
     times: AtomicU64,
     bytes: AtomicU64,
+    /// Results in memory that can still be spilled. Some may be gone.
+    results: Mutex<Vec<Weak<dyn Spill>>>,
+}
+
+/// A result that is read bit by bit, and can be moved to disk meanwhile.
+trait Spill: Debug + Send + Sync {
+    fn spill(&self) -> Result<()>;
 }
 
 impl Spilled {
+    /// Moves the sorted results of the operation that are still in memory to disk, as far as it may write: for one that is
+    /// idle while memory is scarce.
+    ///
+    /// # Errors
+    /// Those of files. What could not be written is still in memory.
+    pub fn spill_results(&self) -> Result<()> {
+        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        results.retain(|result| result.strong_count() > 0);
+        let alive: Vec<_> = results.iter().filter_map(Weak::upgrade).collect();
+        drop(results);
+        alive.iter().try_for_each(|result| result.spill())
+    }
+
+    fn add_result(&self, result: Weak<dyn Spill>) {
+        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        // A `$lookup` makes one for each document.
+        if results.len() == results.capacity() {
+            results.retain(|result| result.strong_count() > 0);
+        }
+        results.push(result);
+    }
+
     /// The number of spills.
     pub fn times(&self) -> u64 {
         self.times.load(Ordering::Relaxed)
@@ -77,6 +109,7 @@ impl Budget {
         Budget {
             stage,
             bytes_max,
+            memory: None,
             space: None,
             spilled: Arc::default(),
         }
@@ -88,6 +121,19 @@ impl Budget {
             return Err(self.exceeded());
         };
         Ok(File(space.create().map_err(failed)?))
+    }
+
+    /// The account of a holder.
+    pub(crate) fn held(&self) -> Held {
+        Held::new(self.bytes_max, self.memory.as_deref())
+    }
+
+    /// The error of a holder that cannot spill: 292 beyond its own limit, 146 if other operations have the memory.
+    pub(crate) fn refused(&self, fit: Fit) -> Error {
+        match fit {
+            Fit::Scarce => scarce(format_args!("{} without allowDiskUse:true", self.stage)),
+            _ => self.exceeded(),
+        }
     }
 
     /// Counts a spill.

@@ -1,20 +1,25 @@
 //! External merge sort of records by keys that compare as bytes: in memory within a budget, else with runs on
 //! disk.
 
-use super::{BLOCK_BYTES, Budget, File, put, take};
+use super::{BLOCK_BYTES, Budget, File, Spill, put, take};
+use crate::memory::{Fit, Held};
 use frond_bson::DocBuf;
 use frond_error::Result;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Runs that are merged at once; each holds one block in memory.
+/// Runs that are merged at once; each holds one block in memory, and the next record.
 const FAN_IN: usize = 32;
+/// The least of them.
+const FAN_IN_MIN: usize = 4;
 
 /// The overhead of an entry, in bytes.
 const ENTRY_BYTES: usize = 64;
 
 /// A record to be sorted.
-pub trait Record: Send + Sized {
+pub trait Record: Send + Sized + 'static {
     /// Bytes that the record takes in memory.
     fn memory_bytes(&self) -> usize;
 
@@ -83,7 +88,9 @@ pub struct Sorter<T> {
     limit: usize,
     entries: Entries<T>,
     arrivals: u64,
-    bytes: usize,
+    held: Held,
+    /// Bytes of the largest entry so far.
+    largest: usize,
     runs: Runs,
 }
 
@@ -104,6 +111,7 @@ impl<T: Record> Sorter<T> {
     /// A sorter that gives the first `limit` records, all without a limit.
     pub fn new(budget: Budget, limit: Option<usize>) -> Sorter<T> {
         Sorter {
+            held: budget.held(),
             budget,
             limit: limit.unwrap_or(usize::MAX),
             entries: match limit {
@@ -111,7 +119,7 @@ impl<T: Record> Sorter<T> {
                 Some(_) => Entries::First(BinaryHeap::new()),
             },
             arrivals: 0,
-            bytes: 0,
+            largest: 0,
             runs: Runs::default(),
         }
     }
@@ -119,7 +127,7 @@ impl<T: Record> Sorter<T> {
     /// Adds a record.
     ///
     /// # Errors
-    /// 292 beyond the budget if nothing may be written; those of files.
+    /// 292 beyond the budget, 146 beyond what others leave, if nothing may be written; those of files.
     pub fn push(&mut self, key: Vec<u8>, record: T) -> Result<()> {
         let entry = Entry {
             key,
@@ -128,6 +136,7 @@ impl<T: Record> Sorter<T> {
         };
         self.arrivals += 1;
         let bytes = entry.bytes();
+        self.largest = self.largest.max(bytes);
         match &mut self.entries {
             Entries::All(list) => list.push(entry),
             Entries::First(heap) => {
@@ -137,17 +146,17 @@ impl<T: Record> Sorter<T> {
                         _ => return Ok(()),
                     }
                     if let Some(gone) = heap.pop() {
-                        self.bytes = self.bytes.saturating_sub(gone.bytes());
+                        self.held.remove(gone.bytes());
                     }
                 }
                 heap.push(entry);
             }
         }
-        self.bytes += bytes;
-        if self.bytes > self.budget.bytes_max {
-            self.spill()?;
+        match self.held.add(bytes) {
+            Fit::Fits => Ok(()),
+            fit if self.budget.space.is_none() => Err(self.budget.refused(fit)),
+            _ => self.spill(),
         }
-        Ok(())
     }
 
     /// Whether a record with this key may be within the limit.
@@ -167,7 +176,6 @@ impl<T: Record> Sorter<T> {
 
     /// The records in memory, in order.
     fn take_sorted(&mut self) -> Vec<Entry<T>> {
-        self.bytes = 0;
         match &mut self.entries {
             Entries::All(list) => {
                 list.sort_unstable();
@@ -179,20 +187,28 @@ impl<T: Record> Sorter<T> {
 
     /// Writes the records in memory as a run.
     fn spill(&mut self) -> Result<()> {
-        let bytes = self.bytes;
+        let bytes = self.held.bytes();
         let entries = self.take_sorted();
-        let file = match &mut self.runs.file {
-            Some(file) => file,
-            empty => empty.insert(self.budget.file()?),
-        };
-        let mut run = RunWriter::new(file);
-        for entry in entries {
-            run.push(&entry.key, &entry.record)?;
-        }
-        let places = run.finish()?;
-        self.runs.places.push(places);
+        self.runs.add(&self.budget, entries.into_iter())?;
         self.budget.note(bytes);
+        self.held.clear();
         Ok(())
+    }
+
+    /// How many runs can be merged at once.
+    fn fan_in(&mut self) -> usize {
+        let each = BLOCK_BYTES + 2 * self.largest;
+        let most = self.budget.bytes_max.max(FAN_IN * BLOCK_BYTES) / each;
+        for runs in [FAN_IN, FAN_IN / 2, FAN_IN / 4] {
+            if runs <= most && self.held.add(runs * each) == Fit::Fits {
+                return runs;
+            }
+            self.held.clear();
+        }
+        // Large records.
+        let runs = most.clamp(2, FAN_IN_MIN);
+        self.held.add_always(runs * each);
+        runs
     }
 
     /// The records in order.
@@ -200,27 +216,38 @@ impl<T: Record> Sorter<T> {
     /// # Errors
     /// Those of files.
     pub fn finish(mut self) -> Result<Sorted<T>> {
-        if self.runs.places.is_empty() {
-            let limit = self.limit;
-            let sorted = self.take_sorted().into_iter();
-            return Ok(Sorted(Inner::Memory(sorted, limit)));
-        }
-        self.spill()?;
-        let mut runs = self.runs;
-        while runs.places.len() > FAN_IN {
-            runs = merged::<T>(runs, self.limit, &self.budget)?;
-        }
-        Ok(Sorted(Inner::Runs(Merge::new(runs)?, self.limit)))
+        let records = if self.runs.places.is_empty() {
+            Records::Memory(self.take_sorted().into_iter())
+        } else {
+            self.spill()?;
+            let fan_in = self.fan_in();
+            let mut runs = self.runs;
+            while runs.places.len() > fan_in {
+                runs = merged::<T>(runs, fan_in, self.limit, &self.budget)?;
+            }
+            Records::Runs(Merge::new(runs)?)
+        };
+        let result = Arc::new(SharedResult(Mutex::new(Inner {
+            records,
+            left: self.limit,
+            held: self.held,
+            budget: self.budget,
+        })));
+        let inner = result.lock();
+        let weak: Weak<SharedResult<T>> = Arc::downgrade(&result);
+        inner.budget.spilled.add_result(weak);
+        drop(inner);
+        Ok(Sorted(result))
     }
 }
 
 /// Merges the runs into fewer ones, in a new file.
-fn merged<T: Record>(runs: Runs, limit: usize, budget: &Budget) -> Result<Runs> {
+fn merged<T: Record>(runs: Runs, fan_in: usize, limit: usize, budget: &Budget) -> Result<Runs> {
     let mut file = budget.file()?;
     let mut merged = Vec::new();
     let mut old = runs.file;
     // Adjacent runs are merged, so that equal keys stay in order.
-    for group in runs.places.chunks(FAN_IN) {
+    for group in runs.places.chunks(fan_in) {
         let mut merge = Merge::<T>::new(Runs {
             file: old.take(),
             places: group.to_vec(),
@@ -294,16 +321,23 @@ struct Merge<T> {
 
 struct RunReader {
     places: std::vec::IntoIter<u64>,
+    /// The place of the block.
+    place: Option<u64>,
+    /// Empty if it was released.
     block: Vec<u8>,
+    /// The next record in the block, and the block's length.
     at: usize,
+    len: usize,
 }
 
 impl<T: Record> Merge<T> {
     fn new(runs: Runs) -> Result<Merge<T>> {
         let readers = runs.places.into_iter().map(|places| RunReader {
             places: places.into_iter(),
+            place: None,
             block: Vec::new(),
             at: 0,
+            len: 0,
         });
         let mut merge = Merge {
             file: runs.file,
@@ -343,12 +377,16 @@ impl<T: Record> Merge<T> {
 
 impl RunReader {
     fn next<T: Record>(&mut self, file: &mut File) -> Result<Option<(Vec<u8>, T)>> {
-        if self.at >= self.block.len() {
-            let Some(place) = self.places.next() else {
+        if self.at >= self.len {
+            self.place = self.places.next();
+            let Some(place) = self.place else {
+                self.block = Vec::new();
                 return Ok(None);
             };
             self.block = file.read(place)?;
-            self.at = 0;
+            (self.at, self.len) = (0, self.block.len());
+        } else if let Some(place) = self.place.filter(|_| self.block.is_empty()) {
+            self.block = file.read(place)?;
         }
         let mut rest = self.block.get(self.at..).unwrap_or_default();
         let key = take(&mut rest)?.to_vec();
@@ -359,11 +397,93 @@ impl RunReader {
 }
 
 /// Records in order.
-pub struct Sorted<T>(Inner<T>);
+pub struct Sorted<T>(Arc<SharedResult<T>>);
 
-enum Inner<T> {
-    Memory(std::vec::IntoIter<Entry<T>>, usize),
-    Runs(Merge<T>, usize),
+/// Sorted records that go to disk while their reader is idle. The lock is free unless that happens.
+struct SharedResult<T>(Mutex<Inner<T>>);
+
+struct Inner<T> {
+    records: Records<T>,
+    /// Records to return.
+    left: usize,
+    held: Held,
+    budget: Budget,
+}
+
+enum Records<T> {
+    Memory(std::vec::IntoIter<Entry<T>>),
+    Runs(Merge<T>),
+}
+
+impl<T> SharedResult<T> {
+    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
+        // A reader that panicked leaves the records as they were.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> fmt::Debug for SharedResult<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedResult").finish_non_exhaustive()
+    }
+}
+
+impl<T: Record> Spill for SharedResult<T> {
+    fn spill(&self) -> Result<()> {
+        let Inner {
+            records,
+            held,
+            budget,
+            ..
+        } = &mut *self.lock();
+        match records {
+            Records::Memory(_) if budget.space.is_none() => return Ok(()),
+            Records::Memory(entries) => {
+                let mut runs = Runs::default();
+                runs.add(budget, entries.as_slice().iter())?;
+                *records = Records::Runs(Merge::new(runs)?);
+                budget.note(held.bytes());
+            }
+            Records::Runs(_) => {}
+        }
+        if let Records::Runs(merge) = records {
+            held.clear();
+            held.add_always(merge.release_blocks());
+        }
+        Ok(())
+    }
+}
+
+impl Runs {
+    /// Writes sorted entries as a run.
+    fn add<T: Record, E: std::borrow::Borrow<Entry<T>>>(
+        &mut self,
+        budget: &Budget,
+        entries: impl Iterator<Item = E>,
+    ) -> Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            empty => empty.insert(budget.file()?),
+        };
+        let mut run = RunWriter::new(file);
+        for entry in entries {
+            let entry = entry.borrow();
+            run.push(&entry.key, &entry.record)?;
+        }
+        let places = run.finish()?;
+        self.places.push(places);
+        Ok(())
+    }
+}
+
+impl<T: Record> Merge<T> {
+    /// Lets go of the blocks, which are read again when they are needed. Returns about how many bytes it still holds.
+    fn release_blocks(&mut self) -> usize {
+        for reader in &mut self.readers {
+            reader.block = Vec::new();
+        }
+        self.heads.iter().map(|Reverse(head)| head.bytes()).sum()
+    }
 }
 
 impl<T: Record> Sorted<T> {
@@ -373,16 +493,25 @@ impl<T: Record> Sorted<T> {
     /// Those of files.
     #[expect(clippy::should_implement_trait, reason = "it can fail")]
     pub fn next(&mut self) -> Result<Option<(Vec<u8>, T)>> {
-        let left = match &mut self.0 {
-            Inner::Memory(_, left) | Inner::Runs(_, left) => left,
-        };
+        let Inner {
+            records,
+            left,
+            held,
+            ..
+        } = &mut *self.0.lock();
         if *left == 0 {
             return Ok(None);
         }
         *left -= 1;
-        match &mut self.0 {
-            Inner::Memory(entries, _) => Ok(entries.next().map(|entry| (entry.key, entry.record))),
-            Inner::Runs(merge, _) => merge.next(),
+        match records {
+            Records::Memory(entries) => {
+                let entry = entries.next();
+                if let Some(entry) = &entry {
+                    held.remove(entry.bytes());
+                }
+                Ok(entry.map(|entry| (entry.key, entry.record)))
+            }
+            Records::Runs(merge) => merge.next(),
         }
     }
 }
@@ -392,9 +521,9 @@ impl<T: Record> Sorted<T> {
 mod tests {
     use super::super::testing::Files;
     use super::*;
+    use crate::memory::testing::Pool;
     use frond_bson::doc;
     use rand::{RngExt, SeedableRng, rngs::SmallRng};
-    use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
     type Records = Vec<(Vec<u8>, DocBuf)>;
@@ -437,6 +566,99 @@ mod tests {
             assert_eq!(sort(&records, budget, limit).unwrap(), expected, "{round}");
             assert_eq!(files.open.load(Ordering::Relaxed), 0, "files are gone");
             assert_eq!(spilled.times() > 0, files.made.load(Ordering::Relaxed) > 0);
+        }
+    }
+
+    /// Each sort could hold its 100 MiB, however many there were.
+    #[test]
+    fn sorts_beyond_the_memory_for_all_spill_sooner() {
+        let records: Records = (0..20_000u32)
+            .map(|n| {
+                let key = n.wrapping_mul(2_654_435_761).to_be_bytes().to_vec();
+                (key, doc! {"n": i64::from(n), "text": "x".repeat(100)})
+            })
+            .collect();
+        let mut expected = records.clone();
+        expected.sort_by(|a, b| a.0.cmp(&b.0));
+        let pool = Pool::of(3 << 20);
+        let left = || pool.left.load(Ordering::Relaxed);
+        let files = Arc::new(Files::default());
+        let budget = |files: &Arc<Files>| Budget {
+            memory: Some(Arc::new(pool.clone())),
+            ..files.budget("$sort", 100 << 20)
+        };
+        let mut sorters: Vec<_> = (0..4).map(|_| Sorter::new(budget(&files), None)).collect();
+        for (key, record) in &records {
+            for sorter in &mut sorters {
+                sorter.push(key.clone(), record.clone()).unwrap();
+            }
+        }
+        let spilled = sorters
+            .iter()
+            .filter(|sorter| sorter.budget.spilled.times() > 0);
+        assert!(spilled.count() >= 3);
+        for sorter in sorters {
+            let mut sorted = sorter.finish().unwrap();
+            for wanted in &expected {
+                assert_eq!(sorted.next().unwrap().as_ref(), Some(wanted));
+            }
+            assert_eq!(sorted.next().unwrap(), None);
+        }
+        assert_eq!(left(), 3 << 20);
+        // One that may not write fails, and gives back what it has.
+        let pushed = |sorter: &mut Sorter<DocBuf>| {
+            let mut pushes = records
+                .iter()
+                .map(|(key, doc)| sorter.push(key.clone(), doc.clone()));
+            pushes.find_map(Result::err)
+        };
+        let mut sorter = Sorter::new(
+            Budget {
+                space: None,
+                ..budget(&files)
+            },
+            None,
+        );
+        let error = pushed(&mut sorter).unwrap();
+        assert_eq!(error.code(), frond_error::ErrorCode::ExceededMemoryLimit);
+        drop(sorter);
+        assert_eq!(left(), 3 << 20);
+    }
+
+    #[test]
+    fn results_go_to_disk_while_their_reader_is_idle() {
+        let mut records: Records = (0..3000u32)
+            .map(|n| (n.to_be_bytes().to_vec(), doc! {"n": i64::from(n)}))
+            .collect();
+        for (bytes_max, pauses) in [(1 << 20, 1), (1 << 20, 5), (20_000, 7)] {
+            records.reverse();
+            let files = Arc::new(Files::default());
+            let pool = Pool::of(2 << 20);
+            let budget = Budget {
+                memory: Some(Arc::new(pool.clone())),
+                ..files.budget("$sort", bytes_max)
+            };
+            let spilled = budget.spilled.clone();
+            let mut sorter = Sorter::new(budget, None);
+            for (key, record) in &records {
+                sorter.push(key.clone(), record.clone()).unwrap();
+            }
+            let mut sorted = sorter.finish().unwrap();
+            for n in 0..3000u32 {
+                if n % (3000 / pauses) == 100 {
+                    spilled.spill_results().unwrap();
+                    let left = pool.left.load(Ordering::Relaxed);
+                    assert!(left > (2 << 20) - (8 << 10), "{left}");
+                    assert!(files.open.load(Ordering::Relaxed) > 0);
+                }
+                let (key, _) = sorted.next().unwrap().unwrap();
+                assert_eq!(key, n.to_be_bytes());
+            }
+            assert_eq!(sorted.next().unwrap(), None);
+            drop(sorted);
+            spilled.spill_results().unwrap();
+            assert_eq!(files.open.load(Ordering::Relaxed), 0);
+            assert_eq!(pool.left.load(Ordering::Relaxed), 2 << 20);
         }
     }
 

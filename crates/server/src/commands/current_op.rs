@@ -193,6 +193,10 @@ fn describe(server: &Server, connection: &Connection, shown: &Shown) -> Option<D
         out.push("secs_running", micros / 1_000_000);
         out.push("microsecs_running", micros);
         out.push("op", running.kind);
+        out.push("waitingForLock", running.waits_for.is_some());
+        if let Some(what) = running.waits_for {
+            out.push("waitingFor", what);
+        }
         out.push("ns", &running.namespace);
         out.push("command", &*shown.command(&running.command_doc()));
         if let Some((step, done, total)) = running.progress.as_ref().and_then(|shown| shown.get()) {

@@ -7,6 +7,7 @@ use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
+use crate::exec::Lane;
 
 /// Hashes the collections of a database.
 pub struct DbHash;
@@ -25,7 +26,10 @@ impl Command for DbHash {
     }
 
     fn traits(&self) -> Traits {
-        Traits::CATALOG.stable(false)
+        Traits {
+            lane: Some(Lane::Maintenance),
+            ..Traits::CATALOG.stable(false)
+        }
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

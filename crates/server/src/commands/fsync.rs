@@ -6,7 +6,7 @@ use frond_error::Result;
 use super::{Command, Traits};
 use crate::context::Context;
 use crate::context::unsupported_option;
-use crate::exec::Work;
+use crate::exec::{Lane, Work};
 
 /// Syncs the journal and writes a checkpoint.
 pub struct Fsync;
@@ -27,6 +27,7 @@ impl Command for Fsync {
     fn traits(&self) -> Traits {
         Traits {
             work: Work::Long,
+            lane: Some(Lane::Maintenance),
             ..Traits::CHEAP
         }
         .admin()

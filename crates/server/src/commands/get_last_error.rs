@@ -5,7 +5,7 @@ use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::exec::Work;
+use crate::exec::{Lane, Work};
 use frond_store::Durability;
 
 use crate::concern::WriteConcern;
@@ -29,6 +29,7 @@ impl Command for GetLastError {
     fn traits(&self) -> Traits {
         Traits {
             work: Work::Long,
+            lane: Some(Lane::Maintenance),
             keeps_last_error: true,
             ..Traits::CHEAP
         }

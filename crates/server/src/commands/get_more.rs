@@ -11,7 +11,7 @@ use super::{Command, Traits};
 use crate::context::Context;
 use crate::cursors::{Cursor, not_found};
 use crate::metrics::Op;
-use crate::parking::{AWAIT_DEFAULT, Parked};
+use crate::parking::{AWAIT_DEFAULT, Parked, Tail};
 use crate::reply::cursor_reply;
 
 /// Fetches the next batch of a cursor.
@@ -93,19 +93,19 @@ impl Command for GetMore {
         if let Some((signal, seen)) = tail.filter(|_| awaits && batch.is_empty() && left != 0) {
             let now = Instant::now();
             let until = match &resumed {
-                Some(parked) => parked.until,
-                None => now + cx.max_time.unwrap_or(AWAIT_DEFAULT),
+                Some(Parked::Tail(tail)) => tail.until,
+                _ => now + cx.max_time.unwrap_or(AWAIT_DEFAULT),
             };
             if now < until {
                 if !cx.server.cursors.park(id, &cx.connection.wake) {
                     return Err(killed());
                 }
-                cx.state.park = Some(Parked {
+                cx.state.park = Some(Parked::Tail(Tail {
                     cursor: id,
                     signal,
                     seen,
                     until,
-                });
+                }));
                 // This reply is not sent: the command runs again.
                 return Ok(DocBuf::new());
             }

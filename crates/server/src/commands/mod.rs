@@ -8,7 +8,7 @@ use frond_bson::DocBuf;
 use frond_error::Result;
 
 use crate::context::Context;
-use crate::exec::Work;
+use crate::exec::{Lane, Work};
 use crate::metrics::{Class, Op};
 
 pub mod absent;
@@ -192,8 +192,10 @@ pub struct Traits {
     pub class: Class,
     /// For `opcounters`. Writes count their own statements, so for them it is only used by `top`.
     pub op: Op,
-    /// How long it may keep its thread; a write that waits for the journal is always long.
+    /// How long it may keep its thread.
     pub work: Work,
+    /// Whose tickets it needs, if any.
+    pub lane: Option<Lane>,
     /// Whether it runs on the database `admin` only.
     pub admin_only: bool,
     /// Whether it is part of MongoDB's Stable API, version 1.
@@ -214,6 +216,7 @@ impl Traits {
         class: Class::Command,
         op: Op::Command,
         work: Work::Instant,
+        lane: None,
         admin_only: false,
         stable_api: false,
         takes_any_field: false,
@@ -227,6 +230,7 @@ impl Traits {
         class: Class::Read,
         op: Op::Query,
         work: Work::Short,
+        lane: Some(Lane::Read),
         on_collection: true,
         stable_api: true,
         ..Traits::CHEAP
@@ -236,6 +240,7 @@ impl Traits {
     pub const WRITE: Traits = Traits {
         class: Class::Write,
         op: Op::Command,
+        lane: Some(Lane::Write),
         writes: true,
         ..Traits::READ
     };
@@ -243,12 +248,14 @@ impl Traits {
     /// Reads the catalog.
     pub const CATALOG: Traits = Traits {
         work: Work::Long,
+        lane: Some(Lane::Read),
         stable_api: true,
         ..Traits::CHEAP
     };
 
     /// Changes the catalog.
     pub const CATALOG_WRITE: Traits = Traits {
+        lane: Some(Lane::Maintenance),
         writes: true,
         on_collection: true,
         ..Traits::CATALOG

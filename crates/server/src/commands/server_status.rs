@@ -125,19 +125,25 @@ fn extra_info(_: &Server) -> DocBuf {
 /// There is no global lock; tools read the running and waiting operations from this section.
 fn global_lock(server: &Server) -> DocBuf {
     let (mut readers, mut writers) = (0i64, 0i64);
+    let (mut queued_readers, mut queued_writers) = (0i64, 0i64);
     for connection in server.connections.list() {
         let running = connection.running.lock();
-        if running.active && !running.waits {
-            if running.writes {
-                writers += 1;
-            } else {
-                readers += 1;
-            }
+        if !running.active {
+            continue;
         }
+        let count = match (running.waits_for, running.writes) {
+            (None, true) => &mut writers,
+            (None, false) => &mut readers,
+            (Some(_), true) => &mut queued_writers,
+            (Some(_), false) => &mut queued_readers,
+        };
+        *count += 1;
     }
     doc! {
         "totalTime": i64::try_from(server.started.elapsed().as_micros()).unwrap_or(i64::MAX),
-        "currentQueue": {"total": 0i64, "readers": 0i64, "writers": 0i64},
+        "currentQueue": {
+            "total": queued_readers + queued_writers, "readers": queued_readers, "writers": queued_writers,
+        },
         "activeClients": {"total": readers + writers, "readers": readers, "writers": writers},
     }
 }
@@ -301,7 +307,7 @@ mod tests {
             ("locks/Global/acquireCount/r", 0),
             ("locks/Collection/acquireCount/W", 0),
             ("opcountersRepl/insert", 0),
-            ("queues/execution/read/out", 1),
+            ("queues/execution/read/out", 0),
             ("queues/execution/write/totalTickets", 1),
             ("queues/execution/write/available", 0),
             ("transactions/totalStarted", 0),

@@ -5,6 +5,7 @@ use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
+use crate::exec::Lane;
 
 /// Checks that a collection and its indexes agree.
 pub struct Validate;
@@ -30,6 +31,7 @@ impl Command for Validate {
     fn traits(&self) -> Traits {
         Traits {
             on_collection: true,
+            lane: Some(Lane::Maintenance),
             ..Traits::CATALOG.stable(false)
         }
     }

@@ -11,9 +11,10 @@ use crate::client::Client;
 use crate::commands::{self, proper_name};
 use crate::context::Context;
 use crate::errors::{reply_too_large, truncated, write_error};
-use crate::exec::Work;
+use crate::exec::Lane;
 use crate::fail_points::Effect;
 use crate::limits::REPLY_BYTES_MAX;
+use crate::parking::{JournalWait, Parked};
 use crate::sessions::SessionId;
 
 mod common;
@@ -145,24 +146,20 @@ fn try_command(
     };
     let traits = command.traits();
     let proper = proper_name(command);
-    if !traits.keeps_last_error {
+    if !traits.keeps_last_error && client.state.resumed.is_none() {
         client.state.last_error.begin();
     }
     let common = Common::parse(server, command, request);
-    let synced =
-        matches!(&common, Ok(common) if common.write_concern.durability == Durability::Synced);
     let operation = Operation {
         traits,
-        work: if synced && traits.writes {
-            Work::Long
-        } else {
-            traits.work
-        },
         name: proper,
         kind: kind(proper),
         index,
     };
     operation.run(client, request, |client, limits| {
+        if let Some(Parked::Journal(waited)) = &mut client.state.resumed {
+            return Ok(after_journal(waited));
+        }
         let common = common?;
         if common.help {
             return Ok(doc! {"help": command.doc()});
@@ -189,13 +186,85 @@ fn try_command(
             more_to_come: false,
             wait: None,
         };
+        // It may have waited for a ticket.
+        cx.limits.check()?;
         let mut reply = command.run(&mut cx)?;
-        cx.await_journal(&mut reply);
+        if cx.write_concern.durability == Durability::Synced && cx.state.park.is_none() {
+            if !cx.legacy {
+                cx.state.park = Some(Parked::Journal(JournalWait {
+                    reply,
+                    deadline: cx.limits.deadline,
+                    failure: None,
+                }));
+                return Ok(DocBuf::new());
+            }
+            if let Err(failure) = server.store.flush_log() {
+                push_journal_failure(&mut reply, failure.message());
+            }
+        }
         check_size(&reply)?;
         *more_to_come = cx.more_to_come;
         *wait = (*wait).max(cx.wait);
         Ok(reply)
     })
+}
+
+/// The reply of a write that has waited for the journal.
+fn after_journal(waited: &mut JournalWait) -> DocBuf {
+    let mut reply = std::mem::take(&mut waited.reply);
+    if let Some(failure) = waited.failure.take() {
+        push_journal_failure(&mut reply, failure.message());
+    }
+    reply
+}
+
+/// Adds `writeConcernError` to a reply. The write is applied and its statements are recorded by then: reported as
+/// refused, it would be applied again.
+fn push_journal_failure(reply: &mut DocBuf, failure: impl std::fmt::Display) {
+    let code = ErrorCode::WriteConcernTimeout;
+    let message = format!("the write is applied, but the journal is not synced yet: {failure}");
+    reply.push(
+        "writeConcernError",
+        &doc! {"code": code.code(), "codeName": &*code.name(), "errmsg": message},
+    );
+}
+
+/// The lane whose ticket a command needs.
+pub fn lane(name: &str, body: &[u8]) -> Option<Lane> {
+    let (_, command) = commands::find(name)?;
+    let lane = command.traits().lane;
+    if name == "aggregate" && writes(body) {
+        return Some(Lane::Write);
+    }
+    lane
+}
+
+/// Whether a pipeline ends in a stage that writes.
+fn writes(body: &[u8]) -> bool {
+    let last = Doc::validate(body)
+        .ok()
+        .and_then(|body| body.get_array("pipeline")?.values().last());
+    let stage = last.as_ref().and_then(|last| last.as_doc()?.first());
+    matches!(stage, Some(("$out" | "$merge", _)))
+}
+
+/// Shows a command in `currentOp` that has to wait before it can run. Returns when its time is over.
+pub fn announce(
+    client: &mut Client<'_>,
+    request: &CommandRequest<'_>,
+    waits_for: &'static str,
+) -> Option<Instant> {
+    let (index, command) = commands::find(request.body.first()?.0)?;
+    let proper = proper_name(command);
+    let operation = Operation {
+        traits: command.traits(),
+        name: proper,
+        kind: kind(proper),
+        index,
+    };
+    operation.announce(client, request, waits_for);
+    let common = Common::parse(client.server, command, request).ok()?;
+    Instant::now().checked_add(common.max_time?)
 }
 
 /// Refuses a reply that is larger than clients accept, with room for `ok`.

@@ -15,13 +15,12 @@ use crate::errors::{ends_command, truncated};
 use crate::exec::Work;
 use crate::log::{Component, Severity};
 use crate::metrics::Class;
+use crate::parking::Parked;
 
 /// What is recorded about a command.
 pub struct Operation {
     /// How the dispatcher treats it.
     pub traits: Traits,
-    /// How long it may keep its thread.
-    pub work: Work,
     /// The proper name.
     pub name: &'static str,
     /// As [`kind`] returns it.
@@ -44,14 +43,17 @@ pub fn kind(command: &str) -> &'static str {
 }
 
 /// Makes the limits of an operation that a connection begins.
-pub struct Limits<'a>(&'a Connection);
+pub struct Limits<'a> {
+    connection: &'a Connection,
+    started: Instant,
+}
 
 impl Limits<'_> {
-    /// Limits with this time, counted from now.
+    /// Limits with this time, counted from the start of the operation.
     pub fn with_limit(&self, time: Option<Duration>) -> OpContext {
         let mut context =
-            OpContext::with_deadline(time.and_then(|time| Instant::now().checked_add(time)));
-        context.killed = self.0.killed.clone();
+            OpContext::with_deadline(time.and_then(|time| self.started.checked_add(time)));
+        context.killed = self.connection.killed.clone();
         context
     }
 }
@@ -66,23 +68,32 @@ impl Operation {
         run: impl FnOnce(&mut Client<'_>, Limits<'_>) -> Result<T>,
     ) -> Result<T> {
         let (server, connection) = (client.server, client.connection);
-        let started = Instant::now();
-        if client.state.resumed.is_none() {
-            self.begin(client, request, started);
-        } else {
-            connection.running.lock().waits = false;
+        let mut started = Instant::now();
+        let announced = std::mem::take(&mut client.state.announced);
+        match client.state.resumed {
+            None if !announced => self.begin(client, request, started),
+            // The time of a getMore begins when there is something to do.
+            Some(Parked::Tail(_)) => connection.running.lock().waits_for = None,
+            None | Some(Parked::Journal(_)) => {
+                let mut running = connection.running.lock();
+                running.waits_for = None;
+                started = running.started.unwrap_or(started);
+            }
         }
-        if self.work == Work::Long {
-            // So that other connections may run work meanwhile.
-            client.state.permit = None;
-        }
+        let limits = Limits {
+            connection,
+            started,
+        };
         let executor = &server.executor;
-        let outcome = executor.run(self.work, || run(client, Limits(connection)));
-        if outcome.is_ok() && client.state.park.is_some() {
+        let outcome = executor.run(self.traits.work, || run(client, limits));
+        if let Ok(_) = &outcome
+            && let Some(parked) = &client.state.park
+        {
             // It continues later.
-            connection.running.lock().waits = true;
+            connection.running.lock().waits_for = Some(parked.what());
             return outcome;
         }
+        client.state.park = None;
         let took = started.elapsed();
         let outcome = outcome.map_err(|failure| match failure.code() {
             ErrorCode::Interrupted if server.is_stopping() => {
@@ -100,6 +111,18 @@ impl Operation {
         outcome
     }
 
+    /// Begins it before it can run.
+    pub fn announce(
+        &self,
+        client: &mut Client<'_>,
+        request: &CommandRequest<'_>,
+        waits_for: &'static str,
+    ) {
+        self.begin(client, request, Instant::now());
+        client.connection.running.lock().waits_for = Some(waits_for);
+        client.state.announced = true;
+    }
+
     fn begin(&self, client: &Client<'_>, request: &CommandRequest<'_>, started: Instant) {
         let (server, connection) = (client.server, client.connection);
         server.connections.active.fetch_add(1, Relaxed);
@@ -113,7 +136,7 @@ impl Operation {
         running.started = Some(started);
         running.kind = self.kind;
         running.writes = self.traits.writes;
-        running.waits = false;
+        running.waits_for = None;
         running.session = None;
         running.progress = None;
         running.keep_command(request.body);
@@ -143,7 +166,7 @@ impl Operation {
         if let Some(count) = server.metrics.commands.get(self.index) {
             count.total.add(1);
         }
-        let slow = took >= server.slow_operation() && self.work != Work::Instant;
+        let slow = took >= server.slow_operation() && traits.work != Work::Instant;
         let mut running = connection.running.lock();
         running.active = false;
         let counted = traits.on_collection || self.name == "getMore";
@@ -225,5 +248,7 @@ impl Operation {
 /// Ends an operation that waited and does not continue.
 pub fn abandon(client: &Client<'_>) {
     client.server.connections.active.fetch_sub(1, Relaxed);
-    client.connection.running.lock().active = false;
+    let mut running = client.connection.running.lock();
+    running.active = false;
+    running.forget_long_command();
 }

@@ -1,16 +1,19 @@
 //! From the bytes of a message to the bytes of its reply.
 
+use std::time::Instant;
+
 use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, ErrorCode};
 use frond_wire::{
-    Compressor, Flags, Header, MAX_MESSAGE_BYTES, Msg, OpCode, Request, compress, decompress, msg,
-    msg_around, peek_flags,
+    Compressor, Flags, Header, MAX_MESSAGE_BYTES, Msg, OpCode, Peek, Request, compress, decompress,
+    msg, msg_around, peek, peek_flags,
 };
 
 use crate::client::Client;
 use crate::connection::Connection;
-use crate::dispatch::{Answer, CommandRequest, run_command};
+use crate::dispatch::{self, Answer, CommandRequest, run_command};
 use crate::errors::{of_wire, write_error};
+use crate::exec::Lane;
 use crate::log::Component;
 use crate::state::Server;
 
@@ -19,35 +22,76 @@ mod legacy;
 
 pub use handled::Handled;
 
-/// Handles a whole message. `previous` is the number of the reply before, when this message is
-/// handled again for an exhaust command.
-pub fn handle(client: &mut Client<'_>, message: &[u8], previous: Option<i32>) -> Handled {
-    let compressed = Header::parse(message).is_ok_and(|h| h.op() == Ok(OpCode::Compressed));
-    if !compressed {
-        return counted(client, message, previous);
-    }
-    let (plain, compressor) = match decompress(message, MAX_MESSAGE_BYTES) {
-        Ok(inflated) => inflated,
-        Err(error) => return malformed(client, message, &error),
-    };
-    if compressor != Compressor::Noop && !client.server.settings.compressors.contains(&compressor) {
-        let error = frond_wire::Error::UnknownCompressor(compressor.id());
-        return malformed(client, message, &error);
-    }
-    let mut handled = counted(client, &plain, previous);
-    // A client that compresses its requests accepts compressed replies.
-    if let Some(Ok(packed)) = handled
-        .reply
-        .as_deref()
-        .map(|reply| compress(reply, compressor))
-    {
-        handled.reply = Some(packed);
-    }
-    handled
+/// A compressed message, decompressed.
+pub struct Inflated {
+    /// The message.
+    pub message: Vec<u8>,
+    compressor: Compressor,
 }
 
-/// Counts the bytes of a decompressed message and of its reply. An exhaust command is one request.
-fn counted(client: &mut Client<'_>, message: &[u8], previous: Option<i32>) -> Handled {
+impl Inflated {
+    /// How it was compressed.
+    pub fn compressor(&self) -> Compressor {
+        self.compressor
+    }
+}
+
+/// Compresses a reply in the way of its request: a client that compresses its requests accepts that.
+pub fn pack(reply: Vec<u8>, compressor: Compressor) -> Vec<u8> {
+    compress(&reply, compressor).unwrap_or(reply)
+}
+
+/// Decompresses a message, if it is compressed.
+///
+/// # Errors
+/// The answer to a message that cannot be decompressed.
+pub fn inflate(client: &Client<'_>, message: &[u8]) -> Result<Option<Inflated>, Handled> {
+    if !Header::parse(message).is_ok_and(|header| header.op() == Ok(OpCode::Compressed)) {
+        return Ok(None);
+    }
+    let known = |compressor| {
+        compressor == Compressor::Noop || client.server.settings.compressors.contains(&compressor)
+    };
+    match decompress(message, MAX_MESSAGE_BYTES) {
+        Ok((message, compressor)) if known(compressor) => Ok(Some(Inflated {
+            message,
+            compressor,
+        })),
+        Ok((_, compressor)) => {
+            let error = frond_wire::Error::UnknownCompressor(compressor.id());
+            Err(malformed(client, message, &error))
+        }
+        Err(error) => Err(malformed(client, message, &error)),
+    }
+}
+
+/// The lane whose ticket a message needs.
+pub fn lane(message: &[u8]) -> Option<Lane> {
+    match peek(message) {
+        Peek::Command(name, body) => dispatch::lane(name, body),
+        Peek::Read => Some(Lane::Read),
+        Peek::Write => Some(Lane::Write),
+        Peek::Other => None,
+    }
+}
+
+/// Shows the operation of a message in `currentOp` that has to wait before it is handled. Returns when its time is over.
+pub fn announce(
+    client: &mut Client<'_>,
+    message: &[u8],
+    waits_for: &'static str,
+) -> Option<Instant> {
+    // One that cannot be parsed, or has no document of a command, is not shown.
+    let Ok((_, Request::Msg(request))) = Request::parse(message) else {
+        return None;
+    };
+    let (db, body) = parse_command(&request).ok()?;
+    dispatch::announce(client, &command_of(db, body, &request), waits_for)
+}
+
+/// Handles a whole message that is not compressed. `previous` is the number of the reply before, when this message is
+/// handled again for an exhaust command, which is one request.
+pub fn handle(client: &mut Client<'_>, message: &[u8], previous: Option<i32>) -> Handled {
     if previous.is_none() && client.state.resumed.is_none() {
         client.server.metrics.bytes_in.add(message.len() as u64);
     }
@@ -73,16 +117,7 @@ fn handle_plain(client: &mut Client<'_>, message: &[u8], previous: Option<i32>) 
 
 fn op_msg(client: &mut Client<'_>, response_to: i32, request: &Msg<'_>) -> Handled {
     let answer = match parse_command(request) {
-        Ok((db, body)) => {
-            let command = CommandRequest {
-                db,
-                body,
-                sequences: &request.sequences,
-                exhaust_allowed: request.flags.has(Flags::EXHAUST_ALLOWED),
-                legacy: false,
-            };
-            run_command(client, &command)
-        }
+        Ok((db, body)) => run_command(client, &command_of(db, body, request)),
         Err(failure) => {
             client.server.metrics.bad_messages.add(1);
             Answer::failed(failure)
@@ -109,6 +144,16 @@ fn op_msg(client: &mut Client<'_>, response_to: i32, request: &Msg<'_>) -> Handl
         wait: answer.wait,
         again: answer.more_to_come,
         close: false,
+    }
+}
+
+fn command_of<'a>(db: &'a str, body: &'a Doc, request: &'a Msg<'a>) -> CommandRequest<'a> {
+    CommandRequest {
+        db,
+        body,
+        sequences: &request.sequences,
+        exhaust_allowed: request.flags.has(Flags::EXHAUST_ALLOWED),
+        legacy: false,
     }
 }
 

@@ -98,7 +98,8 @@ impl Frames {
         }
     }
 
-    fn consume(&mut self) {
+    /// Drops the message that [`Frames::next`] found.
+    pub fn consume(&mut self) {
         self.arrived.consume(std::mem::take(&mut self.current));
         if self.arrived.is_empty() && !self.may_keep() {
             self.arrived.free();

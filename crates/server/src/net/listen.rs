@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -168,7 +169,7 @@ async fn accept_tcp(server: Arc<Server>, listener: TcpListener) {
         match accepted {
             Ok((stream, address)) => {
                 prepare(&stream);
-                tokio::spawn(serve(server.clone(), stream, Peer::Tcp(address)));
+                begin(&server, stream.into_std(), Peer::Tcp(address));
             }
             Err(error) => accept_failed(&server, &error, &spare, || listener.accept()).await,
         }
@@ -185,11 +186,37 @@ async fn accept_unix(server: Arc<Server>, listener: UnixListener) {
         };
         match accepted {
             Ok((stream, _)) => {
-                tokio::spawn(serve(server.clone(), stream, Peer::Unix));
+                begin(&server, stream.into_std(), Peer::Unix);
             }
             Err(error) => accept_failed(&server, &error, &spare, || listener.accept()).await,
         }
     }
+}
+
+/// Begins to serve a connection.
+fn begin<S>(server: &Arc<Server>, stream: io::Result<S>, peer: Peer)
+where
+    S: AsFd + Unpin + Send + 'static,
+    for<'s> &'s S: io::Read + io::Write,
+{
+    let served = stream.and_then(|stream| {
+        let pool = &server.executor.pool;
+        pool.spawn(stream, |socket| serve(server.clone(), socket, peer))
+    });
+    if let Err(error) = served {
+        server.metrics.connections_rejected.add(1);
+        log_failure(server, &error);
+    }
+}
+
+fn log_failure(server: &Server, error: &io::Error) {
+    server.log.error(
+        Component::Network,
+        23022,
+        "listener",
+        "Error accepting new connection",
+        &doc! {"error": error.to_string()},
+    );
 }
 
 /// Disables Nagle's algorithm and enables keep-alive. A socket that does not support this works without.
@@ -207,13 +234,7 @@ async fn accept_failed<T, F: Future<Output = io::Result<T>>>(
     spare: &SpareHandle,
     accept: impl Fn() -> F,
 ) {
-    server.log.error(
-        Component::Network,
-        23022,
-        "listener",
-        "Error accepting new connection",
-        &doc! {"error": error.to_string()},
-    );
+    log_failure(server, error);
     if is_out_of_handles(error) {
         spare.give_up();
         refuse_waiting(accept, || server.metrics.connections_rejected.add(1)).await;

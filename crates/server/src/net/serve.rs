@@ -1,19 +1,22 @@
 //! Serving one connection.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use frond_bson::doc;
+use frond_error::{Error, ErrorCode};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 
 use crate::client::Client;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::dispatch::abandon;
+use crate::exec::{Lane, Ticket};
 use crate::log::{Component, Severity};
-use crate::message::{handle, log_malformed};
+use crate::message::{Handled, Inflated, announce, handle, inflate, lane, log_malformed, pack};
 use crate::net::frames::{Ended, Frames};
-use crate::parking::Parked;
+use crate::parking::{JournalWait, Parked};
 use crate::state::Server;
 
 /// How long a client may take to read its last reply when the server stops.
@@ -57,7 +60,19 @@ where
             },
         );
     }
-    let ended = handle_messages(&server, &connection, &mut stream).await;
+    let mut state = ClientState::default();
+    let mut conversation = Conversation {
+        client: Client {
+            server: &server,
+            connection: &connection,
+            state: &mut state,
+        },
+        stream: &mut stream,
+        frames: Frames::default(),
+        inflated: None,
+        stop: server.stop_signal(),
+    };
+    let ended = conversation.run().await;
     match &ended {
         Some(Ended::Malformed(error)) => {
             server.metrics.bad_messages.add(1);
@@ -123,122 +138,253 @@ impl Drop for OpenGuard<'_> {
     }
 }
 
-/// Handles messages one after the other, each before the next is read. So unacknowledged writes stay in order, and a
-/// client that sends faster than the store accepts is throttled by its own socket.
-async fn handle_messages<S>(
-    server: &Server,
-    connection: &Connection,
-    stream: &mut S,
-) -> Option<Ended>
+/// How a conversation ended; none if the server ends it.
+type End = Option<Ended>;
+
+/// The messages of a connection.
+struct Conversation<'a, S> {
+    client: Client<'a>,
+    stream: &'a mut S,
+    frames: Frames,
+    /// The current message, if it was compressed.
+    inflated: Option<Inflated>,
+    stop: watch::Receiver<bool>,
+}
+
+impl<'a, S> Conversation<'a, S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut frames = Frames::default();
-    let mut state = ClientState::default();
-    let mut client = Client {
-        server,
-        connection,
-        state: &mut state,
-    };
-    let mut stop = server.stop_signal();
-    loop {
+    /// Handles messages one after the other, each before the next is read. So unacknowledged writes stay in order, and a
+    /// client that sends faster than the store accepts is throttled by its own socket.
+    async fn run(&mut self) -> End {
+        loop {
+            let answered = match self.next().await {
+                Ok(()) => self.answer().await,
+                Err(end) => return end,
+            };
+            if let Err(end) = answered {
+                return end;
+            }
+        }
+    }
+
+    /// Waits for the next message.
+    async fn next(&mut self) -> Result<(), End> {
+        let server = self.client.server;
         if server.is_stopping() {
-            return None;
+            return Err(None);
         }
         tokio::select! {
             biased;
-            next = frames.next(stream) => if let Err(ended) = next { return Some(ended) },
-            _ = stopped(&mut stop) => return None,
+            next = self.frames.next(self.stream) => next.map_err(Some)?,
+            _ = stopped(&mut self.stop) => return Err(None),
         }
         server.metrics.requests.add(1);
-        let bytes = frames.message().len() as u64;
+        let bytes = self.frames.message().len() as u64;
         server.metrics.physical_bytes_in.add(bytes);
+        Ok(())
+    }
+
+    /// Answers the message, with as many replies as it has.
+    async fn answer(&mut self) -> Result<(), End> {
+        match inflate(&self.client, self.frames.message()) {
+            Ok(inflated) => self.inflated = inflated,
+            Err(handled) => return self.finish(handled).await,
+        }
         let mut previous = None;
         loop {
-            client.state.permit = Some(server.executor.acquire().await);
-            let handled = handle(&mut client, frames.message(), previous);
-            client.state.permit = None;
-            client.state.resumed = None;
-            if let Some(parked) = client.state.park.take() {
-                if let Some(ended) =
-                    parked_wait(&parked, connection, &mut frames, stream, &mut stop).await
-                {
-                    server.cursors.kill(parked.cursor);
-                    abandon(&client);
-                    return ended;
+            let handled = self.handle(previous).await?;
+            let again = handled.again;
+            self.finish(handled).await?;
+            if !again {
+                return Ok(());
+            }
+            previous = Some(self.client.state.last_reply);
+            if self.client.server.is_stopping() {
+                return Err(None);
+            }
+        }
+    }
+
+    /// Handles the message, and waits for what its command waits for.
+    async fn handle(&mut self, previous: Option<i32>) -> Result<Handled, End> {
+        let (server, connection) = (self.client.server, self.client.connection);
+        let lane = lane(self.message());
+        loop {
+            let ticket = match lane {
+                None => None,
+                Some(lane) => match server.executor.try_ticket(lane) {
+                    None => self.queue(lane).await?,
+                    ticket => ticket,
+                },
+            };
+            let message = current(&self.inflated, &self.frames);
+            let handled = handle(&mut self.client, message, previous);
+            drop(ticket);
+            self.client.state.resumed = None;
+            if std::mem::take(&mut self.client.state.announced) {
+                // It did not come to its command.
+                abandon(&self.client);
+            }
+            let waited = match self.client.state.park.take() {
+                None => return Ok(handled),
+                Some(Parked::Tail(tail)) => {
+                    let waited = self.unless_stopped(tail.wait(&connection.wake)).await;
+                    if waited.is_err() {
+                        server.cursors.kill(tail.cursor);
+                    }
+                    waited.map(|()| Parked::Tail(tail))
                 }
-                client.state.resumed = Some(parked);
-                continue;
-            }
-            if let Some(time) = handled.wait
-                && let Some(ended) = pause(time, &mut frames, stream, &mut stop).await
-            {
-                return ended;
-            }
-            if let Some(reply) = handled.reply {
-                server.metrics.physical_bytes_out.add(reply.len() as u64);
-                if let Some(ended) = send(&reply, stream, &mut stop).await {
-                    return ended;
+                // When the server stops, the client is to know that its write is applied.
+                Some(Parked::Journal(wait)) => {
+                    let waited = self.unless_closed(wait_for_journal(server, connection, wait));
+                    waited.await.map(Parked::Journal)
+                }
+            };
+            match waited {
+                Ok(parked) => self.client.state.resumed = Some(parked),
+                Err(end) => {
+                    abandon(&self.client);
+                    return Err(end);
                 }
             }
-            if handled.close {
-                return None;
+        }
+    }
+
+    /// Waits for a ticket. None if the operation is interrupted or its time is over: its command fails at once then.
+    async fn queue(&mut self, lane: Lane) -> Result<Option<Ticket<'a>>, End> {
+        let (server, connection) = (self.client.server, self.client.connection);
+        let mut deadline = None;
+        if self.client.state.resumed.is_none() {
+            let message = current(&self.inflated, &self.frames);
+            deadline = announce(&mut self.client, message, lane.ticket_name());
+        } else {
+            connection.running.lock().waits_for = Some(lane.ticket_name());
+        }
+        let is_shown = self.client.state.announced || self.client.state.resumed.is_some();
+        let ticket = async {
+            tokio::select! {
+                biased;
+                ticket = server.executor.ticket(lane) => ticket,
+                () = interrupted(connection), if is_shown => None,
+                () = until(deadline) => None,
             }
-            if !handled.again {
-                break;
+        };
+        let waited = self.unless_stopped(ticket).await;
+        if waited.is_err() && is_shown {
+            self.client.state.announced = false;
+            if let Some(Parked::Tail(tail)) = self.client.state.resumed.take() {
+                server.cursors.kill(tail.cursor);
             }
-            previous = Some(client.state.last_reply);
-            if server.is_stopping() {
-                return None;
+            abandon(&self.client);
+        }
+        waited
+    }
+
+    /// Sends what a message resulted in.
+    async fn finish(&mut self, handled: Handled) -> Result<(), End> {
+        if let Some(time) = handled.wait {
+            self.unless_stopped(tokio::time::sleep(time)).await?;
+        }
+        let inflated = match handled.again {
+            true => self.inflated.as_ref().map(Inflated::compressor),
+            // A client that is slow to read its reply need not keep its request too.
+            false => {
+                self.frames.consume();
+                self.inflated.take().map(|inflated| inflated.compressor())
             }
+        };
+        if let Some(reply) = handled.reply {
+            let reply = match inflated {
+                Some(compressor) => pack(reply, compressor),
+                None => reply,
+            };
+            let server = self.client.server;
+            server.metrics.physical_bytes_out.add(reply.len() as u64);
+            self.send(&reply).await?;
+        }
+        match handled.close {
+            true => Err(None),
+            false => Ok(()),
+        }
+    }
+
+    /// Sends a reply. A client that does not read must not delay the shutdown.
+    async fn send(&mut self, reply: &[u8]) -> Result<(), End> {
+        let shutdown = async {
+            stopped(&mut self.stop).await;
+            tokio::time::sleep(LAST_REPLY_MAX).await;
+        };
+        tokio::select! {
+            biased;
+            sent = self.stream.write_all(reply) => sent.map_err(|error| Some(Ended::Io(error))),
+            () = shutdown => Err(None),
+        }
+    }
+
+    fn message(&self) -> &[u8] {
+        current(&self.inflated, &self.frames)
+    }
+
+    /// Waits for something, unless the client disconnects.
+    async fn unless_closed<T>(&mut self, wait: impl Future<Output = T>) -> Result<T, End> {
+        tokio::select! {
+            biased;
+            done = wait => Ok(done),
+            ended = self.frames.watch(self.stream) => Err(Some(ended)),
+        }
+    }
+
+    /// Waits for something, unless the client disconnects or the server stops.
+    async fn unless_stopped<T>(&mut self, wait: impl Future<Output = T>) -> Result<T, End> {
+        tokio::select! {
+            biased;
+            done = wait => Ok(done),
+            ended = self.frames.watch(self.stream) => Err(Some(ended)),
+            _ = stopped(&mut self.stop) => Err(None),
         }
     }
 }
 
-/// Waits for what a getMore waits for. Some if the connection ends meanwhile.
-async fn parked_wait<S: AsyncRead + Unpin>(
-    parked: &Parked,
+/// The current message, decompressed.
+fn current<'m>(inflated: &'m Option<Inflated>, frames: &'m Frames) -> &'m [u8] {
+    match inflated {
+        Some(inflated) => &inflated.message,
+        None => frames.message(),
+    }
+}
+
+/// Waits until the journal is synced, or the operation is interrupted or its time over.
+async fn wait_for_journal(
+    server: &Server,
     connection: &Connection,
-    frames: &mut Frames,
-    stream: &mut S,
-    stop: &mut watch::Receiver<bool>,
-) -> Option<Option<Ended>> {
-    tokio::select! {
-        () = parked.wait(&connection.wake) => None,
-        ended = frames.watch(stream) => Some(Some(ended)),
-        _ = stopped(stop) => Some(None),
-    }
-}
-
-/// Waits before a reply. Some if the connection ends meanwhile.
-async fn pause<S: AsyncRead + Unpin>(
-    time: Duration,
-    frames: &mut Frames,
-    stream: &mut S,
-    stop: &mut watch::Receiver<bool>,
-) -> Option<Option<Ended>> {
-    tokio::select! {
-        () = tokio::time::sleep(time) => None,
-        ended = frames.watch(stream) => Some(Some(ended)),
-        _ = stopped(stop) => Some(None),
-    }
-}
-
-/// Sends a reply. Some if the connection ends meanwhile: a client that does not read must not delay the
-/// shutdown.
-async fn send<S: AsyncWrite + Unpin>(
-    reply: &[u8],
-    stream: &mut S,
-    stop: &mut watch::Receiver<bool>,
-) -> Option<Option<Ended>> {
-    let shutdown = async {
-        stopped(stop).await;
-        tokio::time::sleep(LAST_REPLY_MAX).await;
+    mut wait: JournalWait,
+) -> JournalWait {
+    wait.failure = tokio::select! {
+        synced = server.store.log_flushed() => synced.err().map(Error::from),
+        () = interrupted(connection) => {
+            Some(Error::new(ErrorCode::Interrupted, "operation was interrupted"))
+        }
+        () = until(wait.deadline) => {
+            Some(Error::new(ErrorCode::MaxTimeMSExpired, "operation exceeded time limit"))
+        }
     };
-    tokio::select! {
-        biased;
-        sent = stream.write_all(reply) => sent.err().map(|error| Some(Ended::Io(error))),
-        () = shutdown => Some(None),
+    wait
+}
+
+/// Returns when the operation of a connection is interrupted.
+async fn interrupted(connection: &Connection) {
+    while !connection.killed.load(Ordering::Relaxed) {
+        connection.wake.notified().await;
+    }
+}
+
+/// Returns at this time, or never.
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
     }
 }
 

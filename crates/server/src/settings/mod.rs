@@ -13,7 +13,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use frond_store::{LargeDocuments, NaturalOrder};
+use frond_store::{LargeDocuments, LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
 
 pub use table::{Kind, SETTINGS, Setting, SettingValue, from_parameter, parameter, resolve};
@@ -73,6 +73,8 @@ pub struct Settings {
     pub journal: bool,
     /// Time between syncs of the journal when no write waits for one.
     pub journal_commit_interval: Duration,
+    /// What to do at the start with a damaged journal.
+    pub journal_recovery: LogRecovery,
     /// Bytes of the file system that only deletes and drops may use; none means a share of it.
     pub disk_reserve_bytes: Option<u64>,
     /// The log file; none means standard output.
@@ -124,6 +126,7 @@ impl Default for Settings {
             cache_bytes: None,
             journal: true,
             journal_commit_interval: Duration::from_millis(100),
+            journal_recovery: LogRecovery::Complete,
             disk_reserve_bytes: None,
             log_path: None,
             log_append: false,

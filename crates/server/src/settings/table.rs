@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches};
 use frond_bson::MAX_DOCUMENT_BYTES;
-use frond_store::NaturalOrder;
+use frond_store::{LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
 
 use super::{LogFormat, LogRotate, Settings, SettingsError, UnixSocket};
@@ -279,6 +279,21 @@ pub static SETTINGS: &[Setting] = &[
         kind: Kind::Integer(1, 500),
         help: "Milliseconds between syncs of the journal (default 100)",
         apply: |s, v| integer(v).map(|ms| s.journal_commit_interval = Duration::from_millis(ms)),
+    },
+    Setting {
+        flag: "journalRecovery",
+        key: "storage.journal.recovery",
+        aliases: &[],
+        kind: Kind::Choice(&["complete", "pointInTime"]),
+        help: "With a damaged journal: do not start (complete, the default), or start with the writes before the damage \
+               (pointInTime), and keep the files of the rest",
+        apply: |s, v| {
+            s.journal_recovery = match text(v)? {
+                "complete" => LogRecovery::Complete,
+                _ => LogRecovery::PointInTime,
+            };
+            Ok(())
+        },
     },
     Setting {
         flag: "diskReserveMB",

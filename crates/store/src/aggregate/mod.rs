@@ -8,7 +8,7 @@ mod write;
 
 pub use measure::StageFigures;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use frond_bson::{Collator, Doc, DocBuf, Value};
 use frond_error::{Error as CommandError, ErrorCode};
@@ -26,6 +26,7 @@ use crate::exec::build::Output;
 use crate::exec::cursor::{DocStream, QueryCursor};
 use crate::find::Question;
 use crate::keyspace::Durability;
+use crate::memory::OperationMemory;
 use crate::namespace::Namespace;
 use crate::plan::{Hint, KeyLimits};
 use crate::store::DocumentStore;
@@ -53,21 +54,55 @@ pub struct AggregateRequest<'a> {
 /// The limits of an operation, shared with cursors inside its pipeline. Each `getMore` sets
 /// new ones.
 #[derive(Clone)]
-struct Limits(Arc<Mutex<OpContext>>);
+struct Limits {
+    context: Arc<Mutex<OpContext>>,
+    /// The cursors inside the pipeline. Some may be gone.
+    cursors: Arc<Mutex<Vec<Weak<Mutex<QueryCursor>>>>>,
+}
+
+/// Fewer cursors that are gone are not searched for.
+const GONE_MIN: usize = 16;
 
 impl Limits {
     fn new(context: &OpContext) -> Limits {
-        Limits(Arc::new(Mutex::new(context.clone())))
+        Limits {
+            context: Arc::new(Mutex::new(context.clone())),
+            cursors: Arc::default(),
+        }
     }
 
     fn get(&self) -> OpContext {
-        self.0.lock().clone()
+        self.context.lock().clone()
+    }
+
+    /// Shares a cursor inside the pipeline with the cursor over the whole of it.
+    fn share(&self, cursor: QueryCursor) -> Arc<Mutex<QueryCursor>> {
+        let cursor = Arc::new(Mutex::new(cursor));
+        let mut cursors = self.cursors.lock();
+        // A `$lookup` opens one for each document.
+        if cursors.len() >= GONE_MIN && cursors.len() == cursors.capacity() {
+            cursors.retain(|cursor| cursor.strong_count() > 0);
+        }
+        cursors.push(Arc::downgrade(&cursor));
+        cursor
+    }
+
+    /// The cursors inside the pipeline.
+    fn cursors(&self) -> Vec<Arc<Mutex<QueryCursor>>> {
+        self.cursors
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
     }
 }
 
 /// The documents of a query as the source of a pipeline.
 struct QuerySource {
-    cursor: QueryCursor,
+    /// Locked for each document, and by nobody else unless the whole pipeline is idle.
+    cursor: Arc<Mutex<QueryCursor>>,
+    /// The metadata of the last document.
+    meta: Option<Metadata>,
     limits: Limits,
     /// Documents until the next check of the limits.
     until_refresh: u32,
@@ -79,7 +114,8 @@ const REFRESH_DOCUMENTS: u32 = 64;
 impl QuerySource {
     fn new(cursor: QueryCursor, limits: Limits) -> QuerySource {
         QuerySource {
-            cursor,
+            cursor: limits.share(cursor),
+            meta: None,
             limits,
             until_refresh: 0,
         }
@@ -88,19 +124,22 @@ impl QuerySource {
 
 impl DocSource<Error> for QuerySource {
     fn next(&mut self) -> Result<Option<DocBuf>> {
+        let mut cursor = self.cursor.lock();
         if self.until_refresh == 0 {
             let limits = self.limits.get();
             // Each new context counts steps from zero, so the clock would never be checked.
             limits.check()?;
-            self.cursor.set_context(limits);
+            cursor.set_context(limits);
             self.until_refresh = REFRESH_DOCUMENTS;
         }
         self.until_refresh -= 1;
-        self.cursor.next()
+        let next = cursor.next()?;
+        self.meta = cursor.meta().cloned();
+        Ok(next)
     }
 
     fn meta(&self) -> Option<&Metadata> {
-        self.cursor.meta()
+        self.meta.as_ref()
     }
 }
 
@@ -108,16 +147,37 @@ impl DocSource<Error> for QuerySource {
 struct PipelineStream {
     source: Source<Error>,
     limits: Limits,
+    resources: Resources,
 }
 
 impl DocStream for PipelineStream {
     fn next(&mut self) -> Result<Option<DocBuf>> {
-        self.limits.0.lock().check()?;
+        self.limits.context.lock().check()?;
         self.source.next()
     }
 
     fn set_context(&mut self, context: OpContext) {
-        *self.limits.0.lock() = context;
+        *self.limits.context.lock() = context;
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.resources.memory.held()
+    }
+
+    fn retained_bytes(&self) -> u64 {
+        let cursors = self.limits.cursors();
+        cursors
+            .iter()
+            .map(|cursor| cursor.lock().retained_bytes())
+            .sum()
+    }
+
+    fn release_memory(&mut self) -> Result<()> {
+        let cursors = self.limits.cursors();
+        cursors
+            .iter()
+            .try_for_each(|cursor| cursor.lock().release_memory())?;
+        Ok(self.resources.spilled.spill_results()?)
     }
 }
 
@@ -136,6 +196,7 @@ struct Runner<'a> {
 #[derive(Clone)]
 struct Resources {
     limits: StageLimits,
+    memory: OperationMemory,
     space: Option<Arc<dyn SpillSpace>>,
     spilled: Arc<Spilled>,
 }
@@ -155,6 +216,7 @@ impl<'a> Runner<'a> {
             bypass_validation: request.bypass_validation,
             resources: Resources {
                 limits: store.queries().stage_limits(),
+                memory: OperationMemory::new(store.memory()),
                 space: store.queries().space(request.allow_disk_use),
                 spilled: Arc::default(),
             },
@@ -204,6 +266,7 @@ impl<'a> Runner<'a> {
             now_ms: now_ms(),
             seed: rand::random(),
             limits: self.resources.limits,
+            memory: Some(self.resources.memory.shared()),
             space: self.resources.space.clone(),
             spilled: self.resources.spilled.clone(),
             host: Arc::new(StoreHost {
@@ -236,6 +299,7 @@ impl<'a> Runner<'a> {
             budget: Budget {
                 stage: "$sort",
                 bytes_max: self.resources.limits.sort,
+                memory: Some(self.resources.memory.shared()),
                 space: self.resources.space.clone(),
                 spilled: self.resources.spilled.clone(),
             },
@@ -246,7 +310,8 @@ impl<'a> Runner<'a> {
         let limits = self.limits.get();
         match question.plan(self.store.catalog(), ns, &limits)? {
             None => Ok(QueryCursor::empty(ns.clone())),
-            Some(planned) => {
+            Some(mut planned) => {
+                planned.memory = self.resources.memory.clone();
                 let output = Output {
                     sort: planned.sort(),
                     skip: front.skip,
@@ -399,11 +464,12 @@ impl DocumentStore {
             Opened::Cursor(cursor) => Ok(*cursor),
             Opened::Source(source) => {
                 let ns = shown.cloned().unwrap_or_else(|| Namespace::of_database(db));
-                let limits = runner.limits.clone();
-                Ok(QueryCursor::of_stream(
-                    ns,
-                    Box::new(PipelineStream { source, limits }),
-                ))
+                let stream = PipelineStream {
+                    source,
+                    limits: runner.limits.clone(),
+                    resources: runner.resources,
+                };
+                Ok(QueryCursor::of_stream(ns, Box::new(stream)))
             }
         }
     }

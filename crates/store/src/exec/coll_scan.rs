@@ -8,7 +8,7 @@ use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Si
 use super::reader::Reader;
 use crate::error::Result;
 use crate::intervals::Intervals;
-use crate::keyspace::{Direction, TreeId};
+use crate::keyspace::{Direction, Snapshot, TreeId};
 use crate::plan::{KeyInterval, primary_range};
 
 /// Reads a collection and tests its documents.
@@ -75,6 +75,14 @@ impl Operator for CollScan {
             let flow = reader.read(cx, RowRef::of_key(key), record, stats, sink)?;
             Ok(flow.into())
         })
+    }
+
+    fn add_trees(&self, trees: &mut Vec<TreeId>) {
+        trees.push(self.scan.tree());
+    }
+
+    fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
+        self.scan.continue_on(snapshot)
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {

@@ -15,6 +15,7 @@ use super::tail::Tail;
 use crate::catalog::TailSignal;
 use crate::context::OpContext;
 use crate::error::Result;
+use crate::memory::OperationMemory;
 use crate::namespace::Namespace;
 
 /// Where a cursor's documents come from.
@@ -36,6 +37,21 @@ pub trait DocStream: Send {
 
     /// Sets the limits for what follows.
     fn set_context(&mut self, context: OpContext);
+
+    /// As [`QueryCursor::held_bytes`].
+    fn held_bytes(&self) -> u64 {
+        0
+    }
+
+    /// As [`QueryCursor::retained_bytes`].
+    fn retained_bytes(&self) -> u64 {
+        0
+    }
+
+    /// As [`QueryCursor::release_memory`].
+    fn release_memory(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The result of a query: pulls documents when it is asked for them. It owns its snapshot, so that
@@ -46,6 +62,8 @@ pub struct QueryCursor {
     returned: u64,
     /// What the sort wrote to temporary files.
     spilled: Arc<Spilled>,
+    /// What a plan holds; a stream knows that itself.
+    memory: Option<OperationMemory>,
     /// The metadata of the last row, if some was asked for.
     meta: Option<Box<Metadata>>,
 }
@@ -69,6 +87,7 @@ impl QueryCursor {
             rows,
             returned: 0,
             spilled: Arc::default(),
+            memory: None,
             meta: None,
         }
     }
@@ -78,9 +97,11 @@ impl QueryCursor {
         ns: Namespace,
         executor: Executor,
         spilled: Option<Arc<Spilled>>,
+        memory: OperationMemory,
     ) -> QueryCursor {
         QueryCursor {
             spilled: spilled.unwrap_or_default(),
+            memory: Some(memory),
             ..QueryCursor::new(ns, Rows::Plan(Box::new(executor)))
         }
     }
@@ -130,6 +151,45 @@ impl QueryCursor {
             Rows::Stream(stream) => stream.set_context(context),
             Rows::Tail(tail, _) => tail.set_context(context),
             Rows::Done(_) => {}
+        }
+    }
+
+    /// Bytes of rows that it holds: sorted ones, groups.
+    pub fn held_bytes(&self) -> u64 {
+        match &self.rows {
+            Rows::Stream(stream) => stream.held_bytes(),
+            Rows::Plan(_) => self.memory.as_ref().map_or(0, OperationMemory::held),
+            Rows::Tail(..) | Rows::Done(_) => 0,
+        }
+    }
+
+    /// Bytes of flushed memtables that it keeps in memory. They can be the same for several cursors.
+    pub fn retained_bytes(&self) -> u64 {
+        match &self.rows {
+            Rows::Plan(executor) => executor.retained_bytes(),
+            Rows::Stream(stream) => stream.retained_bytes(),
+            Rows::Tail(tail, _) => tail.retained_bytes(),
+            Rows::Done(_) => 0,
+        }
+    }
+
+    /// Moves memtables and sorted rows that it keeps in memory to disk, for a cursor that is idle while memory is scarce.
+    /// What it returns is the same.
+    ///
+    /// # Errors
+    /// Errors of the engine. If there is no room on the disk the cursor keeps what it has, and can go on.
+    pub fn release_memory(&mut self) -> Result<()> {
+        match &mut self.rows {
+            Rows::Plan(executor) => {
+                executor.release_memory()?;
+                Ok(self.spilled.spill_results()?)
+            }
+            Rows::Stream(stream) => stream.release_memory(),
+            Rows::Tail(tail, _) => {
+                tail.release_memory();
+                Ok(())
+            }
+            Rows::Done(_) => Ok(()),
         }
     }
 

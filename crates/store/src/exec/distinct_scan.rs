@@ -13,8 +13,7 @@ use super::reader::Reader;
 use crate::error::Result;
 use crate::index::covered;
 use crate::index::spec::IndexSpec;
-use crate::keyspace::Direction;
-use crate::keyspace::after_prefix;
+use crate::keyspace::{Direction, Snapshot, TreeId, after_prefix};
 use crate::plan::IndexAccess;
 
 /// Entries with equal values that are skipped one by one before the scan seeks: a step is a few times cheaper.
@@ -135,6 +134,14 @@ impl Operator for DistinctScan {
                 Flow::Pause => Step::Pause,
             })
         })
+    }
+
+    fn add_trees(&self, trees: &mut Vec<TreeId>) {
+        trees.push(self.scan.tree());
+    }
+
+    fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
+        self.scan.continue_on(snapshot)
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {

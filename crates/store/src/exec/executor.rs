@@ -8,7 +8,7 @@ use super::operator::{ExecContext, Flow, Inputs, Node, OpStats, Operator, Pulled
 use crate::catalog::Collection;
 use crate::context::OpContext;
 use crate::error::Result;
-use crate::keyspace::Snapshot;
+use crate::keyspace::{Engine, Snapshot};
 
 /// Pulls rows out of a collection.
 pub struct Executor {
@@ -43,13 +43,68 @@ impl Executor {
         if self.ended {
             return Ok(Pulled::End);
         }
-        let pulled = self.root.pull(&self.cx, sink);
+        let mut pulled = self.root.pull(&self.cx, sink);
+        while matches!(pulled, Ok(Pulled::Paused)) && self.cx.take_stopped() {
+            match self.detached_snapshot() {
+                Ok(Some(snapshot)) => self.continue_on(snapshot)?,
+                Ok(None) => {}
+                // There is no room on the disk, say. The operation goes on as it is, and does not try again.
+                Err(_) => self.cx.set_engine(None),
+            }
+            pulled = self.root.pull(&self.cx, sink);
+        }
         self.ended = !matches!(pulled, Ok(Pulled::Paused));
         if self.ended || self.root.has_read_all() {
             // A cursor with sorted rows may be idle for long.
             self.cx.release_snapshot();
         }
         pulled
+    }
+
+    /// With the engine of its snapshot: when the snapshot keeps memtables in memory that take too much of it, their part
+    /// for this plan is written to disk.
+    pub fn with_engine(mut self, engine: Engine) -> Executor {
+        self.cx.set_engine(Some(engine));
+        self
+    }
+
+    /// Bytes of memtables that its snapshot keeps in memory beyond the current state of the store.
+    pub fn retained_bytes(&self) -> u64 {
+        let (engine, snapshot) = (self.cx.engine(), self.cx.held_snapshot());
+        let both = engine.zip(snapshot).filter(|_| !self.ended);
+        both.map_or(0, |(engine, snapshot)| engine.retained_by(snapshot))
+    }
+
+    /// Lets go of the memtables that only this plan keeps in memory.
+    ///
+    /// # Errors
+    /// Errors of the engine: without room on the disk that is not possible.
+    pub fn release_memory(&mut self) -> Result<()> {
+        match self.detached_snapshot()? {
+            Some(snapshot) if !self.ended => self.continue_on(snapshot),
+            _ => Ok(()),
+        }
+    }
+
+    /// A snapshot of the same moment without flushed memtables. `None` if none is held.
+    fn detached_snapshot(&self) -> Result<Option<Snapshot>> {
+        let (engine, snapshot) = (self.cx.engine(), self.cx.held_snapshot());
+        let Some((engine, snapshot)) = engine.zip(snapshot) else {
+            return Ok(None);
+        };
+        let mut trees = vec![self.cx.collection.primary];
+        trees.extend(self.cx.collection.segments);
+        self.root.add_trees(&mut trees);
+        trees.sort_unstable();
+        trees.dedup();
+        Ok(Some(engine.detach(snapshot, &trees)?))
+    }
+
+    fn continue_on(&mut self, snapshot: Snapshot) -> Result<()> {
+        let moved = self.root.continue_on(&snapshot);
+        self.cx.set_snapshot(snapshot);
+        self.ended |= moved.is_err();
+        moved
     }
 
     /// The next row.
@@ -135,6 +190,11 @@ impl TailScan {
     /// The key of the last document examined; `None` before the first one.
     pub fn position(&self) -> Option<&[u8]> {
         self.scan.position()
+    }
+
+    /// The snapshot that it reads.
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        self.cx.held_snapshot()
     }
 
     /// What was looked at so far.

@@ -9,7 +9,7 @@ use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowR
 use crate::error::Result;
 use crate::index::spec::ID_INDEX_NAME;
 use crate::intervals::{Intervals, invert};
-use crate::keyspace::{Direction, TreeId};
+use crate::keyspace::{Direction, Snapshot, TreeId};
 use crate::plan::primary_range;
 
 /// How the records are found.
@@ -135,6 +135,13 @@ impl Operator for IdScan {
                 }
                 Ok(Pulled::End)
             }
+        }
+    }
+
+    fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
+        match &mut self.search {
+            Search::Points(_) => Ok(()),
+            Search::Ranges(scan) => scan.continue_on(snapshot),
         }
     }
 

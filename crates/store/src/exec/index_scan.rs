@@ -13,6 +13,7 @@ use super::seen::Seen;
 use crate::error::{Error, Result, corrupt};
 use crate::index::entry::{self, EntryParts};
 use crate::index::{Index, covered};
+use crate::keyspace::{Snapshot, TreeId};
 use crate::plan::IndexAccess;
 use crate::plan::merge::OrderPart;
 
@@ -121,7 +122,7 @@ impl Operator for IndexScan {
         let pulled = scan.for_each(cx, stats, |key, value, fields_end, stats| {
             let parts = parts_of(index, key, value, fields_end)?;
             if let Some(seen) = seen
-                && !seen.is_new(parts.id, stats)?
+                && !seen.is_new(cx, parts.id, stats)?
             {
                 return Ok(Flow::Continue.into());
             }
@@ -171,6 +172,14 @@ impl Operator for IndexScan {
             *seen = None;
         }
         Ok(pulled)
+    }
+
+    fn add_trees(&self, trees: &mut Vec<TreeId>) {
+        trees.push(self.scan.tree());
+    }
+
+    fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
+        self.scan.continue_on(snapshot)
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {

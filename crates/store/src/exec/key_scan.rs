@@ -13,7 +13,7 @@ use super::operator::{ExecContext, Flow, OpStats, Pulled};
 use crate::error::{Result, corrupt};
 use crate::intervals::Interval;
 use crate::keyspace::after_prefix;
-use crate::keyspace::{Cursor, Direction, Snapshot};
+use crate::keyspace::{Cursor, Direction, Snapshot, TreeId};
 use crate::plan::key_range::{KeyRange, ScanField};
 
 /// The result of a check of a key.
@@ -49,6 +49,7 @@ impl From<Flow> for Step {
 
 /// The keys inside the bounds, read by a cursor that is opened when the first key is asked for.
 pub struct KeyScan {
+    tree: TreeId,
     range: Option<KeyRange>,
     cursor: Option<Cursor>,
     fields: Vec<ScanField>,
@@ -64,6 +65,7 @@ impl KeyScan {
     pub fn new(range: KeyRange) -> KeyScan {
         KeyScan {
             forward: range.direction == Direction::Forward,
+            tree: range.tree,
             range: Some(range),
             cursor: None,
             fields: Vec::new(),
@@ -76,6 +78,22 @@ impl KeyScan {
     pub fn of_collection(mut self) -> KeyScan {
         self.counts_keys = false;
         self
+    }
+
+    /// The tree that it reads.
+    pub fn tree(&self) -> TreeId {
+        self.tree
+    }
+
+    /// Continues on another snapshot of the same moment.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
+        match &mut self.cursor {
+            Some(cursor) => Ok(cursor.continue_on(snapshot)?),
+            None => Ok(()),
+        }
     }
 
     /// Opens the cursor between the outermost bounds.
@@ -133,7 +151,13 @@ impl KeyScan {
         let Some(cursor) = &mut self.cursor else {
             return Ok(Pulled::End);
         };
-        while let Some((key, value)) = cursor.next()? {
+        loop {
+            if cx.must_stop() {
+                return Ok(Pulled::Paused);
+            }
+            let Some((key, value)) = cursor.next()? else {
+                break;
+            };
             if cx.is_out_of_work() {
                 return Ok(Pulled::Paused);
             }

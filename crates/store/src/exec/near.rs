@@ -19,6 +19,8 @@ use super::reader::Reader;
 use super::seen::Seen;
 use crate::error::{Result, command};
 use crate::index::covered;
+use crate::keyspace::{Reservation, Snapshot, TreeId};
+use crate::memory;
 use crate::plan::near::NearAccess;
 
 /// Maximum documents of a ring that are held, unless all have the same distance.
@@ -81,6 +83,7 @@ pub struct NearScan {
     seen: Option<Seen>,
     held: BinaryHeap<Found>,
     held_bytes: usize,
+    reserved: Option<Reservation>,
     /// How many may be held before the ring is made smaller.
     held_max: usize,
     /// The last ring that was read, the nearest last.
@@ -110,6 +113,7 @@ impl NearScan {
             seen: None,
             held: BinaryHeap::new(),
             held_bytes: 0,
+            reserved: None,
             held_max: HELD_MAX,
             ready: Vec::new(),
             numbered: 0,
@@ -188,7 +192,7 @@ impl NearScan {
             let mut found = None;
             let pulled = self.read(cx, &mut found)?;
             match found {
-                Some(found) => self.hold(found)?,
+                Some(found) => self.hold(cx, found)?,
                 None => return Ok(pulled),
             }
         }
@@ -220,7 +224,7 @@ impl NearScan {
         scan.for_each(cx, scanned, |key, value, fields_end, scanned| {
             let parts = parts_of(index, key, value, fields_end)?;
             if let Some(seen) = seen
-                && !seen.is_new(parts.id, scanned)?
+                && !seen.is_new(cx, parts.id, scanned)?
             {
                 return Ok(Step::Next);
             }
@@ -264,8 +268,10 @@ impl NearScan {
 
     /// Keeps a document of the ring. With too many, the ring is narrowed: the farthest documents are left for
     /// the next ring.
-    fn hold(&mut self, found: Found) -> Result<()> {
+    fn hold(&mut self, cx: &ExecContext, found: Found) -> Result<()> {
         self.held_bytes += found.bytes;
+        let what = "a search by distance";
+        memory::take(&mut self.reserved, cx.memory(), self.held_bytes, what)?;
         self.held.push(found);
         while self.held.len() > self.held_max || self.held_bytes > HELD_BYTES_MAX {
             let Some(farthest) = self.held.peek().map(|found| found.distance) else {
@@ -305,6 +311,9 @@ impl NearScan {
         self.ready = std::mem::take(&mut self.held).into_sorted_vec();
         self.ready.reverse();
         self.held_bytes = 0;
+        if self.ready.is_empty() {
+            self.reserved = None;
+        }
         self.ended = self.to >= self.end;
         let width = self.to - self.from;
         self.step = Some(match self.ready.len() {
@@ -331,6 +340,17 @@ impl Operator for NearScan {
         stats.docs_examined = self.fetched.docs_examined;
         stats.large_examined = self.fetched.large_examined;
         Ok(pulled)
+    }
+
+    fn add_trees(&self, trees: &mut Vec<TreeId>) {
+        trees.push(self.access.scan.index.tree);
+    }
+
+    fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
+        match &mut self.scan {
+            Some(scan) => scan.continue_on(snapshot),
+            None => Ok(()),
+        }
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {

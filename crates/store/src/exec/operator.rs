@@ -17,10 +17,10 @@ use super::describe::Describer;
 use crate::catalog::Collection;
 use crate::context::OpContext;
 use crate::error::Result;
-use crate::keyspace::Snapshot;
+use crate::keyspace::{Engine, MemoryBudget, Snapshot, TreeId};
 use crate::record;
 
-/// Steps between two checks of the limits.
+/// Steps between two checks of the limits, and of the memory that the snapshot keeps.
 const STEPS_BETWEEN_CHECKS: u32 = 128;
 
 /// Whether the consumer of a row wants another one.
@@ -170,6 +170,14 @@ pub struct ExecContext {
     snapshot: Option<Snapshot>,
     limits: OpContext,
     steps: Cell<u32>,
+    /// The engine, if the operators may stop to be detached from memtables ([`Executor::release_memory`]).
+    ///
+    /// [`Executor::release_memory`]: super::executor::Executor::release_memory
+    engine: Option<Engine>,
+    memory: Option<MemoryBudget>,
+    /// Whether scans are to stop before their next key, and whether one has.
+    stops: Cell<bool>,
+    stopped: Cell<bool>,
     /// Keys and documents that a trial run may still examine; unlimited otherwise.
     work_left: Cell<u64>,
     /// Whether operators take their times, for `explain`: only that pays for the clock.
@@ -184,6 +192,10 @@ impl ExecContext {
             snapshot: Some(snapshot),
             limits,
             steps: Cell::new(0),
+            engine: None,
+            memory: None,
+            stops: Cell::new(false),
+            stopped: Cell::new(false),
             work_left: Cell::new(u64::MAX),
             takes_times: false,
         }
@@ -213,7 +225,62 @@ impl ExecContext {
             return Ok(());
         }
         self.steps.set(0);
+        if let Some(engine) = &self.engine
+            && engine.retains_too_much()
+        {
+            let held = self.snapshot.as_ref();
+            let retained = held.map_or(0, |snapshot| engine.retained_by(snapshot));
+            self.stops.set(retained > 0);
+        }
         self.limits.check()
+    }
+
+    /// From here on scans stop when the snapshot keeps memtables in memory that take too much of it.
+    pub fn set_engine(&mut self, engine: Option<Engine>) {
+        if let Some(engine) = &engine {
+            self.memory = Some(engine.memory().clone());
+        }
+        self.engine = engine;
+    }
+
+    /// The memory budget of the process; `None` for a trial run, whose work is limited.
+    #[inline]
+    pub fn memory(&self) -> Option<&MemoryBudget> {
+        self.memory.as_ref()
+    }
+
+    /// The engine, unless scans need not stop.
+    pub fn engine(&self) -> Option<&Engine> {
+        self.engine.as_ref()
+    }
+
+    /// Called by a scan before each key. If true, the scan has to pause there, although its consumer did not ask for it.
+    #[inline]
+    pub fn must_stop(&self) -> bool {
+        let must_stop = self.stops.get();
+        if must_stop {
+            self.stopped.set(true);
+        }
+        must_stop
+    }
+
+    /// Whether a scan has stopped. It may go on.
+    pub fn take_stopped(&self) -> bool {
+        let stopped = self.stopped.take();
+        if stopped {
+            self.stops.set(false);
+        }
+        stopped
+    }
+
+    /// Replaces the snapshot by another one of the same moment.
+    pub fn set_snapshot(&mut self, snapshot: Snapshot) {
+        self.snapshot = Some(snapshot);
+    }
+
+    /// The snapshot, if it was not released.
+    pub fn held_snapshot(&self) -> Option<&Snapshot> {
+        self.snapshot.as_ref()
     }
 
     /// Counts a key or a document against the work of a trial run.
@@ -268,6 +335,17 @@ pub trait Operator: Send {
     /// Whether it holds all that it will hand on, so that neither it nor its inputs read any more.
     fn has_read_all(&self) -> bool {
         false
+    }
+
+    /// Adds the trees that it reads, besides those of the documents.
+    fn add_trees(&self, _trees: &mut Vec<TreeId>) {}
+
+    /// Continues on another snapshot of the same moment.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    fn continue_on(&mut self, _snapshot: &Snapshot) -> Result<()> {
+        Ok(())
     }
 
     /// Units of work, as MongoDB counts them, without the last one that meets the end: rows, and pulls on which there
@@ -330,6 +408,26 @@ impl Node {
     pub fn has_read_all(&self) -> bool {
         let inputs = self.inputs();
         self.operator.has_read_all() || !inputs.is_empty() && inputs.iter().all(Node::has_read_all)
+    }
+
+    /// Adds the trees that the operators read, besides those of the documents.
+    pub fn add_trees(&self, trees: &mut Vec<TreeId>) {
+        self.operator.add_trees(trees);
+        self.inputs()
+            .iter()
+            .for_each(|input| input.add_trees(trees));
+    }
+
+    /// Lets all operators continue on another snapshot of the same moment.
+    ///
+    /// # Errors
+    /// As [`Operator::continue_on`].
+    pub fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
+        self.operator.continue_on(snapshot)?;
+        let inputs = &mut self.inputs.0;
+        inputs
+            .iter_mut()
+            .try_for_each(|input| input.continue_on(snapshot))
     }
 
     /// The operator.

@@ -4,8 +4,10 @@ use std::collections::HashSet;
 
 use frond_error::ErrorCode;
 
-use super::operator::OpStats;
+use super::operator::{ExecContext, OpStats};
 use crate::error::{Result, command};
+use crate::keyspace::Reservation;
+use crate::memory;
 
 /// Maximum bytes that an operator keeps of the keys of documents seen.
 const SEEN_BYTES_MAX: usize = 100 * 1024 * 1024;
@@ -17,14 +19,16 @@ const SEEN_OVERHEAD_BYTES: usize = 48;
 pub struct Seen {
     keys: HashSet<Box<[u8]>>,
     bytes: usize,
+    reserved: Option<Reservation>,
 }
 
 impl Seen {
     /// Whether the document with this key is new; keeps the key.
     ///
     /// # Errors
-    /// `QueryExceededMemoryLimitNoDiskUseAllowed` (292) if too many are kept.
-    pub fn is_new(&mut self, key: &[u8], stats: &mut OpStats) -> Result<bool> {
+    /// `QueryExceededMemoryLimitNoDiskUseAllowed` (292) if too many are kept, `ExceededMemoryLimit` (146) if other
+    /// operations have the memory.
+    pub fn is_new(&mut self, cx: &ExecContext, key: &[u8], stats: &mut OpStats) -> Result<bool> {
         stats.dups_tested += 1;
         if self.keys.contains(key) {
             stats.dups_dropped += 1;
@@ -40,6 +44,8 @@ impl Seen {
                 ),
             ));
         }
+        let what = "recognising documents that the query found twice";
+        memory::take(&mut self.reserved, cx.memory(), self.bytes, what)?;
         self.keys.insert(key.into());
         Ok(true)
     }

@@ -83,7 +83,7 @@ impl Operator for SortMerge {
             };
             self.wanted.push(head.input);
             if let Some(seen) = &mut self.seen
-                && !seen.is_new(&head.key, stats)?
+                && !seen.is_new(cx, &head.key, stats)?
             {
                 continue;
             }

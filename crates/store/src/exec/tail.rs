@@ -29,6 +29,8 @@ pub struct Tail {
     position: Option<Vec<u8>>,
     /// The running scan.
     scan: Option<Box<TailScan>>,
+    /// Whether the last scan was not at its end: the next one does not wait for an insertion.
+    is_interrupted: bool,
     stats: ExecStats,
     keeps_keys: bool,
 }
@@ -69,6 +71,7 @@ impl Tail {
             seen: 0,
             position: None,
             scan: None,
+            is_interrupted: false,
             stats: ExecStats::default(),
             keeps_keys: false,
         }))
@@ -90,6 +93,22 @@ impl Tail {
         self.context = context;
     }
 
+    /// Bytes of memtables that a scan which has begun keeps in memory.
+    pub fn retained_bytes(&self) -> u64 {
+        let engine = self.catalog.engine();
+        let snapshot = self.scan.as_ref().and_then(|scan| scan.snapshot());
+        snapshot.map_or(0, |snapshot| engine.retained_by(snapshot))
+    }
+
+    /// Ends the scan. The next one begins behind the last document examined, and sees what was inserted meanwhile, as after
+    /// the end of the collection.
+    pub fn release_memory(&mut self) {
+        if let Some(scan) = self.scan.take() {
+            self.stats = scan.stats();
+            self.is_interrupted = true;
+        }
+    }
+
     /// The statistics so far.
     pub fn stats(&self) -> ExecStats {
         self.stats
@@ -106,12 +125,14 @@ impl Tail {
     /// `QueryPlanKilled` (175) if the collection was dropped, `CappedPositionLost` (136) if the last document
     /// examined was removed.
     pub fn next_row(&mut self) -> Result<Option<Row>> {
-        if self.scan.is_none() && self.position.is_some() && self.seen == self.signal.insertions() {
+        let is_at_end = self.scan.is_none() && self.position.is_some() && !self.is_interrupted;
+        if is_at_end && self.seen == self.signal.insertions() {
             return Ok(None);
         }
         let scan = match &mut self.scan {
             Some(scan) => scan,
             empty => {
+                self.is_interrupted = false;
                 self.seen = self.signal.insertions();
                 let read = self.catalog.read(&self.ns);
                 let Some((collection, snapshot)) = read.filter(|(now, _)| now.uuid == self.uuid)

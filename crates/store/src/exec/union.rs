@@ -26,7 +26,7 @@ impl Operator for Union {
         let seen = &mut self.seen;
         while self.ended < inputs.count() {
             let pulled = inputs.pull_from(self.ended, cx, &mut |row| {
-                if !seen.is_new(row.key, stats)? {
+                if !seen.is_new(cx, row.key, stats)? {
                     return Ok(Flow::Continue);
                 }
                 stats.advanced += 1;

@@ -42,6 +42,20 @@ impl Fixture {
         }
     }
 
+    /// A store with these settings of its engine, and a folder for temporary files.
+    pub fn with(options: impl FnOnce(&std::path::Path) -> EngineOptions) -> Fixture {
+        let directory = tempfile::tempdir().unwrap();
+        let temporary = directory.path().join("_tmp");
+        let store = DocumentStore::open_engine(
+            options(directory.path()),
+            StoreOptions::with_temporary_files(temporary),
+        );
+        Fixture {
+            store: store.unwrap(),
+            directory,
+        }
+    }
+
     /// Closes the store and opens it again.
     pub fn reopen(self) -> Fixture {
         let Fixture { store, directory } = self;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use chunk::Chunk;
 
-use crate::budget::Reservation;
+use crate::budget::{MemoryUse, Reservation};
 use crate::disk_space::SpaceWatch;
 use crate::engine::Engine;
 use crate::merger::{Direction, Merger, Source};
@@ -180,7 +180,7 @@ impl Store {
         Ok(BulkLoader {
             store: self.clone(),
             loads,
-            memory: engine.runs.budget.reserve_up_to(wanted, least),
+            memory: (engine.runs.budget).reserve_up_to(MemoryUse::Loads, wanted, least),
             used: 0,
             spare: Vec::new(),
             broken: false,
@@ -214,7 +214,7 @@ impl BulkLoader {
         load.chunk.add(key, value, &mut self.spare);
         self.used += load.chunk.bytes() - before;
         self.broken = true;
-        while self.used > self.memory.bytes {
+        while self.used > self.memory.bytes() {
             let Some(largest) = self.loads.iter_mut().max_by_key(|load| load.chunk.bytes()) else {
                 break;
             };
@@ -252,7 +252,7 @@ impl BulkLoader {
             true => 1,
             false => options.flush_threads.min(self.loads.len()).max(1),
         };
-        let fan_in = self.memory.bytes / MERGE_BYTES / threads;
+        let fan_in = self.memory.bytes() / MERGE_BYTES / threads;
         let fan_in = fan_in.clamp(FAN_IN_MIN, FAN_IN_MAX);
         let total = self.loads.iter().map(|load| load.entries_to_merge(fan_in));
         let engine = self.store.engine();

@@ -5,6 +5,7 @@
 //! are in the buffers, which are mapped from a file, so that a killed process loses none of them.
 
 mod buffer;
+mod cut;
 mod group;
 mod replay;
 mod segment;
@@ -14,6 +15,7 @@ mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -25,10 +27,11 @@ use crate::error::{CLOSE_CALLED, is_passing};
 use crate::fail_stop::FailStop;
 use crate::{Error, Result};
 use buffer::Place;
+pub(crate) use cut::cut_damaged;
 use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
 pub(crate) use replay::{check_passed, oldest_position, replay, replay_giving_room};
 use segment::{Failure, SegmentWriter};
-use state::{Shared, Stall};
+use state::{Shared, Stall, State};
 
 /// The log thread writes as soon as it has this many bytes, or a quarter of a smaller buffer.
 const WRITE_BYTES: usize = 1 << 20;
@@ -233,18 +236,42 @@ impl Log {
             return Ok(());
         }
         let mut state = self.shared.state.lock();
-        if state.durable < position && state.wanted < position {
-            state.wanted = position;
-            self.shared.work.notify_one();
-        }
-        while state.durable < position {
-            state.check()?;
-            if let Some(stall) = state.stall.as_ref().filter(|stall| !stall.can_write) {
-                return Err(stall.error());
-            }
+        while !self.is_durable(&mut state, position)? {
             self.shared.progress.wait(&mut state);
         }
         Ok(())
+    }
+
+    /// As [`Log::wait_durable`], for a task: it is woken when it is to ask again.
+    ///
+    /// # Errors
+    /// As [`Log::wait_durable`].
+    pub(crate) fn poll_durable(&self, position: u64, waker: &Waker) -> Poll<Result<()>> {
+        if self.is_inline {
+            return Poll::Ready(self.wait_durable(position));
+        }
+        let mut state = self.shared.state.lock();
+        if self.is_durable(&mut state, position)? {
+            return Poll::Ready(Ok(()));
+        }
+        state.wakers.push(waker.clone());
+        Poll::Pending
+    }
+
+    /// Whether everything before `position` is durable; asks for a sync otherwise.
+    fn is_durable(&self, state: &mut State, position: u64) -> Result<bool> {
+        if state.durable >= position {
+            return Ok(true);
+        }
+        if state.wanted < position {
+            state.wanted = position;
+            self.shared.work.notify_one();
+        }
+        state.check()?;
+        match state.stall.as_ref().filter(|stall| !stall.can_write) {
+            Some(stall) => Err(stall.error()),
+            None => Ok(false),
+        }
     }
 
     /// Allows segments that end at or before `position` to be deleted.

@@ -187,13 +187,15 @@ impl Segment {
 
     fn read(&self, at: u64, len: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; len];
-        self.file
-            .read_at(&mut bytes, at)
-            .map_err(Error::io(format!(
-                "reading {len} bytes of {} at {at}",
-                segment_name(self.start)
-            )))?;
-        Ok(bytes)
+        match self.file.read_at(&mut bytes, at) {
+            Ok(()) => Ok(bytes),
+            Err(source) => Err(Error::Unreadable {
+                file: segment_name(self.start),
+                offset: at,
+                bytes: len,
+                source,
+            }),
+        }
     }
 
     /// The header at `at`, if it is valid and its position is possible here.

@@ -23,7 +23,7 @@ pub(super) fn segment_name(start: u64) -> String {
 }
 
 /// The start of the segment with this name.
-fn segment_start(name: &str) -> Option<u64> {
+pub(super) fn segment_start(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("log-")?.strip_suffix(".frond")?;
     if digits.len() != 16 {
         return None;

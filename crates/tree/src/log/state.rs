@@ -1,6 +1,8 @@
 //! The state of an open log, and the work on it: of the log thread, or of committers where there is none.
 
-use parking_lot::{Condvar, Mutex};
+use std::task::Waker;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::buffer::Buffer;
 use super::group::FRAME_HEADER_BYTES;
@@ -46,6 +48,8 @@ pub(super) struct State {
     pub(super) must_retry: bool,
     pub(super) retry_now: bool,
     failure: Option<String>,
+    /// Wakes tasks that wait for a sync.
+    pub(super) wakers: Vec<Waker>,
     pub(super) stop: bool,
 }
 
@@ -175,12 +179,20 @@ impl Shared {
             state.failure = Some(error.to_string());
         }
         guard.finish();
-        self.progress.notify_all();
-        state.check()?;
-        match (&state.stall, result) {
+        let outcome = state.check().and_then(|()| match (&state.stall, result) {
             (Some(stall), Err(_)) => Err(stall.error()),
             _ => Ok(()),
-        }
+        });
+        self.report(state);
+        outcome
+    }
+
+    /// Wakes those who wait for a sync, or for room in the buffer.
+    fn report(&self, mut state: MutexGuard<'_, State>) {
+        let wakers = std::mem::take(&mut state.wakers);
+        self.progress.notify_all();
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Writes the frames that are in the buffers now.
@@ -245,10 +257,10 @@ impl Shared {
                 Failure::Final(error) => state.failure = Some(error.to_string()),
                 Failure::Retryable(_) => state.stall = Some(stall),
             }
-            self.progress.notify_all();
             self.work.notify_one();
-            state.check()?;
-            return Err(error);
+            let checked = state.check();
+            self.report(state);
+            return checked.and(Err(error));
         }
         state.end += (FRAME_HEADER_BYTES + payload.len()) as u64;
         state.last = hash;

@@ -103,6 +103,12 @@ impl SpareBlocks {
         })
     }
 
+    /// Bytes of the blocks.
+    pub(crate) fn bytes(&self) -> usize {
+        let blocks = self.blocks.lock();
+        blocks.iter().map(|block| block.capacity).sum()
+    }
+
     /// Frees all blocks.
     pub(crate) fn clear(&self) {
         self.blocks.lock().clear();

@@ -282,6 +282,11 @@ impl Memtable {
         self.bytes() as f64 / self.arena.capacity() as f64
     }
 
+    /// Bytes of memory that it takes at most.
+    pub(crate) fn capacity(&self) -> usize {
+        self.arena.capacity()
+    }
+
     /// Bytes used, range deletes included.
     pub(crate) fn bytes(&self) -> usize {
         let others = [&self.node_bytes, &self.range_bytes];

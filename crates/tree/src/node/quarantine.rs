@@ -58,10 +58,31 @@ impl Builder {
     /// The tree with the messages of a sealed memtable above everything else in it; nothing of the tree is read.
     pub(super) fn put_above(&self, root: &Subtree, memtable: &Arc<Memtable>) -> Result<Subtree> {
         let (tree, resolver) = (self.resolver.tree, self.resolver.clone());
-        let Some(mut source) = MemSource::of_sealed(memtable, tree, resolver) else {
-            return Ok(root.clone());
-        };
+        match MemSource::of_sealed(memtable, tree, resolver) {
+            Some(source) => self.put_source_above(root, source),
+            None => Ok(root.clone()),
+        }
+    }
+
+    /// The tree with all messages of a memtable up to a sequence number above it: for the snapshot of that number.
+    pub(crate) fn put_visible_above(
+        &self,
+        root: &Subtree,
+        memtable: &Arc<Memtable>,
+        sequence: u64,
+    ) -> Result<Subtree> {
+        let (tree, resolver) = (self.resolver.tree, self.resolver.clone());
+        match MemSource::new(memtable, tree, sequence, resolver) {
+            Some(source) => self.put_source_above(root, source),
+            None => Ok(root.clone()),
+        }
+    }
+
+    fn put_source_above(&self, root: &Subtree, mut source: MemSource) -> Result<Subtree> {
         source.seek(None);
+        if source.key().is_none() && source.ranges().is_empty() {
+            return Ok(root.clone());
+        }
         let above = || Internal::new(vec![Child::new(&[], root.clone(), 0)]);
         let mut node = match root {
             Subtree::Internal(node) => match self.unless_damaged(node.load())? {

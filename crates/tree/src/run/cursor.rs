@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Run;
-use crate::budget::Reservation;
+use crate::budget::{MemoryUse, Reservation};
 use crate::data_file::{corrupt, decode_block};
 use crate::disk::AlignedBuf;
 use crate::page::Page;
@@ -61,9 +61,13 @@ impl Ahead {
         // Even after an error the buffer has lost its previous content.
         self.end = 0;
         let len = (range.end - range.start) as usize;
-        if self.memory.as_ref().is_none_or(|memory| memory.bytes < len) {
+        if self
+            .memory
+            .as_ref()
+            .is_none_or(|memory| memory.bytes() < len)
+        {
             self.memory = None;
-            self.memory = Some(run.store.budget.reserve(len));
+            self.memory = Some(run.store.budget.reserve(MemoryUse::Runs, len));
         }
         let skip = run.store.data.read(range.start, len, &mut self.buffer)?;
         self.start = range.start - skip as u64;

@@ -10,7 +10,7 @@ mod writer;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::budget::Budget;
+use crate::budget::MemoryBudget;
 use crate::cache::PageCache;
 use crate::damage::DamageRegistry;
 use crate::data_file::{DataFile, corrupt};
@@ -29,7 +29,7 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 pub(crate) struct RunStore {
     pub(crate) data: DataFile,
     pub(crate) cache: PageCache,
-    pub(crate) budget: Arc<Budget>,
+    pub(crate) budget: MemoryBudget,
     pub(crate) damage: Arc<DamageRegistry>,
     /// Internal nodes in memory.
     pub(crate) nodes: NodeMemory,

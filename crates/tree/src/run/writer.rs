@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::{Run, RunInfo, RunStore};
-use crate::budget::Reservation;
+use crate::budget::{MemoryUse, Reservation};
 use crate::data_file::{push_block, seal_block};
 use crate::page::{Page, PageBuilder};
 use crate::run_index::{RunIndex, separator};
@@ -68,7 +68,9 @@ impl RunWriter {
             separator: Vec::new(),
             kept: Vec::new(),
             done: Vec::new(),
-            _memory: store.budget.reserve(run_bytes as usize / 2 * 3),
+            _memory: store
+                .budget
+                .reserve(MemoryUse::Runs, run_bytes as usize / 2 * 3),
         }
     }
 

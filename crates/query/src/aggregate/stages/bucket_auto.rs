@@ -7,10 +7,11 @@ use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{Deferred, DocSource, ExecContext, Fault, Source};
 use crate::display;
 use crate::expr::{Context, Node, Parser};
+use crate::memory::{Fit, Held, scarce};
 use crate::meta::MetaFields;
 use crate::spill::{Sorted, Sorter};
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, compare, doc};
-use frond_error::{Error, Result};
+use frond_error::{Error, ErrorCode, Result};
 use std::sync::Arc;
 
 /// `{$bucketAuto: {groupBy: .., buckets: .., output: {..}, granularity: ..}}`.
@@ -159,7 +160,7 @@ pub(super) fn open<E: Fault>(
     let budget = context.budget("$bucketAuto", context.limits.bucket_auto);
     let now_ms = context.now_ms;
     Box::new(Deferred::new(input, move |mut input: Source<E>| {
-        let mut sorter = Sorter::new(budget, None);
+        let mut sorter = Sorter::new(budget.clone(), None);
         while let Some(doc) = input.next()? {
             let value = stage.by.eval(&Context::new(&doc, now_ms))?;
             let value = value.or_null();
@@ -177,6 +178,7 @@ pub(super) fn open<E: Fault>(
             left: stage.buckets,
             sorted: sorter.finish()?,
             next: None,
+            held: budget.held(),
             lower: None,
             now_ms,
             stage,
@@ -196,6 +198,8 @@ struct Buckets {
     sorted: Sorted<DocBuf>,
     /// The next document and its value.
     next: Option<(OwnedValue, DocBuf)>,
+    /// What the accumulators of the bucket hold.
+    held: Held,
     /// The rounded end of the bucket before.
     lower: Option<OwnedValue>,
 }
@@ -227,6 +231,7 @@ impl Buckets {
             .begin(&Value::Document(Doc::empty()), self.now_ms)?;
         let mut last = first.clone();
         let mut taken = 0;
+        self.held.clear();
         // The last bucket takes what is left; others end where the value changes.
         while let Some((value, doc)) = self.next.take() {
             let full = taken >= self.size && self.left > 0;
@@ -234,7 +239,17 @@ impl Buckets {
                 self.next = Some((value, doc));
                 break;
             }
-            state.add(&stage.output, &Context::new(&doc, self.now_ms))?;
+            let bytes = state.add(&stage.output, &Context::new(&doc, self.now_ms))?;
+            match self.held.add(bytes) {
+                Fit::Fits => {}
+                Fit::Scarce => return Err(scarce("a bucket of $bucketAuto")),
+                Fit::OverLimit => {
+                    return Err(Error::new(
+                        ErrorCode::ExceededMemoryLimit,
+                        "a bucket of $bucketAuto used too much memory: what its accumulators gather cannot spill to disk",
+                    ));
+                }
+            }
             taken += 1;
             last = value;
             self.advance()?;

@@ -6,6 +6,7 @@ use crate::aggregate::exec::{DocSource, ExecContext, Fault, Source};
 use crate::aggregate::{ParseContext, Pipeline};
 use crate::environment::Environment;
 use crate::expr::{Context, FieldPath, Node, Parser, field_path};
+use crate::memory::{Fit, Held, scarce};
 use crate::paths::check_field_path;
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Value, doc, key};
 use frond_error::{Error, Result};
@@ -199,7 +200,7 @@ impl<E: Fault> DocSource<E> for Following<E> {
 struct Search<'s, E> {
     stage: &'s GraphLookup,
     context: &'s ExecContext<E>,
-    bytes: usize,
+    held: Held,
     /// Values that were looked for, as keys.
     asked: HashSet<Vec<u8>>,
     /// Values to look for at the next level.
@@ -214,7 +215,7 @@ impl<'s, E: Fault> Search<'s, E> {
         Search {
             stage,
             context,
-            bytes: 0,
+            held: Held::new(context.limits.graph_lookup, context.memory.as_deref()),
             asked: HashSet::new(),
             frontier: Vec::new(),
             found: Vec::new(),
@@ -245,14 +246,14 @@ impl<'s, E: Fault> Search<'s, E> {
     }
 
     fn count(&mut self, bytes: usize) -> Result<()> {
-        self.bytes += bytes;
-        if self.bytes > self.context.limits.graph_lookup {
-            return Err(Error::location(
+        match self.held.add(bytes) {
+            Fit::Fits => Ok(()),
+            Fit::OverLimit => Err(Error::location(
                 40099,
                 "$graphLookup reached maximum memory consumption",
-            ));
+            )),
+            Fit::Scarce => Err(scarce("$graphLookup")),
         }
-        Ok(())
     }
 
     fn run(mut self) -> Result<ArrayBuf, E> {

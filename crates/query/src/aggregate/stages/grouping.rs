@@ -6,6 +6,7 @@ use crate::accumulators::Accumulator;
 use crate::aggregate::exec::{Deferred, DocSource, Docs, ExecContext, Fault, Source};
 use crate::display;
 use crate::expr::Context;
+use crate::memory::{Fit, Held};
 use crate::meta::Metadata;
 use crate::spill::{Budget, Sorted, Sorter};
 use frond_bson::{Doc, DocBuf, OwnedValue, Value};
@@ -48,7 +49,7 @@ struct Groups {
     stage: Arc<Group>,
     budget: Budget,
     now_ms: i64,
-    bytes: usize,
+    held: Held,
     /// The place in `states` by the key of `_id`: equal numbers of different types are one group.
     by_key: HashMap<Vec<u8>, usize>,
     /// In the order of their first documents.
@@ -62,9 +63,9 @@ impl Groups {
     fn new(stage: Arc<Group>, budget: Budget, now_ms: i64) -> Groups {
         Groups {
             stage,
+            held: budget.held(),
             budget,
             now_ms,
-            bytes: 0,
             by_key: HashMap::new(),
             states: Vec::new(),
             later: None,
@@ -81,23 +82,25 @@ impl Groups {
         if let Some(later) = &mut self.later {
             return later.push(self.scratch.clone(), doc);
         }
+        let mut bytes = 0;
         let at = match self.by_key.get(&self.scratch) {
             Some(at) => *at,
             None => {
                 let state = self.stage.begin(&id, self.now_ms)?;
-                self.bytes += self.scratch.len() + state.bytes();
+                bytes += self.scratch.len() + state.bytes();
                 self.by_key.insert(self.scratch.clone(), self.states.len());
                 self.states.push(state);
                 self.states.len() - 1
             }
         };
         if let Some(state) = self.states.get_mut(at) {
-            self.bytes += state.add(&self.stage, &context)?;
+            bytes += state.add(&self.stage, &context)?;
         }
-        if self.bytes > self.budget.bytes_max {
+        let fit = self.held.add(bytes);
+        if fit != Fit::Fits {
             // What goes to disk loses its metadata.
             if self.budget.space.is_none() || !self.stage.meta().is_empty() {
-                return Err(self.budget.exceeded());
+                return Err(self.budget.refused(fit));
             }
             let budget = Budget {
                 bytes_max: self.budget.bytes_max / SORTER_SHARE,
@@ -115,7 +118,7 @@ impl Groups {
                 .into_iter()
                 .map(|state| state.finish(&self.stage))
                 .collect();
-            return Ok(Box::new(Docs::new(docs?)));
+            return Ok(Box::new(Docs::counted(docs?, self.held)));
         };
         let mut states: Vec<Option<State>> = self.states.into_iter().map(Some).collect();
         let begun = self
@@ -126,7 +129,8 @@ impl Groups {
         Ok(Box::new(Regrouped {
             stage: self.stage,
             now_ms: self.now_ms,
-            bytes_max: self.budget.bytes_max,
+            budget: self.budget,
+            held: self.held,
             begun: Begun::Looked(begun),
             later: later.finish()?,
             next: None,
@@ -138,7 +142,9 @@ impl Groups {
 struct Regrouped {
     stage: Arc<Group>,
     now_ms: i64,
-    bytes_max: usize,
+    budget: Budget,
+    /// The groups in memory.
+    held: Held,
     begun: Begun,
     later: Sorted<DocBuf>,
     /// The first document of the next group.
@@ -167,6 +173,9 @@ impl Regrouped {
         };
         let Some((key, doc)) = first else {
             let left = std::mem::take(begun).into_values();
+            if left.len() == 0 {
+                self.held.clear();
+            }
             self.begun = Begun::Left(left);
             return self.next_group();
         };
@@ -179,16 +188,16 @@ impl Regrouped {
                 self.stage.begin(&id.or_null(), self.now_ms)?
             }
         };
-        let mut bytes = 0;
+        let mut held = self.budget.held();
         loop {
-            bytes += state.add(&self.stage, &Context::new(&doc, self.now_ms))?;
-            if bytes > self.bytes_max {
+            let bytes = state.add(&self.stage, &Context::new(&doc, self.now_ms))?;
+            if held.add(bytes) != Fit::Fits {
                 return Err(Error::new(
                     ErrorCode::ExceededMemoryLimit,
                     format!(
                         "a group of $group used too much memory and cannot spill to disk. Memory \
                          limit: {} bytes",
-                        self.bytes_max
+                        self.budget.bytes_max
                     ),
                 ));
             }

@@ -8,6 +8,7 @@ use super::{Output, SetWindowFields, partition_is_array};
 use crate::accumulators::{Accumulator, Plan};
 use crate::aggregate::exec::{Deferred, DocSource, ExecContext, Fault, Source};
 use crate::expr::{Context, FieldPath, Frame, Node, Val};
+use crate::memory::{Fit, Held};
 use crate::number::Number;
 use crate::spill::{Budget, Sorted, Sorter, SpillBuffer};
 use frond_bson::key::{Direction, skip};
@@ -38,6 +39,7 @@ pub(crate) fn open<E: Fault>(
         };
         let walk = Walk {
             buffer: SpillBuffer::new(budget.clone()),
+            held: budget.held(),
             budget,
             now_ms,
             docs,
@@ -94,6 +96,8 @@ struct Walk<E> {
     /// The document that comes next.
     position: usize,
     windows: Vec<Window>,
+    /// What the windows hold.
+    held: Held,
 }
 
 impl<E: Fault> DocSource<E> for Walk<E> {
@@ -168,7 +172,11 @@ impl<E: Fault> Walk<E> {
             values.push(value.map_or(Val::Missing, Val::Owned));
             bytes += window.bytes;
         }
-        if bytes > self.budget.bytes_max {
+        let fit = self.held.set(bytes);
+        if fit == Fit::Scarce {
+            return Err(self.budget.refused(fit));
+        }
+        if fit == Fit::OverLimit {
             return Err(Error::location(
                 5414201,
                 format!(

@@ -5,6 +5,7 @@
 
 use frond_bson::{DocBuf, doc};
 
+use crate::exec::Lane;
 use crate::metrics::Op;
 use crate::state::Server;
 
@@ -33,24 +34,17 @@ pub fn opcounters_repl(_: &Server) -> DocBuf {
     out
 }
 
-/// The running readers and writers, and their tickets: the permits of the executor, which readers and writers share.
-/// A long operation releases its permit before it ends.
+/// The tickets of readers and writers: see [`crate::exec`].
 pub fn queues(server: &Server) -> DocBuf {
-    let (available, total) = server.executor.permits();
-    let clients = super::global_lock(server);
-    let active = |kind: &str| {
-        let clients = clients.get_doc("activeClients");
-        clients
-            .and_then(|clients| clients.get_i64(kind))
-            .unwrap_or(0)
-    };
     let mut execution = DocBuf::new();
-    for (name, kind) in [("write", "writers"), ("read", "readers")] {
+    for (name, lane) in [("write", Lane::Write), ("read", Lane::Read)] {
+        let (available, total) = (
+            server.executor.available(lane) as i64,
+            lane.tickets() as i64,
+        );
         execution.push(
             name,
-            &doc! {
-                "out": active(kind), "available": available as i64, "totalTickets": total as i64,
-            },
+            &doc! {"out": total - available, "available": available, "totalTickets": total},
         );
     }
     doc! {"execution": &execution}

@@ -1,0 +1,757 @@
+//! The threads that run the tasks of connections, and wait for their sockets.
+//!
+//! All idle threads wait at one epoll instance, and the system wakes the last one of them for an event. It reads the
+//! request, runs the command and writes the reply itself, while the others go on waiting: a request costs one context
+//! switch, and no thread hands anything to another. Commands may therefore block or take as long as they need, provided
+//! that a thread is left that waits. Work that is known to be long makes sure of that before it begins. When all threads
+//! turn out to be busy for a tick, the monitor adds another; those that are too many end when they find enough others
+//! idle.
+//!
+//! Timers, signals and listeners belong to the Tokio runtime. What wakes a task from there or from another task goes
+//! through a queue, whose event is one more of the epoll instance.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, RwLock};
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::io::Errno;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::runtime::Handle;
+
+/// How long all threads may be busy without taking an event before another thread is added.
+const TICK: Duration = Duration::from_millis(1);
+
+/// After this many ticks with an idle thread the monitor sleeps until there is none.
+const TICKS_AWAKE: u32 = 100;
+
+/// A thread that is not needed ends after this time.
+const SPARE_TIME: Duration = Duration::from_secs(10);
+
+/// The token of the queue's event.
+const QUEUE: u64 = u64::MAX;
+
+/// Threads that run tasks.
+pub struct Pool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    epoll: OwnedFd,
+    queue_event: OwnedFd,
+    /// Tasks that were woken otherwise than by their socket.
+    queue: Mutex<VecDeque<Arc<Task>>>,
+    tasks: RwLock<Tasks>,
+    /// Threads that wait for an event.
+    idle: AtomicUsize,
+    idle_max: usize,
+    /// How often a thread has looked for work: it changes while threads get on.
+    looks: AtomicUsize,
+    threads: Mutex<Threads>,
+    threads_max: usize,
+    spare_wanted: Condvar,
+    monitor: Mutex<Option<Thread>>,
+    monitor_sleeps: AtomicBool,
+    stop: AtomicBool,
+    runtime: Handle,
+}
+
+#[derive(Default)]
+struct Threads {
+    /// All of them.
+    all: usize,
+    /// Those that are not needed now.
+    spare: usize,
+    /// Spare threads that are asked to go on.
+    wanted: usize,
+}
+
+/// The unfinished tasks. A token is the place of a task and how many tasks there were before it.
+#[derive(Default)]
+struct Tasks {
+    places: Vec<Option<Arc<Task>>>,
+    free: Vec<u32>,
+    count: u32,
+}
+
+impl Pool {
+    /// A pool of at most `threads_max` threads, of which at most `idle_max` wait for events. Its tasks use the timers of
+    /// the runtime that this is called in. The threads are started with the first task.
+    pub fn new(idle_max: usize, threads_max: usize) -> io::Result<Pool> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let queue_event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(
+            &epoll,
+            &queue_event,
+            epoll::EventData::new_u64(QUEUE),
+            flags,
+        )?;
+        let shared = Shared {
+            epoll,
+            queue_event,
+            queue: Mutex::default(),
+            tasks: RwLock::default(),
+            idle: AtomicUsize::new(0),
+            idle_max: idle_max.max(1),
+            looks: AtomicUsize::new(0),
+            threads: Mutex::default(),
+            threads_max: threads_max.max(1),
+            spare_wanted: Condvar::new(),
+            monitor: Mutex::default(),
+            monitor_sleeps: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            runtime: Handle::current(),
+        };
+        Ok(Pool {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Runs a task that uses a socket, which does not block.
+    pub fn spawn<S, F>(&self, stream: S, task: impl FnOnce(Socket<S>) -> F) -> io::Result<()>
+    where
+        S: AsFd,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.start_threads()?;
+        let shared = &self.shared;
+        let ready = Arc::new(Ready::default());
+        let flags = epoll::EventFlags::IN
+            | epoll::EventFlags::OUT
+            | epoll::EventFlags::RDHUP
+            | epoll::EventFlags::ET;
+        let mut tasks = shared.tasks.write();
+        let place = match tasks.free.pop() {
+            Some(place) => place,
+            None => {
+                tasks.places.push(None);
+                u32::try_from(tasks.places.len() - 1).map_err(io::Error::other)?
+            }
+        };
+        tasks.count = tasks.count.wrapping_add(1);
+        let token = u64::from(tasks.count) << 32 | u64::from(place);
+        if let Err(error) = epoll::add(
+            &shared.epoll,
+            &stream,
+            epoll::EventData::new_u64(token),
+            flags,
+        ) {
+            tasks.free.push(place);
+            return Err(error.into());
+        }
+        let future = task(Socket {
+            stream,
+            ready: ready.clone(),
+        });
+        let task = Arc::new(Task {
+            pool: Arc::downgrade(shared),
+            token,
+            ready,
+            state: AtomicU8::new(QUEUED),
+            future: Mutex::new(Some(Box::pin(future))),
+        });
+        if let Some(entry) = tasks.places.get_mut(place as usize) {
+            *entry = Some(task.clone());
+        }
+        drop(tasks);
+        shared.push(task);
+        Ok(())
+    }
+
+    /// Makes sure that a thread waits for events, for a thread that is not going to look for one soon.
+    pub fn leave(&self) {
+        let shared = &self.shared;
+        if shared.idle.load(Ordering::Acquire) == 0 && shared.threads.lock().all > 0 {
+            shared.add_thread();
+        }
+    }
+
+    /// The number of threads.
+    #[cfg(test)]
+    pub fn threads(&self) -> usize {
+        self.shared.threads.lock().all
+    }
+
+    fn start_threads(&self) -> io::Result<()> {
+        let shared = &self.shared;
+        let mut monitor = shared.monitor.lock();
+        if monitor.is_none() {
+            let watched = shared.clone();
+            let thread = thread::Builder::new()
+                .name("frond-monitor".into())
+                .spawn(move || watch(&watched))?;
+            *monitor = Some(thread.thread().clone());
+            for _ in 0..shared.idle_max {
+                shared.add_thread();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        shared.stop.store(true, Ordering::SeqCst);
+        // The threads are not waited for: one of them may be dropping this.
+        shared.spare_wanted.notify_all();
+        shared.signal();
+        if let Some(monitor) = &*shared.monitor.lock() {
+            monitor.unpark();
+        }
+    }
+}
+
+impl Shared {
+    /// Queues a task that was woken.
+    fn push(&self, task: Arc<Task>) {
+        self.queue.lock().push_back(task);
+        self.signal();
+    }
+
+    /// Makes an idle thread look into the queue.
+    fn signal(&self) {
+        // It fails only if the event is signalled already.
+        let _ = rustix::io::write(&self.queue_event, &1u64.to_ne_bytes());
+    }
+
+    /// The next queued task.
+    fn pop(&self) -> Option<Arc<Task>> {
+        let mut queue = self.queue.lock();
+        let task = queue.pop_front()?;
+        // Two signals may have been one event.
+        let more = !queue.is_empty();
+        drop(queue);
+        if more {
+            self.signal();
+        }
+        task.state.store(RUNNING, Ordering::Release);
+        Some(task)
+    }
+
+    /// What a thread does until it is not needed any more.
+    fn work(self: &Arc<Shared>) {
+        let _timers = self.runtime.enter();
+        loop {
+            if self.stop.load(Ordering::SeqCst) {
+                // Passes the signal on to the next one.
+                self.signal();
+                break;
+            }
+            self.looks.fetch_add(1, Ordering::Relaxed);
+            if let Some(task) = self.pop() {
+                self.run(&task);
+                continue;
+            }
+            if self.idle.fetch_add(1, Ordering::SeqCst) >= self.idle_max {
+                self.end_idle();
+                if self.rest() {
+                    continue;
+                }
+                break;
+            }
+            let event = self.wait();
+            self.end_idle();
+            if let Some(task) = event.and_then(|event| self.task_of(event)) {
+                self.run(&task);
+            }
+        }
+        self.threads.lock().all -= 1;
+    }
+
+    /// Waits for the next event.
+    fn wait(&self) -> Option<epoll::Event> {
+        let mut events = [MaybeUninit::uninit(); 1];
+        match epoll::wait(&self.epoll, &mut events, None) {
+            Ok((events, _)) => events.first().copied(),
+            Err(Errno::INTR) => None,
+            Err(error) => {
+                // No other error can occur with a valid handle; do not spin if one does.
+                debug_assert!(false, "{error}");
+                thread::sleep(TICK);
+                None
+            }
+        }
+    }
+
+    /// A thread waits no longer. The monitor must know if it was the last.
+    fn end_idle(&self) {
+        if self.idle.fetch_sub(1, Ordering::SeqCst) == 1
+            && self.monitor_sleeps.load(Ordering::SeqCst)
+            && self.monitor_sleeps.swap(false, Ordering::SeqCst)
+            && let Some(monitor) = &*self.monitor.lock()
+        {
+            monitor.unpark();
+        }
+    }
+
+    /// The task of an event, if this thread is to run it.
+    fn task_of(&self, event: epoll::Event) -> Option<Arc<Task>> {
+        let token = event.data.u64();
+        if token == QUEUE {
+            return None;
+        }
+        let task = {
+            let tasks = self.tasks.read();
+            let task = tasks.places.get(token as u32 as usize)?.as_ref()?;
+            // The place may have been given to another task meanwhile.
+            (task.token == token).then(|| task.clone())?
+        };
+        task.ready.add(event.flags);
+        task.notify(RUNNING).then_some(task)
+    }
+
+    /// Runs a task until it waits for something.
+    fn run(&self, task: &Arc<Task>) {
+        let waker = Waker::from(task.clone());
+        let mut future = task.future.lock();
+        loop {
+            let Some(running) = future.as_mut() else {
+                return;
+            };
+            let mut context = Context::from_waker(&waker);
+            // The panic hook has logged a panic, and the task ends.
+            let polled = catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(&mut context)));
+            if matches!(polled, Ok(Poll::Pending)) {
+                if task.pause() {
+                    return;
+                }
+                continue;
+            }
+            task.state.store(ENDED, Ordering::Release);
+            // It ends its connection.
+            let ended = future.take();
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(ended)));
+            let place = task.token as u32;
+            let mut tasks = self.tasks.write();
+            if let Some(entry) = tasks.places.get_mut(place as usize) {
+                *entry = None;
+                tasks.free.push(place);
+            }
+            return;
+        }
+    }
+
+    /// Lets another thread look for work, or starts one.
+    fn add_thread(self: &Arc<Shared>) {
+        let mut threads = self.threads.lock();
+        if threads.spare > threads.wanted {
+            threads.wanted += 1;
+            self.spare_wanted.notify_one();
+            return;
+        }
+        if threads.all >= self.threads_max {
+            return;
+        }
+        threads.all += 1;
+        drop(threads);
+        let shared = self.clone();
+        let started = thread::Builder::new()
+            .name("frond-worker".into())
+            .spawn(move || shared.work());
+        if started.is_err() {
+            // The monitor tries again.
+            self.threads.lock().all -= 1;
+        }
+    }
+
+    /// Waits until this thread is needed again. False if it is not.
+    fn rest(&self) -> bool {
+        let until = Instant::now() + SPARE_TIME;
+        let mut threads = self.threads.lock();
+        threads.spare += 1;
+        while threads.wanted == 0 && !self.stop.load(Ordering::SeqCst) {
+            if self
+                .spare_wanted
+                .wait_until(&mut threads, until)
+                .timed_out()
+            {
+                break;
+            }
+        }
+        threads.spare -= 1;
+        let is_wanted = threads.wanted > 0;
+        threads.wanted -= usize::from(is_wanted);
+        is_wanted
+    }
+}
+
+/// The thread of the monitor: adds a thread whenever none waited and none got on for a tick.
+fn watch(shared: &Arc<Shared>) {
+    let mut looks = 0;
+    let mut idle_ticks = 0;
+    while !shared.stop.load(Ordering::SeqCst) {
+        let before = std::mem::replace(&mut looks, shared.looks.load(Ordering::Relaxed));
+        if shared.idle.load(Ordering::SeqCst) > 0 {
+            idle_ticks += 1;
+        } else {
+            idle_ticks = 0;
+            if before == looks {
+                shared.add_thread();
+            }
+        }
+        if idle_ticks >= TICKS_AWAKE {
+            idle_ticks = 0;
+            shared.monitor_sleeps.store(true, Ordering::SeqCst);
+            // A thread that took the last event before the flag was set does not wake this one.
+            while shared.idle.load(Ordering::SeqCst) > 0
+                && shared.monitor_sleeps.load(Ordering::SeqCst)
+                && !shared.stop.load(Ordering::SeqCst)
+            {
+                thread::park();
+            }
+            shared.monitor_sleeps.store(false, Ordering::SeqCst);
+        }
+        thread::sleep(TICK);
+    }
+}
+
+/// It waits.
+const WAITING: u8 = 0;
+/// It is in the queue.
+const QUEUED: u8 = 1;
+/// A thread runs it.
+const RUNNING: u8 = 2;
+/// A thread runs it, and has to run it once more.
+const WOKEN: u8 = 3;
+/// It is over.
+const ENDED: u8 = 4;
+
+/// A future with its socket's state.
+struct Task {
+    pool: Weak<Shared>,
+    token: u64,
+    ready: Arc<Ready>,
+    state: AtomicU8,
+    /// Locked by the thread that runs it.
+    future: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
+}
+
+impl Task {
+    /// Notes that it is to be run. True if it was waiting and is now in the state `next`.
+    fn notify(&self, next: u8) -> bool {
+        let mut state = self.state.load(Ordering::Acquire);
+        loop {
+            let to = match state {
+                WAITING => next,
+                RUNNING => WOKEN,
+                _ => return false,
+            };
+            match (self.state).compare_exchange_weak(state, to, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => return to == next,
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    /// Stops running, unless it was woken meanwhile.
+    fn pause(&self) -> bool {
+        let paused =
+            (self.state).compare_exchange(RUNNING, WAITING, Ordering::AcqRel, Ordering::Acquire);
+        if paused.is_err() {
+            self.state.store(RUNNING, Ordering::Release);
+        }
+        paused.is_ok()
+    }
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Task>) {
+        if self.notify(QUEUED)
+            && let Some(pool) = self.pool.upgrade()
+        {
+            pool.push(self);
+        }
+    }
+}
+
+/// What a socket may be ready for. A bit is cleared before the call that finds out, so that an event during that call is
+/// not lost.
+#[derive(Default)]
+struct Ready(AtomicU8);
+
+const READ: u8 = 1;
+const WRITE: u8 = 2;
+/// The other side has closed it: whatever is left can be read without waiting.
+const CLOSED: u8 = 4;
+
+impl Ready {
+    fn add(&self, flags: epoll::EventFlags) {
+        let mut bits = 0;
+        let closed = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
+        if flags.intersects(closed) {
+            bits |= CLOSED | READ;
+        }
+        if flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
+            bits |= WRITE;
+        }
+        if flags.intersects(epoll::EventFlags::IN) {
+            bits |= READ;
+        }
+        if flags.intersects(epoll::EventFlags::OUT) {
+            bits |= WRITE;
+        }
+        self.0.fetch_or(bits, Ordering::AcqRel);
+    }
+
+    fn set(&self, bit: u8) {
+        self.0.fetch_or(bit, Ordering::AcqRel);
+    }
+
+    fn take(&self, bit: u8) -> bool {
+        self.0.fetch_and(!bit, Ordering::AcqRel) & bit != 0
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.load(Ordering::Acquire) & CLOSED != 0
+    }
+
+    /// Calls until it does not have to wait. `bytes` is the number that the call was asked for: if it has fewer, the next
+    /// one would have to wait for an event.
+    fn when(
+        &self,
+        bit: u8,
+        bytes: usize,
+        mut call: impl FnMut() -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            if !self.take(bit) {
+                // The event runs the task again.
+                return Poll::Pending;
+            }
+            match call() {
+                Ok(n) => {
+                    if n == bytes || n == 0 || self.is_closed() {
+                        self.set(bit);
+                    }
+                    return Poll::Ready(Ok(n));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => self.set(bit),
+                Err(error) => {
+                    self.set(bit);
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+    }
+}
+
+/// A stream of a task of the pool. Only this task may use it: events of the socket wake no other.
+pub struct Socket<S> {
+    stream: S,
+    ready: Arc<Ready>,
+}
+
+impl<S> AsyncRead for Socket<S>
+where
+    S: Unpin,
+    for<'s> &'s S: Read,
+{
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let room = buffer.initialize_unfilled();
+        let read = self
+            .ready
+            .when(READ, room.len(), || (&self.stream).read(room));
+        read.map_ok(|bytes| buffer.advance(bytes))
+    }
+}
+
+impl<S> AsyncWrite for Socket<S>
+where
+    S: AsFd + Unpin,
+    for<'s> &'s S: Write,
+{
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let write = || (&self.stream).write(bytes);
+        self.ready.when(WRITE, bytes.len(), write)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Write);
+        Poll::Ready(shut.map_err(io::Error::from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::atomic::AtomicU64;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap()
+    }
+
+    /// Both ends of a connection: the client's, and the one for the pool.
+    fn pair(listener: &TcpListener) -> (TcpStream, TcpStream) {
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        server.set_nonblocking(true).unwrap();
+        client.set_nodelay(true).unwrap();
+        (client, server)
+    }
+
+    /// Sleeps for as many 10 ms as each byte says, holding its thread, and returns the byte.
+    async fn sleepy(mut socket: Socket<TcpStream>) {
+        let mut byte = [0];
+        while socket.read_exact(&mut byte).await.is_ok() {
+            thread::sleep(Duration::from_millis(u64::from(byte[0]) * 10));
+            socket.write_all(&byte).await.unwrap();
+        }
+    }
+
+    fn ask(stream: &mut TcpStream, byte: u8) {
+        stream.write_all(&[byte]).unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+    }
+
+    /// A client is served while any number of others keep their threads, and unneeded threads end.
+    #[test]
+    fn threads_that_are_busy_for_long_do_not_stop_the_others() {
+        let runtime = runtime();
+        let _context = runtime.enter();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        for busy in [1, 2, 20] {
+            let pool = Pool::new(2, 30).unwrap();
+            let mut clients: Vec<_> = (0..=busy)
+                .map(|_| {
+                    let (client, server) = pair(&listener);
+                    pool.spawn(server, sleepy).unwrap();
+                    client
+                })
+                .collect();
+            clients.iter_mut().for_each(|client| ask(client, 0));
+            let (quick, slow) = clients.split_first_mut().unwrap();
+            for stream in slow.iter_mut() {
+                stream.write_all(&[100]).unwrap();
+            }
+            let began = Instant::now();
+            for _ in 0..20 {
+                ask(quick, 0);
+            }
+            let took = began.elapsed();
+            assert!(took < Duration::from_millis(900), "{busy} busy: {took:?}");
+            assert!(pool.threads() > busy.min(2) && pool.threads() <= busy + 3);
+            for stream in slow {
+                stream.read_exact(&mut [0]).unwrap();
+            }
+        }
+    }
+
+    /// More tasks than threads may be busy: the others are served when a thread is free.
+    #[test]
+    fn the_number_of_threads_is_bounded() {
+        let runtime = runtime();
+        let _context = runtime.enter();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let pool = Pool::new(1, 3).unwrap();
+        let mut clients: Vec<_> = (0..12)
+            .map(|_| {
+                let (mut client, server) = pair(&listener);
+                pool.spawn(server, sleepy).unwrap();
+                client.write_all(&[3]).unwrap();
+                client
+            })
+            .collect();
+        for client in &mut clients {
+            client.read_exact(&mut [0]).unwrap();
+            assert!(pool.threads() <= 3);
+        }
+        let again = Instant::now();
+        clients.iter_mut().for_each(|client| ask(client, 0));
+        assert!(again.elapsed() < Duration::from_millis(500));
+    }
+
+    /// What does not fit into the buffers of the sockets is read and written piece by piece, timers and other tasks wake
+    /// a task, and a panic ends only its own.
+    #[test]
+    fn tasks_read_write_sleep_and_wake_each_other() {
+        let runtime = runtime();
+        let _context = runtime.enter();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let pool = Pool::new(2, 4).unwrap();
+        let (mut client, server) = pair(&listener);
+        let (mut doomed, other) = pair(&listener);
+        let notify = Arc::new(tokio::sync::Notify::new());
+        let ended = Arc::new(AtomicU64::new(0));
+        let (woken, over) = (notify.clone(), ended.clone());
+        pool.spawn(server, |mut socket| async move {
+            let mut bytes = vec![0; 20 << 20];
+            socket.read_exact(&mut bytes).await.unwrap();
+            woken.notified().await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            socket.write_all(&bytes).await.unwrap();
+            over.fetch_add(1, Ordering::SeqCst);
+        })
+        .unwrap();
+        pool.spawn(other, |mut socket| async move {
+            let _ = socket.read_u8().await;
+            notify.notify_one();
+            panic!("an expected panic");
+        })
+        .unwrap();
+        let sent: Vec<u8> = (0..20 << 20).map(|n: u32| (n % 251) as u8).collect();
+        client.write_all(&sent).unwrap();
+        doomed.write_all(&[1]).unwrap();
+        assert_eq!(doomed.read(&mut [0]).unwrap(), 0);
+        thread::sleep(Duration::from_millis(50));
+        let mut found = Vec::new();
+        client.read_to_end(&mut found).unwrap();
+        assert!(found == sent);
+        assert_eq!(ended.load(Ordering::SeqCst), 1);
+        assert!(pool.shared.tasks.read().places.iter().all(Option::is_none));
+    }
+
+    /// Tasks of a pool that ends are dropped, and its threads end.
+    #[test]
+    fn a_pool_ends_with_its_threads() {
+        let runtime = runtime();
+        let _context = runtime.enter();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let pool = Pool::new(3, 4).unwrap();
+        let (mut client, server) = pair(&listener);
+        pool.spawn(server, sleepy).unwrap();
+        ask(&mut client, 0);
+        let shared = Arc::downgrade(&pool.shared);
+        drop(pool);
+        let until = Instant::now() + Duration::from_secs(20);
+        while shared.strong_count() > 0 {
+            assert!(Instant::now() < until);
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    }
+}

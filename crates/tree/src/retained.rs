@@ -1,0 +1,111 @@
+//! What snapshots keep in memory beyond the current state: memtables that are flushed.
+//!
+//! A snapshot reads the memtables of its moment, so they stay in memory while it lives, however idle its owner is. When
+//! such memtables take more than their share of the budget, a snapshot can be detached from them: what they have for
+//! the trees that its owner reads goes to runs above the roots of these trees, as in a flush, but only up to the
+//! snapshot's sequence number and for this snapshot alone. Nobody else sees the runs. Their extents are free again
+//! when the snapshot is dropped; after a crash the search for lost space finds them.
+
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::memtable::{Memtable, SpareBlocks};
+use crate::snapshot::Snapshot;
+use crate::version::Version;
+use crate::{MemoryUse, Result, Store, TreeId};
+
+/// Memtables that only snapshots hold may take this share of the engine's part of the budget, and at least one may be
+/// there.
+const SHARE: u64 = 4;
+
+impl Store {
+    /// Bytes of memtables that only snapshots keep in memory.
+    pub fn retained_bytes(&self) -> u64 {
+        self.engine().retained_bytes()
+    }
+
+    /// Whether snapshots keep more memtables in memory than their share of the budget. Then those that are not used for a
+    /// while should be detached ([`Store::detach`]) or dropped.
+    pub fn retains_too_much(&self) -> bool {
+        let engine = self.engine();
+        let memtable = engine.options.memtable_size() as u64;
+        let allowed = (engine.runs.budget.bytes() / SHARE).max(memtable);
+        // Cheap, and mostly enough: the current memtables alone seldom take that much.
+        engine.runs.budget.used(MemoryUse::Memtables) > allowed && engine.retained_bytes() > allowed
+    }
+
+    /// Bytes of memtables that this snapshot keeps in memory beyond the current state.
+    pub fn retained_by(&self, snapshot: &Snapshot) -> u64 {
+        let (_, flushed) = self.engine().divide(snapshot);
+        flushed
+            .iter()
+            .map(|memtable| memtable.capacity() as u64)
+            .sum()
+    }
+
+    /// A snapshot of the same moment that keeps no flushed memtable in memory and reads only `trees`; other trees
+    /// are unknown to it. What the memtables have for these trees is written to the data file.
+    ///
+    /// # Errors
+    /// [`Error::Stalled`](crate::Error::Stalled) while the disk is nearly full; errors of the disk.
+    pub fn detach(&self, snapshot: &Snapshot, trees: &[TreeId]) -> Result<Snapshot> {
+        let engine = self.engine();
+        engine.check_running()?;
+        let (kept, flushed) = engine.divide(snapshot);
+        if flushed.is_empty() {
+            return Ok(snapshot.clone());
+        }
+        engine.check_room()?;
+        let version = &snapshot.version;
+        let mut roots = Vec::with_capacity(trees.len());
+        for id in trees {
+            let Some(tree) = version.trees.get(*id) else {
+                continue;
+            };
+            let (mut tree, builder) = (tree.clone(), engine.builder(*id, tree));
+            for memtable in flushed.iter().rev() {
+                tree.root = builder.put_visible_above(&tree.root, memtable, snapshot.sequence)?;
+            }
+            roots.push((*id, tree));
+        }
+        let mut kept = kept.into_iter();
+        Ok(Snapshot {
+            version: Arc::new(Version {
+                active: kept.next().unwrap_or_else(no_memtable),
+                sealed: kept.collect(),
+                trees: Arc::new(version.trees.with_only(roots)),
+                damage: version.damage.clone(),
+            }),
+            ..snapshot.clone()
+        })
+    }
+}
+
+impl Engine {
+    /// The memtables of a snapshot, newest first: those of the current version, and those that are flushed.
+    fn divide(&self, snapshot: &Snapshot) -> (Vec<Arc<Memtable>>, Vec<Arc<Memtable>>) {
+        let current = self.version.load();
+        let is_current =
+            |memtable: &&Arc<Memtable>| current.memtables().any(|now| Arc::ptr_eq(now, memtable));
+        let memtables = snapshot.version.memtables();
+        let memtables = memtables.filter(|memtable| !memtable.is_empty());
+        let (kept, flushed): (Vec<_>, Vec<_>) = memtables.partition(is_current);
+        let cloned = |memtables: Vec<&Arc<Memtable>>| memtables.into_iter().cloned().collect();
+        (cloned(kept), cloned(flushed))
+    }
+
+    fn retained_bytes(&self) -> u64 {
+        let all = self.runs.budget.used(MemoryUse::Memtables);
+        let version = self.version.load();
+        let current: usize = version
+            .memtables()
+            .map(|memtable| memtable.capacity())
+            .sum();
+        all.saturating_sub((current + self.spare_blocks.bytes()) as u64)
+    }
+}
+
+/// An empty memtable, of the least size.
+fn no_memtable() -> Arc<Memtable> {
+    Arc::new(Memtable::new(0, 0, &Arc::<SpareBlocks>::default()))
+}
