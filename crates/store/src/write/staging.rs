@@ -18,8 +18,8 @@ use crate::index::keys::IndexKeys;
 use crate::index::{Index, entry, side};
 use crate::keyspace::after_prefix;
 use crate::keyspace::{
-    COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Direction, Durability, Engine, EngineError,
-    IdentityHasher, KEY_BYTES_MAX, Snapshot, TreeId, WriteSet,
+    COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, COMMIT_OPERATIONS_MAX, Direction, Durability, Engine,
+    EngineError, IdentityHasher, KEY_BYTES_MAX, Snapshot, TreeId, WriteSet,
 };
 use crate::merge::Counts;
 use crate::options::Invalid;
@@ -190,7 +190,9 @@ impl<'a> Staging<'a> {
 
     /// Whether it is time to commit.
     pub fn is_full(&self) -> bool {
-        self.documents >= COMMIT_DOCUMENTS_MAX || self.batch.bytes() >= COMMIT_BYTES_MAX
+        self.documents >= COMMIT_DOCUMENTS_MAX
+            || self.batch.bytes() >= COMMIT_BYTES_MAX
+            || self.batch.len() >= COMMIT_OPERATIONS_MAX
     }
 
     /// Whether this primary key may be in the write set already, judged by its hash.
