@@ -22,12 +22,15 @@
 use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, key};
 use frond_error::ErrorCode;
 use frond_query::paths::MultikeyPaths;
 
-use crate::catalog::{self, Catalog, Collection, CreateIndexesInfo, Uuid, aborted};
+use crate::catalog::{
+    self, Catalog, Collection, CreateIndexesInfo, ToUnique, Uuid, WritersHeld, aborted,
+};
 use crate::context::OpContext;
 use crate::error::{Error, Result, corrupt};
 use crate::index::keys::IndexKeys;
@@ -38,12 +41,19 @@ use crate::keyspace::{
     Engine, EngineError, Snapshot, TreeId, WriteSet,
 };
 use crate::namespace::Namespace;
+use crate::points::point;
 use crate::write::duplicate;
 
 /// A side tree with at most this many entries is merged while writers wait.
-const LAST_ENTRIES: u64 = 2000;
-/// The most side trees before the last one, however fast the writers are.
-const SIDES_MAX: usize = 8;
+const LAST_ENTRIES: u64 = 500;
+/// Side trees that are merged without regard to writers. From then on they only get the pauses between slices of the work,
+/// so that the side trees get shorter however fast the writers are.
+const SIDES_FREE: usize = 3;
+/// The most side trees before the last one.
+const SIDES_MAX: usize = 64;
+/// Work while writers wait, and the pause after it.
+const SLICE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(2);
 /// Documents or entries between two checks for interruption.
 const STEPS_BETWEEN_LOOKS: u64 = 1024;
 
@@ -112,6 +122,23 @@ pub(crate) fn rebuild(catalog: &Catalog, ns: &Namespace, context: &OpContext) ->
     resume(catalog, &collection, &building, context)
 }
 
+/// Makes an index unique: it is built again as a unique one while writes continue, and then takes the place of the first.
+/// As long as the first one prepares to be unique, there are no new duplicates.
+///
+/// # Errors
+/// `IndexBuildAborted` (276) if the collection or the index was dropped or changed meanwhile, the limits of the context.
+pub(crate) fn make_unique(
+    catalog: &Catalog,
+    to_unique: &ToUnique,
+    context: &OpContext,
+) -> Result<()> {
+    let (ns, uuid) = (&to_unique.collection.ns, &to_unique.collection.uuid);
+    let spec = to_unique.spec.clone();
+    let index = catalog.register_replacement(uuid, &to_unique.index, spec)?;
+    run(catalog, ns, uuid, &[index], context, false)?;
+    Ok(())
+}
+
 /// Builds indexes that are registered. Returns the number of the collection's indexes afterwards.
 fn run(
     catalog: &Catalog,
@@ -134,6 +161,31 @@ fn run(
         catalog.abandon_indexes(uuid, indexes)?;
         Err(in_build(ns, error))
     })
+}
+
+/// Keeps the writers of a collection waiting, except for short pauses.
+struct Waiting<'a> {
+    collection: &'a Collection,
+    held: Option<(WritersHeld<'a>, Instant)>,
+}
+
+impl Waiting<'_> {
+    fn new(collection: &Collection) -> Waiting<'_> {
+        let held = Some((collection.hold_writers(), Instant::now()));
+        Waiting { collection, held }
+    }
+
+    /// Pauses if they have waited for long enough.
+    fn let_pass(&mut self) {
+        if let Some((_, since)) = &self.held
+            && since.elapsed() < SLICE
+        {
+            return;
+        }
+        self.held = None;
+        std::thread::sleep(PAUSE);
+        self.held = Some((self.collection.hold_writers(), Instant::now()));
+    }
 }
 
 /// Turns an error of a document into the error of a build.
@@ -161,7 +213,8 @@ fn fill_at_once(
     indexes: &[Arc<Index>],
     batch: &mut WriteSet,
 ) -> Result<bool> {
-    if collection.counts().documents > COMMIT_DOCUMENTS_MAX as i64 {
+    let counts = collection.counts();
+    if counts.documents > COMMIT_DOCUMENTS_MAX as i64 || counts.bytes > COMMIT_BYTES_MAX as i64 {
         return Ok(false);
     }
     let snapshot = engine.snapshot();
@@ -169,10 +222,12 @@ fn fill_at_once(
     let reader = collection.document_reader(&snapshot);
     let mut entries = Entries::of(indexes);
     let mut uniques = HashSet::new();
-    let mut documents = 0;
+    let (mut documents, mut bytes) = (0, 0);
     while let Some((id, stored)) = cursor.next()? {
         documents += 1;
-        if documents > COMMIT_DOCUMENTS_MAX || batch.bytes() > COMMIT_BYTES_MAX {
+        bytes += stored.len();
+        let most = bytes.max(batch.bytes());
+        if documents > COMMIT_DOCUMENTS_MAX || most > COMMIT_BYTES_MAX {
             return Ok(false);
         }
         let put = |place: usize, key: &[u8], value: &[u8]| {
@@ -260,10 +315,11 @@ struct Build<'a> {
 impl Build<'_> {
     fn run(&self) -> Result<usize> {
         let multikey = self.load()?;
+        point("the entries of an index are loaded");
         self.work_in_sides()?;
         let last = |collection: &Collection, built: &[Arc<Index>]| {
             built.iter().try_for_each(|index| match index.side() {
-                Some(side) => self.work_in(collection, index, side),
+                Some(side) => self.work_in(collection, index, side, false),
                 None => Ok(()),
             })
         };
@@ -346,7 +402,7 @@ impl Build<'_> {
 
     /// Merges side trees into the unique indexes until the last ones are small.
     fn work_in_sides(&self) -> Result<()> {
-        for _ in 0..SIDES_MAX {
+        for round in 0..SIDES_MAX {
             let (collection, built) = self.catalog.built(self.uuid, self.indexes)?;
             let entries = |index: &Arc<Index>| {
                 let side = index.side()?;
@@ -357,14 +413,20 @@ impl Build<'_> {
                 return Ok(());
             }
             for (index, side) in self.catalog.change_sides(self.uuid, self.indexes)? {
-                self.work_in(&collection, &index, side)?;
+                self.work_in(&collection, &index, side, round >= SIDES_FREE)?;
             }
         }
         Ok(())
     }
 
-    /// Merges a final side tree into its index.
-    fn work_in(&self, collection: &Collection, index: &Index, side: TreeId) -> Result<()> {
+    /// Merges a final side tree into its index. `slows` the writers of the collection meanwhile.
+    fn work_in(
+        &self,
+        collection: &Collection,
+        index: &Index,
+        side: TreeId,
+        slows: bool,
+    ) -> Result<()> {
         let engine = self.catalog.engine();
         let total = engine.tree_stats(side).entries_estimate;
         let snapshot = engine.snapshot();
@@ -373,7 +435,11 @@ impl Build<'_> {
         let mut batch = WriteSet::new();
         let mut steps: u64 = 0;
         let damaged = || corrupt(format!("a side tree of index '{}'", index.spec.name));
+        let mut writers = slows.then(|| Waiting::new(collection));
         while let Some((key, value)) = cursor.next()? {
+            if let Some(writers) = &mut writers {
+                writers.let_pass();
+            }
             if steps.is_multiple_of(STEPS_BETWEEN_LOOKS) {
                 self.context.check()?;
                 self.show(DRAINING, steps, total.max(steps));

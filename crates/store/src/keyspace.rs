@@ -30,6 +30,9 @@ pub const COMMIT_DOCUMENTS_MAX: usize = 1000;
 /// Bytes written in one commit of a bulk operation, after which the next commit begins.
 pub const COMMIT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// Operations of one commit of a bulk operation, after which the next commit begins: others wait while it becomes visible.
+pub const COMMIT_OPERATIONS_MAX: usize = 16 * 1024;
+
 /// The first byte string above all that begin with `prefix`; `None` if there is none.
 pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let keep = prefix.iter().rposition(|&byte| byte != 0xff)?;

@@ -53,7 +53,7 @@ pub use namespace::{Namespace, check_database_name};
 pub use options::NaturalOrder;
 pub use plan::Hint;
 #[doc(hidden)]
-pub use points::at_points;
+pub use points::{ActsAtPoints, at_points};
 pub use queries::{QueryLimit, QuerySettings};
 pub use record::LargeDocuments;
 pub use store::{DocumentStore, StorageOptions, StoreOptions};

@@ -8,11 +8,23 @@ thread_local! {
     static ACT: RefCell<Option<Act>> = const { RefCell::new(None) };
 }
 
-/// For tests: calls `act` whenever an operation of this thread reaches a point, with the point's name. `act` is not
-/// called for operations of its own.
+/// For tests: calls `act` whenever an operation of this thread reaches a point, with the point's name, until the result is
+/// dropped. `act` is not called for operations of its own.
 #[doc(hidden)]
-pub fn at_points(act: impl FnMut(&'static str) + 'static) {
+#[must_use]
+pub fn at_points(act: impl FnMut(&'static str) + 'static) -> ActsAtPoints {
     ACT.set(Some(Box::new(act)));
+    ActsAtPoints(())
+}
+
+/// Ends what [`at_points`] began.
+#[doc(hidden)]
+pub struct ActsAtPoints(());
+
+impl Drop for ActsAtPoints {
+    fn drop(&mut self) {
+        ACT.set(None);
+    }
 }
 
 /// The operation of this thread has reached a point.

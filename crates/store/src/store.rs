@@ -100,7 +100,8 @@ impl DocumentStore {
         })
     }
 
-    /// Opens an engine with the store's merge operator, and the store on it.
+    /// Opens an engine with the store's merge operator, and the store on it. Drops the trees that a crash left without a
+    /// collection.
     ///
     /// # Errors
     /// As [`DocumentStore::open`].
@@ -109,7 +110,9 @@ impl DocumentStore {
             merge: merge_operator(),
             ..engine
         })?;
-        DocumentStore::open(engine, options)
+        let store = DocumentStore::open(engine, options)?;
+        store.catalog.drop_leaked_trees()?;
+        Ok(store)
     }
 
     /// Opens the store in a directory, and creates it if there is none.

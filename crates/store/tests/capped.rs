@@ -208,13 +208,18 @@ fn collections_become_capped() {
     fixture.store.clone_as_capped(&c, &d, 1 << 20).unwrap();
     assert_eq!(all(&fixture, &d, doc! {}), (0..50).collect::<Vec<i64>>());
     let size = 20 * doc! {"_id": 1, "a": 1}.len_bytes() as i64;
-    fixture.store.convert_to_capped(&c, size).unwrap();
+    fixture
+        .store
+        .convert_to_capped(&c, size, &OpContext::new())
+        .unwrap();
     assert_eq!(all(&fixture, &c, doc! {}), (30..50).collect::<Vec<i64>>());
     assert_eq!(fixture.store.list_indexes(&c).unwrap().len(), 1);
     assert_eq!(fixture.store.list_collections("db").unwrap().len(), 2);
     insert(&fixture, &c, [0]);
     assert_eq!(all(&fixture, &c, doc! {})[19], 0);
-    let none = fixture.store.convert_to_capped(&ns("db.none"), 10);
+    let none = fixture
+        .store
+        .convert_to_capped(&ns("db.none"), 10, &OpContext::new());
     assert_eq!(none.unwrap_err().code(), ErrorCode::NamespaceNotFound);
 }
 

@@ -10,8 +10,8 @@ use std::thread;
 use common::{Fixture, INSERT, ns};
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_store::{
-    DeleteRequest, DocumentStore, Durability, FindAndModifyRequest, InsertOptions, OpContext,
-    UpdateOutcome, UpdateRequest, at_points,
+    ActsAtPoints, DeleteRequest, DocumentStore, Durability, FindAndModifyRequest, InsertOptions,
+    OpContext, UpdateOutcome, UpdateRequest, at_points,
 };
 
 const THREADS: usize = 4;
@@ -205,15 +205,18 @@ fn readers_and_writers_cope_with_drops_and_renames() {
 
 /// Calls `act` with the number of the search after each search of this thread for a document to change. Returns the number
 /// of searches.
-fn after_each_search(store: &DocumentStore, act: fn(&DocumentStore, usize)) -> Arc<AtomicUsize> {
+fn after_each_search(
+    store: &DocumentStore,
+    act: fn(&DocumentStore, usize),
+) -> (Arc<AtomicUsize>, ActsAtPoints) {
     let searches = Arc::new(AtomicUsize::new(0));
     let (store, counted) = (store.clone(), searches.clone());
-    at_points(move |point| {
+    let act = at_points(move |point| {
         if point == "a document to change is found" {
             act(&store, counted.fetch_add(1, Ordering::SeqCst) + 1);
         }
     });
-    searches
+    (searches, act)
 }
 
 /// After a conflict the whole search was repeated: an update that searched for longer than its document stayed
@@ -222,7 +225,7 @@ fn after_each_search(store: &DocumentStore, act: fn(&DocumentStore, usize)) -> A
 fn a_slow_update_of_a_document_that_changes_is_applied_at_its_second_try() {
     let f = Fixture::new();
     f.insert(&ns("db.c"), &[doc! {"_id": 1, "a": 1, "others": 0}]);
-    let searches = after_each_search(&f.store, |store, _| {
+    let (searches, _act) = after_each_search(&f.store, |store, _| {
         update_in(
             store,
             &doc! {"_id": 1},
@@ -254,7 +257,7 @@ fn a_search_is_repeated_if_its_document_does_not_match_any_more() {
     let f = Fixture::new();
     let docs = [doc! {"_id": 1, "a": 1}, doc! {"_id": 2, "a": 1}];
     f.insert(&ns("db.c"), &docs);
-    let searches = after_each_search(&f.store, |store, search| {
+    let (searches, _act) = after_each_search(&f.store, |store, search| {
         if search == 1 {
             update_in(store, &doc! {"_id": 1}, &doc! {"$set": {"a": 2}}, false);
         }
@@ -270,7 +273,7 @@ fn a_search_is_repeated_if_its_document_does_not_match_any_more() {
 fn a_slow_update_beside_new_indexes_keeps_what_it_has_found() {
     let f = Fixture::new();
     f.insert(&ns("db.c"), &[doc! {"_id": 1, "a": 1}]);
-    let searches = after_each_search(&f.store, |store, _| {
+    let (searches, _act) = after_each_search(&f.store, |store, _| {
         let index = doc! {"key": {"b": 1}};
         store.create_indexes(&ns("db.c"), &[&index]).unwrap();
     });

@@ -27,6 +27,9 @@ pub enum Durability {
 const SEALED_MAX: usize = 2;
 /// How long a commit that frees space waits for a flush that failed and is retried.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Commits that take more memory than this are made one at a time. Commits become visible in the order of their numbers, so a
+/// small one waits for at most one large one. Batches of a bulk insert are smaller.
+const LARGE_BYTES: usize = 8 << 20;
 /// Room for some commits of the catalog.
 const SMALL_BYTES: usize = 64 << 10;
 /// The buffers of this many write sets are kept for reuse.
@@ -114,6 +117,7 @@ impl Engine {
                 let key = set.guarded_key(guard).to_vec();
                 let tree = guard.tree;
                 self.version.load().active.cancel(set.memtable_bytes());
+                self.end_large(&mut state, set);
                 fail_stop.finish();
                 return Err(Error::Conflict { tree, key });
             }
@@ -127,6 +131,7 @@ impl Engine {
                 Ok(position) => position,
                 Err(error) => {
                     version.active.cancel(set.memtable_bytes());
+                    self.end_large(&mut state, set);
                     fail_stop.finish();
                     self.note_if_full(&error);
                     return Err(error);
@@ -172,11 +177,22 @@ impl Engine {
         step("a commit is in the memtable");
         self.publisher.publish(first, last);
         fail_stop.finish();
+        if set.memtable_bytes() > LARGE_BYTES {
+            self.end_large(&mut self.commit_lock.lock(), set);
+        }
         self.fold_hot(&version.active, hot);
         if !delay.is_zero() {
             std::thread::sleep(delay);
         }
         Ok(position)
+    }
+
+    /// Lets the next large commit begin, if this is one.
+    fn end_large(&self, state: &mut CommitState, set: &WriteSet) {
+        if set.memtable_bytes() > LARGE_BYTES {
+            state.large_is_under_way = false;
+            self.flushed.notify_all();
+        }
     }
 
     /// Fails if a write set writes to a tree whose page cannot be read. It may drop such a tree.
@@ -226,8 +242,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes the commit lock with `bytes` reserved in the active memtable. Seals a full memtable, and
-    /// waits while too many sealed ones are not flushed yet. Fails if they cannot be flushed for now; one more may
+    /// Takes the commit lock with `bytes` reserved in the active memtable. A large commit waits until no other one is under
+    /// way. Seals a full memtable, and waits while too many sealed ones are not flushed yet. Fails if they cannot be flushed for now; one more may
     /// wait, and the failure comes later, for commits that free space.
     pub(crate) fn make_room(
         &self,
@@ -239,9 +255,14 @@ impl Engine {
         let mut patience: Option<Instant> = None;
         loop {
             self.check_running()?;
+            if bytes > LARGE_BYTES && state.large_is_under_way {
+                self.flushed.wait(&mut state);
+                continue;
+            }
             let version = self.version.load();
             let is_due = version.active.bytes() > self.disk_space.seal_bytes();
             if !is_due && version.active.reserve(bytes) {
+                state.large_is_under_way |= bytes > LARGE_BYTES;
                 return Ok(state);
             }
             let is_full = version.sealed.len() >= sealed_max;
@@ -276,5 +297,61 @@ impl Engine {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::fail_stop::at_steps;
+    use crate::{Options, Store, TreeOptions};
+
+    /// Any number of large commits could get their numbers before a small one, which waited for all of them.
+    #[test]
+    fn a_small_commit_waits_for_at_most_one_large_one() {
+        const WAIT: Duration = Duration::from_secs(20);
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(Options::new(directory.path())).unwrap();
+        let tree = store.allocate_tree();
+        let mut set = WriteSet::new();
+        set.create_tree(tree, &TreeOptions::default());
+        store.commit(set, Durability::Logged).unwrap();
+        // Commits with a value of some size; `reached` gets the step, and it goes on when told.
+        let commit = |key: &'static [u8], bytes: usize| {
+            let (store, (reached, steps), (go_on, told)) = (store.clone(), channel(), channel());
+            let thread = thread::spawn(move || {
+                at_steps(move |step| {
+                    if step == "a commit has its numbers" {
+                        reached.send(()).unwrap();
+                        told.recv().unwrap();
+                    }
+                });
+                let mut set = WriteSet::new();
+                set.put(tree, key, &vec![7; bytes]);
+                store.commit(set, Durability::Logged).unwrap();
+            });
+            (thread, steps, go_on)
+        };
+        let (first, first_steps, first_goes_on) = commit(b"first", 10 << 20);
+        first_steps.recv_timeout(WAIT).unwrap();
+        let (second, second_steps, second_goes_on) = commit(b"second", 10 << 20);
+        let began = second_steps.recv_timeout(Duration::from_millis(300));
+        assert!(began.is_err(), "the second large commit has its numbers");
+        let (small, small_steps, small_goes_on) = commit(b"small", 10);
+        small_steps.recv_timeout(WAIT).unwrap();
+        small_goes_on.send(()).unwrap();
+        first_goes_on.send(()).unwrap();
+        // The second one is stopped in its middle, and the others are done.
+        second_steps.recv_timeout(WAIT).unwrap();
+        first.join().unwrap();
+        small.join().unwrap();
+        assert!(store.snapshot().contains(tree, b"small").unwrap());
+        second_goes_on.send(()).unwrap();
+        second.join().unwrap();
+        assert!(store.snapshot().contains(tree, b"second").unwrap());
     }
 }

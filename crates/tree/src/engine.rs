@@ -31,6 +31,8 @@ pub(crate) struct CommitState {
     pub(crate) next_sequence: u64,
     pub(crate) recent: RecentCommits,
     pub(crate) throttle: WriteThrottle,
+    /// Whether a large commit has its room, and is not visible yet.
+    pub(crate) large_is_under_way: bool,
 }
 
 impl CommitState {
@@ -39,6 +41,7 @@ impl CommitState {
             next_sequence,
             recent,
             throttle: WriteThrottle::new(),
+            large_is_under_way: false,
         }
     }
 }
@@ -53,7 +56,7 @@ pub(crate) struct Engine {
     /// Buffers of committed write sets, for reuse.
     pub(crate) spare_sets: Mutex<Vec<WriteSet>>,
     pub(crate) commit_lock: Mutex<CommitState>,
-    /// Wakes committers that wait for a memtable to be flushed; used with the commit lock.
+    /// Wakes committers that wait for a memtable to be flushed, or for a large commit; used with the commit lock.
     pub(crate) flushed: Condvar,
     pub(crate) publisher: Publisher,
     /// Set once the replay is over, unless the journal is off.

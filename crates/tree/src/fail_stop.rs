@@ -63,10 +63,11 @@ impl Drop for FailStop {
 pub(crate) fn step(_: &str) {}
 
 #[cfg(test)]
-pub(crate) use tests::step;
+pub(crate) use tests::{at_steps, step};
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
     use std::os::unix::process::ExitStatusExt;
     use std::path::Path;
     use std::process::Command;
@@ -77,7 +78,23 @@ mod tests {
     /// The step at which this process panics once.
     static CHOSEN: Mutex<Option<String>> = Mutex::new(None);
 
+    type Act = Box<dyn FnMut(&str)>;
+
+    thread_local! {
+        static ACT: RefCell<Option<Act>> = const { RefCell::new(None) };
+    }
+
+    /// Calls `act` at each step of this thread.
+    pub(crate) fn at_steps(act: impl FnMut(&str) + 'static) {
+        ACT.set(Some(Box::new(act)));
+    }
+
     pub(crate) fn step(name: &str) {
+        ACT.with_borrow_mut(|act| {
+            if let Some(act) = act {
+                act(name);
+            }
+        });
         let mut chosen = CHOSEN.lock().unwrap();
         if chosen.as_deref() == Some(name) {
             *chosen = None;

@@ -30,7 +30,8 @@ impl Command for ConvertToCapped {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
         let size = size(&cx.args())?;
-        cx.server.store.convert_to_capped(&namespace, size)?;
+        let store = &cx.server.store;
+        store.convert_to_capped(&namespace, size, &cx.limits)?;
         cx.server.cursors.kill_namespace(namespace.as_str());
         Ok(DocBuf::new())
     }

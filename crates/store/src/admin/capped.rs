@@ -1,30 +1,84 @@
 //! Capped collections made from others: `convertToCapped` and `cloneCollectionAsCapped`.
+//!
+//! A conversion copies a snapshot into a temporary collection while writes continue. Writers note what they change
+//! meanwhile; that is copied again until little is left. The last notes are worked in while the collection has no writers,
+//! and then the temporary collection takes its name. After a crash the temporary collection and the notes are dropped.
 
 use std::ops::Bound;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use frond_bson::{Doc, DocBuf, ObjectId, doc};
+use frond_bson::{Doc, DocBuf, ObjectId, Value, doc};
 use frond_error::ErrorCode;
 
-use crate::catalog::Collection;
-use crate::error::{Result, command};
-use crate::keyspace::{COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Direction, Durability};
+use crate::catalog::{self, Collection, not_found};
+use crate::context::OpContext;
+use crate::error::{Result, command, corrupt};
+use crate::keyspace::{
+    COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Cursor, Direction, Durability, EngineError, Snapshot,
+    TreeId, WriteSet,
+};
 use crate::namespace::Namespace;
+use crate::points::point;
 use crate::store::DocumentStore;
+use crate::write::delete::DeleteRequest;
 use crate::write::insert::InsertOptions;
+use crate::write::replace::replace_one;
+
+/// Notes that are worked in while writers wait.
+const LAST_NOTES: u64 = 64;
+/// Trees of notes that are worked in without regard to writers. From then on they only get the pauses between slices of the
+/// work, so that there are fewer notes each time however fast the writers are.
+const ROUNDS_FREE: usize = 3;
+/// The most trees of notes before the last one.
+const ROUNDS_MAX: usize = 64;
+/// Work while writers wait, and the pause after it.
+const SLICE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// How documents are copied.
+const AS_IT_IS: InsertOptions = InsertOptions {
+    ordered: true,
+    durability: Durability::Logged,
+    bypass_validation: true,
+    keep_empty_timestamps: true,
+};
+
+/// A collection on its way into a capped one.
+struct Conversion<'a> {
+    store: &'a DocumentStore,
+    from: Arc<Collection>,
+    /// What is copied first.
+    snapshot: Snapshot,
+    to: &'a Namespace,
+    context: &'a OpContext,
+}
 
 impl DocumentStore {
-    /// Converts a collection to a capped one. The oldest documents beyond the size are removed, and so are its indexes,
-    /// as in MongoDB.
+    /// Converts a collection to a capped one, while writes continue. The oldest documents beyond the size are removed, and so
+    /// are its indexes, as in MongoDB.
     ///
     /// # Errors
-    /// `NamespaceNotFound` (26), `CommandNotSupportedOnView` (166), errors of the size.
-    pub fn convert_to_capped(&self, ns: &Namespace, size: i64) -> Result<()> {
-        self.catalog().existing(ns)?;
+    /// `NamespaceNotFound` (26), `CommandNotSupportedOnView` (166), errors of the size;
+    /// `ConflictingOperationInProgress` (117) if it is being converted; the limits of the context.
+    pub fn convert_to_capped(&self, ns: &Namespace, size: i64, context: &OpContext) -> Result<()> {
+        let collection = self.catalog().existing(ns)?;
         let temporary = format!("tmp{}.convertToCapped.{}", ObjectId::new(), ns.coll());
         let temporary = Namespace::new(ns.db(), &temporary)?;
         self.create_collection(&temporary, &doc! {"capped": true, "size": size})?;
-        let converted = self.catalog().replace_by(ns, &temporary, |collection| {
-            self.copy_documents(collection, &temporary)
+        let noted = self.catalog().note_changes(&collection.uuid);
+        let converted = noted.and_then(|()| {
+            let conversion = Conversion {
+                store: self,
+                snapshot: self.engine().snapshot(),
+                from: collection.clone(),
+                to: &temporary,
+                context,
+            };
+            conversion.run(ns).or_else(|error| {
+                self.catalog().forget_changes(&collection.uuid)?;
+                Err(error)
+            })
         });
         if converted.is_err() {
             // The first error is the one to report.
@@ -48,22 +102,22 @@ impl DocumentStore {
             ));
         }
         self.create_collection(to, &doc! {"capped": true, "size": size})?;
-        self.copy_documents(&collection, to)
+        let snapshot = self.engine().snapshot();
+        self.copy_documents(&collection, &snapshot, to, &OpContext::new())
     }
 
-    /// Copies all documents in their natural order.
-    fn copy_documents(&self, from: &Collection, to: &Namespace) -> Result<()> {
-        let snapshot = self.engine().snapshot();
-        let (low, high) = (Bound::Unbounded, Bound::Unbounded);
-        let mut cursor = snapshot.cursor(from.primary, low, high, Direction::Forward)?;
-        let reader = from.document_reader(&snapshot);
-        let options = InsertOptions {
-            ordered: true,
-            durability: Durability::Logged,
-            bypass_validation: true,
-            keep_empty_timestamps: true,
-        };
+    /// Copies all documents of a snapshot in their natural order.
+    fn copy_documents(
+        &self,
+        from: &Collection,
+        snapshot: &Snapshot,
+        to: &Namespace,
+        context: &OpContext,
+    ) -> Result<()> {
+        let mut cursor = all(snapshot, from.primary)?;
+        let reader = from.document_reader(snapshot);
         loop {
+            context.check()?;
             let (mut docs, mut bytes): (Vec<DocBuf>, usize) = (Vec::new(), 0);
             while docs.len() < COMMIT_DOCUMENTS_MAX
                 && bytes < COMMIT_BYTES_MAX
@@ -77,10 +131,101 @@ impl DocumentStore {
                 return Ok(());
             }
             let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
-            let outcome = self.insert(to, &docs, options)?;
+            let outcome = self.insert(to, &docs, AS_IT_IS)?;
             if let Some(failed) = outcome.errors.into_iter().next() {
                 return Err(failed.error);
             }
+            point("a part of a collection is copied");
         }
+    }
+}
+
+fn all(snapshot: &Snapshot, tree: TreeId) -> Result<Cursor, EngineError> {
+    let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+    snapshot.cursor(tree, low, high, Direction::Forward)
+}
+
+impl Conversion<'_> {
+    fn run(&self, ns: &Namespace) -> Result<()> {
+        let dropped = || not_found(ns);
+        let catalog = self.store.catalog();
+        let engine = self.store.engine();
+        let uuid = &self.from.uuid;
+        self.store
+            .copy_documents(&self.from, &self.snapshot, self.to, self.context)?;
+        for round in 0..ROUNDS_MAX {
+            let now = catalog.by_uuid(uuid).ok_or_else(dropped)?;
+            let notes = now.changes.ok_or_else(dropped)?;
+            if engine.tree_stats(notes).entries_estimate <= LAST_NOTES {
+                break;
+            }
+            let notes = catalog.next_changes(uuid)?;
+            let worked_in = self.work_in(notes, &now, round >= ROUNDS_FREE);
+            let mut batch = WriteSet::new();
+            batch.set_frees_space();
+            batch.drop_tree(notes);
+            engine.commit(batch, Durability::Logged)?;
+            worked_in?;
+        }
+        catalog.replace_by(ns, self.to, |now| {
+            if now.uuid != *uuid {
+                return Err(not_found(ns));
+            }
+            self.work_in(now.changes.ok_or_else(dropped)?, now, false)
+        })
+    }
+
+    /// Copies what was noted in a tree that is final. `slows` the writers of the collection meanwhile.
+    fn work_in(&self, notes: TreeId, now: &Collection, slows: bool) -> Result<()> {
+        let snapshot = self.store.engine().snapshot();
+        let mut cursor = all(&snapshot, notes)?;
+        let mut held = None;
+        while let Some((key, note)) = cursor.next()? {
+            if slows {
+                let (_, since) = held.get_or_insert_with(|| (now.hold_writers(), Instant::now()));
+                if since.elapsed() > SLICE {
+                    held = None;
+                    std::thread::sleep(PAUSE);
+                    self.context.check()?;
+                }
+            }
+            let id = catalog::noted_id(note).and_then(|id| id.get("_id"));
+            let id = id.ok_or_else(|| corrupt("a note of a document that changed"))?;
+            self.copy_again(&snapshot, key, id)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a document of the copy what it is in a snapshot.
+    fn copy_again(&self, snapshot: &Snapshot, key: &[u8], id: Value<'_>) -> Result<()> {
+        let filter = doc! {"_id": &doc! {"$eq": id}};
+        let (catalog, context) = (self.store.catalog(), OpContext::new());
+        let Some(stored) = snapshot.get(self.from.primary, key)? else {
+            let request = DeleteRequest {
+                filter: &filter,
+                limit_one: true,
+                hint: None,
+                variables: None,
+                collation: None,
+            };
+            let how = Durability::Logged;
+            return self
+                .store
+                .delete(self.to, &request, how, &context)
+                .map(drop);
+        };
+        let reader = self.from.document_reader(snapshot);
+        let doc = reader.whole(key, &stored)?;
+        let replaced = replace_one(catalog, self.to, &filter, &doc, &context)?;
+        // One that was copied and is gone was too old for the size of the capped collection.
+        if replaced || self.snapshot.contains(self.from.primary, key)? {
+            return Ok(());
+        }
+        let outcome = self.store.insert(self.to, &[&doc], AS_IT_IS)?;
+        outcome
+            .errors
+            .into_iter()
+            .next()
+            .map_or(Ok(()), |failed| Err(failed.error))
     }
 }

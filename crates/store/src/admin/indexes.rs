@@ -110,13 +110,26 @@ impl DocumentStore {
         self.catalog().drop_indexes(ns, which)
     }
 
-    /// Changes options of an index.
+    /// Changes options of an index. It becomes unique by being built again, while writes continue.
     ///
     /// # Errors
     /// `NamespaceNotFound` (26), `IndexNotFound` (27), `InvalidOptions` (72),
-    /// `CannotConvertIndexToUnique` (359).
-    pub fn modify_index(&self, ns: &Namespace, change: &IndexChange) -> Result<IndexChanged> {
-        self.catalog().modify_index(ns, change)
+    /// `CannotConvertIndexToUnique` (359), `IndexBuildAlreadyInProgress` (285) if it is being made unique;
+    /// `IndexBuildAborted` (276) if it is dropped meanwhile; the limits of the context.
+    pub fn modify_index(
+        &self,
+        ns: &Namespace,
+        change: &IndexChange,
+        context: &OpContext,
+    ) -> Result<IndexChanged> {
+        let modified = self.catalog().modify_index(ns, change)?;
+        if let Some(to_unique) = modified.to_unique {
+            to_unique.check(self.engine(), context)?;
+            if !change.dry_run {
+                index_build::make_unique(self.catalog(), &to_unique, context)?;
+            }
+        }
+        Ok(modified.changed)
     }
 
     /// Rebuilds all indexes of a collection while writes continue. If the operation is killed, the build is resumed
@@ -172,7 +185,8 @@ impl DocumentStore {
             out
         };
         let id_index = describe(&collection.id_index(), collection.id_uses());
-        let others = collection.indexes.iter().map(|index| {
+        let shown = |index: &&Arc<Index>| index.replaces.is_none();
+        let others = collection.indexes.iter().filter(shown).map(|index| {
             let mut described = describe(&index.spec.doc, index.uses());
             if !index.ready {
                 described.push("building", true);

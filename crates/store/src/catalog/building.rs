@@ -41,7 +41,7 @@ impl Catalog {
         specs: Vec<IndexSpec>,
         fill: impl FnOnce(&Collection, &[Arc<Index>], &mut WriteSet) -> Result<bool>,
     ) -> Result<Registered> {
-        let _changing = self.changing.lock();
+        let _changing = self.begin_change();
         let collection = self.existing(ns)?;
         let before = index_count(&collection);
         let mut new: Vec<Arc<Index>> = Vec::new();
@@ -84,6 +84,34 @@ impl Catalog {
         Ok(registered)
     }
 
+    /// Registers an index that is to come in the place of another one when it is built. From here on writers keep it up to
+    /// date. The catalog on disk does not hear of it.
+    ///
+    /// # Errors
+    /// `IndexBuildAborted` (276) if the collection or the index was dropped or changed meanwhile;
+    /// `IndexBuildAlreadyInProgress` (285) if another one is being built in its place.
+    pub(crate) fn register_replacement(
+        &self,
+        uuid: &Uuid,
+        replaced: &Arc<Index>,
+        spec: IndexSpec,
+    ) -> Result<Arc<Index>> {
+        let _changing = self.begin_change();
+        let collection = self.by_uuid(uuid).ok_or_else(aborted)?;
+        let same = |index: &Arc<Index>| Arc::ptr_eq(index, replaced);
+        if !collection.indexes.iter().any(same) {
+            return Err(aborted());
+        }
+        check_not_replaced(&collection, replaced)?;
+        let mut new = Index::new(spec, self.engine.allocate_tree(), false);
+        new.replaces = Some(replaced.tree);
+        let mut batch = WriteSet::new();
+        let new = Arc::new(self.begin_building(&mut batch, &new));
+        let all = collection.indexes.iter().chain([&new]).cloned().collect();
+        self.replace(&collection, Some(collection.with_indexes(all)), batch)?;
+        Ok(new)
+    }
+
     /// Gives all indexes of a collection new trees. Those that `fill` does not fill, see
     /// [`Catalog::register_indexes`], are returned, to be built.
     ///
@@ -94,7 +122,7 @@ impl Catalog {
         ns: &Namespace,
         fill: impl FnOnce(&Collection, &[Arc<Index>], &mut WriteSet) -> Result<bool>,
     ) -> Result<(Arc<Collection>, Vec<Arc<Index>>)> {
-        let _changing = self.changing.lock();
+        let _changing = self.begin_change();
         let collection = self.existing(ns)?;
         if collection.indexes.iter().any(|index| !index.ready) {
             return Err(command(
@@ -226,7 +254,7 @@ impl Catalog {
         uuid: &Uuid,
         built: &[Arc<Index>],
     ) -> Result<Vec<(Arc<Index>, TreeId)>> {
-        let _changing = self.changing.lock();
+        let _changing = self.begin_change();
         let (collection, built) = self.built(uuid, built)?;
         let mut closed = Vec::new();
         self.replace_with(&collection, || {
@@ -244,7 +272,9 @@ impl Catalog {
                 let side = self.engine.allocate_tree();
                 batch.create_tree(side, &index.spec.tree);
                 let after = Arc::new(index.with_sides(vec![*last, side]));
-                persist::put_index(&mut batch, uuid, &after);
+                if after.replaces.is_none() {
+                    persist::put_index(&mut batch, uuid, &after);
+                }
                 closed.push((after.clone(), *last));
                 *index = after;
             }
@@ -265,13 +295,22 @@ impl Catalog {
         multikey: &[MultikeyPaths],
         last: impl FnOnce(&Collection, &[Arc<Index>]) -> Result<()>,
     ) -> Result<usize> {
-        let _changing = self.changing.lock();
+        let _changing = self.begin_change();
         let (collection, built) = self.built(uuid, built)?;
+        let is_there = |tree: &TreeId| collection.indexes.iter().any(|index| index.tree == *tree);
+        if !built
+            .iter()
+            .filter_map(|index| index.replaces)
+            .all(|tree| is_there(&tree))
+        {
+            return Err(aborted());
+        }
         let mut count = 0;
         self.replace_with(&collection, || {
             last(&collection, &built)?;
             let mut batch = WriteSet::new();
             let mut all = collection.indexes.clone();
+            let mut gone = Vec::new();
             for index in &mut all {
                 let Some(at) = built.iter().position(|other| other.tree == index.tree) else {
                     continue;
@@ -286,8 +325,14 @@ impl Catalog {
                 }
                 index.sides.iter().for_each(|side| batch.drop_tree(*side));
                 persist::put_index(&mut batch, uuid, &ready);
+                gone.extend(index.replaces);
                 *index = Arc::new(ready);
             }
+            for index in all.iter().filter(|index| gone.contains(&index.tree)) {
+                index.trees().for_each(|tree| batch.drop_tree(tree));
+                persist::delete_index(&mut batch, uuid, index);
+            }
+            all.retain(|index| !gone.contains(&index.tree));
             let after = collection.with_indexes(all);
             count = index_count(&after);
             Ok((Some(after), batch))
@@ -297,7 +342,7 @@ impl Catalog {
 
     /// Removes indexes whose build failed. One that is gone already is no error.
     pub(crate) fn abandon_indexes(&self, uuid: &Uuid, failed: &[Arc<Index>]) -> Result<()> {
-        let _changing = self.changing.lock();
+        let _changing = self.begin_change();
         match self.by_uuid(uuid) {
             Some(collection) => self.remove_indexes(&collection, |index| {
                 failed.iter().any(|other| other.tree == index.tree)
@@ -336,7 +381,8 @@ impl Catalog {
         let view = self.view();
         let unfinished = |collection: &Arc<Collection>| -> Vec<Arc<Index>> {
             let indexes = collection.indexes.iter();
-            indexes.filter(|index| !index.ready).cloned().collect()
+            let waits = |index: &&Arc<Index>| !index.ready && index.replaces.is_none();
+            indexes.filter(waits).cloned().collect()
         };
         let mut found: Vec<_> = view
             .iter()
@@ -345,6 +391,21 @@ impl Catalog {
             .collect();
         found.sort_by(|(a, _), (b, _)| a.ns.cmp(&b.ns));
         found
+    }
+}
+
+/// Error 285 if an index is being built in the place of this one.
+pub(super) fn check_not_replaced(collection: &Collection, index: &Index) -> Result<()> {
+    let mut others = collection.indexes.iter();
+    match others.any(|other| other.replaces == Some(index.tree)) {
+        false => Ok(()),
+        true => Err(command(
+            ErrorCode::IndexBuildAlreadyInProgress,
+            format!(
+                "Index {} of {} is being made unique; wait for that, or drop it",
+                index.spec.name, collection.ns
+            ),
+        )),
     }
 }
 

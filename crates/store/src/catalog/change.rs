@@ -16,6 +16,7 @@ use crate::index::spec::ID_INDEX_NAME;
 use crate::keyspace::{Durability, WriteSet};
 use crate::namespace::Namespace;
 use crate::options::{self, CollectionOptions, NaturalOrder};
+use crate::points::point;
 use crate::text;
 
 /// The result of dropping a collection.
@@ -117,6 +118,7 @@ impl Catalog {
         let mut gate = shared.gate.write();
         let (after, batch) = change()?;
         shared.epoch.fetch_add(1, Ordering::SeqCst);
+        point("a change of a collection is about to be committed");
         let version = after.as_ref().map_or(DROPPED, |after| after.version);
         let done = self.commit(batch, |view| {
             view.remove(&before.ns);
@@ -159,7 +161,7 @@ impl Catalog {
             parsed.natural_order = Some(NaturalOrder::Insertion);
             stored.push("naturalOrder", NaturalOrder::Insertion.name());
         }
-        let _changing = self.changing.lock();
+        let _changing = self.begin_change();
         if let Some(view) = self.definition(ns) {
             if parsed.view.is_some() && view.options() == stored {
                 return Ok(false);
@@ -210,6 +212,7 @@ impl Catalog {
             segments,
             settings: Arc::new(settings),
             indexes,
+            changes: None,
             plans: PlanCache::default(),
             version: 0,
             shared: Arc::new(Shared {
@@ -232,7 +235,7 @@ impl Catalog {
     /// # Errors
     /// `NamespaceNotFound` (26), `InvalidOptions` (72) and others, see [`options::modify`].
     pub fn modify_collection(&self, ns: &Namespace, changes: &Doc) -> Result<()> {
-        let _changing = self.changing.lock();
+        let _changing = self.begin_change();
         if let Some(view) = self.definition(ns) {
             return self.modify_view(&view, changes);
         }
@@ -248,24 +251,25 @@ impl Catalog {
         self.replace(&collection, Some(after), batch)
     }
 
-    /// Replaces a collection by another one, which `fill` fills while the first has no writers.
+    /// Replaces a collection by another one. `finish` copies the last changes while the first has no writers, which must not
+    /// take long.
     ///
     /// # Errors
-    /// `NamespaceNotFound` (26), errors of `fill`.
+    /// `NamespaceNotFound` (26), errors of `finish`.
     pub fn replace_by(
         &self,
         ns: &Namespace,
         other: &Namespace,
-        fill: impl FnOnce(&Collection) -> Result<()>,
+        finish: impl FnOnce(&Collection) -> Result<()>,
     ) -> Result<()> {
-        let _changing = self.changing.lock();
+        let _changing = self.begin_change();
         let collection = self.existing(ns)?;
         let shared = collection.shared.clone();
         {
             // Later writers find that the collection is another one, and retry.
             let mut gate = shared.gate.write();
             let version = *gate;
-            fill(&collection)?;
+            finish(&collection)?;
             *gate = DROPPED;
             drop(gate);
             let renamed = self.rename_locked(other, ns, true);
@@ -311,7 +315,7 @@ impl Catalog {
     /// # Errors
     /// `NamespaceNotFound` (26).
     pub fn drop_collection(&self, ns: &Namespace) -> Result<DropInfo> {
-        let _changing = self.changing.lock();
+        let _changing = self.begin_change();
         if let Some(view) = self.definition(ns) {
             self.drop_view(&view)?;
             return Ok(DropInfo { indexes_were: None });
@@ -368,7 +372,7 @@ impl Catalog {
         to: &Namespace,
         drop_target: bool,
     ) -> Result<()> {
-        let _changing = self.changing.lock();
+        let _changing = self.begin_change();
         self.rename_locked(from, to, drop_target)
     }
 
@@ -456,7 +460,7 @@ impl Catalog {
     /// `NamespaceNotFound` (26), `IndexNotFound` (27), `InvalidOptions` (72) for the index on `_id`,
     /// `AmbiguousIndexKeyPattern` (181) if a key pattern names several.
     pub fn drop_indexes(&self, ns: &Namespace, which: &IndexSelector) -> Result<usize> {
-        let _changing = self.changing.lock();
+        let _changing = self.begin_change();
         let collection = self.existing(ns)?;
         let before = index_count(&collection);
         let names = match which {
@@ -515,7 +519,8 @@ fn stage_drop(batch: &mut WriteSet, collection: &Collection) {
     batch.set_frees_space();
     persist::delete_collection(batch, &collection.ns);
     persist::delete_counter(batch, &collection.uuid);
-    collection.trees().for_each(|tree| batch.drop_tree(tree));
+    let trees = collection.trees().chain(collection.changes);
+    trees.for_each(|tree| batch.drop_tree(tree));
     for index in &collection.indexes {
         index.trees().for_each(|tree| batch.drop_tree(tree));
         persist::delete_index(batch, &collection.uuid, index);
@@ -545,7 +550,9 @@ pub(super) fn name_of_key(collection: &Collection, key: &Doc) -> Result<String> 
     if frond_bson::compare_docs(key, &frond_bson::doc! {"_id": 1}).is_eq() {
         return Ok(ID_INDEX_NAME.to_owned());
     }
-    let matches = |index: &&Arc<Index>| frond_bson::compare_docs(&index.spec.key, key).is_eq();
+    let matches = |index: &&Arc<Index>| {
+        index.replaces.is_none() && frond_bson::compare_docs(&index.spec.key, key).is_eq()
+    };
     let found: Vec<_> = collection.indexes.iter().filter(matches).collect();
     match found.as_slice() {
         [] => Err(command(

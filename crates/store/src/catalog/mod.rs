@@ -2,11 +2,14 @@
 //!
 //! It is stored in the catalog tree ([`persist`]) and kept in memory as immutable views ([`view`]).
 //! Readers load the current view and take no lock. Changes are made one at a time: each commits its entries together
-//! with the trees that it creates or drops, and publishes a new view.
+//! with the trees that it creates or drops, and publishes a new view. The lock for that is held for the time of one small
+//! commit, never for work that grows with a collection: what takes long is done before, beside the writers, and the change
+//! publishes its result.
 //!
 //! Three things keep readers and writers of documents in step with such changes:
 //! - A reader needs a snapshot of the engine and a view that agree. Each collection has an epoch
-//!   that is odd while a change is under way; a reader looks at it before and after.
+//!   that is odd while a change is under way; a reader looks at it before and after. During a change it goes on with the
+//!   previous definition as long as that one's trees exist.
 //! - A writer holds the collection's gate shared for the time of one commit, and a change holds it
 //!   exclusively. So no document is written by a list of indexes that is out of date.
 //! - Whether an index is multikey is set in memory before the commit of the document that made it
@@ -14,8 +17,10 @@
 
 mod building;
 mod change;
+mod changes;
 mod definitions;
 mod hooks;
+mod leaks;
 mod modify;
 mod persist;
 mod plan_cache;
@@ -24,11 +29,12 @@ mod view;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use frond_bson::{Collator, DocBuf};
 use frond_error::ErrorCode;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
 use crate::error::{Result, command};
 use crate::index::spec::{ID_INDEX_NAME, IndexSpec};
@@ -43,9 +49,11 @@ use crate::record::write::DocumentWriter;
 
 pub(crate) use building::aborted;
 pub use change::{CreateIndexesInfo, DropInfo, IndexSelector};
+pub(crate) use changes::{note, noted_id};
 pub use definitions::{ResolvedView, ViewDefinition};
 pub(crate) use definitions::{SYSTEM_VIEWS, is_a_view};
 pub use hooks::Hooks;
+pub(crate) use modify::ToUnique;
 pub use modify::{IndexChange, IndexChanged};
 pub(crate) use persist::{
     add_multikey, change_counter, counter_key, put_counter, read_multikey, repair,
@@ -61,6 +69,9 @@ pub type Uuid = [u8; 16];
 
 /// The most indexes of one collection, the one on `_id` included.
 pub const INDEXES_MAX: usize = 64;
+
+/// How long a reader waits before it looks again whether a definition is published whose commit is done.
+const PUBLICATION_WAIT: Duration = Duration::from_micros(50);
 
 /// The value of [`Shared::gate`] after the collection was dropped.
 const DROPPED: u64 = u64::MAX;
@@ -82,6 +93,9 @@ pub struct Collection {
     pub segments: Option<TreeId>,
     /// Its secondary indexes, oldest first, those under construction included.
     pub indexes: Vec<Arc<Index>>,
+    /// Where writers note which documents they change, while the collection is copied, see [`Catalog::note_changes`].
+    /// The catalog on disk does not know it: after a crash it is dropped.
+    pub(crate) changes: Option<TreeId>,
     /// Plans that were chosen for this version.
     plans: PlanCache,
     /// Number of this version.
@@ -179,6 +193,7 @@ impl Collection {
             primary: self.primary,
             segments: self.segments,
             indexes,
+            changes: self.changes,
             plans: PlanCache::default(),
             version: self.version + 1,
             shared: self.shared.clone(),
@@ -190,6 +205,14 @@ impl Collection {
         Collection {
             options,
             settings: Arc::new(settings),
+            ..self.with_indexes(self.indexes.clone())
+        }
+    }
+
+    /// The next version, whose writers note what they change in another tree, or in none.
+    fn with_changes(&self, changes: Option<TreeId>) -> Collection {
+        Collection {
+            changes,
             ..self.with_indexes(self.indexes.clone())
         }
     }
@@ -214,6 +237,20 @@ impl Collection {
         }
     }
 
+    /// Keeps the writers of its documents waiting until the result is dropped.
+    pub(crate) fn hold_writers(&self) -> WritersHeld<'_> {
+        WritersHeld {
+            _gate: self.shared.gate.write(),
+        }
+    }
+
+    /// Whether all trees that queries of this version read are in a snapshot.
+    fn is_in(&self, snapshot: &Snapshot) -> bool {
+        let of_indexes = self.ready_indexes().map(|index| index.tree);
+        let mut trees = self.trees().chain(of_indexes);
+        trees.all(|tree| snapshot.has_tree(tree))
+    }
+
     /// Number of this version of the definition.
     pub(crate) fn version(&self) -> u64 {
         self.version
@@ -236,6 +273,11 @@ impl Collection {
             ..self.with_indexes(self.indexes.clone())
         }
     }
+}
+
+/// Keeps the writers of a collection waiting.
+pub(crate) struct WritersHeld<'a> {
+    _gate: RwLockWriteGuard<'a, u64>,
 }
 
 /// The catalog of one engine.
@@ -284,6 +326,13 @@ impl Catalog {
         &self.engine
     }
 
+    /// Begins a change of the catalog. Waits for room in memory first, because the others would wait for this change meanwhile.
+    fn begin_change(&self) -> MutexGuard<'_, ()> {
+        // The commit tells what is wrong.
+        let _ = self.engine.await_room();
+        self.changing.lock()
+    }
+
     /// The current view.
     pub fn view(&self) -> arc_swap::Guard<Arc<View>> {
         self.current.load()
@@ -323,23 +372,27 @@ impl Catalog {
             })
     }
 
-    /// A collection's definition and a snapshot in which exactly its trees exist. `None` if there
-    /// is no such collection.
+    /// A collection's definition and a snapshot that agree: all its trees exist in the snapshot, with what belongs to this
+    /// definition. `None` if there is no such collection.
+    ///
+    /// It waits for no change of the definition. While one is under way, the collection has no other writers, so any
+    /// snapshot that has the trees of the previous definition will do; those of a change that drops some have them until its
+    /// commit, and then the next definition is about to be published.
     pub fn read(&self, ns: &Namespace) -> Option<(Arc<Collection>, Snapshot)> {
         loop {
             let collection = self.collection(ns)?;
             let before = collection.shared.epoch.load(Ordering::SeqCst);
-            if before.is_multiple_of(2) {
-                let snapshot = self.engine.snapshot();
-                // The view is published before the epoch becomes even again, so an unchanged
-                // epoch says that this definition and the snapshot are of the same moment.
-                let current = self.collection(ns);
-                let same = current.is_some_and(|now| Arc::ptr_eq(&now, &collection));
-                if same && collection.shared.epoch.load(Ordering::SeqCst) == before {
+            let snapshot = self.engine.snapshot();
+            // The view is published before the epoch becomes even again, so an unchanged epoch says that this definition
+            // and the snapshot are of the same moment.
+            let current = self.collection(ns);
+            if current.is_some_and(|now| Arc::ptr_eq(&now, &collection)) {
+                let after = collection.shared.epoch.load(Ordering::SeqCst);
+                if before == after && before.is_multiple_of(2) || collection.is_in(&snapshot) {
                     return Some((collection, snapshot));
                 }
+                std::thread::sleep(PUBLICATION_WAIT);
             }
-            std::thread::yield_now();
         }
     }
 

@@ -5,14 +5,18 @@ use std::sync::Arc;
 use frond_bson::{ArrayBuf, DocBuf, Value, doc, key};
 use frond_error::{Error as CommandError, ErrorCode};
 
+use super::building::check_not_replaced;
 use super::change::name_of_key;
 use super::{Catalog, Collection, IndexSelector, persist};
+use crate::context::OpContext;
 use crate::error::{Error, Result, command, corrupt};
 use crate::index::spec::{ID_INDEX_NAME, IndexSpec};
 use crate::index::{Index, entry, ttl};
-use crate::keyspace::{COMMIT_BYTES_MAX, Direction, Durability, WriteSet};
+use crate::keyspace::{Direction, Engine, WriteSet};
 use crate::namespace::Namespace;
 
+/// Entries between two checks for interruption.
+const ENTRIES_BETWEEN_LOOKS: u64 = 1024;
 /// How many groups of duplicates are listed when an index cannot become unique.
 const VIOLATIONS_MAX: usize = 1000;
 
@@ -46,6 +50,30 @@ pub struct IndexChanged {
     pub became_unique: bool,
 }
 
+/// What was changed, and what is to be done.
+pub(crate) struct IndexModified {
+    pub changed: IndexChanged,
+    /// Set if nothing is changed before the index is unique.
+    pub to_unique: Option<ToUnique>,
+}
+
+/// An index that is to become unique.
+pub(crate) struct ToUnique {
+    pub collection: Arc<Collection>,
+    pub index: Arc<Index>,
+    /// Its specification then.
+    pub spec: IndexSpec,
+}
+
+impl From<IndexChanged> for IndexModified {
+    fn from(changed: IndexChanged) -> IndexModified {
+        IndexModified {
+            changed,
+            to_unique: None,
+        }
+    }
+}
+
 fn invalid(message: impl Into<String>) -> Error {
     command(ErrorCode::InvalidOptions, message)
 }
@@ -67,7 +95,7 @@ fn with_options(spec: &IndexSpec, changes: &[(&str, Option<Value<'_>>)]) -> Resu
 }
 
 impl Catalog {
-    /// Changes options of an index.
+    /// Changes options of an index. Whether it becomes unique, too, is left to the caller, as that takes long.
     ///
     /// # Errors
     /// See [`crate::DocumentStore::modify_index`].
@@ -75,14 +103,14 @@ impl Catalog {
         &self,
         ns: &Namespace,
         change: &IndexChange,
-    ) -> Result<IndexChanged> {
-        let _changing = self.changing.lock();
+    ) -> Result<IndexModified> {
+        let _changing = self.begin_change();
         let collection = self.existing(ns)?;
         let name = selected(&collection, change)?;
         let mut changed = IndexChanged::default();
         if name == ID_INDEX_NAME {
             check_id_index(change)?;
-            return Ok(changed);
+            return Ok(changed.into());
         }
         let index = collection
             .index(&name)
@@ -126,73 +154,48 @@ impl Catalog {
             changed.became_unique = true;
         }
         let spec = with_options(&index.spec, &options)?;
+        check_not_replaced(&collection, index)?;
         if to_unique {
-            return self
-                .make_unique(&collection, index, spec, change.dry_run)
-                .map(|()| changed);
+            let index = index.clone();
+            let to_unique = Some(ToUnique {
+                collection,
+                index,
+                spec,
+            });
+            return Ok(IndexModified { changed, to_unique });
         }
-        if change.dry_run || spec.doc == index.spec.doc {
-            return Ok(changed);
+        if !change.dry_run && spec.doc != index.spec.doc {
+            self.replace_with(&collection, || {
+                let after = index.with_spec(spec);
+                let mut batch = WriteSet::new();
+                persist::put_index(&mut batch, &collection.uuid, &after);
+                Ok((Some(collection.with_index(index, after)), batch))
+            })?;
         }
-        self.replace_with(&collection, || {
-            let after = index.with_spec(spec);
-            let mut batch = WriteSet::new();
-            persist::put_index(&mut batch, &collection.uuid, &after);
-            Ok((Some(collection.with_index(index, after)), batch))
-        })?;
-        Ok(changed)
+        Ok(changed.into())
     }
+}
 
-    /// Makes an index with `prepareUnique` unique: its entries are rewritten into a new tree.
-    fn make_unique(
-        &self,
-        collection: &Arc<Collection>,
-        index: &Arc<Index>,
-        spec: IndexSpec,
-        dry_run: bool,
-    ) -> Result<()> {
-        if dry_run {
-            return self.copy_as_unique(index, &spec, None).map(drop);
-        }
-        self.replace_with(collection, || {
-            let after = index.with_tree(spec, self.engine.allocate_tree());
-            let mut batch = self.copy_as_unique(index, &after.spec, Some(&after))?;
-            batch.drop_tree(index.tree);
-            persist::delete_index(&mut batch, &collection.uuid, index);
-            persist::put_index(&mut batch, &collection.uuid, &after);
-            let paths = after.multikey();
-            if !paths.is_empty() {
-                persist::add_multikey(&mut batch, &collection.uuid, &after, &paths);
-                after.stored_multikey(&paths);
-            }
-            Ok((Some(collection.with_index(index, after)), batch))
-        })
-    }
-
-    /// Reads the entries of an index and writes them in the layout of a unique one, if there is a tree for them.
-    /// Returns what is left to be committed.
+impl ToUnique {
+    /// Reads the entries of the index, for two of the same key.
     ///
     /// # Errors
-    /// `CannotConvertIndexToUnique` (359), with the documents that have the same key.
-    fn copy_as_unique(
-        &self,
-        index: &Index,
-        spec: &IndexSpec,
-        to: Option<&Index>,
-    ) -> Result<WriteSet> {
-        let snapshot = self.engine.snapshot();
+    /// `CannotConvertIndexToUnique` (359), with the documents that have the same key; the limits of the context.
+    pub(crate) fn check(&self, engine: &Engine, context: &OpContext) -> Result<()> {
+        let snapshot = engine.snapshot();
         let (low, high) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-        let mut cursor = snapshot.cursor(index.tree, low, high, Direction::Forward)?;
-        let mut batch = WriteSet::new();
-        if let Some(to) = to {
-            batch.create_tree(to.tree, &spec.tree);
-        }
+        let mut cursor = snapshot.cursor(self.index.tree, low, high, Direction::Forward)?;
         let mut violations = ArrayBuf::new();
         let mut fields: Vec<u8> = Vec::new();
         let mut ids: Vec<Vec<u8>> = Vec::new();
-        let wrong = || corrupt(format!("an entry of index '{}'", spec.name));
-        while let Some((key, value)) = cursor.next()? {
-            let end = entry::fields_end(&index.spec, key).ok_or_else(wrong)?;
+        let wrong = || corrupt(format!("an entry of index '{}'", self.spec.name));
+        let mut entries: u64 = 0;
+        while let Some((key, _)) = cursor.next()? {
+            if entries.is_multiple_of(ENTRIES_BETWEEN_LOOKS) {
+                context.check()?;
+            }
+            entries += 1;
+            let end = entry::fields_end(&self.index.spec, key).ok_or_else(wrong)?;
             let (here, id) = key.split_at_checked(end).ok_or_else(wrong)?;
             if ids.is_empty() || here != fields {
                 add_violation(&mut violations, &ids);
@@ -206,27 +209,10 @@ impl Catalog {
             if violations.count() >= VIOLATIONS_MAX {
                 break;
             }
-            if let Some(to) = to
-                && violations.is_empty()
-            {
-                batch.put(to.tree, here, &[id, value].concat());
-                if batch.bytes() > COMMIT_BYTES_MAX {
-                    self.engine
-                        .commit(std::mem::take(&mut batch), Durability::Logged)?;
-                }
-            }
         }
         add_violation(&mut violations, &ids);
         if violations.is_empty() {
-            return Ok(batch);
-        }
-        if let Some(to) = to
-            && self.engine.has_tree(to.tree)
-        {
-            let mut undo = WriteSet::new();
-            undo.set_frees_space();
-            undo.drop_tree(to.tree);
-            self.engine.commit(undo, Durability::Logged)?;
+            return Ok(());
         }
         Err(CommandError::new(
             ErrorCode::CannotConvertIndexToUnique,

@@ -225,6 +225,7 @@ pub(super) fn load(engine: &Engine, hooks: &Arc<Hooks>, large: LargeDocuments) -
             primary,
             segments,
             indexes: indexes.remove(&uuid).unwrap_or_default(),
+            changes: None,
             plans: PlanCache::default(),
             version: 0,
             shared: Arc::new(shared),

@@ -32,6 +32,9 @@ pub struct Index {
     pub ready: bool,
     /// Side trees, only of a unique index that is being built; writers write to the last one. See [`side`].
     pub sides: Vec<TreeId>,
+    /// The tree of the index in whose place this one comes when it is built. It has the same name and key. The catalog on
+    /// disk does not know it before: after a crash its trees are dropped.
+    pub replaces: Option<TreeId>,
     /// The path components that were arrays in some document. Components are only added.
     multikey: AtomicPaths,
     /// Those that a commit has stored in the catalog.
@@ -108,6 +111,7 @@ impl Index {
             tree,
             ready,
             sides: Vec::new(),
+            replaces: None,
             multikey: AtomicPaths::new(fields),
             multikey_stored: AtomicPaths::new(fields),
             uses: Usage::default(),
@@ -131,18 +135,12 @@ impl Index {
         changed
     }
 
-    /// An index like this one with another specification, in another tree; nothing of it is stored yet.
-    pub fn with_tree(&self, spec: IndexSpec, tree: TreeId) -> Index {
-        let fresh = Index::new(spec, tree, true);
-        fresh.add_multikey(&self.multikey());
-        fresh
-    }
-
     /// The same index, being built, with these side trees.
     pub fn with_sides(&self, sides: Vec<TreeId>) -> Index {
         Index {
             ready: false,
             sides,
+            replaces: self.replaces,
             ..self.to_ready()
         }
     }

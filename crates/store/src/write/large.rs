@@ -35,6 +35,7 @@ impl Staging<'_> {
             return Ok(Some(Staged::NextCommit));
         }
         self.removes_only = false;
+        self.note_change(key, new);
         let buffers = (&mut self.buffers.key, &mut self.buffers.value);
         self.counts.bytes += writer.update(&mut self.batch, key, update, buffers)?;
         for position in 0..self.collection.indexes.len() {

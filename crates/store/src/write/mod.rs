@@ -11,6 +11,7 @@ pub mod find_and_modify;
 pub mod insert;
 mod large;
 mod modify;
+pub(crate) mod replace;
 mod retry;
 pub mod staging;
 pub mod update;

@@ -18,8 +18,8 @@ use crate::index::keys::IndexKeys;
 use crate::index::{Index, entry, side};
 use crate::keyspace::after_prefix;
 use crate::keyspace::{
-    COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Direction, Durability, Engine, EngineError,
-    IdentityHasher, KEY_BYTES_MAX, Snapshot, TreeId, WriteSet,
+    COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, COMMIT_OPERATIONS_MAX, Direction, Durability, Engine,
+    EngineError, IdentityHasher, KEY_BYTES_MAX, Snapshot, TreeId, WriteSet,
 };
 use crate::merge::Counts;
 use crate::options::Invalid;
@@ -190,7 +190,9 @@ impl<'a> Staging<'a> {
 
     /// Whether it is time to commit.
     pub fn is_full(&self) -> bool {
-        self.documents >= COMMIT_DOCUMENTS_MAX || self.batch.bytes() >= COMMIT_BYTES_MAX
+        self.documents >= COMMIT_DOCUMENTS_MAX
+            || self.batch.bytes() >= COMMIT_BYTES_MAX
+            || self.batch.len() >= COMMIT_OPERATIONS_MAX
     }
 
     /// Whether this primary key may be in the write set already, judged by its hash.
@@ -417,6 +419,7 @@ impl<'a> Staging<'a> {
         }
         let writer = collection.document_writer();
         writer.delete(&mut self.batch, key, parts, &mut self.buffers.key)?;
+        self.note_change(key, old);
         self.counts.remove_document(counted_bytes(old, parts));
         self.documents += 1;
         Ok(())
@@ -424,8 +427,16 @@ impl<'a> Staging<'a> {
 
     fn put_document(&mut self, key: &[u8], doc: &Doc, old: Option<&Parts>) -> Result<()> {
         self.removes_only = false;
+        self.note_change(key, doc);
         let writer = self.collection.document_writer();
         writer.put(&mut self.batch, key, doc, old, &mut self.buffers.key)
+    }
+
+    /// Notes that a document changes, for a copy of the collection that is under way. `doc` has its `_id`.
+    pub(super) fn note_change(&mut self, key: &[u8], doc: &Doc) {
+        if let Some(changes) = self.collection.changes {
+            catalog::note(&mut self.batch, changes, key, &id_document(doc));
+        }
     }
 
     /// Generates the keys of `new` in every index that can change, and checks the unique ones.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use frond_bson::{ArrayBuf, DocBuf, MAX_DOCUMENT_BYTES, OwnedValue, doc};
-use frond_store::{DocumentStore, Durability, EngineOptions, Namespace};
+use frond_store::{DocumentStore, Durability, EngineOptions, Namespace, OpContext};
 
 use crate::common::disk::MemDisk;
 use crate::common::ns;
@@ -573,7 +573,9 @@ fn a_collection_of_large_documents_is_capped_and_copied() {
         case.store
             .rename_collection(&case.c, &other, false)
             .unwrap();
-        case.store.convert_to_capped(&other, 4 << 20).unwrap();
+        case.store
+            .convert_to_capped(&other, 4 << 20, &OpContext::new())
+            .unwrap();
         assert_eq!(all(&case.store, &other), wanted);
         check_sound(&case.store, &other, case.setting.name);
         case.model.docs.clear();

@@ -1,0 +1,111 @@
+//! Notes of the documents that change while a collection is copied.
+//!
+//! A copy reads a snapshot, beside the writers. Meanwhile each writer notes, in the commit of a change, the key of the
+//! document in a tree of notes. The copy then looks at these documents again. As for the side trees of an index,
+//! writers switch to a new tree, so that the previous one is final, until little is left.
+//!
+//! | key | value |
+//! | --- | --- |
+//! | the key of the document in the collection | `0`, `{_id}` |
+
+use frond_bson::Doc;
+use frond_error::ErrorCode;
+
+use super::{Catalog, Uuid};
+use crate::error::{Error, Result, command};
+use crate::keyspace::{TreeId, TreeOptions, WriteSet};
+
+/// The first byte of a note, so that it is not taken for a document.
+const NOTE: u8 = 0;
+
+/// Notes that a document changes.
+pub(crate) fn note(batch: &mut WriteSet, tree: TreeId, key: &[u8], id: &Doc) {
+    batch.put(tree, key, &[&[NOTE], id.as_bytes()].concat());
+}
+
+/// The document with the `_id` in a note.
+pub(crate) fn noted_id(note: &[u8]) -> Option<&Doc> {
+    let id = note.strip_prefix(&[NOTE])?;
+    Doc::validate(id).ok()
+}
+
+fn gone() -> Error {
+    command(
+        ErrorCode::NamespaceNotFound,
+        "the collection was dropped while it was copied",
+    )
+}
+
+impl Catalog {
+    /// From here on writers of a collection note what they change.
+    ///
+    /// # Errors
+    /// `ConflictingOperationInProgress` (117) if they do already; `NamespaceNotFound` (26) if the collection was dropped.
+    pub(crate) fn note_changes(&self, uuid: &Uuid) -> Result<()> {
+        match self.switch_changes(uuid, |before| before.is_none())? {
+            Switched::Refused => Err(command(
+                ErrorCode::Location(117),
+                "another command is copying the collection; try again when it is done",
+            )),
+            Switched::Done(_) => Ok(()),
+        }
+    }
+
+    /// Gives the writers another tree for their notes. Returns the previous one, which is final, and which the caller
+    /// drops.
+    ///
+    /// # Errors
+    /// As [`Catalog::note_changes`].
+    pub(crate) fn next_changes(&self, uuid: &Uuid) -> Result<TreeId> {
+        match self.switch_changes(uuid, |before| before.is_some())? {
+            Switched::Done(Some(before)) => Ok(before),
+            Switched::Done(None) | Switched::Refused => Err(gone()),
+        }
+    }
+
+    fn switch_changes(
+        &self,
+        uuid: &Uuid,
+        may: impl FnOnce(Option<TreeId>) -> bool,
+    ) -> Result<Switched> {
+        let _changing = self.begin_change();
+        let collection = self.by_uuid(uuid).ok_or_else(gone)?;
+        if !may(collection.changes) {
+            return Ok(Switched::Refused);
+        }
+        let tree = self.engine.allocate_tree();
+        let mut batch = WriteSet::new();
+        batch.create_tree(tree, &TreeOptions::default());
+        self.replace(
+            &collection,
+            Some(collection.with_changes(Some(tree))),
+            batch,
+        )?;
+        Ok(Switched::Done(collection.changes))
+    }
+
+    /// Ends that writers note what they change, if the collection is still there.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn forget_changes(&self, uuid: &Uuid) -> Result<()> {
+        let _changing = self.begin_change();
+        let Some(collection) = self.by_uuid(uuid) else {
+            return Ok(());
+        };
+        let Some(tree) = collection.changes else {
+            return Ok(());
+        };
+        let mut batch = WriteSet::new();
+        batch.set_frees_space();
+        batch.drop_tree(tree);
+        self.replace(&collection, Some(collection.with_changes(None)), batch)
+    }
+}
+
+/// The result of switching to another tree of notes.
+enum Switched {
+    /// With the previous tree.
+    Done(Option<TreeId>),
+    Refused,
+}

@@ -1,0 +1,48 @@
+//! The replacement of one document by another one with the same `_id`, for copies of collections.
+
+use frond_bson::{Collator, Doc};
+
+use super::modify::{Change, Effect, Target};
+use super::staging::Staging;
+use crate::catalog::Catalog;
+use crate::clock::environment;
+use crate::context::OpContext;
+use crate::error::Result;
+use crate::exec::operator::Row;
+use crate::find::Question;
+use crate::keyspace::Durability;
+use crate::namespace::Namespace;
+
+struct Replace<'a>(&'a Doc);
+
+impl Change for Replace<'_> {
+    fn stage(&mut self, staging: &mut Staging<'_>, row: &Row) -> Result<Effect> {
+        let staged = staging.update(&row.key, &row.doc, None, self.0, &|_| true)?;
+        Ok(staged.into())
+    }
+}
+
+/// Replaces the first document that matches, in a collection that stores documents whole. False if there is none.
+/// Unlike an update, it takes field names that begin with `$`.
+///
+/// # Errors
+/// Errors of the filter and the indexes.
+pub(crate) fn replace_one(
+    catalog: &Catalog,
+    ns: &Namespace,
+    filter: &Doc,
+    doc: &Doc,
+    context: &OpContext,
+) -> Result<bool> {
+    let environment = environment(None, Collator::BINARY);
+    let target = Target {
+        catalog,
+        ns,
+        question: Question::parse(Some(filter), None, None, &environment)?,
+        context,
+        durability: Durability::Logged,
+        bypass_validation: true,
+        whole: true,
+    };
+    Ok(target.change_one(&mut Replace(doc))?.is_some())
+}
