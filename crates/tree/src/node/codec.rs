@@ -367,6 +367,24 @@ impl NodeRef {
         (!node.children.is_empty() && reader.0.is_empty()).then_some(node)
     }
 
+    /// Whether leaves lie between their pivots, and the parts of each run follow each other. The first child may have keys
+    /// below its pivot.
+    pub(crate) fn keys_are_in_place(&self) -> bool {
+        let leaves_fit = self.children.iter().enumerate().all(|(index, child)| {
+            let SubtreeRef::Leaf(leaf) = &child.subtree else {
+                return true;
+            };
+            let next = self.children.get(index + 1);
+            (index == 0 || child.pivot[..] <= leaf.info.min_key[..])
+                && next.is_none_or(|next| leaf.info.max_key[..] < next.pivot[..])
+        });
+        let parts_ascend = self.runs.iter().all(|run| {
+            let mut pairs = run.parts.windows(2);
+            pairs.all(|pair| pair[0].info.max_key < pair[1].info.min_key)
+        });
+        leaves_fit && parts_ascend
+    }
+
     /// Whether each child starts above the one before it.
     pub(crate) fn pivots_ascend(&self) -> bool {
         let mut pairs = self.children.windows(2);
