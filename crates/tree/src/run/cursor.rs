@@ -287,7 +287,7 @@ impl PartsCursor {
                 }
                 let decoded = self
                     .ahead
-                    .decode(&place, |decoded| run.check_page(&index, page, decoded));
+                    .decode(&place, |decoded| run.check_page(index, page, decoded));
                 let decoded = Arc::new(decoded.inspect_err(|error| run.note(error))?);
                 if self.fetch == Fetch::Cached && self.ahead.bytes <= KEPT_BYTES_MAX {
                     run.cache_page(page, &decoded);
