@@ -3,7 +3,7 @@
 #
 #   scripts/soak.sh OUT
 #
-# OUT gets samples.csv, server.log, soak.md and, after a failure, the data. From the environment:
+# OUT gets samples.csv, finds.csv, server.log, soak.md and, after a failure, the data. From the environment:
 #
 #   HOURS           1
 #   KILL_EVERY      180        seconds between two kills, on average

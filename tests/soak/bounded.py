@@ -70,6 +70,7 @@ def run(options, name, chosen):
                 stopped = str(error).splitlines()[0]
         server.kill()
     shutil.rmtree(os.path.join(folder, "db"), ignore_errors=True)
+    prober.write(os.path.join(folder, "finds.csv"))
     times = prober.took_ms()
     resident = max(sampler.column("peak_mib"), default=0)
     p50, p99 = percentile(times, 0.5), percentile(times, 0.99)

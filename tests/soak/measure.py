@@ -187,3 +187,14 @@ class Prober:
     def took_ms(self, since=0.0):
         """The times of all finds from this second on."""
         return [took * 1000 for at, took in list(self.samples) if at >= since]
+
+    def write(self, path):
+        """Writes a table of each second: how many finds, and their 50th and 99th percentile in milliseconds."""
+        seconds = {}
+        for at, took in self.samples:
+            seconds.setdefault(int(at), []).append(took * 1000)
+        with open(path, "w", newline="", encoding="ascii") as file:
+            table = csv.writer(file)
+            table.writerow(("elapsed_s", "finds", "p50_ms", "p99_ms"))
+            for second, times in sorted(seconds.items()):
+                table.writerow((second, len(times), f"{percentile(times, 0.5):.2f}", f"{percentile(times, 0.99):.2f}"))

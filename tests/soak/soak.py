@@ -6,7 +6,7 @@
 Writers with a model insert, update, replace and delete; large documents are updated by path; indexes are built and
 dropped, documents expire, cursors stay open, clients die in the middle of messages. The server is killed with SIGKILL
 every --kill-every seconds in the first two thirds of the time; the last third shows whether memory and handles stay flat.
-OUT gets samples.csv, server.log and soak.md. The last line is "soak: N passed, M failed".
+OUT gets samples.csv, finds.csv, server.log and soak.md. The last line is "soak: N passed, M failed".
 """
 
 import argparse
@@ -101,6 +101,7 @@ def run(options, server, group, verdict):
     prober.stop()
     sampler.stop()
 
+    prober.write(os.path.join(options.out, "finds.csv"))
     took = prober.took_ms()
     calm = calm_from + 5
     peak = max(sampler.column("resident_mib"), default=0)
