@@ -26,6 +26,12 @@ impl MemoryDisk {
         let files = files.map(|(name, bytes)| (name.clone(), Arc::new(Mutex::new(bytes.clone()))));
         MemoryDisk(Arc::new(Mutex::new(files.collect())))
     }
+
+    /// The content of a file; nothing if there is none.
+    pub fn bytes(&self, name: &str) -> Vec<u8> {
+        let file = lock(&self.0).get(name).cloned();
+        file.map(|file| lock(&file).clone()).unwrap_or_default()
+    }
 }
 
 impl Disk for MemoryDisk {

@@ -1,6 +1,7 @@
 //! The targets.
 
 mod bson;
+mod catalog;
 mod commands;
 mod merge;
 mod query;
@@ -76,6 +77,14 @@ pub const TARGETS: &[Target] = &[
         seeds: merge::seeds,
         run: merge::run,
         memory_bytes: 64 * MIB,
+    },
+    Target {
+        name: "catalog",
+        about: "a store whose catalog has an entry with other bytes: opened, and used as far as it opens",
+        format: Format::Bytes,
+        seeds: catalog::seeds,
+        run: catalog::run,
+        memory_bytes: 128 * MIB,
     },
     Target {
         name: "configuration",
