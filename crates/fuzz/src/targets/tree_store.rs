@@ -197,10 +197,12 @@ fn use_store(files: &BTreeMap<String, Vec<u8>>) {
         store.tree_stats(*tree);
     }
     for tree in &trees {
-        for key in 0..200u32 {
+        for batch in 0..6u32 {
             let mut set = WriteSet::new();
-            let key = key.wrapping_mul(0x85EB_CA6B).to_be_bytes();
-            set.put(*tree, &key, &[1; 100]);
+            for key in 0..32u32 {
+                let key = (batch * 32 + key).wrapping_mul(0x85EB_CA6B).to_be_bytes();
+                set.put(*tree, &key, &[1; 100]);
+            }
             let _ = store.commit(set, Durability::Logged);
         }
     }
