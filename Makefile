@@ -18,10 +18,20 @@ FROND_PLAN_FUZZ ?= 2000000
 PREEMPTIONS ?= 4
 ENGINES ?= tree rocksdb lmdb fjall redb
 
+# Fuzzing: the target (all without one), seconds for each, and what the stable compiler needs to report coverage to libFuzzer.
+TARGET ?=
+SECONDS ?= 60
+FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+	-Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks
+
+HOURS ?= 1
+MINUTES ?= 10
+
 ROUNDS ?= 20000
 SEED ?= $(shell date +%s)
 
-.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine bench-peers bench-pages simulate proof-large plan-fuzz loom deny clean
+.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine bench-peers bench-pages simulate proof-large plan-fuzz loom fuzz soak bounded deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +98,15 @@ plan-fuzz: setup-build ## Compare FROND_PLAN_FUZZ (2000000) results of random pl
 
 loom: setup-build ## Check the engine's lock-free parts with up to PREEMPTIONS (4) preemptions per run
 	FROND_PREEMPTIONS=$(PREEMPTIONS) cargo test --locked -p frond-tree --test loom
+
+fuzz: setup-build ## Fuzz TARGET, or all targets, for SECONDS (60) each with libFuzzer; inputs in .cache/fuzz
+	@TARGET="$(TARGET)" SECONDS_EACH="$(SECONDS)" FUZZ_FLAGS="$(FUZZ_FLAGS)" scripts/fuzz.sh
+
+soak: setup ## Mixed work on a server in 512 MiB that is killed every few minutes, for HOURS (1); report in OUT (.cache/soak)
+	HOURS=$(HOURS) scripts/soak.sh $(if $(filter file,$(origin OUT)),.cache/soak,$(OUT))
+
+bounded: setup ## What clients do to the memory of a server in 512 MiB, MINUTES (10) for each load; report in OUT (.cache/bounded)
+	MINUTES=$(MINUTES) scripts/bounded.sh $(if $(filter file,$(origin OUT)),.cache/bounded,$(OUT))
 
 deny: ## Check dependencies with cargo-deny (licences, advisories, bans), if installed
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check; \

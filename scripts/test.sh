@@ -57,6 +57,21 @@ count_differential() {
     awk '/^differential: [0-9]+ passed, [0-9]+ failed$/ { p = $2; f = $4 } END { print p + 0, f + 0 }'
 }
 
+count_soak() {
+    awk '/^soak: [0-9]+ passed, [0-9]+ failed$/ { p = $2; f = $4 } END { print p + 0, f + 0 }'
+}
+
+# A short share of `make soak`, in a memory group where one can be made: SERVER
+short_soak() {
+    local group status=0 arguments=(--server "$1" --out .cache/soak-test --seconds 20 --kill-every 6 --documents 2000 --seed 1)
+    if group=$(. scripts/lib/memory-cgroup.sh && cgroup_make "frond-soak-test-$$" 512 2>/dev/null); then
+        arguments+=(--cgroup "$group")
+    fi
+    .cache/clients/venv/bin/python tests/soak/soak.py "${arguments[@]}" || status=$?
+    [ -z "$group" ] || (. scripts/lib/memory-cgroup.sh && cgroup_remove "$group")
+    return "$status"
+}
+
 check format cargo fmt --all -- --check
 check clippy cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 suite rust count_cargo cargo test --workspace --locked --no-fail-fast
@@ -66,6 +81,7 @@ if cargo build --locked --quiet; then
     # Always the same rounds: what a change breaks, not what luck finds. `make differential` goes on.
     suite differential count_differential \
         node tests/differential/run.mjs --server target/debug/frond --seed test --rounds 250
+    suite soak count_soak short_soak target/debug/frond
 else
     failed=$((failed + 1))
 fi

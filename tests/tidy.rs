@@ -22,6 +22,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store", &["bson", "error", "query", "tree"]),
     ("server", &["bson", "error", "query", "store", "wire"]),
     ("bench", &["bson", "wire"]),
+    (
+        "fuzz",
+        &["bson", "query", "server", "store", "tree", "wire"],
+    ),
 ];
 
 /// What the binary may name: it joins the server and the benchmarks.

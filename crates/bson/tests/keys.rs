@@ -395,3 +395,26 @@ fn stored_keys_are_still_read_and_written() {
     }
     assert_eq!(count, 54);
 }
+
+/// A document cannot hold these: the rest of such a text would be read as the next field.
+#[test]
+fn names_and_regular_expressions_with_a_zero_byte_are_no_keys() {
+    let of_text = |text: &[u8]| {
+        let at = text.windows(3).position(|part| part == b"axb").unwrap();
+        let mut bad = text.to_vec();
+        bad.splice(at + 1..at + 2, [1, 1]);
+        bad
+    };
+    let named = ascending(&OwnedValue::Document(frond_bson::doc! {"axb": 1}));
+    let regex = ascending(&OwnedValue::Regex {
+        pattern: "axb".to_owned(),
+        options: "i".to_owned(),
+    });
+    for good in [named, regex] {
+        let mut bits = TypeBitsReader::unknown();
+        assert!(key::decode(&good, Direction::Ascending, &mut bits).is_ok());
+        let bad = of_text(&good);
+        let error = key::decode(&bad, Direction::Ascending, &mut bits).unwrap_err();
+        assert_eq!(error.kind(), frond_bson::ErrorKind::InvalidKey);
+    }
+}

@@ -47,3 +47,14 @@ mod ttl;
 
 pub use life::run;
 pub use settings::command_line;
+
+/// Reads the settings from a command line, and from the configuration file that it names, without a server: for the fuzz
+/// targets.
+///
+/// # Errors
+/// The message that `frond serve` prints.
+#[doc(hidden)]
+pub fn check_settings(arguments: &clap::ArgMatches) -> Result<(), String> {
+    let settings = settings::Settings::from_arguments(arguments);
+    settings.map(drop).map_err(|error| error.to_string())
+}

@@ -128,6 +128,10 @@ pub(crate) fn decompress(
         out.extend_from_slice(bytes);
         return (bytes.len() == len).then_some(());
     }
+    // The length may be damaged, and the memory for it is taken before the input is looked at.
+    if len > restored_bytes_max(codec, bytes.len()) {
+        return None;
+    }
     // Existing bytes are overwritten, so only growth is filled with zeros.
     out.resize(len, 0);
     let filled = match codec {
@@ -144,6 +148,20 @@ pub(crate) fn decompress(
         Compression::Zlib => inflate_into(bytes, out)?,
     };
     (filled == len).then_some(())
+}
+
+/// The most bytes that an input of this size can be restored to, or a little more.
+fn restored_bytes_max(codec: Compression, bytes: usize) -> usize {
+    // The longest output of the shortest code: a block of one repeated byte, a byte of a match's length, the longest match
+    // in two bits, a copy of 64 bytes.
+    let ratio = match codec {
+        Compression::None => 1,
+        Compression::Zstd => (128 << 10) / 3,
+        Compression::Lz4 => 255,
+        Compression::Zlib => 1032,
+        Compression::Snappy => 64 / 2,
+    };
+    bytes.saturating_mul(ratio).saturating_add(1024)
 }
 
 /// Appends a zlib stream, unless that would be longer than the bytes.
@@ -257,6 +275,27 @@ mod tests {
             }
         }
         assert_eq!(from_code(5), None);
+    }
+
+    #[test]
+    fn a_length_that_no_input_can_have_takes_no_memory() {
+        for codec in [
+            Compression::Zstd,
+            Compression::Lz4,
+            Compression::Zlib,
+            Compression::Snappy,
+        ] {
+            // The most that they compress: one repeated byte.
+            let input = vec![7; 4 << 20];
+            let mut out = Vec::new();
+            assert_eq!(compress(codec, &input, &mut out), codec);
+            let mut restored = Vec::new();
+            assert!(decompress(codec, &out, input.len(), &mut restored).is_some());
+            assert_eq!(restored, input);
+            let mut restored = Vec::new();
+            assert_eq!(decompress(codec, &out[..100], 1 << 30, &mut restored), None);
+            assert_eq!(restored.capacity(), 0, "{codec:?}");
+        }
     }
 
     #[test]

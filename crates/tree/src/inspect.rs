@@ -329,7 +329,7 @@ impl<'a> Inspector<'a> {
         let (at, len) = image.index.block(page);
         let offset = image.offset + u64::from(at);
         let block = image.bytes.get(at as usize..(at + len) as usize);
-        match decode_block(block.unwrap_or_default(), offset, Page::decode) {
+        match decode_block(block.unwrap_or_default(), offset, Page::decode_any_order) {
             Ok(Ok(page)) => Some(page),
             Ok(Err(what)) => {
                 self.note(offset, ProblemKind::Malformed, what);

@@ -49,6 +49,8 @@ mod filter;
 mod flusher;
 mod free_map;
 mod free_ranges;
+#[doc(hidden)]
+pub mod fuzzing;
 mod hold;
 mod identity_hasher;
 mod idle_compaction;

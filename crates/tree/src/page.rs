@@ -38,9 +38,28 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Decodes a stored page, and checks that every entry lies inside.
+    /// Decodes a stored page, and checks that every entry lies inside and that the keys ascend.
     pub(crate) fn decode(payload: &[u8]) -> Result<Page, &'static str> {
+        let page = Page::decode_any_order(payload)?;
+        match page.ascends() {
+            true => Ok(page),
+            false => Err("the keys of a page are out of order"),
+        }
+    }
+
+    /// As [`Page::decode`], but the keys may be in any order: for those who only look at all entries.
+    pub(crate) fn decode_any_order(payload: &[u8]) -> Result<Page, &'static str> {
         Page::restore(payload).ok_or("a page is malformed")
+    }
+
+    /// Whether each key is above the one before it.
+    fn ascends(&self) -> bool {
+        (1..self.count).all(|index| {
+            let order = self.head(index - 1).cmp(&self.head(index));
+            order
+                .then_with(|| self.key(index - 1).cmp(self.key(index)))
+                .is_lt()
+        })
     }
 
     fn restore(payload: &[u8]) -> Option<Page> {
@@ -131,6 +150,11 @@ impl Page {
     /// Bytes of memory that the page takes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.capacity()
+    }
+
+    /// The key of the last entry.
+    pub(crate) fn last_key(&self) -> &[u8] {
+        self.key(self.count - 1)
     }
 
     /// Number of entries, at least one.
@@ -435,6 +459,22 @@ mod tests {
         let with_template = page(&["aa1", "aa2", "aa3", "aa44", "aa5"]);
         assert_eq!(with_template[3], 0x80);
         damage(with_template);
+    }
+
+    #[test]
+    fn a_page_whose_keys_do_not_ascend_is_damaged() {
+        for (good, from, to) in [
+            (page(&["alpha", "alpine", "beta"]), b"pine", b"paaa"),
+            (page(&["abcdefghijkl1", "abcdefghijkl2"]), b"2val", b"1val"),
+        ] {
+            let at = good.windows(4).position(|part| part == from).unwrap();
+            let mut bad = good.clone();
+            bad[at..at + 4].copy_from_slice(to);
+            assert!(Page::decode(&good).is_ok());
+            let what = Page::decode(&bad).err();
+            assert_eq!(what, Some("the keys of a page are out of order"));
+            assert!(Page::decode_any_order(&bad).is_ok());
+        }
     }
 
     fn damage(good: Vec<u8>) {

@@ -121,7 +121,7 @@ mod tests {
             assert_eq!(peek(&packed), Peek::Other);
         }
         for cut in 0..behind.len() {
-            peek(&behind[..cut]);
+            let _ = peek(&behind[..cut]);
         }
     }
 }

@@ -108,7 +108,7 @@ impl Decoder<'_, '_> {
             ),
             tags::TIMESTAMP => doc.push(name, Timestamp::from_u64(self.bytes.integer(8)?)),
             tags::REGEX => {
-                let (pattern, options) = (self.text()?, self.text()?);
+                let (pattern, options) = (self.cstring()?, self.cstring()?);
                 doc.push_written(name, tag::REGEX, |out| {
                     for part in [pattern, options] {
                         out.extend_from_slice(&part);
@@ -152,7 +152,7 @@ impl Decoder<'_, '_> {
             if depth > MAX_DEPTH {
                 return None;
             }
-            let name = String::from_utf8(self.text()?).ok()?;
+            let name = String::from_utf8(self.cstring()?).ok()?;
             match class {
                 tags::NAN | tags::FALSE => self.value(doc, &name, depth + 1)?,
                 _ => self.tagged(class, doc, &name, depth + 1)?,
@@ -208,6 +208,11 @@ impl Decoder<'_, '_> {
                 byte => text.push(byte),
             }
         }
+    }
+
+    /// Text that ends with a zero byte in a document, and so has none.
+    fn cstring(&mut self) -> Option<Vec<u8>> {
+        self.text().filter(|text| !text.contains(&0))
     }
 
     fn length(&mut self) -> Option<usize> {

@@ -21,12 +21,12 @@ use crate::{Error, Result};
 pub(super) const BUFFER_FILE: &str = "log-buffer.frond";
 
 /// The header is the first page of the file. It is not part of a mapping: it is written and synced once per epoch.
-const HEADER_PAGE: usize = 4096;
-const HEADER_BYTES: usize = 32;
+pub(super) const HEADER_PAGE: usize = 4096;
+pub(super) const HEADER_BYTES: usize = 32;
 const MAGIC: &[u8; 8] = b"FRONDLOG";
 const LAYOUT: u32 = 1;
 /// Size of an entry in bytes.
-const ENTRY_BYTES: usize = 48;
+pub(super) const ENTRY_BYTES: usize = 48;
 /// The sizes of a half in bytes that are possible.
 const HALF_BYTES: std::ops::RangeInclusive<usize> = 4096..=64 << 20;
 /// How much is written at once when the file is made.
@@ -34,9 +34,9 @@ const ZEROS: usize = 1 << 20;
 
 /// The header of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Header {
-    half_bytes: usize,
-    epoch: u64,
+pub(super) struct Header {
+    pub(super) half_bytes: usize,
+    pub(super) epoch: u64,
 }
 
 impl Header {
@@ -50,7 +50,7 @@ impl Header {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Option<Header> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Header> {
         let (fields, checksum) = bytes.get(..HEADER_BYTES)?.split_at(HEADER_BYTES - 8);
         if xxh3_64(fields) != Reader(checksum).u64()? || !fields.starts_with(MAGIC) {
             return None;
@@ -66,7 +66,7 @@ impl Header {
 
 /// What is known of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Entry {
+pub(super) struct Entry {
     position: u64,
     /// Number of its first operation.
     sequence: u64,
@@ -97,7 +97,7 @@ impl Entry {
         bytes
     }
 
-    fn decode(bytes: &[u8], epoch: u64) -> Option<Entry> {
+    pub(super) fn decode(bytes: &[u8], epoch: u64) -> Option<Entry> {
         let mut reader = Reader(bytes);
         let checksum = reader.u64()?;
         if xxh3_64_with_seed(reader.0, epoch) != checksum {

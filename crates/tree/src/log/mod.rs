@@ -12,6 +12,7 @@ mod segment;
 mod state;
 #[cfg(test)]
 mod tests;
+mod units;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +34,7 @@ use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
 pub(crate) use replay::{check_passed, oldest_position, replay, replay_giving_room};
 use segment::{Failure, SegmentWriter};
 use state::{Shared, Stall, State};
+pub(crate) use units::{Unit, place as unit_place, seal as seal_unit, units};
 
 /// The log thread writes as soon as it has this many bytes, or a quarter of a smaller buffer.
 const WRITE_BYTES: usize = 1 << 20;

@@ -367,9 +367,82 @@ impl NodeRef {
         (!node.children.is_empty() && reader.0.is_empty()).then_some(node)
     }
 
+    /// Whether leaves lie between their pivots, and the parts of each run follow each other. The first child may have keys
+    /// below its pivot.
+    pub(crate) fn keys_are_in_place(&self) -> bool {
+        let leaves_fit = self.children.iter().enumerate().all(|(index, child)| {
+            let SubtreeRef::Leaf(leaf) = &child.subtree else {
+                return true;
+            };
+            let next = self.children.get(index + 1);
+            (index == 0 || child.pivot[..] <= leaf.info.min_key[..])
+                && next.is_none_or(|next| leaf.info.max_key[..] < next.pivot[..])
+        });
+        let parts_ascend = self.runs.iter().all(|run| {
+            let mut pairs = run.parts.windows(2);
+            pairs.all(|pair| pair[0].info.max_key < pair[1].info.min_key)
+        });
+        leaves_fit && parts_ascend
+    }
+
     /// Whether each child starts above the one before it.
     pub(crate) fn pivots_ascend(&self) -> bool {
         let mut pairs = self.children.windows(2);
         pairs.all(|pair| pair[0].pivot < pair[1].pivot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(min: &str, max: &str) -> RunRef {
+        let info = RunInfo {
+            index_at: 0,
+            index_len: 0,
+            filter_len: 0,
+            pages: 1,
+            entries: 1,
+            logical_bytes: 1,
+            min_key: min.as_bytes().into(),
+            max_key: max.as_bytes().into(),
+        };
+        RunRef {
+            offset: 8192,
+            len: 4096,
+            info,
+        }
+    }
+
+    fn node(leaves: &[(&str, &str, &str)], parts: &[(&str, &str)]) -> NodeRef {
+        let child = |(pivot, min, max): &(&str, &str, &str)| ChildRef {
+            pivot: pivot.as_bytes().into(),
+            pending_from: 0,
+            pending_bytes: 0,
+            subtree: SubtreeRef::Leaf(run(min, max)),
+        };
+        NodeRef {
+            next_number: 1,
+            children: leaves.iter().map(child).collect(),
+            runs: vec![BufferRef {
+                number: 0,
+                parts: parts.iter().map(|(min, max)| run(min, max)).collect(),
+                ranges: RangeSet::new(Vec::new()),
+            }],
+        }
+    }
+
+    #[test]
+    fn leaves_and_parts_outside_of_their_ranges_are_noticed() {
+        let parts = [("a", "b"), ("c", "d")];
+        let leaves = [("f", "b", "k"), ("m", "m", "p"), ("q", "r", "z")];
+        assert!(node(&leaves, &parts).keys_are_in_place());
+        for wrong in [("m", "l", "p"), ("m", "m", "q"), ("m", "m", "x")] {
+            let leaves = [leaves[0], wrong, leaves[2]];
+            assert!(!node(&leaves, &parts).keys_are_in_place(), "{wrong:?}");
+        }
+        for wrong in [("b", "d"), ("a", "a")] {
+            assert!(!node(&leaves, &[parts[0], wrong]).keys_are_in_place());
+        }
     }
 }

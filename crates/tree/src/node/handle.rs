@@ -350,6 +350,12 @@ impl<'a> KnownRuns<'a> {
 impl NodeRef {
     /// The node, with handles to what it refers to.
     fn resolve(self, known: &mut KnownRuns<'_>, height: u32) -> Result<Internal> {
+        if !self.keys_are_in_place() {
+            return Err(corrupt(
+                known.at,
+                "a part of a node is outside of its range of keys",
+            ));
+        }
         let mut children = Vec::with_capacity(self.children.len());
         for child in self.children {
             children.push(Child {

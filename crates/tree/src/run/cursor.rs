@@ -48,11 +48,15 @@ impl Ahead {
         self.start <= place.start && place.end <= self.end
     }
 
-    /// A page from the buffer.
-    fn decode(&self, place: &Range<u64>) -> Result<Page> {
+    /// A page from the buffer, which `check` is asked about.
+    fn decode(
+        &self,
+        place: &Range<u64>,
+        check: impl FnOnce(Page) -> Result<Page, &'static str>,
+    ) -> Result<Page> {
         let range = (place.start - self.start) as usize..(place.end - self.start) as usize;
         let block = self.buffer.get(range).unwrap_or_default();
-        let decoded = decode_block(block, place.start, Page::decode)?;
+        let decoded = decode_block(block, place.start, Page::decode)?.and_then(check);
         decoded.map_err(|what| corrupt(place.start, what))
     }
 
@@ -285,7 +289,9 @@ impl PartsCursor {
                         self.ahead.bytes = (self.ahead.bytes * 2).min(AHEAD_BYTES_MAX);
                     }
                 }
-                let decoded = self.ahead.decode(&place);
+                let decoded = self
+                    .ahead
+                    .decode(&place, |decoded| run.check_page(index, page, decoded));
                 let decoded = Arc::new(decoded.inspect_err(|error| run.note(error))?);
                 if self.fetch == Fetch::Cached && self.ahead.bytes <= KEPT_BYTES_MAX {
                     run.cache_page(page, &decoded);

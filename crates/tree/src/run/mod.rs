@@ -168,8 +168,29 @@ impl Run {
         let (at, len) = index.block(page);
         let offset = self.extent.offset + u64::from(at);
         let read = (self.store.data).read_block(offset, len as usize, Page::decode);
-        let page = read.and_then(|page| page.map_err(|what| corrupt(offset, what)));
-        page.inspect_err(|error| self.note(error))
+        let decoded = read.and_then(|decoded| {
+            let checked = decoded.and_then(|decoded| self.check_page(index, page, decoded));
+            checked.map_err(|what| corrupt(offset, what))
+        });
+        decoded.inspect_err(|error| self.note(error))
+    }
+
+    /// A page that was read, if its keys are where the index and the reference to the run say. Otherwise keys would be
+    /// merged out of order.
+    fn check_page(&self, index: &RunIndex, page: usize, read: Page) -> Result<Page, &'static str> {
+        let (first, last) = (read.key(0), read.last_key());
+        let is_inside = match page + 1 < index.pages() {
+            true => last < index.separator(page + 1),
+            false => last <= &*self.info.max_key,
+        };
+        let lower = match page {
+            0 => &*self.info.min_key,
+            page => index.separator(page),
+        };
+        match is_inside && lower <= first {
+            true => Ok(read),
+            false => Err("the keys of a page are not between its separators"),
+        }
     }
 
     /// Offset and length of the filter's block.
