@@ -9,8 +9,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use frond_tree::{
-    Compression, Direction, Durability, Malformed, MergeOperator, Options, Snapshot, SpaceStats,
-    Store, TreeId, TreeOptions, WriteSet,
+    Compression, Direction, Durability, Malformed, MergeOperator, Options, Snapshot, Store, TreeId,
+    TreeOptions, WriteSet,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
