@@ -171,6 +171,10 @@ impl Conversion<'_> {
             if now.uuid != *uuid {
                 return Err(not_found(ns));
             }
+            // An insert would create it again, for which it would wait for this change.
+            if !self.store.collection_exists(self.to) {
+                return Err(not_found(self.to));
+            }
             self.work_in(now.changes.ok_or_else(dropped)?, now, false)
         })
     }
