@@ -1,6 +1,6 @@
 //! A short share of fuzzing: all inputs that are kept, and some changes of them, the same each time. `make fuzz` goes on.
 //!
-//! `FROND_FUZZ_TARGET` names one target, `FROND_FUZZ_MILLIS` is the time for the changes of each (1000), and
+//! `FROND_FUZZ_TARGET` names one target, `FROND_FUZZ_MILLIS` is the time for the changes of each (700), and
 //! `FROND_FUZZ_SEED` chooses other changes.
 #![allow(clippy::unwrap_used)]
 
@@ -34,7 +34,7 @@ fn check(target: &Target, input: &[u8]) {
 fn no_input_fails() {
     frond_fuzz::watch_panics();
     let only = std::env::var("FROND_FUZZ_TARGET").ok();
-    let time = Duration::from_millis(setting("FROND_FUZZ_MILLIS", 1000));
+    let time = Duration::from_millis(setting("FROND_FUZZ_MILLIS", 700));
     let mut run = 0;
     for target in TARGETS {
         if only.as_deref().is_some_and(|only| only != target.name) {
