@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use frond_bson::{DocBuf, Value, doc};
-use frond_store::{DamagePlace, DamagedBlock, DiskSpace, Engine, EngineStats, MemoryUse};
+use frond_store::{DamagePlace, DamagedBlock, DiskSpace, DocumentStore, EngineStats, MemoryUse};
 
 fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
@@ -40,14 +40,14 @@ pub fn to_doc(stats: &EngineStats) -> DocBuf {
 }
 
 /// The memory budget of the process, and what holds it, in bytes.
-pub fn memory_to_doc(engine: &Engine) -> DocBuf {
-    let memory = engine.memory();
+pub fn memory_to_doc(store: &DocumentStore) -> DocBuf {
+    let memory = store.memory();
     let mut doc = doc! {
         "limit": count(memory.limit()),
         "limit for clients": count(memory.client_limit()),
         "free for clients": count(memory.free()),
         "refused": count(memory.refused()),
-        "kept by snapshots": count(engine.retained_bytes()),
+        "kept by snapshots": count(store.retained_bytes()),
     };
     doc.push_doc("used", |used| {
         for purpose in MemoryUse::ALL {

@@ -470,6 +470,8 @@ impl DocumentStore {
         };
         let mut found = 0;
         let mut executor = planned.count(request.skip, request.limit, context);
+        // Its snapshot is the executor's, which may let go of memtables.
+        drop(planned);
         executor.for_each(&mut |row| {
             found = row.doc.get_i64("n").unwrap_or(0);
             Ok(Flow::Continue)
@@ -496,7 +498,7 @@ impl DocumentStore {
         };
         match question.plan(self.catalog(), ns, context)? {
             None => Ok(ArrayBuf::new()),
-            Some(planned) => distinct::values(&planned, path, context),
+            Some(planned) => distinct::values(planned, path, context),
         }
     }
 

@@ -156,6 +156,17 @@ impl DocumentStore {
         self.engine().memory()
     }
 
+    /// Bytes of memtables that only snapshots, such as those of open cursors, keep in memory.
+    pub fn retained_bytes(&self) -> u64 {
+        self.engine().retained_bytes()
+    }
+
+    /// Whether that is too much: cursors that are idle should release their memory
+    /// ([`QueryCursor::release_memory`](crate::QueryCursor::release_memory)).
+    pub fn retains_too_much(&self) -> bool {
+        self.engine().retains_too_much()
+    }
+
     /// The engine's counters.
     pub fn engine_stats(&self) -> EngineStats {
         self.engine().stats()

@@ -15,8 +15,12 @@ use frond_tree::{
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+#[path = "support/detach.rs"]
+mod detach;
 #[path = "support/list.rs"]
 mod list;
+
+use detach::detach;
 
 /// Values are decimal numbers; a delta adds. A sum of 0 is absent. Some keys hold lists instead.
 struct Adder;
@@ -224,58 +228,6 @@ fn check_all(random: &mut SmallRng, snapshot: &Snapshot, model: &Model) {
     }
 }
 
-/// Detaches a snapshot from memtables that are flushed, in the middle of walks over its trees.
-fn detach(random: &mut SmallRng, store: &Store, snapshot: &mut Snapshot, model: &Model) {
-    let unbounded = || (Bound::Unbounded, Bound::Unbounded);
-    let mut walks = Vec::new();
-    for (tree, map) in model {
-        for direction in [Direction::Forward, Direction::Backward] {
-            let (lower, upper) = unbounded();
-            let mut cursor = snapshot.cursor(*tree, lower, upper, direction).unwrap();
-            let from = match random.random_bool(0.2) {
-                true => random_key(random),
-                false if direction == Direction::Forward => Vec::new(),
-                false => b"~".to_vec(),
-            };
-            if random.random_bool(0.9) {
-                cursor.seek(&from).unwrap();
-            }
-            let mut expected: Vec<_> = map.iter().collect();
-            if direction == Direction::Backward {
-                expected.reverse();
-            }
-            let mut left = expected
-                .into_iter()
-                .skip_while(|(key, _)| match direction {
-                    Direction::Forward => **key < from,
-                    Direction::Backward => **key > from,
-                })
-                .collect::<Vec<_>>()
-                .into_iter();
-            if from.first() == Some(&b'k') {
-                // Whether it was moved there or not, it is there from here on.
-                cursor.seek(&from).unwrap();
-            }
-            for _ in 0..random.random_range(0..map.len() + 2) {
-                let next = left.next();
-                let next = next.map(|(key, value)| (key.as_slice(), value.as_slice()));
-                assert_eq!(cursor.next().unwrap(), next);
-            }
-            walks.push((cursor, left));
-        }
-    }
-    let trees: Vec<TreeId> = model.keys().copied().collect();
-    *snapshot = store.detach(snapshot, &trees).unwrap();
-    for (cursor, left) in &mut walks {
-        cursor.continue_on(snapshot).unwrap();
-        for (key, value) in left {
-            let found = cursor.next().unwrap();
-            assert_eq!(found, Some((key.as_slice(), value.as_slice())));
-        }
-        assert_eq!(cursor.next().unwrap(), None);
-    }
-}
-
 /// Sends an update message, and does in the model what it does.
 fn merge(set: &mut WriteSet, tree: TreeId, map: &mut Map, key: Vec<u8>, delta: &[u8]) {
     set.merge(tree, &key, delta);
@@ -457,67 +409,6 @@ fn behaves_like_ordered_maps() {
     let seeds = first..first + number("FROND_MODELS", 2);
     let height = seeds.map(|seed| run(seed, 1800)).max().unwrap();
     assert!(height >= 3, "the test must build deep trees");
-}
-
-/// Memtables that only snapshots held were in memory until the snapshots were dropped, however many there were.
-#[test]
-fn snapshots_do_not_keep_memtables_in_memory() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = Store::open(options(directory.path())).unwrap();
-    let (tree, other) = (store.allocate_tree(), store.allocate_tree());
-    let mut set = WriteSet::new();
-    set.create_tree(tree, &TreeOptions::default());
-    set.create_tree(other, &TreeOptions::default());
-    store.commit(set, Durability::Logged).unwrap();
-    let mut snapshots = Vec::new();
-    for round in 0..60u32 {
-        for number in 0..40u32 {
-            let mut set = WriteSet::new();
-            let key = format!("{:08}", number * 60 + round);
-            set.put(tree, key.as_bytes(), &[7; 1000]);
-            set.put(other, key.as_bytes(), &[8; 1000]);
-            store.commit(set, Durability::Logged).unwrap();
-        }
-        snapshots.push(store.snapshot());
-    }
-    store.checkpoint().unwrap();
-    assert!(
-        store.retained_bytes() > 2 << 20,
-        "{}",
-        store.retained_bytes()
-    );
-    assert!(store.retains_too_much());
-    let written = store.stats().written_bytes;
-    let unread = store.snapshot();
-    assert_eq!(store.retained_by(&unread), 0);
-    for (round, snapshot) in (1u32..).zip(&mut snapshots) {
-        assert!(store.retained_by(snapshot) > 0, "{round}");
-        *snapshot = store.detach(snapshot, &[tree]).unwrap();
-        assert_eq!(store.retained_by(snapshot), 0);
-        let (lower, upper) = (Bound::Unbounded, Bound::Unbounded);
-        let mut cursor = snapshot
-            .cursor(tree, lower, upper, Direction::Forward)
-            .unwrap();
-        let mut count = 0;
-        while cursor.next().unwrap().is_some() {
-            count += 1;
-        }
-        assert_eq!(count, 40 * round);
-        let unknown = snapshot.get(other, b"00000000");
-        assert!(matches!(unknown, Err(frond_tree::Error::UnknownTree(id)) if id == other));
-    }
-    assert_eq!(store.retained_bytes(), 0);
-    assert!(!store.retains_too_much());
-    assert!(store.stats().written_bytes > written);
-    let free = |store: &Store| store.stats().space.free_bytes;
-    let before = free(&store);
-    drop(snapshots);
-    store.checkpoint().unwrap();
-    assert!(free(&store) > before, "the runs are gone");
-    store.close().unwrap();
-    drop(store);
-    let report = Store::verify(&options(directory.path()), &mut |_| {}).unwrap();
-    assert_eq!(report.problems, []);
 }
 
 #[test]

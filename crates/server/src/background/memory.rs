@@ -20,8 +20,10 @@ const PERIOD: Duration = Duration::from_millis(100);
 const FREE_SHARE: u64 = 4;
 /// A cursor that holds no more than this is not closed for it.
 const LITTLE_BYTES: u64 = 256 << 10;
-/// While less than this share is free although they did, they are closed.
+/// While less than this share is free although they did, those that hold rows which cannot go to disk are closed ...
 const CLOSE_SHARE: u64 = 16;
+/// ... until idle cursors hold no more than this share: the rest is what running commands hold.
+const IDLE_SHARE: u64 = 8;
 
 /// Watches the memory until the server stops.
 pub async fn release_memory(server: Arc<Server>) {
@@ -51,7 +53,7 @@ enum Need {
     Memtables,
     /// Also the rows that they hold.
     Rows,
-    /// Everything: they have to be closed.
+    /// Everything: those that hold much have to be closed.
     Everything,
 }
 
@@ -63,7 +65,7 @@ impl Need {
             Need::Everything
         } else if free_below(FREE_SHARE) {
             Need::Rows
-        } else if store.engine().retains_too_much() {
+        } else if store.retains_too_much() {
             Need::Memtables
         } else {
             Need::Nothing
@@ -74,25 +76,26 @@ impl Need {
 /// One pass over the idle cursors, the longest idle first.
 fn release(server: &Server) {
     let (mut moved, mut closed) = (0u64, 0u64);
+    // What cannot go to disk: groups, say.
+    let mut left = Vec::new();
     for id in server.cursors.longest_idle() {
         let need = Need::of(&server.store);
         if need == Need::Nothing || server.is_stopping() {
             break;
         }
         let released = server.cursors.release_idle(id, |cursor| {
-            let kept = cursor.kept_bytes();
-            if kept.memtables == 0 && (kept.rows == 0 || need == Need::Memtables) {
+            let before = cursor.kept_bytes();
+            if before.memtables == 0 && (before.rows == 0 || need == Need::Memtables) {
                 return Released::Nothing;
             }
             if cursor.release_memory().is_err() {
                 return Released::Close;
             }
-            let left = cursor.kept_bytes();
-            // What is left cannot go to disk: groups, say.
-            if need == Need::Everything && left.rows > LITTLE_BYTES {
-                return Released::Close;
+            let after = cursor.kept_bytes();
+            if after.rows > LITTLE_BYTES {
+                left.push((id, after.rows));
             }
-            match left.memtables < kept.memtables || left.rows < kept.rows {
+            match after.memtables < before.memtables || after.rows < before.rows {
                 true => Released::Moved,
                 false => Released::Nothing,
             }
@@ -101,6 +104,18 @@ fn release(server: &Server) {
             Released::Nothing => {}
             Released::Moved => moved += 1,
             Released::Close => closed += 1,
+        }
+    }
+    let mut held: u64 = left.iter().map(|(_, rows)| rows).sum();
+    for (id, rows) in left {
+        let memory = server.store.memory();
+        let is_much = held > memory.client_limit() / IDLE_SHARE;
+        if !is_much || Need::of(&server.store) != Need::Everything {
+            break;
+        }
+        if server.cursors.release_idle(id, |_| Released::Close) == Released::Close {
+            closed += 1;
+            held -= rows;
         }
     }
     server.metrics.cursors_moved_to_disk.add(moved);
@@ -182,7 +197,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn idle_cursors_give_back_rows_or_are_closed_when_memory_is_used_up() {
         let mut server = small();
-        fill(&mut server, 0, 1000);
+        fill(&mut server, 0, 3000);
         let sorted = doc! {"find": "c", "sort": {"a": 1}, "batchSize": 3};
         let sorted = id(&server.run("db", sorted));
         let grouped = doc! {
@@ -192,7 +207,7 @@ mod tests {
         let grouped = id(&server.run("db", grouped));
         let store = server.server.store.clone();
         let held = store.memory().used(MemoryUse::Queries);
-        assert!(held > 2 << 20, "{held}");
+        assert!(held > 5 << 20, "{held}");
         let free = |left: u64| {
             let others = store.memory().free().saturating_sub(left);
             store.memory().reserve(MemoryUse::Replies, others as usize)
@@ -201,7 +216,7 @@ mod tests {
         assert_eq!(Need::of(&store), Need::Rows);
         release(&server.server);
         let now = store.memory().used(MemoryUse::Queries);
-        assert!(now + (900 << 10) < held, "{now} of {held}");
+        assert!(now + (5 << 19) < held, "{now} of {held}");
         assert_eq!(server.server.metrics.cursors_closed_for_memory.get(), 0);
         drop(others);
         let _others = free(100 << 10);
@@ -211,6 +226,6 @@ mod tests {
         assert_eq!(server.server.metrics.cursors_closed_for_memory.get(), 1);
         let get_more = doc! {"getMore": grouped, "collection": "c"};
         assert_eq!(server.code("db", get_more), 239);
-        assert_eq!(count_rest(&mut server, sorted), 997);
+        assert_eq!(count_rest(&mut server, sorted), 2997);
     }
 }

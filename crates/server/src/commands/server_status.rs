@@ -249,10 +249,7 @@ fn storage_engine(_: &Server) -> DocBuf {
 
 fn engine(server: &Server) -> DocBuf {
     let mut section = crate::engine_stats::to_doc(&server.store.engine_stats());
-    section.push(
-        "memory",
-        &crate::engine_stats::memory_to_doc(server.store.engine()),
-    );
+    section.push("memory", &crate::engine_stats::memory_to_doc(&server.store));
     section.push_array("damage", |list| {
         for block in server.store.damage() {
             list.push(&crate::engine_stats::damage_to_doc(&block));

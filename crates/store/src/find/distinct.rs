@@ -19,9 +19,11 @@ const BYTES_MAX: usize = MAX_DOCUMENT_BYTES - REPLY_BYTES;
 ///
 /// # Errors
 /// 17217 if they are larger than one document; errors of the plan.
-pub(crate) fn values(planned: &Planned, path: &str, context: &OpContext) -> Result<ArrayBuf> {
+pub(crate) fn values(planned: Planned, path: &str, context: &OpContext) -> Result<ArrayBuf> {
     let mut executor = planned.rows(&planned.wanted(), context);
     let mut distinct = Distinct::new(path, planned.question.sort.collator());
+    // Its snapshot is the executor's, which may let go of memtables.
+    drop(planned);
     executor.for_each(&mut |row| {
         distinct.add(row.doc)?;
         Ok(Flow::Continue)

@@ -217,6 +217,9 @@ impl Target<'_> {
         };
         let before = changed.modified;
         let mut executor = planned.rows(&self.wanted(&planned), self.context);
+        let (filter, uuid) = (planned.question.filter.clone(), planned.collection.uuid);
+        // The search may let go of its snapshot's memtables.
+        drop(planned);
         let mut buffers = Buffers::default();
         loop {
             let mut rows = Vec::new();
@@ -233,14 +236,7 @@ impl Target<'_> {
                 })
             })?;
             let more = pulled == Pulled::Paused;
-            self.change_rows(
-                &planned.question.filter,
-                planned.collection.uuid,
-                rows,
-                change,
-                &mut buffers,
-                changed,
-            )?;
+            self.change_rows(&filter, uuid, rows, change, &mut buffers, changed)?;
             if !more {
                 return Ok(Searched::Everything);
             }
