@@ -114,7 +114,6 @@ impl TestServer {
             return answer;
         };
         wait.failure = self.server.store.flush_log().err().map(Error::from);
-        wait.failure = self.server.store.flush_log().err().map(Error::from);
         self.state.resumed = Some(Parked::Journal(wait));
         let answer = run_command(&mut self.client(), &request);
         self.state.resumed = None;
