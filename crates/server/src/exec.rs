@@ -72,10 +72,10 @@ impl Executor {
     /// An executor whose tasks use the timers of the runtime that this is called in.
     pub fn new() -> std::io::Result<Executor> {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let idle = 2 * cores.max(2);
+        let helpers = 2 * cores.max(2);
         let tickets: usize = Lane::ALL.iter().map(|lane| lane.tickets()).sum();
         Ok(Executor {
-            pool: Pool::new(idle, tickets + WAITING_MAX + idle)?,
+            pool: Pool::new(helpers, tickets + WAITING_MAX + helpers)?,
             lanes: Lane::ALL.map(|lane| Semaphore::new(lane.tickets())),
         })
     }

@@ -1,11 +1,13 @@
 //! The threads that run the tasks of connections, and wait for their sockets.
 //!
-//! All idle threads wait at one epoll instance, and the system wakes the last one of them for an event. It reads the
-//! request, runs the command and writes the reply itself, while the others go on waiting: a request costs one context
-//! switch, and no thread hands anything to another. Commands may therefore block or take as long as they need, provided
-//! that a thread is left that waits. Work that is known to be long makes sure of that before it begins. When all threads
-//! turn out to be busy for a tick, the monitor adds another; those that are too many end when they find enough others
-//! idle.
+//! One thread polls: it waits at an epoll instance. It reads the request of the first event, runs the command and writes the
+//! reply itself, and then looks for the next event. So the commands of one client run on one thread without a context
+//! switch, as long as its next request is there in time. Of several events the others are queued, and as many resting
+//! threads are woken as there are processors for them. A thread that finds the queue empty polls, if no other does, or rests.
+//!
+//! While the polling thread runs a command nobody polls. Work that is known to be long lets another thread do so before it
+//! begins. When nobody polls for a tick and no thread has got on, the monitor wakes or adds a thread, so commands may
+//! block or take as long as they need.
 //!
 //! Timers, signals and listeners belong to the Tokio runtime. What wakes a task from there or from another task goes
 //! through a queue, whose event is one more of the epoll instance.
@@ -34,7 +36,7 @@ const TICK: Duration = Duration::from_millis(1);
 /// The most threads that are added in a tick.
 const ADDED_MAX: usize = 16;
 
-/// After this many ticks with an idle thread the monitor sleeps until there is none.
+/// After this many ticks in which a thread polls the monitor sleeps until there is none.
 const TICKS_AWAKE: u32 = 100;
 
 /// A thread that is not needed ends after this time.
@@ -42,6 +44,9 @@ const SPARE_TIME: Duration = Duration::from_secs(10);
 
 /// The token of the queue's event.
 const QUEUE: u64 = u64::MAX;
+
+/// Events that are taken at once.
+const EVENTS_MAX: usize = 64;
 
 /// Threads that run tasks.
 pub struct Pool {
@@ -54,9 +59,10 @@ struct Shared {
     /// Tasks that were woken otherwise than by their socket.
     queue: Mutex<VecDeque<Arc<Task>>>,
     tasks: RwLock<Tasks>,
-    /// Threads that wait for an event.
-    idle: AtomicUsize,
-    idle_max: usize,
+    /// Whether a thread polls.
+    is_polled: AtomicBool,
+    /// Threads that the queue may keep busy, and that rest for as long as the pool lives.
+    helpers: usize,
     /// How often a thread has looked for work: it changes while threads get on.
     looks: AtomicUsize,
     threads: Mutex<Threads>,
@@ -87,9 +93,9 @@ struct Tasks {
 }
 
 impl Pool {
-    /// A pool of at most `threads_max` threads, of which at most `idle_max` wait for events. Its tasks use the timers of
-    /// the runtime that this is called in. The threads are started with the first task.
-    pub fn new(idle_max: usize, threads_max: usize) -> io::Result<Pool> {
+    /// A pool of at most `threads_max` threads, of which `helpers` stay when there is nothing to do. Its tasks use the timers
+    /// of the runtime that this is called in. The threads are started with the first task.
+    pub fn new(helpers: usize, threads_max: usize) -> io::Result<Pool> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let queue_event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
@@ -104,8 +110,8 @@ impl Pool {
             queue_event,
             queue: Mutex::default(),
             tasks: RwLock::default(),
-            idle: AtomicUsize::new(0),
-            idle_max: idle_max.max(1),
+            is_polled: AtomicBool::new(false),
+            helpers: helpers.max(1),
             looks: AtomicUsize::new(0),
             threads: Mutex::default(),
             threads_max: threads_max.max(1),
@@ -174,7 +180,7 @@ impl Pool {
     /// Makes sure that a thread waits for events, for a thread that is not going to look for one soon.
     pub fn leave(&self) {
         let shared = &self.shared;
-        if shared.idle.load(Ordering::Acquire) == 0 && shared.threads.lock().all > 0 {
+        if !shared.is_polled.load(Ordering::Acquire) && shared.threads.lock().all > 0 {
             shared.add_thread();
         }
     }
@@ -194,7 +200,7 @@ impl Pool {
                 .name("frond-monitor".into())
                 .spawn(move || watch(&watched))?;
             *monitor = Some(thread.thread().clone());
-            for _ in 0..shared.idle_max {
+            for _ in 0..shared.helpers {
                 shared.add_thread();
             }
         }
@@ -222,7 +228,7 @@ impl Shared {
         self.signal();
     }
 
-    /// Makes an idle thread look into the queue.
+    /// Makes the polling thread look into the queue.
     fn signal(&self) {
         // It fails only if the event is signalled already.
         let _ = rustix::io::write(&self.queue_event, &1u64.to_ne_bytes());
@@ -232,11 +238,10 @@ impl Shared {
     fn pop(&self) -> Option<Arc<Task>> {
         let mut queue = self.queue.lock();
         let task = queue.pop_front()?;
-        // Two signals may have been one event.
-        let more = !queue.is_empty();
+        let left = queue.len();
         drop(queue);
-        if more {
-            self.signal();
+        if left > 0 {
+            self.help(left);
         }
         task.state.store(RUNNING, Ordering::Release);
         Some(task)
@@ -256,41 +261,70 @@ impl Shared {
                 self.run(&task);
                 continue;
             }
-            if self.idle.fetch_add(1, Ordering::SeqCst) >= self.idle_max {
-                self.end_idle();
+            if self.is_polled.swap(true, Ordering::SeqCst) {
                 if self.rest() {
                     continue;
                 }
                 break;
             }
-            let event = self.wait();
-            self.end_idle();
-            if let Some(task) = event.and_then(|event| self.task_of(event)) {
+            let task = self.poll();
+            self.end_polling();
+            if let Some(task) = task {
                 self.run(&task);
             }
         }
         self.threads.lock().all -= 1;
     }
 
-    /// Waits for the next event.
-    fn wait(&self) -> Option<epoll::Event> {
-        let mut events = [MaybeUninit::uninit(); 1];
-        match epoll::wait(&self.epoll, &mut events, None) {
-            Ok((events, _)) => events.first().copied(),
-            Err(Errno::INTR) => None,
+    /// Waits for events. Returns the task of the first one, and queues the others.
+    fn poll(self: &Arc<Shared>) -> Option<Arc<Task>> {
+        let mut events = [MaybeUninit::uninit(); EVENTS_MAX];
+        let events = match epoll::wait(&self.epoll, &mut events, None) {
+            Ok((events, _)) => events,
+            Err(Errno::INTR) => return None,
             Err(error) => {
                 // No other error can occur with a valid handle; do not spin if one does.
                 debug_assert!(false, "{error}");
                 thread::sleep(TICK);
-                None
+                return None;
+            }
+        };
+        let mut first = None;
+        let mut others = Vec::new();
+        for event in events.iter() {
+            match first {
+                None => first = self.task_of(*event, RUNNING),
+                Some(_) => others.extend(self.task_of(*event, QUEUED)),
             }
         }
+        if !others.is_empty() {
+            let mut queue = self.queue.lock();
+            queue.extend(others);
+            let queued = queue.len();
+            drop(queue);
+            self.help(queued);
+        }
+        first
     }
 
-    /// A thread waits no longer. The monitor must know if it was the last.
-    fn end_idle(&self) {
-        if self.idle.fetch_sub(1, Ordering::SeqCst) == 1
-            && self.monitor_sleeps.load(Ordering::SeqCst)
+    /// Wakes resting threads for tasks in the queue.
+    fn help(&self, queued: usize) {
+        let mut threads = self.threads.lock();
+        let busy = threads.all - threads.spare + threads.wanted;
+        let more = queued
+            .min(self.helpers.saturating_sub(busy))
+            .min(threads.spare - threads.wanted);
+        threads.wanted += more;
+        drop(threads);
+        (0..more).for_each(|_| {
+            self.spare_wanted.notify_one();
+        });
+    }
+
+    /// Nobody polls any more. The monitor must know.
+    fn end_polling(&self) {
+        self.is_polled.store(false, Ordering::SeqCst);
+        if self.monitor_sleeps.load(Ordering::SeqCst)
             && self.monitor_sleeps.swap(false, Ordering::SeqCst)
             && let Some(monitor) = &*self.monitor.lock()
         {
@@ -298,8 +332,8 @@ impl Shared {
         }
     }
 
-    /// The task of an event, if this thread is to run it.
-    fn task_of(&self, event: epoll::Event) -> Option<Arc<Task>> {
+    /// The task of an event, if it is to be run; it has the state `next` then.
+    fn task_of(&self, event: epoll::Event, next: u8) -> Option<Arc<Task>> {
         let token = event.data.u64();
         if token == QUEUE {
             return None;
@@ -311,7 +345,7 @@ impl Shared {
             (task.token == token).then(|| task.clone())?
         };
         task.ready.add(event.flags);
-        task.notify(RUNNING).then_some(task)
+        task.notify(next).then_some(task)
     }
 
     /// Runs a task until it waits for something.
@@ -370,16 +404,17 @@ impl Shared {
 
     /// Waits until this thread is needed again. False if it is not.
     fn rest(&self) -> bool {
-        let until = Instant::now() + SPARE_TIME;
+        let mut until = Instant::now() + SPARE_TIME;
         let mut threads = self.threads.lock();
         threads.spare += 1;
         while threads.wanted == 0 && !self.stop.load(Ordering::SeqCst) {
-            if self
-                .spare_wanted
-                .wait_until(&mut threads, until)
-                .timed_out()
-            {
-                break;
+            let waited = self.spare_wanted.wait_until(&mut threads, until);
+            if waited.timed_out() {
+                // One of the others polls.
+                if threads.spare > self.helpers {
+                    break;
+                }
+                until = Instant::now() + SPARE_TIME;
             }
         }
         threads.spare -= 1;
@@ -389,7 +424,7 @@ impl Shared {
     }
 }
 
-/// The thread of the monitor: adds a thread whenever none waits and none has got on for a tick, and more each time that only
+/// The thread of the monitor: adds a thread whenever none polls and none has got on for a tick, and more each time that only
 /// those that it added have.
 fn watch(shared: &Arc<Shared>) {
     let mut looks = 0usize;
@@ -397,7 +432,7 @@ fn watch(shared: &Arc<Shared>) {
     let mut idle_ticks = 0;
     while !shared.stop.load(Ordering::SeqCst) {
         let before = std::mem::replace(&mut looks, shared.looks.load(Ordering::Relaxed));
-        if shared.idle.load(Ordering::SeqCst) > 0 {
+        if shared.is_polled.load(Ordering::SeqCst) {
             idle_ticks += 1;
             added = 0;
         } else {
@@ -412,7 +447,7 @@ fn watch(shared: &Arc<Shared>) {
             idle_ticks = 0;
             shared.monitor_sleeps.store(true, Ordering::SeqCst);
             // A thread that took the last event before the flag was set does not wake this one.
-            while shared.idle.load(Ordering::SeqCst) > 0
+            while shared.is_polled.load(Ordering::SeqCst)
                 && shared.monitor_sleeps.load(Ordering::SeqCst)
                 && !shared.stop.load(Ordering::SeqCst)
             {
