@@ -1,6 +1,8 @@
 //! The `frond` binary: one command line over the server and the benchmarks.
 #![forbid(unsafe_code)]
 
+mod allocator;
+
 use std::process::ExitCode;
 
 use clap::{Command, FromArgMatches, Subcommand};
@@ -28,7 +30,10 @@ fn command_line() -> Command {
 fn main() -> ExitCode {
     let arguments = command_line().get_matches();
     match arguments.subcommand() {
-        Some(("serve", arguments)) => frond_server::run(arguments),
+        Some(("serve", arguments)) => {
+            allocator::return_memory_early();
+            frond_server::run(arguments)
+        }
         Some(("verify", arguments)) => frond_server::offline::verify(arguments),
         Some(("salvage", arguments)) => frond_server::offline::salvage(arguments),
         Some(("bench", arguments)) => match frond_bench::Command::from_arg_matches(arguments) {

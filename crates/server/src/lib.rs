@@ -46,6 +46,7 @@ mod testing;
 mod ttl;
 
 pub use life::run;
+pub use memory::usable_bytes;
 pub use settings::command_line;
 
 /// Reads the settings from a command line, and from the configuration file that it names, without a server: for the fuzz
