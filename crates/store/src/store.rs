@@ -111,8 +111,11 @@ impl DocumentStore {
             ..engine
         })?;
         let store = DocumentStore::open(engine, options)?;
-        // A server must start on a full disk. What stays is dropped by a later start.
-        let _ = store.catalog.drop_leaked_trees();
+        // After a cut the trees may not be those that the catalog names: all are kept for a salvage.
+        if !store.engine().was_log_cut() {
+            // A server must start on a full disk. What stays is dropped by a later start.
+            let _ = store.catalog.drop_leaked_trees();
+        }
         Ok(store)
     }
 

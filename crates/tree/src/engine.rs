@@ -72,6 +72,8 @@ pub(crate) struct Engine {
     pub(crate) counters: Counters,
     pub(crate) failure: OnceLock<String>,
     pub(crate) is_closed: Mutex<bool>,
+    /// Whether parts of a damaged log are set aside; set when the store is opened.
+    pub(crate) was_log_cut: OnceLock<bool>,
 }
 
 impl Drop for Engine {

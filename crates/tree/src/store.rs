@@ -155,6 +155,7 @@ impl Store {
             counters: Counters::default(),
             failure: OnceLock::new(),
             is_closed: Mutex::new(false),
+            was_log_cut: OnceLock::new(),
             options,
         });
         let give_room = || {
@@ -166,6 +167,7 @@ impl Store {
         {
             engine.options.listener.log_cut(&cut);
         }
+        let _ = engine.was_log_cut.set(log::was_cut(&*disk)?);
         let end = log::replay_giving_room(&disk, position.log_start, give_room, visit)?;
         if engine.options.journal {
             let options = &engine.options;
@@ -315,6 +317,12 @@ impl Store {
             }
         }
         stats
+    }
+
+    /// Whether a damaged log was cut when the store was opened, or earlier, and what was cut off is still there. Trees are created and dropped by checkpoints, which may be
+    /// newer than what is left of the log, so the trees may not be those that the commits name.
+    pub fn was_log_cut(&self) -> bool {
+        self.engine().was_log_cut.get() == Some(&true)
     }
 
     /// Whether the disk is nearly full: only commits that free space are taken. They do that the sooner, the fewer snapshots

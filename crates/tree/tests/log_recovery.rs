@@ -171,6 +171,12 @@ fn a_log_with_a_missing_segment_is_cut_where_that_is_allowed() {
     );
     let store = open(directory.path(), LogRecovery::PointInTime).unwrap();
     assert_eq!(count(&store), COMMITS / 2);
+    assert!(store.was_log_cut());
+    store.close().unwrap();
+    drop(store);
+    // As long as the rest of the log is there.
+    let store = open(directory.path(), LogRecovery::Complete).unwrap();
+    assert!(store.was_log_cut());
 }
 
 /// A log without damage is left as it is.
@@ -184,6 +190,7 @@ fn an_undamaged_log_is_not_cut() {
     let store = Store::open(options).unwrap();
     assert_eq!(count(&store), COMMITS);
     assert_eq!(*cuts.0.lock(), []);
+    assert!(!store.was_log_cut());
     assert!(
         names
             .iter()

@@ -311,7 +311,10 @@ impl Catalog {
             current: ArcSwap::from_pointee(view),
             changing: Mutex::new(()),
         };
-        catalog.drop_temporary()?;
+        // After a cut of the log a temporary collection may be what is left of another one.
+        if !catalog.engine.was_log_cut() {
+            catalog.drop_temporary()?;
+        }
         catalog.restart_unfinished_indexes()?;
         Ok(catalog)
     }

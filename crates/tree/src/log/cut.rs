@@ -11,6 +11,8 @@ use crate::disk::{Disk, OverlayDisk};
 use crate::operation::numbers_of;
 use crate::{Error, LogCut, Result};
 
+/// What the names of files that were set aside have between the old name and a number.
+const SET_ASIDE: &str = ".damaged-";
 /// How many bytes are copied at once. What cannot be read of them is zeros in the copy.
 const COPY_BYTES: u64 = 4096;
 
@@ -51,6 +53,12 @@ pub(crate) fn cut_damaged(disk: &Arc<dyn Disk>, from: u64) -> Result<Option<LogC
             return Err(error);
         }
     }
+}
+
+/// Whether parts of a damaged log are set aside.
+pub(crate) fn was_cut(disk: &dyn Disk) -> Result<bool> {
+    let names = disk.list().map_err(Error::io("listing the log"))?;
+    Ok(names.iter().any(|name| name.contains(SET_ASIDE)))
 }
 
 /// Ends the log at `offset` of `file`.
@@ -94,7 +102,7 @@ fn cut_at(
 fn free_name(disk: &Arc<dyn Disk>, name: &str) -> Result<String> {
     let names = disk.list().map_err(Error::io("listing the log"))?;
     let free = (1..)
-        .map(|number| format!("{name}.damaged-{number}"))
+        .map(|number| format!("{name}{SET_ASIDE}{number}"))
         .find(|free| !names.contains(free));
     Ok(free.expect("the numbers do not end"))
 }

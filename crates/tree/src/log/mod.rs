@@ -29,7 +29,7 @@ use crate::fail_stop::FailStop;
 use crate::interrupt::{Wait, WaitFor};
 use crate::{Error, Result};
 use buffer::Place;
-pub(crate) use cut::cut_damaged;
+pub(crate) use cut::{cut_damaged, was_cut};
 use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
 pub(crate) use replay::{check_passed, oldest_position, replay, replay_giving_room};
 use segment::{Failure, SegmentWriter};
