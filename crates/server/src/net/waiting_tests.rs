@@ -241,6 +241,16 @@ impl RawClient {
         self.0.write_all(&message).unwrap();
     }
 
+    /// Whether there is something to receive, or is after a moment.
+    fn is_answered(&self) -> bool {
+        let timeout = self.0.read_timeout().unwrap();
+        let moment = Some(Duration::from_millis(20));
+        self.0.set_read_timeout(moment).unwrap();
+        let arrived = self.0.peek(&mut [0]);
+        self.0.set_read_timeout(timeout).unwrap();
+        arrived.is_ok()
+    }
+
     fn receive(&mut self) -> DocBuf {
         let message = read_message(&mut self.0, MAX_MESSAGE_BYTES).unwrap();
         let message = message.expect("a reply");
@@ -336,6 +346,71 @@ async fn a_writer_that_waits_for_room_can_be_interrupted() {
         .run(&doc! {"find": "d", "projection": {"_id": 1}});
     let batch = found.get_doc("cursor").unwrap().get_array("firstBatch");
     assert_eq!(batch.unwrap().count(), 0);
+}
+
+/// The commits before the interrupted one stay. A retry used to insert their documents again and failed with duplicate keys.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_of_an_interrupted_insert_goes_on_where_it_ended() {
+    let text = "x".repeat(4 << 20);
+    let lsid = crate::sessions::SessionId::random().to_doc();
+    for name in ["insert", "bulkWrite"] {
+        let served = Served::new();
+        let mut client = served.connect();
+        client.run(&doc! {"create": "c"});
+        let command = |number: i64| {
+            let mut command = match name {
+                "insert" => doc! {"insert": "c"},
+                _ => doc! {"bulkWrite": 1, "nsInfo": [{"ns": "admin.c"}]},
+            };
+            let field = if name == "insert" { "documents" } else { "ops" };
+            command.push_array(field, |list| {
+                for id in 0..10 {
+                    let document = doc! {"_id": 10 * number + id, "x": &text};
+                    match name {
+                        "insert" => list.push(&document),
+                        _ => list.push(&doc! {"insert": 0, "document": &document}),
+                    }
+                }
+            });
+            command.push("lsid", &lsid);
+            command.push("txnNumber", number);
+            command
+        };
+        let stuck = served.stick("data");
+        let (operation, number) = (1..100)
+            .find_map(|number| {
+                client.send(&command(number));
+                loop {
+                    let waiting = served.waiting(if name == "insert" { "c" } else { "$cmd" });
+                    let is =
+                        |op: &DocBuf| op.get_str("waitingFor") == Some("a memtable to be flushed");
+                    if let Some(operation) = waiting.into_iter().find(is) {
+                        return Some((operation, number));
+                    }
+                    if client.is_answered() {
+                        assert!(client.receive().get("errmsg").is_none());
+                        return None;
+                    }
+                }
+            })
+            .unwrap();
+        let id = operation.get_i64("opid").unwrap();
+        served.connect().run(&doc! {"killOp": 1, "op": id});
+        let reply = client.receive();
+        assert_eq!(reply.get_i32("code"), Some(11601), "{name}: {reply:?}");
+        drop(stuck);
+        let count = |client: &mut RawClient| {
+            let reply = client.run(&doc! {"count": "c", "query": {"_id": {"$gte": 10 * number}}});
+            reply.get_i32("n").unwrap()
+        };
+        let before = count(&mut client);
+        assert!((1..10).contains(&before), "{name}: {before}");
+        let reply = client.run(&command(number));
+        let n = if name == "insert" { "n" } else { "nInserted" };
+        assert_eq!(reply.get_i32(n), Some(10), "{name}: {reply:?}");
+        assert!(reply.get("writeErrors").is_none(), "{name}: {reply:?}");
+        assert_eq!(count(&mut client), 10, "{name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
