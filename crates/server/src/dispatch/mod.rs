@@ -186,8 +186,13 @@ fn try_command(
             more_to_come: false,
             wait: None,
         };
-        // It may have waited for a ticket.
-        cx.limits.check()?;
+        // It may have waited, for a ticket or for documents.
+        if let Err(failure) = cx.limits.check() {
+            if let Some(Parked::Tail(tail)) = cx.state.resumed.take() {
+                server.cursors.kill(tail.cursor);
+            }
+            return Err(failure.into());
+        }
         // A change of the catalog may have to undo what it did, which nothing must interrupt.
         let mut reply = match traits.lane {
             Some(Lane::Read | Lane::Write) => {

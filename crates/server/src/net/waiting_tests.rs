@@ -446,6 +446,25 @@ async fn two_thousand_writers_that_wait_for_the_journal_keep_no_other_waiting() 
     }
 }
 
+/// Its cursor used to stay in use for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_getmore_that_waits_for_documents_closes_its_cursor() {
+    let served = Served::new();
+    let mut client = served.connect();
+    client.run(&doc! {"create": "log", "capped": true, "size": 1 << 20});
+    client.run(&doc! {"insert": "log", "documents": [{"_id": 1}]});
+    let found = client.run(&doc! {"find": "log", "tailable": true, "awaitData": true});
+    let id = found.get_doc("cursor").unwrap().get_i64("id").unwrap();
+    client.send(&doc! {"getMore": id, "collection": "log", "maxTimeMS": 600_000});
+    let operation = served.until_waiting("log", 1).remove(0);
+    let operation = operation.get_i64("opid").unwrap();
+    served.connect().run(&doc! {"killOp": 1, "op": operation});
+    assert_eq!(client.receive().get_i32("code"), Some(11601));
+    client.send(&doc! {"getMore": id, "collection": "log"});
+    assert_eq!(client.receive().get_i32("code"), Some(43));
+    assert_eq!(served.test.server.cursors.counts().open, 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_thousand_getmores_that_wait_for_documents_keep_no_other_waiting() {
     let served = Served::new();
