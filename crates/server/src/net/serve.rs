@@ -229,6 +229,9 @@ where
         let lane = lane(message);
         self.client.state.unacknowledged = !wants_reply(message);
         loop {
+            // What is left of a write that has waited for the journal is its reply.
+            let is_done = matches!(self.client.state.resumed, Some(Parked::Journal(_)));
+            let lane = lane.filter(|_| !is_done);
             let ticket = match lane {
                 None => None,
                 Some(lane) => match server.executor.try_ticket(lane) {

@@ -14,6 +14,7 @@ use frond_wire::{Flags, MAX_MESSAGE_BYTES, MsgBuilder, Reply, read_message};
 use parking_lot::{Condvar, Mutex};
 
 use crate::connection::Peer;
+use crate::exec::Lane;
 use crate::file_handles::HandleLimit;
 use crate::net::serve::serve;
 use crate::testing::TestServer;
@@ -463,6 +464,26 @@ async fn a_killed_getmore_that_waits_for_documents_closes_its_cursor() {
     client.send(&doc! {"getMore": id, "collection": "log"});
     assert_eq!(client.receive().get_i32("code"), Some(43));
     assert_eq!(served.test.server.cursors.counts().open, 0);
+}
+
+/// It used to take a second write ticket for its reply only.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_has_waited_for_the_journal_needs_no_ticket() {
+    let served = Served::new();
+    let mut client = served.connect();
+    client.run(&doc! {"create": "c"});
+    let stuck = served.stick("log");
+    let insert = doc! {"insert": "c", "documents": [{"x": 1}], "writeConcern": {"j": true}};
+    client.send(&insert);
+    let began = Instant::now();
+    while served.until_waiting("c", 1)[0].get_str("waitingFor") != Some("the journal") {
+        assert!(began.elapsed() < Duration::from_secs(60));
+    }
+    let executor = &served.test.server.executor;
+    let tickets: Vec<_> = std::iter::from_fn(|| executor.try_ticket(Lane::Write)).collect();
+    assert_eq!(tickets.len(), Lane::Write.tickets());
+    drop(stuck);
+    assert_eq!(client.receive().get_i32("n"), Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
