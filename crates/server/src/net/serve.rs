@@ -240,13 +240,10 @@ where
                 },
             };
             let message = current(&self.inflated, &self.frames);
-            self.client.state.ticket = lane.filter(|_| ticket.is_some());
+            self.client.state.ticket = ticket.as_ref().map(Ticket::held);
             let handled = handle(&mut self.client, message, previous);
-            match self.client.state.ticket.take() {
-                Some(_) => drop(ticket),
-                // The command has given it back.
-                None => ticket.into_iter().for_each(Ticket::forget),
-            }
+            self.client.state.ticket = None;
+            drop(ticket);
             self.client.state.resumed = None;
             if std::mem::take(&mut self.client.state.announced) {
                 // It did not come to its command.

@@ -525,14 +525,8 @@ async fn pings_go_on_beside_any_number_of_long_scans() {
         }
     });
     first.run(&insert);
-    let slow = doc! {
-        "count": "scanned",
-        "query": {"$expr": {"$lt": [{"$reduce": {
-            "input": {"$range": [0, 2000]}, "initialValue": 0, "in": {"$add": ["$$value", "$$this"]},
-        }}, "$a"]}},
-        "maxTimeMS": 8000,
-    };
-    let mut scans: Vec<_> = (0..200)
+    let slow = slow_scan("scanned", Duration::from_secs(20));
+    let mut scans: Vec<_> = (0..300)
         .map(|_| {
             let mut scan = served.connect();
             scan.send(&slow);
@@ -547,6 +541,55 @@ async fn pings_go_on_beside_any_number_of_long_scans() {
         slowest = slowest.max(began.elapsed());
     }
     assert!(slowest < Duration::from_secs(5), "{slowest:?}");
+    for scan in &mut scans {
+        assert_eq!(scan.receive().get_i32("code"), Some(50));
+    }
+}
+
+/// A count that ends by its time limit.
+fn slow_scan(collection: &str, time: Duration) -> DocBuf {
+    doc! {
+        "count": collection,
+        "query": {"$expr": {"$lt": [{"$reduce": {
+            "input": {"$range": [0, 400]}, "initialValue": 0, "in": {"$add": ["$$value", "$$this"]},
+        }}, "$a"]}},
+        "maxTimeMS": time.as_millis() as i64,
+    }
+}
+
+/// Long commands used to keep their tickets to their end.
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_go_on_beside_as_many_long_scans_as_there_are_tickets() {
+    let served = Served::new();
+    let mut first = served.connect();
+    first.run(&doc! {"insert": "other", "documents": [{"_id": 1}]});
+    let mut insert = doc! {"insert": "scanned"};
+    insert.push_array("documents", |list| {
+        for id in 0..2000 {
+            list.push(&doc! {"_id": id, "a": id % 7});
+        }
+    });
+    first.run(&insert);
+    let mut scans: Vec<_> = (0..Lane::Read.tickets())
+        .map(|_| {
+            let mut scan = served.connect();
+            scan.send(&slow_scan("scanned", Duration::from_secs(8)));
+            scan
+        })
+        .collect();
+    let executor = &served.test.server.executor;
+    let began = Instant::now();
+    while executor.available(Lane::Read) > 0 {
+        assert!(began.elapsed() < Duration::from_secs(5));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let began = Instant::now();
+    first.run(&doc! {"find": "other", "filter": {"_id": 1}});
+    assert!(
+        began.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        began.elapsed()
+    );
     for scan in &mut scans {
         assert_eq!(scan.receive().get_i32("code"), Some(50));
     }
