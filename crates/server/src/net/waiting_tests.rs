@@ -210,6 +210,30 @@ impl Served {
         }
     }
 
+    /// Sends these commands one after the other until one waits for room. Returns its operation and its number.
+    fn until_one_waits(
+        &self,
+        client: &mut RawClient,
+        collection: &str,
+        command: impl Fn(i64) -> DocBuf,
+    ) -> (DocBuf, i64) {
+        for number in 1..100 {
+            client.send(&command(number));
+            loop {
+                let is = |op: &DocBuf| op.get_str("waitingFor") == Some("a memtable to be flushed");
+                if let Some(operation) = self.waiting(collection).into_iter().find(is) {
+                    return (operation, number);
+                }
+                if client.is_answered() {
+                    let reply = client.receive();
+                    assert_eq!(reply.get_f64("ok"), Some(1.0), "{reply:?}");
+                    break;
+                }
+            }
+        }
+        panic!("there is always room");
+    }
+
     /// Other clients are served at once: commands without tickets, and readers.
     fn others_are_served(&self) {
         let mut other = self.connect();
@@ -378,23 +402,8 @@ async fn a_retry_of_an_interrupted_insert_goes_on_where_it_ended() {
             command
         };
         let stuck = served.stick("data");
-        let (operation, number) = (1..100)
-            .find_map(|number| {
-                client.send(&command(number));
-                loop {
-                    let waiting = served.waiting(if name == "insert" { "c" } else { "$cmd" });
-                    let is =
-                        |op: &DocBuf| op.get_str("waitingFor") == Some("a memtable to be flushed");
-                    if let Some(operation) = waiting.into_iter().find(is) {
-                        return Some((operation, number));
-                    }
-                    if client.is_answered() {
-                        assert!(client.receive().get("errmsg").is_none());
-                        return None;
-                    }
-                }
-            })
-            .unwrap();
+        let collection = if name == "insert" { "c" } else { "$cmd" };
+        let (operation, number) = served.until_one_waits(&mut client, collection, &command);
         let id = operation.get_i64("opid").unwrap();
         served.connect().run(&doc! {"killOp": 1, "op": id});
         let reply = client.receive();
@@ -412,6 +421,38 @@ async fn a_retry_of_an_interrupted_insert_goes_on_where_it_ended() {
         assert!(reply.get("writeErrors").is_none(), "{name}: {reply:?}");
         assert_eq!(count(&mut client), 10, "{name}");
     }
+}
+
+/// Its temporary collection used to stay: what stopped it also stopped the drop.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_out_drops_its_temporary_collection() {
+    let served = Served::new();
+    let mut client = served.connect();
+    let mut insert = doc! {"insert": "source"};
+    let text = "x".repeat(4 << 20);
+    insert.push_array("documents", |list| {
+        (0..10).for_each(|id| list.push(&doc! {"_id": id, "x": &text}));
+    });
+    client.run(&insert);
+    let stuck = served.stick("data");
+    let out = |number: i64| {
+        doc! {
+            "aggregate": "source", "cursor": {},
+            "pipeline": [{"$out": format!("out{number}").as_str()}],
+        }
+    };
+    let (operation, number) = served.until_one_waits(&mut client, "source", out);
+    let id = operation.get_i64("opid").unwrap();
+    served.connect().run(&doc! {"killOp": 1, "op": id});
+    std::thread::sleep(Duration::from_millis(200));
+    drop(stuck);
+    assert_eq!(client.receive().get_i32("code"), Some(11601));
+    let reply = client.run(&doc! {"listCollections": 1, "nameOnly": true});
+    let reply = format!("{reply:?}");
+    assert!(
+        !reply.contains("agg_out") && !reply.contains(&format!("out{number}")),
+        "{reply}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
