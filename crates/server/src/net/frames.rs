@@ -2,12 +2,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
-use frond_wire::MAX_MESSAGE_BYTES;
+use frond_wire::{HEADER_BYTES, Header, MAX_MESSAGE_BYTES, OpCode};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use crate::message::wants_reply;
 use crate::room::{Grant, Room, STALLED};
 
 /// Capacity for a first read; most requests fit.
@@ -52,6 +54,8 @@ pub struct Frames {
     room: Arc<Room>,
     /// Room for the message that arrives or is handled, if it is not small.
     grant: Option<Grant>,
+    /// Set when the client has closed the connection.
+    gone: Arc<AtomicBool>,
 }
 
 impl Drop for Frames {
@@ -61,14 +65,16 @@ impl Drop for Frames {
 }
 
 impl Frames {
-    /// Messages that take their memory from a room.
-    pub fn new(room: Arc<Room>) -> Frames {
+    /// Messages that take their memory from a room. `gone` is set when the client has closed the connection, by an event
+    /// that polls the task.
+    pub fn new(room: Arc<Room>, gone: Arc<AtomicBool>) -> Frames {
         Frames {
             arrived: frond_wire::Frames::new(MAX_MESSAGE_BYTES),
             current: 0,
             large: 0,
             room,
             grant: None,
+            gone,
         }
     }
 
@@ -82,7 +88,11 @@ impl Frames {
                 // What is not read yet stays in the socket, and the client waits.
                 self.grant = Some(match self.room.try_grant(memory) {
                     Some(grant) => grant,
-                    None => self.room.wait(memory).await,
+                    None => tokio::select! {
+                        biased;
+                        () = self.closed() => return Err(Ended::Closed),
+                        grant = self.room.wait(memory) => grant,
+                    },
                 });
                 continue;
             }
@@ -114,6 +124,21 @@ impl Frames {
                 Err(error) => return Ended::Io(error),
             }
         }
+    }
+
+    /// Returns when the client has closed the connection, unless it waits for no reply to the message that arrives: it
+    /// may do so at once and have the message handled.
+    async fn closed(&self) {
+        let arrived = self.arrived.arrived();
+        let op = Header::parse(arrived).and_then(|header| header.op());
+        let is_known =
+            arrived.len() >= HEADER_BYTES + 4 && op.is_ok_and(|op| op != OpCode::Compressed);
+        let wants_reply = is_known && wants_reply(arrived);
+        std::future::poll_fn(|_| match wants_reply && self.gone.load(Ordering::Relaxed) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
     }
 
     /// Drops the message that [`Frames::next`] found.
@@ -215,7 +240,7 @@ mod tests {
                     far.write_all(bytes).await.unwrap();
                 }
             });
-            let mut frames = Frames::new(room());
+            let mut frames = Frames::new(room(), Arc::default());
             for message in &messages {
                 frames.next(&mut near).await.unwrap();
                 assert_eq!(frames.message(), message);
@@ -242,10 +267,29 @@ mod tests {
             };
             let (mut near, mut far) = tokio::io::duplex(1024);
             far.write_all(&header.to_bytes()).await.unwrap();
-            match Frames::new(room()).next(&mut near).await {
+            match Frames::new(room(), Arc::default()).next(&mut near).await {
                 Err(Ended::Malformed(error)) => assert_eq!(error, expected),
                 other => panic!("{other:?}"),
             }
+        }
+    }
+
+    /// It used to wait for the room, with all that was in its socket.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_is_gone_waits_for_no_room() {
+        let large = |flags| msg(1, 0, flags, &[EMPTY, &vec![0; 1 << 20]].concat());
+        let room = room();
+        let _all = room.try_grant(room.bytes()).unwrap();
+        for (flags, is_closed) in [(Flags::NONE, true), (Flags::MORE_TO_COME, false)] {
+            let (mut near, mut far) = tokio::io::duplex(4 << 20);
+            far.write_all(&large(flags)).await.unwrap();
+            let mut frames = Frames::new(room.clone(), Arc::new(AtomicBool::new(true)));
+            let next = tokio::time::timeout(Duration::from_secs(9), frames.next(&mut near)).await;
+            assert_eq!(
+                matches!(next, Ok(Err(Ended::Closed))),
+                is_closed,
+                "{next:?}"
+            );
         }
     }
 
@@ -259,7 +303,7 @@ mod tests {
             opcode: 2013,
         };
         far.write_all(&header.to_bytes()).await.unwrap();
-        let mut frames = Frames::new(room());
+        let mut frames = Frames::new(room(), Arc::default());
         let wait = tokio::time::timeout(Duration::from_secs(60), frames.next(&mut near));
         assert!(wait.await.is_err());
         assert!(
@@ -280,7 +324,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_gives_its_buffer_back() {
         let (mut near, mut far) = tokio::io::duplex(4 << 20);
-        let mut frames = Frames::new(room());
+        let mut frames = Frames::new(room(), Arc::default());
         let large = msg(1, 0, Flags::NONE, &[EMPTY, &vec![0; 2 << 20]].concat());
         far.write_all(&large).await.unwrap();
         frames.next(&mut near).await.unwrap();

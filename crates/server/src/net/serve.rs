@@ -72,7 +72,7 @@ where
             state: &mut state,
         },
         stream: &mut stream,
-        frames: Frames::new(server.rooms.requests.clone()),
+        frames: Frames::new(server.rooms.requests.clone(), connection.gone.clone()),
         inflated: None,
         stop: server.stop_signal(),
     };
