@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use frond_wire::{HEADER_BYTES, Header, MAX_MESSAGE_BYTES, OpCode};
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::Instant;
 
 use crate::message::wants_reply;
 use crate::room::{Grant, Room, STALLED};
@@ -30,6 +31,10 @@ const IDLE_AFTER: Duration = Duration::from_millis(500);
 
 /// Capacity for the first read of an idle connection.
 const IDLE_BYTES: usize = 64;
+
+/// While room is short, a message that has some must arrive at this rate, after the time in which a client counts as
+/// stalled.
+const BYTES_PER_SECOND: usize = 256 << 10;
 
 /// Why there is no next message.
 #[derive(Debug)]
@@ -54,6 +59,8 @@ pub struct Frames {
     room: Arc<Room>,
     /// Room for the message that arrives or is handled, if it is not small.
     grant: Option<Grant>,
+    /// When the rest of that message must have arrived, if others need the room.
+    due: Option<Instant>,
     /// Set when the client has closed the connection.
     gone: Arc<AtomicBool>,
 }
@@ -74,6 +81,7 @@ impl Frames {
             large: 0,
             room,
             grant: None,
+            due: None,
             gone,
         }
     }
@@ -94,6 +102,9 @@ impl Frames {
                         grant = self.room.wait(memory) => grant,
                     },
                 });
+                let length = self.arrived.length().ok().flatten().unwrap_or(0);
+                let time = STALLED + Duration::from_secs((length / BYTES_PER_SECOND) as u64);
+                self.due = Some(Instant::now() + time);
                 continue;
             }
             if let Some(message) = message {
@@ -185,9 +196,14 @@ impl Frames {
             stream.read(self.arrived.room(READ_BYTES)).await
         } else {
             let read = stream.read(self.arrived.room(READ_BYTES));
-            match tokio::time::timeout(STALLED, read).await {
+            let read = tokio::time::timeout(STALLED, read).await;
+            // A byte now and then is not enough.
+            let is_late = read.is_err() || self.due.is_some_and(|due| Instant::now() > due);
+            if is_late && self.room.is_short() {
+                return Err(Ended::Stalled);
+            }
+            match read {
                 Ok(read) => read,
-                Err(_) if self.room.is_short() => return Err(Ended::Stalled),
                 Err(_) => return Ok(()),
             }
         };
@@ -291,6 +307,38 @@ mod tests {
                 "{next:?}"
             );
         }
+    }
+
+    /// A byte every few seconds used to be enough to keep the room of the whole message.
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_upload_does_not_keep_room_that_others_need() {
+        let memory = MemoryBudget::for_clients(100 << 20);
+        let room = Room::new(&memory, MemoryUse::Requests, 1 << 20);
+        let (mut near, mut far) = tokio::io::duplex(4 << 20);
+        let large = msg(1, 0, Flags::NONE, &[EMPTY, &vec![0; 800 << 10]].concat());
+        let sender = tokio::spawn(async move {
+            for byte in large.chunks(1) {
+                if far.write_all(byte).await.is_err() {
+                    break;
+                }
+                tokio::time::sleep(STALLED / 2).await;
+            }
+        });
+        let mut frames = Frames::new(room.clone(), Arc::default());
+        let alone = tokio::time::timeout(Duration::from_secs(600), frames.next(&mut near)).await;
+        assert!(alone.is_err(), "nobody else needs the room");
+        let other = tokio::time::timeout(Duration::from_secs(60), room.wait(800 << 10));
+        let (ended, other) = tokio::join!(
+            async {
+                let ended = frames.next(&mut near).await;
+                drop((frames, near));
+                ended
+            },
+            other
+        );
+        assert!(matches!(ended, Err(Ended::Stalled)), "{ended:?}");
+        assert!(other.is_ok());
+        sender.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
